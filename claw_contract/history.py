@@ -1,0 +1,74 @@
+"""history.jsonl: one line a turn (spec/contract.md "history.jsonl")."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from claw_contract.base import Contract, JsonObject
+
+
+class ToolCallRecord(Contract):
+    """One managed call: what was asked, what came back. ``arguments`` is text when the model's JSON did not parse."""
+
+    name: str
+    arguments: Any
+    result: JsonObject
+    latency_ms: int
+    service: str
+    status: Literal["ok", "error"]
+    status_code: int | None = None
+    duplicate: bool = False
+    duplicate_of_round: int | None = None
+    duplicate_count: int | None = None
+
+
+class RoundRecord(Contract):
+    """One response of the model that the proxy answered by itself."""
+
+    round: int
+    wall_time_ms: int
+    tool_calls: tuple[ToolCallRecord, ...]
+    round_usage: JsonObject | None = None
+
+
+class UsageRecord(Contract):
+    """Tokens over all model calls of the turn."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+    reported_cost_usd: float | None = None
+    total_rounds: int = 0
+
+
+class ResponseRecord(Contract):
+    """What the runner got: ``json`` a parsed body, ``text`` a stream or a body that is not JSON."""
+
+    format: Literal["json", "sse"]
+    json_body: Any = None
+    text: str | None = None
+
+
+class HistoryEntry(Contract):
+    """One turn. ``hash`` is SHA-256 over the line without ``hash``; ``prev`` is the hash of the line before."""
+
+    version: Literal[1] = 1
+    id: str
+    turn_id: str
+    digest: str | None
+    status: Literal["ok", "error"]
+    ts: str
+    claw_id: str
+    path: str
+    requested_model: str
+    effective_provider: str
+    effective_model: str
+    status_code: int
+    stream: bool
+    request_original: Any
+    request_effective: Any
+    response: JsonObject
+    usage: UsageRecord
+    tool_trace: tuple[RoundRecord, ...] = ()
+    prev: str
+    hash: str

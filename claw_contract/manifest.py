@@ -1,0 +1,209 @@
+"""tools.json: what one agent may do, and how the proxy does it (spec/contract.md "tools.json").
+
+What the model sees of a tool is ``name`` (as an alias), ``description`` and ``inputSchema``; ``execution`` is for the proxy.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field, StringConstraints, ValidationError, model_validator
+
+from claw_contract.base import Contract, JsonObject, error_line
+from claw_contract.secret import Secret, SecretRef
+
+MAX_ROUNDS = 8
+TIMEOUT_PER_TOOL_MS = 30_000
+TOTAL_TIMEOUT_MS = 120_000
+MAX_TOOL_RESULT_BYTES = 16_384
+SOFT_DEADLINE_RATIO = 0.9
+MAX_PARALLEL = 8
+
+type Effect = Literal["read", "write", "unknown"]
+"""What a call may do to the world. ``unknown`` is treated as ``write``."""
+
+PLACEHOLDER = re.compile(r"\{([A-Za-z0-9_]+)\}")
+"""``{name}`` in an HTTP path; ``{claw_id}`` is the authenticated agent."""
+
+
+class NoAuth(Contract):
+    type: Literal["none"] = "none"
+
+
+class BearerAuth(Contract):
+    type: Literal["bearer"]
+    token: Secret | SecretRef
+
+
+class HeaderAuth(Contract):
+    type: Literal["header"]
+    header: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9-]{1,64}$")]
+    token: Secret | SecretRef
+
+
+class BasicAuth(Contract):
+    type: Literal["basic"]
+    username: str
+    password: Secret | SecretRef
+
+
+Auth = Annotated[NoAuth | BearerAuth | HeaderAuth | BasicAuth, Field(discriminator="type")]
+
+
+def _checked_base_url(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.username or parts.query or parts.fragment:
+        raise ValueError("a base URL is http(s)://host[:port][/path], without user, query or fragment")
+    return url
+
+
+BaseUrl = Annotated[str, AfterValidator(_checked_base_url)]
+UrlPath = Annotated[str, StringConstraints(pattern=r"^/[^\s?#\\]*$")]
+
+
+class HttpExecution(Contract):
+    """One HTTP request a call. GET and DELETE take the arguments in the query, the others in a JSON body."""
+
+    transport: Literal["http"]
+    service: str
+    base_url: BaseUrl
+    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+    path: UrlPath
+    body: Literal["json"] | None = None
+    body_key: str | None = None
+    auth: Auth = NoAuth()
+
+    @model_validator(mode="after")
+    def _path_stays_inside(self) -> Self:
+        if any(segment in {".", ".."} for segment in self.path.split("/")):
+            raise ValueError("a path must not hold '.' or '..' segments")
+        return self
+
+
+class McpExecution(Contract):
+    """One ``tools/call`` over streamable HTTP."""
+
+    transport: Literal["mcp"]
+    service: str
+    base_url: BaseUrl
+    path: UrlPath = "/mcp"
+    tool_name: str
+    auth: Auth = NoAuth()
+
+
+Execution = Annotated[HttpExecution | McpExecution, Field(discriminator="transport")]
+
+
+class Annotations(Contract):
+    """The annotations that the proxy acts on. Each must be of its type, else the tool is left out."""
+
+    read_only: Annotated[bool | None, Field(alias="readOnly")] = None
+    read_only_hint: Annotated[bool | None, Field(alias="readOnlyHint")] = None
+    idempotent: bool | None = None
+    idempotent_hint: Annotated[bool | None, Field(alias="idempotentHint")] = None
+    parallel_safe: bool = False
+    terminal_on_success: Annotated[bool, Field(alias="x-claw.terminalOnSuccess")] = False
+    repeatable: Annotated[bool, Field(alias="x-claw.repeatable")] = False
+    timeout_ms: Annotated[int | None, Field(alias="x-claw.timeout_ms", gt=0)] = None
+    max_result_bytes: Annotated[int | None, Field(alias="x-claw.max_result_bytes", gt=0)] = None
+
+    @property
+    def effect(self) -> Effect:
+        """``readOnly`` (ours) beats ``readOnlyHint`` (MCP's); neither means unknown."""
+        declared = self.read_only if self.read_only is not None else self.read_only_hint
+        return "unknown" if declared is None else "read" if declared else "write"
+
+
+class Tool(Contract):
+    """One granted tool. ``name`` is canonical: ``<service>.<tool>``."""
+
+    name: Annotated[str, StringConstraints(min_length=3, max_length=256)]
+    description: str = ""
+    input_schema: Annotated[JsonObject, Field(alias="inputSchema")]
+    annotations: Annotations = Annotations()
+    execution: Execution
+
+    @model_validator(mode="after")
+    def _belongs_to_its_service(self) -> Self:
+        if not self.name.startswith(f"{self.execution.service}."):
+            raise ValueError(f"the name must begin with its service, {self.execution.service!r}, and a dot")
+        if self.input_schema.get("type", "object") != "object":
+            raise ValueError("inputSchema must be an object schema")
+        return self
+
+    @property
+    def effect(self) -> Effect:
+        """A DELETE is never a read, whatever it says of itself."""
+        if isinstance(self.execution, HttpExecution) and self.execution.method == "DELETE":
+            return "write"
+        return self.annotations.effect
+
+    @property
+    def runs_in_parallel(self) -> bool:
+        return self.annotations.parallel_safe or self.effect == "read"
+
+
+def _default_if_zero(value: int, default: int) -> int:
+    return value if value > 0 else default
+
+
+class Policy(Contract):
+    """Limits of a turn; a limit that is absent or zero takes its default."""
+
+    max_rounds: Annotated[int, AfterValidator(lambda n: _default_if_zero(n, MAX_ROUNDS))] = MAX_ROUNDS
+    timeout_per_tool_ms: Annotated[int, AfterValidator(lambda n: _default_if_zero(n, TIMEOUT_PER_TOOL_MS))] = (
+        TIMEOUT_PER_TOOL_MS
+    )
+    total_timeout_ms: Annotated[int, AfterValidator(lambda n: _default_if_zero(n, TOTAL_TIMEOUT_MS))] = TOTAL_TIMEOUT_MS
+    max_tool_result_bytes: Annotated[int, AfterValidator(lambda n: _default_if_zero(n, MAX_TOOL_RESULT_BYTES))] = (
+        MAX_TOOL_RESULT_BYTES
+    )
+    on_budget: Literal["finalize", "error"] = "finalize"
+    soft_deadline_ratio: Annotated[float, Field(gt=0, lt=1)] = SOFT_DEADLINE_RATIO
+    max_parallel: Annotated[int, AfterValidator(lambda n: _default_if_zero(n, MAX_PARALLEL))] = MAX_PARALLEL
+
+
+class Manifest(Contract):
+    """The whole of tools.json, as the compiler writes it."""
+
+    version: Literal[1]
+    tools: tuple[Tool, ...] = ()
+    policy: Policy = Policy()
+
+
+class Quarantined(Contract):
+    """A tool that is not offered, and why (one line, no values)."""
+
+    name: str
+    reason: str
+
+
+class _Envelope(Contract):
+    version: Literal[1]
+    tools: tuple[Any, ...] = ()
+    policy: Policy = Policy()
+
+
+def read_manifest(document: object) -> tuple[Manifest, tuple[Quarantined, ...]]:
+    """A parsed tools.json → the manifest of its sound tools, and those left out (spec/contract.md: quarantine).
+
+    Raises ``ValidationError`` when the document itself is malformed: then the whole agent fails closed.
+    """
+    envelope = _Envelope.model_validate(document, strict=False)
+    sound: dict[str, Tool] = {}
+    left_out: list[Quarantined] = []
+    for index, entry in enumerate(envelope.tools):
+        name = entry.get("name") if isinstance(entry, dict) else None
+        label = name if isinstance(name, str) else f"tools[{index}]"
+        try:
+            tool = Tool.model_validate(entry)
+        except ValidationError as error:
+            left_out.append(Quarantined(name=label, reason=error_line(error)))
+            continue
+        if tool.name in sound:
+            left_out.append(Quarantined(name=label, reason="the name is declared twice; the first one stays"))
+            continue
+        sound[tool.name] = tool
+    return Manifest(version=1, tools=tuple(sound.values()), policy=envelope.policy), tuple(left_out)

@@ -1,0 +1,69 @@
+"""metadata.json: who an agent is (spec/contract.md "metadata.json")."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, StringConstraints, model_validator
+
+from claw_contract.base import Contract
+from claw_contract.names import is_agent_id
+from claw_contract.secret import Secret
+
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+
+
+class AllowedModel(Contract):
+    """One model that the agent may use: ``ref`` is ``provider/model``."""
+
+    slot: str
+    ref: str
+
+
+class ModelPolicy(Contract):
+    """Which models the agent may use; ``clamp`` replaces any other by the primary one."""
+
+    mode: Literal["clamp"] = "clamp"
+    allowed: tuple[AllowedModel, ...] = ()
+
+
+class Budget(Contract):
+    """What the agent may spend in a window (a Go duration such as ``24h``)."""
+
+    limit_usd: Annotated[float, Field(gt=0, strict=False)] | None = None
+    max_requests: Annotated[int, Field(gt=0)] | None = None
+    window: str
+    behavior: Literal["hard_stop", "rate_limit", "soft_alert"] = "hard_stop"
+
+
+class Metadata(Contract):
+    """An agent's identity. Exactly one of ``token`` (the wire form ``<agent-id>:<secret>``) and ``token_sha256``."""
+
+    service: str
+    ordinal: int | None = None
+    pod: str
+    type: str = "generic"
+    token: Secret | None = None
+    token_sha256: Sha256 | None = None
+    timezone: str = "UTC"
+    model_policy: ModelPolicy | None = None
+    budget: Budget | None = None
+    digest: Sha256 | None = None
+
+    @model_validator(mode="after")
+    def _one_credential(self) -> Self:
+        if (self.token is None) == (self.token_sha256 is None):
+            raise ValueError("exactly one of token and token_sha256 is required")
+        return self
+
+    def admits(self, agent_id: str, secret: str) -> bool:
+        """Whether ``secret`` is this agent's, in constant time. The stored token may be the bare secret, as the original allows."""
+        presented = f"{agent_id}:{secret}"
+        if self.token_sha256 is not None:
+            return hmac.compare_digest(hashlib.sha256(presented.encode()).hexdigest(), self.token_sha256)
+        stored = self.token.reveal() if self.token else ""
+        if ":" not in stored:
+            stored = f"{agent_id}:{stored}"
+        return is_agent_id(agent_id) and hmac.compare_digest(presented.encode(), stored.encode())

@@ -1,0 +1,89 @@
+"""Names: agents, tools, and the aliases under which a model sees a tool (spec/contract.md "Layout", spec/README.md rulings)."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection, Iterable
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+ALIAS_LIMIT = 64
+"""OpenAI's limit for a function name; Anthropic takes 128."""
+TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,48}")
+"""The name of a tool within its service, as a descriptor declares it."""
+SERVICE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+"""A Compose service name that can be a host name and the first half of a canonical tool name."""
+_AGENT_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+_UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
+
+
+def is_agent_id(text: str) -> bool:
+    """Whether ``text`` may name an agent, and so a directory. Asked before any path is built from it.
+
+    >>> is_agent_id("analyst-0"), is_agent_id("../analyst"), is_agent_id("a..b")
+    (True, False, False)
+    """
+    return _AGENT_ID.fullmatch(text) is not None and ".." not in text
+
+
+def _checked_agent_id(text: str) -> str:
+    if not is_agent_id(text):
+        raise ValueError("an agent id is [a-z0-9][a-z0-9._-]{0,62} without '..'")
+    return text
+
+
+AgentId = Annotated[str, AfterValidator(_checked_agent_id)]
+
+
+def canonical_name(service: str, tool: str) -> str:
+    """The name of a tool in manifests, logs and history: ``<service>.<tool>``."""
+    return f"{service}.{tool}"
+
+
+def tool_part(canonical: str, service: str) -> str:
+    """The tool's own name in ``<service>.<tool>``.
+
+    >>> tool_part("trading-api.get_quote", "trading-api")
+    'get_quote'
+    """
+    return canonical.removeprefix(f"{service}.")
+
+
+def hashed_alias(canonical: str) -> str:
+    """The alias that cannot collide: cut, and 8 hex digits of the canonical name's SHA-256 behind it."""
+    suffix = "_" + hashlib.sha256(canonical.encode()).hexdigest()[:8]
+    return _plain_alias(canonical)[: ALIAS_LIMIT - len(suffix)] + suffix
+
+
+def aliases(canonicals: Iterable[str], taken: Collection[str] = ()) -> dict[str, str]:
+    """Provider-safe names, canonical → alias, in the given order. Never one of ``taken`` (the runner's own names).
+
+    >>> aliases(["trading-api.get_quote"])
+    {'trading-api.get_quote': 'trading-api__get_quote'}
+    """
+    names = list(dict.fromkeys(canonicals))
+    plain = {name: _plain_alias(name) for name in names}
+    shared = {alias for alias in plain.values() if list(plain.values()).count(alias) > 1}
+    chosen: dict[str, str] = {}
+    for name in names:
+        alias = plain[name]
+        if len(alias) > ALIAS_LIMIT or alias in shared or alias in taken or alias in chosen.values():
+            alias = _free_alias(name, {*taken, *chosen.values()})
+        chosen[name] = alias
+    return chosen
+
+
+def _plain_alias(canonical: str) -> str:
+    # The last dot divides: a service's name may hold dots, a tool's may not.
+    service, _, tool = canonical.rpartition(".")
+    return _UNSAFE.sub("_", f"{service}__{tool}" if service else tool)
+
+
+def _free_alias(canonical: str, taken: Collection[str]) -> str:
+    alias, attempt = hashed_alias(canonical), 0
+    while alias in taken:
+        attempt += 1
+        alias = hashed_alias(f"{canonical}#{attempt}")
+    return alias

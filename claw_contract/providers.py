@@ -1,0 +1,46 @@
+"""providers.json v1 and v2: model providers and their keys (spec/contract.md "providers.json")."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from claw_contract.base import Contract
+from claw_contract.manifest import BaseUrl
+from claw_contract.secret import Secret
+
+type KeyState = Literal["ready", "cooldown", "dead", "disabled"]
+type ProviderAuth = Literal["bearer", "x-api-key", "none"]
+type ApiFormat = Literal["openai", "anthropic"]
+
+
+class ProviderKey(Contract):
+    """One key of a provider's pool."""
+
+    id: str
+    label: str = ""
+    secret: Secret
+    source: str = "file"
+    state: KeyState = "ready"
+    cooldown_until: str | None = None
+    last_error_code: int | None = None
+    added_at: str | None = None
+
+
+class ProviderEntry(Contract):
+    """One provider: v1 has ``api_key``, v2 has ``keys`` and ``active_key_id``."""
+
+    base_url: BaseUrl | None = None
+    auth: ProviderAuth | None = None
+    api_format: ApiFormat | None = None
+    api_key: Secret | None = None
+    keys: tuple[ProviderKey, ...] = ()
+    active_key_id: str | None = None
+
+
+class Providers(Contract):
+    """The whole file; a missing ``version`` is v1, as the original writes it."""
+
+    version: Literal[1, 2] = 1
+    providers: Annotated[dict[str, ProviderEntry], Field(default_factory=dict)]

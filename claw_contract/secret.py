@@ -1,0 +1,90 @@
+"""Secrets are a type that prints as dots (CONTRIBUTING.md, "Security is a feature").
+
+Rules. ``str``, ``repr``, ``format`` and JSON give dots; only ``reveal()`` gives the value, so that every place that needs
+the value is found with one search. Comparison takes constant time.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+from pydantic import GetCoreSchemaHandler, StringConstraints
+from pydantic_core import core_schema
+
+from claw_contract.base import Contract
+
+DOTS = "••••••"
+REVEAL = {"reveal": True}
+"""Serialization context that writes values instead of dots: ``model_dump_json(context=REVEAL)``, for files of mode 0600."""
+
+
+class Secret:
+    """A value that must not be seen. Empty values are refused: an empty credential is a missing one."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str) -> None:
+        if not value:
+            raise ValueError("a secret must not be empty")
+        self._value = value
+
+    def reveal(self) -> str:
+        """The value itself, for the one place that must send or store it."""
+        return self._value
+
+    def __repr__(self) -> str:
+        return DOTS
+
+    def __format__(self, _spec: str) -> str:
+        return DOTS
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and hmac.compare_digest(self._value.encode(), other._value.encode())
+
+    def __hash__(self) -> int:
+        return hash((Secret, self._value))
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: Any, _handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        from_text = core_schema.no_info_after_validator_function(cls, core_schema.str_schema(min_length=1))
+        return core_schema.json_or_python_schema(
+            json_schema=from_text,
+            python_schema=core_schema.union_schema([core_schema.is_instance_schema(cls), from_text]),
+            serialization=core_schema.plain_serializer_function_ser_schema(
+                lambda secret, info: secret.reveal() if (info.context or {}).get("reveal") else DOTS, info_arg=True
+            ),
+        )
+
+
+class SecretRef(Contract):
+    """A reference to a file of the secrets directory, so that a manifest itself holds no credential."""
+
+    secret: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$")]
+
+
+class Redactor:
+    """Replaces known secrets, by value, in text that leaves the process (history, log, errors, tool results)."""
+
+    def __init__(self, secrets: Iterable[Secret | str]) -> None:
+        values = {secret.reveal() if isinstance(secret, Secret) else secret for secret in secrets}
+        # The longest first: a secret that contains another must not leave its tail behind.
+        self._values = sorted((value for value in values if len(value) >= MIN_REDACTED), key=len, reverse=True)
+        self._encoded = [value.encode() for value in self._values]
+
+    def text(self, text: str) -> str:
+        for value in self._values:
+            if value in text:
+                text = text.replace(value, DOTS)
+        return text
+
+    def data(self, data: bytes) -> bytes:
+        for value in self._encoded:
+            if value in data:
+                data = data.replace(value, DOTS.encode())
+        return data
+
+
+MIN_REDACTED = 6
+"""Shorter values are not replaced: they would blank out ordinary words and protect nothing."""
