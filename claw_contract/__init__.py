@@ -1,4 +1,4 @@
-"""What crosses a process border: the files of spec/contract.md as strict, frozen models, and the rules for names and secrets.
+"""What crosses a process border: the files of spec/contract.md as strict, frozen models; names; secrets.
 
 Rules of this package. It imports nothing of ours. Types are strict (no coercion); unknown keys are ignored on reading,
 so that a context directory of the original system, or of a newer compiler, loads here. What is malformed raises

@@ -1,6 +1,6 @@
 """tools.json: what one agent may do, and how the proxy does it (spec/contract.md "tools.json").
 
-What the model sees of a tool is ``name`` (as an alias), ``description`` and ``inputSchema``; ``execution`` is for the proxy.
+What the model sees of a tool is ``name`` (as an alias), ``description`` and ``inputSchema``; the rest is for the proxy.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, StringConstraints, ValidationError, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from claw_contract.base import Contract, JsonObject, error_line
 from claw_contract.secret import Secret, SecretRef
@@ -97,7 +97,9 @@ Execution = Annotated[HttpExecution | McpExecution, Field(discriminator="transpo
 
 
 class Annotations(Contract):
-    """The annotations that the proxy acts on. Each must be of its type, else the tool is left out."""
+    """The annotations that the proxy acts on, each of its type, else the tool is left out; others are carried along."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="allow", populate_by_name=True)
 
     read_only: Annotated[bool | None, Field(alias="readOnly")] = None
     read_only_hint: Annotated[bool | None, Field(alias="readOnlyHint")] = None
@@ -186,12 +188,12 @@ class _Envelope(Contract):
     policy: Policy = Policy()
 
 
-def read_manifest(document: object) -> tuple[Manifest, tuple[Quarantined, ...]]:
-    """A parsed tools.json → the manifest of its sound tools, and those left out (spec/contract.md: quarantine).
+def read_manifest(data: bytes) -> tuple[Manifest, tuple[Quarantined, ...]]:
+    """The bytes of tools.json → the manifest of its sound tools, and those left out (spec/contract.md: quarantine).
 
     Raises ``ValidationError`` when the document itself is malformed: then the whole agent fails closed.
     """
-    envelope = _Envelope.model_validate(document, strict=False)
+    envelope = _Envelope.model_validate_json(data)
     sound: dict[str, Tool] = {}
     left_out: list[Quarantined] = []
     for index, entry in enumerate(envelope.tools):

@@ -59,7 +59,7 @@ class Metadata(Contract):
         return self
 
     def admits(self, agent_id: str, secret: str) -> bool:
-        """Whether ``secret`` is this agent's, in constant time. The stored token may be the bare secret, as the original allows."""
+        """Whether ``secret`` is this agent's, in constant time. A stored token may be the bare secret (the original's form)."""
         presented = f"{agent_id}:{secret}"
         if self.token_sha256 is not None:
             return hmac.compare_digest(hashlib.sha256(presented.encode()).hexdigest(), self.token_sha256)

@@ -1,4 +1,4 @@
-"""Names: agents, tools, and the aliases under which a model sees a tool (spec/contract.md "Layout", spec/README.md rulings)."""
+"""Names: agents, tools, and the aliases under which a model sees a tool (spec/contract.md, spec/README.md rulings)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Secrets are a type that prints as dots (CONTRIBUTING.md, "Security is a feature").
 
-Rules. ``str``, ``repr``, ``format`` and JSON give dots; only ``reveal()`` gives the value, so that every place that needs
-the value is found with one search. Comparison takes constant time.
+Rules. ``str``, ``repr``, ``format`` and JSON give dots; only ``reveal()`` gives the value, so that every place that
+needs the value is found with one search. Comparison takes constant time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from claw_contract.base import Contract
 
 DOTS = "••••••"
 REVEAL = {"reveal": True}
-"""Serialization context that writes values instead of dots: ``model_dump_json(context=REVEAL)``, for files of mode 0600."""
+"""Serialization context that writes values instead of dots: ``model_dump_json(context=REVEAL)``, for 0600 files."""
 
 
 class Secret:
