@@ -59,7 +59,7 @@ class Metadata(Contract):
         return self
 
     def admits(self, agent_id: str, secret: str) -> bool:
-        """Whether ``secret`` is this agent's, in constant time. A stored token may be the bare secret (the original's form)."""
+        """Whether ``secret`` is this agent's, in constant time. The original also stores the bare secret."""
         presented = f"{agent_id}:{secret}"
         if self.token_sha256 is not None:
             return hmac.compare_digest(hashlib.sha256(presented.encode()).hexdigest(), self.token_sha256)

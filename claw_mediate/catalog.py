@@ -1,0 +1,56 @@
+"""An agent's tools beside the runner's own, in one request: who owns a name, what is presented, and under which alias."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from claw_contract.manifest import Tool
+from claw_contract.names import aliases
+from claw_mediate.call import read_arguments, visible_schema
+from claw_mediate.model import Call
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """A managed tool as the model sees it."""
+
+    alias: str
+    description: str
+    schema: dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """Whose a name is: the runner's when the runner declared it in this request, else a granted tool's, else nobody's."""
+
+    offered: tuple[Offered, ...]
+    managed: dict[str, Tool]
+    """By alias and by canonical name."""
+    native: frozenset[str]
+
+    @classmethod
+    def of(cls, tools: Collection[Tool], native: Collection[str], room: int) -> Catalog:
+        """Tools in manifest order; at most ``room`` of them are offered, the last ones are left out."""
+        chosen = list(tools)[: max(room, 0)]
+        names = aliases((tool.name for tool in chosen), native)
+        return cls(
+            offered=tuple(Offered(names[tool.name], tool.description, visible_schema(tool)) for tool in chosen),
+            managed={tool.name: tool for tool in chosen} | {names[tool.name]: tool for tool in chosen},
+            native=frozenset(native),
+        )
+
+    def alias(self, name: str) -> str | None:
+        """The alias of a managed tool that is called by its canonical name; None for any other name."""
+        if name in self.native or name not in self.managed:
+            return None
+        tool = self.managed[name]
+        return next((alias for alias, owner in self.managed.items() if owner is tool and alias != tool.name), None)
+
+    def call(self, call_id: str, name: str, arguments: str) -> Call:
+        """A call of the model's reply, with its owner."""
+        parsed = read_arguments(arguments)
+        if name in self.native:
+            return Call(call_id, name, "native", parsed)
+        tool = self.managed.get(name)
+        return Call(call_id, name, "managed" if tool else "unknown", parsed, tool)

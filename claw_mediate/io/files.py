@@ -1,0 +1,25 @@
+"""Files that may change at any moment: read when their identity (inode, mtime, size) changes, never half written."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+type Identity = tuple[int, int, int] | None
+"""(inode, mtime in ns, size); None where there is no such file."""
+
+
+def identity(path: Path | str, dir_fd: int | None = None) -> Identity:
+    """What a cache is keyed by (spec/contract.md "Layout")."""
+    try:
+        found = os.stat(path, dir_fd=dir_fd)  # noqa: PTH116 - pathlib has no dir_fd
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def read_at(name: str, dir_fd: int) -> bytes:
+    """A file of an opened directory: all files of one agent come from one tree, though the tree be swapped meanwhile."""
+    descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=dir_fd)
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read()

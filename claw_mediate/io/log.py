@@ -1,0 +1,45 @@
+"""The structured log: one JSON object a line (spec/contract.md "The log")."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from claw_contract.log import EventType
+from claw_contract.secret import Redactor
+
+
+def now_rfc3339() -> str:
+    """The time as RFC 3339 with milliseconds, in UTC."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def to_stdout(line: bytes) -> None:
+    """One line, at once; a reader that has gone away must not stop the proxy."""
+    try:
+        sys.stdout.buffer.write(line)
+        sys.stdout.buffer.flush()
+    except (BrokenPipeError, ValueError):
+        return
+
+
+class EventLog:
+    """Writes events. ``Redactor`` is the last thing that touches a line."""
+
+    def __init__(self, write: Callable[[bytes], None] = to_stdout) -> None:
+        self._write = write
+        self._redactor = Redactor(())
+
+    def protect(self, redactor: Redactor) -> None:
+        """From now on these secrets, too, are blanked out in every line."""
+        self._redactor = redactor
+
+    def event(self, kind: EventType, claw_id: str | None = None, **fields: Any) -> None:
+        """One event; ``turn_id``, ``model`` and ``intervention`` among the fields are part of every line."""
+        common = {name: fields.pop(name, None) for name in ("turn_id", "model", "intervention")}
+        line = msgspec.json.encode({"ts": now_rfc3339(), "type": kind, "claw_id": claw_id, **common, **fields})
+        self._write(self._redactor.data(line) + b"\n")

@@ -1,0 +1,101 @@
+"""Where things are and how they behave: environment names of spec/contract.md, each of them also an option of mitmproxy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting: its option (``--set cllama_NAME=…``), its environment variable, its default, what it means."""
+
+    name: str
+    env: str
+    default: str
+    help: str
+
+
+SETTINGS = (
+    Setting("context", "CLAW_CONTEXT_ROOT", "/claw/context", "Directory with one context directory for each agent."),
+    Setting("auth", "CLAW_AUTH_DIR", "/claw/auth", "Directory of providers.json."),
+    Setting("secrets", "CLAW_SECRETS_DIR", "/run/secrets", "Directory that token references are resolved in."),
+    Setting("history", "CLAW_SESSION_HISTORY_DIR", "", "Directory of session history; empty: none is kept."),
+    Setting("history_max_bytes", "CLLAMA_SESSION_HISTORY_MAX_BYTES", "268435456", "Size at which history rotates."),
+    Setting("state", "CLAW_STATE", "", "File of the continuity store; empty: kept in memory, lost on restart."),
+    Setting("pod", "CLAW_POD", "", "Name of the pod."),
+    Setting("listen", "LISTEN_ADDR", ":8080", "Address of the base-URL entrance, when no --mode is given."),
+    Setting("proxy", "CLAW_PROXY_ADDR", ":8082", "Address of the forward proxy, when no --mode is given."),
+    Setting("hosts", "CLLAMA_HOSTS", "", "More governed hosts, comma separated, each as HOST=PROVIDER."),
+    Setting("egress", "CLLAMA_EGRESS", "allow", "What happens to hosts that are not governed: allow or deny."),
+    Setting("keepalive_ms", "CLLAMA_KEEPALIVE_MS", "1000", "Longest silence of a mediated stream, in milliseconds."),
+    Setting(
+        "keepalive_first_ms",
+        "CLLAMA_KEEPALIVE_FIRST_MS",
+        "2000",
+        "When a mediated stream sends its headers at the latest.",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The settings of one mediator."""
+
+    context: Path
+    auth: Path
+    secrets: Path
+    history: Path | None
+    history_max_bytes: int
+    state: str
+    pod: str
+    hosts: dict[str, str]
+    egress: Literal["allow", "deny"]
+    keepalive: float
+    keepalive_first: float
+
+    @classmethod
+    def of(cls, values: dict[str, str]) -> Settings:
+        """From the values by name. Raises ``ValueError`` with one line that names the setting and what it takes."""
+        egress = values["egress"]
+        if egress not in ("allow", "deny"):
+            raise ValueError(f"cllama_egress takes 'allow' or 'deny', not {egress!r}")
+        return cls(
+            context=Path(values["context"]),
+            auth=Path(values["auth"]),
+            secrets=Path(values["secrets"]),
+            history=Path(values["history"]) if values["history"] else None,
+            history_max_bytes=_positive(values, "history_max_bytes"),
+            state=values["state"],
+            pod=values["pod"],
+            hosts=_hosts(values["hosts"]),
+            egress="deny" if egress == "deny" else "allow",
+            keepalive=_positive(values, "keepalive_ms") / 1000,
+            keepalive_first=_positive(values, "keepalive_first_ms") / 1000,
+        )
+
+
+def address(text: str, name: str) -> tuple[str, int]:
+    """``host:port`` or ``:port`` → (host, port). Raises ``ValueError`` with one line."""
+    host, _, port = text.rpartition(":")
+    if not port.isdecimal() or not 0 < int(port) < 65536:  # noqa: PLR2004 - a TCP port
+        raise ValueError(f"cllama_{name} takes HOST:PORT or :PORT, not {text!r}")
+    return host, int(port)
+
+
+def _positive(values: dict[str, str], name: str) -> int:
+    text = values[name]
+    if not text.isdecimal() or int(text) == 0:
+        raise ValueError(f"cllama_{name} takes a whole number above 0, not {text!r}")
+    return int(text)
+
+
+def _hosts(text: str) -> dict[str, str]:
+    hosts: dict[str, str] = {}
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        host, separator, provider = entry.partition("=")
+        if not (host and separator and provider):
+            raise ValueError(f"cllama_hosts takes HOST=PROVIDER, comma separated, not {entry!r}")
+        hosts[host.lower()] = provider
+    return hosts

@@ -1,0 +1,142 @@
+"""The neutral words of mediation: calls, replies, answers, rounds, limits. Values only; nothing here decides or waits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from claw_contract.base import JsonObject
+from claw_contract.manifest import Policy, Tool
+
+type Owner = Literal["managed", "native", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """A call's arguments: parsed to be checked, and each one's exact JSON text to be sent on (numbers keep their spelling)."""
+
+    values: JsonObject
+    raw: dict[str, bytes]
+    signature: str
+    """JSON-canonical with exact numbers: equal arguments have equal signatures."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """Arguments that are not one JSON object. They are never run, and never taken for ``{}``."""
+
+    reason: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call in a model's reply."""
+
+    id: str
+    name: str
+    """As the model wrote it: an alias, a canonical name, a native name, or an invention."""
+    owner: Owner
+    arguments: Arguments | Unreadable
+    tool: Tool | None = None
+    """The granted tool; of managed calls only."""
+
+    @property
+    def canonical(self) -> str:
+        return self.tool.name if self.tool else self.name
+
+    @property
+    def service(self) -> str:
+        return self.tool.execution.service if self.tool else ""
+
+    @property
+    def signature(self) -> str | None:
+        """What a repeated call is known by; None when the arguments could not be read."""
+        return f"{self.canonical}\0{self.arguments.signature}" if isinstance(self.arguments, Arguments) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One response of the model: the wire bytes as they came, and the view that the rules need."""
+
+    body: bytes
+    message: bytes
+    """The assistant's message within the body, verbatim."""
+    calls: tuple[Call, ...]
+    usage: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the model is told about one call. ``content`` is the result envelope of spec section 4, "Results"."""
+
+    call: Call
+    content: bytes
+    ok: bool
+    code: str | None = None
+    status_code: int | None = None
+    latency_ms: int = 0
+    ran: bool = False
+    """Whether the service was called: only then may the call have had an effect."""
+    first_round: int | None = None
+    """Of a duplicate: the round whose answer counts."""
+    repeats: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One response that was answered by us. ``answers`` cover the calls that stay in the transcript, in their order."""
+
+    number: int
+    reply: Reply
+    answers: tuple[Answer, ...]
+    wall_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a turn may spend. Seconds, counts, bytes."""
+
+    max_rounds: int
+    per_tool: float
+    total: float
+    soft: float
+    result_bytes: int
+    max_parallel: int
+    on_budget: Literal["finalize", "error"]
+
+    @classmethod
+    def of(cls, policy: Policy) -> Limits:
+        total = policy.total_timeout_ms / 1000
+        return cls(
+            max_rounds=policy.max_rounds,
+            per_tool=policy.timeout_per_tool_ms / 1000,
+            total=total,
+            soft=total * policy.soft_deadline_ratio,
+            result_bytes=policy.max_tool_result_bytes,
+            max_parallel=policy.max_parallel,
+            on_budget=policy.on_budget,
+        )
+
+
+def add_usage(parts: tuple[JsonObject, ...]) -> JsonObject:
+    """The sum of provider usage objects: numbers add up, nested objects likewise, anything else keeps its last value.
+
+    >>> add_usage(({"prompt_tokens": 3, "details": {"cached": 1}}, {"prompt_tokens": 4, "details": {"cached": 2}}))
+    {'prompt_tokens': 7, 'details': {'cached': 3}}
+    """
+    total: dict[str, Any] = {}
+    for part in parts:
+        for key, value in part.items():
+            total[key] = _added(total.get(key), value)
+    return total
+
+
+def _added(before: Any, value: Any) -> Any:
+    if isinstance(value, bool) or isinstance(before, bool):
+        return value
+    if isinstance(value, int | float) and isinstance(before, int | float):
+        return before + value
+    if isinstance(value, dict):
+        return add_usage((before, value)) if isinstance(before, dict) else value
+    return before if value is None else value

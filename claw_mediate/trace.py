@@ -1,0 +1,54 @@
+"""A turn as history tells it: ``tool_trace`` and ``usage`` of spec/contract.md "history.jsonl". Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from claw_contract.base import JsonObject
+from claw_contract.history import RoundRecord, ToolCallRecord, UsageRecord
+from claw_mediate.model import Answer, Round
+from claw_mediate.result import argument_record
+
+
+def tool_trace(rounds: Sequence[Round]) -> tuple[RoundRecord, ...]:
+    """Every round that was answered by us, rejected ones too."""
+    return tuple(
+        RoundRecord(
+            round=past.number,
+            wall_time_ms=past.wall_ms,
+            tool_calls=tuple(map(call_record, past.answers)),
+            round_usage=past.reply.usage or None,
+        )
+        for past in rounds
+    )
+
+
+def call_record(answer: Answer) -> ToolCallRecord:
+    """One call and what came of it."""
+    return ToolCallRecord(
+        name=answer.call.canonical,
+        arguments=argument_record(answer.call),
+        result=msgspec.json.decode(answer.content),
+        latency_ms=answer.latency_ms,
+        service=answer.call.service,
+        status="ok" if answer.ok else "error",
+        status_code=answer.status_code,
+        duplicate=answer.first_round is not None,
+        duplicate_of_round=answer.first_round,
+        duplicate_count=answer.repeats or None,
+    )
+
+
+def usage_record(usage: JsonObject, tokens: tuple[int, int, int], rounds: int) -> UsageRecord:
+    """The turn's tokens; ``rounds`` counts the model calls."""
+    prompt, completion, cached = tokens
+    cost = usage.get("cost")
+    return UsageRecord(
+        prompt_tokens=prompt,
+        completion_tokens=completion,
+        cached_tokens=cached,
+        reported_cost_usd=float(cost) if isinstance(cost, int | float) else None,
+        total_rounds=rounds,
+    )
