@@ -1,0 +1,44 @@
+# Everything runs in .venv, which is made on first use by a Python >= 3.12 that scripts/find-python finds.
+
+PYTHON ?=
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint clean
+
+help:  ## this list
+	@sed -n 's/^\([a-z]*\):.*##/  make \1\t/p' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.dev  ## .venv with all that is needed to run, test and develop
+
+demo: $(VENV)/.demo  ## the trading desk: an agent through the proxy, what it saw beside what was hidden
+	@$(BIN)/python pods/trading-desk/demo.py
+
+test: lint  ## lint, then every test, with branch coverage
+	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered
+
+lint: $(VENV)/.dev  ## ruff, mypy, import contracts
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+clean:  ## remove .venv, caches and build output
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage build dist *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@python=$$(PYTHON="$(PYTHON)" scripts/find-python) && echo "making $(VENV) with $$python" && "$$python" -m venv $(VENV)
+
+# The stamps make an install happen once, and again when what it depends on changes.
+$(VENV)/.demo: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing into $(VENV) (once)"
+	@$(PIP) install -c constraints.txt -e ".[demo]"
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing into $(VENV) (once)"
+	@$(PIP) install -c constraints.txt -e ".[dev]"
+	@touch $(VENV)/.demo $@
