@@ -79,3 +79,6 @@ class Dialect(Protocol):
 
     def stream_error(self, error: bytes) -> bytes:
         """An error that comes after the headers."""
+
+    def error_body(self, body: bytes) -> bytes | None:
+        """A provider's error body as one line of JSON; None when it is not of the dialect's shape."""

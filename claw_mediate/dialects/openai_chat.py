@@ -189,6 +189,15 @@ def stream_error(error: bytes) -> bytes:
     return sse.event(error) + sse.DONE
 
 
+def error_body(body: bytes) -> bytes | None:
+    """``{"error": …}`` in one line, or None."""
+    try:
+        document = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+    return msgspec.json.encode(document) if isinstance(document, dict) and document.get("error") else None
+
+
 def _bypass(view: _Request) -> str | None:
     if view.tool_choice == "none":
         return "tool_choice_none"

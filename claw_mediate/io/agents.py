@@ -50,7 +50,7 @@ class Agent:
     def secrets(self) -> tuple[Secret, ...]:
         """Values that must not leave the process on this agent's account."""
         found = [secret for tool in self.tools for secret in _secrets(tool.execution.auth)]
-        return tuple([*found, *([self.metadata.token] if self.metadata.token else [])])
+        return (*found, *([self.metadata.token] if self.metadata.token else []))
 
 
 @dataclass(frozen=True, slots=True)

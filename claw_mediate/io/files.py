@@ -12,7 +12,7 @@ type Identity = tuple[int, int, int] | None
 def identity(path: Path | str, dir_fd: int | None = None) -> Identity:
     """What a cache is keyed by (spec/contract.md "Layout")."""
     try:
-        found = os.stat(path, dir_fd=dir_fd)  # noqa: PTH116 - pathlib has no dir_fd
+        found = os.stat(path, dir_fd=dir_fd)
     except (FileNotFoundError, NotADirectoryError):
         return None
     return found.st_ino, found.st_mtime_ns, found.st_size

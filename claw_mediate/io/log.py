@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
 from claw_contract.log import EventType
-from claw_contract.secret import Redactor
+from claw_contract.secret import Redactor, Secret
 
 
 def now_rfc3339() -> str:
@@ -32,11 +32,14 @@ class EventLog:
 
     def __init__(self, write: Callable[[bytes], None] = to_stdout) -> None:
         self._write = write
+        self._secrets: frozenset[Secret] = frozenset()
         self._redactor = Redactor(())
 
-    def protect(self, redactor: Redactor) -> None:
+    def protect(self, secrets: Iterable[Secret]) -> None:
         """From now on these secrets, too, are blanked out in every line."""
-        self._redactor = redactor
+        known = self._secrets.union(secrets)
+        if known != self._secrets:
+            self._secrets, self._redactor = known, Redactor(known)
 
     def event(self, kind: EventType, claw_id: str | None = None, **fields: Any) -> None:
         """One event; ``turn_id``, ``model`` and ``intervention`` among the fields are part of every line."""

@@ -114,14 +114,14 @@ class Registry:
         if found != self._seen:
             self._seen = found
             try:
-                written = Providers.model_validate_json(self._file.read_bytes()) if found else Providers()
+                written = Providers.model_validate_json(self._file.read_bytes()) if found else Providers(providers={})
             except (OSError, ValidationError) as error:
                 self._log.event("error", error="providers_broken", file=self._file.name, reason=error_line(error))
                 written = None
             if written is not None:
                 self._providers = _merged(written, self._env)
             elif not self._providers:
-                self._providers = _merged(Providers(), {})
+                self._providers = _merged(Providers(providers={}), {})
         return self._providers
 
     def by_host(self, host: str) -> Provider | None:
@@ -179,7 +179,7 @@ def _file_keys(entry: ProviderEntry) -> tuple[Key, ...]:
     keys = [key for key in entry.keys if key.state in {"ready", "cooldown"}]
     keys.sort(key=lambda key: key.id != entry.active_key_id)
     from_v1 = [Key("api_key", entry.api_key)] if entry.api_key else []
-    return tuple([*(Key(key.id, key.secret) for key in keys), *from_v1])
+    return (*(Key(key.id, key.secret) for key in keys), *from_v1)
 
 
 def _env_keys(known: _Known | None, env: Mapping[str, str]) -> tuple[Key, ...]:

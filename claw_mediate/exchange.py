@@ -1,0 +1,74 @@
+"""What comes in at the door and what goes out: neutral of mitmproxy, and of the event loop."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from claw_mediate.dialects.errors import refusal
+
+type HeaderList = list[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A runner's request. ``host`` is None at the base-URL entrance, else the governed destination host."""
+
+    method: str
+    path: str
+    """With its query."""
+    headers: HeaderList
+    body: bytes
+    host: str | None = None
+
+    @property
+    def bare_path(self) -> str:
+        return self.path.partition("?")[0]
+
+    def header(self, name: str) -> list[str]:
+        return [value for key, value in self.headers if key.lower() == name]
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """The answer to a request: chunk by chunk, as they come."""
+
+    status: int
+    headers: HeaderList
+    chunks: AsyncIterator[bytes]
+    streaming: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """Not mediated: the host sends it on to ``url`` with the provider's ``credential`` in place of the runner's.
+
+    ``body`` None: as the runner sent it. ``refusal``: what the runner is told when the provider can't be reached.
+    """
+
+    url: str
+    credential: HeaderList
+    refusal: bytes
+    body: bytes | None
+    provider: str
+    model: str
+
+
+def answered(status: int, body: bytes, content_type: str = "application/json") -> Exchange:
+    """A whole answer."""
+    return Exchange(status, [("content-type", content_type)], _once(body))
+
+
+def refused(path: str, status: int, code: str, message: str) -> Exchange:
+    """A refusal in the shape of the path's dialect."""
+    return answered(status, refusal(path, status, code, message))
+
+
+def said(status: int, document: object) -> Exchange:
+    """A small JSON document of our own."""
+    return answered(status, json.dumps(document).encode())
+
+
+async def _once(body: bytes) -> AsyncIterator[bytes]:
+    yield body

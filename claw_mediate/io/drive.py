@@ -1,0 +1,161 @@
+"""Driving a turn: its commands are carried out, with time-outs and cancellation, and it is told what happened."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol, assert_never
+
+from claw_mediate import result
+from claw_mediate.catalog import Catalog
+from claw_mediate.dialects.base import Dialect, UnreadableReplyError
+from claw_mediate.io.upstream import ModelAnswer, Responded, Unreachable
+from claw_mediate.model import Answer, Call, Reply, Round
+from claw_mediate.talk import AskModel, Asks, ModelFailed, ModelReplied, RunTools, ToolsAnswered, ToolUse
+
+BAD_REPLY = "provider_bad_response"
+_OK = 200
+
+
+class Model(Protocol):
+    """The port to the provider."""
+
+    async def __call__(self, body: bytes, *, again: bool) -> ModelAnswer: ...
+
+
+class Tools(Protocol):
+    """The port to the services."""
+
+    async def __call__(self, call: Call, key: str, seconds: float) -> Answer: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """All that a turn reaches of the world."""
+
+    model: Model
+    tools: Tools
+    now: Callable[[], float]
+
+
+class Progress:
+    """What a waiting runner is told, and whether the turn is past the point where its status is fixed."""
+
+    def __init__(self) -> None:
+        self.note = "claw round=1 waiting=model"
+        self.goes_on = asyncio.Event()
+
+    def waiting(self, round_number: int, what: str) -> None:
+        self.note = f"claw round={round_number} waiting={what}"
+
+
+class World:
+    """One turn's world: the wire on one side, the services on the other."""
+
+    def __init__(
+        self,
+        dialect: Dialect,
+        catalog: Catalog,
+        offered: Mapping[ToolUse, bytes],
+        ports: Ports,
+        turn_id: str,
+    ) -> None:
+        self._dialect = dialect
+        self._catalog = catalog
+        self._offered = offered
+        self._ports = ports
+        self._turn_id = turn_id
+        self.progress = Progress()
+        self.rounds: tuple[Round, ...] = ()
+        self.reply: Reply | None = None
+        self.answers: list[Answer] = []
+        """Of the round that is open: what a turn that is cut short has done."""
+
+    async def ask(self, command: AskModel) -> ModelReplied | ModelFailed:
+        """One model call, within the time that is left of the turn."""
+        self.rounds, self.answers = command.rounds, []
+        self.progress.waiting(len(command.rounds) + 1, "model")
+        body = self._dialect.write_request(self._offered[command.use], command.rounds)
+        try:
+            async with asyncio.timeout(command.seconds):
+                answer = await self._ports.model(body, again=bool(command.rounds) or self.progress.goes_on.is_set())
+        except TimeoutError:
+            answer = Unreachable("total_timeout", "the model did not answer within the turn's time")
+        if isinstance(answer, Unreachable):
+            return ModelFailed(502, answer.code, answer.message, self._ports.now())
+        if answer.status != _OK:
+            return _upstream_error(answer, self._ports.now())
+        try:
+            self.reply = self._dialect.read_reply(answer.body, self._catalog)
+        except UnreadableReplyError as error:
+            return ModelFailed(502, BAD_REPLY, str(error), self._ports.now())
+        return ModelReplied(self.reply, self._ports.now())
+
+    async def run(self, command: RunTools) -> ToolsAnswered:
+        """Calls side by side. When the runner leaves, reads are dropped, and a write that is on its way may finish."""
+        self.progress.goes_on.set()
+        self.progress.waiting(command.round, ",".join(call.canonical for call in command.calls))
+        base = len(self.answers)
+        tasks = {
+            asyncio.ensure_future(
+                self._ports.tools(call, self._key(command.round, base + index), command.seconds)
+            ): call
+            for index, call in enumerate(command.calls)
+        }
+        try:
+            await asyncio.wait(tasks)
+        except asyncio.CancelledError:
+            self.answers += [await _last_word(task, call) for task, call in tasks.items()]
+            raise
+        answers = tuple(task.result() for task in tasks)
+        self.answers += answers
+        return ToolsAnswered(answers, self._ports.now())
+
+    def cut_short(self) -> tuple[Round, ...]:
+        """The rounds of a turn that did not end by itself, the open one with what has run of it."""
+        if self.reply is None or not self.answers:
+            return self.rounds
+        return (*self.rounds, Round(len(self.rounds) + 1, self.reply, tuple(self.answers)))
+
+    def _key(self, round_number: int, index: int) -> str:
+        return f"{self._turn_id}.{round_number}.{index}"
+
+
+async def drive[T](turn: Asks[T], world: World) -> T:
+    """Carry a turn out. Cancellation goes through to whatever it waits for."""
+    heard: ModelReplied | ModelFailed | ToolsAnswered | None = None
+    while True:
+        try:
+            command = next(turn) if heard is None else turn.send(heard)
+        except StopIteration as end:
+            outcome: T = end.value
+            return outcome
+        match command:
+            case AskModel():
+                heard = await world.ask(command)
+            case RunTools():
+                heard = await world.run(command)
+            case _:
+                assert_never(command)
+
+
+async def _last_word(task: asyncio.Future[Answer], call: Call) -> Answer:
+    """Of a call whose runner has left: a write's own answer (it is bounded by its time), of a read that it was dropped."""
+    if call.tool is not None and call.tool.effect == "read" and not task.done():
+        task.cancel()
+        await asyncio.wait([task])
+        return result.canceled(call)
+    await asyncio.wait([task])
+    return task.result()
+
+
+def _upstream_error(answer: Responded, now: float) -> ModelFailed:
+    return ModelFailed(
+        status=answer.status if answer.status >= 400 else 502,  # noqa: PLR2004 - 3xx and odd 2xx are no answer of a model
+        code=f"provider_http_{answer.status}",
+        message=f"the provider answered with status {answer.status}",
+        now=now,
+        body=answer.body if answer.status >= 400 else None,  # noqa: PLR2004
+        content_type=answer.content_type,
+    )

@@ -1,0 +1,40 @@
+"""What of a runner's headers may go on to a provider, and of a provider's back to the runner (spec section 2)."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable
+
+from claw_contract.secret import Secret
+from claw_mediate.io.providers import Provider
+
+type Headers = list[tuple[str, str]]
+
+CREDENTIALS = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-key", "proxy-authorization", "cookie"})
+"""Every header that may carry the agent's credential."""
+_HOP_BY_HOP = frozenset(
+    {"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "http2-settings"}
+)
+_MESSAGE = frozenset({"host", "content-length", "content-encoding", "accept-encoding", "expect"})
+
+
+def for_provider(headers: Iterable[tuple[str, str]]) -> Headers:
+    """The runner's headers without its credentials, and without those that belong to its own connection and message."""
+    left_out = CREDENTIALS | _HOP_BY_HOP | _MESSAGE
+    return [(name, value) for name, value in headers if name.lower() not in left_out]
+
+
+def provider_auth(provider: Provider, key: Secret | None) -> Headers:
+    """The provider's credential in the provider's scheme."""
+    if key is None or provider.auth == "none":
+        return []
+    return [("x-api-key", key.reveal())] if provider.auth == "x-api-key" else [bearer(key)]
+
+
+def bearer(token: Secret) -> tuple[str, str]:
+    return "authorization", f"Bearer {token.reveal()}"
+
+
+def basic(username: str, password: Secret) -> tuple[str, str]:
+    token = base64.b64encode(f"{username}:{password.reveal()}".encode()).decode()
+    return "authorization", f"Basic {token}"

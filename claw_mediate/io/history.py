@@ -1,0 +1,83 @@
+"""Session history: one line a turn, appended; each line holds the hash of the line before (spec/contract.md)."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from claw_contract.secret import Redactor
+
+GENESIS = "0" * 64
+"""``prev`` of the first line."""
+BODY_LIMIT = 262_144
+"""Bytes of a request or response that history keeps; what is longer is cut with an explicit mark."""
+_TAIL = 65_536
+
+
+class History:
+    """The history files of all agents below one directory; rotation keeps one older file (``history.jsonl.1``)."""
+
+    def __init__(self, directory: Path, max_bytes: int) -> None:
+        self._directory = directory
+        self._max_bytes = max_bytes
+        self._last: dict[str, str] = {}
+
+    def append(self, agent_id: str, entry: dict[str, Any], redactor: Redactor) -> None:
+        """Add one turn; fills in ``id``, ``prev`` and ``hash``. Raises ``OSError`` when the line can't be written."""
+        file = self._directory / agent_id / "history.jsonl"
+        if agent_id not in self._last:
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._last[agent_id] = last_hash(file)
+        line = redactor.data(msgspec.json.encode({**entry, "prev": self._last[agent_id]}))
+        identified = line[:-1] + b',"id":"hist1_' + hashlib.sha256(line).hexdigest().encode() + b'"}'
+        digest = hashlib.sha256(identified).hexdigest()
+        self._rotate(file)
+        descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "ab") as out:
+            out.write(identified[:-1] + b',"hash":"' + digest.encode() + b'"}\n')
+        self._last[agent_id] = digest
+
+    def _rotate(self, file: Path) -> None:
+        if file.exists() and file.stat().st_size >= self._max_bytes:
+            file.replace(file.with_name(file.name + ".1"))
+
+
+def line_hash(line: bytes) -> str:
+    """The hash that a line must carry: SHA-256 over the line without its last member, ``hash``."""
+    return hashlib.sha256(line.rstrip(b"\n").rpartition(b',"hash":')[0] + b"}").hexdigest()
+
+
+def last_hash(file: Path) -> str:
+    """Where the chain goes on after a restart; a torn last line (a crash while writing) is passed over."""
+    try:
+        with file.open("rb") as old:
+            old.seek(max(0, file.stat().st_size - _TAIL))
+            lines = old.read().splitlines()
+    except FileNotFoundError:
+        return GENESIS
+    for line in reversed(lines):
+        try:
+            entry = msgspec.json.decode(line)
+        except msgspec.DecodeError:
+            continue
+        if isinstance(entry, dict) and isinstance(entry.get("hash"), str):
+            return str(entry["hash"])
+    return GENESIS
+
+
+def recorded_body(body: bytes) -> Any:
+    """A JSON body as it stands (its exact numbers), cut where it is too long; text where it is not JSON."""
+    if len(body) > BODY_LIMIT:
+        head = body[:BODY_LIMIT].decode(errors="replace")
+        return {"truncated": True, "original_bytes": len(body), "head": head}
+    try:
+        body.decode()
+        msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return body.decode(errors="replace")
+    # In JSON a line break can only be white space between tokens.
+    return msgspec.Raw(body.replace(b"\n", b" ").replace(b"\r", b" ").strip())

@@ -1,0 +1,45 @@
+"""Who is asking: the agent by its token, compared in constant time (spec/mediation.md section 2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from claw_contract.names import is_agent_id
+from claw_contract.secret import Secret
+from claw_mediate.exchange import Exchange, Request, refused
+from claw_mediate.io.agents import Agent, Agents
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """An identified agent, and the credential that it showed (so that it can be kept out of everything that leaves)."""
+
+    agent: Agent
+    token: Secret
+    secret: Secret
+
+
+def admit(agents: Agents, request: Request) -> Admitted | Exchange:
+    """The agent, or the refusal: 401 for a missing or malformed credential, 403 for one that is not right."""
+    shown = {token for token in (*_bearers(request), *request.header("x-api-key")) if token}
+    if len(shown) != 1:
+        problem = "two different credentials were sent" if shown else "no credential was sent"
+        return refused(request.path, 401, "invalid_api_key", f"{problem}; send the agent's token as the API key")
+    token = shown.pop()
+    agent_id, colon, secret = token.partition(":")
+    if not (agent_id and colon and secret):
+        message = "the credential is not an agent's token; send <agent-id>:<secret> as the API key"
+        return refused(request.path, 401, "invalid_api_key", message)
+    agent = agents.find(agent_id) if is_agent_id(agent_id) else None
+    if agent is None or not agent.metadata.admits(agent_id, secret):
+        return refused(request.path, 403, "agent_not_admitted", "this token is not admitted here")
+    return Admitted(agent, Secret(token), Secret(secret))
+
+
+def _bearers(request: Request) -> list[str]:
+    found = []
+    for value in request.header("authorization"):
+        scheme, _, token = value.strip().partition(" ")
+        # Any other scheme counts as a credential that can't be read, not as none.
+        found.append(token.strip() if scheme.lower() == "bearer" else f"\0{value}")
+    return found

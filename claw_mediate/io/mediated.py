@@ -1,0 +1,153 @@
+"""One mediated turn: offered, driven, recorded, and delivered as JSON or as a stream that is kept alive.
+
+Rules (spec/mediation.md section 6). A stream's headers go out when the turn goes on after a good first response, or when
+``keepalive_first`` is over; until then an error keeps its own status, afterwards it is an event of the stream. Whatever
+happens, exactly one line of history is written for the turn, with what ran.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from claw_contract.secret import Redactor
+from claw_mediate import trace
+from claw_mediate.catalog import Catalog
+from claw_mediate.dialects.base import Dialect, RunnerRequest
+from claw_mediate.dialects.errors import refusal
+from claw_mediate.exchange import Exchange, Request, answered
+from claw_mediate.io.agents import Agent
+from claw_mediate.io.drive import World, drive
+from claw_mediate.io.providers import Provider
+from claw_mediate.io.record import Recorder
+from claw_mediate.io.store import Store
+from claw_mediate.model import add_usage
+from claw_mediate.talk import Deliver, Outcome, Refuse
+from claw_mediate.turn import turn
+
+_GONE = 499
+"""What history says of a runner that left (nginx's word for it)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """All that is known of a turn before it begins."""
+
+    turn_id: str
+    agent: Agent
+    request: Request
+    view: RunnerRequest
+    dialect: Dialect
+    catalog: Catalog
+    provider: Provider
+    model: str
+    effective: bytes
+    """The first request to the provider."""
+    redactor: Redactor
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a turn ended for its runner."""
+
+    status: int
+    body: bytes
+    content_type: str
+    ok: bool
+
+
+class MediatedTurn:
+    """A turn that is under way."""
+
+    def __init__(self, job: Job, world: World, recorder: Recorder, store: Store) -> None:
+        self._job = job
+        self._world = world
+        self._recorder = recorder
+        self._store = store
+        self._started = time.monotonic()
+
+    async def play(self) -> Ended:
+        """To the end. Cancelled when the runner leaves: then what ran is recorded all the same."""
+        outcome: Outcome | None = None
+        try:
+            outcome = await drive(turn(self._job.agent.limits, time.monotonic()), self._world)
+            ended = self._end(outcome)
+        except asyncio.CancelledError:
+            left = Refuse(_GONE, "runner_left", "the runner closed its connection", self._world.cut_short())
+            self._record(left, Ended(_GONE, b"", "application/json", ok=False))
+            raise
+        self._record(outcome, ended)
+        return ended
+
+    def _end(self, outcome: Outcome) -> Ended:
+        job = self._job
+        if isinstance(outcome, Deliver):
+            self._remember(outcome)
+            body = job.dialect.write_reply(outcome.reply, add_usage(outcome.usage), terminal=outcome.terminal)
+            return Ended(200, body, "application/json", ok=True)
+        failure = outcome.failure
+        if failure is not None and failure.body is not None:
+            return Ended(failure.status, job.redactor.data(failure.body), failure.content_type, ok=False)
+        body = refusal(job.request.path, outcome.status, outcome.code, outcome.message)
+        return Ended(outcome.status, job.redactor.data(body), "application/json", ok=False)
+
+    def _remember(self, outcome: Deliver) -> None:
+        """Hidden rounds are found again by the anchor of the message that they led to."""
+        hidden = self._job.dialect.hidden_messages(outcome.rounds, replayed=True)
+        if hidden and not outcome.terminal:
+            anchor = self._job.dialect.reply_anchor(outcome.reply, self._job.view)
+            self._store.keep(self._job.agent.id, anchor, b",".join(hidden))
+
+    def _record(self, outcome: Outcome, ended: Ended) -> None:
+        job = self._job
+        usage = add_usage(outcome.usage)
+        record = trace.usage_record(usage, job.dialect.tokens(usage), len(outcome.usage))
+        self._recorder.turn(job, ended, outcome.rounds, record, round((time.monotonic() - self._started) * 1000))
+
+
+async def whole(play: asyncio.Task[Ended]) -> Exchange:
+    """The answer of a turn that was not asked to stream."""
+    ended = await play
+    return answered(ended.status, ended.body, ended.content_type)
+
+
+async def streamed(job: Job, world: World, play: asyncio.Task[Ended], first: float, every: float) -> Exchange:
+    """The answer of a turn that was asked to stream: its error while the status is open, else its stream."""
+    goes_on = asyncio.ensure_future(world.progress.goes_on.wait())
+    try:
+        await asyncio.wait([play, goes_on], timeout=first, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        goes_on.cancel()
+    world.progress.goes_on.set()
+    if play.done() and not (ended := play.result()).ok:
+        return answered(ended.status, ended.body, ended.content_type)
+    headers = [("content-type", "text/event-stream"), ("cache-control", "no-cache"), ("x-accel-buffering", "no")]
+    return Exchange(200, headers, _events(job, world, play, every), streaming=True)
+
+
+async def _events(job: Job, world: World, play: asyncio.Task[Ended], every: float) -> AsyncIterator[bytes]:
+    dialect = job.dialect
+    try:
+        if not play.done():
+            yield dialect.keepalive(world.progress.note)
+        while not play.done():
+            await asyncio.wait([play], timeout=every)
+            if not play.done():
+                yield dialect.keepalive(world.progress.note)
+        ended = play.result()
+        if ended.ok:
+            for event in dialect.stream(ended.body, include_usage=job.view.include_usage):
+                yield event
+        else:
+            yield dialect.stream_error(_error_event(job, ended))
+    finally:
+        play.cancel()
+
+
+def _error_event(job: Job, ended: Ended) -> bytes:
+    """An error in one line of JSON in the dialect's shape, whatever the provider's body is."""
+    code = f"provider_http_{ended.status}"
+    own = job.dialect.error_body(ended.body)
+    return own or refusal(job.request.path, ended.status, code, f"the provider answered with status {ended.status}")

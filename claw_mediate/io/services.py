@@ -1,0 +1,149 @@
+"""Running managed calls over HTTP (spec/mediation.md section 4, "Executing over HTTP").
+
+The host is the manifest's and no other: redirects are not followed, environment proxies are not used. Connections are
+pooled per agent and service, so that no two agents share one. What a service says is data: bounded, and scrubbed of the
+credentials that it was sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import httpx2
+
+from claw_contract.manifest import Auth, BasicAuth, BearerAuth, HeaderAuth, HttpExecution, NoAuth
+from claw_contract.secret import Redactor, Secret, SecretRef
+from claw_mediate import result
+from claw_mediate.call import ToolRequest, http_request
+from claw_mediate.io.agents import Agent
+from claw_mediate.io.body import read_bounded
+from claw_mediate.io.headers import Headers, basic, bearer
+from claw_mediate.model import Answer, Arguments, Call
+
+MAX_BODY_BYTES = 64 * 1024 * 1024
+"""A service that sends more is cut off: its answer is ``response_too_large``."""
+_IDLE_SECONDS = 4.0
+"""Connections are dropped before common servers drop them (5 s): a write on a connection that is just being closed has an
+unknown outcome."""
+
+
+class MissingCredentialError(Exception):
+    """A token reference that leads nowhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """On whose behalf a call is made."""
+
+    agent: Agent
+    turn_id: str
+
+
+class Services:
+    """The pod's services, as their granted callers reach them."""
+
+    def __init__(self, secrets: Path) -> None:
+        self._secrets = secrets
+        self._clients: dict[tuple[str, str, str], httpx2.AsyncClient] = {}
+
+    async def call(self, caller: Caller, call: Call, key: str, seconds: float) -> Answer:
+        """One call, in at most ``seconds``. ``key`` is stable for that call of that turn. Raises nothing but cancellation."""
+        started = time.monotonic()
+        assert call.tool is not None
+        allowed = seconds
+        if (own := call.tool.annotations.timeout_ms) is not None:
+            allowed = min(seconds, own / 1000)
+        try:
+            async with asyncio.timeout(allowed):
+                answer = await self._run(caller, call, key)
+        except TimeoutError:
+            answer = result.timed_out(call, allowed)
+        return replace(answer, latency_ms=round((time.monotonic() - started) * 1000))
+
+    async def close(self) -> None:
+        for client in self._clients.values():
+            await client.aclose()
+        self._clients.clear()
+
+    async def _run(self, caller: Caller, call: Call, key: str) -> Answer:
+        assert call.tool is not None
+        assert isinstance(call.tool.execution, HttpExecution)
+        assert isinstance(call.arguments, Arguments)
+        request = http_request(call.tool, call.arguments, caller.agent.id)
+        if isinstance(request, str):
+            return result.invalid_arguments(call, request)
+        try:
+            credentials, secrets = self._credentials(call.tool.execution.auth)
+        except MissingCredentialError:
+            return result.request_failed(call, "The tool's credential is not available.", sent=False)
+        headers = [*credentials, *_identity(caller, call, key)]
+        answer = await self._send(caller.agent, call, request, headers)
+        return replace(answer, content=Redactor(secrets).data(answer.content))
+
+    async def _send(self, agent: Agent, call: Call, request: ToolRequest, headers: Headers) -> Answer:
+        assert call.tool is not None
+        limit = call.tool.annotations.max_result_bytes or agent.limits.result_bytes
+        execution = call.tool.execution
+        base = httpx2.URL(execution.base_url)
+        url = base.copy_with(raw_path=base.raw_path.rstrip(b"/") + request.target.encode())
+        if request.body is not None:
+            headers = [*headers, ("content-type", "application/json")]
+        client = self._client(agent.id, execution.service, execution.base_url)
+        try:
+            async with client.stream(request.method, url, headers=headers, content=request.body) as response:
+                body, size = await read_bounded(response, limit + 4, MAX_BODY_BYTES)
+        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol):
+            return result.request_failed(call, "The service can't be reached.", sent=False)
+        except httpx2.HTTPError:
+            return result.request_failed(call, "The service broke off its answer.", sent=True)
+        if size > MAX_BODY_BYTES:
+            return result.failure(call, result.RESPONSE_TOO_LARGE, "The service's answer is too large.", ran=True)
+        return result.from_http(call, response.status_code, body, size, limit)
+
+    def _client(self, agent_id: str, service: str, base_url: str) -> httpx2.AsyncClient:
+        key = (agent_id, service, base_url)
+        if key not in self._clients:
+            self._clients[key] = httpx2.AsyncClient(
+                trust_env=False,
+                follow_redirects=False,
+                timeout=None,
+                limits=httpx2.Limits(keepalive_expiry=_IDLE_SECONDS),
+            )
+        return self._clients[key]
+
+    def _credentials(self, auth: Auth) -> tuple[Headers, list[Secret]]:
+        match auth:
+            case NoAuth():
+                return [], []
+            case BearerAuth(token=value):
+                token = self._resolved(value)
+                return [bearer(token)], [token]
+            case HeaderAuth(header=name, token=value):
+                token = self._resolved(value)
+                return [(name, token.reveal())], [token]
+            case BasicAuth(username=username, password=value):
+                password = self._resolved(value)
+                return [basic(username, password)], [password]
+
+    def _resolved(self, value: Secret | SecretRef) -> Secret:
+        if isinstance(value, Secret):
+            return value
+        try:
+            return Secret((self._secrets / value.secret).read_text(encoding="utf-8").strip())
+        except (OSError, ValueError) as error:
+            raise MissingCredentialError from error
+
+
+def _identity(caller: Caller, call: Call, key: str) -> Headers:
+    headers = [
+        ("accept", "application/json"),
+        ("user-agent", "clawdapus"),
+        ("x-claw-id", caller.agent.id),
+        ("x-claw-turn", caller.turn_id),
+    ]
+    if call.tool is not None and call.tool.effect != "read":
+        headers.append(("idempotency-key", key))
+    return headers

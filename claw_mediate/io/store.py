@@ -1,0 +1,72 @@
+"""The continuity store: hidden rounds by agent and anchor, in SQLite (spec/mediation.md section 7).
+
+With a file it survives a restart; without one it lives as long as the process. Bounded per agent, oldest use first out.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+MOST_TURNS = 256
+MOST_AGE_SECONDS = 7 * 24 * 3600.0
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS hidden (
+    agent TEXT NOT NULL, anchor TEXT NOT NULL, messages BLOB NOT NULL, used REAL NOT NULL,
+    PRIMARY KEY (agent, anchor)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS hidden_by_use ON hidden (agent, used);
+"""
+
+
+class Store:
+    """What later requests need of earlier turns."""
+
+    def __init__(self, file: str, clock: Callable[[], float] = time.time) -> None:
+        """``file``: a path, or empty for memory. Raises ``sqlite3.Error`` or ``OSError`` when it can't be opened."""
+        if file:
+            Path(file).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        self._clock = clock
+        self._db = sqlite3.connect(file or ":memory:", autocommit=True)
+        self._db.execute("PRAGMA journal_mode=WAL")
+        self._db.execute("PRAGMA synchronous=NORMAL")
+        self._db.executescript(_SCHEMA)
+
+    def keep(self, agent_id: str, anchor: str, messages: bytes) -> None:
+        """Hidden messages (JSON, comma separated) that led to the message with that anchor."""
+        self._db.execute(
+            "INSERT OR REPLACE INTO hidden VALUES (?, ?, ?, ?)", (agent_id, anchor, messages, self._clock())
+        )
+        self._db.execute(
+            "DELETE FROM hidden WHERE agent = ? AND (used < ? OR anchor NOT IN "
+            "(SELECT anchor FROM hidden WHERE agent = ? ORDER BY used DESC LIMIT ?))",
+            (agent_id, self._clock() - MOST_AGE_SECONDS, agent_id, MOST_TURNS),
+        )
+
+    def recall(self, agent_id: str, anchors: Collection[str]) -> dict[str, bytes]:
+        """Of these anchors, those that hidden messages are kept for."""
+        found: dict[str, bytes] = {}
+        for anchor in set(anchors):
+            row = self._db.execute(
+                "UPDATE hidden SET used = ? WHERE agent = ? AND anchor = ? RETURNING messages",
+                (self._clock(), agent_id, anchor),
+            ).fetchone()
+            if row is not None:
+                found[anchor] = bytes(row[0])
+        return found
+
+    def writable(self) -> bool:
+        """For ``/ready``."""
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            self._db.execute("ROLLBACK")
+        except sqlite3.Error:
+            return False
+        return True
+
+    def close(self) -> None:
+        self._db.close()

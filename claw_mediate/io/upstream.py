@@ -1,0 +1,143 @@
+"""Asking a provider: one complete response, or one defined failure (spec/mediation.md section 4, "The model's side").
+
+Key pool: 401 and 402 kill that key, 429 rests it, and the next one is tried at once. Where the turn has already cost
+something (``again``), a retryable failure is tried twice more within the time that is left, because runners repeat a whole
+turn for less.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+
+import httpx2
+
+from claw_mediate.io.body import read_bounded
+from claw_mediate.io.headers import Headers, provider_auth
+from claw_mediate.io.log import EventLog
+from claw_mediate.io.providers import Key, Provider, Registry
+
+MAX_RESPONSE_BYTES = 16 * 1024 * 1024
+"""A longer answer of a model is a fault of the provider."""
+CONNECT_SECONDS = 10.0
+_RETRIES = 2
+_BACKOFF_SECONDS = 0.25
+_LONGEST_RETRY_AFTER = 5.0
+_KEY_DEAD = frozenset({401, 402})
+_THROTTLED = 429
+_SERVER_ERROR = 500
+_DEFAULT_REST_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Responded:
+    """A whole response, whatever its status."""
+
+    status: int
+    content_type: str
+    body: bytes
+    retry_after: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unreachable:
+    """No whole response. ``message`` names no address."""
+
+    code: str
+    message: str
+
+
+type ModelAnswer = Responded | Unreachable
+
+
+class Upstream:
+    """The providers, over one pool of connections."""
+
+    def __init__(self, registry: Registry, log: EventLog, client: httpx2.AsyncClient | None = None) -> None:
+        self._registry = registry
+        self._log = log
+        # trust_env off: a pod-wide HTTPS_PROXY would lead back into this very proxy.
+        self._client = client or httpx2.AsyncClient(
+            trust_env=False,
+            timeout=httpx2.Timeout(None, connect=CONNECT_SECONDS),
+            limits=httpx2.Limits(max_connections=None),
+        )
+
+    async def post(self, provider: Provider, target: str, headers: Headers, body: bytes, *, again: bool) -> ModelAnswer:
+        """POST to the provider; the caller bounds the time. ``target``: path and query below the provider's base URL."""
+        for attempt in range(_RETRIES + 1):
+            answer = await self._with_a_key(provider, target, headers, body)
+            pause = _pause(answer, attempt)
+            if not again or pause is None or attempt == _RETRIES:
+                break
+            await asyncio.sleep(pause)
+        return answer
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    async def _with_a_key(self, provider: Provider, target: str, headers: Headers, body: bytes) -> ModelAnswer:
+        keys: list[Key | None] = [*self._registry.states.ready(provider, time.monotonic())]
+        if provider.auth == "none":
+            keys = [None]
+        answer: ModelAnswer = Unreachable("no_provider_key", f"no key of the provider {provider.name!r} is usable now")
+        for key in keys:
+            answer = await self._send(
+                provider, target, [*headers, *provider_auth(provider, key.secret if key else None)], body
+            )
+            if key is None or not isinstance(answer, Responded) or not self._spend(provider, key, answer):
+                break
+        return answer
+
+    def _spend(self, provider: Provider, key: Key, answer: Responded) -> bool:
+        """Whether the key is of no use now, so that the next one should be tried."""
+        states, name = self._registry.states, (provider.name, key.secret)
+        if answer.status in _KEY_DEAD:
+            states.dead.add(name)
+            action = "dead"
+        elif answer.status == _THROTTLED:
+            states.resting[name] = time.monotonic() + (answer.retry_after or _DEFAULT_REST_SECONDS)
+            action = "cooldown"
+        else:
+            return False
+        self._log.event(
+            "provider_pool", provider=provider.name, key_id=key.id, action=action, reason=f"http_{answer.status}"
+        )
+        return True
+
+    async def _send(self, provider: Provider, target: str, headers: Headers, body: bytes) -> ModelAnswer:
+        # Raw path and query: what the runner wrote is not ours to normalise.
+        base = httpx2.URL(provider.base_url)
+        url = base.copy_with(raw_path=base.raw_path.rstrip(b"/") + target.encode("ascii", errors="ignore"))
+        try:
+            async with self._client.stream("POST", url, headers=headers, content=body) as response:
+                kept, size = await read_bounded(response, MAX_RESPONSE_BYTES, MAX_RESPONSE_BYTES)
+        except (httpx2.ConnectError, httpx2.ConnectTimeout):
+            return Unreachable("provider_unreachable", f"the provider {provider.name!r} can't be reached")
+        except httpx2.HTTPError:
+            return Unreachable("provider_broke_off", f"the provider {provider.name!r} broke off its response")
+        if size > MAX_RESPONSE_BYTES:
+            return Unreachable("provider_response_too_large", f"the response of {provider.name!r} is too large")
+        content_type = response.headers.get("content-type", "application/json")
+        return Responded(response.status_code, content_type, kept, _retry_after(response))
+
+
+def _retry_after(response: httpx2.Response) -> float | None:
+    text = str(response.headers.get("retry-after", ""))
+    try:
+        seconds = float(text)
+    except ValueError:
+        return None
+    return max(0.0, seconds)
+
+
+def _pause(answer: ModelAnswer, attempt: int) -> float | None:
+    """Seconds to wait before asking again; None when asking again is of no use."""
+    if isinstance(answer, Unreachable):
+        return None if answer.code == "no_provider_key" else _BACKOFF_SECONDS * 4.0**attempt
+    if answer.status == _THROTTLED and answer.retry_after is not None:
+        return answer.retry_after if answer.retry_after <= _LONGEST_RETRY_AFTER else None
+    if answer.status >= _SERVER_ERROR or answer.status == _THROTTLED:
+        return _BACKOFF_SECONDS * 4.0**attempt
+    return None

@@ -1,0 +1,217 @@
+"""The addon: what mitmproxy tells us, put before the mediator, and its decision put back (spec/mediation.md section 1).
+
+    requestheaders   is it governed, who asks; what is not mediated is forwarded from here, streaming
+    request          the body is there: mediate, or forward
+    responseheaders  a forwarded response streams through, with a copy read for its usage
+    done             turns under way may end
+
+Both deciding hooks fail closed. ``done`` is no coroutine function: mitmproxy calls it from sync code on hot reload.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+import time
+from typing import Any
+
+from mitmproxy import ctx, exceptions, http, tls
+
+from claw_mediate.exchange import Exchange, Forward, Request, refused
+from claw_mediate.io.headers import CREDENTIALS
+from claw_mediate.io.identity import Admitted
+from claw_mediate.io.log import EventLog
+from claw_mediate.io.settings import Settings
+from claw_mediate.mediator import Mediator
+from claw_mediate.mitm import door, entrances, guard, options
+from claw_mediate.mitm.tap import UsageTap
+
+DRAIN_SECONDS = 10.0
+"""How long turns under way may take when the proxy stops."""
+_log = logging.getLogger(__name__)
+
+
+class Cllama:
+    """One life of the script; the door and the guard are the process's."""
+
+    def __init__(self) -> None:
+        self._mediator: Mediator | None = None
+        self._settings: Settings | None = None
+        self._admitted: dict[str, Admitted] = {}
+        self._taps: dict[str, tuple[UsageTap, float]] = {}
+        self._events = EventLog()
+        self._closing: asyncio.Future[None] | None = None
+
+    def load(self, loader: Any) -> None:
+        """Options, and the parts that outlive this script. A failure is one line, and mitmproxy does not start."""
+        options.add(loader)
+        try:
+            for part in (door.Door(), guard.Guard()):
+                if ctx.master.addons.get(part.name) is None:
+                    ctx.master.addons.add(part)
+        except (exceptions.OptionsError, RuntimeError) as error:
+            _log.error("cllama: %s", error)
+
+    def configure(self, updated: set[str]) -> None:
+        """Settings → mediator. On start-up a failure is one line and the end; later mitmproxy takes the change back."""
+        if not any(name.startswith("cllama_") for name in updated):
+            return
+        try:
+            options.harden()
+            settings = Settings.of(options.values())
+        except (ValueError, exceptions.OptionsError) as error:
+            self._refuse_start(str(error))
+            return
+        if settings == self._settings:
+            return
+        try:
+            mediator = Mediator(settings, self._events)
+        except (OSError, sqlite3.Error) as error:
+            self._refuse_start(f"the state {settings.state!r} can't be opened: {error}")
+            return
+        if (problem := mediator.missing()) is not None:
+            self._refuse_start(problem)
+            return
+        self._settings, old, self._mediator = settings, self._mediator, mediator
+        if old is not None:
+            self._closing = asyncio.ensure_future(old.close(DRAIN_SECONDS))
+
+    def running(self) -> Any:
+        """Open the entrances. No coroutine function, for the same reason as ``done``."""
+        return asyncio.ensure_future(entrances.reopen())
+
+    def tls_clienthello(self, data: tls.ClientHelloData) -> None:
+        """TLS of hosts that are not governed is not opened: their bytes pass through."""
+        address = data.context.server.address
+        names = {name.lower() for name in (data.client_hello.sni, address[0] if address else None) if name}
+        if self._settings is not None and not names & self._hosts():
+            data.ignore_connection = True
+
+    def http_connect(self, flow: http.HTTPFlow) -> None:
+        if self._denies(flow):
+            flow.response = http.Response.make(403, b"this host is not governed, and egress is denied\n")
+
+    @guard.fail_closed
+    async def requestheaders(self, flow: http.HTTPFlow) -> None:
+        """Who asks, and what needs no body to be decided."""
+        hosts = self._hosts()
+        if not self._guard().governs(flow):
+            if self._denies(flow):
+                guard.refuse(flow, 403, "egress_denied", "this host is not governed, and egress is denied")
+            return
+        if self._mediator is None:
+            return  # the guard refuses
+        request = _request(flow, b"", hosts)
+        if request.header("upgrade") and "websocket" in request.header("upgrade")[0].lower():
+            await _answer(flow, refused(request.path, 426, "upgrade_required", "WebSocket is not served; use POST"))
+        elif (own := self._mediator.own(request)) is not None:
+            await _answer(flow, own)
+        elif isinstance(admitted := self._mediator.admit(request), Exchange):
+            await _answer(flow, admitted)
+        elif self._mediator.dialect(request) is not None:
+            self._admitted[flow.id] = admitted
+        else:
+            await self._apply(flow, self._mediator.forward(request))
+            flow.request.stream = flow.response is None
+
+    @guard.fail_closed
+    async def request(self, flow: http.HTTPFlow) -> None:
+        """The body is there."""
+        admitted = self._admitted.pop(flow.id, None)
+        if admitted is None or flow.response is not None or self._mediator is None:
+            return
+        flow.metadata["claw.agent"] = admitted.agent.id
+        try:
+            body = flow.request.get_content(strict=True) or b""
+        except ValueError:
+            await _answer(flow, refused(flow.request.path, 400, "invalid_request", "the body can't be decompressed"))
+            return
+        request = _request(flow, body, self._hosts())
+        decision = await door.while_connected(flow, self._mediator.exchange(admitted, request))
+        await self._apply(flow, decision)
+
+    def responseheaders(self, flow: http.HTTPFlow) -> None:
+        """A forwarded response: every byte at once, none of them kept."""
+        if flow.metadata.get(guard.VERDICT) != "forward" or flow.response is None:
+            return
+        door.settled(flow)
+        tap = UsageTap(flow.response.headers.get("content-type", ""))
+        self._taps[flow.id] = (tap, time.monotonic())
+        flow.response.stream = tap
+
+    def response(self, flow: http.HTTPFlow) -> None:
+        door.settled(flow)
+        tap, started = self._taps.pop(flow.id, (None, 0.0))
+        if tap is None or flow.response is None:
+            return
+        self._events.event(
+            "response",
+            flow.metadata.get("claw.agent"),
+            model=flow.metadata.get("claw.model"),
+            status_code=flow.response.status_code,
+            latency_ms=round((time.monotonic() - started) * 1000),
+            path=flow.request.path.partition("?")[0],
+            usage=tap.usage,
+            mediated=False,
+        )
+
+    def error(self, flow: http.HTTPFlow) -> None:
+        door.settled(flow)
+        self._admitted.pop(flow.id, None)
+        self._taps.pop(flow.id, None)
+
+    def done(self) -> Any:
+        """The mediator's end; awaited when the proxy stops, and left to itself on hot reload."""
+        mediator, self._mediator = self._mediator, None
+        return asyncio.ensure_future(mediator.close(DRAIN_SECONDS)) if mediator is not None else None
+
+    async def _apply(self, flow: http.HTTPFlow, decision: Exchange | Forward) -> None:
+        if isinstance(decision, Exchange):
+            await _answer(flow, decision)
+            return
+        for name in CREDENTIALS:
+            flow.request.headers.pop(name, None)
+        flow.request.url = decision.url
+        for name, value in decision.credential:
+            flow.request.headers[name] = value
+        if decision.body is not None:
+            flow.request.content = decision.body
+        flow.request.headers["accept-encoding"] = "identity"  # so that the copy can be read for its usage
+        door.if_unreachable(flow, 502, decision.refusal)
+        guard.metadata(flow, "forward", provider=decision.provider, model=decision.model)
+
+    def _refuse_start(self, problem: str) -> None:
+        if self._mediator is not None:
+            raise exceptions.OptionsError(f"cllama: {problem}")
+        _log.error("cllama: %s", problem)
+
+    def _guard(self) -> guard.Guard:
+        found: guard.Guard = ctx.master.addons.get(guard.Guard.name)
+        return found
+
+    def _hosts(self) -> frozenset[str]:
+        """The governed hosts, told to the guard too, which keeps them when this script is gone."""
+        hosts = self._mediator.registry.hosts() if self._mediator is not None else self._guard().hosts
+        self._guard().hosts = hosts
+        return hosts
+
+    def _denies(self, flow: http.HTTPFlow) -> bool:
+        host = guard.destination(flow)
+        deny = self._settings is None or self._settings.egress == "deny"
+        return deny and host is not None and host not in self._hosts()
+
+
+def _request(flow: http.HTTPFlow, body: bytes, hosts: frozenset[str]) -> Request:
+    host = guard.destination(flow)
+    assert host is None or host in hosts
+    headers = [(name, value) for name, value in flow.request.headers.items(multi=True)]
+    return Request(flow.request.method, flow.request.path, headers, body, host)
+
+
+async def _answer(flow: http.HTTPFlow, exchange: Exchange) -> None:
+    if exchange.streaming:
+        door.answer(flow, exchange)
+    else:
+        await door.whole(flow, exchange)
+    guard.metadata(flow, "answered")

@@ -1,0 +1,72 @@
+"""The options of mitmproxy that governance depends on: set, or refused where they were set badly (design.md "The guard")."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from mitmproxy import ctx, exceptions, optmanager
+
+from claw_mediate.io.settings import SETTINGS
+from claw_mediate.mitm import entrances
+
+FORCED: dict[str, Any] = {"connection_strategy": "lazy", "rawtcp": False}
+"""Nothing may dial a provider before we decided, and bytes that are not HTTP must not pass on a governed connection."""
+REFUSED = ("stream_large_bodies", "ignore_hosts", "allow_hosts", "tcp_hosts", "udp_hosts")
+"""Each lets traffic of governed hosts through before, or without, a decision."""
+DEFAULTS: dict[str, Any] = {
+    "body_size_limit": "64m",
+    "tcp_timeout": 3600,
+    "flow_detail": 0,
+    # stdout is the structured log: one JSON object a line.
+    "termlog_verbosity": "error",
+}
+"""Set where the operator did not."""
+LEAST_TCP_TIMEOUT = 300
+"""Seconds; a shorter idle time-out would cut turns that are waiting for a model."""
+
+
+def is_set(name: str) -> bool:
+    """Whether the operator gave this option a value, on the command line or in mitmproxy's configuration."""
+    return ctx.options._options[name].value is not optmanager.unset  # noqa: SLF001 - there is no public way to ask
+
+
+def add(loader: Any) -> None:
+    """Every setting is an option; its environment variable is its default."""
+    for setting in SETTINGS:
+        default = os.environ.get(setting.env) or setting.default
+        loader.add_option(f"cllama_{setting.name}", str, default, f"{setting.help} Environment: {setting.env}.")
+
+
+def values() -> dict[str, str]:
+    """The settings' values by name."""
+    return {setting.name: getattr(ctx.options, f"cllama_{setting.name}") for setting in SETTINGS}
+
+
+def harden() -> None:
+    """Force what governance needs, and choose the entrances. Raises ``OptionsError`` with one line for what can't be."""
+    for name, value in FORCED.items():
+        if is_set(name) and getattr(ctx.options, name) != value:
+            raise exceptions.OptionsError(f"cllama needs {name}={_text(value)}; remove the option {name}")
+    check()
+    changes = {name: value for name, value in DEFAULTS.items() if name in ctx.options and not is_set(name)}
+    if not is_set("mode"):
+        entrances.hold()
+        changes["mode"] = entrances.modes(ctx.options.cllama_listen, ctx.options.cllama_proxy)
+    ctx.options.update(**FORCED, **changes)
+
+
+def check() -> None:
+    """What must hold at every moment. Raises ``OptionsError``, and mitmproxy takes the change back."""
+    for name in REFUSED:
+        if getattr(ctx.options, name):
+            raise exceptions.OptionsError(f"cllama can't govern with {name}: it lets requests out undecided")
+    for name, value in FORCED.items():
+        if is_set(name) and getattr(ctx.options, name) != value:
+            raise exceptions.OptionsError(f"cllama needs {name}={_text(value)}")
+    if is_set("tcp_timeout") and ctx.options.tcp_timeout < LEAST_TCP_TIMEOUT:
+        raise exceptions.OptionsError(f"cllama needs tcp_timeout of {LEAST_TCP_TIMEOUT} seconds or more")
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

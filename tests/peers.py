@@ -1,0 +1,168 @@
+"""Real peers on loopback: a provider that answers from a script over the real wire, and a service that records its calls.
+
+Only the model is scripted. Both are real HTTP servers (uvicorn) in threads of the test process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+type Answer = Response | Callable[[Request], Awaitable[Response]]
+
+
+@dataclass(frozen=True)
+class Received:
+    """A request as it came in."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+@dataclass
+class Peer:
+    """A server that notes what it receives."""
+
+    received: list[Received] = field(default_factory=list)
+    gone: threading.Event = field(default_factory=threading.Event)
+    """Set when a client left while its answer was being made."""
+    port: int = 0
+    _server: uvicorn.Server | None = None
+    _thread: threading.Thread | None = None
+
+    async def answer(self, request: Request) -> Response:
+        raise NotImplementedError
+
+    def start(self) -> None:
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        listener.bind(("127.0.0.1", 0))
+        self.port = listener.getsockname()[1]
+        methods = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"]
+        app = Starlette(routes=[Route("/{path:path}", self._receive, methods=methods)])
+        self._server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off", access_log=False))
+        self._thread = threading.Thread(target=self._server.run, args=([listener],), daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        assert self._server is not None
+        assert self._thread is not None
+        self._server.should_exit = True
+        self._server.force_exit = True
+        self._thread.join(timeout=10)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    async def _receive(self, request: Request) -> Response:
+        body = await request.body()
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        path = request.scope["raw_path"].decode()
+        if request.url.query:
+            path += f"?{request.url.query}"
+        self.received.append(Received(request.method, path, headers, body))
+        answering = asyncio.ensure_future(self.answer(request))
+        leaving = asyncio.ensure_future(_left(request))
+        await asyncio.wait([answering, leaving], return_when=asyncio.FIRST_COMPLETED)
+        if not answering.done():
+            self.gone.set()
+            answering.cancel()
+            return Response(status_code=499)
+        leaving.cancel()
+        return answering.result()
+
+
+async def _left(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+@dataclass
+class Provider(Peer):
+    """Says what it was told to say, one answer a request, in order."""
+
+    script: list[Answer] = field(default_factory=list)
+
+    def says(self, *answers: Answer) -> None:
+        self.script += answers
+
+    async def answer(self, request: Request) -> Response:
+        if not self.script:
+            return JSONResponse({"error": {"message": "the script of this test is over"}}, status_code=418)
+        said = self.script.pop(0)
+        return said if isinstance(said, Response) else await said(request)
+
+
+@dataclass
+class Service(Peer):
+    """A pod service: answers by method and path, 404 otherwise."""
+
+    routes: dict[tuple[str, str], Answer] = field(default_factory=dict)
+
+    async def answer(self, request: Request) -> Response:
+        said = self.routes.get((request.method, request.url.path))
+        if said is None:
+            return JSONResponse({"error": "no such path"}, status_code=404)
+        return said if isinstance(said, Response) else await said(request)
+
+
+def completion(
+    text: str | None = None, *, calls: list[tuple[str, str, Any]] | None = None, **more: Any
+) -> dict[str, Any]:
+    """A chat completion: text, or calls as (id, name, arguments)."""
+    message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
+    if calls:
+        message["tool_calls"] = [
+            {
+                "id": call_id,
+                "type": "function",
+                "function": {"name": name, "arguments": args if isinstance(args, str) else json.dumps(args)},
+            }
+            for call_id, name, args in calls
+        ]
+    reason = "tool_calls" if calls else "stop"
+    return {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "gpt-test",
+        "choices": [{"index": 0, "message": message, "finish_reason": reason, "logprobs": None}],
+        "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15},
+        **more,
+    }
+
+
+def text(words: str, **more: Any) -> JSONResponse:
+    return JSONResponse(completion(words, **more))
+
+
+def calls(*made: tuple[str, str, Any], words: str | None = None) -> JSONResponse:
+    return JSONResponse(completion(words, calls=list(made)))
+
+
+def events(*chunks: dict[str, Any]) -> StreamingResponse:
+    """A provider's own stream, as it would come unmediated."""
+
+    async def stream() -> AsyncIterator[bytes]:
+        for chunk in chunks:
+            yield b"data: " + json.dumps(chunk).encode() + b"\n\n"
+        yield b"data: [DONE]\n\n"
+
+    return StreamingResponse(stream(), media_type="text/event-stream")

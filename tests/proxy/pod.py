@@ -1,0 +1,176 @@
+"""A pod on loopback around the real ``mitmdump -s addons/cllama.py``."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.peers import Provider, Service
+
+ROOT = Path(__file__).parent.parent.parent
+MITMDUMP = Path(sys.executable).parent / "mitmdump"
+PROVIDER_KEY = "sk-provider-key-planted-0001"
+TOOL_TOKEN = "tool-token-planted-0002"
+SECRET = "agent-secret-planted-0003"
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def eventually[T](find: Callable[[], T | None], what: str, seconds: float = 20.0) -> T:
+    """Wait for a fact, not for a time."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        found = find()
+        if found:
+            return found
+        time.sleep(0.02)
+    raise AssertionError(f"not within {seconds} s: {what}")
+
+
+@dataclass
+class Pod:
+    """Directories, provider, service, and the proxy's process."""
+
+    home: Path
+    provider: Provider
+    service: Service
+    port: int = field(default_factory=free_port)
+    proxy_port: int = field(default_factory=free_port)
+    script: Path = ROOT / "addons" / "cllama.py"
+    environment: dict[str, str] = field(default_factory=dict)
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def tool(self, name: str, method: str = "GET", path: str | None = None, **more: Any) -> dict[str, Any]:
+        """A manifest entry of the service ``desk``."""
+        execution = {
+            "transport": "http",
+            "service": "desk",
+            "base_url": self.service.url,
+            "method": method,
+            "path": path or f"/{name}",
+            "auth": {"type": "bearer", "token": TOOL_TOKEN},
+        }
+        schema = more.pop("schema", {"type": "object", "properties": {}})
+        annotations = more.pop("annotations", {"readOnly": method == "GET"})
+        return {
+            "name": f"desk.{name}",
+            "description": f"The {name} of the desk.",
+            "inputSchema": schema,
+            "annotations": annotations,
+            "execution": {**execution, **more},
+        }
+
+    def agent(self, agent_id: str, *tools: dict[str, Any], **policy: Any) -> str:
+        """Write (or rewrite) an agent's context directory; returns its token."""
+        token = f"{agent_id}:{SECRET}-{agent_id}"
+        new = self.home / "staged" / agent_id
+        new.mkdir(parents=True)
+        metadata = {"service": agent_id, "pod": "test", "type": "generic", "token": token}
+        (new / "metadata.json").write_text(json.dumps(metadata), encoding="utf-8")
+        if tools:
+            manifest = {"version": 1, "tools": list(tools), "policy": policy}
+            (new / "tools.json").write_text(json.dumps(manifest), encoding="utf-8")
+        final = self.home / "context" / agent_id
+        final.parent.mkdir(exist_ok=True)
+        if final.exists():
+            final.rename(self.home / f"old-{time.monotonic_ns()}")
+        new.rename(final)
+        return token
+
+    def env(self) -> dict[str, str]:
+        return {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.home / "home"),
+            "PYTHONUNBUFFERED": "1",
+            "LISTEN_ADDR": f"127.0.0.1:{self.port}",
+            "CLAW_PROXY_ADDR": f"127.0.0.1:{self.proxy_port}",
+            "CLAW_CONTEXT_ROOT": str(self.home / "context"),
+            "CLAW_AUTH_DIR": str(self.home / "auth"),
+            "CLAW_SESSION_HISTORY_DIR": str(self.home / "history"),
+            "CLAW_STATE": str(self.home / "state.db"),
+            "OPENAI_API_KEY": PROVIDER_KEY,
+            "OPENAI_BASE_URL": f"{self.provider.url}/v1",
+            "ANTHROPIC_BASE_URL": f"{self.provider.url}/v1",
+            "CLLAMA_KEEPALIVE_MS": "200",
+            "CLLAMA_KEEPALIVE_FIRST_MS": "300",
+            **self.environment,
+        }
+
+    def start(self, *arguments: str, wait: bool = True) -> None:
+        """``mitmdump -s addons/cllama.py``, with no other flag unless the test is about flags."""
+        (self.home / "home").mkdir(exist_ok=True)
+        command = [str(MITMDUMP), "-s", str(self.script), *arguments]
+        with self.stdout.open("ab") as out, self.stderr.open("ab") as err:
+            self.process = subprocess.Popen(
+                command, cwd=self.home, env=self.env(), stdin=subprocess.DEVNULL, stdout=out, stderr=err
+            )
+        if wait:
+            eventually(self._ready, f"the proxy is ready; it said: {self.said()}")
+
+    def stop(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait(timeout=10)
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait(timeout=10)
+
+    @property
+    def stdout(self) -> Path:
+        return self.home / "stdout.log"
+
+    @property
+    def stderr(self) -> Path:
+        return self.home / "stderr.log"
+
+    def said(self) -> str:
+        return "".join(file.read_text(encoding="utf-8") for file in (self.stdout, self.stderr) if file.exists())
+
+    def log(self) -> list[dict[str, Any]]:
+        """The structured log so far; every line must be a JSON object."""
+        return [json.loads(line) for line in self.stdout.read_text(encoding="utf-8").splitlines()]
+
+    def history(self, agent_id: str) -> list[dict[str, Any]]:
+        file = self.home / "history" / agent_id / "history.jsonl"
+        return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.exists() else []
+
+    def own_script(self) -> Path:
+        """A copy of the addon's script in a folder of its own, to be broken or deleted."""
+        self.script = self.home / "addons" / "cllama.py"
+        self.script.parent.mkdir()
+        shutil.copy(ROOT / "addons" / "cllama.py", self.script)
+        return self.script
+
+    def _ready(self) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, f"the proxy ended: {self.said()}"
+        try:
+            with urllib.request.urlopen(f"{self.url}/ready", timeout=2) as response:
+                return bool(response.status == 200)
+        except OSError:
+            return False
