@@ -14,9 +14,9 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from claw_contract.secret import Redactor
@@ -47,17 +47,26 @@ DIALECTS: Final[Mapping[str, Dialect]] = {"/chat/completions": openai_chat}
 _ANTHROPIC_PATHS = ("/messages", "/messages/count_tokens")
 
 
+class Peers(NamedTuple):
+    """The two sides that a mediator talks to, and the clock that turns are measured with."""
+
+    upstream: Upstream
+    services: Services
+    now: Callable[[], float] = time.monotonic
+
+
 class Mediator:
     """One pod's mediator."""
 
-    def __init__(self, settings: Settings, log: EventLog, env: Mapping[str, str] = os.environ) -> None:
+    def __init__(
+        self, settings: Settings, log: EventLog, env: Mapping[str, str] = os.environ, peers: Peers | None = None
+    ) -> None:
         """Raises ``OSError`` or ``sqlite3.Error`` when the state can't be opened."""
         self._settings = settings
         self._log = log
         self.registry = Registry(settings.auth, settings.hosts, log, env)
         self._agents = Agents(settings.context, log)
-        self._upstream = Upstream(self.registry, log)
-        self._services = Services(settings.secrets)
+        self._peers = peers or Peers(Upstream(self.registry, log), Services(settings.secrets))
         self._store = Store(settings.state)
         self._recorder = Recorder(
             History(settings.history, settings.history_max_bytes) if settings.history else None, log
@@ -139,8 +148,8 @@ class Mediator:
             task.cancel()
         if self._playing:
             await asyncio.wait(self._playing)
-        await self._upstream.close()
-        await self._services.close()
+        await self._peers.upstream.close()
+        await self._peers.services.close()
         self._store.close()
 
     def _route(self, request: Request, model: str) -> tuple[Provider, str] | Exchange:
@@ -192,13 +201,13 @@ class Mediator:
         target = _target(job.provider, job.request.path)
 
         async def model(body: bytes, *, again: bool) -> ModelAnswer:
-            return await self._upstream.post(job.provider, target, headers, body, again=again)
+            return await self._peers.upstream.post(job.provider, target, headers, body, again=again)
 
         async def tools(call: Call, key: str, seconds: float) -> Answer:
-            return await self._services.call(caller, call, key, seconds)
+            return await self._peers.services.call(caller, call, key, seconds)
 
         self._recorder.request(job, len(job.catalog.offered))
-        world = World(job.dialect, job.catalog, offered, Ports(model, tools, time.monotonic), job.turn_id)
+        world = World(job.dialect, job.catalog, offered, Ports(model, tools, self._peers.now), job.turn_id)
         play = asyncio.ensure_future(MediatedTurn(job, world, self._recorder, self._store).play())
         self._playing.add(play)
         play.add_done_callback(self._playing.discard)

@@ -75,6 +75,8 @@ class World:
     async def ask(self, command: AskModel) -> ModelReplied | ModelFailed:
         """One model call, within the time that is left of the turn."""
         self.rounds, self.answers = command.rounds, []
+        if command.rounds:
+            self.progress.goes_on.set()
         self.progress.waiting(len(command.rounds) + 1, "model")
         body = self._dialect.write_request(self._offered[command.use], command.rounds)
         try:
@@ -111,6 +113,10 @@ class World:
         answers = tuple(task.result() for task in tasks)
         self.answers += answers
         return ToolsAnswered(answers, self._ports.now())
+
+    def now(self) -> float:
+        """The turn's clock."""
+        return self._ports.now()
 
     def cut_short(self) -> tuple[Round, ...]:
         """The rounds of a turn that did not end by itself, the open one with what has run of it."""

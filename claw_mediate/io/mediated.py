@@ -72,7 +72,7 @@ class MediatedTurn:
         """To the end. Cancelled when the runner leaves: then what ran is recorded all the same."""
         outcome: Outcome | None = None
         try:
-            outcome = await drive(turn(self._job.agent.limits, time.monotonic()), self._world)
+            outcome = await drive(turn(self._job.agent.limits, self._world.now()), self._world)
             ended = self._end(outcome)
         except asyncio.CancelledError:
             left = Refuse(_GONE, "runner_left", "the runner closed its connection", self._world.cut_short())
