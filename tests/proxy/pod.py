@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import openai
+
 from tests.peers import Provider, Service
 
 ROOT = Path(__file__).parent.parent.parent
@@ -81,7 +83,7 @@ class Pod:
 
     def agent(self, agent_id: str, *tools: dict[str, Any], **policy: Any) -> str:
         """Write (or rewrite) an agent's context directory; returns its token."""
-        token = f"{agent_id}:{SECRET}-{agent_id}"
+        token = self.token(agent_id)
         new = self.home / "staged" / agent_id
         new.mkdir(parents=True)
         metadata = {"service": agent_id, "pod": "test", "type": "generic", "token": token}
@@ -95,6 +97,14 @@ class Pod:
             final.rename(self.home / f"old-{time.monotonic_ns()}")
         new.rename(final)
         return token
+
+    def token(self, agent_id: str = "analyst") -> str:
+        return f"{agent_id}:{SECRET}-{agent_id}"
+
+    def client(self, agent_id: str = "analyst", **more: Any) -> openai.OpenAI:
+        """The real SDK, pointed at the base-URL entrance with the agent's token as its key."""
+        options = {"base_url": f"{self.url}/v1", "api_key": self.token(agent_id), "max_retries": 0, "timeout": 30}
+        return openai.OpenAI(**(options | more))
 
     def env(self) -> dict[str, str]:
         return {
@@ -152,8 +162,9 @@ class Pod:
         return "".join(file.read_text(encoding="utf-8") for file in (self.stdout, self.stderr) if file.exists())
 
     def log(self) -> list[dict[str, Any]]:
-        """The structured log so far; every line must be a JSON object."""
-        return [json.loads(line) for line in self.stdout.read_text(encoding="utf-8").splitlines()]
+        """The structured log so far. mitmproxy says "Loading script" before any script can stop it; all else is JSON."""
+        lines = self.stdout.read_text(encoding="utf-8").splitlines()
+        return [json.loads(line) for line in lines if "] Loading script " not in line]
 
     def history(self, agent_id: str) -> list[dict[str, Any]]:
         file = self.home / "history" / agent_id / "history.jsonl"
