@@ -1,0 +1,235 @@
+"""Requests that are not mediated: the same bytes, with the credential swapped; and hosts that are not governed."""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import openai
+import pytest
+from starlette.responses import JSONResponse, Response
+
+from tests.peers import calls, events, text
+from tests.proxy.pod import PROVIDER_KEY, Pod, free_port
+
+HI: Any = [{"role": "user", "content": "Go"}]
+ODD = (
+    b' {"model" : "gpt-test",\n "messages":[ {"role":"user","content":"\\u0041\\/"} ],'
+    b' "seed": 1.0, "id":9007199254740993, "x":1, "x":2 } '
+)
+
+
+@pytest.fixture
+def plain(pod: Pod) -> Pod:
+    """An agent without any managed tool."""
+    pod.agent("plain")
+    pod.start()
+    return pod
+
+
+def headers(pod: Pod, agent_id: str = "plain") -> dict[str, str]:
+    return {"authorization": f"Bearer {pod.token(agent_id)}", "content-type": "application/json"}
+
+
+@pytest.mark.requirement("forward:byte-for-byte")
+def test_the_body_of_a_request_without_managed_tools_is_unchanged_byte_for_byte(plain: Pod) -> None:
+    reply = b'{ "choices" : [], "odd": 1.0 }'
+    plain.provider.says(Response(reply, media_type="application/json", headers={"x-ratelimit": "7"}))
+    answer = httpx2.post(f"{plain.url}/v1/chat/completions?a=%2F", content=ODD, headers=headers(plain))
+    sent = plain.provider.received[0]
+    assert (sent.path, sent.body) == ("/v1/chat/completions?a=%2F", ODD)
+    assert sent.headers["authorization"] == f"Bearer {PROVIDER_KEY}"
+    assert plain.token("plain") not in str(sent.headers)
+    assert (answer.content, answer.headers["x-ratelimit"]) == (reply, "7")
+
+
+@pytest.mark.requirement("forward:byte-for-byte")
+def test_in_a_mediated_request_everything_that_is_not_ours_stays_as_it_was(running: Pod) -> None:
+    running.provider.says(text("ok"))
+    httpx2.post(f"{running.url}/v1/chat/completions", content=ODD, headers=headers(running, "analyst"))
+    sent = running.provider.received[0].body
+    head, tail = ODD.rstrip()[:-1].rstrip(), running.provider.received[0].json["tools"]
+    assert sent.startswith(head)
+    assert [entry["function"]["name"] for entry in tail] == ["desk__balance", "desk__trade"]
+
+
+@pytest.mark.requirement("forward:streaming")
+def test_a_stream_passes_through_and_its_usage_is_read_from_a_copy(plain: Pod) -> None:
+    chunk = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+    delta = {"index": 0, "delta": {"role": "assistant", "content": "Hi"}, "finish_reason": None}
+    usage = {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}
+    plain.provider.says(events({**chunk, "choices": [delta]}, {**chunk, "choices": [], "usage": usage}))
+    stream = plain.client("plain").chat.completions.create(model="gpt-test", messages=HI, stream=True)
+    assert [event.choices[0].delta.content for event in stream if event.choices] == ["Hi"]
+    responses = [event for event in plain.log() if event["type"] == "response"]
+    assert responses[-1]["usage"] == usage
+
+
+@pytest.mark.requirement("forward:tool-choice-none")
+def test_tool_choice_none_means_that_no_tools_are_wanted(running: Pod) -> None:
+    running.provider.says(calls(("c1", "desk__balance", {})))
+    body = {"model": "gpt-test", "messages": HI, "tool_choice": "none"}
+    httpx2.post(f"{running.url}/v1/chat/completions", json=body, headers=headers(running, "analyst"))
+    assert running.provider.received[0].json == body
+    assert running.service.received == []
+
+
+@pytest.mark.requirement("forward:other-paths")
+def test_other_paths_are_identified_swapped_and_passed_through(running: Pod) -> None:
+    running.provider.says(JSONResponse({"object": "list", "data": [{"id": "gpt-test", "object": "model"}]}))
+    assert [model.id for model in running.client().models.list()] == ["gpt-test"]
+    sent = running.provider.received[0]
+    assert (sent.path, sent.headers["authorization"]) == ("/v1/models", f"Bearer {PROVIDER_KEY}")
+
+
+@pytest.mark.requirement("forward:other-paths")
+def test_a_large_upload_passes_through(running: Pod) -> None:
+    running.provider.says(JSONResponse({"ok": True}))
+    content = bytes(range(256)) * 20_000
+    answer = httpx2.post(f"{running.url}/v1/files", content=content, headers=headers(running, "analyst"), timeout=30)
+    assert answer.json() == {"ok": True}
+    assert running.provider.received[0].body == content
+
+
+@pytest.mark.requirement("route:model-prefix")
+@pytest.mark.parametrize("agent_id", ["plain", "analyst"])
+def test_the_models_prefix_picks_the_provider(running: Pod, agent_id: str) -> None:
+    running.agent("plain")
+    auth = running.home / "auth"
+    auth.mkdir()
+    other = {"providers": {"local": {"base_url": f"{running.provider.url}/other/v9", "auth": "none"}}}
+    (auth / "providers.json").write_text(json.dumps(other), encoding="utf-8")
+    running.provider.says(text("ok"), text("ok"))
+    for model in ("local/llama/70b", "unknown/model"):
+        running.client(agent_id).chat.completions.create(model=model, messages=HI)
+    first, second = running.provider.received
+    assert (first.path, first.json["model"]) == ("/other/v9/chat/completions", "llama/70b")
+    assert "authorization" not in first.headers
+    assert (second.path, second.json["model"]) == ("/v1/chat/completions", "unknown/model")
+
+
+@pytest.mark.requirement("forward:unreachable")
+@pytest.mark.parametrize("agent_id", ["plain", "analyst"])
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/models"])
+def test_a_provider_that_cannot_be_reached_is_a_502_in_the_dialects_shape(pod: Pod, agent_id: str, path: str) -> None:
+    port = free_port()
+    pod.environment["OPENAI_BASE_URL"] = f"http://127.0.0.1:{port}/v1"
+    pod.agent("plain")
+    pod.agent("analyst", pod.tool("balance"))
+    pod.start()
+    method = "GET" if path == "/v1/models" else "POST"
+    content = b"" if method == "GET" else json.dumps({"model": "m", "messages": HI}).encode()
+    answer = httpx2.request(method, pod.url + path, content=content, headers=headers(pod, agent_id))
+    assert answer.status_code == 502
+    assert answer.json()["error"]["code"] == "provider_unreachable"
+    assert str(port) not in answer.text
+
+
+@pytest.mark.requirement("own:health-ready")
+def test_health_and_ready_need_no_credential_and_tell_nothing(running: Pod) -> None:
+    assert httpx2.get(f"{running.url}/health").json() == {"ok": True}
+    assert httpx2.get(f"{running.url}/ready").json() == {"ready": True}
+
+
+@pytest.mark.requirement("own:websocket-426")
+def test_a_websocket_to_a_governed_host_is_refused_with_426(running: Pod) -> None:
+    upgrade = {
+        **headers(running, "analyst"),
+        "connection": "upgrade",
+        "upgrade": "websocket",
+        "sec-websocket-version": "13",
+        "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==",
+    }
+    assert httpx2.get(f"{running.url}/v1/responses", headers=upgrade).status_code == 426
+    assert running.provider.received == []
+
+
+def authority(pod: Pod) -> str:
+    """mitmproxy's CA, as a runner would be given it."""
+    return str(pod.home / "home" / ".mitmproxy" / "mitmproxy-ca-cert.pem")
+
+
+def through(pod: Pod, cafile: str) -> httpx2.Client:
+    context = ssl.create_default_context(cafile=cafile)
+    return httpx2.Client(proxy=f"http://127.0.0.1:{pod.proxy_port}", verify=context, trust_env=False, timeout=30)
+
+
+@pytest.mark.requirement("entrance:forward-proxy")
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_runner_that_believes_it_talks_to_the_provider_is_mediated_by_the_forward_proxy(
+    running: Pod, stream: bool
+) -> None:
+    running.service.routes["GET", "/balance"] = JSONResponse({"usd": 1})
+    running.provider.says(calls(("c1", "desk__balance", {})), text("Done."))
+    with openai.OpenAI(
+        base_url="https://api.openai.com/v1",
+        api_key=running.token(),
+        max_retries=0,
+        http_client=through(running, authority(running)),
+    ) as client:
+        answer: Any = client.chat.completions.create(model="gpt-test", messages=HI, stream=stream)
+        parts = (event.choices[0].delta.content or "" for event in answer) if stream else None
+        words = "".join(parts) if parts else answer.choices[0].message.content
+    assert words == "Done."
+    assert running.provider.received[0].headers["authorization"] == f"Bearer {PROVIDER_KEY}"
+
+
+@pytest.mark.requirement("entrance:forward-proxy")
+def test_the_host_header_does_not_choose_the_destination(running: Pod) -> None:
+    with through(running, authority(running)) as client:
+        answer = client.post(
+            "https://api.openai.com/v1/chat/completions",
+            headers={**headers(running, "analyst"), "host": "evil.test", "authorization": "Bearer analyst:wrong"},
+            content=b"{}",
+        )
+    assert answer.status_code == 403
+
+
+class Elsewhere:
+    """A TLS server with a certificate of its own, which is no provider."""
+
+    def __init__(self, home: Path) -> None:
+        self.certificate = home / "elsewhere.pem"
+        command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
+        names = ["-addext", "subjectAltName=DNS:localhost"]
+        target = ["-keyout", str(self.certificate), "-out", str(home / "cert.pem")]
+        subprocess.run([*command, *names, *target], check=True, capture_output=True)
+        with self.certificate.open("a", encoding="utf-8") as file:
+            file.write((home / "cert.pem").read_text(encoding="utf-8"))
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.certificate)
+        self.listener = context.wrap_socket(socket.create_server(("127.0.0.1", 0)), server_side=True)
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        connection, _ = self.listener.accept()
+        connection.recv(65536)
+        connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nhi")
+        connection.close()
+
+
+@pytest.mark.requirement("egress:not-opened")
+def test_tls_of_a_host_that_is_not_governed_is_not_opened(running: Pod) -> None:
+    elsewhere = Elsewhere(running.home)
+    with through(running, str(elsewhere.certificate)) as client:  # trusts the server's own certificate, and not ours
+        assert client.get(f"https://localhost:{elsewhere.port}/").text == "hi"
+    elsewhere.listener.close()
+
+
+@pytest.mark.requirement("egress:deny")
+def test_with_egress_denied_other_hosts_are_refused(pod: Pod) -> None:
+    pod.environment["CLLAMA_EGRESS"] = "deny"
+    pod.agent("analyst", pod.tool("balance"))
+    pod.start()
+    with through(pod, authority(pod)) as client:
+        with pytest.raises(httpx2.ProxyError, match="403"):
+            client.get("https://localhost:1/")
+        assert client.get(f"http://localhost:{pod.service.port}/balance").status_code == 403
+    assert pod.service.received == []
