@@ -96,6 +96,77 @@ MEDIATE: dict[str, Requirement] = {
     "failure:bad-reply": Requirement("mediation 4, the runner's side", "A reply that is no completion is a 502."),
 }
 
-PROXY: dict[str, Requirement] = {}
+PROXY: dict[str, Requirement] = {
+    "proxy:hidden-loop": Requirement(
+        "seed 000", "The runner sees the answer; the managed call and its round stay hidden."
+    ),
+    "proxy:streaming": Requirement("mediation 6", "A runner that asked for a stream gets one that its SDK accepts."),
+    "proxy:native-handed-back": Requirement(
+        "seed 000, case 4", "The runner gets its native calls, and goes on with them."
+    ),
+    "proxy:execution-hidden": Requirement(
+        "mediation 3.2", "The model sees name, description and schema; nothing of execution."
+    ),
+    "proxy:credentials-swapped": Requirement(
+        "mediation 2", "The agent's credential never goes upstream; provider key and tool token never leave otherwise."
+    ),
+    "proxy:identity": Requirement(
+        "mediation 2", "401 for a missing or malformed credential, 403 for a wrong one, same body."
+    ),
+    "proxy:agents-live": Requirement(
+        "contract, layout", "Agents and grants change at the next request, without a restart."
+    ),
+    "proxy:broken-agent": Requirement(
+        "contract, layout", "A file that does not parse fails that agent alone: 403, and one line in the log."
+    ),
+    "proxy:two-conversations": Requirement(
+        "mediation 7", "Conversations of one agent at once never disturb each other."
+    ),
+    "stream:keepalive": Requirement("mediation 6", "While the turn waits, the stream is kept alive by comments."),
+    "stream:status-until-it-goes-on": Requirement(
+        "mediation 6", "Until the turn goes on an error keeps its own status."
+    ),
+    "stream:error-event": Requirement("mediation 6", "After the headers an error is an event, then [DONE]."),
+    "runner:leaves": Requirement("mediation 4, the runner's side", "A runner that disconnects cancels the model call."),
+    "runner:leaves-while-writing": Requirement(
+        "mediation 4, the runner's side", "A write that was sent may finish, and is recorded."
+    ),
+    "service:structured-results": Requirement(
+        "issue 2, bad input", "A service that is down, slow, huge or not JSON is a structured result; the turn goes on."
+    ),
+    "forward:byte-for-byte": Requirement(
+        "mediation 3", "Without managed tools the body is unchanged; with them, all that is not ours is."
+    ),
+    "forward:streaming": Requirement("mediation 3", "An unmediated stream passes through; usage is read from a copy."),
+    "forward:tool-choice-none": Requirement("mediation 3.3", "tool_choice none: no injection and no loop."),
+    "forward:other-paths": Requirement(
+        "mediation 1", "Other paths are identified, credential-swapped and passed through."
+    ),
+    "forward:unreachable": Requirement("issue 2, bad input", "An unreachable provider is a 502 that names no address."),
+    "route:model-prefix": Requirement("mediation 1", "At the base URL the model's prefix picks the provider."),
+    "own:health-ready": Requirement("mediation 1", "GET /health and GET /ready on the proxy's own port."),
+    "own:websocket-426": Requirement("mediation 1", "WebSocket upgrades to a governed host are refused with 426."),
+    "entrance:forward-proxy": Requirement("mediation 1", "HTTPS_PROXY and the CA are all that a runner needs."),
+    "egress:not-opened": Requirement("mediation 1", "TLS of hosts that are not governed is not opened."),
+    "egress:deny": Requirement("mediation 1", "cllama_egress=deny refuses hosts that are not governed."),
+    "closed:hook-fails": Requirement("mediation 2, fail closed", "A hook that raises or is cancelled answers 502."),
+    "closed:script-broken": Requirement(
+        "mediation 2, fail closed", "A script broken by hot reload leaves the guard: 503."
+    ),
+    "closed:script-deleted": Requirement("mediation 2, fail closed", "A script that is deleted leaves the guard: 503."),
+    "closed:good-reload": Requirement("design, the guard", "A good reload goes on working."),
+    "closed:stream-large-bodies": Requirement("mediation 2, fail closed", "stream_large_bodies can't be switched on."),
+    "closed:body-limit": Requirement("mitmproxy reference 4", "A body over the limit is a 413, and nothing goes out."),
+    "start:missing-configuration": Requirement(
+        "issue 2, build 5", "What is missing is said in one line; the exit is not 0."
+    ),
+    "start:unsafe-options": Requirement("design, the guard", "Options that let requests out undecided are refused."),
+    "start:no-flags": Requirement("mediation 1", "With no flag: base URL and forward proxy."),
+    "start:explicit-mode": Requirement("issue 2, build 5", "Explicit modes are respected."),
+    "start:options-over-environment": Requirement(
+        "issue 2, build 5", "Options have the environment as their defaults."
+    ),
+    "restart:continuity-and-chain": Requirement("mediation 7; contract, history", "Both survive kill -9."),
+}
 
 REQUIREMENTS = CONTRACT | COMPILE | MEDIATE | PROXY

@@ -1,0 +1,113 @@
+"""Starting: no flag is needed, what is missing is said in one line, and unsafe options are refused."""
+
+from __future__ import annotations
+
+import httpx2
+import pytest
+
+from tests.peers import JSONResponse, calls, text
+from tests.proxy.pod import PROVIDER_KEY, Pod
+
+BODY = {"model": "gpt-test", "messages": [{"role": "user", "content": "Go"}]}
+
+
+def fails_to_start(pod: Pod, *arguments: str) -> list[str]:
+    """Start, wait for the end, and return the lines that speak of us."""
+    pod.start(*arguments, wait=False)
+    assert pod.process is not None
+    assert pod.process.wait(timeout=20) != 0
+    return [line for line in pod.said().splitlines() if "cllama" in line and "Loading script" not in line]
+
+
+@pytest.mark.requirement("start:missing-configuration")
+def test_without_configuration_it_says_what_is_missing_in_one_line_and_ends(pod: Pod) -> None:
+    pod.environment |= {"OPENAI_API_KEY": "", "CLAW_CONTEXT_ROOT": ""}
+    (line,) = fails_to_start(pod)
+    for named in ("/claw/context", "claw compile", "CLAW_CONTEXT_ROOT", "OPENAI_API_KEY", "providers.json"):
+        assert named in line
+
+
+@pytest.mark.requirement("start:missing-configuration")
+@pytest.mark.parametrize(
+    ("environment", "named"),
+    [
+        ({"CLLAMA_KEEPALIVE_MS": "often"}, "cllama_keepalive_ms"),
+        ({"CLLAMA_EGRESS": "perhaps"}, "cllama_egress"),
+        ({"CLLAMA_HOSTS": "a.test"}, "cllama_hosts"),
+        ({"LISTEN_ADDR": "nowhere"}, "cllama_listen"),
+        ({"CLAW_STATE": "/proc/nothing/state.db"}, "state"),
+    ],
+)
+def test_a_setting_that_cannot_be_used_is_named_in_one_line(pod: Pod, environment: dict[str, str], named: str) -> None:
+    pod.agent("analyst", pod.tool("balance"))
+    pod.environment |= environment
+    (line,) = fails_to_start(pod)
+    assert named in line
+    assert PROVIDER_KEY not in line
+
+
+@pytest.mark.requirement("start:unsafe-options")
+@pytest.mark.parametrize(
+    "option",
+    [
+        "stream_large_bodies=1m",
+        "connection_strategy=eager",
+        "rawtcp=true",
+        "ignore_hosts=api.openai.com",
+        "tcp_hosts=.*",
+        "tcp_timeout=10",
+    ],
+)
+def test_an_option_that_would_let_requests_out_undecided_is_refused(pod: Pod, option: str) -> None:
+    pod.agent("analyst", pod.tool("balance"))
+    lines = fails_to_start(pod, "--set", option)
+    assert any(option.partition("=")[0] in line for line in lines)
+
+
+@pytest.mark.requirement("start:no-flags")
+def test_with_no_flag_it_serves_both_entrances_and_nothing_else(running: Pod) -> None:
+    running.provider.says(text("one"), text("two"))
+    headers = {"authorization": f"Bearer {running.token()}"}
+    base = httpx2.post(f"{running.url}/v1/chat/completions", json=BODY, headers=headers)
+    with httpx2.Client(proxy=f"http://127.0.0.1:{running.proxy_port}", trust_env=False) as client:
+        proxied = client.post(f"{running.provider.url}/v1/chat/completions", json=BODY, headers=headers)
+    assert [answer.status_code for answer in (base, proxied)] == [200, 200]
+    assert len(running.provider.received) == 2
+    assert all(sent.headers["authorization"] == f"Bearer {PROVIDER_KEY}" for sent in running.provider.received)
+
+
+@pytest.mark.requirement("start:explicit-mode")
+def test_explicit_modes_are_respected(pod: Pod) -> None:
+    pod.agent("analyst", pod.tool("balance"))
+    pod.start("--mode", f"reverse:http://pod.invalid@127.0.0.1:{pod.port}")
+    with pytest.raises(httpx2.ConnectError):
+        httpx2.get(f"http://127.0.0.1:{pod.proxy_port}/health", trust_env=False)
+
+
+@pytest.mark.requirement("start:options-over-environment")
+def test_an_option_beats_its_environment_variable(pod: Pod) -> None:
+    pod.agent("analyst", pod.tool("balance"))
+    pod.environment["CLAW_CONTEXT_ROOT"] = "/nowhere"
+    pod.start("--set", f"cllama_context={pod.home / 'context'}")
+    pod.provider.says(text("ok"))
+    assert pod.client().chat.completions.create(**BODY).choices[0].message.content == "ok"  # type: ignore[call-overload]
+
+
+@pytest.mark.requirement("restart:continuity-and-chain")
+def test_after_kill_9_the_conversation_and_the_history_chain_go_on(running: Pod) -> None:
+    running.service.routes["GET", "/balance"] = JSONResponse({"usd": 1})
+    running.provider.says(calls(("c1", "desk__balance", {})), text("You are rich."), text("Still."))
+    client = running.client()
+    client.chat.completions.create(**BODY)  # type: ignore[call-overload]
+    running.kill()
+    running.start()
+    messages = [
+        *BODY["messages"],
+        {"role": "assistant", "content": "You are rich."},
+        {"role": "user", "content": "Sure?"},
+    ]
+    client.chat.completions.create(model="gpt-test", messages=messages)  # type: ignore[call-overload]
+    roles = [entry["role"] for entry in running.provider.received[-1].json["messages"]]
+    assert roles == ["user", "assistant", "tool", "assistant", "user"]
+    first, second = running.history("analyst")
+    assert second["prev"] == first["hash"]
