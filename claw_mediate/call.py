@@ -44,10 +44,10 @@ def read_arguments(text: str) -> Arguments | Unreadable:
         if not isinstance(values, dict):
             return Unreadable("the arguments must be one JSON object.", text)
         raw = {name: bytes(value) for name, value in _split.decode(text.encode()).items()}
+        return _without_claw_id(values, raw)
     except (ValueError, RecursionError, msgspec.DecodeError) as error:
         reason = str(error) if isinstance(error, _RepeatedKeyError) else "the arguments are not valid JSON."
         return Unreadable(reason, text)
-    return _without_claw_id(values, raw)
 
 
 def _without_claw_id(values: dict[str, Any], raw: dict[str, bytes]) -> Arguments:

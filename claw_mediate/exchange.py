@@ -42,12 +42,13 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """Not mediated: the host sends it on to ``url`` with the provider's ``credential`` in place of the runner's.
+    """Not mediated: the host sends it on to ``target`` below ``base_url``, with ``credential`` in place of the runner's.
 
     ``body`` None: as the runner sent it. ``refusal``: what the runner is told when the provider can't be reached.
     """
 
-    url: str
+    base_url: str
+    target: str
     credential: HeaderList
     refusal: bytes
     body: bytes | None

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import sqlite3
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -137,8 +138,8 @@ class Mediator:
         credential = provider_auth(provider, keys[0].secret if keys else None)
         message = f"the provider {provider.name!r} can't be reached"
         unreachable = refusal(request.path, 502, "provider_unreachable", message)
-        url = provider.base_url + _target(provider, request.path)
-        return Forward(url, credential, unreachable, body, provider.name, model)
+        target = _target(provider, request.path)
+        return Forward(provider.base_url, target, credential, unreachable, body, provider.name, model)
 
     async def close(self, seconds: float) -> None:
         """Let turns that are under way end, for so long; then cancel them, and close every connection."""
@@ -191,8 +192,16 @@ class Mediator:
         turn_id = f"turn_{uuid.uuid4().hex}"
         return Job(turn_id, agent, request, view, dialect, catalog, provider, model, b"", Redactor(secrets))
 
+    def _recalled(self, job: Job) -> Mapping[str, bytes]:
+        """Hidden rounds of earlier turns. A store that fails costs the memory of them, never the turn."""
+        try:
+            return self._store.recall(job.agent.id, job.view.anchors.values())
+        except sqlite3.Error as error:
+            self._log.event("error", job.agent.id, turn_id=job.turn_id, error="continuity_not_read", reason=str(error))
+            return {}
+
     async def _play(self, job: Job, admitted: Admitted) -> Exchange:
-        recalled = self._store.recall(job.agent.id, job.view.anchors.values())
+        recalled = self._recalled(job)
         woven = {index: recalled[anchor] for index, anchor in job.view.anchors.items() if anchor in recalled}
         offered = job.dialect.offer(job.view, job.catalog, woven)
         job = replace(job, effective=next(iter(offered.values())))

@@ -147,6 +147,13 @@ PROXY: dict[str, Requirement] = {
     "own:health-ready": Requirement("mediation 1", "GET /health and GET /ready on the proxy's own port."),
     "own:websocket-426": Requirement("mediation 1", "WebSocket upgrades to a governed host are refused with 426."),
     "entrance:forward-proxy": Requirement("mediation 1", "HTTPS_PROXY and the CA are all that a runner needs."),
+    "entrance:by-connection-and-sni": Requirement(
+        "design, the guard", "The destination is taken from the connection and SNI, never from the Host header."
+    ),
+    "closed:fault-in-a-turn": Requirement(
+        "mediation 4, the runner's side",
+        "A fault inside a turn is a 502, or an event of its stream, and is in history.",
+    ),
     "egress:not-opened": Requirement("mediation 1", "TLS of hosts that are not governed is not opened."),
     "egress:deny": Requirement("mediation 1", "cllama_egress=deny refuses hosts that are not governed."),
     "closed:hook-fails": Requirement("mediation 2, fail closed", "A hook that raises or is cancelled answers 502."),

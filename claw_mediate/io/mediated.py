@@ -8,6 +8,7 @@ happens, exactly one line of history is written for the turn, with what ran.
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -78,6 +79,10 @@ class MediatedTurn:
             left = Refuse(_GONE, "runner_left", "the runner closed its connection", self._world.cut_short())
             self._record(left, Ended(_GONE, b"", "application/json", ok=False))
             raise
+        except Exception as error:  # noqa: BLE001 - a fault of ours: recorded with what ran, and told in the stream's own form
+            self._recorder.fault(self._job, error)
+            outcome = Refuse(502, "internal_error", "the proxy failed in this turn", self._world.cut_short())
+            ended = self._end(outcome)
         self._record(outcome, ended)
         return ended
 
@@ -98,7 +103,10 @@ class MediatedTurn:
         hidden = self._job.dialect.hidden_messages(outcome.rounds, replayed=True)
         if hidden and not outcome.terminal:
             anchor = self._job.dialect.reply_anchor(outcome.reply, self._job.view)
-            self._store.keep(self._job.agent.id, anchor, b",".join(hidden))
+            try:
+                self._store.keep(self._job.agent.id, anchor, b",".join(hidden))
+            except sqlite3.Error as error:  # the answer is good all the same
+                self._recorder.fault(self._job, error)
 
     def _record(self, outcome: Outcome, ended: Ended) -> None:
         job = self._job

@@ -88,6 +88,11 @@ class Recorder:
             ran=answer.ran,
         )
 
+    def fault(self, job: Job, error: Exception) -> None:
+        """Something of ours broke; named by its type, since its text may hold anything."""
+        name = f"{type(error).__module__}.{type(error).__qualname__}"
+        self._log.event("error", job.agent.id, turn_id=job.turn_id, model=job.model, error="internal", reason=name)
+
     def _round(self, job: Job, past: Round) -> None:
         for answer in past.answers:
             if answer.call.owner != "native":

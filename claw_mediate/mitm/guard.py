@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from mitmproxy import http
-from mitmproxy.proxy.mode_specs import ReverseMode, TransparentMode
+from mitmproxy.proxy.mode_specs import ReverseMode
 
 from claw_mediate.dialects.errors import refusal
 from claw_mediate.mitm import options
@@ -23,14 +23,16 @@ VERDICT = "claw.verdict"
 _log = logging.getLogger(__name__)
 
 
-def destination(flow: http.HTTPFlow) -> str | None:
-    """Where the runner was going, by its connection and never by its Host header; None at the base-URL entrance."""
-    mode = flow.client_conn.proxy_mode
-    if isinstance(mode, ReverseMode):
-        return None
-    if isinstance(mode, TransparentMode) and flow.client_conn.sni:
-        return flow.client_conn.sni.lower()
-    return flow.request.host.lower()
+BASE_URL = None
+"""The destination of a request at the base-URL entrance: the proxy itself."""
+
+
+def destination(flow: http.HTTPFlow, governed: frozenset[str]) -> str | None:
+    """Where the runner was going: by its connection and its SNI, a governed name first, and never by its Host header."""
+    if isinstance(flow.client_conn.proxy_mode, ReverseMode):
+        return BASE_URL
+    names = [name.lower() for name in (flow.request.host, flow.client_conn.sni) if name]
+    return next((name for name in names if name in governed), names[0])
 
 
 def refuse(flow: http.HTTPFlow, status: int, code: str, message: str) -> None:
@@ -71,8 +73,8 @@ class Guard:
         """The governed hosts, as last told; they stay governed when the script is gone."""
 
     def governs(self, flow: http.HTTPFlow) -> bool:
-        host = destination(flow)
-        return host is None or host in self.hosts
+        host = destination(flow, self.hosts)
+        return host is BASE_URL or host in self.hosts
 
     def configure(self, _updated: set[str]) -> None:
         options.check()

@@ -15,6 +15,7 @@ import logging
 import sqlite3
 import time
 from typing import Any
+from urllib.parse import urlsplit
 
 from mitmproxy import ctx, exceptions, http, tls
 
@@ -172,7 +173,12 @@ class Cllama:
             return
         for name in CREDENTIALS:
             flow.request.headers.pop(name, None)
-        flow.request.url = decision.url
+        # Part by part: a path is never read as a part of the authority.
+        base = urlsplit(decision.base_url)
+        flow.request.scheme = base.scheme
+        flow.request.host = base.hostname or ""
+        flow.request.port = base.port or (443 if base.scheme == "https" else 80)
+        flow.request.path = base.path + decision.target
         for name, value in decision.credential:
             flow.request.headers[name] = value
         if decision.body is not None:
@@ -197,14 +203,15 @@ class Cllama:
         return hosts
 
     def _denies(self, flow: http.HTTPFlow) -> bool:
-        host = guard.destination(flow)
+        hosts = self._hosts()
+        host = guard.destination(flow, hosts)
         deny = self._settings is None or self._settings.egress == "deny"
-        return deny and host is not None and host not in self._hosts()
+        return deny and host is not guard.BASE_URL and host not in hosts
 
 
 def _request(flow: http.HTTPFlow, body: bytes, hosts: frozenset[str]) -> Request:
-    host = guard.destination(flow)
-    assert host is None or host in hosts
+    host = guard.destination(flow, hosts)
+    assert host is guard.BASE_URL or host in hosts
     headers = [(name, value) for name, value in flow.request.headers.items(multi=True)]
     return Request(flow.request.method, flow.request.path, headers, body, host)
 
@@ -214,4 +221,6 @@ async def _answer(flow: http.HTTPFlow, exchange: Exchange) -> None:
         door.answer(flow, exchange)
     else:
         await door.whole(flow, exchange)
+    if flow.request.method == "HEAD" and flow.response is not None:
+        flow.response.data.content = b""
     guard.metadata(flow, "answered")

@@ -6,9 +6,10 @@ import os
 from typing import Any
 
 import httpx2
+import openai
 import pytest
 
-from tests.peers import text
+from tests.peers import JSONResponse, calls, text
 from tests.proxy.pod import ROOT, Pod, eventually
 
 BODY: dict[str, Any] = {"model": "gpt-test", "messages": [{"role": "user", "content": "Go"}]}
@@ -49,6 +50,25 @@ def test_a_deciding_hook_that_fails_answers_502_and_nothing_goes_upstream(pod: P
     assert (answer.status_code, answer.json()["error"]["code"]) == (502, "governance_failed")
     assert "injected" not in answer.text
     assert pod.provider.received == []
+
+
+@pytest.mark.requirement("closed:fault-in-a-turn")
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_fault_of_ours_in_the_middle_of_a_turn_is_told_and_recorded_with_what_ran(pod: Pod, stream: bool) -> None:
+    pod_with(
+        pod,
+        "from claw_mediate.dialects import openai_chat as _chat\n"
+        "_real = _chat.write_request\n"
+        "def _broken(offered, rounds):\n    if rounds: raise ZeroDivisionError\n    return _real(offered, rounds)\n"
+        "_chat.write_request = _broken\n",
+    )
+    pod.service.routes["GET", "/balance"] = JSONResponse({"usd": 1})
+    pod.provider.says(calls(("c1", "desk__balance", {})))
+    with pytest.raises(openai.APIError, match="the proxy failed in this turn"):
+        list(pod.client().chat.completions.create(**BODY, stream=stream))
+    (entry,) = pod.history("analyst")
+    assert (entry["status"], entry["status_code"]) == ("error", 502)
+    assert entry["tool_trace"][0]["tool_calls"][0]["result"]["data"] == {"usd": 1}
 
 
 @pytest.mark.requirement("closed:hook-fails")

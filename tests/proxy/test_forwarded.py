@@ -180,7 +180,7 @@ def test_a_runner_that_believes_it_talks_to_the_provider_is_mediated_by_the_forw
     assert running.provider.received[0].headers["authorization"] == f"Bearer {PROVIDER_KEY}"
 
 
-@pytest.mark.requirement("entrance:forward-proxy")
+@pytest.mark.requirement("entrance:by-connection-and-sni")
 def test_the_host_header_does_not_choose_the_destination(running: Pod) -> None:
     with through(running, authority(running)) as client:
         answer = client.post(
@@ -189,6 +189,20 @@ def test_the_host_header_does_not_choose_the_destination(running: Pod) -> None:
             content=b"{}",
         )
     assert answer.status_code == 403
+
+
+@pytest.mark.requirement("entrance:by-connection-and-sni")
+def test_an_address_with_a_governed_name_in_its_handshake_is_governed(running: Pod) -> None:
+    running.provider.says(text("governed"))
+    with through(running, authority(running)) as client:
+        answer = client.post(
+            "https://localhost:1/v1/chat/completions",
+            headers=headers(running, "analyst"),
+            json={"model": "gpt-test", "messages": HI},
+            extensions={"sni_hostname": "api.openai.com"},
+        )
+    assert answer.json()["choices"][0]["message"]["content"] == "governed"
+    assert running.provider.received[0].headers["authorization"] == f"Bearer {PROVIDER_KEY}"
 
 
 class Elsewhere:
