@@ -92,8 +92,7 @@ def appended(array: bytes, entries: Iterable[bytes]) -> bytes:
     if not new:
         return array
     end = array.rindex(b"]")
-    separator = b"," if elements(array) else b""
-    return array[:end] + separator + new + array[end:]
+    return array[:end] + _comma(array, end) + new + array[end:]
 
 
 def _place(present: list[Member], name: str) -> int | None:
@@ -119,8 +118,12 @@ def _with_added(document: bytes, added: Mapping[str, bytes]) -> bytes:
         return document
     end = document.rindex(b"}")
     text = b",".join(json.dumps(name).encode() + b":" + value for name, value in added.items())
-    separator = b"," if members(document) else b""
-    return document[:end] + separator + text + document[end:]
+    return document[:end] + _comma(document, end) + text + document[end:]
+
+
+def _comma(document: bytes, end: int) -> bytes:
+    """What goes before a new last entry: nothing where the bracket that closes at ``end`` was opened just before."""
+    return b"" if document[:end].rstrip(b" \t\r\n")[-1:] in (b"[", b"{") else b","
 
 
 def _skip(document: bytes, position: int) -> int:

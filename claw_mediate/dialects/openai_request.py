@@ -65,9 +65,10 @@ def offer(request: RunnerRequest, catalog: Catalog, woven: Mapping[int, bytes]) 
     spans = {member.name: (member.start, member.end) for member in wire.members(request.body)}
     changes: dict[str, bytes | None] = {
         "tools": wire.appended(_value(request.body, spans, "tools"), map(_wire_tool, catalog.offered)),
-        "messages": _weave(_value(request.body, spans, "messages"), woven),
         "stream_options": None,
     }
+    if woven:
+        changes["messages"] = _weave(_value(request.body, spans, "messages"), woven)
     if "stream" in spans:
         changes["stream"] = b"false"
     try:
@@ -109,8 +110,6 @@ def _value(body: bytes, spans: Mapping[str, tuple[int, int]], name: str) -> byte
 
 def _weave(messages: bytes, woven: Mapping[int, bytes]) -> bytes:
     """Hidden messages go right before the message at their index."""
-    if not woven:
-        return messages
     places = wire.elements(messages)
     return wire.spliced(messages, [(places[i][0], places[i][0], hidden + b",") for i, hidden in woven.items()])
 

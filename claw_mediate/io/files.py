@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from pathlib import Path
 
 type Identity = tuple[int, int, int] | None
 """(inode, mtime in ns, size); None where there is no such file."""
+
+
+MOST_BYTES = 16 * 1024 * 1024
+"""A longer file is no manifest."""
 
 
 def identity(path: Path | str, dir_fd: int | None = None) -> Identity:
@@ -19,7 +25,13 @@ def identity(path: Path | str, dir_fd: int | None = None) -> Identity:
 
 
 def read_at(name: str, dir_fd: int) -> bytes:
-    """A file of an opened directory: all files of one agent come from one tree, though the tree be swapped meanwhile."""
-    descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=dir_fd)
+    """A file of an opened directory: all files of one agent come from one tree, though the tree be swapped meanwhile.
+
+    Only a regular file of a sane size: opening a FIFO would wait for ever, and a device never ends. Raises ``OSError``.
+    """
+    descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=dir_fd)
     with os.fdopen(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_size > MOST_BYTES:
+            raise OSError(errno.EINVAL, "not a regular file of a sane size")
         return file.read()
