@@ -141,7 +141,7 @@ async def main() -> int:
         async with Stage() as stage:
             try:
                 await perform(Performance(stage, screen))
-            except (StageError, TimeoutError, OSError, KeyError, ValueError, httpx2.HTTPError) as error:
+            except (StageError, OSError, KeyError, ValueError, httpx2.HTTPError) as error:
                 screen.expect(False, f"{type(error).__name__}: {error}")
             if screen.failed:
                 screen.fact(stage.tails())

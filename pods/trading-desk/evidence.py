@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+from stage import within
 
 type Json = dict[str, Any]
 
@@ -50,7 +51,7 @@ class History:
     async def next_entries(self, count: int) -> list[Json]:
         """The entries of the next `count` requests. A line may be written a moment after the answer was handed over."""
         start = len(self.entries)
-        async with asyncio.timeout(HISTORY_SECONDS):
+        async with within(HISTORY_SECONDS, f"{count} more lines in {self._path.name}"):
             while len(self.entries) < start + count:
                 await asyncio.sleep(0.02)
                 whole = self._path.read_text(encoding="utf-8") if self._path.exists() else ""

@@ -11,7 +11,7 @@ from typing import Any
 
 import evidence
 from show import Screen, call_lines, runner_lines
-from stage import Conversation, Stage, free_ports
+from stage import Conversation, Stage, StageError, free_ports
 
 DESK = Path(__file__).resolve().parent
 PROJECT = DESK.parent.parent
@@ -109,11 +109,12 @@ class Performance:
             self.runners[agent] = await self.stage.converse(f"runner-{agent}", command, env)
             self.histories[agent] = evidence.History(self.stage.root / "history", agent)
         turn = await self.runners[agent].ask(prompt)
+        if turn["error"] is not None:
+            raise StageError(f"the {agent}'s runner got no answer: {turn['error']}")
         entries = await self.histories[agent].next_entries(turn["requests"])
         hidden = [line for number, call in evidence.calls(entries) for line in call_lines(number, call)]
         hidden += [f"intervention: {name}" for name in evidence.interventions(self.stage.log("proxy"), entries)]
         self.screen.turn(f"{agent} ← {prompt}", runner_lines(turn), hidden)
-        self.screen.expect(turn["error"] is None, f"the {agent}'s runner got an answer")
         own = {"write_note"}
         self.screen.expect(set(turn["tool_names"]) <= own, "no managed tool's name came over the runner's wire")
         return turn, entries

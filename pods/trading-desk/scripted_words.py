@@ -11,12 +11,12 @@ type Json = dict[str, Any]
 def tell(tool: str, result: object) -> str:
     """One sentence for one result. Results of managed tools carry `ok`; a runner's own tool may answer anything."""
     if not isinstance(result, dict) or "ok" not in result:
-        return f"{_plain(tool)} answered: {result if isinstance(result, str) else json.dumps(result)}."
+        return f"{_plain(tool).capitalize()}: {result if isinstance(result, str) else json.dumps(result)}."
     if not result["ok"]:
         error = result.get("error", {})
-        return f"{_plain(tool)} failed: {_reason(error)} ({error.get('code', 'error')})."
+        return f"{_plain(tool).capitalize()} failed: {_reason(error)} ({error.get('code', 'error')})."
     data = result.get("data")
-    return _told(data) or f"{_plain(tool)} answered: {json.dumps(data)}."
+    return _told(data) or f"{_plain(tool).capitalize()} answered: {json.dumps(data)}."
 
 
 def _told(data: object) -> str | None:

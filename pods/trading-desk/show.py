@@ -57,7 +57,6 @@ class Screen:
 def runner_lines(turn: dict[str, Any]) -> list[str]:
     lines = [f"{call['name']}({call['arguments']}) -> {call['result']}" for call in turn["native_calls"]]
     lines += [f'"{turn["text"]}"'] if turn["text"] else []
-    lines += [f"error: {turn['error']}"] if turn["error"] else []
     return [
         *lines,
         f"({turn['events']} stream events, {turn['requests']} request{'s' if turn['requests'] > 1 else ''})",

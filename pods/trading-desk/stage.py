@@ -15,7 +15,7 @@ import signal
 import socket
 import tempfile
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -40,6 +40,16 @@ LONGEST_LINE = 4 * 1024 * 1024
 
 class StageError(Exception):
     """A process did not do its part; the message says which and how."""
+
+
+@contextlib.asynccontextmanager
+async def within(seconds: float, what: str) -> AsyncIterator[None]:
+    """Bounds a wait, and names what was waited for."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError as error:
+        raise StageError(f"{what}: not within {seconds:.0f} s") from error
 
 
 def free_ports(count: int) -> list[int]:
@@ -73,7 +83,7 @@ class Stage:
     async def serve(self, name: str, command: Sequence[str | Path], env: dict[str, str], ready: str) -> None:
         """Starts a service and waits until `ready` answers 200."""
         child = await self._start(name, command, env)
-        async with asyncio.timeout(READY_SECONDS), httpx2.AsyncClient(trust_env=False, timeout=2) as client:
+        async with within(READY_SECONDS, f"{name} is ready"), httpx2.AsyncClient(trust_env=False, timeout=2) as client:
             while child.returncode is None:
                 with contextlib.suppress(httpx2.TransportError):
                     if (await client.get(ready)).status_code == 200:
@@ -84,7 +94,8 @@ class Stage:
     async def run(self, name: str, command: Sequence[str | Path], env: dict[str, str]) -> str:
         """Runs a command to its end and returns what it printed."""
         child = await self._start(name, command, env)
-        status = await asyncio.wait_for(child.wait(), READY_SECONDS)
+        async with within(READY_SECONDS, f"{name} ends"):
+            status = await child.wait()
         output = self.log(name)
         if status != 0:
             raise StageError(f"{name} ended with status {status}")
@@ -149,7 +160,7 @@ class Conversation:
             raise StageError(f"{self._name} has no pipes")
         stdin.write(f"{prompt}\n".encode())
         await stdin.drain()
-        async with asyncio.timeout(TURN_SECONDS):
+        async with within(TURN_SECONDS, f"{self._name} answers"):
             while line := (await stdout.readline()).decode():
                 self.printed += line
                 if line.startswith('{"prompt"'):

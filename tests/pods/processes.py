@@ -1,0 +1,82 @@
+"""The pod's real processes, and waiting for them with a deadline."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx2
+
+PODS = Path(__file__).resolve().parents[2] / "pods"
+DESK = PODS / "trading-desk"
+DEADLINE = 30.0
+
+
+def until[T](look: Callable[[], T | None], what: str) -> T:
+    """Looks again and again until there is something, or the deadline has passed."""
+    deadline = time.monotonic() + DEADLINE
+    while time.monotonic() < deadline:
+        found = look()
+        if found:
+            return found
+        time.sleep(0.02)
+    raise AssertionError(f"waited {DEADLINE:.0f} s in vain: {what}")
+
+
+def free_port() -> int:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        return int(held.getsockname()[1])
+
+
+@contextmanager
+def serving(script: str, env: dict[str, str], *arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """A script of the desk as a real process on a free port: the process, and its URL once /health answers."""
+    port = free_port()
+    command = [sys.executable, str(DESK / script), "--port", str(port), *arguments]
+    with subprocess.Popen(command, env={**os.environ, **env}) as process:
+        try:
+            url = f"http://127.0.0.1:{port}"
+            until(lambda: process.poll() is not None or healthy(url), f"{script} answers")
+            assert process.poll() is None, f"{script} ended with {process.returncode}"
+            yield process, url
+        finally:
+            process.kill()
+
+
+def healthy(url: str) -> bool:
+    try:
+        return httpx2.get(f"{url}/health", timeout=2, trust_env=False).status_code == 200
+    except httpx2.TransportError:
+        return False
+
+
+def children(parent: int) -> dict[int, str]:
+    """The living children of a process, by /proc: pid → command line."""
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdecimal():
+            continue
+        try:
+            status = (entry / "status").read_text()
+            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if re.search(rf"^PPid:\s+{parent}$", status, re.MULTILINE):
+            found[int(entry.name)] = command
+    return found
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

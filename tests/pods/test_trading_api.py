@@ -1,0 +1,186 @@
+"""The trading service as a real process: it holds money, so what it must never do is tested from outside."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.pods.processes import serving
+
+TOKEN = "the-tool-token"
+
+
+class Desk:
+    """The clients of one test, and a look into the file behind the service. Agents are the test's own: `me` and `other`."""
+
+    def __init__(self, url: str, database: Path, name: str) -> None:
+        self.database, self.me, self.other = database, f"{name}-me", f"{name}-other"
+        self.http = httpx2.Client(
+            base_url=f"{url}/api/v1", headers={"authorization": f"Bearer {TOKEN}"}, trust_env=False
+        )
+
+    def trade(self, agent: str, key: str | None = None, **order: object) -> httpx2.Response:
+        headers = {"x-claw-id": agent} | ({"idempotency-key": key} if key else {})
+        return self.http.post("/trades", json=order, headers=headers)
+
+    def context(self) -> httpx2.Response:
+        return self.http.get(f"/market_context/{self.me}", headers={"x-claw-id": self.me})
+
+    def orders(self) -> list[tuple[object, ...]]:
+        query = "SELECT side, symbol, quantity, status FROM orders WHERE claw_id = ? ORDER BY id"
+        with closing(sqlite3.connect(self.database)) as db:
+            return db.execute(query, (self.me,)).fetchall()
+
+
+def environment(database: Path) -> dict[str, str]:
+    return {"TRADING_API_TOKEN": TOKEN, "TRADING_DB": str(database)}
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    database = tmp_path_factory.mktemp("desk") / "desk.db"
+    with serving("trading_api.py", environment(database)) as (_, url):
+        yield url, database
+
+
+@pytest.fixture
+def desk(service: tuple[str, Path], tmp_path: Path) -> Iterator[Desk]:
+    made = Desk(*service, tmp_path.name.lower().replace("_", "-")[:50].strip("-"))
+    with made.http:
+        yield made
+
+
+@pytest.mark.requirement("pods:service-bearer")
+@pytest.mark.parametrize("credential", [None, "Bearer wrong", f"Basic {TOKEN}", "Bearer", f"Bearer {TOKEN}x"])
+@pytest.mark.parametrize("path", ["/quotes/NVDA", "/orders", "/no-such-route"])
+def test_no_route_is_reached_without_the_token(desk: Desk, credential: str | None, path: str) -> None:
+    headers = {"x-claw-id": desk.me} | ({"authorization": credential} if credential else {})
+    refused = httpx2.get(f"{desk.http.base_url}{path}", headers=headers, trust_env=False)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (401, "unauthorized")
+
+
+@pytest.mark.requirement("pods:service-money")
+def test_money_is_exact_and_has_two_places(desk: Desk) -> None:
+    body = desk.context().text
+    assert '"balance":50000.00' in body
+    assert desk.trade(desk.me, symbol="nvda", side="buy", quantity=10).status_code == 201
+    body = desk.context().text
+    assert '"balance":48647.50,"buying_power":48647.50' in body
+    assert '{"symbol":"NVDA","quantity":10,"price":135.25,"market_value":1352.50}' in body
+
+
+@pytest.mark.requirement("pods:service-identity")
+def test_an_agent_sees_and_moves_its_own_account_only(desk: Desk) -> None:
+    assert desk.http.get(f"/market_context/{desk.me}", headers={"x-claw-id": desk.other}).status_code == 403
+    order = desk.trade(desk.me, symbol="NVDA", side="buy", quantity=1, limit_price=100).json()
+    assert desk.http.get("/orders", headers={"x-claw-id": desk.other}).json() == {"orders": []}
+    cancel = desk.http.post(f"/orders/{order['order_id']}/cancel", headers={"x-claw-id": desk.other})
+    assert (cancel.status_code, cancel.json()["error"]["code"]) == (404, "unknown_order")
+    assert desk.http.post("/trades", json={"symbol": "NVDA", "side": "buy", "quantity": 1}).status_code == 400
+
+
+@pytest.mark.requirement("pods:service-idempotency")
+def test_the_same_key_gives_the_same_answer_and_one_order(desk: Desk) -> None:
+    first = desk.trade(desk.me, "key", symbol="NVDA", side="buy", quantity=10)
+    again = desk.trade(desk.me, "key", symbol="NVDA", side="buy", quantity=10)
+    assert (first.status_code, again.status_code, again.content) == (201, 201, first.content)
+    assert desk.orders() == [("buy", "NVDA", 10, "filled")]
+    assert desk.trade(desk.me, "key", symbol="NVDA", side="buy", quantity=11).status_code == 422
+    assert desk.trade(desk.other, "key", symbol="NVDA", side="buy", quantity=10).status_code == 201, (
+        "a key is an agent's own"
+    )
+
+
+@pytest.mark.requirement("pods:service-idempotency")
+def test_the_same_key_sixteen_times_at_once_is_one_order(desk: Desk) -> None:
+    with ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(lambda _: desk.trade(desk.me, "key", symbol="SPY", side="buy", quantity=2), range(16)))
+    assert {answer.status_code for answer in answers} == {201}
+    assert len({answer.content for answer in answers}) == 1
+    assert desk.orders() == [("buy", "SPY", 2, "filled")]
+
+
+@pytest.mark.requirement("pods:service-idempotency")
+def test_a_kill_loses_neither_the_order_nor_its_key(tmp_path: Path) -> None:
+    database, answers = tmp_path / "desk.db", []
+    for _ in range(2):
+        with serving("trading_api.py", environment(database)) as (process, url):
+            desk = Desk(url, database, "killed")
+            with desk.http:
+                answers.append(desk.trade(desk.me, "key", symbol="NVDA", side="buy", quantity=10))
+            process.kill()
+    assert [answer.status_code for answer in answers] == [201, 201]
+    assert answers[0].content == answers[1].content
+    assert desk.orders() == [("buy", "NVDA", 10, "filled")]
+
+
+@pytest.mark.requirement("pods:service-concurrency")
+def test_two_trades_at_once_cannot_spend_the_same_money(desk: Desk) -> None:
+    def half_and_more(_: int) -> int:
+        return desk.trade(desk.me, symbol="SPY", side="buy", quantity=50).status_code
+
+    with ThreadPoolExecutor(2) as pool:
+        statuses = sorted(pool.map(half_and_more, range(2)))
+    assert statuses == [201, 409]
+    assert desk.context().json()["balance"] == 20_290.00
+
+
+@pytest.mark.requirement("pods:service-refusals")
+@pytest.mark.parametrize(
+    ("order", "status", "code"),
+    [
+        ({"symbol": "ZZZ", "side": "buy", "quantity": 1}, 422, "unknown_symbol"),
+        ({"symbol": "NVDA", "side": "buy", "quantity": 1000}, 409, "insufficient_funds"),
+        ({"symbol": "NVDA", "side": "sell", "quantity": 1}, 409, "insufficient_position"),
+        ({"symbol": "NVDA", "side": "hold", "quantity": 1}, 422, "invalid_request"),
+        ({"symbol": "NVDA", "side": "buy", "quantity": 0}, 422, "invalid_request"),
+        ({"symbol": "NVDA", "side": "buy", "quantity": 1.5}, 422, "invalid_request"),
+        ({"symbol": "NVDA", "side": "buy", "quantity": True}, 422, "invalid_request"),
+        ({"symbol": "NVDA", "side": "buy", "quantity": "1"}, 422, "invalid_request"),
+        ({"symbol": "NVDA", "side": "buy", "quantity": 1, "limit_prize": 3}, 422, "invalid_request"),
+        ({"symbol": "NVDA", "side": "buy", "quantity": 1, "limit_price": 0.001}, 422, "invalid_request"),
+        ({}, 422, "invalid_request"),
+    ],
+)
+def test_a_refused_order_says_why_and_changes_nothing(
+    desk: Desk, order: dict[str, object], status: int, code: str
+) -> None:
+    refused = desk.trade(desk.me, **order)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (status, code)
+    assert desk.orders() == []
+    assert desk.context().json()["balance"] == 50_000
+
+
+@pytest.mark.requirement("pods:service-refusals")
+@pytest.mark.parametrize("body", [b"", b"[1", b"\xff", b"[]", b'{"quantity": 1e999999}', b"[" * 60_000, b"9" * 70_000])
+def test_garbage_is_a_structured_error(desk: Desk, body: bytes) -> None:
+    refused = desk.http.post("/trades", content=body, headers={"x-claw-id": desk.me})
+    assert refused.status_code in {413, 422}
+    assert refused.json()["error"]["message"]
+
+
+@pytest.mark.requirement("pods:service-refusals")
+def test_an_unknown_symbol_has_no_quote(desk: Desk) -> None:
+    missing = desk.http.get("/quotes/ZZZ")
+    assert (missing.status_code, missing.json()["error"]["code"]) == (404, "unknown_symbol")
+    assert desk.http.get("/quotes/nvda").text == '{"symbol":"NVDA","price":135.25,"currency":"USD"}'
+
+
+@pytest.mark.requirement("pods:service-open-orders")
+def test_an_open_order_holds_money_back_until_it_is_cancelled(desk: Desk) -> None:
+    order = desk.trade(desk.me, symbol="SPY", side="buy", quantity=80, limit_price=500.0).json()
+    assert order["status"] == "open"
+    context = desk.context().json()
+    assert (context["balance"], context["buying_power"]) == (50_000, 10_000)
+    assert desk.trade(desk.me, symbol="NVDA", side="buy", quantity=100).status_code == 409
+    path, headers = f"/orders/{order['order_id']}/cancel", {"x-claw-id": desk.me}
+    assert desk.http.post(path, headers=headers).json()["status"] == "cancelled"
+    again = desk.http.post(path, headers=headers)
+    assert (again.status_code, again.json()["error"]["code"]) == (409, "order_not_open")
+    assert desk.context().json()["buying_power"] == 50_000
