@@ -1,1 +1,5 @@
-"""TODO"""
+"""The compiler: pod YAML and descriptors in, per-agent authority out (spec/compile.md).
+
+``check_pod`` and ``compile_pod`` of ``claw_compile.compiler`` are the way in. Phases return diagnostics as
+values; only ``load`` reads the disk, only ``write`` writes it; no network, no clock.
+"""

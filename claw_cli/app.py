@@ -1,0 +1,28 @@
+"""``claw``: the verbs, put together."""
+
+from __future__ import annotations
+
+import typer
+
+from claw_cli.check import check
+from claw_cli.compile import compile_verb
+
+app = typer.Typer(
+    name="claw",
+    help="Governed tools for AI agents: compile pods, and check them.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command("compile")(compile_verb)
+app.command("check")(check)
+
+
+@app.callback()
+def _root() -> None:
+    """Governed tools for AI agents."""
+
+
+def main() -> None:
+    """The entry point of the package."""
+    app()

@@ -1,0 +1,37 @@
+"""``claw check [POD] [--format text|json]``: diagnostics, and nothing written (spec/compile.md "Verbs")."""
+
+from __future__ import annotations
+
+import os
+import sys
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from claw_cli.compile import DEFAULT_POD, Pod
+from claw_compile.compiler import check_pod
+from claw_compile.diagnostic import has_errors
+from claw_compile.report import as_json, as_text, count, summary
+
+
+class Format(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+
+
+def check(
+    pod: Pod = DEFAULT_POD,
+    output_format: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.TEXT,
+) -> None:
+    """Check a pod. Exit 0, 1 for errors, 2 for wrong usage."""
+    result = check_pod(pod, os.environ)
+    if output_format is Format.JSON:
+        sys.stdout.write(as_json(result.diagnostics))
+    else:
+        sys.stdout.write(as_text(result.diagnostics))
+        if totals := count(result.diagnostics):
+            sys.stdout.write(f"{totals}\n")
+        if result.value is not None:
+            sys.stdout.write(summary(result.value))
+    raise typer.Exit(1 if has_errors(result.diagnostics) else 0)

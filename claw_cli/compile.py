@@ -1,0 +1,24 @@
+"""``claw compile [POD] [-o DIR]``: write what each agent may do (spec/compile.md "Verbs")."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from claw_compile.__main__ import run
+
+DEFAULT_POD = Path("claw-pod.yml")
+Pod = Annotated[Path, typer.Argument(metavar="[POD]", help="The pod file.")]
+
+
+def compile_verb(
+    pod: Pod = DEFAULT_POD,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="DIR", help="Where to write; default: .claw-runtime beside the pod."),
+    ] = None,
+) -> None:
+    """Compile a pod: per-agent tools, identities and contracts. Exit 0, 1 for errors, 2 for wrong usage."""
+    raise typer.Exit(run(pod, output))

@@ -1,0 +1,39 @@
+"""``python -m claw_compile [POD] [-o DIR]``: the compile verb without the rest of the command line."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from claw_compile.compiler import compile_pod
+from claw_compile.report import as_text, count, summary
+
+
+def main() -> int:
+    """Exit 0, or 1 with errors; argparse exits 2 for wrong usage."""
+    parser = argparse.ArgumentParser(prog="python -m claw_compile", description="Compile a pod.")
+    parser.add_argument("pod", nargs="?", type=Path, default=Path("claw-pod.yml"), help="the pod file")
+    parser.add_argument("-o", "--output", type=Path, help="where to write (default: .claw-runtime beside the pod)")
+    options = parser.parse_args()
+    return run(options.pod, options.output)
+
+
+def run(pod: Path, output: Path | None) -> int:
+    """Compile and print; the exit code."""
+    result = compile_pod(pod, os.environ, output)
+    sys.stderr.write(as_text(result.diagnostics))
+    if totals := count(result.diagnostics):
+        sys.stderr.write(f"{totals}\n")
+    if result.value is None:
+        return 1
+    if result.value.new_master is not None:
+        sys.stderr.write(f"made {result.value.new_master}: the pod's master secret; keep it, and keep it private\n")
+    sys.stdout.write(summary(result.value))
+    sys.stdout.write(f"wrote {result.value.directory}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

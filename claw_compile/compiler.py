@@ -1,0 +1,83 @@
+"""The phases in their order: load → resolve → check → connect → project → emit → write.
+
+Rules. Diagnostics of all phases are collected in one run and sorted by place. With an error nothing is written; ``check_pod``
+writes nothing at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from claw_compile import codes
+from claw_compile.check import check
+from claw_compile.diagnostic import Checked, Diagnostic, has_errors, in_order, start_of
+from claw_compile.emit import emit
+from claw_compile.load import MASTER_FILE, load
+from claw_compile.project import Projected, connect, project
+from claw_compile.resolve import resolve
+from claw_compile.write import create_master, write
+from claw_contract.secret import Secret
+
+OUTPUT = ".claw-runtime"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A pod without errors, before it is written. ``master`` is None when the pod has no master secret yet."""
+
+    agents: tuple[Projected, ...]
+    master: Secret | None = None
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a compile wrote, and where. ``new_master`` is the file of a master secret that it made."""
+
+    directory: Path
+    agents: tuple[Projected, ...]
+    new_master: Path | None = None
+
+
+def check_pod(pod_file: Path, environ: Mapping[str, str]) -> Checked[Plan]:
+    """Everything but the writing. The value is None when there is an error."""
+    loaded = load(pod_file, environ)
+    if loaded.value is None:
+        return Checked(None, in_order(loaded.diagnostics))
+    resolved = resolve(loaded.value)
+    assert resolved.value is not None
+    providers = connect(loaded.value, resolved.value)
+    assert providers.value is not None
+    found = in_order(
+        (
+            *loaded.diagnostics,
+            *resolved.diagnostics,
+            *check(loaded.value, resolved.value),
+            *providers.diagnostics,
+        )
+    )
+    if has_errors(found):
+        return Checked(None, found)
+    return Checked(Plan(project(loaded.value, resolved.value, providers.value), loaded.value.master), found)
+
+
+def compile_pod(pod_file: Path, environ: Mapping[str, str], output: Path | None = None) -> Checked[Written]:
+    """Compile a pod into ``output`` (default: ``.claw-runtime`` beside it). With an error nothing is written."""
+    checked = check_pod(pod_file, environ)
+    plan = checked.value
+    if plan is None:
+        return Checked(None, checked.diagnostics)
+    directory = pod_file.parent / OUTPUT if output is None else output
+    new_master = None
+    if (master := plan.master) is None:
+        new_master = pod_file.parent / MASTER_FILE
+        try:
+            master = create_master(new_master)
+        except OSError as error:
+            found = codes.UNWRITABLE_OUTPUT.at(start_of(str(new_master)), f"it can't be written: {error.strerror}")
+            return Checked(None, (*checked.diagnostics, found))
+    refused: tuple[Diagnostic, ...] = write(emit(plan.agents, master), directory)
+    if refused:
+        return Checked(None, (*checked.diagnostics, *refused))
+    return Checked(Written(directory, plan.agents, new_master), checked.diagnostics)

@@ -1,0 +1,107 @@
+"""Whose credential a tool call carries, and who must not see it (spec/compile.md "Auth", spec/README.md rulings).
+
+Rules. The provider's ``x-claw.auth`` wins over its descriptor's ``auth``; ``env`` is read from the *provider's* environment. An
+agent whose environment holds the value could go round the proxy: an error. No value is ever printed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import assert_never
+
+from claw_compile import codes
+from claw_compile.descriptors import Described
+from claw_compile.diagnostic import Diagnostic, Note, Span, did_you_mean
+from claw_compile.environment import variables
+from claw_compile.grammar import problem_at
+from claw_compile.interpolation import Lookup
+from claw_compile.node import span_at
+from claw_compile.pod import PodSpec, ProviderAuth, ServiceSpec
+from claw_contract.manifest import Auth, BearerAuth, HeaderAuth, NoAuth
+from claw_contract.secret import MIN_REDACTED, Secret, SecretRef
+
+_HEADER_VALUE = re.compile(r"[!-~]+( [!-~]+)*")
+
+
+def project_auth(service: ServiceSpec, described: Described, lookup: Lookup, found: list[Diagnostic]) -> Auth | None:
+    """The ``auth`` of the service's tools; None, and a diagnostic, when its credential is missing."""
+    if service.auth is not None:
+        return _from_pod(service, service.auth, lookup, found)
+    auth = described.descriptor.auth
+    if auth is None or auth.type == "none":
+        return NoAuth(type="none")
+    at = span_at(described.root, ("auth",))
+    if auth.env is None or (auth.type == "header" and auth.header is None):
+        what = "'env', the variable that holds the token" if auth.env is None else "'header'"
+        help_text = f"or set 'x-claw.auth' of {service.name.text}"
+        found.append(codes.TOKEN_MISSING.at(at, f"the descriptor's 'auth' lacks {what}", help_text=help_text))
+        return None
+    token = _token(service, auth.env, span_at(described.root, ("auth", "env")), lookup, found)
+    if token is None:
+        return None
+    return _auth(token, auth.header if auth.type == "header" else None)
+
+
+def _from_pod(service: ServiceSpec, auth: ProviderAuth, lookup: Lookup, found: list[Diagnostic]) -> Auth | None:
+    token: Secret | SecretRef | None
+    match auth.type:
+        case "none":
+            return NoAuth(type="none")
+        case "bearer" | "header":
+            if auth.secret is not None:
+                token = SecretRef(secret=auth.secret.text)
+            else:
+                assert auth.env is not None
+                token = _token(service, auth.env.text, auth.env.span, lookup, found)
+            return _auth(token, auth.header.text if auth.header else None) if token is not None else None
+    assert_never(auth.type)
+
+
+def _auth(token: Secret | SecretRef, header: str | None) -> Auth:
+    if header is None:
+        return BearerAuth(type="bearer", token=token)
+    return HeaderAuth(type="header", header=header, token=token)
+
+
+def _token(service: ServiceSpec, name: str, wanted: Span, lookup: Lookup, found: list[Diagnostic]) -> Secret | None:
+    """The value of the provider's variable ``name``."""
+    known = {variable.name: variable for variable in variables(service.environment, lookup)}
+    variable = known.get(name)
+    notes = [Note(wanted, "it is asked for here")]
+    if variable is None:
+        message = f"the environment of {service.name.text} has no {name}"
+        hint = did_you_mean(name, known)
+        found.append(codes.TOKEN_MISSING.at(service.name.span, message, hint=hint, notes=notes))
+        return None
+    if variable.value.problems:
+        found.extend(problem_at(variable.node, problem) for problem in variable.value.problems)
+        return None
+    if not variable.value.text:
+        message = f"{name} of {service.name.text} is empty"
+        found.append(codes.TOKEN_MISSING.at(variable.key, message, notes=notes))
+        return None
+    if not _HEADER_VALUE.fullmatch(variable.value.text):
+        found.append(codes.BAD_TOKEN.at(variable.key, f"{name} can't be sent in a header", notes=notes))
+        return None
+    return Secret(variable.value.text)
+
+
+def visible_tokens(
+    pod: PodSpec, auths: Mapping[str, Auth], master: Secret | None, lookup: Lookup
+) -> Iterator[Diagnostic]:
+    """Each variable of an agent that holds a credential which only the proxy or a provider may have."""
+    secrets = {service: auth.token for service, auth in auths.items() if isinstance(auth, BearerAuth | HeaderAuth)}
+    held = [(f"the token of {name}", token) for name, token in sorted(secrets.items()) if isinstance(token, Secret)]
+    if master is not None:
+        held.append(("the pod's master secret", master))
+    for agent in pod.agents:
+        for variable in variables(agent.environment, lookup):
+            for owner, secret in held:
+                if _holds(variable.value.text, secret.reveal()):
+                    message = f"{variable.name} of {agent.name.text} holds {owner}"
+                    yield codes.TOKEN_VISIBLE_TO_AGENT.at(variable.key, message)
+
+
+def _holds(value: str, secret: str) -> bool:
+    return secret in value if len(secret) >= MIN_REDACTED else secret == value

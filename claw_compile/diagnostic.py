@@ -1,0 +1,114 @@
+"""What the compiler says about a file: a code, a place, a sentence (spec/compile.md "Diagnostics").
+
+Rules. A user's mistake is a value with a place, never an exception. A message quotes what the *file* says, through
+``quoted``, and never a value that came from the environment.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal
+
+type Severity = Literal["error", "warning"]
+
+
+@dataclass(frozen=True, order=True)
+class Span:
+    """A piece of one line: 1-based, ``end_column`` exclusive. ``text`` is the whole line, for the excerpt."""
+
+    file: str
+    line: int
+    column: int
+    end_column: int
+    text: str = field(default="", compare=False, repr=False)
+
+
+def start_of(file: str) -> Span:
+    """The place of a file that has no better place: its first character."""
+    return Span(file, 1, 1, 1)
+
+
+@dataclass(frozen=True)
+class Note:
+    """A related place, and what it has to do with the matter."""
+
+    span: Span
+    message: str
+
+
+@dataclass(frozen=True)
+class Code:
+    """One kind of diagnostic: its stable name, what it means, and what to do. All of them are in ``codes.py``."""
+
+    name: str
+    severity: Severity
+    meaning: str
+    remedy: str
+
+    def at(
+        self,
+        span: Span,
+        message: str,
+        *,
+        hint: str | None = None,
+        notes: Iterable[Note] = (),
+        help_text: str | None = None,
+    ) -> Diagnostic:
+        """A diagnostic of this kind. ``hint`` stands beside the carets, ``help_text`` on a line of its own."""
+        return Diagnostic(self, message, span, tuple(notes), hint, help_text)
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    code: Code
+    message: str
+    span: Span
+    notes: tuple[Note, ...] = ()
+    hint: str | None = None
+    help: str | None = None
+
+    @property
+    def is_error(self) -> bool:
+        return self.code.severity == "error"
+
+
+@dataclass(frozen=True)
+class Checked[T]:
+    """What a phase made, and what it found. ``value`` is None when the next phase has nothing to work on."""
+
+    value: T | None
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+def in_order(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """Sorted by place, each once: a default that ten agents inherit is wrong once."""
+    return tuple(sorted(dict.fromkeys(diagnostics), key=lambda found: (found.span, found.code.name, found.message)))
+
+
+def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:
+    return any(found.is_error for found in diagnostics)
+
+
+def quoted(text: str) -> str:
+    r"""Text of a file as a message shows it: in quotes, short, and without control characters.
+
+    >>> print(quoted("get_quote"), quoted("a" + chr(7)))
+    'get_quote' 'a\x07'
+    """
+    shown = text if len(text) <= SHOWN else text[:SHOWN] + "…"
+    return "'" + "".join(char if char.isprintable() else ascii(char)[1:-1] for char in shown) + "'"
+
+
+SHOWN = 80
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str | None:
+    """The closest known word as a hint, if one is close.
+
+    >>> did_you_mean("alow", ["allow", "deny"])
+    "did you mean 'allow'?"
+    """
+    close = difflib.get_close_matches(word, sorted(known), n=1, cutoff=0.6)
+    return f"did you mean {quoted(close[0])}?" if close else None

@@ -1,0 +1,89 @@
+"""``.env`` in Compose's dialect, which no library reads (spec/compile.md "Interpolation").
+
+Rules. ``NAME=value``, ``NAME: value``, ``export NAME=value``; ``#`` begins a comment at the start or behind a blank; a bare
+``NAME`` takes nothing from here. Single quotes are literal and may span lines; double quotes know escapes; unquoted
+and double-quoted values are interpolated, from the lines above and then from the process. A message names the
+variable and never the value, and an excerpt is never printed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from claw_compile import codes
+from claw_compile.diagnostic import Checked, Diagnostic, Span
+from claw_compile.interpolation import interpolate
+from claw_compile.source import Source
+
+_ASSIGNMENT = re.compile(r"[ \t]*(?:export[ \t]+)?(?P<name>[A-Za-z_][A-Za-z0-9_.-]*)[ \t]*(?P<sign>[=:]?)[ \t]*")
+_COMMENT = re.compile(r"(^|\s)#.*$")
+_ESCAPE = re.compile(r"\\([abfnrtv$\"\\])")
+_ESCAPED = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "$": "$$"}
+_CLOSING = {"'": re.compile(r"[^']*'"), '"': re.compile(r'(?:[^"\\]|\\.)*"', re.DOTALL)}
+
+
+def read_dotenv(source: Source, environ: Mapping[str, str]) -> Checked[dict[str, str]]:
+    """Name → value. A line that can't be read is reported and left out."""
+    reading = _Reading(source.file, source.text.replace("\r\n", "\n"), environ)
+    at = 0
+    while at < len(reading.text):
+        at = reading.line(at) + 1
+    return Checked(reading.values, tuple(reading.found))
+
+
+@dataclass
+class _Reading:
+    file: str
+    text: str
+    environ: Mapping[str, str]
+    values: dict[str, str] = field(default_factory=dict)
+    found: list[Diagnostic] = field(default_factory=list)
+
+    def line(self, at: int) -> int:
+        """Read what begins on the line at ``at``; give the end of its last line."""
+        end = self._line_end(at)
+        line = self.text[at:end].strip()
+        if not line or line.startswith("#"):
+            return end
+        match = _ASSIGNMENT.match(self.text, at, end)
+        if match is None or (not match["sign"] and _without_comment(" " + self.text[match.end() : end])):
+            self._bad(at, "this line is not NAME=value")
+            return end
+        if not match["sign"]:
+            return end
+        if self.text[match.end() : match.end() + 1] in _CLOSING:
+            return self._quoted(at, match["name"], match.end())
+        self._keep(match["name"], _without_comment(" " + self.text[match.end() : end]))
+        return end
+
+    def _quoted(self, at: int, name: str, start: int) -> int:
+        quote = self.text[start]
+        closed = _CLOSING[quote].match(self.text, start + 1)
+        if closed is None:
+            self._bad(at, f"the quote of {name} is not closed")
+            return len(self.text)
+        end = self._line_end(closed.end())
+        if _without_comment(" " + self.text[closed.end() : end]):
+            self._bad(at, f"something stands behind the closing quote of {name}")
+        elif quote == "'":
+            self.values[name] = closed[0][:-1]
+        else:
+            self._keep(name, _ESCAPE.sub(lambda escape: _ESCAPED.get(escape[1], escape[1]), closed[0][:-1]))
+        return end
+
+    def _keep(self, name: str, written: str) -> None:
+        self.values[name] = interpolate(written, lambda key: self.values.get(key, self.environ.get(key))).text
+
+    def _line_end(self, at: int) -> int:
+        end = self.text.find("\n", at)
+        return len(self.text) if end < 0 else end
+
+    def _bad(self, at: int, message: str) -> None:
+        line = self.text.count("\n", 0, at) + 1
+        self.found.append(codes.DOTENV_SYNTAX.at(Span(self.file, line, 1, 1), message))
+
+
+def _without_comment(text: str) -> str:
+    return _COMMENT.sub("", text).strip()

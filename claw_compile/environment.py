@@ -1,0 +1,50 @@
+"""A Compose service's ``environment``, map or list form, with Compose's rules (a bare name takes the process's value)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from claw_compile.diagnostic import Span
+from claw_compile.interpolation import Interpolated, Lookup, interpolate
+from claw_compile.node import ListNode, MapNode, Node, ScalarNode
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One variable: ``node`` is where it is written, ``value`` what Compose would give the container."""
+
+    name: str
+    node: ScalarNode
+    key: Span
+    value: Interpolated
+
+
+def variables(node: Node | None, lookup: Lookup) -> Iterator[Variable]:
+    """The variables of an ``environment``; a shape that Compose would refuse gives none."""
+    match node:
+        case MapNode():
+            for entry in node.entries:
+                if isinstance(entry.value, ScalarNode):
+                    yield _variable(entry.key.text, None if entry.value.is_null else entry.value, entry.key, lookup)
+        case ListNode():
+            for item in node.items:
+                if isinstance(item, ScalarNode):
+                    name, sign, value = item.text.partition("=")
+                    written = ScalarNode(value, item.span) if sign else None
+                    yield _variable(name, written, item, lookup)
+        case _:
+            return
+
+
+def _variable(name: str, written: ScalarNode | None, key: ScalarNode, lookup: Lookup) -> Variable:
+    if written is not None:
+        return Variable(name, written, _name_span(name, key), interpolate(written.text, lookup))
+    return Variable(name, key, _name_span(name, key), Interpolated(lookup(name) or "", tainted=True))
+
+
+def _name_span(name: str, key: ScalarNode) -> Span:
+    """The name alone: an excerpt must not point at the value."""
+    span = key.span
+    offset = max(span.text.find(name, span.column - 1), span.column - 1)
+    return Span(span.file, span.line, offset + 1, offset + 1 + len(name), span.text)

@@ -1,0 +1,101 @@
+"""The tree that both readers (YAML and JSON) make: values with places.
+
+Rules. A scalar keeps its spelling (``0123`` stays ``0123``); who needs a number asks ``scalars.typed``. ``shown`` is
+what a diagnostic may print: the text of the file, before a variable's value went in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+from claw_compile.diagnostic import Span
+from claw_compile.scalars import typed
+
+
+@dataclass(frozen=True)
+class ScalarNode:
+    """``plain`` is a scalar without quotes: only that can be a number, a boolean or null."""
+
+    text: str
+    span: Span
+    plain: bool = False
+    raw: str | None = None
+
+    @property
+    def shown(self) -> str:
+        return self.text if self.raw is None else self.raw
+
+    @property
+    def is_null(self) -> bool:
+        return self.plain and typed(self.text) is None
+
+
+@dataclass(frozen=True)
+class ListNode:
+    items: tuple[Node, ...]
+    span: Span
+
+
+@dataclass(frozen=True)
+class Entry:
+    key: ScalarNode
+    value: Node
+
+
+@dataclass(frozen=True)
+class MapNode:
+    """Entries in the order of the file, each key once."""
+
+    entries: tuple[Entry, ...]
+    span: Span
+
+    def get(self, key: str) -> Entry | None:
+        return next((entry for entry in self.entries if entry.key.text == key), None)
+
+    def value(self, key: str) -> Node | None:
+        entry = self.get(key)
+        return entry.value if entry else None
+
+
+type Node = ScalarNode | ListNode | MapNode
+
+
+def plain_data(node: Node) -> Any:
+    """The node as JSON data, for a model or a validator."""
+    match node:
+        case ScalarNode():
+            return typed(node.text) if node.plain else node.text
+        case ListNode():
+            return [plain_data(item) for item in node.items]
+        case MapNode():
+            return {entry.key.text: plain_data(entry.value) for entry in node.entries}
+    assert_never(node)
+
+
+def span_at(node: Node, path: tuple[str | int, ...]) -> Span:
+    """The place of ``path`` under ``node``; of the deepest part that exists when the rest is missing.
+
+    A pydantic error's ``loc`` is such a path; parts that name an arm of a union are passed over.
+    """
+    for part in path:
+        match node:
+            case MapNode() if (entry := node.get(str(part))) is not None:
+                node = entry.value
+            case ListNode() if isinstance(part, int) and part < len(node.items):
+                node = node.items[part]
+            case _:
+                continue
+    return node.span
+
+
+def kind(node: Node) -> str:
+    """What a message calls the node."""
+    match node:
+        case ScalarNode():
+            return "nothing" if node.is_null else "a single value"
+        case ListNode():
+            return "a list"
+        case MapNode():
+            return "a mapping"
+    assert_never(node)

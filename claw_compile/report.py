@@ -1,0 +1,105 @@
+"""Diagnostics as text for people and as JSON for programs (spec/compile.md "Diagnostics").
+
+Rules. A line of the file is shown without the values of environment variables: they may be credentials. Only a bare ``${NAME}``
+stays readable.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from claw_compile.compiler import Plan, Written
+from claw_compile.diagnostic import Diagnostic, Span
+
+_ASSIGNMENT = re.compile(r"""(?P<name>\b[A-Z][A-Z0-9_]*["']?\s*[:=]\s*)(?P<value>\S.*)$""")
+_REFERENCE = re.compile(r"""["']?\$(\w+|\{\w+(:?\?[^{}]*)?\})["']?[\s,}\]]*(#.*)?""")
+_MASK = "•"
+
+
+def as_text(diagnostics: Iterable[Diagnostic]) -> str:
+    """Each diagnostic with its line, carets under its place, and its notes and help."""
+    return "".join(f"{line}\n" for found in diagnostics for line in _lines(found))
+
+
+def as_json(diagnostics: Iterable[Diagnostic]) -> str:
+    """``{"diagnostics": […], "errors": n, "warnings": n}``; places are 1-based, ``end_column`` exclusive."""
+    found = tuple(diagnostics)
+    errors = sum(each.is_error for each in found)
+    data = {"diagnostics": [_data(each) for each in found], "errors": errors, "warnings": len(found) - errors}
+    return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+
+
+def count(diagnostics: Iterable[Diagnostic]) -> str:
+    """``2 errors, 1 warning``; empty when there is nothing to count."""
+    found = tuple(diagnostics)
+    errors = sum(each.is_error for each in found)
+    numbers = (("error", errors), ("warning", len(found) - errors))
+    return ", ".join(f"{number} {name}{'s' if number > 1 else ''}" for name, number in numbers if number)
+
+
+def summary(plan: Plan | Written) -> str:
+    """Agents × tools: what each agent may call, and what a call may do."""
+    lines: list[str] = []
+    for agent in plan.agents:
+        tools = agent.manifest.tools if agent.manifest is not None else ()
+        lines.append(f"{agent.agent.id}: {len(tools)} tool{'' if len(tools) == 1 else 's'}")
+        width = max((len(tool.name) for tool in tools), default=0)
+        lines.extend(f"  {tool.name:<{width}}  {tool.effect}" for tool in tools)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _lines(found: Diagnostic) -> Iterator[str]:
+    yield f"{_place(found.span)}: {found.code.severity}[{found.code.name}]: {found.message}"
+    if found.span.text:
+        yield from _excerpt(found.span, found.hint)
+    elif found.hint:
+        yield f"  {found.hint}"
+    for note in found.notes:
+        yield f"{_place(note.span)}: note: {note.message}"
+    if found.help:
+        first, *rest = found.help.splitlines()
+        yield f"  help: {first}"
+        yield from (f"        {line}" for line in rest)
+
+
+def _place(span: Span) -> str:
+    return f"{span.file}:{span.line}:{span.column}"
+
+
+def _excerpt(span: Span, hint: str | None) -> Iterator[str]:
+    number = str(span.line)
+    shown = "".join(char if char.isprintable() else " " for char in _masked(span.text)).rstrip()
+    carets = "^" * max(span.end_column - span.column, 1)
+    yield f"  {number} | {shown}"
+    yield f"  {' ' * len(number)} | {' ' * (span.column - 1)}{carets}{f'  {hint}' if hint else ''}"
+
+
+def _masked(line: str) -> str:
+    """The line with what follows ``NAME:`` or ``NAME=`` hidden; the length stays, so that carets fit.
+
+    >>> _masked("    API_TOKEN: abc")
+    '    API_TOKEN: •••'
+    """
+    match = _ASSIGNMENT.search(line)
+    if match is None or _REFERENCE.fullmatch(match["value"]):
+        return line
+    return line[: match.start("value")] + _MASK * len(match["value"])
+
+
+def _data(found: Diagnostic) -> dict[str, Any]:
+    return {
+        "code": found.code.name,
+        "severity": found.code.severity,
+        "message": found.message,
+        **_span_data(found.span),
+        "hint": found.hint,
+        "help": found.help,
+        "notes": [{"message": note.message, **_span_data(note.span)} for note in found.notes],
+    }
+
+
+def _span_data(span: Span) -> dict[str, Any]:
+    return {"file": span.file, "line": span.line, "column": span.column, "end_column": span.end_column}

@@ -1,0 +1,110 @@
+"""claw.describe, versions 1 and 2: what a service says of itself (spec/compile.md "Descriptors").
+
+The models state shapes. What relates one part of a descriptor to another (``http`` against ``mcp``, a path's parameters against
+the schema) is the compiler's to check, because it can point at the place.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, StringConstraints
+
+from claw_contract.base import Contract, JsonObject
+from claw_contract.manifest import Annotations, UrlPath
+
+
+def _lower(value: Any) -> Any:
+    return value.lower() if isinstance(value, str) else value
+
+
+def _streamable_http(value: Any) -> Any:
+    return "streamable_http" if value in {"", "http", "streamable-http"} else value
+
+
+def _none_if_empty(value: Any) -> Any:
+    return None if value == "" else value
+
+
+ToolName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,48}$")]
+
+
+class DescriptorAuth(Contract):
+    """How the service wants to be called; ``env`` is a variable of the service's own environment."""
+
+    type: Annotated[Literal["bearer", "header", "none"], BeforeValidator(_lower)]
+    env: Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] | None = None
+    header: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9-]{1,64}$")] | None = None
+
+
+class DescriptorFeed(Contract):
+    name: Annotated[str, StringConstraints(min_length=1)]
+    path: Annotated[str, StringConstraints(pattern=r"^/")]
+    ttl: Annotated[int, Field(gt=0)]
+    description: str = ""
+
+
+class DescriptorEndpoint(Contract):
+    """For operators; an agent never sees it."""
+
+    method: str
+    path: Annotated[str, StringConstraints(pattern=r"^/")]
+    description: str = ""
+
+
+class DescriptorMcp(Contract):
+    transport: Annotated[Literal["streamable_http"], BeforeValidator(_streamable_http)] = "streamable_http"
+    path: UrlPath = "/mcp"
+
+
+class DescriptorHttp(Contract):
+    """How a call becomes one HTTP request."""
+
+    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+    path: UrlPath
+    body: Annotated[Literal["json"] | None, BeforeValidator(_none_if_empty)] = None
+    body_key: Annotated[str | None, BeforeValidator(_none_if_empty)] = None
+
+
+class DescriptorTool(Contract):
+    """One tool in MCP's vocabulary; ``http`` is for the proxy and never for the model."""
+
+    name: ToolName
+    description: str = ""
+    input_schema: Annotated[JsonObject, Field(alias="inputSchema")]
+    http: DescriptorHttp | None = None
+    annotations: Annotations = Annotations()
+
+
+class DescriptorMemoryPath(Contract):
+    path: UrlPath
+
+
+class DescriptorMemory(Contract):
+    recall: DescriptorMemoryPath | None = None
+    retain: DescriptorMemoryPath | None = None
+    forget: DescriptorMemoryPath | None = None
+
+
+class DescriptorV1(Contract):
+    """Version 1: feeds, endpoints, auth, skill."""
+
+    version: Literal[1]
+    description: str = ""
+    feeds: tuple[DescriptorFeed, ...] = ()
+    endpoints: tuple[DescriptorEndpoint, ...] = ()
+    auth: DescriptorAuth | None = None
+    skill: str | None = None
+
+
+class DescriptorV2(DescriptorV1):
+    """Version 2 adds tools, MCP and memory. ``x-claw-discovery`` says how a snapshot was made."""
+
+    version: Literal[2]  # type: ignore[assignment]
+    mcp: DescriptorMcp | None = None
+    tools: tuple[DescriptorTool, ...] = ()
+    memory: DescriptorMemory | None = None
+    discovery: Annotated[JsonObject | None, Field(alias="x-claw-discovery")] = None
+
+
+type Descriptor = DescriptorV1 | DescriptorV2
