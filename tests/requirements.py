@@ -188,6 +188,9 @@ PODS: dict[str, Requirement] = {
     ),
     "pods:service-concurrency": Requirement("issue 2, trading-api", "Trades at once cannot spend the same money."),
     "pods:service-refusals": Requirement("issue 2, bad input", "A refused request says why and changes nothing."),
+    "pods:service-descriptor": Requirement(
+        "issue 2, trading-api", "Every tool of the descriptor is served at its path, with its arguments."
+    ),
     "pods:service-open-orders": Requirement(
         "issue 2, trading-api", "An open order holds money back until it is cancelled; nothing else can be cancelled."
     ),

@@ -74,6 +74,9 @@ async def executor(desk: Performance) -> None:
     if desk.scripted and written.exists():
         text = written.read_text(encoding="utf-8")
         desk.screen.expect("431.17" in text, "the note holds the price that the hidden call found")
+    turn, entries = await desk.ask("executor", "Show my orders.")
+    desk.screen.expect("trading-api.get_order_history" in ran(entries), "get_order_history ran, hidden from the runner")
+    desk.screen.expect("10 NVDA" in turn["text"] or not desk.scripted, "the runner reads its one order")
 
 
 def database(desk: Performance) -> None:

@@ -73,7 +73,7 @@ def _respond(answer: Answer) -> Response:
 
 
 def _claw_id(request: Request, named: str | None = None) -> str:
-    """The agent that asks; one that is named in the path must be the same."""
+    """The agent that asks; one that is named in the path or query must be the same."""
     header = request.headers.get("x-claw-id")
     claw_id = named if header is None else header
     if claw_id is None:
@@ -129,7 +129,7 @@ def routes(book: Book) -> list[Route]:
         return _respond(await run_in_threadpool(book.trade, claw_id, order, key))
 
     async def orders(request: Request) -> Response:
-        claw_id = _claw_id(request)
+        claw_id = _claw_id(request, request.query_params.get("claw_id"))
         limit = _integer(request.query_params.get("limit", "20"), "limit", LARGEST_LIMIT)
         return _respond(await run_in_threadpool(book.orders, claw_id, limit))
 

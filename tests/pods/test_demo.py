@@ -64,6 +64,7 @@ def test_the_demo_shows_the_whole_job_and_leaves_nothing_behind(tmp_path: Path) 
         "round 2: trading-api.execute_trade",
         "intervention: managed_prefix_native_suffix_serialized",
         "ok   write_note went to the runner, which ran it once",
+        "trading-api.get_order_history",
         "order of executor: buy 10 NVDA, filled",
         "ok   SQLite shows exactly one trade",
         "ok   no agent token and no tool token in any byte that the model received",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +12,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.pods.processes import serving
+from tests.pods.processes import DESK, serving
 
 TOKEN = "the-tool-token"
 
@@ -184,3 +185,25 @@ def test_an_open_order_holds_money_back_until_it_is_cancelled(desk: Desk) -> Non
     again = desk.http.post(path, headers=headers)
     assert (again.status_code, again.json()["error"]["code"]) == (409, "order_not_open")
     assert desk.context().json()["buying_power"] == 50_000
+
+
+@pytest.mark.requirement("pods:service-descriptor")
+def test_every_tool_of_the_descriptor_is_served_as_it_says(desk: Desk) -> None:
+    descriptor = json.loads((DESK / "descriptors" / "trading-api.claw-describe.json").read_text(encoding="utf-8"))
+    assert desk.trade(desk.me, symbol="NVDA", side="buy", quantity=1).status_code == 201
+    filled = desk.http.get("/orders", headers={"x-claw-id": desk.me}).json()["orders"][0]["order_id"]
+    known = {"claw_id": desk.me, "symbol": "NVDA", "side": "sell", "quantity": 1, "limit": 5, "order_id": filled}
+    statuses = {}
+    for tool in descriptor["tools"]:
+        method, path = tool["http"]["method"], tool["http"]["path"]
+        values = {name: known[name] for name in tool["inputSchema"]["properties"] if f"{{{name}}}" not in path}
+        sent = {"params": values} if method == "GET" else {"json": values}
+        url = httpx2.URL(desk.http.base_url).join(path.format(**known))
+        statuses[tool["name"]] = desk.http.request(method, url, headers={"x-claw-id": desk.me}, **sent).status_code
+    assert statuses == {
+        "get_market_context": 200,
+        "get_quote": 200,
+        "execute_trade": 201,
+        "get_order_history": 200,
+        "cancel_order": 409,
+    }
