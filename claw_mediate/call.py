@@ -9,8 +9,8 @@ Every number is sent in the spelling that the model gave it.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any
 from urllib.parse import quote
 
@@ -22,6 +22,11 @@ from claw_mediate.schema import check
 
 CLAW_ID = "claw_id"
 MAX_VIOLATIONS = 8
+MAX_TARGET = 32_768
+"""Characters of path and query together; what is longer is refused before any client or server does it in its own way."""
+_NUMBER = re.compile(r"(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?")
+
+_TOO_LONG = "the arguments are too long for a URL."
 
 _split = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -91,7 +96,10 @@ def http_request(tool: Tool, arguments: Arguments, agent_id: str) -> ToolRequest
         rest.pop(name, None)
     if execution.method in {"GET", "DELETE"}:
         query = "&".join(f"{quote(name, safe='')}={quote(_plain(value), safe='')}" for name, value in rest.items())
-        return ToolRequest(execution.method, f"{path}?{query}" if query else path, None)
+        target = f"{path}?{query}" if query else path
+        return _TOO_LONG if len(target) > MAX_TARGET else ToolRequest(execution.method, target, None)
+    if len(path) > MAX_TARGET:
+        return _TOO_LONG
     body = _object(rest)
     if execution.body_key is not None:
         body = _object({execution.body_key: body})
@@ -137,15 +145,26 @@ def _no_constant(name: str) -> Any:
 
 def _signature(raw: dict[str, bytes]) -> str:
     """Canonical JSON: keys sorted, numbers by exact value, so that ``1``, ``1.0`` and ``10e-1`` are equal."""
-    exact = {name: json.loads(value, parse_int=_number, parse_float=_number) for name, value in raw.items()}
+    exact = {
+        name: json.loads(value, parse_int=_number, parse_float=_number, object_pairs_hook=_escaped)
+        for name, value in raw.items()
+    }
     return json.dumps(exact, sort_keys=True, separators=(",", ":"))
 
 
+def _escaped(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose keys can't be taken for the mark of a number."""
+    return {f"#{name}" if name.startswith("#") else name: value for name, value in pairs}
+
+
 def _number(text: str) -> dict[str, str]:
-    sign, digits, exponent = Decimal(text).as_tuple()
-    assert isinstance(exponent, int)
-    plain = "".join(map(str, digits)).lstrip("0")
-    stripped = plain.rstrip("0")
-    return {
-        "#": f"{'-' if sign and plain else ''}{stripped or 0}e{exponent + len(plain) - len(stripped) if plain else 0}"
-    }
+    """The exact value, in one spelling. By digits: Decimal gives up on exponents that JSON allows."""
+    parts = _NUMBER.fullmatch(text)
+    assert parts is not None
+    sign, whole, fraction, exponent = parts.groups("")
+    digits = (whole + fraction).lstrip("0")
+    if not digits:
+        return {"#": "0e0"}
+    stripped = digits.rstrip("0")
+    power = int(exponent or 0) - len(fraction) + len(digits) - len(stripped)
+    return {"#": f"{sign}{stripped}e{power}"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -136,7 +137,8 @@ def _added(before: Any, value: Any) -> Any:
     if isinstance(value, bool) or isinstance(before, bool):
         return value
     if isinstance(value, int | float) and isinstance(before, int | float):
-        return before + value
+        total = before + value
+        return total if abs(total) < math.inf else before  # a sum that JSON can't spell
     if isinstance(value, dict):
         return add_usage((before, value)) if isinstance(before, dict) else value
     return before if value is None else value

@@ -176,5 +176,10 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def argument_record(call: Call) -> Any:
-    """The arguments for history: the JSON as it was, or the text that could not be read."""
-    return call.arguments.text if isinstance(call.arguments, Unreadable) else call.arguments.values
+    """The arguments for history: each value in its exact JSON text, or the text that could not be read."""
+    if isinstance(call.arguments, Unreadable):
+        return call.arguments.text
+    # In JSON a line break can only be white space between tokens; history is one line a turn.
+    return {
+        name: msgspec.Raw(raw.replace(b"\n", b" ").replace(b"\r", b" ")) for name, raw in call.arguments.raw.items()
+    }

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Hashable, Iterator
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -12,7 +13,7 @@ import referencing.exceptions
 import referencing.jsonschema
 from jsonschema import Draft202012Validator, SchemaError
 from jsonschema.exceptions import ValidationError
-from jsonschema.validators import validator_for
+from jsonschema.validators import extend, validator_for
 
 MAX_MESSAGE = 200
 
@@ -33,22 +34,44 @@ def schema_problem(schema: dict[str, Any]) -> str | None:
         return "inputSchema refers to a schema that is not inside it; references are never fetched"
     except RecursionError:
         return "inputSchema is nested too deeply"
+    except (AttributeError, TypeError, ValueError):
+        return "inputSchema is not a valid JSON Schema"
     return None
 
 
 def check(schema: dict[str, Any], instance: Any, most: int) -> list[dict[str, str]]:
     """At most ``most`` violations, in a stable order: ``{path, message}``, the path as ``a.b[1]``."""
-    errors = sorted(_validator(json.dumps(schema)).iter_errors(instance), key=lambda e: (_path(e), e.message))
+    try:
+        errors = sorted(_validator(json.dumps(schema)).iter_errors(instance), key=lambda e: (_path(e), e.message))
+    except (RecursionError, ArithmeticError, referencing.exceptions.Unresolvable, re.error):
+        # A loop of references, nesting or a number beyond what can be compared: not checked is not valid.
+        return [{"path": "", "message": "these arguments can't be checked against the schema"}]
     return [{"path": _path(error), "message": error.message[:MAX_MESSAGE]} for error in errors[:most]]
 
 
 @lru_cache(maxsize=1024)
 def _validator(schema: str) -> _Validator:
     document = json.loads(schema)
-    validator: _Validator = validator_for(document, default=Draft202012Validator)(
-        document, registry=referencing.Registry()
+    cls = extend(  # type: ignore[no-untyped-call]
+        validator_for(document, default=Draft202012Validator), {"uniqueItems": _unique_items}
     )
+    validator: _Validator = cls(document, registry=referencing.Registry())
     return validator
+
+
+def _unique_items(_validator: Any, wanted: bool, instance: Any, _schema: Any) -> Iterator[ValidationError]:
+    """In linear time: the library compares every item with every other, and a model chooses how many there are."""
+    if wanted and isinstance(instance, list) and len(set(map(_frozen, instance))) < len(instance):
+        yield ValidationError("items are not unique")
+
+
+def _frozen(value: Any) -> Hashable:
+    """A value that is equal to another's exactly when JSON Schema takes the two for equal (1 is 1.0, and not true)."""
+    if isinstance(value, dict):
+        return "{", frozenset((name, _frozen(member)) for name, member in value.items())
+    if isinstance(value, list):
+        return "[", *map(_frozen, value)
+    return type(value) is bool, value
 
 
 def _path(error: ValidationError) -> str:

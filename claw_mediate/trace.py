@@ -49,6 +49,6 @@ def usage_record(usage: JsonObject, tokens: tuple[int, int, int], rounds: int) -
         prompt_tokens=prompt,
         completion_tokens=completion,
         cached_tokens=cached,
-        reported_cost_usd=float(cost) if isinstance(cost, int | float) else None,
+        reported_cost_usd=float(cost) if isinstance(cost, int | float) and not isinstance(cost, bool) else None,
         total_rounds=rounds,
     )
