@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 # Possessive quantifiers: a hostile string must not make the expression backtrack.
@@ -22,7 +22,7 @@ class RepeatedMemberError(ValueError):
     """A member that we must read or change stands twice: two parsers could disagree about which one counts."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"{name!r} stands twice in the request")
+        super().__init__(f"{name!r} stands twice in one object")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,17 @@ def members(document: bytes, at: int = 0) -> list[Member]:
         end = _end(document, start)
         found.append(Member(json.loads(document[position:key_end]), position, start, end))
         position = _next(document, end)
+    return found
+
+
+def once(document: bytes, names: Collection[str], at: int = 0) -> dict[str, Member]:
+    """Of these names the members that are there. Raises ``RepeatedMemberError``."""
+    found: dict[str, Member] = {}
+    for member in members(document, at):
+        if member.name in names:
+            if member.name in found:
+                raise RepeatedMemberError(member.name)
+            found[member.name] = member
     return found
 
 

@@ -50,7 +50,7 @@ def tokens(usage: JsonObject) -> tuple[int, int, int]:
     details = usage.get("prompt_tokens_details")
     cached = details.get("cached_tokens") if isinstance(details, dict) else 0
     counts = (usage.get("prompt_tokens"), usage.get("completion_tokens"), cached)
-    prompt, completion, cached = (count if isinstance(count, int) else 0 for count in counts)
+    prompt, completion, cached = (count if type(count) is int else 0 for count in counts)
     return prompt, completion, cached
 
 

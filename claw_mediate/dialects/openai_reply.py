@@ -26,19 +26,24 @@ class _Response(msgspec.Struct):
     usage: dict[str, Any] | None = None
 
 
+_FREE_TEXT = "free text"
 _read_response = msgspec.json.Decoder(_Response)
 
 
 def read_reply(body: bytes, catalog: Catalog) -> Reply:
     """The view of a response; the first choice counts (requests for several are not mediated)."""
     try:
-        view = _read_response.decode(body)
         body.decode()
+        msgspec.json.decode(body)  # all of it, since a stream is made of all of it
+        view = _read_response.decode(body)
         if not view.choices:
             raise UnreadableReplyError("the provider's response has no choice")
         raw = bytes(view.choices[0].message)
-        message = read_message.decode(raw)
+        message, *_ = [read_message.decode(choice.message) for choice in view.choices]
+        _read_once(body)
         calls = _calls(message.tool_calls or [], catalog, hashlib.sha256(body).hexdigest()[:16])
+    except wire.RepeatedMemberError as error:
+        raise UnreadableReplyError(f"the provider's response is ambiguous: {error}") from error
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise UnreadableReplyError("the provider's response is not a chat completion") from error
     return Reply(body, raw, calls, view.usage or {})
@@ -64,6 +69,17 @@ def hidden_messages(rounds: Sequence[Round], *, replayed: bool) -> tuple[bytes, 
     return tuple(messages)
 
 
+def _read_once(body: bytes) -> None:
+    """Raises ``RepeatedMemberError`` where a member that is read or changed here stands twice."""
+    choices = wire.once(body, ("choices", "usage"))["choices"]
+    first, _ = wire.elements(body, choices.start)[0]
+    message = wire.once(body, ("message", "finish_reason"), first)["message"]
+    made = wire.once(body, ("role", "content", "tool_calls"), message.start).get("tool_calls")
+    if made is not None and body[made.start : made.start + 1] == b"[":
+        for call, _ in wire.elements(body, made.start):
+            wire.once(body, ("id", "function", "custom"), call)
+
+
 def _calls(views: Sequence[WireCall], catalog: Catalog, seed: str) -> tuple[Call, ...]:
     """The calls, each with an id of its own: one that is missing or taken is minted, of letters and digits only."""
     calls: list[Call] = []
@@ -76,8 +92,8 @@ def _calls(views: Sequence[WireCall], catalog: Catalog, seed: str) -> tuple[Call
 
 def _call(view: WireCall, call_id: str, catalog: Catalog) -> Call:
     if view.function is None:
-        # A custom call's input is free text: it is the runner's, and we never read it.
-        return catalog.call(call_id, view.custom.name if view.custom else "", "")
+        # A custom call's input is free text: the runner's to read. No managed tool takes it, least of all for ``{}``.
+        return catalog.call(call_id, view.custom.name if view.custom else "", _FREE_TEXT)
     text = bytes(view.function.arguments)
     # Some providers give the arguments as an object instead of its text.
     arguments = msgspec.json.decode(text, type=str) if text[:1] == b'"' else text.decode()

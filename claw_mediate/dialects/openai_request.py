@@ -44,7 +44,10 @@ _read_request = msgspec.json.Decoder(_Request)
 def read_request(body: bytes) -> RunnerRequest:
     """The view of a runner's request."""
     try:
+        body.decode()
         view = _read_request.decode(body)
+    except UnicodeDecodeError as error:
+        raise UnreadableRequestError("the request is not a chat completion: it is not UTF-8") from error
     except (msgspec.DecodeError, RecursionError) as error:
         raise UnreadableRequestError(f"the request is not a chat completion: {error}") from error
     declared = tuple(name for tool in (*(view.tools or ()), *(view.functions or ())) if (name := _tool_name(tool)))

@@ -51,7 +51,7 @@ def _deltas(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _call_deltas(index: int, call: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    kind = "custom" if "custom" in call else "function"
+    kind = "custom" if call.get("custom") else "function"
     text = "input" if kind == "custom" else "arguments"
     inner = dict(call.get(kind) or {})
     argument = inner.pop(text, "")
