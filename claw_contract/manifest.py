@@ -24,6 +24,7 @@ MAX_PARALLEL = 8
 type Effect = Literal["read", "write", "unknown"]
 """What a call may do to the world. ``unknown`` is treated as ``write``."""
 
+_NOT_PLAIN = re.compile(r"[^\x21-\x7e]|[?#\\]")
 PLACEHOLDER = re.compile(r"\{([A-Za-z0-9_]+)\}")
 """``{name}`` in an HTTP path; ``{claw_id}`` is the authenticated agent."""
 
@@ -54,7 +55,8 @@ Auth = Annotated[NoAuth | BearerAuth | HeaderAuth | BasicAuth, Field(discriminat
 
 def _checked_base_url(url: str) -> str:
     parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.username or parts.query or parts.fragment:
+    wrong = parts.scheme not in {"http", "https"} or not parts.hostname or "@" in parts.netloc or parts.port == 0
+    if wrong or _NOT_PLAIN.search(url):
         raise ValueError("a base URL is http(s)://host[:port][/path], without user, query or fragment")
     return url
 

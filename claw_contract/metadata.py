@@ -60,10 +60,11 @@ class Metadata(Contract):
 
     def admits(self, agent_id: str, secret: str) -> bool:
         """Whether ``secret`` is this agent's, in constant time. The original also stores the bare secret."""
-        presented = f"{agent_id}:{secret}"
+        # A header may hold any bytes, which mitmproxy shows as surrogates: they are wrong, not a fault.
+        presented = f"{agent_id}:{secret}".encode(errors="surrogatepass")
         if self.token_sha256 is not None:
-            return hmac.compare_digest(hashlib.sha256(presented.encode()).hexdigest(), self.token_sha256)
+            return hmac.compare_digest(hashlib.sha256(presented).hexdigest(), self.token_sha256)
         stored = self.token.reveal() if self.token else ""
         if ":" not in stored:
             stored = f"{agent_id}:{stored}"
-        return is_agent_id(agent_id) and hmac.compare_digest(presented.encode(), stored.encode())
+        return is_agent_id(agent_id) and hmac.compare_digest(presented, stored.encode())

@@ -7,6 +7,8 @@ needs the value is found with one search. Comparison takes constant time.
 from __future__ import annotations
 
 import hmac
+import json
+import re
 from collections.abc import Iterable
 from typing import Annotated, Any
 
@@ -65,26 +67,81 @@ class SecretRef(Contract):
 
 
 class Redactor:
-    """Replaces known secrets, by value, in text that leaves the process (history, log, errors, tool results)."""
+    """Replaces known secrets, by value, in what leaves the process (history, log, errors, tool results).
+
+    A secret is also known in the spellings that JSON gives it.
+    """
 
     def __init__(self, secrets: Iterable[Secret | str]) -> None:
         values = {secret.reveal() if isinstance(secret, Secret) else secret for secret in secrets}
-        # The longest first: a secret that contains another must not leave its tail behind.
-        self._values = sorted((value for value in values if len(value) >= MIN_REDACTED), key=len, reverse=True)
-        self._encoded = [value.encode() for value in self._values]
+        self._values = sorted(value for value in values if len(value) >= MIN_REDACTED)
+        self._forms = sorted({form for value in self._values for form in _spellings(value)})
+
+    @property
+    def longest(self) -> int:
+        """Bytes of the longest form of a secret."""
+        return max(map(len, self._forms), default=0)
 
     def text(self, text: str) -> str:
-        for value in self._values:
-            if value in text:
-                text = text.replace(value, DOTS)
-        return text
+        return self.data(text.encode(errors="surrogatepass")).decode(errors="surrogatepass")
 
     def data(self, data: bytes) -> bytes:
-        for value in self._encoded:
-            if value in data:
-                data = data.replace(value, DOTS.encode())
-        return data
+        """Any bytes, without the secrets."""
+        parts: list[bytes] = []
+        position = 0
+        for start, end in self._spans(data):
+            parts += [data[position:start], DOTS.encode()]
+            position = end
+        return b"".join([*parts, data[position:]])
+
+    def document(self, document: bytes) -> bytes:
+        """JSON without the secrets, and still JSON: a number that holds one becomes text."""
+        if not self._spans(document):
+            return document
+        return self.data(_TOKEN.sub(lambda token: self._token(token[0]), document))
+
+    def cut(self, data: bytes, limit: int) -> bytes:
+        """The first ``limit`` bytes, and never the first half of a secret."""
+        for start, end in self._spans(data):
+            if start < limit < end:
+                return data[:start]
+        return data[:limit]
+
+    def _token(self, token: bytes) -> bytes:
+        if token[:1] != b'"':
+            return json.dumps(DOTS, ensure_ascii=False).encode() if self._spans(token) else token
+        try:
+            text = json.loads(token)
+        except ValueError:  # not JSON after all
+            return self.data(token)
+        clear = self.text(text)
+        return token if clear == text else json.dumps(clear, ensure_ascii=False).encode(errors="replace")
+
+    def _spans(self, data: bytes) -> list[tuple[int, int]]:
+        """Where secrets stand; those that overlap are one, so that none leaves its tail behind."""
+        found: list[tuple[int, int]] = []
+        for form in self._forms:
+            start = data.find(form)
+            while start >= 0:
+                found.append((start, start + len(form)))
+                start = data.find(form, start + 1)
+        merged: list[tuple[int, int]] = []
+        for start, end in sorted(found):
+            if merged and start < merged[-1][1]:
+                merged[-1] = merged[-1][0], max(end, merged[-1][1])
+            else:
+                merged.append((start, end))
+        return merged
 
 
 MIN_REDACTED = 6
 """Shorter values are not replaced: they would blank out ordinary words and protect nothing."""
+_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[^\s,:{}\[\]"]++', re.DOTALL)
+"""A string or a scalar of a JSON document. Possessive: hostile text must not make it backtrack."""
+
+
+def _spellings(value: str) -> set[bytes]:
+    """The value itself, and as JSON writers spell it."""
+    in_json = {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
+    slashed = {text.replace("/", "\\/") for text in in_json}
+    return {text.encode(errors="surrogatepass") for text in {value} | in_json | slashed}

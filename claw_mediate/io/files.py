@@ -21,6 +21,8 @@ def identity(path: Path | str, dir_fd: int | None = None) -> Identity:
         found = os.stat(path, dir_fd=dir_fd)
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError:
+        return 0, 0, 0  # there is something that can't be looked at; reading it will say why
     return found.st_ino, found.st_mtime_ns, found.st_size
 
 

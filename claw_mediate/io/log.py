@@ -45,4 +45,4 @@ class EventLog:
         """One event; ``turn_id``, ``model`` and ``intervention`` among the fields are part of every line."""
         common = {name: fields.pop(name, None) for name in ("turn_id", "model", "intervention")}
         line = msgspec.json.encode({"ts": now_rfc3339(), "type": kind, "claw_id": claw_id, **common, **fields})
-        self._write(self._redactor.data(line) + b"\n")
+        self._write(self._redactor.document(line) + b"\n")

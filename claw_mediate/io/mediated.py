@@ -94,9 +94,9 @@ class MediatedTurn:
             return Ended(200, body, "application/json", ok=True)
         failure = outcome.failure
         if failure is not None and failure.body is not None:
-            return Ended(failure.status, job.redactor.data(failure.body), failure.content_type, ok=False)
+            return Ended(failure.status, job.redactor.document(failure.body), failure.content_type, ok=False)
         body = refusal(job.request.path, outcome.status, outcome.code, outcome.message)
-        return Ended(outcome.status, job.redactor.data(body), "application/json", ok=False)
+        return Ended(outcome.status, job.redactor.document(body), "application/json", ok=False)
 
     def _remember(self, outcome: Deliver) -> None:
         """Hidden rounds are found again by the anchor of the message that they led to."""

@@ -80,27 +80,32 @@ class Services:
         except MissingCredentialError:
             return result.request_failed(call, "The tool's credential is not available.", sent=False)
         headers = [*credentials, *_identity(caller, call, key)]
-        answer = await self._send(caller.agent, call, request, headers)
-        return replace(answer, content=Redactor(secrets).data(answer.content))
+        return await self._send(caller.agent, call, request, headers, Redactor(secrets))
 
-    async def _send(self, agent: Agent, call: Call, request: ToolRequest, headers: Headers) -> Answer:
+    async def _send(
+        self, agent: Agent, call: Call, request: ToolRequest, headers: Headers, redactor: Redactor
+    ) -> Answer:
         assert call.tool is not None
         limit = call.tool.annotations.max_result_bytes or agent.limits.result_bytes
         execution = call.tool.execution
-        base = httpx2.URL(execution.base_url)
-        url = base.copy_with(raw_path=base.raw_path.rstrip(b"/") + request.target.encode())
         if request.body is not None:
             headers = [*headers, ("content-type", "application/json")]
         client = self._client(agent.id, execution.service, execution.base_url)
         try:
+            base = httpx2.URL(execution.base_url)
+            url = base.copy_with(raw_path=base.raw_path.rstrip(b"/") + request.target.encode())
             async with client.stream(request.method, url, headers=headers, content=request.body) as response:
-                body, size = await read_bounded(response, limit + 4, MAX_BODY_BYTES)
+                body, size = await read_bounded(response, limit + 4 + redactor.longest, MAX_BODY_BYTES)
+        except (httpx2.InvalidURL, httpx2.LocalProtocolError, UnicodeError):
+            return result.request_failed(call, "The service can't be called as it is configured.", sent=False)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol):
             return result.request_failed(call, "The service can't be reached.", sent=False)
         except httpx2.HTTPError:
             return result.request_failed(call, "The service broke off its answer.", sent=True)
         if size > MAX_BODY_BYTES:
             return result.failure(call, result.RESPONSE_TOO_LARGE, "The service's answer is too large.", ran=True)
+        # Before the result is made: what is cut must not be cut through a credential, and what is JSON stays JSON.
+        body = redactor.document(redactor.cut(body, limit) if size > limit else body)
         return result.from_http(call, response.status_code, body, size, limit)
 
     def _client(self, agent_id: str, service: str, base_url: str) -> httpx2.AsyncClient:
@@ -124,9 +129,10 @@ class Services:
             case HeaderAuth(header=name, token=value):
                 token = self._resolved(value)
                 return [(name, token.reveal())], [token]
-            case BasicAuth(username=username, password=value):
-                password = self._resolved(value)
-                return [basic(username, password)], [password]
+            case BasicAuth(username=username, password=kept):
+                password = self._resolved(kept)
+                name, header = basic(username, password)
+                return [(name, header)], [password, Secret(header.removeprefix("Basic "))]
 
     def _resolved(self, value: Secret | SecretRef) -> Secret:
         if isinstance(value, Secret):
