@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import mmap
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,8 @@ GENESIS = "0" * 64
 """``prev`` of the first line."""
 BODY_LIMIT = 262_144
 """Bytes of a request or response that history keeps; what is longer is cut with an explicit mark."""
-_TAIL = 65_536
+_LINE_END = re.compile(rb',"hash":"([0-9a-f]{64})"}\n')
+_LINE_END_BYTES = 73
 
 
 class History:
@@ -29,16 +32,18 @@ class History:
     def append(self, agent_id: str, entry: dict[str, Any], redactor: Redactor) -> None:
         """Add one turn; fills in ``id``, ``prev`` and ``hash``. Raises ``OSError`` when the line can't be written."""
         file = self._directory / agent_id / "history.jsonl"
+        torn = False
         if agent_id not in self._last:
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._last[agent_id] = last_hash(file)
-        line = redactor.data(msgspec.json.encode({**entry, "prev": self._last[agent_id]}))
+            torn = _is_torn(file)
+        line = redactor.document(msgspec.json.encode({**entry, "prev": self._last[agent_id]}))
         identified = line[:-1] + b',"id":"hist1_' + hashlib.sha256(line).hexdigest().encode() + b'"}'
         digest = hashlib.sha256(identified).hexdigest()
         self._rotate(file)
         descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "ab") as out:
-            out.write(identified[:-1] + b',"hash":"' + digest.encode() + b'"}\n')
+            out.write(b"\n" * torn + identified[:-1] + b',"hash":"' + digest.encode() + b'"}\n')
         self._last[agent_id] = digest
 
     def _rotate(self, file: Path) -> None:
@@ -54,19 +59,25 @@ def line_hash(line: bytes) -> str:
 def last_hash(file: Path) -> str:
     """Where the chain goes on after a restart; a torn last line (a crash while writing) is passed over."""
     try:
-        with file.open("rb") as old:
-            old.seek(max(0, file.stat().st_size - _TAIL))
-            lines = old.read().splitlines()
-    except FileNotFoundError:
-        return GENESIS
-    for line in reversed(lines):
-        try:
-            entry = msgspec.json.decode(line)
-        except msgspec.DecodeError:
-            continue
-        if isinstance(entry, dict) and isinstance(entry.get("hash"), str):
-            return str(entry["hash"])
+        with file.open("rb") as old, mmap.mmap(old.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            # Only a line's end can match: within a line, a line break is an escape.
+            end = len(data)
+            while (end := data.rfind(b'"}\n', 0, end)) >= 0:
+                if found := _LINE_END.fullmatch(data, max(0, end - _LINE_END_BYTES), end + 3):
+                    return found[1].decode()
+    except (FileNotFoundError, ValueError):  # ValueError: an empty file can't be mapped
+        pass
     return GENESIS
+
+
+def _is_torn(file: Path) -> bool:
+    """Whether the last line has no end: the next one must not be glued to it."""
+    try:
+        with file.open("rb") as old:
+            old.seek(-1, os.SEEK_END)
+            return old.read() != b"\n"
+    except OSError:  # there is no file, or nothing in it
+        return False
 
 
 def recorded_body(body: bytes) -> Any:
