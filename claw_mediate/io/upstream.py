@@ -21,6 +21,8 @@ from claw_mediate.io.providers import Key, Provider, Registry
 MAX_RESPONSE_BYTES = 16 * 1024 * 1024
 """A longer answer of a model is a fault of the provider."""
 CONNECT_SECONDS = 10.0
+NO_KEY = "no_provider_key"
+MISCONFIGURED = "provider_misconfigured"
 _RETRIES = 2
 _BACKOFF_SECONDS = 0.25
 _LONGEST_RETRY_AFTER = 5.0
@@ -28,6 +30,7 @@ _KEY_DEAD = frozenset({401, 402})
 _THROTTLED = 429
 _SERVER_ERROR = 500
 _DEFAULT_REST_SECONDS = 10.0
+_LONGEST_REST_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +69,16 @@ class Upstream:
 
     async def post(self, provider: Provider, target: str, headers: Headers, body: bytes, *, again: bool) -> ModelAnswer:
         """POST to the provider; the caller bounds the time. ``target``: path and query below the provider's base URL."""
+        answer: ModelAnswer | None = None
         for attempt in range(_RETRIES + 1):
-            answer = await self._with_a_key(provider, target, headers, body)
+            before, answer = answer, await self._with_a_key(provider, target, headers, body)
+            if before is not None and isinstance(answer, Unreachable) and answer.code == NO_KEY:
+                return before  # every key rests by now: what the provider said is the better answer
             pause = _pause(answer, attempt)
             if not again or pause is None or attempt == _RETRIES:
                 break
             await asyncio.sleep(pause)
+        assert answer is not None
         return answer
 
     async def close(self) -> None:
@@ -81,7 +88,7 @@ class Upstream:
         keys: list[Key | None] = [*self._registry.states.ready(provider, time.monotonic())]
         if provider.auth == "none":
             keys = [None]
-        answer: ModelAnswer = Unreachable("no_provider_key", f"no key of the provider {provider.name!r} is usable now")
+        answer: ModelAnswer = Unreachable(NO_KEY, f"no key of the provider {provider.name!r} is usable now")
         for key in keys:
             answer = await self._send(
                 provider, target, [*headers, *provider_auth(provider, key.secret if key else None)], body
@@ -107,12 +114,14 @@ class Upstream:
         return True
 
     async def _send(self, provider: Provider, target: str, headers: Headers, body: bytes) -> ModelAnswer:
-        # Raw path and query: what the runner wrote is not ours to normalise.
-        base = httpx2.URL(provider.base_url)
-        url = base.copy_with(raw_path=base.raw_path.rstrip(b"/") + target.encode("ascii", errors="ignore"))
         try:
+            # Raw path and query: what the runner wrote is not ours to normalise.
+            base = httpx2.URL(provider.base_url)
+            url = base.copy_with(raw_path=base.raw_path.rstrip(b"/") + target.encode("ascii", errors="ignore"))
             async with self._client.stream("POST", url, headers=headers, content=body) as response:
                 kept, size = await read_bounded(response, MAX_RESPONSE_BYTES, MAX_RESPONSE_BYTES)
+        except (httpx2.InvalidURL, httpx2.LocalProtocolError, UnicodeError):
+            return Unreachable(MISCONFIGURED, f"the provider {provider.name!r} can't be asked as configured")
         except (httpx2.ConnectError, httpx2.ConnectTimeout):
             return Unreachable("provider_unreachable", f"the provider {provider.name!r} can't be reached")
         except httpx2.HTTPError:
@@ -129,13 +138,13 @@ def _retry_after(response: httpx2.Response) -> float | None:
         seconds = float(text)
     except ValueError:
         return None
-    return max(0.0, seconds)
+    return min(max(0.0, seconds), _LONGEST_REST_SECONDS) if seconds == seconds else None  # noqa: PLR0124 - not a number
 
 
 def _pause(answer: ModelAnswer, attempt: int) -> float | None:
     """Seconds to wait before asking again; None when asking again is of no use."""
     if isinstance(answer, Unreachable):
-        return None if answer.code == "no_provider_key" else _BACKOFF_SECONDS * 4.0**attempt
+        return None if answer.code in (NO_KEY, MISCONFIGURED) else _BACKOFF_SECONDS * 4.0**attempt
     if answer.status == _THROTTLED and answer.retry_after is not None:
         return answer.retry_after if answer.retry_after <= _LONGEST_RETRY_AFTER else None
     if answer.status >= _SERVER_ERROR or answer.status == _THROTTLED:
