@@ -6,6 +6,7 @@ import typer
 
 from claw_cli.check import check
 from claw_cli.compile import compile_verb
+from claw_compile.report import plain_streams
 
 app = typer.Typer(
     name="claw",
@@ -25,4 +26,5 @@ def _root() -> None:
 
 def main() -> None:
     """The entry point of the package."""
+    plain_streams()
     app()

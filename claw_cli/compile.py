@@ -10,7 +10,7 @@ import typer
 from claw_compile.__main__ import run
 
 DEFAULT_POD = Path("claw-pod.yml")
-Pod = Annotated[Path, typer.Argument(metavar="[POD]", help="The pod file.")]
+Pod = Annotated[Path, typer.Argument(metavar="POD", help="The pod file.")]
 
 
 def compile_verb(

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from claw_compile.compiler import compile_pod
-from claw_compile.report import as_text, count, summary
+from claw_compile.report import as_text, count, plain_streams, summary
 
 
 def main() -> int:
@@ -17,6 +17,7 @@ def main() -> int:
     parser.add_argument("pod", nargs="?", type=Path, default=Path("claw-pod.yml"), help="the pod file")
     parser.add_argument("-o", "--output", type=Path, help="where to write (default: .claw-runtime beside the pod)")
     options = parser.parse_args()
+    plain_streams()
     return run(options.pod, options.output)
 
 

@@ -75,7 +75,8 @@ def _files(pod: _Pod, document: MapNode) -> Checked[Loaded]:
     pod.found.extend(spec.diagnostics)
     assert spec.value is not None
     services = spec.value.services
-    described = {name: _descriptor(pod, path) for name, path in _descriptor_paths(pod, services)}
+    described: dict[str, Described | None] = {each.name.text: None for each in services if each.names_descriptor}
+    described.update((name, _descriptor(pod, path)) for name, path in _descriptor_paths(pod, services))
     contracts = {
         agent.name.text: text
         for agent in spec.value.agents
@@ -111,7 +112,12 @@ def _descriptor_paths(pod: _Pod, services: tuple[ServiceSpec, ...]) -> Iterator[
         snapshot = f"{DISCOVERED}/{name}.claw-describe.json"
         if service.describe_file is not None:
             yield name, service.describe_file
-        elif "/" not in name and name.isprintable() and (pod.directory / snapshot).exists():
+        elif (
+            not service.names_descriptor
+            and "/" not in name
+            and name.isprintable()
+            and (pod.directory / snapshot).exists()
+        ):
             yield name, ScalarNode(snapshot, service.name.span)
 
 

@@ -84,7 +84,10 @@ class ProviderAuth:
 
 @dataclass(frozen=True)
 class ServiceSpec:
-    """One Compose service, with its ``x-claw``. It is an agent when it has ``agent``."""
+    """One Compose service, with its ``x-claw``. It is an agent when it has ``agent``.
+
+    ``names_descriptor`` without ``describe_file``: the name could not be read, which is reported already.
+    """
 
     name: ScalarNode
     agent: ScalarNode | None = None
@@ -94,6 +97,7 @@ class ServiceSpec:
     surfaces: Listed[Surface] | None = None
     limits: Limits | None = None
     describe_file: ScalarNode | None = None
+    names_descriptor: bool = False
     base_url: ScalarNode | None = None
     auth: ProviderAuth | None = None
     wraps_stdio: bool = False

@@ -113,6 +113,7 @@ def _service(reading: Reading, entry: Entry) -> ServiceSpec:
         surfaces=_surfaces(reading, entries.get("surfaces")),
         limits=read_limits(reading, entries["tool-policy"]) if "tool-policy" in entries else None,
         describe_file=reading.optional_text(entries.get("describe-file")),
+        names_descriptor="describe-file" in entries,
         base_url=reading.optional_text(entries.get("base-url")),
         auth=_auth(reading, entries["auth"]) if "auth" in entries else None,
         wraps_stdio="mcp-stdio" in entries and _stdio(reading, entries["mcp-stdio"]),

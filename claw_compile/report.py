@@ -6,8 +6,10 @@ stays readable.
 
 from __future__ import annotations
 
+import io
 import json
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -17,6 +19,13 @@ from claw_compile.diagnostic import Diagnostic, Span
 _ASSIGNMENT = re.compile(r"""(?P<name>\b[A-Z][A-Z0-9_]*["']?\s*[:=]\s*)(?P<value>\S.*)$""")
 _REFERENCE = re.compile(r"""["']?\$(\w+|\{\w+(:?\?[^{}]*)?\})["']?[\s,}\]]*(#.*)?""")
 _MASK = "•"
+
+
+def plain_streams() -> None:
+    """Let standard output and error replace what the terminal has no characters for."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def as_text(diagnostics: Iterable[Diagnostic]) -> str:

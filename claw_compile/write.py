@@ -58,7 +58,7 @@ def _strange(place: Path) -> str | None:
         return None
     if not place.is_dir():
         return place.name
-    return next((name for name in sorted(os.listdir(place)) if name not in OURS), None)  # noqa: PTH208 - names only
+    return next((name for name in sorted(path.name for path in place.iterdir()) if name not in OURS), None)
 
 
 @contextmanager

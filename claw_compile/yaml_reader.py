@@ -66,6 +66,9 @@ def _document_marks(source: Source) -> tuple[Diagnostic, ...]:
 
 def _syntax(source: Source, error: yaml.MarkedYAMLError) -> Diagnostic:
     mark, before = error.problem_mark, error.context_mark
+    if error.problem == "could not find expected ':'":
+        # PyYAML points behind what it took for a key; the key is what has to change.
+        mark, before = before or mark, None
     at = source.span(mark.line, mark.column, mark.column + 1) if mark else start_of(source.file)
     notes = [Note(source.span(before.line, before.column), error.context or "")] if before and error.context else []
     spread = SPREAD_HELP if at.text.strip() == "..." else None

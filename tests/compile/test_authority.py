@@ -1,0 +1,151 @@
+"""What an agent has, once its grants are expanded; read from what is compiled."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from claw_compile.compiler import compile_pod
+from claw_compile.diagnostic import has_errors
+
+TOOLS = ("get_quote", "get_orders", "trade", "cancel")
+DESCRIPTOR: dict[str, Any] = {
+    "version": 2,
+    "tools": [
+        {
+            "name": name,
+            "inputSchema": {"type": "object", "properties": {"note": {"type": "string", "default": None}}},
+            "http": {"method": "POST", "path": f"/{name}", "body_key": "order"},
+            "annotations": {"x-claw.terminalOnSuccess": False, "title": "kept"},
+        }
+        for name in TOOLS
+    ],
+}
+
+
+def tools_json(directory: Path, claw: str, pod: str = "", provider: str = "", **environ: str) -> dict[str, Any] | None:
+    """The tools.json of an agent whose x-claw holds ``claw``."""
+    (directory / "AGENTS.md").write_text("# Contract\n", encoding="utf-8")
+    (directory / "api.json").write_text(json.dumps(DESCRIPTOR), encoding="utf-8")
+    (directory / "claw-pod.yml").write_text(
+        f"x-claw: {{pod: desk, cllama-defaults: {{proxy: passthrough}}{pod}}}\n"
+        f"services:\n  one:\n    x-claw: {{agent: AGENTS.md{claw}}}\n"
+        f"  api:\n    expose: ['4000']\n    environment: {{KEY: $API_KEY}}\n"
+        f"    x-claw: {{describe-file: api.json{provider}}}\n",
+        encoding="utf-8",
+    )
+    environment = {"CLAW_MASTER_SECRET": "a-master-secret-for-tests", **environ}
+    result = compile_pod(directory / "claw-pod.yml", environment, directory / "out")
+    assert not has_errors(result.diagnostics), result.diagnostics
+    file = directory / "out" / "context" / "one" / "tools.json"
+    return json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
+
+
+def names(manifest: dict[str, Any] | None) -> list[str]:
+    return [tool["name"].removeprefix("api.") for tool in manifest["tools"]] if manifest else []
+
+
+DEFAULTS = ", tools-defaults: [{service: api, allow: [get_quote]}]"
+
+
+@pytest.mark.requirement("compile:grants", "compile:defaults")
+@pytest.mark.parametrize(
+    ("claw", "pod", "expected"),
+    [
+        ("", "", []),
+        ("", DEFAULTS, ["get_quote"]),
+        (", tools: []", DEFAULTS, []),
+        (", tools: null", DEFAULTS, []),
+        (", tools: [{service: api, allow: [trade]}]", DEFAULTS, ["trade"]),
+        (", tools: [{service: api, allow: [trade]}, ...]", DEFAULTS, ["get_quote", "trade"]),
+        (", tools: [..., {service: api, allow: all}]", DEFAULTS, list(TOOLS)),
+        (
+            ", tools: [{service: api, allow: [trade, get_quote]}, {service: api, allow: [trade, cancel]}]",
+            "",
+            ["get_quote", "trade", "cancel"],
+        ),
+        (", tools: [{service: api, allow: all, deny: [trade]}]", "", ["get_quote", "get_orders", "cancel"]),
+        (", tools: [..., {service: api, allow: [trade], deny: [get_quote]}]", DEFAULTS, ["trade"]),
+    ],
+)
+def test_grants_are_united_in_descriptor_order_and_denied_last(
+    tmp_path: Path, claw: str, pod: str, expected: list[str]
+) -> None:
+    assert names(tools_json(tmp_path, claw, pod)) == expected
+
+
+ALL = ", tools: [{service: api, allow: all}]"
+
+
+def test_an_agent_without_tools_has_no_tools_json(tmp_path: Path) -> None:
+    assert tools_json(tmp_path, ", tools: []") is None
+
+
+def test_schema_and_annotations_are_kept_as_they_are_written(tmp_path: Path) -> None:
+    manifest = tools_json(tmp_path, ALL)
+    assert manifest is not None
+    tool = manifest["tools"][0]
+    assert tool["inputSchema"] == DESCRIPTOR["tools"][0]["inputSchema"]
+    assert tool["annotations"] == {"x-claw.terminalOnSuccess": False, "title": "kept"}
+    assert tool["execution"]["body_key"] == "order"
+
+
+@pytest.mark.requirement("compile:policy")
+def test_a_policy_is_replaced_whole(tmp_path: Path) -> None:
+    pod = ", tool-policy-defaults: {max-rounds: 3, max-parallel: 2}"
+    inherited = tools_json(tmp_path, ALL, pod)
+    own = tools_json(tmp_path, ALL + ", tool-policy: {on-budget: error, max-tool-result-bytes: 10}", pod)
+    assert inherited is not None
+    assert own is not None
+    limits = {"timeout_per_tool_ms": 30000, "total_timeout_ms": 120000}
+    assert inherited["policy"] == {"max_rounds": 3, "max_parallel": 2, "max_tool_result_bytes": 16384, **limits}
+    assert own["policy"] == {"max_rounds": 8, "on_budget": "error", "max_tool_result_bytes": 10, **limits}
+
+
+@pytest.mark.requirement("compile:auth")
+@pytest.mark.parametrize(
+    ("auth", "expected"),
+    [
+        ("", {"type": "none"}),
+        (", auth: {type: none}", {"type": "none"}),
+        (", auth: {type: bearer, env: KEY}", {"type": "bearer", "token": "p$word-with-dollar"}),
+        (", auth: {type: bearer, secret: api}", {"type": "bearer", "token": {"secret": "api"}}),
+        (
+            ", auth: {type: header, header: X-Key, env: KEY}",
+            {"type": "header", "header": "X-Key", "token": "p$word-with-dollar"},
+        ),
+    ],
+)
+def test_a_providers_credential_is_projected_byte_for_byte(tmp_path: Path, auth: str, expected: dict[str, Any]) -> None:
+    manifest = tools_json(tmp_path, ALL, provider=auth, API_KEY="p$word-with-dollar")
+    assert manifest is not None
+    assert manifest["tools"][0]["execution"]["auth"] == expected
+
+
+@pytest.mark.requirement("compile:discovered-descriptor")
+def test_a_discovered_mcp_service_compiles_to_mcp_calls(tmp_path: Path) -> None:
+    (tmp_path / ".claw-discovered").mkdir()
+    snapshot = {"version": 2, "mcp": {"path": "/mcp"}, "tools": [{"name": "find", "inputSchema": {"type": "object"}}]}
+    file = tmp_path / ".claw-discovered" / "api.claw-describe.json"
+    file.write_text(json.dumps(snapshot), encoding="utf-8")
+    (tmp_path / "AGENTS.md").write_text("x", encoding="utf-8")
+    (tmp_path / "claw-pod.yml").write_text(
+        "x-claw: {pod: desk}\nservices:\n"
+        "  one: {x-claw: {agent: AGENTS.md, cllama: passthrough, tools: [{service: api, allow: [find]}]}}\n"
+        "  api: {expose: [8080], x-claw: {mcp-stdio: {command: npx}}}\n",
+        encoding="utf-8",
+    )
+    environ = {"CLAW_MASTER_SECRET": "a-master-secret-for-tests"}
+    assert compile_pod(tmp_path / "claw-pod.yml", environ, tmp_path / "out").diagnostics == ()
+    written = json.loads((tmp_path / "out" / "context" / "one" / "tools.json").read_text(encoding="utf-8"))
+    assert written["tools"][0]["execution"] == {
+        "transport": "mcp",
+        "service": "api",
+        "base_url": "http://api:8080",
+        "path": "/mcp",
+        "tool_name": "find",
+        "auth": {"type": "none"},
+    }

@@ -1,0 +1,58 @@
+"""Every case file, against everything that is found in it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from claw_compile.codes import CODES, page
+from claw_compile.compiler import check_pod
+from claw_compile.report import as_json, as_text
+from tests.compile.case import ENVIRON, as_found, case_files, expectations
+
+REPOSITORY = Path(__file__).parents[2]
+ELSEWHERE = {"unwritable-output": "test_write.py"}
+"""Codes that no pod file can earn, and the tests that hold their case."""
+
+
+@pytest.mark.requirement("compile:diagnostics-on-the-line", "compile:all-errors-in-one-run")
+@pytest.mark.parametrize("case", case_files(), ids=lambda case: f"{case.parent.name}/{case.stem}")
+def test_a_case_earns_exactly_the_diagnostics_that_it_names(case: Path) -> None:
+    found = check_pod(case, ENVIRON).diagnostics
+    assert [str(each) for each in as_found(case, found)] == [str(each) for each in expectations(case)]
+
+
+@pytest.mark.requirement("compile:secrets-never-printed")
+@pytest.mark.parametrize("case", case_files(), ids=lambda case: f"{case.parent.name}/{case.stem}")
+def test_no_report_holds_the_value_of_a_variable(case: Path) -> None:
+    found = check_pod(case, ENVIRON).diagnostics
+    for report in (as_text(found), as_json(found)):
+        assert ENVIRON["CASE_TOKEN"] not in report
+        assert "never closed" not in report
+
+
+def test_every_code_has_a_case() -> None:
+    named = {expected.code for case in case_files() for expected in expectations(case)}
+    for code, file in ELSEWHERE.items():
+        assert f'"{code}"' in (Path(__file__).parent / file).read_text(encoding="utf-8")
+    assert sorted(CODES.keys() - named - ELSEWHERE.keys()) == []
+    assert sorted(named - CODES.keys()) == []
+
+
+def test_diagnostics_are_sorted_by_place() -> None:
+    for case in case_files():
+        places = [
+            (found.span.file, found.span.line, found.span.column) for found in check_pod(case, ENVIRON).diagnostics
+        ]
+        assert places == sorted(places)
+
+
+@pytest.mark.requirement("compile:codes-are-documented")
+def test_the_page_of_diagnostics_is_current() -> None:
+    assert (REPOSITORY / "docs" / "diagnostics.md").read_text(encoding="utf-8") == page()
+
+
+def test_every_code_is_named_in_one_way() -> None:
+    assert [name for name in CODES if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name)] == []

@@ -1,0 +1,109 @@
+"""The tree is replaced in one step, or not at all."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from claw_compile import write as writing
+from claw_compile.write import write
+
+OLD = {PurePosixPath("context/one/AGENTS.md"): b"old"}
+NEW = {PurePosixPath("context/one/AGENTS.md"): b"new", PurePosixPath("agents/one/env"): b"A=1\n"}
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+class _Cut(Mapping[PurePosixPath, bytes]):
+    """A tree whose second file is never reached."""
+
+    def __getitem__(self, key: PurePosixPath) -> bytes:
+        return NEW[key]
+
+    def __len__(self) -> int:
+        return len(NEW)
+
+    def __iter__(self) -> Iterator[PurePosixPath]:
+        yield next(iter(NEW))
+        raise Killed
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+def content(directory: Path) -> bytes:
+    return (directory / "context/one/AGENTS.md").read_bytes()
+
+
+@pytest.mark.requirement("compile:private-files")
+def test_directories_are_0700_and_files_0600(tmp_path: Path) -> None:
+    assert write(NEW, tmp_path / "out") == ()
+    modes = {
+        path.is_dir(): stat.S_IMODE(path.stat().st_mode) for path in [tmp_path / "out", *(tmp_path / "out").rglob("*")]
+    }
+    assert modes == {True: 0o700, False: 0o600}
+
+
+@pytest.mark.requirement("compile:atomic")
+def test_the_whole_tree_is_replaced_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
+    write(NEW, tmp_path / "out")
+    write(OLD, tmp_path / "out")
+    assert names(tmp_path / "out") == ["context"]
+    assert content(tmp_path / "out") == b"old"
+    assert names(tmp_path) == ["out"]
+
+
+def test_an_interrupted_write_leaves_the_old_tree(tmp_path: Path) -> None:
+    write(OLD, tmp_path / "out")
+    with pytest.raises(Killed):
+        write(_Cut(), tmp_path / "out")
+    assert content(tmp_path / "out") == b"old"
+    assert names(tmp_path) == ["out"]
+
+
+def test_what_a_kill_left_behind_is_removed_by_the_next_write(tmp_path: Path) -> None:
+    (tmp_path / ".out.new-abc" / "context").mkdir(parents=True)
+    assert write(NEW, tmp_path / "out") == ()
+    assert names(tmp_path) == ["out"]
+
+
+def test_a_reader_that_opened_the_old_tree_reads_it_to_the_end(tmp_path: Path) -> None:
+    write(OLD, tmp_path / "out")
+    held = os.open(tmp_path / "out" / "context" / "one" / "AGENTS.md", os.O_RDONLY)
+    write(NEW, tmp_path / "out")
+    assert os.read(held, 10) == b"old"
+    os.close(held)
+    assert content(tmp_path / "out") == b"new"
+
+
+def test_a_system_without_an_atomic_exchange_still_gets_the_whole_tree(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "_exchange", lambda _one, _other: False)
+    write(OLD, tmp_path / "out")
+    assert write(NEW, tmp_path / "out") == ()
+    assert content(tmp_path / "out") == b"new"
+    assert names(tmp_path) == ["out"]
+
+
+@pytest.mark.requirement("compile:never-replaces-foreign-files")
+def test_a_directory_with_foreign_files_is_never_replaced(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.txt").write_text("ten years of work", encoding="utf-8")
+    (found,) = write(NEW, tmp_path / "out")
+    assert found.code.name == "unwritable-output"
+    assert names(tmp_path / "out") == ["thesis.txt"]
+
+
+def test_an_output_that_can_not_be_written_is_a_diagnostic(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    for place in (tmp_path / "file", tmp_path / "file" / "out"):
+        (found,) = write(NEW, place)
+        assert found.code.name == "unwritable-output"
