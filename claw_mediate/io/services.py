@@ -47,6 +47,8 @@ class Services:
 
     def __init__(self, secrets: Path) -> None:
         self._secrets = secrets
+        # Made once: it takes longer than a call. SSL_CERT_FILE and SSL_CERT_DIR hold, for services with a CA of their own.
+        self._tls = httpx2.create_ssl_context()
         self._clients: dict[tuple[str, str, str], httpx2.AsyncClient] = {}
 
     async def call(self, caller: Caller, call: Call, key: str, seconds: float) -> Answer:
@@ -113,6 +115,7 @@ class Services:
         if key not in self._clients:
             self._clients[key] = httpx2.AsyncClient(
                 trust_env=False,
+                verify=self._tls,
                 follow_redirects=False,
                 timeout=None,
                 limits=httpx2.Limits(keepalive_expiry=_IDLE_SECONDS),

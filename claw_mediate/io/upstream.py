@@ -63,6 +63,7 @@ class Upstream:
         # trust_env off: a pod-wide HTTPS_PROXY would lead back into this very proxy.
         self._client = client or httpx2.AsyncClient(
             trust_env=False,
+            verify=httpx2.create_ssl_context(),  # SSL_CERT_FILE and SSL_CERT_DIR hold, for providers with a CA of their own
             timeout=httpx2.Timeout(None, connect=CONNECT_SECONDS),
             limits=httpx2.Limits(max_connections=None),
         )
