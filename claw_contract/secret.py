@@ -95,10 +95,14 @@ class Redactor:
         return b"".join([*parts, data[position:]])
 
     def document(self, document: bytes) -> bytes:
-        """JSON without the secrets, and still JSON: a number that holds one becomes text."""
+        """JSON without the secrets, and still JSON: a number that holds one becomes text. Other bytes: as ``data``."""
         if not self._spans(document):
             return document
-        return self.data(_TOKEN.sub(lambda token: self._token(token[0]), document))
+        try:
+            json.loads(document)
+        except (ValueError, RecursionError):
+            return self.data(document)
+        return _TOKEN.sub(lambda token: self._token(token[0]), document)
 
     def cut(self, data: bytes, limit: int) -> bytes:
         """The first ``limit`` bytes, and never the first half of a secret."""
@@ -110,10 +114,7 @@ class Redactor:
     def _token(self, token: bytes) -> bytes:
         if token[:1] != b'"':
             return json.dumps(DOTS, ensure_ascii=False).encode() if self._spans(token) else token
-        try:
-            text = json.loads(token)
-        except ValueError:  # not JSON after all
-            return self.data(token)
+        text = json.loads(token)
         clear = self.text(text)
         return token if clear == text else json.dumps(clear, ensure_ascii=False).encode(errors="replace")
 

@@ -15,7 +15,26 @@ class Requirement:
     behavior: str
 
 
-CONTRACT: dict[str, Requirement] = {}
+CONTRACT: dict[str, Requirement] = {
+    "contract:published": Requirement(
+        "contract", "Every file of the contract has a published JSON Schema, kept current."
+    ),
+    "contract:quarantine": Requirement("contract, tools.json", "A malformed tool is left out; the others work."),
+    "contract:defaults": Requirement("contract, tools.json", "Absent or zero limits take the defaults."),
+    "contract:base-url": Requirement(
+        "contract, tools.json", "A base URL is scheme, host, port and path, without credentials or oddities."
+    ),
+    "contract:agent-id": Requirement(
+        "contract, layout", "An agent id is checked before any path is built from it; nothing else is one."
+    ),
+    "contract:token-forms": Requirement(
+        "contract, metadata.json", "A token is stored bare, full or as its SHA-256, and admits its own agent only."
+    ),
+    "contract:secret-dots": Requirement("mediation 2", "A secret prints as dots: text, format, JSON, errors."),
+    "contract:redaction": Requirement(
+        "contract, history", "Secrets never appear, by value, in any spelling of JSON; what was JSON stays JSON."
+    ),
+}
 
 COMPILE: dict[str, Requirement] = {
     "compile:diagnostics-on-the-line": Requirement(
@@ -175,6 +194,9 @@ MEDIATE: dict[str, Requirement] = {
     ),
     "loop:usage-summed": Requirement(
         "mediation 4, the runner's side", "Usage is the sum over all model calls of the turn."
+    ),
+    "names:aliases": Requirement(
+        "README, rulings", "Aliases are unique, provider-safe, 64 characters at most, and never the runner's names."
     ),
     "names:native-wins": Requirement(
         "README, rulings", "A name that the runner declared in this request is the runner's."

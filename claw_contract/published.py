@@ -1,0 +1,58 @@
+"""The JSON Schemas of the contract's files, generated from the models: ``python -m claw_contract.published`` rewrites them.
+
+They describe what is read. A reader ignores keys that it does not know, so the schemas allow them.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import TypeAdapter
+
+from claw_contract.context_files import Feeds, Memory, ServiceAuth
+from claw_contract.descriptor import Descriptor
+from claw_contract.history import HistoryEntry
+from claw_contract.manifest import Manifest
+from claw_contract.metadata import Metadata
+from claw_contract.providers import Providers
+
+DIRECTORY: Final = Path(__file__).parent / "schemas"
+_DRAFT = "https://json-schema.org/draft/2020-12/schema"
+_FILES: Final[dict[str, tuple[str, Any]]] = {
+    "descriptor": ("claw.describe, versions 1 and 2", Descriptor),
+    "feeds": ("feeds.json", Feeds),
+    "history": ("One line of history.jsonl", HistoryEntry),
+    "memory": ("memory.json", Memory),
+    "metadata": ("metadata.json", Metadata),
+    "providers": ("providers.json, versions 1 and 2", Providers),
+    "service-auth": ("service-auth/<service>.json", ServiceAuth),
+    "tools": ("tools.json", Manifest),
+}
+
+
+def schemas() -> dict[str, dict[str, Any]]:
+    """File name → schema."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, (title, model) in _FILES.items():
+        schema = TypeAdapter(model).json_schema(by_alias=True, mode="validation")
+        found[f"{name}.schema.json"] = {**schema, "$schema": _DRAFT, "title": title}
+    return found
+
+
+def text(schema: dict[str, Any]) -> str:
+    """A schema as its file holds it."""
+    return json.dumps(schema, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def publish(directory: Path = DIRECTORY) -> list[str]:
+    """Write every schema; the names of the files."""
+    directory.mkdir(exist_ok=True)
+    for name, schema in schemas().items():
+        (directory / name).write_text(text(schema), encoding="utf-8")
+    return sorted(schemas())
+
+
+if __name__ == "__main__":
+    publish()
