@@ -60,10 +60,10 @@ class Upstream:
     def __init__(self, registry: Registry, log: EventLog, client: httpx2.AsyncClient | None = None) -> None:
         self._registry = registry
         self._log = log
-        # trust_env off: a pod-wide HTTPS_PROXY would lead back into this very proxy.
+        # trust_env off: a pod-wide HTTPS_PROXY would lead back into this very proxy. The operator's CA variables hold, though.
         self._client = client or httpx2.AsyncClient(
             trust_env=False,
-            verify=httpx2.create_ssl_context(),  # SSL_CERT_FILE and SSL_CERT_DIR hold, for providers with a CA of their own
+            verify=httpx2.create_ssl_context(),
             timeout=httpx2.Timeout(None, connect=CONNECT_SECONDS),
             limits=httpx2.Limits(max_connections=None),
         )
