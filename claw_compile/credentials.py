@@ -12,11 +12,11 @@ from typing import assert_never
 
 from claw_compile import codes
 from claw_compile.descriptors import Described
-from claw_compile.diagnostic import Diagnostic, Note, Span, did_you_mean
+from claw_compile.diagnostic import Diagnostic, Note, did_you_mean
 from claw_compile.environment import variables
 from claw_compile.grammar import problem_at
 from claw_compile.interpolation import Lookup
-from claw_compile.node import span_at
+from claw_compile.node import ScalarNode, span_at
 from claw_compile.pod import PodSpec, ProviderAuth, ServiceSpec
 from claw_contract.manifest import Auth, BearerAuth, HeaderAuth, NoAuth
 from claw_contract.secret import MIN_REDACTED, Secret, SecretRef
@@ -37,7 +37,7 @@ def project_auth(service: ServiceSpec, described: Described, lookup: Lookup, fou
         help_text = f"or set 'x-claw.auth' of {service.name.text}"
         found.append(codes.TOKEN_MISSING.at(at, f"the descriptor's 'auth' lacks {what}", help_text=help_text))
         return None
-    token = _token(service, auth.env, span_at(described.root, ("auth", "env")), lookup, found)
+    token = _token(service, ScalarNode(auth.env, span_at(described.root, ("auth", "env"))), lookup, found)
     if token is None:
         return None
     return _auth(token, auth.header if auth.type == "header" else None)
@@ -53,7 +53,7 @@ def _from_pod(service: ServiceSpec, auth: ProviderAuth, lookup: Lookup, found: l
                 token = SecretRef(secret=auth.secret.text)
             else:
                 assert auth.env is not None
-                token = _token(service, auth.env.text, auth.env.span, lookup, found)
+                token = _token(service, auth.env, lookup, found)
             return _auth(token, auth.header.text if auth.header else None) if token is not None else None
     assert_never(auth.type)
 
@@ -64,14 +64,15 @@ def _auth(token: Secret | SecretRef, header: str | None) -> Auth:
     return HeaderAuth(type="header", header=header, token=token)
 
 
-def _token(service: ServiceSpec, name: str, wanted: Span, lookup: Lookup, found: list[Diagnostic]) -> Secret | None:
-    """The value of the provider's variable ``name``."""
+def _token(service: ServiceSpec, wanted: ScalarNode, lookup: Lookup, found: list[Diagnostic]) -> Secret | None:
+    """The value of the provider's variable that ``wanted`` names."""
+    name = wanted.shown
     known = {variable.name: variable for variable in variables(service.environment, lookup)}
-    variable = known.get(name)
-    notes = [Note(wanted, "it is asked for here")]
+    variable = known.get(wanted.text)
+    notes = [Note(wanted.span, "it is asked for here")]
     if variable is None:
         message = f"the environment of {service.name.text} has no {name}"
-        hint = did_you_mean(name, known)
+        hint = did_you_mean(wanted.text, known)
         found.append(codes.TOKEN_MISSING.at(service.name.span, message, hint=hint, notes=notes))
         return None
     if variable.value.problems:

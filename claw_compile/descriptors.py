@@ -6,6 +6,7 @@ part to another.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from pydantic import ValidationError
 
 from claw_compile import codes
 from claw_compile.diagnostic import Checked, Code, Diagnostic, Note, did_you_mean, quoted
-from claw_compile.node import ListNode, MapNode, Node, ScalarNode, kind, plain_data, span_at
+from claw_compile.node import ListNode, MapNode, Node, kind, plain_data, span_at
 from claw_compile.tool_schema import check_schema
 from claw_contract.descriptor import Descriptor, DescriptorTool, DescriptorV1, DescriptorV2
 from claw_contract.manifest import PLACEHOLDER
@@ -63,8 +64,6 @@ def read_descriptor(file: str, root: Node) -> Checked[Described]:
 
 def _json(root: Node) -> bytes:
     # By way of JSON, because strict models take a list for a tuple only there.
-    import json
-
     return json.dumps(plain_data(root)).encode()
 
 
@@ -181,13 +180,14 @@ def _http_rules(root: Node, base: tuple[str | int, ...], tool: DescriptorTool) -
         yield codes.READ_ONLY_DELETE.at(at, f"{quoted(tool.name)} is a DELETE that says it only reads")
 
 
-def _node(node: Node, path: tuple[str | int, ...]) -> Node:
+def _node(root: Node, path: tuple[str | int, ...]) -> Node:
+    """What stands at ``path``, which the model has found there already."""
+    node: Node | None = root
     for part in path:
-        if isinstance(node, MapNode):
-            child = node.value(str(part))
-            assert child is not None
-            node = child
-        elif isinstance(node, ListNode) and isinstance(part, int):
-            node = node.items[part]
-    assert not isinstance(node, ScalarNode) or len(path) > 0
+        node = node.items[part] if isinstance(node, ListNode) and isinstance(part, int) else _child(node, part)
+    assert node is not None
     return node
+
+
+def _child(node: Node | None, key: str | int) -> Node | None:
+    return node.value(str(key)) if isinstance(node, MapNode) else None

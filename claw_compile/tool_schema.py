@@ -1,13 +1,13 @@
 """What a tool's ``inputSchema`` must be: an object schema, sound, and closed in itself.
 
-A ``$ref`` that leaves the document would make the proxy ask the network while it checks a call, and a ``pattern`` that is no
-regular expression would fail at the first call: both are found here.
+A reference that leaves the document would make the proxy ask the network while it checks a call, and one that leads
+nowhere would fail at the first call: both are found here.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
+from urllib.parse import unquote
 
 from jsonschema.exceptions import SchemaError
 from jsonschema.validators import Draft202012Validator, validator_for
@@ -17,11 +17,16 @@ from claw_compile.diagnostic import Diagnostic
 from claw_compile.node import ListNode, MapNode, Node, ScalarNode, span_at
 from claw_contract.base import JsonObject
 
+_REFERENCES = ("$ref", "$dynamicRef")
+
 
 def check_schema(node: Node, schema: JsonObject) -> Iterator[Diagnostic]:
     """What is wrong with a schema, each at its place under ``node``."""
     if schema.get("type") != "object":
         yield codes.BAD_SCHEMA.at(span_at(node, ("type",)), "inputSchema needs 'type': 'object'")
+        return
+    if not isinstance(schema.get("$schema", ""), str):
+        yield codes.BAD_SCHEMA.at(span_at(node, ("$schema",)), "'$schema' is a URI")
         return
     try:
         validator_for(schema, default=Draft202012Validator).check_schema(schema)
@@ -30,28 +35,34 @@ def check_schema(node: Node, schema: JsonObject) -> Iterator[Diagnostic]:
         place = ".".join(str(part) for part in error.absolute_path) or "the schema"
         yield codes.BAD_SCHEMA.at(at, f"{place} is not JSON Schema ({error.validator})")
         return
-    yield from _closed(node)
+    yield from _closed(node, node)
 
 
-def _closed(node: Node) -> Iterator[Diagnostic]:
+def _closed(node: Node, root: Node) -> Iterator[Diagnostic]:
     if isinstance(node, ListNode):
         for item in node.items:
-            yield from _closed(item)
+            yield from _closed(item, root)
     if not isinstance(node, MapNode):
         return
     for entry in node.entries:
-        key, value = entry.key.text, entry.value
-        if isinstance(value, ScalarNode) and not value.plain:
-            if key == "$ref" and not value.text.startswith("#"):
-                yield codes.BAD_SCHEMA.at(value.span, "a $ref that leaves the schema")
-            if key == "pattern" and not _is_regex(value.text):
-                yield codes.BAD_SCHEMA.at(value.span, "a pattern that is no regular expression")
-        yield from _closed(value)
+        value = entry.value
+        if entry.key.text in _REFERENCES and isinstance(value, ScalarNode) and not value.plain:
+            if not value.text.startswith("#"):
+                yield codes.BAD_SCHEMA.at(value.span, "a reference that leaves the schema")
+            elif not _leads_somewhere(value.text, root):
+                yield codes.BAD_SCHEMA.at(value.span, "a reference that leads nowhere")
+        yield from _closed(value, root)
 
 
-def _is_regex(text: str) -> bool:
-    try:
-        re.compile(text)
-    except (re.error, OverflowError, RecursionError):
-        return False
-    return True
+def _leads_somewhere(reference: str, root: Node) -> bool:
+    """Whether a JSON pointer finds something; an anchor's name is taken on trust."""
+    if not reference.startswith("#/"):
+        return True
+    node: Node | None = root
+    for part in unquote(reference[2:]).split("/"):
+        key = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(node, ListNode):
+            node = node.items[int(key)] if key.isdecimal() and int(key) < len(node.items) else None
+        else:
+            node = node.value(key) if isinstance(node, MapNode) else None
+    return node is not None
