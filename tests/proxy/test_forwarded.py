@@ -16,7 +16,7 @@ import pytest
 from starlette.responses import JSONResponse, Response
 
 from tests.peers import calls, events, text
-from tests.proxy.pod import PROVIDER_KEY, Pod, free_port
+from tests.proxy.pod import PROVIDER_KEY, Pod, eventually, free_port
 
 HI: Any = [{"role": "user", "content": "Go"}]
 ODD = (
@@ -67,8 +67,9 @@ def test_a_stream_passes_through_and_its_usage_is_read_from_a_copy(plain: Pod) -
     plain.provider.says(events({**chunk, "choices": [delta]}, {**chunk, "choices": [], "usage": usage}))
     stream = plain.client("plain").chat.completions.create(model="gpt-test", messages=HI, stream=True)
     assert [event.choices[0].delta.content for event in stream if event.choices] == ["Hi"]
-    responses = [event for event in plain.log() if event["type"] == "response"]
-    assert responses[-1]["usage"] == usage
+    # The event comes once the stream is over, which its reader may know first.
+    said = eventually(lambda: [event for event in plain.log() if event["type"] == "response"], "the response is logged")
+    assert said[-1]["usage"] == usage
 
 
 @pytest.mark.requirement("forward:tool-choice-none")
