@@ -122,6 +122,7 @@ class Pod:
             "ANTHROPIC_BASE_URL": f"{self.provider.url}/v1",
             "CLLAMA_KEEPALIVE_MS": "200",
             "CLLAMA_KEEPALIVE_FIRST_MS": "300",
+            **{name: value for name, value in os.environ.items() if name.startswith("COVERAGE_")},
             **self.environment,
         }
 
