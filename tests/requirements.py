@@ -198,6 +198,45 @@ MEDIATE: dict[str, Requirement] = {
     "names:aliases": Requirement(
         "README, rulings", "Aliases are unique, provider-safe, 64 characters at most, and never the runner's names."
     ),
+    "names:owner": Requirement(
+        "README, rulings", "Alias and canonical name are managed, declared names native, all others unknown."
+    ),
+    "names:room": Requirement("mediation 3.7", "Managed tools without room are left out from the end."),
+    "wire:byte-fidelity": Requirement(
+        "mediation 3.5", "Everything that is not ours stays byte for byte, whatever the document looks like."
+    ),
+    "wire:repeated-member": Requirement(
+        "mediation 3.5", "A member that we must read or change and that stands twice is refused."
+    ),
+    "calls:path-segment": Requirement(
+        "mediation 4, executing over HTTP", "A path argument stays one segment, encoded once, whatever it is."
+    ),
+    "calls:exact-numbers": Requirement(
+        "mediation 4, executing over HTTP", "Numbers keep their spelling in path, query, body and result."
+    ),
+    "calls:claw-id": Requirement(
+        "mediation 4, executing over HTTP", "claw_id is the authenticated agent, whatever the model sends for it."
+    ),
+    "calls:signature": Requirement(
+        "mediation 4, repeats",
+        "Equal arguments are equal by value: key order, 1 and 1.0, never 2^53 and its neighbour.",
+    ),
+    "calls:schema-keywords": Requirement("mediation 4", "The usual keywords of JSON Schema hold, in every draft."),
+    "calls:schema-no-fetch": Requirement("mediation 4", "A remote $ref is never fetched."),
+    "calls:schema-eight": Requirement("mediation 4", "At most eight violations are told, in a stable order."),
+    "calls:schema-hostile": Requirement("mediation 4", "A value that cannot be checked is not valid, and no fault."),
+    "results:truncation": Requirement(
+        "mediation 4, results", "Over the limit: the first bytes, cut at a character, and the true size."
+    ),
+    "results:body-kinds": Requirement("mediation 4, results", "JSON is data in its own bytes; all else is text."),
+    "results:redirect": Requirement("mediation 4, executing over HTTP", "Redirects are refused."),
+    "results:envelope": Requirement("mediation 4, results", "Every failure has the one shape."),
+    "continuity:calls-anchor": Requirement(
+        "mediation 7", "A handoff is found by its call ids, in any order, by their alphanumerics."
+    ),
+    "continuity:text-anchor": Requirement(
+        "mediation 7", "An answer is found by its text and the user's words before it, white space aside."
+    ),
     "names:native-wins": Requirement(
         "README, rulings", "A name that the runner declared in this request is the runner's."
     ),
