@@ -168,6 +168,10 @@ COMPILE: dict[str, Requirement] = {
 }
 
 MEDIATE: dict[str, Requirement] = {
+    "loop:terminates": Requirement(
+        "mediation 4, budgets",
+        "Any sequence of replies ends within max_rounds + 2 model calls, and repeats nothing it may not.",
+    ),
     "loop:no-calls": Requirement("mediation 4, table", "A reply without calls is the answer."),
     "loop:managed-only": Requirement(
         "mediation 4, table",
@@ -237,6 +241,18 @@ MEDIATE: dict[str, Requirement] = {
     "continuity:text-anchor": Requirement(
         "mediation 7", "An answer is found by its text and the user's words before it, white space aside."
     ),
+    "injection:tools-appended": Requirement(
+        "mediation 3.1", "The runner's tools stay first and untouched; the managed ones stand behind them."
+    ),
+    "failure:bad-request": Requirement("issue 2, bad input", "A body that is no request is a 400 in one sentence."),
+    "calls:ids": Requirement(
+        "mediation 6", "Call ids that are repeated or missing are minted, of letters and digits, and answered."
+    ),
+    "stream:sdk-accepts": Requirement(
+        "mediation 6", "A stream is one well-formed lifecycle; the real SDK makes the same message of it."
+    ),
+    "stream:unknown-fields": Requirement("mediation 4, the model's side", "Unknown fields are kept in a stream."),
+    "stream:keepalive-is-skipped": Requirement("mediation 6", "A keepalive is a comment, and never a token."),
     "names:native-wins": Requirement(
         "README, rulings", "A name that the runner declared in this request is the runner's."
     ),

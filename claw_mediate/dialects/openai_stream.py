@@ -40,7 +40,7 @@ def stream(body: bytes, *, include_usage: bool) -> Iterator[bytes]:
 
 
 def _deltas(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    grown = {name for name in _TEXTS if isinstance(message.get(name), str)}
+    grown = {name for name in _TEXTS if isinstance(message.get(name), str) and message[name]}
     first = {name: value for name, value in message.items() if name not in grown and name != "tool_calls"}
     yield {"role": "assistant", **first, **({"content": ""} if "content" in grown else {})}
     for name in (name for name in _TEXTS if name in grown):

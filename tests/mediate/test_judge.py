@@ -1,0 +1,227 @@
+"""The judge's tables, row by row, as pure functions of a ledger."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from claw_mediate import result
+from claw_mediate.judge import Answered, Finish, Run, Settled, ends_turn, judge, next_step, use_after
+from claw_mediate.ledger import Ledger
+from claw_mediate.model import Answer, Call
+from claw_mediate.talk import Deliver, Refuse, RunTools, ToolUse
+from tests.mediate.made import called, granted, limits, reply
+
+GET = granted("desk.get", annotations={"readOnly": True})
+QUOTE = granted("desk.quote", annotations={"readOnly": True})
+SET = granted("desk.set", method="POST")
+PING = granted("desk.ping", method="POST", annotations={"parallel_safe": True})
+END = granted("desk.end", method="POST", annotations={"x-claw.terminalOnSuccess": True})
+POLL = granted("desk.poll", method="POST", annotations={"x-claw.repeatable": True})
+ELSEWHERE = granted("other.set", method="POST")
+NATIVE = called(None, owner="native")
+UNKNOWN = called(None)
+
+
+def ledger(**more: Any) -> Ledger:
+    return Ledger.opened(limits(**more), 0.0)
+
+
+def ran(call: Call, *, status: int = 200) -> Answer:
+    return result.from_http(call, status, b"{}", 2, 100)
+
+
+def after(book: Ledger, *answers: Answer, use: ToolUse = ToolUse.RELEASED) -> Ledger:
+    """A round in which these answers were given."""
+    book = book.answered(tuple(answers), book.now)
+    return book.closed(reply(*(answer.call for answer in answers)), tuple(answers), use)
+
+
+def codes(verdict: Any) -> list[str | None]:
+    assert isinstance(verdict, Answered)
+    return [answer.code for answer in verdict.answers]
+
+
+def settled(book: Ledger, call: Call) -> str | None:
+    """The code with which the call is settled; None when it runs."""
+    step = next_step(book, (call,))
+    return step.answer.code if isinstance(step, Settled) else None
+
+
+@pytest.mark.requirement("loop:no-calls")
+@pytest.mark.parametrize("calls", [(), (NATIVE,), (NATIVE, NATIVE)])
+def test_no_call_of_ours_is_the_answer(calls: tuple[Call, ...]) -> None:
+    said = reply(*calls)
+    assert judge(ledger(), said) == Finish(Deliver(said, (), ()))
+
+
+@pytest.mark.parametrize("calls", [(called(GET),), (UNKNOWN,), (called(GET), UNKNOWN, called(SET))])
+def test_managed_and_unknown_calls_are_run(calls: tuple[Call, ...]) -> None:
+    assert judge(ledger(), reply(*calls)) == Run(calls)
+
+
+@pytest.mark.requirement("loop:managed-first-native-behind")
+@pytest.mark.parametrize("first", [called(GET), UNKNOWN])
+def test_a_native_suffix_is_dropped_and_the_prefix_runs(first: Call) -> None:
+    assert judge(ledger(), reply(first, NATIVE, NATIVE)) == Run((first,))
+
+
+@pytest.mark.requirement("loop:native-before-managed")
+@pytest.mark.parametrize(
+    "calls", [(NATIVE, called(GET)), (NATIVE, UNKNOWN), (called(GET), NATIVE, called(SET)), (UNKNOWN, NATIVE, UNKNOWN)]
+)
+@pytest.mark.parametrize("use", [ToolUse.AS_ASKED, ToolUse.RELEASED])
+def test_native_before_ours_rejects_every_call_and_leaves_the_choice_alone(
+    calls: tuple[Call, ...], use: ToolUse
+) -> None:
+    verdict = judge(replace(ledger(), use=use), reply(*calls))
+    assert codes(verdict) == ["managed_tools_first"] * len(calls)
+    assert isinstance(verdict, Answered)
+    assert verdict.use is use
+
+
+@pytest.mark.requirement("budget:rounds")
+@pytest.mark.parametrize("calls", [(called(GET),), (UNKNOWN,), (called(GET), NATIVE), (NATIVE, called(GET))])
+def test_when_rounds_are_spent_every_call_is_answered_and_tools_are_forbidden(calls: tuple[Call, ...]) -> None:
+    verdict = judge(after(ledger(max_rounds=1), ran(called(SET))), reply(*calls))
+    assert codes(verdict) == ["tool_budget_exhausted"] * len(calls)
+    assert isinstance(verdict, Answered)
+    assert verdict.use is ToolUse.FORBIDDEN
+
+
+@pytest.mark.requirement("budget:soft-deadline")
+def test_behind_the_soft_deadline_the_same_happens() -> None:
+    late = replace(ledger(), now=90.0)
+    assert codes(judge(late, reply(called(GET)))) == ["tool_budget_exhausted"]
+    assert judge(replace(ledger(), now=89.9), reply(called(GET))) == Run((called(GET),))
+    assert settled(late, called(GET)) == "tool_budget_exhausted"
+    assert use_after(late, (ran(called(GET)),)) is ToolUse.FORBIDDEN
+
+
+@pytest.mark.requirement("budget:on-budget-error")
+def test_on_budget_error_refuses_at_once() -> None:
+    verdict = judge(after(ledger(max_rounds=1, on_budget="error"), ran(called(SET))), reply(called(GET)))
+    assert isinstance(verdict, Finish)
+    assert isinstance(verdict.outcome, Refuse)
+    assert (verdict.outcome.status, verdict.outcome.code) == (502, "tool_budget_exhausted")
+    assert len(verdict.outcome.rounds) == 1
+
+
+@pytest.mark.requirement("budget:finalization-fails")
+@pytest.mark.parametrize("calls", [(called(GET),), (NATIVE,), (UNKNOWN,)])
+def test_any_call_though_tools_are_forbidden_is_a_502(calls: tuple[Call, ...]) -> None:
+    verdict = judge(replace(ledger(), use=ToolUse.FORBIDDEN), reply(*calls))
+    assert isinstance(verdict, Finish)
+    assert isinstance(verdict.outcome, Refuse)
+    assert verdict.outcome.status == 502
+
+
+@pytest.mark.requirement("calls:terminal-on-success")
+def test_a_terminal_call_must_be_the_last_one() -> None:
+    assert codes(judge(ledger(), reply(called(END), called(GET)))) == ["terminal_on_success_order"] * 2
+    assert codes(judge(ledger(), reply(called(END), NATIVE))) == ["terminal_on_success_order"] * 2
+    assert judge(ledger(), reply(called(GET), called(END))) == Run((called(GET), called(END)))
+
+
+@pytest.mark.requirement("calls:terminal-on-success")
+def test_only_a_terminal_call_that_ran_well_ends_the_turn() -> None:
+    assert ends_turn((ran(called(GET)), ran(called(END))))
+    assert not ends_turn((ran(called(END), status=500),))
+    assert not ends_turn((ran(called(GET)),))
+    assert not ends_turn((result.duplicate(called(END), 1, 1),))
+
+
+def test_the_order_of_checks_is_unknown_then_arguments_then_repeat_then_schema() -> None:
+    picky = granted("desk.get", annotations={"readOnly": True}, schema={"required": ["a"]})
+    assert settled(ledger(), called(None, '{"a":')) == "unknown_tool"
+    assert settled(ledger(), called(picky, '{"a":')) == "invalid_arguments"
+    assert settled(ledger(), called(picky)) == "schema_validation"
+    assert settled(ledger(), called(picky, '{"a":1}')) is None
+    seen = after(ledger(), ran(called(granted("desk.get", annotations={"readOnly": True}))))
+    assert settled(seen, called(picky)) == "duplicate_tool_call"
+
+
+@pytest.mark.requirement("calls:duplicate")
+@pytest.mark.parametrize("text", ['{"a":1}', '{ "a": 1.0 }', '{"a":10e-1}', '{"a":1,"claw_id":"x"}'])
+def test_an_equal_call_is_answered_with_its_first_round_and_count(text: str) -> None:
+    book = after(ledger(), ran(called(SET, '{"a":1}')))
+    step = next_step(book, (called(SET, text),))
+    assert isinstance(step, Settled)
+    assert (step.answer.code, step.answer.first_round, step.answer.repeats) == ("duplicate_tool_call", 1, 1)
+    again = next_step(after(book, step.answer), (called(SET, text),))
+    assert isinstance(again, Settled)
+    assert (again.answer.first_round, again.answer.repeats) == (1, 2)
+
+
+def test_a_call_with_other_arguments_or_of_another_tool_is_no_repeat() -> None:
+    book = after(ledger(), ran(called(GET, '{"a":1}')))
+    assert settled(book, called(GET, '{"a":2}')) is None
+    assert settled(book, called(QUOTE, '{"a":1}')) is None
+
+
+@pytest.mark.requirement("calls:duplicate-exceptions")
+def test_a_repeatable_tool_may_be_repeated() -> None:
+    assert settled(after(ledger(), ran(called(POLL))), called(POLL)) is None
+
+
+@pytest.mark.requirement("calls:duplicate-exceptions")
+def test_a_read_that_failed_may_be_repeated_and_a_write_may_not() -> None:
+    assert settled(after(ledger(), ran(called(GET), status=503)), called(GET)) is None
+    assert settled(after(ledger(), ran(called(SET), status=503)), called(SET)) == "duplicate_tool_call"
+
+
+@pytest.mark.requirement("calls:duplicate-exceptions")
+def test_a_read_may_be_repeated_after_a_write_in_its_own_service_that_ran() -> None:
+    book = after(ledger(), ran(called(GET)))
+    assert settled(after(book, ran(called(SET))), called(GET)) is None
+    assert settled(after(book, ran(called(SET), status=500)), called(GET)) is None
+    assert settled(after(book, ran(called(ELSEWHERE))), called(GET)) == "duplicate_tool_call"
+    assert settled(after(book, result.invalid_arguments(called(SET), "x")), called(GET)) == "duplicate_tool_call"
+    assert settled(after(after(ledger(), ran(called(SET))), ran(called(GET))), called(GET)) == "duplicate_tool_call"
+
+
+@pytest.mark.requirement("calls:idle-rounds")
+def test_the_third_round_of_nothing_but_repeats_forbids_tools() -> None:
+    repeat = result.duplicate(called(SET), 1, 1)
+    book = after(ledger(), ran(called(SET)))
+    assert use_after(book, (repeat,)) is ToolUse.RELEASED
+    book = after(after(book, repeat), repeat)
+    assert use_after(book, (repeat,)) is ToolUse.FORBIDDEN
+    assert use_after(book, (repeat, ran(called(GET)))) is ToolUse.RELEASED
+
+
+@pytest.mark.requirement("injection:tool-choice-released")
+def test_a_forced_choice_is_released_by_a_managed_call_and_by_nothing_else() -> None:
+    assert use_after(ledger(), (ran(called(GET)),)) is ToolUse.RELEASED
+    assert use_after(ledger(), (result.invalid_arguments(called(GET), "x"),)) is ToolUse.RELEASED
+    assert use_after(ledger(), (result.unknown_tool(UNKNOWN),)) is ToolUse.AS_ASKED
+
+
+@pytest.mark.requirement("calls:parallel")
+@pytest.mark.parametrize(
+    ("calls", "together"),
+    [
+        ([called(GET), called(QUOTE)], 2),
+        ([called(GET), called(PING), called(QUOTE)], 3),
+        ([called(GET), called(SET)], 1),
+        ([called(SET), called(GET)], 1),
+        ([called(SET), called(SET, '{"a":1}')], 1),
+        ([called(GET), called(GET)], 1),
+        ([called(GET), called(GET, '{"a":1}'), called(GET, '{"a":2}'), called(GET, '{"a":3}')], 3),
+        ([called(GET), UNKNOWN, called(QUOTE)], 1),
+        ([called(GET), called(QUOTE, '{"a":')], 1),
+    ],
+)
+def test_neighbours_that_are_safe_run_together_up_to_the_limit(calls: list[Call], together: int) -> None:
+    step = next_step(ledger(max_parallel=3), tuple(calls))
+    assert isinstance(step, RunTools)
+    assert list(step.calls) == calls[:together]
+
+
+@pytest.mark.parametrize(("now", "seconds"), [(0.0, 30.0), (80.0, 10.0)])
+def test_a_call_has_its_own_time_and_never_more_than_the_turn(now: float, seconds: float) -> None:
+    step = next_step(replace(ledger(), now=now), (called(GET),))
+    assert isinstance(step, RunTools)
+    assert step.seconds == seconds

@@ -1,0 +1,197 @@
+"""A synthetic stream, read by the real ``openai`` SDK: it gives back the same message, whatever stands in it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx2
+import openai
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from openai.types.chat import ChatCompletion, ChatCompletionChunk
+
+from claw_mediate.dialects import openai_chat, sse
+from claw_mediate.dialects.openai_stream import CHUNK
+from tests.mediate.made import catalog
+from tests.peers import completion
+
+SHARP = [
+    "data: x\n\n",
+    "\r\n",
+    "\n",
+    "[DONE]",
+    "event: error\n",
+    ": ",
+    "\u2028\u2029\x85\x0b\x0c\x1c",
+    "\ufeff",
+    "😀" * 60,
+    '"}',
+    "\\u",
+]
+TEXT = st.lists(
+    st.one_of(st.text(st.characters(exclude_categories=["Cs"]), max_size=70), st.sampled_from(SHARP)), max_size=4
+).map("".join)
+CALL = st.tuples(
+    st.from_regex(r"[A-Za-z0-9]{1,12}", fullmatch=True), st.from_regex(r"[a-z_]{1,12}", fullmatch=True), TEXT
+)
+
+
+def sdk(stream: bytes) -> openai.OpenAI:
+    """The real SDK, with that stream as what the wire says."""
+
+    def answer(_request: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=stream)
+
+    client = httpx2.Client(transport=httpx2.MockTransport(answer))
+    return openai.OpenAI(api_key="k", base_url="http://model/v1", http_client=client, max_retries=0)
+
+
+def chunks(stream: bytes) -> list[ChatCompletionChunk]:
+    with sdk(stream) as client:
+        made = client.chat.completions.create(model="m", messages=[{"role": "user", "content": "x"}], stream=True)
+        return list(made)
+
+
+def final(stream: bytes) -> ChatCompletion:
+    with sdk(stream) as client, client.chat.completions.stream(model="m", messages=[]) as made:
+        return made.get_final_completion()
+
+
+def streamed(body: Any, *, include_usage: bool = True) -> bytes:
+    data = json.dumps(body).encode()
+    openai_chat.read_reply(data, catalog())
+    return b"".join(openai_chat.stream(data, include_usage=include_usage))
+
+
+@pytest.mark.requirement("stream:sdk-accepts")
+@settings(max_examples=60, deadline=None)
+@given(TEXT | st.none(), st.lists(CALL, max_size=3, unique_by=lambda call: call[0]), TEXT | st.none(), st.booleans())
+def test_any_message_comes_out_of_the_sdk_as_it_went_in(
+    words: str | None, made: list[tuple[str, str, str]], refusal: str | None, usage: bool
+) -> None:
+    body = completion(words, calls=list(made))
+    body["choices"][0]["message"]["refusal"] = refusal
+    answer = final(streamed(body, include_usage=usage))
+    message = answer.choices[0].message
+    assert (message.role, message.content, message.refusal) == ("assistant", words, refusal)
+    got = [(c.id, c.function.name, c.function.arguments) for c in message.tool_calls or [] if c.type == "function"]
+    assert got == made
+    assert answer.choices[0].finish_reason == body["choices"][0]["finish_reason"]
+    assert (answer.id, answer.model) == (body["id"], body["model"])
+    assert (answer.usage.total_tokens if answer.usage else None) == (15 if usage else None)
+
+
+@pytest.mark.requirement("stream:sdk-accepts")
+@settings(max_examples=40, deadline=None)
+@given(TEXT, st.lists(CALL, max_size=3))
+def test_the_stream_is_one_well_formed_lifecycle(words: str, made: list[tuple[str, str, str]]) -> None:
+    seen = chunks(streamed(completion(words, calls=made)))
+    assert len({chunk.id for chunk in seen}) == 1
+    assert {chunk.object for chunk in seen} == {"chat.completion.chunk"}
+    deltas = [choice.delta for chunk in seen for choice in chunk.choices]
+    assert [delta.role for delta in deltas] == ["assistant"] + [None] * (len(deltas) - 1)
+    assert all(len(delta.content or "") <= CHUNK for delta in deltas)
+    parts = [call for delta in deltas for call in delta.tool_calls or []]
+    assert [part.index for part in parts if part.id] == list(range(len(made)))
+    assert [part.index for part in parts] == sorted(part.index for part in parts)
+    reasons = [choice.finish_reason for chunk in seen for choice in chunk.choices if choice.finish_reason]
+    assert reasons == ["tool_calls" if made else "stop"]
+    assert [chunk.choices for chunk in seen if chunk.usage] == [[]]
+    assert seen[-1].usage is not None
+
+
+@given(TEXT)
+def test_the_framing_holds_whatever_the_text_is(words: str) -> None:
+    stream = streamed(completion(words))
+    assert stream.endswith(b"\n\ndata: [DONE]\n\n")
+    events = stream.removesuffix(b"\n\n").split(b"\n\n")
+    assert all(event.startswith(b"data: ") and b"\n" not in event and b"\r" not in event for event in events)
+    assert b"\xff" not in stream
+    stream.decode()
+
+
+@pytest.mark.requirement("stream:unknown-fields")
+def test_fields_that_are_not_known_travel_in_the_first_delta_and_the_frame() -> None:
+    body = completion("x", system_fingerprint="fp", service_tier="flex")
+    body["choices"][0]["message"] |= {
+        "annotations": [{"type": "url_citation"}],
+        "reasoning_details": [{"signature": "s"}],
+    }
+    body["choices"][0]["logprobs"] = {"content": []}
+    events = [json.loads(line[6:]) for line in streamed(body).split(b"\n\n")[:-2]]
+    first = events[0]["choices"][0]["delta"]
+    assert first["annotations"] == [{"type": "url_citation"}]
+    assert first["reasoning_details"] == [{"signature": "s"}]
+    assert all((event["system_fingerprint"], event["service_tier"]) == ("fp", "flex") for event in events)
+    assert events[-2]["choices"][0]["logprobs"] == {"content": []}
+
+
+@pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
+def test_reasoning_grows_before_the_content(name: str) -> None:
+    body = completion("answer")
+    body["choices"][0]["message"][name] = "thought " * 20
+    events = [json.loads(line[6:]) for line in streamed(body).split(b"\n\n")[:-3]]
+    deltas = [event["choices"][0]["delta"] for event in events]
+    assert "".join(delta.get(name, "") for delta in deltas) == "thought " * 20
+    assert max(i for i, d in enumerate(deltas) if name in d) < max(i for i, d in enumerate(deltas) if d.get("content"))
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"content": "x", "tool_calls": []},
+        {"content": "x", "tool_calls": None},
+        {"content": [{"type": "text", "text": "x"}]},
+        {"content": None},
+        {},
+    ],
+)
+def test_odd_messages_of_real_providers_make_a_stream(message: dict[str, Any]) -> None:
+    seen = chunks(streamed({"id": "c", "created": 1, "model": "m", "choices": [{"message": message}]}))
+    assert seen[-2].choices[0].finish_reason == "stop"
+
+
+def test_a_custom_call_keeps_its_input_and_a_null_custom_is_a_function() -> None:
+    custom = {"id": "a", "type": "custom", "custom": {"name": "shell", "input": "ls " * 40}}
+    function = {"id": "b", "type": "function", "custom": None, "function": {"name": "f", "arguments": {"a": 1}}}
+    message = {"role": "assistant", "content": None, "tool_calls": [custom, function]}
+    events = streamed({"choices": [{"message": message, "finish_reason": "tool_calls"}]}).split(b"\n\n")[:-3]
+    parts = [part for event in events for part in json.loads(event[6:])["choices"][0]["delta"].get("tool_calls", [])]
+    assert "".join(part["custom"]["input"] for part in parts if part["index"] == 0) == "ls " * 40
+    assert "".join(part["function"]["arguments"] for part in parts if part["index"] == 1) == '{"a": 1}'
+
+
+@pytest.mark.requirement("stream:keepalive-is-skipped")
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_a_keepalive_is_a_comment_that_the_sdk_skips(note: str) -> None:
+    alive = openai_chat.keepalive(note)
+    assert alive.startswith(b": ")
+    assert alive.endswith(b"\n\n")
+    assert alive.count(b"\n") == 2
+    assert b"\r" not in alive
+
+
+def test_the_sdk_reads_on_behind_keepalives() -> None:
+    alive = openai_chat.keepalive("claw round=1 waiting=desk.x\ndata: no")
+    assert final(alive * 3 + streamed(completion("hello"))).choices[0].message.content == "hello"
+
+
+@pytest.mark.requirement("stream:error-event")
+def test_an_error_after_the_headers_is_raised_by_the_sdk() -> None:
+    error = openai_chat.stream_error(b'{"error":{"message":"it broke","type":"api_error","param":null,"code":"x"}}')
+    with pytest.raises(openai.APIError, match="it broke"):
+        chunks(openai_chat.keepalive("k") + error)
+    assert error.endswith(sse.DONE)
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"<html>", b"[]", b'{"error":null}', b"\xff", b"[" * 100_000, b'{"error":"\\ud800"}']
+)
+def test_an_error_body_of_another_shape_is_not_passed_as_an_event(body: bytes) -> None:
+    assert openai_chat.error_body(body) is None
+
+
+def test_an_error_body_becomes_one_line() -> None:
+    assert openai_chat.error_body(b'{\n "error": {"message":\r\n "no"}}') == b'{"error":{"message":"no"}}'
