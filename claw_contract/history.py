@@ -65,6 +65,8 @@ class HistoryEntry(Contract):
     effective_model: str
     status_code: int
     stream: bool
+    tools_offered: tuple[str, ...] = ()
+    """The aliases of the managed tools that the model was shown."""
     request_original: Any
     request_effective: Any
     response: JsonObject

@@ -52,8 +52,8 @@ class Forward:
     credential: HeaderList
     refusal: bytes
     body: bytes | None
-    provider: str
-    model: str
+    ticket: object
+    """The mediator's own note of it, which the host hands back with what became of it."""
 
 
 def answered(status: int, body: bytes, content_type: str = "application/json") -> Exchange:

@@ -2,7 +2,7 @@
 
     admit     who asks            Admitted, or a refusal
     exchange  what happens        Exchange (an answer of ours), or Forward (not mediated: the host sends it on)
-    passed    afterwards          what a forwarded request used, told by the host
+    forwarding                    routes; and what became of a forwarded request, told by the host
 
 It knows nothing of mitmproxy. The host calls ``admit`` when the headers are there and ``exchange`` when the body is.
 """
@@ -12,30 +12,31 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import sqlite3
 import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import unquote
 
 from claw_contract.secret import Redactor
 from claw_mediate import wire
 from claw_mediate.catalog import Catalog
 from claw_mediate.dialects import openai_chat
 from claw_mediate.dialects.base import Dialect, RunnerRequest, UnreadableRequestError
-from claw_mediate.dialects.errors import refusal
 from claw_mediate.exchange import Exchange, Forward, Request, refused, said
 from claw_mediate.io import identity
 from claw_mediate.io.agents import Agents
 from claw_mediate.io.drive import Ports, World
-from claw_mediate.io.headers import for_provider, provider_auth
+from claw_mediate.io.forwarding import Forwarding, target
+from claw_mediate.io.headers import for_provider
 from claw_mediate.io.history import History
 from claw_mediate.io.identity import Admitted
 from claw_mediate.io.log import EventLog
 from claw_mediate.io.mediated import Ended, Job, MediatedTurn, streamed, whole
-from claw_mediate.io.providers import KEY_VARIABLES, Provider, Registry
+from claw_mediate.io.providers import KEY_VARIABLES, Registry
 from claw_mediate.io.record import Recorder
 from claw_mediate.io.services import Caller, Services
 from claw_mediate.io.settings import Settings
@@ -45,7 +46,9 @@ from claw_mediate.model import Answer, Call
 
 DIALECTS: Final[Mapping[str, Dialect]] = {"/chat/completions": openai_chat}
 """By the end of the path of the POST that speaks it."""
-_ANTHROPIC_PATHS = ("/messages", "/messages/count_tokens")
+
+
+_SLASHES = re.compile(r"[/\\]+")
 
 
 class Peers(NamedTuple):
@@ -72,6 +75,7 @@ class Mediator:
         self._recorder = Recorder(
             History(settings.history, settings.history_max_bytes) if settings.history else None, log
         )
+        self.forwarding = Forwarding(self.registry, self._recorder)
         self._playing: set[asyncio.Task[Ended]] = set()
 
     def missing(self) -> str | None:
@@ -93,8 +97,8 @@ class Mediator:
         if request.bare_path == "/health":
             return said(200, {"ok": True})
         if request.bare_path == "/ready":
-            problem = self.missing() is None and self._store.writable()
-            return said(200 if problem else 503, {"ready": problem})
+            ready = self.missing() is None and self._store.writable()
+            return said(200 if ready else 503, {"ready": ready})
         return None
 
     def admit(self, request: Request) -> Admitted | Exchange:
@@ -102,17 +106,20 @@ class Mediator:
         return identity.admit(self._agents, request)
 
     def dialect(self, request: Request) -> Dialect | None:
-        """The dialect that mediates this request; None: it is forwarded."""
-        if request.method != "POST":
+        """The dialect that mediates this request; None: it is forwarded.
+
+        A path counts by what a lenient provider would make of it: its spelling must not be a way round.
+        """
+        if request.method.upper() != "POST":
             return None
-        path = request.bare_path.rstrip("/")
+        path = _SLASHES.sub("/", unquote(request.bare_path)).rstrip("/").lower()
         return next((dialect for end, dialect in DIALECTS.items() if path.endswith(end)), None)
 
     async def exchange(self, admitted: Admitted, request: Request) -> Exchange | Forward:
         """What happens to an admitted request whose body is there. Cancelled when the runner leaves."""
         dialect = self.dialect(request)
         if dialect is None:
-            return self.forward(request)
+            return self.forward(admitted, request)
         try:
             view = dialect.read_request(request.body)
             job = self._job(admitted, request, view, dialect)
@@ -122,24 +129,9 @@ class Mediator:
         except (UnreadableRequestError, wire.RepeatedMemberError) as error:
             return refused(request.path, 400, "invalid_request", str(error))
 
-    def forward(self, request: Request, view: RunnerRequest | None = None) -> Exchange | Forward:
+    def forward(self, admitted: Admitted, request: Request, view: RunnerRequest | None = None) -> Exchange | Forward:
         """A request that is not mediated: the same bytes, with the credential swapped (and the model's prefix off)."""
-        routed = self._route(request, view.model if view else "")
-        if isinstance(routed, Exchange):
-            return routed
-        provider, model = routed
-        keys = self.registry.states.ready(provider, time.monotonic())
-        if provider.auth != "none" and not keys:
-            message = f"no key of the provider {provider.name!r} is usable now"
-            return refused(request.path, 502, "no_provider_key", message)
-        body = None
-        if view is not None and model != view.model:
-            body = wire.edited(request.body, {"model": json.dumps(model).encode()})
-        credential = provider_auth(provider, keys[0].secret if keys else None)
-        message = f"the provider {provider.name!r} can't be reached"
-        unreachable = refusal(request.path, 502, "provider_unreachable", message)
-        target = _target(provider, request.path)
-        return Forward(provider.base_url, target, credential, unreachable, body, provider.name, model)
+        return self.forwarding.forward(admitted, request, view)
 
     async def close(self, seconds: float) -> None:
         """Let turns that are under way end, for so long; then cancel them, and close every connection."""
@@ -153,19 +145,6 @@ class Mediator:
         await self._peers.services.close()
         self._store.close()
 
-    def _route(self, request: Request, model: str) -> tuple[Provider, str] | Exchange:
-        """The provider and the model's name there: by host where there is one, else by the model's prefix."""
-        if request.host is not None:
-            provider, name = self.registry.by_host(request.host), model
-        else:
-            anthropic = request.bare_path.rstrip("/").endswith(_ANTHROPIC_PATHS)
-            provider, name = self.registry.by_model(model, "anthropic" if anthropic else "openai")
-        if provider is None:
-            return refused(request.path, 502, "no_provider", "no provider is configured for this request")
-        if not provider.usable:
-            return refused(request.path, 502, "no_provider_key", f"the provider {provider.name!r} has no key")
-        return provider, name
-
     def _job(
         self, admitted: Admitted, request: Request, view: RunnerRequest, dialect: Dialect
     ) -> Job | Exchange | Forward:
@@ -174,14 +153,14 @@ class Mediator:
         if not agent.tools or view.bypass is not None:
             if agent.tools:
                 self._log.event("intervention", agent.id, model=view.model, intervention=view.bypass)
-            return self.forward(request, view)
+            return self.forward(admitted, request, view)
         catalog = Catalog.of(agent.tools, view.declared, room)
         if len(catalog.offered) < len(agent.tools):
             left_out = [tool.name for tool in agent.tools[len(catalog.offered) :]]
             self._log.event(
                 "intervention", agent.id, model=view.model, intervention="managed_tools_over_limit", tools=left_out
             )
-        routed = self._route(request, view.model)
+        routed = self.forwarding.route(request, view.model)
         if isinstance(routed, Exchange):
             return routed
         provider, model = routed
@@ -207,10 +186,10 @@ class Mediator:
         job = replace(job, effective=next(iter(offered.values())))
         caller = Caller(admitted.agent, job.turn_id)
         headers = [*for_provider(job.request.headers), ("accept-encoding", "gzip, deflate")]
-        target = _target(job.provider, job.request.path)
+        below = target(job.provider, job.request.path)
 
         async def model(body: bytes, *, again: bool) -> ModelAnswer:
-            return await self._peers.upstream.post(job.provider, target, headers, body, again=again)
+            return await self._peers.upstream.post(job.provider, below, headers, body, again=again)
 
         async def tools(call: Call, key: str, seconds: float) -> Answer:
             return await self._peers.services.call(caller, call, key, seconds)
@@ -227,11 +206,3 @@ class Mediator:
         except asyncio.CancelledError:
             play.cancel()
             raise
-
-
-def _target(provider: Provider, path: str) -> str:
-    """Path and query below a provider's base URL, which ends in its own prefix (``/v1``, ``/api/v1``)."""
-    for prefix in (urlsplit(provider.base_url).path, "/v1"):
-        if prefix and path.startswith((f"{prefix}/", f"{prefix}?")):
-            return path.removeprefix(prefix)
-    return path

@@ -52,3 +52,13 @@ def usage_record(usage: JsonObject, tokens: tuple[int, int, int], rounds: int) -
         reported_cost_usd=float(cost) if isinstance(cost, int | float) and not isinstance(cost, bool) else None,
         total_rounds=rounds,
     )
+
+
+def tokens_of(usage: JsonObject) -> tuple[int, int, int]:
+    """(prompt, completion, cached) of a usage object in OpenAI's words or in Anthropic's."""
+    details = usage.get("prompt_tokens_details")
+    cached = details.get("cached_tokens") if isinstance(details, dict) else usage.get("cache_read_input_tokens")
+    prompt = usage.get("prompt_tokens", usage.get("input_tokens"))
+    completion = usage.get("completion_tokens", usage.get("output_tokens"))
+    counted = (count if type(count) is int else 0 for count in (prompt, completion, cached))
+    return next(counted), next(counted), next(counted)

@@ -344,6 +344,13 @@ PROXY: dict[str, Requirement] = {
         "mediation 3", "Without managed tools the body is unchanged; with them, all that is not ours is."
     ),
     "forward:streaming": Requirement("mediation 3", "An unmediated stream passes through; usage is read from a copy."),
+    "proxy:no-way-round": Requirement("mediation 1", "A path counts by what a lenient provider would make of it."),
+    "forward:recorded": Requirement(
+        "contract, history and log", "A forwarded completion is recorded like a mediated turn."
+    ),
+    "route:spent-key": Requirement(
+        "mediation 4, the model's side", "A key that was refused is dead; the next one is used."
+    ),
     "forward:tool-choice-none": Requirement("mediation 3.3", "tool_choice none: no injection and no loop."),
     "forward:other-paths": Requirement(
         "mediation 1", "Other paths are identified, credential-swapped and passed through."

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,11 @@ from claw_contract.providers import ApiFormat, ProviderAuth, ProviderEntry, Prov
 from claw_contract.secret import Secret
 from claw_mediate.io.files import Identity, identity
 from claw_mediate.io.log import EventLog
+
+THROTTLED = 429
+_KEY_DEAD = frozenset({401, 402})
+_DEFAULT_REST_SECONDS = 10.0
+_LONGEST_REST_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +158,31 @@ class Registry:
         others = (p for p in providers.values() if p.usable and p.api_format == api_format)
         return next(others, default), model
 
+    def spend(self, provider: Provider, key: Key, status: int, rest: float | None) -> bool:
+        """Note what an answer says of its key (``rest``: seconds to wait); whether the next key should be tried."""
+        owner = (provider.name, key.secret)
+        if status in _KEY_DEAD:
+            self.states.dead.add(owner)
+            action = "dead"
+        elif status == THROTTLED:
+            self.states.resting[owner] = time.monotonic() + (rest or _DEFAULT_REST_SECONDS)
+            action = "cooldown"
+        else:
+            return False
+        self._log.event("provider_pool", provider=provider.name, key_id=key.id, action=action, reason=f"http_{status}")
+        return True
+
     def secrets(self) -> list[Secret]:
         return [key.secret for provider in self.all().values() for key in provider.keys]
+
+
+def rest_seconds(retry_after: str) -> float | None:
+    """``Retry-After`` in seconds, bounded; None where it says nothing of use (RFC 9110 also allows a date: not used)."""
+    try:
+        seconds = float(retry_after)
+    except ValueError:
+        return None
+    return min(max(0.0, seconds), _LONGEST_REST_SECONDS) if seconds == seconds else None  # noqa: PLR0124 - not a number
 
 
 def _merged(written: Providers, env: Mapping[str, str]) -> dict[str, Provider]:

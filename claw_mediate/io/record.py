@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from claw_contract.base import JsonObject
 from claw_contract.history import UsageRecord
+from claw_contract.secret import Redactor
 from claw_mediate import result
+from claw_mediate.dialects.base import RunnerRequest
+from claw_mediate.exchange import Request
+from claw_mediate.io.agents import Agent
 from claw_mediate.io.history import History, recorded_body
 from claw_mediate.io.log import EventLog, now_rfc3339
 from claw_mediate.model import Answer, Round
-from claw_mediate.trace import tool_trace
+from claw_mediate.trace import tokens_of, tool_trace, usage_record
 
 if TYPE_CHECKING:
     from claw_mediate.io.mediated import Ended, Job
@@ -29,6 +35,28 @@ _PER_TOOL = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A request that is forwarded. ``view`` is there where it is a chat completion."""
+
+    turn_id: str
+    agent: Agent
+    request: Request
+    view: RunnerRequest | None
+    provider: str
+    model: str
+    redactor: Redactor
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a request ended for its runner."""
+
+    ok: bool
+    status: int
+    latency_ms: int
+
+
 class Recorder:
     """Writes turns down. A history that can't be written is an event, never a lost answer."""
 
@@ -38,37 +66,50 @@ class Recorder:
 
     def request(self, job: Job, tools_count: int) -> None:
         """A turn begins."""
-        self._log.event(
-            "request",
-            job.agent.id,
-            turn_id=job.turn_id,
-            model=job.view.model,
-            path=job.request.bare_path,
-            stream=job.view.stream,
-            manifest_present=bool(job.agent.tools),
-            tools_count=tools_count,
-            digest=job.agent.digest,
-        )
+        self._request(job.agent, job.turn_id, job.request, job.view, tools_count)
+
+    def forwarded(self, passed: Passed) -> None:
+        """A request is sent on as it is."""
+        self._request(passed.agent, passed.turn_id, passed.request, passed.view, 0)
+
+    def passed(self, passed: Passed, ending: Ending, usage: JsonObject, body: bytes) -> None:
+        """The response of a forwarded request went through; ``body`` is the beginning of it."""
+        tokens = usage_record(usage, tokens_of(usage), 1 if usage else 0)
+        self._response(passed.agent, passed.turn_id, passed.model, tokens, ending)
+        if passed.view is not None:
+            shape = {"format": "sse", "text": body.decode(errors="replace")} if passed.view.stream else None
+            entry = {
+                **_about(passed.agent, passed.turn_id, passed.request, passed.view),
+                "status": "ok" if ending.ok else "error",
+                "effective_provider": passed.provider,
+                "effective_model": passed.model,
+                "status_code": ending.status,
+                "tools_offered": [],
+                "request_effective": recorded_body(passed.request.body),
+                "response": shape or {"format": "json", "json": recorded_body(body)},
+                "usage": tokens.model_dump(),
+                "tool_trace": [],
+            }
+            self._append(passed.agent, passed.turn_id, entry, passed.redactor)
 
     def turn(self, job: Job, ended: Ended, rounds: Sequence[Round], usage: UsageRecord, latency_ms: int) -> None:
         """A turn is over: its calls, what was intervened, and its response; then its line of history."""
-        about = {"turn_id": job.turn_id, "model": job.model}
         for past in rounds:
             self._round(job, past)
-        self._log.event(
-            "response" if ended.ok else "error",
-            job.agent.id,
-            **about,
-            status_code=ended.status,
-            latency_ms=latency_ms,
-            tokens_in=usage.prompt_tokens,
-            tokens_out=usage.completion_tokens,
-            cached_tokens=usage.cached_tokens,
-            cost_usd=usage.reported_cost_usd,
-            rounds=len(rounds),
-            digest=job.agent.digest,
-        )
-        self._append(job, ended, rounds, usage)
+        self._response(job.agent, job.turn_id, job.model, usage, Ending(ended.ok, ended.status, latency_ms))
+        entry = {
+            **_about(job.agent, job.turn_id, job.request, job.view),
+            "status": "ok" if ended.ok else "error",
+            "effective_provider": job.provider.name,
+            "effective_model": job.model,
+            "status_code": ended.status,
+            "tools_offered": [offered.alias for offered in job.catalog.offered],
+            "request_effective": recorded_body(job.effective),
+            "response": {"format": "sse" if job.view.stream else "json", "json": recorded_body(ended.body)},
+            "usage": usage.model_dump(),
+            "tool_trace": [record.model_dump(exclude_none=True) for record in tool_trace(rounds)],
+        }
+        self._append(job.agent, job.turn_id, entry, job.redactor)
 
     def tool_call(self, agent_id: str, turn_id: str, round_number: int, answer: Answer) -> None:
         """One managed call was run, or was answered without running."""
@@ -102,36 +143,59 @@ class Recorder:
                 "intervention", job.agent.id, turn_id=job.turn_id, model=job.model, intervention=name, round=past.number
             )
 
-    def _append(self, job: Job, ended: Ended, rounds: Sequence[Round], usage: UsageRecord) -> None:
+    def _request(
+        self, agent: Agent, turn_id: str, request: Request, view: RunnerRequest | None, tools_count: int
+    ) -> None:
+        self._log.event(
+            "request",
+            agent.id,
+            turn_id=turn_id,
+            model=view.model if view else None,
+            path=request.bare_path,
+            stream=bool(view and view.stream),
+            manifest_present=bool(agent.tools),
+            tools_count=tools_count,
+            digest=agent.digest,
+        )
+
+    def _response(self, agent: Agent, turn_id: str, model: str, usage: UsageRecord, ending: Ending) -> None:
+        self._log.event(
+            "response" if ending.ok else "error",
+            agent.id,
+            turn_id=turn_id,
+            model=model,
+            status_code=ending.status,
+            latency_ms=ending.latency_ms,
+            tokens_in=usage.prompt_tokens,
+            tokens_out=usage.completion_tokens,
+            cached_tokens=usage.cached_tokens,
+            cost_usd=usage.reported_cost_usd,
+            total_rounds=usage.total_rounds,
+            digest=agent.digest,
+        )
+
+    def _append(self, agent: Agent, turn_id: str, entry: dict[str, Any], redactor: Redactor) -> None:
         if self._history is None:
             return
-        shape = "sse" if job.view.stream else "json"
-        entry: dict[str, Any] = {
-            "version": 1,
-            "turn_id": job.turn_id,
-            "digest": job.agent.digest,
-            "status": "ok" if ended.ok else "error",
-            "ts": now_rfc3339(),
-            "claw_id": job.agent.id,
-            "path": job.request.bare_path,
-            "requested_model": job.view.model,
-            "effective_provider": job.provider.name,
-            "effective_model": job.model,
-            "status_code": ended.status,
-            "stream": job.view.stream,
-            "tools_offered": [offered.alias for offered in job.catalog.offered],
-            "request_original": recorded_body(job.request.body),
-            "request_effective": recorded_body(job.effective),
-            "response": {"format": shape, "json": recorded_body(ended.body)},
-            "usage": usage.model_dump(),
-            "tool_trace": [record.model_dump(exclude_none=True) for record in tool_trace(rounds)],
-        }
         try:
-            self._history.append(job.agent.id, entry, job.redactor)
+            self._history.append(agent.id, entry, redactor)
         except OSError as error:
-            self._log.event(
-                "error", job.agent.id, turn_id=job.turn_id, error="history_not_written", reason=error.strerror
-            )
+            self._log.event("error", agent.id, turn_id=turn_id, error="history_not_written", reason=error.strerror)
+
+
+def _about(agent: Agent, turn_id: str, request: Request, view: RunnerRequest) -> dict[str, Any]:
+    """What every line of history begins with."""
+    return {
+        "version": 1,
+        "turn_id": turn_id,
+        "digest": agent.digest,
+        "ts": now_rfc3339(),
+        "claw_id": agent.id,
+        "path": request.bare_path,
+        "requested_model": view.model,
+        "stream": view.stream,
+        "request_original": recorded_body(request.body),
+    }
 
 
 def _interventions(past: Round) -> list[str]:

@@ -16,7 +16,7 @@ import httpx2
 from claw_mediate.io.body import read_bounded
 from claw_mediate.io.headers import Headers, provider_auth
 from claw_mediate.io.log import EventLog
-from claw_mediate.io.providers import Key, Provider, Registry
+from claw_mediate.io.providers import THROTTLED, Key, Provider, Registry, rest_seconds
 
 MAX_RESPONSE_BYTES = 16 * 1024 * 1024
 """A longer answer of a model is a fault of the provider."""
@@ -26,11 +26,7 @@ MISCONFIGURED = "provider_misconfigured"
 _RETRIES = 2
 _BACKOFF_SECONDS = 0.25
 _LONGEST_RETRY_AFTER = 5.0
-_KEY_DEAD = frozenset({401, 402})
-_THROTTLED = 429
 _SERVER_ERROR = 500
-_DEFAULT_REST_SECONDS = 10.0
-_LONGEST_REST_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,25 +90,11 @@ class Upstream:
             answer = await self._send(
                 provider, target, [*headers, *provider_auth(provider, key.secret if key else None)], body
             )
-            if key is None or not isinstance(answer, Responded) or not self._spend(provider, key, answer):
+            if key is None or not isinstance(answer, Responded):
+                break
+            if not self._registry.spend(provider, key, answer.status, answer.retry_after):
                 break
         return answer
-
-    def _spend(self, provider: Provider, key: Key, answer: Responded) -> bool:
-        """Whether the key is of no use now, so that the next one should be tried."""
-        states, name = self._registry.states, (provider.name, key.secret)
-        if answer.status in _KEY_DEAD:
-            states.dead.add(name)
-            action = "dead"
-        elif answer.status == _THROTTLED:
-            states.resting[name] = time.monotonic() + (answer.retry_after or _DEFAULT_REST_SECONDS)
-            action = "cooldown"
-        else:
-            return False
-        self._log.event(
-            "provider_pool", provider=provider.name, key_id=key.id, action=action, reason=f"http_{answer.status}"
-        )
-        return True
 
     async def _send(self, provider: Provider, target: str, headers: Headers, body: bytes) -> ModelAnswer:
         try:
@@ -130,24 +112,17 @@ class Upstream:
         if size > MAX_RESPONSE_BYTES:
             return Unreachable("provider_response_too_large", f"the response of {provider.name!r} is too large")
         content_type = response.headers.get("content-type", "application/json")
-        return Responded(response.status_code, content_type, kept, _retry_after(response))
-
-
-def _retry_after(response: httpx2.Response) -> float | None:
-    text = str(response.headers.get("retry-after", ""))
-    try:
-        seconds = float(text)
-    except ValueError:
-        return None
-    return min(max(0.0, seconds), _LONGEST_REST_SECONDS) if seconds == seconds else None  # noqa: PLR0124 - not a number
+        return Responded(
+            response.status_code, content_type, kept, rest_seconds(str(response.headers.get("retry-after", "")))
+        )
 
 
 def _pause(answer: ModelAnswer, attempt: int) -> float | None:
     """Seconds to wait before asking again; None when asking again is of no use."""
     if isinstance(answer, Unreachable):
         return None if answer.code in (NO_KEY, MISCONFIGURED) else _BACKOFF_SECONDS * 4.0**attempt
-    if answer.status == _THROTTLED and answer.retry_after is not None:
+    if answer.status == THROTTLED and answer.retry_after is not None:
         return answer.retry_after if answer.retry_after <= _LONGEST_RETRY_AFTER else None
-    if answer.status >= _SERVER_ERROR or answer.status == _THROTTLED:
+    if answer.status >= _SERVER_ERROR or answer.status == THROTTLED:
         return _BACKOFF_SECONDS * 4.0**attempt
     return None

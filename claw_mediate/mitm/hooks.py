@@ -13,20 +13,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-import time
 from typing import Any
 from urllib.parse import urlsplit
 
 from mitmproxy import ctx, exceptions, http, tls
 
 from claw_mediate.exchange import Exchange, Forward, Request, refused
+from claw_mediate.io.forwarding import Ticket
 from claw_mediate.io.headers import CREDENTIALS
 from claw_mediate.io.identity import Admitted
 from claw_mediate.io.log import EventLog
 from claw_mediate.io.settings import Settings
 from claw_mediate.mediator import Mediator
 from claw_mediate.mitm import door, entrances, guard, options
-from claw_mediate.mitm.tap import UsageTap
+from claw_mediate.mitm.tap import Tap
 
 DRAIN_SECONDS = 10.0
 """How long turns under way may take when the proxy stops."""
@@ -40,7 +40,7 @@ class Cllama:
         self._mediator: Mediator | None = None
         self._settings: Settings | None = None
         self._admitted: dict[str, Admitted] = {}
-        self._taps: dict[str, tuple[UsageTap, float]] = {}
+        self._forwarded: dict[str, tuple[Mediator, Ticket, Tap | None]] = {}
         self._events = EventLog()
         self._closing: asyncio.Future[None] | None = None
 
@@ -113,7 +113,7 @@ class Cllama:
         elif self._mediator.dialect(request) is not None:
             self._admitted[flow.id] = admitted
         else:
-            await self._apply(flow, self._mediator.forward(request))
+            await self._apply(flow, self._mediator.forward(admitted, request))
             flow.request.stream = flow.response is None
 
     @guard.fail_closed
@@ -137,30 +137,18 @@ class Cllama:
         if flow.metadata.get(guard.VERDICT) != "forward" or flow.response is None:
             return
         door.settled(flow)
-        tap = UsageTap(flow.response.headers.get("content-type", ""))
-        self._taps[flow.id] = (tap, time.monotonic())
+        mediator, ticket, _ = self._forwarded[flow.id]
+        mediator.forwarding.answered(ticket, flow.response.status_code, flow.response.headers.get("retry-after", ""))
+        tap = Tap(flow.response.headers.get("content-type", ""))
+        self._forwarded[flow.id] = (mediator, ticket, tap)
         flow.response.stream = tap
 
     def response(self, flow: http.HTTPFlow) -> None:
-        door.settled(flow)
-        tap, started = self._taps.pop(flow.id, (None, 0.0))
-        if tap is None or flow.response is None:
-            return
-        self._events.event(
-            "response",
-            flow.metadata.get("claw.agent"),
-            model=flow.metadata.get("claw.model"),
-            status_code=flow.response.status_code,
-            latency_ms=round((time.monotonic() - started) * 1000),
-            path=flow.request.path.partition("?")[0],
-            usage=tap.usage,
-            mediated=False,
-        )
+        self._over(flow)
 
     def error(self, flow: http.HTTPFlow) -> None:
-        door.settled(flow)
         self._admitted.pop(flow.id, None)
-        self._taps.pop(flow.id, None)
+        self._over(flow)
 
     def done(self) -> Any:
         """The mediator's end; awaited when the proxy stops, and left to itself on hot reload."""
@@ -185,7 +173,23 @@ class Cllama:
             flow.request.content = decision.body
         flow.request.headers["accept-encoding"] = "identity"  # so that the copy can be read for its usage
         door.if_unreachable(flow, 502, decision.refusal)
-        guard.metadata(flow, "forward", provider=decision.provider, model=decision.model)
+        assert isinstance(decision.ticket, Ticket)
+        assert self._mediator is not None
+        self._forwarded[flow.id] = (self._mediator, decision.ticket, None)
+        guard.metadata(flow, "forward", provider=decision.ticket.provider.name)
+
+    def _over(self, flow: http.HTTPFlow) -> None:
+        """A forwarded request has had its answer, or never will."""
+        door.settled(flow)
+        mediator, ticket, tap = self._forwarded.pop(flow.id, (None, None, None))
+        if mediator is None or ticket is None:
+            return
+        status = flow.response.status_code if flow.response is not None else 502
+        if tap is None:  # the provider could not be reached; what the runner was told is in the flow
+            body = flow.response.data.content or b"" if flow.response is not None else b""
+            mediator.forwarding.over(ticket, status, {}, body, whole=False)
+        else:
+            mediator.forwarding.over(ticket, status, tap.usage, bytes(tap.body), whole=tap.whole)
 
     def _refuse_start(self, problem: str) -> None:
         if self._mediator is not None:

@@ -1,4 +1,4 @@
-"""Reading a forwarded response's usage from a copy, while its bytes go through unchanged (spec/mediation.md section 3)."""
+"""A forwarded response, read from a copy for its usage and for history, while its bytes go through unchanged."""
 
 from __future__ import annotations
 
@@ -8,17 +8,24 @@ import msgspec
 
 _LONGEST_LINE = 1 << 20
 _LONGEST_BODY = 4 << 20
+_KEPT = 256 << 10
 
 
-class UsageTap:
+class Tap:
     """A stream callable of mitmproxy: bytes in, the same bytes out. Never raises: that would hang the runner."""
 
     def __init__(self, content_type: str) -> None:
         self._events = content_type.startswith("text/event-stream")
         self._buffer = bytearray()
         self.usage: dict[str, Any] = {}
+        self.body = bytearray()
+        """The beginning of the response."""
+        self.whole = False
 
     def __call__(self, data: bytes) -> bytes:
+        if len(self.body) < _KEPT:
+            self.body += data[: _KEPT - len(self.body)]
+        self.whole = not data  # mitmproxy's last call, at the end of the message
         if self._events:
             self._read_lines(data)
         elif len(self._buffer) <= _LONGEST_BODY:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from claw_contract.history import HistoryEntry
 from claw_mediate import result
 from claw_mediate.exchange import Exchange, Request
 from claw_mediate.io.agents import Agent
@@ -207,7 +208,10 @@ class Desk:
 
     def history(self) -> list[dict[str, Any]]:
         file = self.home / "history" / AGENT / "history.jsonl"
-        return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+        lines = file.read_text(encoding="utf-8").splitlines()
+        for line in lines:
+            HistoryEntry.model_validate_json(line)
+        return [json.loads(line) for line in lines]
 
     def interventions(self) -> list[str]:
         return [event["intervention"] for event in self.events if event["type"] == "intervention"]

@@ -15,6 +15,7 @@ import openai
 import pytest
 from starlette.responses import JSONResponse, Response
 
+from claw_contract.history import HistoryEntry
 from tests.peers import calls, events, text
 from tests.proxy.pod import PROVIDER_KEY, Pod, eventually, free_port
 
@@ -59,6 +60,27 @@ def test_in_a_mediated_request_everything_that_is_not_ours_stays_as_it_was(runni
     assert [entry["function"]["name"] for entry in tail] == ["desk__balance", "desk__trade"]
 
 
+@pytest.mark.requirement("proxy:no-way-round")
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/chat/completions/",
+        "/v1//chat//completions",
+        "/v1/Chat/Completions",
+        "/v1/chat%2Fcompletions",
+        "/v1/chat/completions?x=1",
+    ],
+)
+def test_no_spelling_of_the_path_is_a_way_round_mediation(running: Pod, path: str) -> None:
+    running.provider.says(text("ok"))
+    body = {"model": "gpt-test", "messages": HI}
+    assert httpx2.post(running.url + path, json=body, headers=headers(running, "analyst")).status_code == 200
+    assert [entry["function"]["name"] for entry in running.provider.received[0].json["tools"]] == [
+        "desk__balance",
+        "desk__trade",
+    ]
+
+
 @pytest.mark.requirement("forward:streaming")
 def test_a_stream_passes_through_and_its_usage_is_read_from_a_copy(plain: Pod) -> None:
     chunk = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
@@ -69,7 +91,45 @@ def test_a_stream_passes_through_and_its_usage_is_read_from_a_copy(plain: Pod) -
     assert [event.choices[0].delta.content for event in stream if event.choices] == ["Hi"]
     # The event comes once the stream is over, which its reader may know first.
     said = eventually(lambda: [event for event in plain.log() if event["type"] == "response"], "the response is logged")
-    assert said[-1]["usage"] == usage
+    assert (said[-1]["tokens_in"], said[-1]["tokens_out"]) == (1, 2)
+
+
+@pytest.mark.requirement("forward:recorded")
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_forwarded_completion_is_a_line_of_history_like_a_mediated_one(plain: Pod, stream: bool) -> None:
+    plain.provider.says(events({"choices": []}) if stream else text("Hi."))
+    body = {"model": "gpt-test", "messages": HI, "stream": stream}
+    answer = httpx2.post(f"{plain.url}/v1/chat/completions", json=body, headers=headers(plain))
+    (entry,) = eventually(lambda: plain.history("plain"), "the line is written")
+    HistoryEntry.model_validate_json(json.dumps(entry))
+    assert (entry["status"], entry["status_code"], entry["stream"]) == ("ok", 200, stream)
+    assert (entry["request_original"], entry["tool_trace"], entry["tools_offered"]) == (body, [], [])
+    kept = entry["response"]
+    assert kept == ({"format": "sse", "text": answer.text} if stream else {"format": "json", "json": answer.json()})
+    requests = [event for event in plain.log() if event["type"] == "request"]
+    assert [(event["manifest_present"], event["tools_count"]) for event in requests] == [(False, 0)]
+
+
+@pytest.mark.requirement("forward:recorded")
+def test_a_forwarded_completion_that_fails_is_recorded_as_failed(plain: Pod) -> None:
+    plain.provider.says(JSONResponse({"error": {"message": "busy"}}, 503))
+    httpx2.post(f"{plain.url}/v1/chat/completions", json={"model": "gpt-test", "messages": HI}, headers=headers(plain))
+    (entry,) = eventually(lambda: plain.history("plain"), "the line is written")
+    assert (entry["status"], entry["status_code"]) == ("error", 503)
+
+
+@pytest.mark.requirement("route:spent-key")
+def test_a_key_that_was_refused_is_not_used_again(pod: Pod) -> None:
+    pod.environment["OPENAI_API_KEY_1"] = "sk-second-key-planted"
+    pod.agent("plain")
+    pod.start()
+    pod.provider.says(JSONResponse({"error": {"message": "bad key"}}, 401), text("Hi."))
+    body = {"model": "gpt-test", "messages": HI}
+    statuses = [
+        httpx2.post(f"{pod.url}/v1/chat/completions", json=body, headers=headers(pod)).status_code for _ in range(2)
+    ]
+    assert statuses == [401, 200]
+    assert pod.provider.received[-1].headers["authorization"] == "Bearer sk-second-key-planted"
 
 
 @pytest.mark.requirement("forward:tool-choice-none")
