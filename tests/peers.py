@@ -53,6 +53,7 @@ class Peer:
     def start(self) -> None:
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listener.bind(("127.0.0.1", 0))
+        listener.listen()  # who connects before the server runs waits for it
         self.port = listener.getsockname()[1]
         methods = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"]
         app = Starlette(routes=[Route("/{path:path}", self._receive, methods=methods)])

@@ -41,5 +41,5 @@ def _bearers(request: Request) -> list[str]:
     for value in request.header("authorization"):
         scheme, _, token = value.strip().partition(" ")
         # Any other scheme counts as a credential that can't be read, not as none.
-        found.append(token.strip() if scheme.lower() == "bearer" else f"\0{value}")
+        found.append(token.strip() if scheme.lower() == "bearer" else "\0")
     return found

@@ -32,9 +32,13 @@ class Store:
             os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         self._clock = clock
         self._db = sqlite3.connect(file or ":memory:", autocommit=True)
-        self._db.execute("PRAGMA journal_mode=WAL")
-        self._db.execute("PRAGMA synchronous=NORMAL")
-        self._db.executescript(_SCHEMA)
+        try:
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=NORMAL")
+            self._db.executescript(_SCHEMA)
+        except sqlite3.Error:
+            self._db.close()
+            raise
 
     def keep(self, agent_id: str, anchor: str, messages: bytes) -> None:
         """Hidden messages (JSON, comma separated) that led to the message with that anchor."""
