@@ -253,6 +253,58 @@ MEDIATE: dict[str, Requirement] = {
     ),
     "stream:unknown-fields": Requirement("mediation 4, the model's side", "Unknown fields are kept in a stream."),
     "stream:keepalive-is-skipped": Requirement("mediation 6", "A keepalive is a comment, and never a token."),
+    "service:request": Requirement(
+        "mediation 4, executing over HTTP", "A call says who asks and in which turn; a write has a stable key."
+    ),
+    "service:credentials": Requirement(
+        "contract, tools.json", "Bearer, header and basic credentials, inline or from the secrets directory."
+    ),
+    "service:no-echo": Requirement(
+        "mediation 2", "A credential that a service says back never reaches the result, nor half of it."
+    ),
+    "service:unreachable": Requirement("mediation 4, results", "A service that is down was certainly not reached."),
+    "service:broken-off": Requirement(
+        "mediation 4, results", "A service that breaks off leaves a write's outcome unknown."
+    ),
+    "service:too-large": Requirement("mediation 4, results", "A body that is too large is given up, zip bombs too."),
+    "service:own-host-only": Requirement(
+        "mediation 4, executing over HTTP", "The host is the manifest's and no other, whatever the environment says."
+    ),
+    "agents:found": Requirement("contract, layout", "An agent is its context directory, with or without tools."),
+    "agents:reload": Requirement(
+        "contract, layout", "A changed file, or a swapped tree, takes effect at the next request."
+    ),
+    "agents:broken": Requirement(
+        "contract, layout", "A broken file fails that agent closed, with one event until it changes, and no other."
+    ),
+    "identity:forms": Requirement("mediation 2", "Both header forms work for every dialect."),
+    "identity:refused": Requirement(
+        "mediation 2", "401 for missing, malformed or disagreeing credentials; one 403 for all that are wrong."
+    ),
+    "identity:shapes": Requirement("mediation 2", "A refusal has the shape of its dialect."),
+    "providers:versions": Requirement("contract, providers.json", "Versions 1 and 2 are read; dead keys are not used."),
+    "providers:environment": Requirement(
+        "contract, providers.json", "Keys of the environment fill what the file does not key; base URLs override."
+    ),
+    "providers:broken-file": Requirement(
+        "contract, providers.json", "A broken file keeps the last good state, with one event."
+    ),
+    "providers:routing": Requirement("mediation 1", "The model's prefix picks the provider, else the default."),
+    "providers:hosts": Requirement("mediation 1", "Known hosts stay governed wherever their provider is configured."),
+    "providers:key-states": Requirement(
+        "mediation 4, the model's side", "A dead key is out, a resting one until its time, a replaced one fresh."
+    ),
+    "history:chain": Requirement("contract, history", "Each line holds the hash of the one before; edits show."),
+    "history:restart": Requirement("contract, history", "A restart continues the chain, however long the last line."),
+    "history:torn-line": Requirement("contract, history", "A torn last line breaks neither chain nor next line."),
+    "history:rotation": Requirement("contract, history", "Rotation by size keeps the chain."),
+    "history:bodies": Requirement("contract, history", "Bodies keep their exact JSON; long ones are cut with a mark."),
+    "store:own": Requirement("mediation 7", "Hidden rounds are found by their own agent and anchor only."),
+    "store:bounded": Requirement("mediation 7", "Bounded per agent by turns and age, least recently used first out."),
+    "store:durable": Requirement("mediation 7", "A file survives a crash, and is private."),
+    "settings:defaults": Requirement("contract, layout", "Settings have the contract's names and defaults."),
+    "settings:wrong": Requirement("issue 2, build 5", "A wrong setting is one line that names it."),
+    "log:shape": Requirement("contract, the log", "One JSON object a line, with the common members."),
     "names:native-wins": Requirement(
         "README, rulings", "A name that the runner declared in this request is the runner's."
     ),

@@ -74,6 +74,7 @@ class World:
 
     def model(self, command: AskModel) -> Heard:
         self.asked.append(command)
+        assert len(self.asked) <= self.limits.max_rounds + 2
         if self.data.draw(st.integers(0, 9)) == 0:
             return ModelFailed(503, "provider_http_503", "busy", self.clock)
         calls = tuple(self.data.draw(REPLY))
@@ -113,7 +114,6 @@ def test_any_turn_ends_within_its_budgets_and_repeats_nothing_that_it_may_not(
 ) -> None:
     world = World(data, limits)
     outcome = world.play()
-    assert len(world.asked) <= limits.max_rounds + 2
     assert [call.signature for call, _, allowed in world.ran if not allowed] == []
     assert all(call.owner == "managed" and call.tool is not None for call, _, _ in world.ran)
     assert [round_.number for round_ in outcome.rounds] == list(range(1, len(outcome.rounds) + 1))
@@ -158,6 +158,7 @@ def test_a_model_that_never_stops_calling_is_asked_two_times_more_than_it_has_ro
     while True:
         if isinstance(command, AskModel):
             asked += 1
+            assert asked <= rounds + 2
             call = called(TOOLS[0], f'{{"a":{asked}}}')
             heard: Heard = ModelReplied(Reply(b"{}", b"{}", (call,), {}), clock)
         else:

@@ -1,0 +1,226 @@
+"""Agents from their directories: reloaded when a file changes, each failing alone and closed."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from claw_mediate.io.agents import Agents
+from claw_mediate.io.log import EventLog
+
+METADATA = {"service": "analyst", "pod": "p", "token": "analyst:secret"}
+HTTP = {"transport": "http", "service": "desk", "base_url": "http://desk:1", "method": "GET", "path": "/x"}
+
+
+def tool(name: str = "desk.x", **more: Any) -> dict[str, Any]:
+    return {"name": name, "inputSchema": {"type": "object"}, "execution": HTTP, **more}
+
+
+class Pod:
+    """A context root, and the events of whoever reads it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.events: list[dict[str, Any]] = []
+        self.agents = Agents(root, EventLog(lambda line: self.events.append(json.loads(line))))
+
+    def write(
+        self, agent: str, *tools: Any, root: Path | None = None, metadata: Any = METADATA, **manifest: Any
+    ) -> None:
+        directory = (root or self.root) / agent
+        directory.mkdir(parents=True, exist_ok=True)
+        self.put(directory / "metadata.json", json.dumps(metadata))
+        if tools or manifest:
+            self.put(directory / "tools.json", json.dumps({"version": 1, "tools": tools, **manifest}))
+
+    def put(self, file: Path, text: str) -> None:
+        staged = file.with_name(f"{file.name}.new")
+        staged.write_text(text, encoding="utf-8")
+        staged.rename(file)
+
+    def names(self, agent: str = "analyst") -> list[str] | None:
+        found = self.agents.find(agent)
+        return None if found is None else [tool.name for tool in found.tools]
+
+    def said(self, kind: str) -> list[dict[str, Any]]:
+        return [event for event in self.events if event["type"] == kind]
+
+
+@pytest.fixture
+def pod(tmp_path: Path) -> Pod:
+    return Pod(tmp_path / "context")
+
+
+@pytest.mark.requirement("agents:found")
+def test_an_agent_is_its_directory_with_or_without_tools(pod: Pod) -> None:
+    pod.write("analyst", tool(), policy={"max_rounds": 3})
+    pod.write("clerk", metadata={**METADATA, "token_sha256": "0" * 64, "token": None})
+    assert (pod.names(), pod.names("clerk"), pod.names("nobody")) == (["desk.x"], [], None)
+    found = pod.agents.find("analyst")
+    assert found is not None
+    assert (found.limits.max_rounds, found.limits.total, found.limits.soft) == (3, 120.0, 108.0)
+    assert pod.agents.ids() == ["analyst", "clerk"]
+    assert [event["tools_count"] for event in pod.said("tool_manifest_loaded")] == [1, 0]
+
+
+@pytest.mark.requirement("contract:agent-id")
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "../analyst", "analyst/", "a/../analyst", "Analyst", "analyst\0", "x" * 64]
+)
+def test_nothing_but_an_agent_id_ever_becomes_a_path(pod: Pod, name: str) -> None:
+    pod.write("analyst", tool())
+    assert pod.agents.find(name) is None
+    assert pod.events == []
+
+
+@pytest.mark.requirement("agents:reload")
+def test_a_changed_grant_takes_effect_at_the_next_look(pod: Pod) -> None:
+    pod.write("analyst", tool())
+    assert pod.names() == ["desk.x"]
+    first = pod.agents.find("analyst")
+    assert pod.agents.find("analyst") is first
+    pod.write("analyst", tool(), tool("desk.y"))
+    assert pod.names() == ["desk.x", "desk.y"]
+    (pod.root / "analyst" / "tools.json").unlink()
+    assert pod.names() == []
+    (pod.root / "analyst" / "metadata.json").unlink()
+    assert pod.names() is None
+
+
+@pytest.mark.requirement("agents:reload")
+def test_a_file_of_the_same_size_and_time_is_another_file(pod: Pod) -> None:
+    pod.write("analyst", tool("desk.a"))
+    assert pod.names() == ["desk.a"]
+    file = pod.root / "analyst" / "tools.json"
+    before = file.stat()
+    pod.write("analyst", tool("desk.b"))
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert pod.names() == ["desk.b"]
+
+
+@pytest.mark.requirement("agents:reload")
+def test_the_whole_tree_may_be_swapped_by_one_rename(pod: Pod, tmp_path: Path) -> None:
+    pod.write("analyst", tool("desk.old"))
+    assert pod.names() == ["desk.old"]
+    pod.write("analyst", tool("desk.new"), root=tmp_path / "next")
+    pod.root.rename(tmp_path / "before")
+    assert pod.names() is None
+    (tmp_path / "next").rename(pod.root)
+    assert pod.names() == ["desk.new"]
+
+
+def test_a_root_that_is_a_link_may_be_pointed_elsewhere(tmp_path: Path) -> None:
+    pod = Pod(tmp_path / "current")
+    for name in ("one", "two"):
+        pod.write("analyst", tool(f"desk.{name}"), root=tmp_path / name)
+        (tmp_path / "link").symlink_to(tmp_path / name)
+        (tmp_path / "link").rename(tmp_path / "current")
+        assert pod.names() == [f"desk.{name}"]
+
+
+BROKEN = [
+    "",
+    "{",
+    "[]",
+    '{"version":2}',
+    '{"version":1,"policy":{"max_rounds":"8"}}',
+    '{"version":1,"tools":{}}',
+    "[" * 9999,
+]
+
+
+@pytest.mark.requirement("agents:broken")
+@pytest.mark.parametrize("text", BROKEN)
+def test_a_broken_manifest_fails_that_agent_closed_with_one_event_until_it_changes(pod: Pod, text: str) -> None:
+    pod.write("analyst", tool())
+    pod.write("clerk", tool())
+    pod.put(pod.root / "analyst" / "tools.json", text)
+    assert [pod.names() for _ in range(3)] == [None] * 3
+    assert [(event["claw_id"], event["error"], event["file"]) for event in pod.said("error")] == [
+        ("analyst", "agent_context_broken", "tools.json")
+    ]
+    assert pod.names("clerk") == ["desk.x"]
+    pod.put(pod.root / "analyst" / "tools.json", "{" + text)
+    assert pod.names() is None
+    assert len(pod.said("error")) == 2
+    pod.write("analyst", tool())
+    assert pod.names() == ["desk.x"]
+
+
+@pytest.mark.requirement("agents:broken")
+def test_broken_metadata_is_named_and_its_values_are_not(pod: Pod) -> None:
+    pod.write("analyst", metadata={**METADATA, "pod": ["sup3rs3cret"], "token": "sup3rs3cret"})
+    assert pod.names() is None
+    (event,) = pod.said("error")
+    assert event["file"] == "metadata.json"
+    assert "sup3rs3cret" not in json.dumps(event)
+
+
+@pytest.mark.parametrize("make", ["directory", "loop", "fifo", "dangling"])
+def test_what_is_no_file_fails_closed_without_waiting(pod: Pod, make: str) -> None:
+    pod.write("analyst")
+    file = pod.root / "analyst" / "tools.json"
+    if make == "directory":
+        file.mkdir()
+    elif make == "fifo":
+        os.mkfifo(file)
+    else:
+        file.symlink_to(file if make == "loop" else "nowhere")
+    assert pod.names() == ([] if make == "dangling" else None)
+    assert len(pod.said("error")) == (0 if make == "dangling" else 1)
+
+
+@pytest.mark.requirement("contract:quarantine")
+def test_a_tool_that_cannot_work_is_left_out_with_one_event_and_the_others_work(pod: Pod) -> None:
+    mcp = {"transport": "mcp", "service": "desk", "base_url": "http://desk:1", "tool_name": "t"}
+    pod.write(
+        "analyst",
+        tool("desk.bad", annotations={"readOnly": "yes"}),
+        tool("desk.remote", inputSchema={"$ref": "http://evil.test/s"}),
+        tool("desk.wrong", inputSchema={"type": "nothing"}),
+        tool("desk.odd", inputSchema={"$id": 5}),
+        tool("desk.mcp", execution=mcp),
+        tool("desk.good"),
+    )
+    assert [pod.names() for _ in range(2)] == [["desk.good"]] * 2
+    assert sorted(event["intervention"] for event in pod.said("intervention")) == [
+        f"managed_tool_quarantined:desk.{name}" for name in ("bad", "mcp", "odd", "remote", "wrong")
+    ]
+
+
+def test_the_secrets_of_an_agent_are_its_own_token_and_its_tools(pod: Pod) -> None:
+    auths = [
+        {"type": "bearer", "token": "b34r3r"},
+        {"type": "header", "header": "X-K", "token": "h34d3r"},
+        {"type": "basic", "username": "u", "password": "p4ss"},
+        {"type": "bearer", "token": {"secret": "file"}},
+        {"type": "none"},
+    ]
+    pod.write("analyst", *(tool(f"desk.t{n}", execution={**HTTP, "auth": auth}) for n, auth in enumerate(auths)))
+    found = pod.agents.find("analyst")
+    assert found is not None
+    assert {secret.reveal() for secret in found.secrets} == {"b34r3r", "h34d3r", "p4ss", "analyst:secret"}
+    assert "b34r3r" not in repr(found)
+
+
+def test_the_digest_names_the_compile_else_the_files(pod: Pod) -> None:
+    pod.write("analyst", tool())
+    pod.write("clerk", tool(), metadata={**METADATA, "digest": "a" * 64})
+    first, second = pod.agents.find("analyst"), pod.agents.find("clerk")
+    assert first is not None
+    assert second is not None
+    assert second.digest == "a" * 64
+    pod.write("analyst", tool("desk.y"))
+    again = pod.agents.find("analyst")
+    assert again is not None
+    assert len({first.digest, again.digest}) == 2
+
+
+def test_a_root_that_is_not_there_has_no_agents(tmp_path: Path) -> None:
+    pod = Pod(tmp_path / "nowhere")
+    assert pod.names() is None
+    assert pod.agents.ids() == []

@@ -1,0 +1,168 @@
+"""Session history: a chain that shows every cut and edit, survives restarts and crashes, and holds no secret."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from claw_contract.published import schemas
+from claw_contract.secret import Redactor
+from claw_mediate.io.history import BODY_LIMIT, GENESIS, History, last_hash, line_hash, recorded_body
+from tests.mediate.desk import Desk
+
+NONE = Redactor(())
+
+
+def append(history: History, number: int, agent: str = "analyst", **more: Any) -> None:
+    history.append(agent, {"version": 1, "turn_id": f"t{number}", **more}, NONE)
+
+
+def lines(directory: Path, name: str = "history.jsonl", agent: str = "analyst") -> list[bytes]:
+    return (directory / agent / name).read_bytes().splitlines(keepends=True)
+
+
+def broken_links(found: list[bytes], before: str = GENESIS) -> list[int]:
+    """The lines whose hash or link does not hold."""
+    wrong = []
+    for number, line in enumerate(found):
+        entry = json.loads(line)
+        if entry["prev"] != before or entry["hash"] != line_hash(line):
+            wrong.append(number)
+        before = entry["hash"]
+    return wrong
+
+
+@pytest.mark.requirement("history:chain")
+def test_every_line_holds_the_hash_of_the_line_before(tmp_path: Path) -> None:
+    history = History(tmp_path, 10**9)
+    for number in range(5):
+        append(history, number)
+    append(history, 0, agent="clerk")
+    assert broken_links(lines(tmp_path)) == []
+    assert broken_links(lines(tmp_path, agent="clerk")) == []
+    assert len({json.loads(line)["id"] for line in lines(tmp_path)}) == 5
+
+
+@pytest.mark.requirement("history:chain")
+def test_a_cut_or_an_edit_shows(tmp_path: Path) -> None:
+    history = History(tmp_path, 10**9)
+    for number in range(4):
+        append(history, number)
+    whole = lines(tmp_path)
+    assert broken_links(whole[:1] + whole[2:]) == [1]
+    assert broken_links([whole[1], whole[0], *whole[2:]]) != []
+    assert broken_links([*whole[:2], whole[2].replace(b'"t2"', b'"tX"'), whole[3]]) == [2]
+    assert broken_links(whole[1:]) == [0]
+
+
+@pytest.mark.requirement("history:restart")
+@pytest.mark.parametrize("size", [10, 70_000, 3_000_000])
+def test_the_chain_goes_on_after_a_restart_however_long_the_last_line_is(tmp_path: Path, size: int) -> None:
+    append(History(tmp_path, 10**9), 0)
+    append(History(tmp_path, 10**9), 1, body="x" * size)
+    append(History(tmp_path, 10**9), 2)
+    assert broken_links(lines(tmp_path)) == []
+
+
+@pytest.mark.requirement("history:torn-line")
+@pytest.mark.parametrize("keep", [1, 30, -1, -2, -20])
+def test_a_torn_last_line_breaks_neither_the_chain_nor_the_next_line(tmp_path: Path, keep: int) -> None:
+    history = History(tmp_path, 10**9)
+    for number in range(3):
+        append(history, number)
+    file = tmp_path / "analyst" / "history.jsonl"
+    whole = lines(tmp_path)
+    file.write_bytes(b"".join(whole[:2]) + whole[2][:keep])
+    again = History(tmp_path, 10**9)
+    append(again, 3)
+    append(again, 4)
+    found = lines(tmp_path)
+    assert broken_links([*whole[:2], *found[3:]]) == []
+    assert [json.loads(line)["turn_id"] for line in found[3:]] == ["t3", "t4"]
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\n\n", b"garbage", b'{"hash":5}\n', b'{"a":"\\"}\n"}\n'])
+def test_a_file_without_a_sound_line_begins_a_chain(tmp_path: Path, content: bytes | None) -> None:
+    file = tmp_path / "analyst" / "history.jsonl"
+    if content is not None:
+        file.parent.mkdir()
+        file.write_bytes(content)
+    assert last_hash(file) == GENESIS
+    append(History(tmp_path, 10**9), 0)
+    assert broken_links(lines(tmp_path)[-1:]) == []
+
+
+def test_what_looks_like_a_hash_inside_a_line_is_none(tmp_path: Path) -> None:
+    history = History(tmp_path, 10**9)
+    append(history, 0, request=recorded_body(b'{"x":1,"hash":"' + b"0" * 64 + b'"}\n'))
+    append(History(tmp_path, 10**9), 1)
+    assert broken_links(lines(tmp_path)) == []
+
+
+@pytest.mark.requirement("history:rotation")
+def test_rotation_keeps_one_older_file_and_the_chain(tmp_path: Path) -> None:
+    for number in range(9):
+        append(History(tmp_path, 500), number)  # each a restart
+    old, new = lines(tmp_path, "history.jsonl.1"), lines(tmp_path)
+    assert broken_links(old + new, json.loads(old[0])["prev"]) == []
+    assert json.loads(new[-1])["turn_id"] == "t8"
+    assert sorted(path.name for path in (tmp_path / "analyst").iterdir()) == ["history.jsonl", "history.jsonl.1"]
+
+
+def test_files_are_private(tmp_path: Path) -> None:
+    append(History(tmp_path / "new", 10**9), 0)
+    assert oct((tmp_path / "new" / "analyst").stat().st_mode)[-3:] == "700"
+    assert oct((tmp_path / "new" / "analyst" / "history.jsonl").stat().st_mode)[-3:] == "600"
+
+
+@pytest.mark.requirement("contract:redaction")
+@pytest.mark.parametrize("secret", ["sk-s3cr3t", "12345678", 'a"b/c\\d', "pässwörd"])
+def test_a_line_without_its_secrets_is_still_a_line(tmp_path: Path, secret: str) -> None:
+    body = json.dumps({"text": f"<{secret}>", "n": 12345678, secret: 1}).encode()
+    entry = {"request": recorded_body(body), "error": f"x {secret}"}
+    History(tmp_path, 10**9).append("analyst", entry, Redactor([secret]))
+    (line,) = lines(tmp_path)
+    values = json.loads(line)
+    assert secret not in json.dumps(values, ensure_ascii=False)
+    assert json.dumps(secret)[1:-1] not in line.decode()
+    assert broken_links([line]) == []
+
+
+@pytest.mark.requirement("history:bodies")
+@given(st.binary(max_size=40) | st.text(max_size=20).map(lambda text: json.dumps(text).encode()))
+def test_any_body_can_be_recorded_in_one_line(body: bytes) -> None:
+    line = msgspec.json.encode({"body": recorded_body(body)})
+    assert b"\n" not in line
+    msgspec.json.decode(line)
+
+
+@pytest.mark.requirement("history:bodies")
+def test_a_body_keeps_its_exact_json_and_a_long_one_is_cut_with_a_mark() -> None:
+    body = b'{\r\n "id": 9007199254740993,\n "x": 1.0}'
+    assert msgspec.json.encode(recorded_body(body)) == b'{   "id": 9007199254740993,  "x": 1.0}'
+    assert recorded_body(b"x" * BODY_LIMIT) == "x" * BODY_LIMIT
+    cut = recorded_body(b"x" * (BODY_LIMIT + 1))
+    assert (cut["truncated"], cut["original_bytes"], len(cut["head"])) == (True, BODY_LIMIT + 1, BODY_LIMIT)
+    assert recorded_body(b"[" * 100_000) == "[" * 100_000
+
+
+@pytest.mark.requirement("contract:published")
+async def test_the_lines_of_real_turns_fit_the_published_schema(desk: Desk) -> None:
+    desk.model_says(("desk.balance", '{"n": 9007199254740993, "f": 1.50,\n "big": 1e400}'), ("desk.nope", '{"a":'))
+    desk.model_says(("desk.balance", {"n": 9007199254740993, "f": 1.5}), ("desk.trade", {}))
+    desk.model_says("Done.")
+    await desk.asks("Go")
+    desk.model_fails("provider_unreachable")
+    await desk.asks("Again")
+    schema = Draft202012Validator(schemas()["history.schema.json"])
+    assert [error.message for line in desk.history() for error in schema.iter_errors(line)] == []
+    raw = lines(desk.home / "history", agent="analyst")
+    assert b'"arguments":{"n":9007199254740993,"f":1.50,"big":1e400}' in raw[0]
+    assert broken_links(raw) == []

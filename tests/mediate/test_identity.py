@@ -1,0 +1,119 @@
+"""Who is asking: 401 for what is no credential, 403 for one that is not right, and the same words for both reasons of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from claw_mediate.exchange import Exchange, Request
+from claw_mediate.io.agents import Agents
+from claw_mediate.io.identity import Admitted, admit
+from claw_mediate.io.log import EventLog
+
+GOOD = "analyst:secret"
+CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages?beta=true"
+
+
+@pytest.fixture
+def agents(tmp_path: Path) -> Agents:
+    for name in ("analyst", "clerk"):
+        (tmp_path / name).mkdir()
+        metadata = {"service": name, "pod": "p", "token": f"{name}:secret" if name == "analyst" else "bare"}
+        (tmp_path / name / "metadata.json").write_text(json.dumps(metadata), encoding="utf-8")
+    return Agents(tmp_path, EventLog(lambda _: None))
+
+
+def ask(agents: Agents, *headers: tuple[str, str], path: str = CHAT) -> Admitted | Exchange:
+    return admit(agents, Request("POST", path, list(headers), b""))
+
+
+async def refusal(answer: Admitted | Exchange) -> tuple[int, bytes]:
+    assert isinstance(answer, Exchange)
+    return answer.status, b"".join([chunk async for chunk in answer.chunks])
+
+
+@pytest.mark.requirement("identity:forms")
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [("Authorization", f"Bearer {GOOD}")],
+        [("authorization", f"bearer  {GOOD} ")],
+        [("X-Api-Key", GOOD)],
+        [("x-api-key", GOOD), ("authorization", f"Bearer {GOOD}")],
+        [("authorization", "Bearer clerk:bare")],
+    ],
+)
+@pytest.mark.parametrize("path", [CHAT, MESSAGES, "/v1/models"])
+def test_both_header_forms_are_admitted_for_every_dialect(
+    agents: Agents, headers: list[tuple[str, str]], path: str
+) -> None:
+    answer = ask(agents, *headers, path=path)
+    assert isinstance(answer, Admitted)
+    assert answer.agent.id in repr(headers)
+    assert "secret" not in repr(answer.token) + repr(answer.secret)
+
+
+@pytest.mark.requirement("identity:refused")
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [],
+        [("authorization", "")],
+        [("authorization", "Bearer ")],
+        [("x-api-key", "")],
+        [("authorization", f"Basic {GOOD}")],
+        [("authorization", GOOD)],
+        [("authorization", "Bearer analyst")],
+        [("authorization", "Bearer analyst:")],
+        [("authorization", "Bearer :secret")],
+        [("x-api-key", GOOD), ("authorization", "Bearer clerk:bare")],
+        [("x-api-key", GOOD), ("x-api-key", "clerk:bare")],
+        [("x-api-key", GOOD), ("authorization", "Basic abc")],
+        [("authorization", "Bearer sk-real-provider-key")],
+    ],
+)
+async def test_missing_malformed_and_disagreeing_credentials_are_401(
+    agents: Agents, headers: list[tuple[str, str]]
+) -> None:
+    status, body = await refusal(ask(agents, *headers))
+    assert status == 401
+    assert json.loads(body)["error"]["code"] == "invalid_api_key"
+    assert b"sk-real" not in body
+
+
+@pytest.mark.requirement("identity:refused")
+async def test_an_unknown_agent_and_a_wrong_secret_are_the_same_403(agents: Agents) -> None:
+    tokens = [
+        "nobody:secret",
+        "analyst:wrong",
+        "analyst:Secret",
+        "../analyst:secret",
+        "ANALYST:secret",
+        "clerk:clerk:bare",
+    ]
+    tokens += [
+        "analyst:\udcff\udcfe",
+        "analyst:\x00",
+        "analyst:secret:",
+        "..:x",
+        "\udcff:secret",
+        "analyst:" + "x" * 100_000,
+    ]
+    answers = {await refusal(ask(agents, ("authorization", f"Bearer {token}"))) for token in tokens}
+    assert len(answers) == 1
+    (answer,) = answers
+    assert answer[0] == 403
+
+
+@pytest.mark.requirement("identity:shapes")
+@pytest.mark.parametrize("path", [MESSAGES, "/v1/messages/", "/v1/messages/count_tokens"])
+async def test_a_refusal_has_the_shape_of_its_dialect(agents: Agents, path: str) -> None:
+    _, anthropic = await refusal(ask(agents, path=path))
+    assert json.loads(anthropic)["type"] == "error"
+    assert json.loads(anthropic)["error"].keys() == {"type", "message"}
+    _, chat = await refusal(ask(agents))
+    assert json.loads(chat)["error"].keys() == {"message", "type", "param", "code"}
+    _, other = await refusal(ask(agents, path="/v1/files?x=/messages"))
+    assert json.loads(other).keys() == {"error"}

@@ -1,0 +1,67 @@
+"""The log: one JSON object a line, with the common members, and without the secrets that it was told of."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from datetime import datetime
+from typing import Any, get_args
+
+import pytest
+
+from claw_contract.log import COMMON, EventType
+from claw_contract.secret import Secret
+from claw_mediate.io.log import EventLog, now_rfc3339, to_stdout
+
+
+@pytest.fixture
+def lines() -> list[bytes]:
+    return []
+
+
+@pytest.fixture
+def log(lines: list[bytes]) -> EventLog:
+    return EventLog(lines.append)
+
+
+@pytest.mark.requirement("log:shape")
+@pytest.mark.parametrize("kind", get_args(EventType.__value__))
+def test_every_line_has_the_common_members_first(log: EventLog, lines: list[bytes], kind: Any) -> None:
+    log.event(kind, "analyst", turn_id="t", status=200, text="a\nb\u2028")
+    log.event(kind)
+    first, second = map(json.loads, lines)
+    assert tuple(first)[: len(COMMON)] == COMMON == tuple(second)
+    assert (first["type"], first["claw_id"], first["turn_id"], first["status"]) == (kind, "analyst", "t", 200)
+    assert (second["claw_id"], second["model"], second["intervention"]) == (None, None, None)
+    assert all(line.endswith(b"\n") and line.count(b"\n") == 1 for line in lines)
+
+
+def test_the_time_is_rfc_3339_with_milliseconds() -> None:
+    text = now_rfc3339()
+    assert len(text) == len("2026-01-01T00:00:00.000Z")
+    assert datetime.fromisoformat(text).utcoffset() is not None
+
+
+@pytest.mark.requirement("contract:redaction")
+@pytest.mark.parametrize("secret", ["sk-s3cr3t", 'a"b/c\\d', "12345678"])
+def test_a_secret_that_the_log_was_told_of_is_in_no_line(log: EventLog, lines: list[bytes], secret: str) -> None:
+    log.protect([Secret(secret)])
+    log.protect([Secret("another")])
+    log.event("error", reason=f"it says {secret}", number=12345678, nested={secret: [secret]})
+    assert secret not in json.dumps(json.loads(lines[0]), ensure_ascii=False)
+    assert json.dumps(secret)[1:-1].encode() not in lines[0]
+
+
+def test_a_reader_that_has_gone_away_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Gone(io.RawIOBase):
+        def writable(self) -> bool:
+            return True
+
+        def write(self, _data: Any) -> int:
+            raise BrokenPipeError
+
+    raw = Gone()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BufferedWriter(raw, 1)))
+    to_stdout(b"x\n" * 100)
+    monkeypatch.undo()

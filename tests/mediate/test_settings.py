@@ -1,0 +1,63 @@
+"""Settings: what each takes, and one line that names it when it is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from claw_mediate.io.settings import SETTINGS, Settings, address
+
+DEFAULTS = {setting.name: setting.default for setting in SETTINGS}
+
+
+@pytest.mark.requirement("settings:defaults")
+def test_the_defaults_are_those_of_the_contract() -> None:
+    settings = Settings.of(DEFAULTS)
+    assert (settings.context, settings.auth, settings.history) == (Path("/claw/context"), Path("/claw/auth"), None)
+    assert (settings.keepalive, settings.keepalive_first, settings.egress) == (1.0, 2.0, "allow")
+    names = {setting.name: setting.env for setting in SETTINGS}
+    assert names["context"] == "CLAW_CONTEXT_ROOT"
+    assert names["auth"] == "CLAW_AUTH_DIR"
+    assert names["history"] == "CLAW_SESSION_HISTORY_DIR"
+    assert names["state"] == "CLAW_STATE"
+    assert len(set(names.values())) == len(SETTINGS)
+
+
+@pytest.mark.requirement("settings:wrong")
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("egress", "Allow"),
+        ("egress", ""),
+        ("history_max_bytes", "0"),
+        ("history_max_bytes", "1e6"),
+        ("keepalive_ms", "-1"),
+        ("keepalive_ms", ""),
+        ("keepalive_first_ms", "1.5"),
+        ("hosts", "a.test"),
+        ("hosts", "a.test=,b=c"),
+        ("hosts", "=openai"),
+    ],
+)
+def test_a_wrong_value_is_one_line_that_names_the_setting_and_the_value(name: str, value: str) -> None:
+    with pytest.raises(ValueError, match=f"^cllama_{name} takes .*") as caught:
+        Settings.of(DEFAULTS | {name: value})
+    assert "\n" not in str(caught.value)
+
+
+def test_hosts_are_pairs_in_lower_case() -> None:
+    assert Settings.of(DEFAULTS | {"hosts": " A.test=openai, b.test=x ,"}).hosts == {"a.test": "openai", "b.test": "x"}
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"), [(":8080", ("", 8080)), ("127.0.0.1:1", ("127.0.0.1", 1)), ("[::1]:65535", ("[::1]", 65535))]
+)
+def test_an_address_is_host_and_port(text: str, parts: tuple[str, int]) -> None:
+    assert address(text, "listen") == parts
+
+
+@pytest.mark.parametrize("text", ["", ":", ":0", ":65536", "host:", "host:x", ":-1", ":８０８０ "])
+def test_what_is_no_address_is_one_line(text: str) -> None:
+    with pytest.raises(ValueError, match="cllama_listen takes HOST:PORT"):
+        address(text, "listen")
