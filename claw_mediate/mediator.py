@@ -126,7 +126,7 @@ class Mediator:
             if isinstance(job, Exchange | Forward):
                 return job
             return await self._play(job, admitted)
-        except (UnreadableRequestError, wire.RepeatedMemberError) as error:
+        except (UnreadableRequestError, wire.WireError) as error:
             return refused(request.path, 400, "invalid_request", str(error))
 
     def forward(self, admitted: Admitted, request: Request, view: RunnerRequest | None = None) -> Exchange | Forward:

@@ -11,6 +11,8 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+import msgspec
+
 # Possessive quantifiers: a hostile string must not make the expression backtrack.
 _STRING = rb'"(?:[^"\\]++|\\.)*+"'
 _SPACE = re.compile(rb"[ \t\r\n]*+")
@@ -18,7 +20,23 @@ _SCALAR = re.compile(_STRING + rb"|[^\s,\]}]++", re.DOTALL)
 _NESTING = re.compile(_STRING + rb"|[{}\[\]]", re.DOTALL)
 
 
-class RepeatedMemberError(ValueError):
+MOST_MEMBERS = 1000
+"""An object with more is not read: no request or response of a provider has them."""
+_LARGE = 4096
+"""Bytes from which on it pays to let msgspec find where values end."""
+_raw_values = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+class WireError(ValueError):
+    """A document that we do not edit. The message is one sentence, for the runner."""
+
+
+class TooManyMembersError(WireError):
+    def __init__(self) -> None:
+        super().__init__(f"an object has more than {MOST_MEMBERS} members")
+
+
+class RepeatedMemberError(WireError):
     """A member that we must read or change stands twice: two parsers could disagree about which one counts."""
 
     def __init__(self, name: str) -> None:
@@ -36,14 +54,21 @@ class Member:
 
 
 def members(document: bytes, at: int = 0) -> list[Member]:
-    """The members of the object that begins at ``at`` (after white space), in order, repeated ones too."""
+    """The members of the object that begins at ``at`` (after white space), in order, repeated ones too.
+
+    Raises ``TooManyMembersError``.
+    """
+    sizes = _sizes(document) if at == 0 and len(document) > _LARGE else {}
     found: list[Member] = []
     position = _skip(document, _skip(document, at) + 1)
     while document[position : position + 1] != b"}":
+        if len(found) == MOST_MEMBERS:
+            raise TooManyMembersError
         key_end = _end(document, position)
         start = _skip(document, _skip(document, key_end) + 1)
-        end = _end(document, start)
-        found.append(Member(json.loads(document[position:key_end]), position, start, end))
+        name = json.loads(document[position:key_end])
+        end = _known_end(document, start, sizes.get(name)) or _end(document, start)
+        found.append(Member(name, position, start, end))
         position = _next(document, end)
     return found
 
@@ -71,20 +96,49 @@ def elements(document: bytes, at: int = 0) -> list[tuple[int, int]]:
 
 
 def edited(document: bytes, changes: Mapping[str, bytes | None]) -> bytes:
-    """The object with members replaced, added at its end, or (None) removed. Raises ``RepeatedMemberError``."""
-    for name in (name for name, value in changes.items() if value is None):
-        document = _without(document, name)
-    present = members(document)
-    cuts: list[tuple[int, int, bytes]] = []
-    added: dict[str, bytes] = {}
-    for name, value in changes.items():
-        if value is None:
-            continue
-        if (index := _place(present, name)) is None:
-            added[name] = value
-        else:
-            cuts.append((present[index].start, present[index].end, value))
-    return _with_added(spliced(document, cuts), added)
+    """The object with members replaced, added at its end, or (None) removed. Raises ``WireError``."""
+    return Object(document).edited(changes)
+
+
+class Object:
+    """An object whose members are found once, and that is edited in several ways."""
+
+    def __init__(self, document: bytes) -> None:
+        """Raises ``TooManyMembersError``."""
+        self._document = document
+        self._members = members(document)
+
+    def value(self, name: str) -> bytes | None:
+        """The exact bytes of a member's value; None where there is no such member. Raises ``RepeatedMemberError``."""
+        index = self._place(name)
+        return None if index is None else self._document[self._members[index].start : self._members[index].end]
+
+    def edited(self, changes: Mapping[str, bytes | None]) -> bytes:
+        """As the function of that name."""
+        places = {name: index for name in changes if (index := self._place(name)) is not None}
+        removed = sorted(index for name, index in places.items() if changes[name] is None)
+        cuts = [
+            (self._members[index].start, self._members[index].end, value)
+            for name, index in places.items()
+            if (value := changes[name]) is not None
+        ]
+        added = {name: value for name, value in changes.items() if value is not None and name not in places}
+        return _with_added(spliced(self._document, [*cuts, *self._removals(removed)]), added)
+
+    def _place(self, name: str) -> int | None:
+        places = [index for index, member in enumerate(self._members) if member.name == name]
+        if len(places) > 1:
+            raise RepeatedMemberError(name)
+        return places[0] if places else None
+
+    def _removals(self, removed: list[int]) -> list[tuple[int, int, bytes]]:
+        """Each with its comma: the one behind it, or, of those that end the object, the one before them."""
+        present = self._members
+        kept = max((index for index in range(len(present)) if index not in removed), default=-1)
+        cuts = [(present[index].at, present[index + 1].at, b"") for index in removed if index < kept]
+        if removed and removed[-1] > kept:
+            cuts.append((present[kept].end if kept >= 0 else present[0].at, present[-1].end, b""))
+        return cuts
 
 
 def spliced(document: bytes, cuts: Iterable[tuple[int, int, bytes]]) -> bytes:
@@ -106,24 +160,6 @@ def appended(array: bytes, entries: Iterable[bytes]) -> bytes:
     return array[:end] + _comma(array, end) + new + array[end:]
 
 
-def _place(present: list[Member], name: str) -> int | None:
-    places = [index for index, member in enumerate(present) if member.name == name]
-    if len(places) > 1:
-        raise RepeatedMemberError(name)
-    return places[0] if places else None
-
-
-def _without(document: bytes, name: str) -> bytes:
-    present = members(document)
-    if (index := _place(present, name)) is None:
-        return document
-    # With its comma: the one behind it, or, of the last member, the one before it.
-    if index + 1 < len(present):
-        return spliced(document, [(present[index].at, present[index + 1].at, b"")])
-    start = present[index - 1].end if index else present[index].at
-    return spliced(document, [(start, present[index].end, b"")])
-
-
 def _with_added(document: bytes, added: Mapping[str, bytes]) -> bytes:
     if not added:
         return document
@@ -135,6 +171,20 @@ def _with_added(document: bytes, added: Mapping[str, bytes]) -> bytes:
 def _comma(document: bytes, end: int) -> bytes:
     """What goes before a new last entry: nothing where the bracket that closes at ``end`` was opened just before."""
     return b"" if document[:end].rstrip(b" \t\r\n")[-1:] in (b"[", b"{") else b","
+
+
+def _sizes(document: bytes) -> dict[str, bytes]:
+    try:
+        return {name: bytes(raw) for name, raw in _raw_values.decode(document).items()}
+    except (msgspec.DecodeError, RecursionError):
+        return {}
+
+
+def _known_end(document: bytes, start: int, raw: bytes | None) -> int | None:
+    """Where a nested value ends, by its known bytes; None where they are another's (a repeated name), or it is a scalar."""
+    if raw is None or raw[:1] not in (b"{", b"[") or not document.startswith(raw, start):
+        return None
+    return start + len(raw)
 
 
 def _skip(document: bytes, position: int) -> int:

@@ -42,7 +42,7 @@ def read_reply(body: bytes, catalog: Catalog) -> Reply:
         message, *_ = [read_message.decode(choice.message) for choice in view.choices]
         _read_once(body)
         calls = _calls(message.tool_calls or [], catalog, hashlib.sha256(body).hexdigest()[:16])
-    except wire.RepeatedMemberError as error:
+    except wire.WireError as error:
         raise UnreadableReplyError(f"the provider's response is ambiguous: {error}") from error
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise UnreadableReplyError("the provider's response is not a chat completion") from error

@@ -41,6 +41,11 @@ class _Request(msgspec.Struct):
 _read_request = msgspec.json.Decoder(_Request)
 
 
+_READ = frozenset(_Request.__struct_fields__)
+MOST_MESSAGES = 50_000
+"""More is no conversation."""
+
+
 def read_request(body: bytes) -> RunnerRequest:
     """The view of a runner's request."""
     try:
@@ -50,6 +55,8 @@ def read_request(body: bytes) -> RunnerRequest:
         raise UnreadableRequestError("the request is not a chat completion: it is not UTF-8") from error
     except (msgspec.DecodeError, RecursionError) as error:
         raise UnreadableRequestError(f"the request is not a chat completion: {error}") from error
+    if len(view.messages) > MOST_MESSAGES:
+        raise UnreadableRequestError(f"the request has more than {MOST_MESSAGES} messages")
     declared = tuple(name for tool in (*(view.tools or ()), *(view.functions or ())) if (name := _tool_name(tool)))
     return RunnerRequest(
         body=body,
@@ -64,25 +71,31 @@ def read_request(body: bytes) -> RunnerRequest:
 
 
 def offer(request: RunnerRequest, catalog: Catalog, woven: Mapping[int, bytes]) -> Mapping[ToolUse, bytes]:
-    """The body for the provider, but for the rounds of this turn. Managed tools stand behind the runner's own."""
-    spans = {member.name: (member.start, member.end) for member in wire.members(request.body)}
-    changes: dict[str, bytes | None] = {
-        "tools": wire.appended(_value(request.body, spans, "tools"), map(_wire_tool, catalog.offered)),
-        "stream_options": None,
-    }
-    if woven:
-        changes["messages"] = _weave(_value(request.body, spans, "messages"), woven)
-    if "stream" in spans:
-        changes["stream"] = b"false"
+    """The body for the provider, but for the rounds of this turn. Managed tools stand behind the runner's own.
+
+    A member that counts and stands twice is refused: two parsers could disagree about which one is meant.
+    """
     try:
-        base = wire.edited(request.body, changes)
+        wire.once(request.body, _READ)
+        body = wire.Object(request.body)
+        changes: dict[str, bytes | None] = {
+            "tools": wire.appended(_array(body, "tools"), map(_wire_tool, catalog.offered)),
+            "stream_options": None,
+        }
+        if woven:
+            changes["messages"] = _weave(_array(body, "messages"), woven)
+        if body.value("stream") is not None:
+            changes["stream"] = b"false"
         choice = _presented_choice(request.choice, catalog)
-        as_asked = base if choice is None else wire.edited(base, {"tool_choice": json.dumps(choice).encode()})
-        released = wire.edited(base, {"tool_choice": b'"auto"'}) if _forces(request.choice) else as_asked
-        forbidden = wire.edited(base, {"tool_choice": b'"none"'})
-    except wire.RepeatedMemberError as error:
+        as_asked = {} if choice is None else {"tool_choice": json.dumps(choice).encode()}
+        released = {"tool_choice": b'"auto"'} if _forces(request.choice) else as_asked
+        return {
+            ToolUse.AS_ASKED: body.edited(changes | as_asked),
+            ToolUse.RELEASED: body.edited(changes | released),
+            ToolUse.FORBIDDEN: body.edited(changes | {"tool_choice": b'"none"'}),
+        }
+    except wire.WireError as error:
         raise UnreadableRequestError(str(error)) from error
-    return {ToolUse.AS_ASKED: as_asked, ToolUse.RELEASED: released, ToolUse.FORBIDDEN: forbidden}
 
 
 def _bypass(view: _Request) -> str | None:
@@ -105,10 +118,9 @@ def _wire_tool(offered: Offered) -> bytes:
     return json.dumps({"type": "function", "function": function}, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _value(body: bytes, spans: Mapping[str, tuple[int, int]], name: str) -> bytes:
-    start, end = spans.get(name, (0, 0))
-    value = body[start:end]
-    return b"[]" if value in (b"", b"null") else value
+def _array(body: wire.Object, name: str) -> bytes:
+    value = body.value(name)
+    return b"[]" if value in (None, b"null") else value or b"[]"
 
 
 def _weave(messages: bytes, woven: Mapping[int, bytes]) -> bytes:
