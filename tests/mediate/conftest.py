@@ -1,11 +1,13 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
+from claw_mediate.io.services import Services
 from tests.mediate.desk import Desk
+from tests.peers import Service
 
 
 @pytest.fixture(params=["json", "stream"])
@@ -14,3 +16,18 @@ async def desk(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
     made = Desk(tmp_path, stream=request.param == "stream")
     yield made
     await made.mediator.close(0)
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    peer = Service()
+    peer.start()
+    yield peer
+    peer.stop()
+
+
+@pytest.fixture
+async def pod(tmp_path: Path) -> AsyncIterator[Services]:
+    services = Services(tmp_path)
+    yield services
+    await services.close()

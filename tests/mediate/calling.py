@@ -1,0 +1,42 @@
+"""Managed calls to a real service, as an agent makes them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from claw_contract.metadata import Metadata
+from claw_mediate.io.agents import Agent
+from claw_mediate.io.services import Caller, Services
+from claw_mediate.model import Answer
+from tests.mediate.made import called, granted, limits
+from tests.peers import Answer as Said
+from tests.peers import Service
+
+METADATA = Metadata.model_validate({"service": "analyst", "pod": "p", "token": "analyst:s"})
+READ = {"readOnly": True}
+
+
+async def call(
+    pod: Services,
+    url: str,
+    *,
+    text: str = "{}",
+    annotations: dict[str, Any] | None = None,
+    seconds: float = 20.0,
+    result_bytes: int = 16384,
+    **execution: Any,
+) -> Answer:
+    tool = granted(annotations=annotations, base_url=url, **execution)
+    agent = Agent("analyst", METADATA, (tool,), limits(result_bytes=result_bytes), "d")
+    return await pod.call(Caller(agent, "turn_1"), called(tool, text), "turn_1.1.0", seconds)
+
+
+def told(answer: Answer) -> dict[str, Any]:
+    envelope: dict[str, Any] = json.loads(answer.content)
+    return envelope
+
+
+def serve(service: Service, said: Said, method: str = "GET") -> str:
+    service.routes[method, "/x"] = said
+    return service.url
