@@ -52,6 +52,8 @@ class Forward:
     credential: HeaderList
     refusal: bytes
     body: bytes | None
+    dropped: tuple[str, ...]
+    """Names of headers that hold the agent's credential where none belongs."""
     ticket: object
     """The mediator's own note of it, which the host hands back with what became of it."""
 

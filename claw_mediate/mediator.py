@@ -48,7 +48,12 @@ DIALECTS: Final[Mapping[str, Dialect]] = {"/chat/completions": openai_chat}
 """By the end of the path of the POST that speaks it."""
 
 
-_SLASHES = re.compile(r"[/\\]+")
+_SLASHES = re.compile(r"[/\\]+(?:\.[/\\]+)*")
+_ENDS = re.compile(r"[?#;]")
+
+
+_LAST_SECONDS = 2.0
+"""What turns that were cancelled have for their last lines; a write may take longer than a stop can wait."""
 
 
 class Peers(NamedTuple):
@@ -70,7 +75,7 @@ class Mediator:
         self._log = log
         self.registry = Registry(settings.auth, settings.hosts, log, env)
         self._agents = Agents(settings.context, log)
-        self._peers = peers or Peers(Upstream(self.registry, log), Services(settings.secrets))
+        self._peers = peers or Peers(Upstream(self.registry), Services(settings.secrets))
         self._store = Store(settings.state)
         self._recorder = Recorder(
             History(settings.history, settings.history_max_bytes) if settings.history else None, log
@@ -112,7 +117,7 @@ class Mediator:
         """
         if request.method.upper() != "POST":
             return None
-        path = _SLASHES.sub("/", unquote(request.bare_path)).rstrip("/").lower()
+        path = _SLASHES.sub("/", _ENDS.split(unquote(request.path))[0]).rstrip("/").lower()
         return next((dialect for end, dialect in DIALECTS.items() if path.endswith(end)), None)
 
     async def exchange(self, admitted: Admitted, request: Request) -> Exchange | Forward:
@@ -140,7 +145,7 @@ class Mediator:
         for task in self._playing:
             task.cancel()
         if self._playing:
-            await asyncio.wait(self._playing)
+            await asyncio.wait(self._playing, timeout=_LAST_SECONDS)
         await self._peers.upstream.close()
         await self._peers.services.close()
         self._store.close()
@@ -185,11 +190,11 @@ class Mediator:
         offered = job.dialect.offer(job.view, job.catalog, woven)
         job = replace(job, effective=next(iter(offered.values())))
         caller = Caller(admitted.agent, job.turn_id)
-        headers = [*for_provider(job.request.headers), ("accept-encoding", "gzip, deflate")]
+        headers = [*for_provider(job.request.headers, admitted.secret), ("accept-encoding", "gzip, deflate")]
         below = target(job.provider, job.request.path)
 
         async def model(body: bytes, *, again: bool) -> ModelAnswer:
-            return await self._peers.upstream.post(job.provider, below, headers, body, again=again)
+            return await self._peers.upstream.post(job.agent.id, job.provider, below, headers, body, again=again)
 
         async def tools(call: Call, key: str, seconds: float) -> Answer:
             return await self._peers.services.call(caller, call, key, seconds)

@@ -44,14 +44,20 @@ def call_record(answer: Answer) -> ToolCallRecord:
 def usage_record(usage: JsonObject, tokens: tuple[int, int, int], rounds: int) -> UsageRecord:
     """The turn's tokens; ``rounds`` counts the model calls."""
     prompt, completion, cached = tokens
-    cost = usage.get("cost")
     return UsageRecord(
         prompt_tokens=prompt,
         completion_tokens=completion,
         cached_tokens=cached,
-        reported_cost_usd=float(cost) if isinstance(cost, int | float) and not isinstance(cost, bool) else None,
+        reported_cost_usd=_dollars(usage.get("cost")),
         total_rounds=rounds,
     )
+
+
+def _dollars(cost: object) -> float | None:
+    """A cost that a float can hold; anything else is none."""
+    if isinstance(cost, bool) or not isinstance(cost, int | float):
+        return None
+    return float(cost) if abs(cost) < 1e12 else None  # noqa: PLR2004 - beyond any bill, and within a float
 
 
 def tokens_of(usage: JsonObject) -> tuple[int, int, int]:

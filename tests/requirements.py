@@ -397,6 +397,21 @@ PROXY: dict[str, Requirement] = {
     ),
     "forward:streaming": Requirement("mediation 3", "An unmediated stream passes through; usage is read from a copy."),
     "proxy:no-way-round": Requirement("mediation 1", "A path counts by what a lenient provider would make of it."),
+    "proxy:headers-survive": Requirement("mediation 3.5", "Headers that are not ours go through, in any bytes."),
+    "hostile:smuggling": Requirement(
+        "mediation 2, fail closed", "A body without a length is framed before it goes out."
+    ),
+    "hostile:decompression": Requirement("gateways 4", "A compressed request is refused, and never unpacked."),
+    "hostile:large-bodies": Requirement("gateways 4", "A body that is no conversation, or is ambiguous, is a 400."),
+    "hostile:cookies": Requirement("mediation 2", "Nothing that an answer sets is part of another request."),
+    "hostile:token-elsewhere": Requirement("mediation 2", "The agent's credential goes upstream under no name."),
+    "hostile:odd-usage": Requirement(
+        "contract, history", "An odd usage costs neither the answer nor the line of history."
+    ),
+    "stop:answers-end": Requirement(
+        "issue 2, review", "A stream under way is sent to its end when the proxy is stopped."
+    ),
+    "log:json-only": Requirement("contract, the log", "stdout is one JSON object a line, whatever goes wrong."),
     "forward:recorded": Requirement(
         "contract, history and log", "A forwarded completion is recorded like a mediated turn."
     ),

@@ -26,8 +26,8 @@ def identity(path: Path | str, dir_fd: int | None = None) -> Identity:
     return found.st_ino, found.st_mtime_ns, found.st_size
 
 
-def read_at(name: str, dir_fd: int) -> bytes:
-    """A file of an opened directory: all files of one agent come from one tree, though the tree be swapped meanwhile.
+def read_at(name: str | Path, dir_fd: int | None = None) -> bytes:
+    """A file, of an opened directory where there is one: an agent's files come from one tree, though it be swapped.
 
     Only a regular file of a sane size: opening a FIFO would wait for ever, and a device never ends. Raises ``OSError``.
     """

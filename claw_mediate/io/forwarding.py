@@ -18,7 +18,7 @@ from claw_mediate import wire
 from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.dialects.errors import refusal
 from claw_mediate.exchange import Exchange, Forward, Request, refused
-from claw_mediate.io.headers import provider_auth
+from claw_mediate.io.headers import holding, provider_auth
 from claw_mediate.io.identity import Admitted
 from claw_mediate.io.providers import Key, Provider, Registry, rest_seconds
 from claw_mediate.io.record import Ending, Passed, Recorder
@@ -81,6 +81,7 @@ class Forwarding:
                 request.path, 502, "provider_unreachable", f"the provider {provider.name!r} can't be reached"
             ),
             body=body,
+            dropped=holding(request.headers, admitted.secret),
             ticket=Ticket(passed, provider, key, time.monotonic()),
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 
 from claw_contract.secret import Secret
 from claw_mediate.io.providers import Provider
@@ -18,9 +19,19 @@ _HOP_BY_HOP = frozenset(
 _MESSAGE = frozenset({"host", "content-length", "content-encoding", "accept-encoding", "expect"})
 
 
-def for_provider(headers: Iterable[tuple[str, str]]) -> Headers:
+def no_cookies() -> CookieJar:
+    """A jar that keeps nothing: what one answer sets must never be part of another request."""
+    return CookieJar(DefaultCookiePolicy(allowed_domains=[]))
+
+
+def holding(headers: Iterable[tuple[str, str]], secret: Secret) -> tuple[str, ...]:
+    """The names of headers whose value holds the secret, whatever they are called."""
+    return tuple(name for name, value in headers if secret.reveal() in value)
+
+
+def for_provider(headers: Headers, secret: Secret) -> Headers:
     """The runner's headers without its credentials, and without those that belong to its own connection and message."""
-    left_out = CREDENTIALS | _HOP_BY_HOP | _MESSAGE
+    left_out = CREDENTIALS | _HOP_BY_HOP | _MESSAGE | {name.lower() for name in holding(headers, secret)}
     return [(name, value) for name, value in headers if name.lower() not in left_out]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from urllib.parse import unquote
 
 from claw_contract.names import is_agent_id
 from claw_contract.secret import Secret
@@ -33,6 +34,10 @@ def admit(agents: Agents, request: Request) -> Admitted | Exchange:
     agent = agents.find(agent_id) if is_agent_id(agent_id) else None
     if agent is None or not agent.metadata.admits(agent_id, secret):
         return refused(request.path, 403, "agent_not_admitted", "this token is not admitted here")
+    if secret in unquote(request.path):
+        return refused(
+            request.path, 400, "credential_in_url", "a credential must not stand in a URL; send it as a header"
+        )
     return Admitted(agent, Secret(token), Secret(secret))
 
 

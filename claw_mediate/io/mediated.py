@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
+from claw_contract.history import UsageRecord
 from claw_contract.secret import Redactor
 from claw_mediate import trace
 from claw_mediate.catalog import Catalog
@@ -91,6 +92,7 @@ class MediatedTurn:
         if isinstance(outcome, Deliver):
             self._remember(outcome)
             body = job.dialect.write_reply(outcome.reply, add_usage(outcome.usage), terminal=outcome.terminal)
+            body = job.redactor.document(body)
             return Ended(200, body, "application/json", ok=True)
         failure = outcome.failure
         if failure is not None and failure.body is not None:
@@ -110,9 +112,14 @@ class MediatedTurn:
 
     def _record(self, outcome: Outcome, ended: Ended) -> None:
         job = self._job
-        usage = add_usage(outcome.usage)
-        record = trace.usage_record(usage, job.dialect.tokens(usage), len(outcome.usage))
-        self._recorder.turn(job, ended, outcome.rounds, record, round((time.monotonic() - self._started) * 1000))
+        latency_ms = round((time.monotonic() - self._started) * 1000)
+        try:
+            usage = add_usage(outcome.usage)
+            record = trace.usage_record(usage, job.dialect.tokens(usage), len(outcome.usage))
+            self._recorder.turn(job, ended, outcome.rounds, record, latency_ms)
+        except Exception as error:  # noqa: BLE001 - the answer is good all the same, and the line must not be lost
+            self._recorder.fault(job, error)
+            self._recorder.turn(job, ended, (), UsageRecord(), latency_ms)
 
 
 async def whole(play: asyncio.Task[Ended]) -> Exchange:

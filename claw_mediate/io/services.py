@@ -20,7 +20,8 @@ from claw_mediate import result
 from claw_mediate.call import ToolRequest, http_request
 from claw_mediate.io.agents import Agent
 from claw_mediate.io.body import read_bounded
-from claw_mediate.io.headers import Headers, basic, bearer
+from claw_mediate.io.files import read_at
+from claw_mediate.io.headers import Headers, basic, bearer, no_cookies
 from claw_mediate.model import Answer, Arguments, Call
 
 MAX_BODY_BYTES = 64 * 1024 * 1024
@@ -116,6 +117,7 @@ class Services:
             self._clients[key] = httpx2.AsyncClient(
                 trust_env=False,
                 verify=self._tls,
+                cookies=no_cookies(),
                 follow_redirects=False,
                 timeout=None,
                 limits=httpx2.Limits(keepalive_expiry=_IDLE_SECONDS),
@@ -141,7 +143,7 @@ class Services:
         if isinstance(value, Secret):
             return value
         try:
-            return Secret((self._secrets / value.secret).read_text(encoding="utf-8").strip())
+            return Secret(read_at(self._secrets / value.secret).decode().strip())
         except (OSError, ValueError) as error:
             raise MissingCredentialError from error
 

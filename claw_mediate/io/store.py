@@ -13,6 +13,8 @@ from pathlib import Path
 
 MOST_TURNS = 256
 MOST_AGE_SECONDS = 7 * 24 * 3600.0
+_LOCK_SECONDS = 0.1
+"""How long another process's lock is waited for: everybody waits with us."""
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS hidden (
     agent TEXT NOT NULL, anchor TEXT NOT NULL, messages BLOB NOT NULL, used REAL NOT NULL,
@@ -31,7 +33,7 @@ class Store:
             Path(file).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         self._clock = clock
-        self._db = sqlite3.connect(file or ":memory:", autocommit=True)
+        self._db = sqlite3.connect(file or ":memory:", autocommit=True, timeout=_LOCK_SECONDS)
         try:
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=NORMAL")

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import httpx2
 
 from claw_mediate.io.body import read_bounded
-from claw_mediate.io.headers import Headers, provider_auth
-from claw_mediate.io.log import EventLog
+from claw_mediate.io.headers import Headers, no_cookies, provider_auth
 from claw_mediate.io.providers import THROTTLED, Key, Provider, Registry, rest_seconds
 
 MAX_RESPONSE_BYTES = 16 * 1024 * 1024
@@ -51,24 +50,23 @@ type ModelAnswer = Responded | Unreachable
 
 
 class Upstream:
-    """The providers, over one pool of connections."""
+    """The providers. Connections are pooled per agent, so that no agent reads what was meant for another."""
 
-    def __init__(self, registry: Registry, log: EventLog, client: httpx2.AsyncClient | None = None) -> None:
+    def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._log = log
-        # trust_env off: a pod-wide HTTPS_PROXY would lead back into this very proxy. The operator's CA variables hold, though.
-        self._client = client or httpx2.AsyncClient(
-            trust_env=False,
-            verify=httpx2.create_ssl_context(),
-            timeout=httpx2.Timeout(None, connect=CONNECT_SECONDS),
-            limits=httpx2.Limits(max_connections=None),
-        )
+        self._tls = (
+            httpx2.create_ssl_context()
+        )  # SSL_CERT_FILE and SSL_CERT_DIR hold, for providers with a CA of their own
+        self._clients: dict[str, httpx2.AsyncClient] = {}
 
-    async def post(self, provider: Provider, target: str, headers: Headers, body: bytes, *, again: bool) -> ModelAnswer:
+    async def post(
+        self, agent_id: str, provider: Provider, target: str, headers: Headers, body: bytes, *, again: bool
+    ) -> ModelAnswer:
         """POST to the provider; the caller bounds the time. ``target``: path and query below the provider's base URL."""
+        client = self._client(agent_id)
         answer: ModelAnswer | None = None
         for attempt in range(_RETRIES + 1):
-            before, answer = answer, await self._with_a_key(provider, target, headers, body)
+            before, answer = answer, await self._with_a_key(client, provider, target, headers, body)
             if before is not None and isinstance(answer, Unreachable) and answer.code == NO_KEY:
                 return before  # every key rests by now: what the provider said is the better answer
             pause = _pause(answer, attempt)
@@ -79,16 +77,31 @@ class Upstream:
         return answer
 
     async def close(self) -> None:
-        await self._client.aclose()
+        for client in self._clients.values():
+            await client.aclose()
+        self._clients.clear()
 
-    async def _with_a_key(self, provider: Provider, target: str, headers: Headers, body: bytes) -> ModelAnswer:
+    def _client(self, agent_id: str) -> httpx2.AsyncClient:
+        if agent_id not in self._clients:
+            self._clients[agent_id] = httpx2.AsyncClient(
+                trust_env=False,  # a pod-wide HTTPS_PROXY would lead back into this very proxy
+                verify=self._tls,
+                cookies=no_cookies(),
+                timeout=httpx2.Timeout(None, connect=CONNECT_SECONDS),
+                limits=httpx2.Limits(max_connections=None),
+            )
+        return self._clients[agent_id]
+
+    async def _with_a_key(
+        self, client: httpx2.AsyncClient, provider: Provider, target: str, headers: Headers, body: bytes
+    ) -> ModelAnswer:
         keys: list[Key | None] = [*self._registry.states.ready(provider, time.monotonic())]
         if provider.auth == "none":
             keys = [None]
         answer: ModelAnswer = Unreachable(NO_KEY, f"no key of the provider {provider.name!r} is usable now")
         for key in keys:
             answer = await self._send(
-                provider, target, [*headers, *provider_auth(provider, key.secret if key else None)], body
+                client, provider, target, [*headers, *provider_auth(provider, key.secret if key else None)], body
             )
             if key is None or not isinstance(answer, Responded):
                 break
@@ -96,12 +109,19 @@ class Upstream:
                 break
         return answer
 
-    async def _send(self, provider: Provider, target: str, headers: Headers, body: bytes) -> ModelAnswer:
+    async def _send(
+        self, client: httpx2.AsyncClient, provider: Provider, target: str, headers: Headers, body: bytes
+    ) -> ModelAnswer:
         try:
             # Raw path and query: what the runner wrote is not ours to normalise.
             base = httpx2.URL(provider.base_url)
             url = base.copy_with(raw_path=base.raw_path.rstrip(b"/") + target.encode("ascii", errors="ignore"))
-            async with self._client.stream("POST", url, headers=headers, content=body) as response:
+            # A header may hold any bytes, which mitmproxy shows as surrogates.
+            raw = [
+                (name.encode(errors="surrogateescape"), value.encode(errors="surrogateescape"))
+                for name, value in headers
+            ]
+            async with client.stream("POST", url, headers=raw, content=body) as response:
                 kept, size = await read_bounded(response, MAX_RESPONSE_BYTES, MAX_RESPONSE_BYTES)
         except (httpx2.InvalidURL, httpx2.LocalProtocolError, UnicodeError):
             return Unreachable(MISCONFIGURED, f"the provider {provider.name!r} can't be asked as configured")

@@ -36,6 +36,8 @@ class Source:
         self.ready = b""
         self.ended = False
         self.served = False
+        self.over = asyncio.Event()
+        """Set when the last byte was handed to the connection, or never will be."""
         self.error: BaseException | None = None
         self._next: asyncio.Future[bytes] | None = None
 
@@ -109,6 +111,15 @@ def settled(to: http.HTTPFlow) -> None:
     _fallbacks.pop(to.id, None)
 
 
+async def idle(seconds: float) -> None:
+    """Wait until no answer is being sent, for so long at most."""
+    waiting = [asyncio.ensure_future(source.over.wait()) for source in _sources.values()]
+    if waiting:
+        _, late = await asyncio.wait(waiting, timeout=seconds)
+        for future in late:
+            future.cancel()
+
+
 async def while_connected[T](to: http.HTTPFlow, decision: Coroutine[Any, Any, T]) -> T:
     """Await a decision in this flow's hook; it is cancelled when the runner goes away."""
     task = asyncio.ensure_future(decision)
@@ -130,6 +141,8 @@ class DoorStream(layers.HttpStream):
     """mitmproxy's HTTP stream, which can also answer from a source."""
 
     def handle_event(self, event: Any) -> Generator[Any, Any, None]:
+        if isinstance(event, layers.RequestTrailers):
+            return  # no client of a provider sends them, and mitmproxy can't send them on over HTTP/1
         if isinstance(event, layers.RequestProtocolError) and (own := getattr(self, "flow", None)) is not None:
             if (source := _sources.get(own.id)) is not None:
                 source.cancel()
@@ -158,6 +171,7 @@ class DoorStream(layers.HttpStream):
         finally:
             _sources.pop(self.flow.id, None)
             source.cancel()
+            source.over.set()
         if finished:
             yield from super().send_response(already_streamed=True)
 
@@ -223,3 +237,4 @@ class Door:
         """The runner left before the first chunk."""
         if (source := _sources.pop(flow.id, None)) is not None:
             source.cancel()
+            source.over.set()

@@ -31,7 +31,7 @@ def destination(flow: http.HTTPFlow, governed: frozenset[str]) -> str | None:
     """Where the runner was going: by its connection and its SNI, a governed name first, and never by its Host header."""
     if isinstance(flow.client_conn.proxy_mode, ReverseMode):
         return BASE_URL
-    names = [name.lower() for name in (flow.request.host, flow.client_conn.sni) if name]
+    names = [name.lower().rstrip(".") for name in (flow.request.host, flow.client_conn.sni) if name]
     return next((name for name in names if name in governed), names[0])
 
 

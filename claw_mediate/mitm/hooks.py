@@ -28,8 +28,8 @@ from claw_mediate.mediator import Mediator
 from claw_mediate.mitm import door, entrances, guard, options
 from claw_mediate.mitm.tap import Tap
 
-DRAIN_SECONDS = 10.0
-"""How long turns under way may take when the proxy stops."""
+DRAIN_SECONDS = 3.5
+"""How long streams, and then turns, may take when the proxy stops: all of it within a container's 10 s."""
 _log = logging.getLogger(__name__)
 
 
@@ -85,7 +85,7 @@ class Cllama:
     def tls_clienthello(self, data: tls.ClientHelloData) -> None:
         """TLS of hosts that are not governed is not opened: their bytes pass through."""
         address = data.context.server.address
-        names = {name.lower() for name in (data.client_hello.sni, address[0] if address else None) if name}
+        names = {name.lower().rstrip(".") for name in (data.client_hello.sni, address[0] if address else None) if name}
         if self._settings is not None and not names & self._hosts():
             data.ignore_connection = True
 
@@ -114,21 +114,24 @@ class Cllama:
             self._admitted[flow.id] = admitted
         else:
             await self._apply(flow, self._mediator.forward(admitted, request))
-            flow.request.stream = flow.response is None
+            # Without a length of its own (HTTP/2) a body must be whole before it can be framed for the provider.
+            flow.request.stream = flow.response is None and _is_framed(flow)
 
     @guard.fail_closed
     async def request(self, flow: http.HTTPFlow) -> None:
         """The body is there."""
+        if flow.metadata.get(guard.VERDICT) == "forward" and not flow.request.stream:
+            _frame(flow)
         admitted = self._admitted.pop(flow.id, None)
         if admitted is None or flow.response is not None or self._mediator is None:
             return
         flow.metadata["claw.agent"] = admitted.agent.id
-        try:
-            body = flow.request.get_content(strict=True) or b""
-        except ValueError:
-            await _answer(flow, refused(flow.request.path, 400, "invalid_request", "the body can't be decompressed"))
+        if flow.request.headers.get("content-encoding", "identity").lower() != "identity":
+            # A few bytes can unpack to gigabytes; no known runner compresses its requests.
+            message = "compressed requests are not read; send the body as it is"
+            await _answer(flow, refused(flow.request.path, 415, "unsupported_content_encoding", message))
             return
-        request = _request(flow, body, self._hosts())
+        request = _request(flow, flow.request.raw_content or b"", self._hosts())
         decision = await door.while_connected(flow, self._mediator.exchange(admitted, request))
         await self._apply(flow, decision)
 
@@ -153,13 +156,13 @@ class Cllama:
     def done(self) -> Any:
         """The mediator's end; awaited when the proxy stops, and left to itself on hot reload."""
         mediator, self._mediator = self._mediator, None
-        return asyncio.ensure_future(mediator.close(DRAIN_SECONDS)) if mediator is not None else None
+        return asyncio.ensure_future(_drained(mediator)) if mediator is not None else None
 
     async def _apply(self, flow: http.HTTPFlow, decision: Exchange | Forward) -> None:
         if isinstance(decision, Exchange):
             await _answer(flow, decision)
             return
-        for name in CREDENTIALS:
+        for name in (*CREDENTIALS, *decision.dropped):
             flow.request.headers.pop(name, None)
         # Part by part: a path is never read as a part of the authority.
         base = urlsplit(decision.base_url)
@@ -171,6 +174,8 @@ class Cllama:
             flow.request.headers[name] = value
         if decision.body is not None:
             flow.request.content = decision.body
+        if flow.request.raw_content:
+            _frame(flow)
         flow.request.headers["accept-encoding"] = "identity"  # so that the copy can be read for its usage
         door.if_unreachable(flow, 502, decision.refusal)
         assert isinstance(decision.ticket, Ticket)
@@ -211,6 +216,22 @@ class Cllama:
         host = guard.destination(flow, hosts)
         deny = self._settings is None or self._settings.egress == "deny"
         return deny and host is not guard.BASE_URL and host not in hosts
+
+
+async def _drained(mediator: Mediator) -> None:
+    """Answers that are being sent are sent to their end; then the turns that nobody is being answered from."""
+    await door.idle(DRAIN_SECONDS)
+    await mediator.close(DRAIN_SECONDS)
+
+
+def _is_framed(flow: http.HTTPFlow) -> bool:
+    return "content-length" in flow.request.headers or "transfer-encoding" in flow.request.headers
+
+
+def _frame(flow: http.HTTPFlow) -> None:
+    """Tell the provider where the body ends: what lies behind an unframed one would be a request of its own."""
+    if flow.request.raw_content and not _is_framed(flow):
+        flow.request.headers["content-length"] = str(len(flow.request.raw_content))
 
 
 def _request(flow: http.HTTPFlow, body: bytes, hosts: frozenset[str]) -> Request:

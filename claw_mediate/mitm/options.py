@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any
 
 from mitmproxy import ctx, exceptions, optmanager
@@ -18,7 +19,7 @@ DEFAULTS: dict[str, Any] = {
     "body_size_limit": "64m",
     "tcp_timeout": 3600,
     "flow_detail": 0,
-    # stdout is the structured log: one JSON object a line.
+    # stdout is the structured log, one JSON object a line; what mitmproxy has to say goes to stderr.
     "termlog_verbosity": "error",
 }
 """Set where the operator did not."""
@@ -54,6 +55,8 @@ def harden() -> None:
         entrances.hold()
         changes["mode"] = entrances.modes(ctx.options.cllama_listen, ctx.options.cllama_proxy)
     ctx.options.update(**FORCED, **changes)
+    if (termlog := ctx.master.addons.get("termlog")) is not None:
+        termlog.logger.file = sys.stderr
 
 
 def check() -> None:

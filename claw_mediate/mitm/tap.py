@@ -36,6 +36,8 @@ class Tap:
 
     def _read_lines(self, data: bytes) -> None:
         self._buffer += data
+        if b"\n" not in data and len(self._buffer) <= _LONGEST_LINE:
+            return
         *lines, rest = bytes(self._buffer).split(b"\n")
         self._buffer = bytearray(rest if len(rest) <= _LONGEST_LINE else b"")
         for line in lines:

@@ -58,7 +58,9 @@ class Model:
         self.bodies: list[dict[str, Any]] = []
         self.known = 0
 
-    async def post(self, _provider: Any, _target: str, _headers: Any, body: bytes, *, again: bool) -> ModelAnswer:
+    async def post(
+        self, _agent: str, _provider: Any, _target: str, _headers: Any, body: bytes, *, again: bool
+    ) -> ModelAnswer:
         del again
         request = json.loads(body)
         self.bodies.append(request)
