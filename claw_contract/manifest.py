@@ -53,7 +53,8 @@ class BasicAuth(Contract):
 Auth = Annotated[NoAuth | BearerAuth | HeaderAuth | BasicAuth, Field(discriminator="type")]
 
 
-def _checked_base_url(url: str) -> str:
+def checked_base_url(url: str) -> str:
+    """The URL itself. Raises ``ValueError``, which never holds it."""
     parts = urlsplit(url)
     wrong = parts.scheme not in {"http", "https"} or not parts.hostname or "@" in parts.netloc or parts.port == 0
     if wrong or _NOT_PLAIN.search(url):
@@ -61,7 +62,7 @@ def _checked_base_url(url: str) -> str:
     return url
 
 
-BaseUrl = Annotated[str, AfterValidator(_checked_base_url)]
+BaseUrl = Annotated[str, AfterValidator(checked_base_url)]
 UrlPath = Annotated[str, StringConstraints(pattern=r"^/[^\s?#\\]*$")]
 
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+MOST_REINJECTED = 256 * 1024
+"""Bytes of hidden messages in one request."""
 _EVIDENCE = 3
 """How many of the user's messages before an answer tell it from an equal one."""
 _NOT_ALPHANUMERIC = re.compile(r"[^A-Za-z0-9]")
@@ -24,6 +26,17 @@ def calls_anchor(ids: Iterable[str]) -> str:
 def text_anchor(text: str, said: Sequence[str]) -> str:
     """The anchor of an answer; ``said``: the user's messages before it, oldest first."""
     return "text:" + _digest([_plain(text), *map(_plain, said[-_EVIDENCE:])])
+
+
+def bounded(hidden: Mapping[int, bytes], most: int = MOST_REINJECTED) -> dict[int, bytes]:
+    """Of hidden messages by their place, the latest ones that fit into ``most`` bytes: an old gap, never a new one."""
+    kept: dict[int, bytes] = {}
+    for index in sorted(hidden, reverse=True):
+        most -= len(hidden[index])
+        if most < 0:
+            break
+        kept[index] = hidden[index]
+    return kept
 
 
 def _plain(text: str) -> str:

@@ -24,6 +24,7 @@ from urllib.parse import unquote
 from claw_contract.secret import Redactor
 from claw_mediate import wire
 from claw_mediate.catalog import Catalog
+from claw_mediate.continuity import bounded
 from claw_mediate.dialects import openai_chat
 from claw_mediate.dialects.base import Dialect, RunnerRequest, UnreadableRequestError
 from claw_mediate.exchange import Exchange, Forward, Request, refused, said
@@ -70,7 +71,7 @@ class Mediator:
     def __init__(
         self, settings: Settings, log: EventLog, env: Mapping[str, str] = os.environ, peers: Peers | None = None
     ) -> None:
-        """Raises ``OSError`` or ``sqlite3.Error`` when the state can't be opened."""
+        """Raises ``OSError`` or ``sqlite3.Error`` for a state that can't be opened, ``ValueError`` for a bad base URL."""
         self._settings = settings
         self._log = log
         self.registry = Registry(settings.auth, settings.hosts, log, env)
@@ -186,7 +187,8 @@ class Mediator:
 
     async def _play(self, job: Job, admitted: Admitted) -> Exchange:
         recalled = self._recalled(job)
-        woven = {index: recalled[anchor] for index, anchor in job.view.anchors.items() if anchor in recalled}
+        hidden = {index: recalled[anchor] for index, anchor in job.view.anchors.items() if anchor in recalled}
+        woven = bounded(hidden)
         offered = job.dialect.offer(job.view, job.catalog, woven)
         job = replace(job, effective=next(iter(offered.values())))
         caller = Caller(admitted.agent, job.turn_id)

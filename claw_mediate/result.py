@@ -103,7 +103,7 @@ def duplicate(call: Call, first_round: int, repeats: int) -> Answer:
 
 def timed_out(call: Call, seconds: float) -> Answer:
     """Cut off by time. Of a call that may write, the truth is not known, and the model is told so."""
-    message = f"The service did not answer within {seconds:.0f} s."
+    message = f"The service did not answer within {seconds:g} s."
     if call.tool is None or call.tool.effect != "read":
         message += " Its outcome is unknown: it may have taken effect. Check before trying again."
     return failure(call, TIMEOUT, message, ran=True)

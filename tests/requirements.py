@@ -235,6 +235,9 @@ MEDIATE: dict[str, Requirement] = {
     "results:body-kinds": Requirement("mediation 4, results", "JSON is data in its own bytes; all else is text."),
     "results:redirect": Requirement("mediation 4, executing over HTTP", "Redirects are refused."),
     "results:envelope": Requirement("mediation 4, results", "Every failure has the one shape."),
+    "continuity:bounds": Requirement(
+        "mediation 7", "8 MiB are kept of an agent and 256 KiB reinjected in a request; the latest ones win."
+    ),
     "continuity:calls-anchor": Requirement(
         "mediation 7", "A handoff is found by its call ids, in any order, by their alphanumerics."
     ),

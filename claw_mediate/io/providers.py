@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from pydantic import ValidationError
 
 from claw_contract.base import error_line
+from claw_contract.manifest import checked_base_url
 from claw_contract.providers import ApiFormat, ProviderAuth, ProviderEntry, Providers
 from claw_contract.secret import Secret
 from claw_mediate.io.files import Identity, identity
@@ -106,6 +107,13 @@ class Registry:
     def __init__(
         self, auth_dir: Path, hosts: Mapping[str, str], log: EventLog, env: Mapping[str, str] = os.environ
     ) -> None:
+        """Raises ``ValueError``, in one line, for a ``<NAME>_BASE_URL`` that is no base URL."""
+        for known in _KNOWN.values():
+            variable = f"{known.env}_BASE_URL"
+            try:
+                checked_base_url(env.get(variable) or known.base_url)
+            except ValueError as error:
+                raise ValueError(f"{variable}: {error}") from error
         self._file = auth_dir / "providers.json"
         self._extra_hosts = hosts
         self._env = dict(env)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 MOST_TURNS = 256
 MOST_AGE_SECONDS = 7 * 24 * 3600.0
+MOST_BYTES = 8 * 1024 * 1024
 _LOCK_SECONDS = 0.1
 """How long another process's lock is waited for: everybody waits with us."""
 _SCHEMA = """
@@ -21,6 +22,14 @@ CREATE TABLE IF NOT EXISTS hidden (
     PRIMARY KEY (agent, anchor)
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS hidden_by_use ON hidden (agent, used);
+"""
+_BOUND = """
+DELETE FROM hidden WHERE agent = ? AND (used < ? OR anchor NOT IN (
+    SELECT anchor FROM (
+        SELECT anchor, ROW_NUMBER() OVER latest AS place, SUM(LENGTH(messages)) OVER latest AS held
+        FROM hidden WHERE agent = ? WINDOW latest AS (ORDER BY used DESC, anchor)
+    ) WHERE place <= ? AND held <= ?
+))
 """
 
 
@@ -47,11 +56,7 @@ class Store:
         self._db.execute(
             "INSERT OR REPLACE INTO hidden VALUES (?, ?, ?, ?)", (agent_id, anchor, messages, self._clock())
         )
-        self._db.execute(
-            "DELETE FROM hidden WHERE agent = ? AND (used < ? OR anchor NOT IN "
-            "(SELECT anchor FROM hidden WHERE agent = ? ORDER BY used DESC LIMIT ?))",
-            (agent_id, self._clock() - MOST_AGE_SECONDS, agent_id, MOST_TURNS),
-        )
+        self._db.execute(_BOUND, (agent_id, self._clock() - MOST_AGE_SECONDS, agent_id, MOST_TURNS, MOST_BYTES))
 
     def recall(self, agent_id: str, anchors: Collection[str]) -> dict[str, bytes]:
         """Of these anchors, those that hidden messages are kept for."""

@@ -71,6 +71,9 @@ class Cllama:
         except (OSError, sqlite3.Error) as error:
             self._refuse_start(f"the state {settings.state!r} can't be opened: {error}")
             return
+        except ValueError as error:
+            self._refuse_start(str(error))
+            return
         if (problem := mediator.missing()) is not None:
             self._refuse_start(problem)
             return

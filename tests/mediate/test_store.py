@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from claw_mediate.io.store import MOST_AGE_SECONDS, MOST_TURNS, Store
+from claw_mediate.continuity import bounded
+from claw_mediate.io.store import MOST_AGE_SECONDS, MOST_BYTES, MOST_TURNS, Store
 
 
 class Clock:
@@ -104,3 +105,25 @@ def test_a_path_that_cannot_be_is_an_error_at_the_start(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match="file"):
         Store(str(tmp_path / "file" / "s.db"))
+
+
+@pytest.mark.requirement("continuity:bounds")
+def test_an_agent_keeps_so_many_bytes_and_the_latest_ones() -> None:
+    clock = Clock()
+    store = Store("", clock)
+    third = b"x" * (MOST_BYTES // 3)
+    for number in range(5):
+        clock.now += 1
+        store.keep("analyst", f"calls:{number}", third)
+        store.keep("executor", f"calls:{number}", b"small")
+    found = store.recall("analyst", [f"calls:{number}" for number in range(5)])
+    assert sorted(found) == ["calls:2", "calls:3", "calls:4"]
+    assert len(store.recall("executor", [f"calls:{number}" for number in range(5)])) == 5
+    store.close()
+
+
+@pytest.mark.requirement("continuity:bounds")
+def test_what_is_reinjected_in_one_request_is_bounded_and_the_latest_is_there() -> None:
+    hidden = {1: b"x" * 100, 3: b"x" * 100, 5: b"x" * 50}
+    assert sorted(bounded(hidden, 160)) == [3, 5]
+    assert bounded(hidden, 40) == {}

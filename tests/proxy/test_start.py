@@ -36,6 +36,8 @@ def test_without_configuration_it_says_what_is_missing_in_one_line_and_ends(pod:
         ({"CLLAMA_HOSTS": "a.test"}, "cllama_hosts"),
         ({"LISTEN_ADDR": "nowhere"}, "cllama_listen"),
         ({"CLAW_STATE": "/proc/nothing/state.db"}, "state"),
+        ({"OPENAI_BASE_URL": "http://[::1"}, "OPENAI_BASE_URL"),
+        ({"XAI_BASE_URL": "http://user:pass@host/v1"}, "XAI_BASE_URL"),
     ],
 )
 def test_a_setting_that_cannot_be_used_is_named_in_one_line(pod: Pod, environment: dict[str, str], named: str) -> None:
