@@ -22,6 +22,7 @@ from claw_mediate.io.settings import SETTINGS, Settings
 from claw_mediate.io.upstream import ModelAnswer, Responded, Unreachable
 from claw_mediate.mediator import Mediator, Peers
 from claw_mediate.model import Answer, Call
+from tests.mediate import assembled
 from tests.peers import completion
 
 SERVICE = "desk"
@@ -196,13 +197,15 @@ class Desk:
         assert isinstance(exchange, Exchange)
         body = b"".join([chunk async for chunk in exchange.chunks])
         self.status = exchange.status
-        error = json.loads(body).get("error") if not exchange.streaming else _stream_error(body)
+        error = json.loads(body).get("error") if not exchange.streaming else assembled.stream_error(body)
         if error:
             # An error behind the headers of a stream has no status of its own; history knows it.
             self.status = self.history()[-1]["status_code"]
             self.draw("cllama → runner", f"{self.status} {error['code']}")
         else:
-            self.answer, self.usage = _assembled(body) if exchange.streaming else _message(json.loads(body))
+            self.answer, self.usage = (
+                assembled.of_stream(body) if exchange.streaming else assembled.of_body(json.loads(body))
+            )
             self.messages.append({k: v for k, v in self.answer.items() if v is not None or k == "content"})
             hidden = len(self.history()[-1]["tool_trace"])
             self.draw("cllama → runner", self.words(self.answer) + (f"   [{hidden} hidden]" if hidden else ""))
@@ -269,41 +272,3 @@ def _short(envelope: dict[str, Any]) -> str:
     if envelope["ok"]:
         return str(envelope.get("data", "done")) + (" (truncated)" if envelope.get("truncated") else "")
     return f"! {envelope['error']['code']}"
-
-
-def _message(body: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    return body["choices"][0]["message"], body["usage"]
-
-
-def _stream_error(stream: bytes) -> dict[str, Any] | None:
-    errors = [line[6:] for line in stream.split(b"\n") if line.startswith(b'data: {"error"')]
-    assert not errors or stream.endswith(b"data: [DONE]\n\n")
-    return json.loads(errors[0])["error"] if errors else None
-
-
-def _assembled(stream: bytes) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """What a client makes of the stream."""
-    message: dict[str, Any] = {"content": None}
-    usage = None
-    data = [line[6:] for line in stream.split(b"\n") if line.startswith(b"data: ")]
-    assert data[-1] == b"[DONE]"
-    for chunk in map(json.loads, data[:-1]):
-        assert "error" not in chunk, chunk
-        usage = chunk.get("usage") or usage
-        for delta in (choice["delta"] for choice in chunk["choices"]):
-            for key, value in delta.items():
-                if key == "tool_calls":
-                    _add_call(message.setdefault("tool_calls", []), value[0])
-                elif key in {"content", "refusal"} and isinstance(value, str):
-                    message[key] = (message.get(key) or "") + value
-                else:
-                    message.setdefault(key, value)
-    return message, usage
-
-
-def _add_call(made: list[dict[str, Any]], delta: dict[str, Any]) -> None:
-    index = delta.pop("index")
-    if index == len(made):
-        made.append(delta)
-    else:
-        made[index]["function"]["arguments"] += delta["function"]["arguments"]

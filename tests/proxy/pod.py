@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -16,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import openai
 
 from tests.peers import Provider, Service
@@ -186,3 +188,17 @@ class Pod:
                 return bool(response.status == 200)
         except OSError:
             return False
+
+
+def headers(pod: Pod, agent_id: str = "plain") -> dict[str, str]:
+    return {"authorization": f"Bearer {pod.token(agent_id)}", "content-type": "application/json"}
+
+
+def authority(pod: Pod) -> str:
+    """mitmproxy's CA, as a runner would be given it."""
+    return str(pod.home / "home" / ".mitmproxy" / "mitmproxy-ca-cert.pem")
+
+
+def through(pod: Pod, cafile: str) -> httpx2.Client:
+    context = ssl.create_default_context(cafile=cafile)
+    return httpx2.Client(proxy=f"http://127.0.0.1:{pod.proxy_port}", verify=context, trust_env=False, timeout=30)

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import json
-import socket
-import ssl
-import subprocess
-import threading
-from pathlib import Path
 from typing import Any
 
 import httpx2
-import openai
 import pytest
 from starlette.responses import JSONResponse, Response
 
 from claw_contract.history import HistoryEntry
 from tests.peers import calls, events, text
-from tests.proxy.pod import PROVIDER_KEY, Pod, eventually, free_port
+from tests.proxy.pod import PROVIDER_KEY, Pod, eventually, free_port, headers
 
 HI: Any = [{"role": "user", "content": "Go"}]
 ODD = (
@@ -32,10 +26,6 @@ def plain(pod: Pod) -> Pod:
     pod.agent("plain")
     pod.start()
     return pod
-
-
-def headers(pod: Pod, agent_id: str = "plain") -> dict[str, str]:
-    return {"authorization": f"Bearer {pod.token(agent_id)}", "content-type": "application/json"}
 
 
 @pytest.mark.requirement("forward:byte-for-byte")
@@ -209,102 +199,3 @@ def test_a_websocket_to_a_governed_host_is_refused_with_426(running: Pod) -> Non
     }
     assert httpx2.get(f"{running.url}/v1/responses", headers=upgrade).status_code == 426
     assert running.provider.received == []
-
-
-def authority(pod: Pod) -> str:
-    """mitmproxy's CA, as a runner would be given it."""
-    return str(pod.home / "home" / ".mitmproxy" / "mitmproxy-ca-cert.pem")
-
-
-def through(pod: Pod, cafile: str) -> httpx2.Client:
-    context = ssl.create_default_context(cafile=cafile)
-    return httpx2.Client(proxy=f"http://127.0.0.1:{pod.proxy_port}", verify=context, trust_env=False, timeout=30)
-
-
-@pytest.mark.requirement("entrance:forward-proxy")
-@pytest.mark.parametrize("stream", [False, True])
-def test_a_runner_that_believes_it_talks_to_the_provider_is_mediated_by_the_forward_proxy(
-    running: Pod, stream: bool
-) -> None:
-    running.service.routes["GET", "/balance"] = JSONResponse({"usd": 1})
-    running.provider.says(calls(("c1", "desk__balance", {})), text("Done."))
-    with openai.OpenAI(
-        base_url="https://api.openai.com/v1",
-        api_key=running.token(),
-        max_retries=0,
-        http_client=through(running, authority(running)),
-    ) as client:
-        answer: Any = client.chat.completions.create(model="gpt-test", messages=HI, stream=stream)
-        parts = (event.choices[0].delta.content or "" for event in answer) if stream else None
-        words = "".join(parts) if parts else answer.choices[0].message.content
-    assert words == "Done."
-    assert running.provider.received[0].headers["authorization"] == f"Bearer {PROVIDER_KEY}"
-
-
-@pytest.mark.requirement("entrance:by-connection-and-sni")
-def test_the_host_header_does_not_choose_the_destination(running: Pod) -> None:
-    with through(running, authority(running)) as client:
-        answer = client.post(
-            "https://api.openai.com/v1/chat/completions",
-            headers={**headers(running, "analyst"), "host": "evil.test", "authorization": "Bearer analyst:wrong"},
-            content=b"{}",
-        )
-    assert answer.status_code == 403
-
-
-@pytest.mark.requirement("entrance:by-connection-and-sni")
-def test_an_address_with_a_governed_name_in_its_handshake_is_governed(running: Pod) -> None:
-    running.provider.says(text("governed"))
-    with through(running, authority(running)) as client:
-        answer = client.post(
-            "https://localhost:1/v1/chat/completions",
-            headers=headers(running, "analyst"),
-            json={"model": "gpt-test", "messages": HI},
-            extensions={"sni_hostname": "api.openai.com"},
-        )
-    assert answer.json()["choices"][0]["message"]["content"] == "governed"
-    assert running.provider.received[0].headers["authorization"] == f"Bearer {PROVIDER_KEY}"
-
-
-class Elsewhere:
-    """A TLS server with a certificate of its own, which is no provider."""
-
-    def __init__(self, home: Path) -> None:
-        self.certificate = home / "elsewhere.pem"
-        command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
-        names = ["-addext", "subjectAltName=DNS:localhost"]
-        target = ["-keyout", str(self.certificate), "-out", str(home / "cert.pem")]
-        subprocess.run([*command, *names, *target], check=True, capture_output=True)
-        with self.certificate.open("a", encoding="utf-8") as file:
-            file.write((home / "cert.pem").read_text(encoding="utf-8"))
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(self.certificate)
-        self.listener = context.wrap_socket(socket.create_server(("127.0.0.1", 0)), server_side=True)
-        self.port = self.listener.getsockname()[1]
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    def _serve(self) -> None:
-        connection, _ = self.listener.accept()
-        connection.recv(65536)
-        connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nhi")
-        connection.close()
-
-
-@pytest.mark.requirement("egress:not-opened")
-def test_tls_of_a_host_that_is_not_governed_is_not_opened(running: Pod) -> None:
-    elsewhere = Elsewhere(running.home)
-    with through(running, str(elsewhere.certificate)) as client:  # trusts the server's own certificate, and not ours
-        assert client.get(f"https://localhost:{elsewhere.port}/").text == "hi"
-    elsewhere.listener.close()
-
-
-@pytest.mark.requirement("egress:deny")
-def test_with_egress_denied_other_hosts_are_refused(pod: Pod) -> None:
-    pod.environment["CLLAMA_EGRESS"] = "deny"
-    pod.agent("analyst", pod.tool("balance"))
-    pod.start()
-    with through(pod, authority(pod)) as client:
-        with pytest.raises(httpx2.ProxyError, match="403"):
-            client.get("https://localhost:1/")
-        assert client.get(f"http://localhost:{pod.service.port}/balance").status_code == 403
-    assert pod.service.received == []

@@ -14,8 +14,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from tests.peers import calls, completion, text
-from tests.proxy.pod import PROVIDER_KEY, Pod
-from tests.proxy.test_forwarded import authority, headers
+from tests.proxy.pod import PROVIDER_KEY, Pod, authority, headers
 from tests.proxy.test_waiting import Held
 
 HI: Any = [{"role": "user", "content": "Go"}]
