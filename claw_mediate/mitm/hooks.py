@@ -32,6 +32,15 @@ DRAIN_SECONDS = 3.5
 """How long streams, and then turns, may take when the proxy stops: all of it within a container's 10 s."""
 _log = logging.getLogger(__name__)
 
+TURN_SECONDS = 900.0
+"""How long turns may take whose proxy goes on without them, with a new script or new settings."""
+
+# Of requests that are under way. Here and not in the addon: a script that is reloaded between two hooks of a request must
+# not lose it, and this module outlives the script.
+_admitted: dict[str, Admitted] = {}
+_forwarded: dict[str, tuple[Mediator, Ticket, Tap | None]] = {}
+_closing: set[asyncio.Future[None]] = set()
+
 
 class Cllama:
     """One life of the script; the door and the guard are the process's."""
@@ -39,10 +48,7 @@ class Cllama:
     def __init__(self) -> None:
         self._mediator: Mediator | None = None
         self._settings: Settings | None = None
-        self._admitted: dict[str, Admitted] = {}
-        self._forwarded: dict[str, tuple[Mediator, Ticket, Tap | None]] = {}
         self._events = EventLog()
-        self._closing: asyncio.Future[None] | None = None
 
     def load(self, loader: Any) -> None:
         """Options, and the parts that outlive this script. A failure is one line, and mitmproxy does not start."""
@@ -79,7 +85,7 @@ class Cllama:
             return
         self._settings, old, self._mediator = settings, self._mediator, mediator
         if old is not None:
-            self._closing = asyncio.ensure_future(old.close(DRAIN_SECONDS))
+            _close(old, TURN_SECONDS)
 
     def running(self) -> Any:
         """Open the entrances. No coroutine function, for the same reason as ``done``."""
@@ -114,7 +120,7 @@ class Cllama:
         elif isinstance(admitted := self._mediator.admit(request), Exchange):
             await _answer(flow, admitted)
         elif self._mediator.dialect(request) is not None:
-            self._admitted[flow.id] = admitted
+            _admitted[flow.id] = admitted
         else:
             await self._apply(flow, self._mediator.forward(admitted, request))
             # Without a length of its own (HTTP/2) a body must be whole before it can be framed for the provider.
@@ -125,7 +131,7 @@ class Cllama:
         """The body is there."""
         if flow.metadata.get(guard.VERDICT) == "forward" and not flow.request.stream:
             _frame(flow)
-        admitted = self._admitted.pop(flow.id, None)
+        admitted = _admitted.pop(flow.id, None)
         if admitted is None or flow.response is not None or self._mediator is None:
             return
         flow.metadata["claw.agent"] = admitted.agent.id
@@ -143,23 +149,25 @@ class Cllama:
         if flow.metadata.get(guard.VERDICT) != "forward" or flow.response is None:
             return
         door.settled(flow)
-        mediator, ticket, _ = self._forwarded[flow.id]
+        mediator, ticket, _ = _forwarded[flow.id]
         mediator.forwarding.answered(ticket, flow.response.status_code, flow.response.headers.get("retry-after", ""))
         tap = Tap(flow.response.headers.get("content-type", ""))
-        self._forwarded[flow.id] = (mediator, ticket, tap)
+        _forwarded[flow.id] = (mediator, ticket, tap)
         flow.response.stream = tap
 
     def response(self, flow: http.HTTPFlow) -> None:
         self._over(flow)
 
     def error(self, flow: http.HTTPFlow) -> None:
-        self._admitted.pop(flow.id, None)
+        _admitted.pop(flow.id, None)
         self._over(flow)
 
     def done(self) -> Any:
         """The mediator's end; awaited when the proxy stops, and left to itself on hot reload."""
         mediator, self._mediator = self._mediator, None
-        return asyncio.ensure_future(_drained(mediator)) if mediator is not None else None
+        if mediator is None:
+            return None
+        return _close(mediator, DRAIN_SECONDS if ctx.master.should_exit.is_set() else TURN_SECONDS)
 
     async def _apply(self, flow: http.HTTPFlow, decision: Exchange | Forward) -> None:
         if isinstance(decision, Exchange):
@@ -183,13 +191,13 @@ class Cllama:
         door.if_unreachable(flow, 502, decision.refusal)
         assert isinstance(decision.ticket, Ticket)
         assert self._mediator is not None
-        self._forwarded[flow.id] = (self._mediator, decision.ticket, None)
+        _forwarded[flow.id] = (self._mediator, decision.ticket, None)
         guard.metadata(flow, "forward", provider=decision.ticket.provider.name)
 
     def _over(self, flow: http.HTTPFlow) -> None:
         """A forwarded request has had its answer, or never will."""
         door.settled(flow)
-        mediator, ticket, tap = self._forwarded.pop(flow.id, (None, None, None))
+        mediator, ticket, tap = _forwarded.pop(flow.id, (None, None, None))
         if mediator is None or ticket is None:
             return
         status = flow.response.status_code if flow.response is not None else 502
@@ -221,10 +229,17 @@ class Cllama:
         return deny and host is not guard.BASE_URL and host not in hosts
 
 
-async def _drained(mediator: Mediator) -> None:
-    """Answers that are being sent are sent to their end; then the turns that nobody is being answered from."""
-    await door.idle(DRAIN_SECONDS)
-    await mediator.close(DRAIN_SECONDS)
+def _close(mediator: Mediator, seconds: float) -> asyncio.Future[None]:
+    """Answers that are being sent are sent to their end, then turns have their time; nobody needs to wait for it."""
+
+    async def drained() -> None:
+        await door.idle(seconds)
+        await mediator.close(seconds)
+
+    future = asyncio.ensure_future(drained())
+    _closing.add(future)
+    future.add_done_callback(_closing.discard)
+    return future
 
 
 def _is_framed(flow: http.HTTPFlow) -> bool:

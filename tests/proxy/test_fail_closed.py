@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx2
@@ -11,6 +12,7 @@ import pytest
 
 from tests.peers import JSONResponse, calls, text
 from tests.proxy.pod import ROOT, Pod, eventually
+from tests.proxy.test_waiting import Held
 
 BODY: dict[str, Any] = {"model": "gpt-test", "messages": [{"role": "user", "content": "Go"}]}
 
@@ -121,6 +123,30 @@ def test_a_script_that_is_reloaded_unbroken_goes_on_working(pod: Pod) -> None:
         return pod.said().count("tool_manifest_loaded") > loaded + 1
 
     eventually(reloaded, "a new instance has loaded the manifest")
+
+
+@pytest.mark.requirement("closed:good-reload")
+def test_a_turn_that_is_under_way_survives_a_reload(pod: Pod) -> None:
+    script = pod.own_script()
+    pod.agent("analyst", pod.tool("balance"))
+    pod.start()
+    held = Held(JSONResponse({"usd": 1}))
+    pod.service.routes["GET", "/balance"] = held
+    pod.provider.says(calls(("c1", "desk__balance", {})), text("Done."))
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(ask, pod)
+        assert held.asked.wait(10)
+        loaded = pod.said().count("tool_manifest_loaded")
+        touch(script, 5)
+        unknown = {"authorization": "Bearer analyst:wrong"}
+
+        def reloaded() -> bool:
+            httpx2.post(f"{pod.url}/v1/chat/completions", json=BODY, headers=unknown)
+            return pod.said().count("tool_manifest_loaded") > loaded
+
+        eventually(reloaded, "a new instance has loaded the manifest")
+        held.go.set()
+        assert answer.result(20).json()["choices"][0]["message"]["content"] == "Done."
 
 
 @pytest.mark.requirement("closed:stream-large-bodies")
