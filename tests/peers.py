@@ -9,6 +9,7 @@ import asyncio
 import json
 import socket
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,7 +38,7 @@ class Received:
 
 
 @dataclass
-class Peer:
+class Peer(ABC):
     """A server that notes what it receives."""
 
     received: list[Received] = field(default_factory=list)
@@ -47,8 +48,9 @@ class Peer:
     _server: uvicorn.Server | None = None
     _thread: threading.Thread | None = None
 
+    @abstractmethod
     async def answer(self, request: Request) -> Response:
-        raise NotImplementedError
+        """What this peer says."""
 
     def start(self) -> None:
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)

@@ -4,36 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import httpx2
 
+from tests.waiting import eventually, free_port
+
 PODS = Path(__file__).resolve().parents[2] / "pods"
 DESK = PODS / "trading-desk"
-DEADLINE = 30.0
-
-
-def until[T](look: Callable[[], T | None], what: str) -> T:
-    """Looks again and again until there is something, or the deadline has passed."""
-    deadline = time.monotonic() + DEADLINE
-    while time.monotonic() < deadline:
-        found = look()
-        if found:
-            return found
-        time.sleep(0.02)
-    raise AssertionError(f"waited {DEADLINE:.0f} s in vain: {what}")
-
-
-def free_port() -> int:
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        return int(held.getsockname()[1])
 
 
 @contextmanager
@@ -44,7 +26,7 @@ def serving(script: str, env: dict[str, str], *arguments: str) -> Iterator[tuple
     with subprocess.Popen(command, env={**os.environ, **env}) as process:
         try:
             url = f"http://127.0.0.1:{port}"
-            until(lambda: process.poll() is not None or healthy(url), f"{script} answers")
+            eventually(lambda: process.poll() is not None or healthy(url), f"{script} answers")
             assert process.poll() is None, f"{script} ended with {process.returncode}"
             yield process, url
         finally:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pods.processes import DESK, alive, children, until
+from tests.pods.processes import DESK, alive, children, eventually
 
 
 @contextmanager
@@ -44,7 +44,7 @@ def rest(process: subprocess.Popen[str]) -> str:
 
 
 def assert_nothing_is_left(tmp_path: Path, pids: dict[int, str]) -> None:
-    until(lambda: not [pid for pid in pids if alive(pid)], f"the children of the demo are gone: {pids}")
+    eventually(lambda: not [pid for pid in pids if alive(pid)], f"the children of the demo are gone: {pids}")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -6,13 +6,11 @@ import json
 import os
 import shutil
 import signal
-import socket
 import ssl
 import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,29 +19,13 @@ import httpx2
 import openai
 
 from tests.peers import Provider, Service
+from tests.waiting import eventually, free_port
 
 ROOT = Path(__file__).parent.parent.parent
 MITMDUMP = Path(sys.executable).parent / "mitmdump"
 PROVIDER_KEY = "sk-provider-key-planted-0001"
 TOOL_TOKEN = "tool-token-planted-0002"
 SECRET = "agent-secret-planted-0003"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def eventually[T](find: Callable[[], T | None], what: str, seconds: float = 20.0) -> T:
-    """Wait for a fact, not for a time."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        found = find()
-        if found:
-            return found
-        time.sleep(0.02)
-    raise AssertionError(f"not within {seconds} s: {what}")
 
 
 @dataclass

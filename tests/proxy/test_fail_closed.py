@@ -11,8 +11,9 @@ import openai
 import pytest
 
 from tests.peers import JSONResponse, calls, text
-from tests.proxy.pod import ROOT, Pod, eventually
+from tests.proxy.pod import ROOT, Pod
 from tests.proxy.test_waiting import Held
+from tests.waiting import eventually
 
 BODY: dict[str, Any] = {"model": "gpt-test", "messages": [{"role": "user", "content": "Go"}]}
 

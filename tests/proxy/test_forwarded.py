@@ -11,7 +11,8 @@ from starlette.responses import JSONResponse, Response
 
 from claw_contract.history import HistoryEntry
 from tests.peers import calls, events, text
-from tests.proxy.pod import PROVIDER_KEY, Pod, eventually, free_port, headers
+from tests.proxy.pod import PROVIDER_KEY, Pod, headers
+from tests.waiting import eventually, free_port
 
 HI: Any = [{"role": "user", "content": "Go"}]
 ODD = (

@@ -14,7 +14,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 
 from tests.peers import calls, text
-from tests.proxy.pod import Pod, eventually, free_port
+from tests.proxy.pod import Pod
+from tests.waiting import eventually, free_port
 
 HI: Any = [{"role": "user", "content": "Go"}]
 

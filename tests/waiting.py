@@ -1,0 +1,26 @@
+"""Waiting for facts, with a deadline, and never for a time."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+
+DEADLINE = 30.0
+
+
+def eventually[T](find: Callable[[], T | None], what: str) -> T:
+    """Looks again and again until there is something, or the deadline has passed."""
+    deadline = time.monotonic() + DEADLINE
+    while time.monotonic() < deadline:
+        found = find()
+        if found:
+            return found
+        time.sleep(0.02)
+    raise AssertionError(f"waited {DEADLINE:.0f} s in vain: {what}")
+
+
+def free_port() -> int:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        return int(held.getsockname()[1])
