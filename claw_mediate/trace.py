@@ -41,9 +41,9 @@ def call_record(answer: Answer) -> ToolCallRecord:
     )
 
 
-def usage_record(usage: JsonObject, tokens: tuple[int, int, int], rounds: int) -> UsageRecord:
+def usage_record(usage: JsonObject, rounds: int) -> UsageRecord:
     """The turn's tokens; ``rounds`` counts the model calls."""
-    prompt, completion, cached = tokens
+    prompt, completion, cached = _tokens(usage)
     return UsageRecord(
         prompt_tokens=prompt,
         completion_tokens=completion,
@@ -60,7 +60,7 @@ def _dollars(cost: object) -> float | None:
     return float(cost) if abs(cost) < 1e12 else None  # noqa: PLR2004 - beyond any bill, and within a float
 
 
-def tokens_of(usage: JsonObject) -> tuple[int, int, int]:
+def _tokens(usage: JsonObject) -> tuple[int, int, int]:
     """(prompt, completion, cached) of a usage object in OpenAI's words or in Anthropic's."""
     details = usage.get("prompt_tokens_details")
     cached = details.get("cached_tokens") if isinstance(details, dict) else usage.get("cache_read_input_tokens")

@@ -71,9 +71,6 @@ class Dialect(Protocol):
     def reply_anchor(self, reply: Reply, request: RunnerRequest) -> str:
         """The anchor under which this reply's hidden rounds are found again."""
 
-    def tokens(self, usage: JsonObject) -> tuple[int, int, int]:
-        """(prompt, completion, cached)."""
-
     def keepalive(self, note: str) -> bytes:
         """An event that says that the turn is alive, and nothing else."""
 

@@ -7,7 +7,6 @@ from typing import Final
 
 import msgspec
 
-from claw_contract.base import JsonObject
 from claw_mediate import wire
 from claw_mediate.continuity import calls_anchor, text_anchor
 from claw_mediate.dialects import openai_reply, openai_request, openai_stream, sse
@@ -43,15 +42,6 @@ def reply_anchor(reply: Reply, request: RunnerRequest) -> str:
         return calls_anchor(call.id for call in reply.calls)
     before = openai_request.users_said(request.body)
     return text_anchor(visible_text(message), before)
-
-
-def tokens(usage: JsonObject) -> tuple[int, int, int]:
-    """(prompt, completion, cached)."""
-    details = usage.get("prompt_tokens_details")
-    cached = details.get("cached_tokens") if isinstance(details, dict) else 0
-    counts = (usage.get("prompt_tokens"), usage.get("completion_tokens"), cached)
-    prompt, completion, cached = (count if type(count) is int else 0 for count in counts)
-    return prompt, completion, cached
 
 
 def keepalive(note: str) -> bytes:

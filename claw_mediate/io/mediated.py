@@ -114,12 +114,11 @@ class MediatedTurn:
         job = self._job
         latency_ms = round((time.monotonic() - self._started) * 1000)
         try:
-            usage = add_usage(outcome.usage)
-            record = trace.usage_record(usage, job.dialect.tokens(usage), len(outcome.usage))
-            self._recorder.turn(job, ended, outcome.rounds, record, latency_ms)
-        except Exception as error:  # noqa: BLE001 - the answer is good all the same, and the line must not be lost
+            usage = trace.usage_record(add_usage(outcome.usage), len(outcome.usage))
+        except Exception as error:  # noqa: BLE001 - a provider's odd numbers cost neither the answer nor the line of history
             self._recorder.fault(job, error)
-            self._recorder.turn(job, ended, (), UsageRecord(), latency_ms)
+            usage = UsageRecord(total_rounds=len(outcome.usage))
+        self._recorder.turn(job, ended, outcome.rounds, usage, latency_ms)
 
 
 async def whole(play: asyncio.Task[Ended]) -> Exchange:

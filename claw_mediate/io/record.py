@@ -17,7 +17,7 @@ from claw_mediate.io.agents import Agent
 from claw_mediate.io.history import History, recorded_body
 from claw_mediate.io.log import EventLog, now_rfc3339
 from claw_mediate.model import Answer, Round
-from claw_mediate.trace import tokens_of, tool_trace, usage_record
+from claw_mediate.trace import tool_trace, usage_record
 
 if TYPE_CHECKING:
     from claw_mediate.io.mediated import Ended, Job
@@ -74,7 +74,7 @@ class Recorder:
 
     def passed(self, passed: Passed, ending: Ending, usage: JsonObject, body: bytes) -> None:
         """The response of a forwarded request went through; ``body`` is the beginning of it."""
-        tokens = usage_record(usage, tokens_of(usage), 1 if usage else 0)
+        tokens = usage_record(usage, 1 if usage else 0)
         self._response(passed.agent, passed.turn_id, passed.model, tokens, ending)
         if passed.view is not None:
             shape = {"format": "sse", "text": body.decode(errors="replace")} if passed.view.stream else None

@@ -145,7 +145,7 @@ def test_a_terminal_reply_is_the_models_words_without_its_call() -> None:
 def test_any_usage_can_be_summed_recorded_and_streamed(usage: Any, tokens: tuple[int, int, int]) -> None:
     reply = replied({"content": "x"}, usage=usage)
     total = add_usage((reply.usage, reply.usage))
-    record = usage_record(total, openai_chat.tokens(total), 2)
+    record = usage_record(total, 2)
     assert (record.prompt_tokens, record.completion_tokens, record.cached_tokens) == tokens
     body = openai_chat.write_reply(reply, total, terminal=False)
     assert b"".join(openai_chat.stream(body, include_usage=True)).endswith(b"data: [DONE]\n\n")
