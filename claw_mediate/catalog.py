@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from claw_contract.manifest import Tool
 from claw_contract.names import aliases
 from claw_mediate.call import read_arguments, visible_schema
-from claw_mediate.model import Call
+from claw_mediate.model import Call, Unreadable
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +47,10 @@ class Catalog:
         tool = self.managed[name]
         return next((alias for alias, owner in self.managed.items() if owner is tool and alias != tool.name), None)
 
-    def call(self, call_id: str, name: str, arguments: str) -> Call:
-        """A call of the model's reply, with its owner."""
-        parsed = read_arguments(arguments)
+    def call(self, call_id: str, name: str, arguments: str, *, cut: bool = False) -> Call:
+        """A call of the model's reply, with its owner. ``cut``: the model ran out of tokens while it wrote the arguments."""
+        unfinished = Unreadable("the answer was cut off before the call was complete.", arguments)
+        parsed = unfinished if cut else read_arguments(arguments)
         if name in self.native:
             return Call(call_id, name, "native", parsed)
         tool = self.managed.get(name)

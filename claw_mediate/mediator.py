@@ -25,11 +25,11 @@ from claw_contract.secret import Redactor
 from claw_mediate import wire
 from claw_mediate.catalog import Catalog
 from claw_mediate.continuity import bounded
-from claw_mediate.dialects import openai_chat
-from claw_mediate.dialects.base import Dialect, RunnerRequest, UnreadableRequestError
+from claw_mediate.dialects import anthropic_messages, openai_chat
+from claw_mediate.dialects.base import Additions, Dialect, RunnerRequest, UnreadableRequestError
 from claw_mediate.exchange import Exchange, Forward, Request, refused, said
 from claw_mediate.io import identity
-from claw_mediate.io.agents import Agents
+from claw_mediate.io.agents import Agent, Agents
 from claw_mediate.io.drive import Ports, World
 from claw_mediate.io.forwarding import Forwarding, target
 from claw_mediate.io.headers import for_provider
@@ -44,8 +44,21 @@ from claw_mediate.io.settings import Settings
 from claw_mediate.io.store import Store
 from claw_mediate.io.upstream import ModelAnswer, Upstream
 from claw_mediate.model import Answer, Call
+from claw_mediate.talk import ToolUse
 
-DIALECTS: Final[Mapping[str, Dialect]] = {"/chat/completions": openai_chat}
+
+class Spoken(NamedTuple):
+    """What a request is in: its dialect, and whether it only counts tokens."""
+
+    dialect: Dialect
+    counts: bool = False
+
+
+DIALECTS: Final[Mapping[str, Spoken]] = {
+    "/chat/completions": Spoken(openai_chat),
+    "/messages": Spoken(anthropic_messages),
+    "/messages/count_tokens": Spoken(anthropic_messages, counts=True),
+}
 """By the end of the path of the POST that speaks it."""
 
 
@@ -111,27 +124,29 @@ class Mediator:
         """The agent that asks, or the refusal."""
         return identity.admit(self._agents, request)
 
-    def dialect(self, request: Request) -> Dialect | None:
-        """The dialect that mediates this request; None: it is forwarded.
+    def dialect(self, request: Request) -> Spoken | None:
+        """The dialect that this request is read in; None: it is forwarded unread.
 
         A path counts by what a lenient provider would make of it: its spelling must not be a way round.
         """
         if request.method.upper() != "POST":
             return None
         path = _SLASHES.sub("/", _ENDS.split(unquote(request.path))[0]).rstrip("/").lower()
-        return next((dialect for end, dialect in DIALECTS.items() if path.endswith(end)), None)
+        return next((spoken for end, spoken in DIALECTS.items() if path.endswith(end)), None)
 
     async def exchange(self, admitted: Admitted, request: Request) -> Exchange | Forward:
         """What happens to an admitted request whose body is there. Cancelled when the runner leaves."""
-        dialect = self.dialect(request)
-        if dialect is None:
+        spoken = self.dialect(request)
+        if spoken is None:
             return self.forward(admitted, request)
         try:
-            view = dialect.read_request(request.body)
-            job = self._job(admitted, request, view, dialect)
-            if isinstance(job, Exchange | Forward):
-                return job
-            return await self._play(job, admitted)
+            view = spoken.dialect.read_request(request.body)
+            if not admitted.agent.tools or view.bypass is not None:
+                return self._bypassed(admitted, request, view)
+            if spoken.counts:
+                return self._counted(admitted, request, view, spoken.dialect)
+            job = self._job(admitted, request, view, spoken.dialect)
+            return job if isinstance(job, Exchange) else await self._play(job, admitted)
         except (UnreadableRequestError, wire.WireError) as error:
             return refused(request.path, 400, "invalid_request", str(error))
 
@@ -151,24 +166,27 @@ class Mediator:
         await self._peers.services.close()
         self._store.close()
 
-    def _job(
+    def _bypassed(self, admitted: Admitted, request: Request, view: RunnerRequest) -> Exchange | Forward:
+        """No tools are offered: the agent has none, or the form of the request rules them out."""
+        if admitted.agent.tools:
+            self._log.event("intervention", admitted.agent.id, model=view.model, intervention=view.bypass)
+        return self.forward(admitted, request, view)
+
+    def _counted(
         self, admitted: Admitted, request: Request, view: RunnerRequest, dialect: Dialect
-    ) -> Job | Exchange | Forward:
+    ) -> Exchange | Forward:
+        """Tokens are counted as they would be spent: with the managed tools and the hidden rounds."""
+        catalog = self._catalog(admitted.agent, view, dialect)
+        additions = Additions(self._woven(admitted.agent.id, view))
+        counted = dialect.offer(view, catalog, additions)(ToolUse.AS_ASKED).body
+        return self.forwarding.forward(admitted, request, replace(view, body=counted), counts=True)
+
+    def _job(self, admitted: Admitted, request: Request, view: RunnerRequest, dialect: Dialect) -> Job | Exchange:
         agent = admitted.agent
-        room = dialect.MOST_TOOLS - len(view.declared)
-        if not agent.tools or view.bypass is not None:
-            if agent.tools:
-                self._log.event("intervention", agent.id, model=view.model, intervention=view.bypass)
-            return self.forward(admitted, request, view)
-        catalog = Catalog.of(agent.tools, view.declared, room)
-        if len(catalog.offered) < len(agent.tools):
-            left_out = [tool.name for tool in agent.tools[len(catalog.offered) :]]
-            self._log.event(
-                "intervention", agent.id, model=view.model, intervention="managed_tools_over_limit", tools=left_out
-            )
         routed = self.forwarding.route(request, view.model)
         if isinstance(routed, Exchange):
             return routed
+        catalog = self._catalog(agent, view, dialect)
         provider, model = routed
         if model != view.model:
             view = replace(view, body=wire.edited(view.body, {"model": json.dumps(model).encode()}))
@@ -177,20 +195,30 @@ class Mediator:
         turn_id = f"turn_{uuid.uuid4().hex}"
         return Job(turn_id, agent, request, view, dialect, catalog, provider, model, b"", Redactor(secrets))
 
-    def _recalled(self, job: Job) -> Mapping[str, bytes]:
-        """Hidden rounds of earlier turns. A store that fails costs the memory of them, never the turn."""
+    def _catalog(self, agent: Agent, view: RunnerRequest, dialect: Dialect) -> Catalog:
+        """The agent's tools beside the runner's own; those that the provider has no room for are left out from the end."""
+        catalog = Catalog.of(agent.tools, view.declared, dialect.MOST_TOOLS - len(view.declared))
+        if len(catalog.offered) < len(agent.tools):
+            left_out = [tool.name for tool in agent.tools[len(catalog.offered) :]]
+            self._log.event(
+                "intervention", agent.id, model=view.model, intervention="managed_tools_over_limit", tools=left_out
+            )
+        return catalog
+
+    def _woven(self, agent_id: str, view: RunnerRequest) -> dict[int, bytes]:
+        """Hidden rounds of earlier turns, by the message that they go before. A store that fails costs the memory of them,
+        never the turn.
+        """
         try:
-            return self._store.recall(job.agent.id, job.view.anchors.values())
+            recalled = self._store.recall(agent_id, view.anchors.values())
         except sqlite3.Error as error:
-            self._log.event("error", job.agent.id, turn_id=job.turn_id, error="continuity_not_read", reason=str(error))
+            self._log.event("error", agent_id, error="continuity_not_read", reason=str(error))
             return {}
+        return bounded({index: recalled[anchor] for index, anchor in view.anchors.items() if anchor in recalled})
 
     async def _play(self, job: Job, admitted: Admitted) -> Exchange:
-        recalled = self._recalled(job)
-        hidden = {index: recalled[anchor] for index, anchor in job.view.anchors.items() if anchor in recalled}
-        woven = bounded(hidden)
-        offered = job.dialect.offer(job.view, job.catalog, woven)
-        job = replace(job, effective=next(iter(offered.values())))
+        offered = job.dialect.offer(job.view, job.catalog, Additions(self._woven(job.agent.id, job.view)))
+        job = replace(job, effective=offered(ToolUse.AS_ASKED).body)
         caller = Caller(admitted.agent, job.turn_id)
         headers = [*for_provider(job.request.headers, admitted.secret), ("accept-encoding", "gzip, deflate")]
         below = target(job.provider, job.request.path)
@@ -208,7 +236,7 @@ class Mediator:
         play.add_done_callback(self._playing.discard)
         try:
             if job.view.stream:
-                return await streamed(job, world, play, self._settings.keepalive_first, self._settings.keepalive)
+                return await streamed(job, world, play, self._settings.pace(job.dialect.NAME))
             return await whole(play)
         except asyncio.CancelledError:
             play.cancel()

@@ -16,6 +16,7 @@ import msgspec
 # Possessive quantifiers: a hostile string must not make the expression backtrack.
 _STRING = rb'"(?:[^"\\]++|\\.)*+"'
 _SPACE = re.compile(rb"[ \t\r\n]*+")
+_WHITE = (b" ", b"\t", b"\r", b"\n")
 _SCALAR = re.compile(_STRING + rb"|[^\s,\]}]++", re.DOTALL)
 _NESTING = re.compile(_STRING + rb"|[{}\[\]]", re.DOTALL)
 
@@ -115,6 +116,22 @@ class Object:
 
     def edited(self, changes: Mapping[str, bytes | None]) -> bytes:
         """As the function of that name."""
+        cuts, added = self._cuts(changes)
+        return _with_added(spliced(self._document, cuts), added)
+
+    def split(self, changes: Mapping[str, bytes | None], name: str) -> tuple[bytes, bytes]:
+        """The edited object in two parts: up to the last element of the array ``name``, and from there on."""
+        place = self._place(name)
+        assert place is not None
+        cuts, added = self._cuts(changes)
+        document = _with_added(spliced(self._document, cuts), added)
+        end = self._members[place].end
+        closing = end + sum(len(value) - (stop - start) for start, stop, value in cuts if stop <= end) - 1
+        while document[closing - 1 : closing] in _WHITE:
+            closing -= 1
+        return document[:closing], document[closing:]
+
+    def _cuts(self, changes: Mapping[str, bytes | None]) -> tuple[list[tuple[int, int, bytes]], dict[str, bytes]]:
         places = {name: index for name in changes if (index := self._place(name)) is not None}
         removed = sorted(index for name, index in places.items() if changes[name] is None)
         cuts = [
@@ -123,7 +140,7 @@ class Object:
             if (value := changes[name]) is not None
         ]
         added = {name: value for name, value in changes.items() if value is not None and name not in places}
-        return _with_added(spliced(self._document, [*cuts, *self._removals(removed)]), added)
+        return [*cuts, *self._removals(removed)], added
 
     def _place(self, name: str) -> int | None:
         places = [index for index, member in enumerate(self._members) if member.name == name]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
 from claw_contract.base import JsonObject
 from claw_mediate.catalog import Catalog
 from claw_mediate.model import Reply, Round
 from claw_mediate.talk import ToolUse
+
+MOST_MESSAGES = 50_000
+"""More is no conversation."""
 
 
 class UnreadableRequestError(ValueError):
@@ -36,6 +39,56 @@ class RunnerRequest:
     """The runner's ``tool_choice``."""
     anchors: Mapping[int, str] = field(default_factory=dict)
     """Index in ``messages`` → the anchor of the assistant message there (spec section 7)."""
+    said: tuple[str, ...] = ()
+    """What the user said, oldest first."""
+    system: str = ""
+    """The visible text of the system prompt."""
+    most_tokens: int | None = None
+    """How long an answer the runner takes."""
+    prefilled: bool = False
+    """Whether the last message is one of the assistant's, which the model is to go on with."""
+    legacy: bool = False
+    """Whether the runner speaks of ``functions`` (OpenAI, before tools), and expects a ``function_call`` back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Additions:
+    """What the proxy adds to a request beside tools."""
+
+    woven: Mapping[int, bytes] = field(default_factory=dict)
+    """Hidden messages (JSON, comma separated) by the index of the message that they stand before."""
+    context: str = ""
+    """Text for the end of the system prompt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A request for the provider, split where this turn's hidden rounds go: a round costs no further parse."""
+
+    head: bytes
+    """Up to the end of the last message."""
+    tail: bytes
+    """From the bracket that closes ``messages``."""
+    prefill: bytes = b""
+    """The assistant's message that the runner began: it is in neither part."""
+
+    @property
+    def body(self) -> bytes:
+        return self.followed_by([self.prefill] if self.prefill else [])
+
+    def followed_by(self, messages: Sequence[bytes]) -> bytes:
+        """The request with messages behind its own."""
+        comma = b"" if self.head.endswith(b"[") or not messages else b","
+        return self.head + comma + b",".join(messages) + self.tail
+
+
+type Offers = Callable[[ToolUse], Offer]
+"""The request with the managed tools, for each use of tools."""
+type Keepalive = Literal["comment", "native"]
+
+
+TERMINAL_TEXT = "Done."
+"""What a turn that a tool ended says where the model said nothing: runners drop empty messages, and providers refuse them."""
 
 
 class Dialect(Protocol):
@@ -50,28 +103,31 @@ class Dialect(Protocol):
     def read_request(self, body: bytes) -> RunnerRequest:
         """Raises ``UnreadableRequestError``."""
 
-    def offer(self, request: RunnerRequest, catalog: Catalog, woven: Mapping[int, bytes]) -> Mapping[ToolUse, bytes]:
-        """The request with the managed tools, once for each use of tools; ``woven``: hidden messages by index."""
+    def offer(self, request: RunnerRequest, catalog: Catalog, additions: Additions) -> Offers:
+        """The request with the managed tools behind the runner's own. Raises ``UnreadableRequestError``."""
 
-    def write_request(self, offered: bytes, rounds: Sequence[Round]) -> bytes:
+    def with_context(self, request: RunnerRequest, context: str) -> bytes:
+        """A request that is not mediated, with text at the end of its system prompt. Raises ``UnreadableRequestError``."""
+
+    def write_request(self, offer: Offer, rounds: Sequence[Round]) -> bytes:
         """The offered request with the hidden rounds behind its messages."""
 
     def read_reply(self, body: bytes, catalog: Catalog) -> Reply:
         """Raises ``UnreadableReplyError``."""
 
-    def write_reply(self, reply: Reply, usage: JsonObject, *, terminal: bool) -> bytes:
+    def write_reply(self, reply: Reply, request: RunnerRequest, usage: JsonObject, *, terminal: bool) -> bytes:
         """The response for the runner: upstream's bytes, with the usage of the whole turn."""
 
-    def stream(self, body: bytes, *, include_usage: bool) -> Iterator[bytes]:
-        """A response as one well-formed stream of events."""
+    def stream(self, body: bytes, request: RunnerRequest) -> Iterator[bytes]:
+        """A response, as ``write_reply`` made it, as one well-formed stream of events."""
 
     def hidden_messages(self, rounds: Sequence[Round], *, replayed: bool) -> tuple[bytes, ...]:
         """The messages of rounds; ``replayed`` leaves out what was advice for one turn only."""
 
-    def reply_anchor(self, reply: Reply, request: RunnerRequest) -> str:
+    def reply_anchor(self, reply: Reply, request: RunnerRequest, *, terminal: bool) -> str:
         """The anchor under which this reply's hidden rounds are found again."""
 
-    def keepalive(self, note: str) -> bytes:
+    def keepalive(self, note: str, kind: Keepalive) -> bytes:
         """An event that says that the turn is alive, and nothing else."""
 
     def stream_error(self, error: bytes) -> bytes:

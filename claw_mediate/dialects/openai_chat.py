@@ -7,10 +7,9 @@ from typing import Final
 
 import msgspec
 
-from claw_mediate import wire
 from claw_mediate.continuity import calls_anchor, text_anchor
 from claw_mediate.dialects import openai_reply, openai_request, openai_stream, sse
-from claw_mediate.dialects.base import RunnerRequest
+from claw_mediate.dialects.base import TERMINAL_TEXT, Keepalive, Offer, RunnerRequest
 from claw_mediate.dialects.openai_views import read_message, visible_text
 from claw_mediate.model import Reply, Round
 
@@ -18,35 +17,32 @@ NAME: Final = "openai-chat"
 MOST_TOOLS: Final = 128
 """How many tools OpenAI takes in one request."""
 
+_EMPTY_CHUNK = sse.event(b'{"id":"","object":"chat.completion.chunk","created":0,"model":"","choices":[]}')
+
 read_request = openai_request.read_request
 offer = openai_request.offer
+with_context = openai_request.with_context
 read_reply = openai_reply.read_reply
 write_reply = openai_reply.write_reply
 hidden_messages = openai_reply.hidden_messages
 stream = openai_stream.stream
 
 
-def write_request(offered: bytes, rounds: Sequence[Round]) -> bytes:
+def write_request(offer: Offer, rounds: Sequence[Round]) -> bytes:
     """Hidden rounds go behind the last message."""
-    if not rounds:
-        return offered
-    place = next(member for member in wire.members(offered) if member.name == "messages")
-    messages = wire.appended(offered[place.start : place.end], hidden_messages(rounds, replayed=False))
-    return wire.spliced(offered, [(place.start, place.end, messages)])
+    return offer.followed_by(hidden_messages(rounds, replayed=False))
 
 
-def reply_anchor(reply: Reply, request: RunnerRequest) -> str:
+def reply_anchor(reply: Reply, request: RunnerRequest, *, terminal: bool) -> str:
     """By the native calls' ids where there are any, else by the text and what was said before it."""
-    message = read_message.decode(reply.message)
-    if message.tool_calls:
+    if reply.calls and not terminal:
         return calls_anchor(call.id for call in reply.calls)
-    before = openai_request.users_said(request.body)
-    return text_anchor(visible_text(message), before)
+    return text_anchor(visible_text(read_message.decode(reply.message)) or TERMINAL_TEXT * terminal, request.said)
 
 
-def keepalive(note: str) -> bytes:
-    """A comment: every SDK skips it (reference/gateways.md section 2.8)."""
-    return sse.comment(note)
+def keepalive(note: str, kind: Keepalive) -> bytes:
+    """A comment, which every SDK skips (reference/gateways.md section 2.8); native: a chunk that holds no choice."""
+    return sse.comment(note) if kind == "comment" else _EMPTY_CHUNK
 
 
 def stream_error(error: bytes) -> bytes:

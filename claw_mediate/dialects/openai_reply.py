@@ -12,13 +12,15 @@ import msgspec
 from claw_contract.base import JsonObject
 from claw_mediate import result, wire
 from claw_mediate.catalog import Catalog
-from claw_mediate.dialects.base import UnreadableReplyError
+from claw_mediate.dialects.base import TERMINAL_TEXT, RunnerRequest, UnreadableReplyError
+from claw_mediate.dialects.edits import compact
 from claw_mediate.dialects.openai_views import WireCall, read_message, visible_text
 from claw_mediate.model import Answer, Call, Reply, Round
 
 
 class _Choice(msgspec.Struct):
     message: msgspec.Raw
+    finish_reason: Any = None
 
 
 class _Response(msgspec.Struct):
@@ -41,7 +43,8 @@ def read_reply(body: bytes, catalog: Catalog) -> Reply:
         raw = bytes(view.choices[0].message)
         message, *_ = [read_message.decode(choice.message) for choice in view.choices]
         _read_once(body)
-        calls = _calls(message.tool_calls or [], catalog, hashlib.sha256(body).hexdigest()[:16])
+        cut = view.choices[0].finish_reason == "length"
+        calls = _calls(message.tool_calls or [], catalog, hashlib.sha256(body).hexdigest()[:16], cut=cut)
     except wire.WireError as error:
         raise UnreadableReplyError(f"the provider's response is ambiguous: {error}") from error
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
@@ -49,8 +52,9 @@ def read_reply(body: bytes, catalog: Catalog) -> Reply:
     return Reply(body, raw, calls, view.usage or {})
 
 
-def write_reply(reply: Reply, usage: JsonObject, *, terminal: bool) -> bytes:
+def write_reply(reply: Reply, request: RunnerRequest, usage: JsonObject, *, terminal: bool) -> bytes:
     """Upstream's bytes; ``usage`` is the turn's. A terminal reply is the model's words without its call."""
+    del request
     changes: dict[str, bytes | None] = {}
     if usage != reply.usage:
         changes["usage"] = json.dumps(usage, ensure_ascii=False).encode()
@@ -80,24 +84,24 @@ def _read_once(body: bytes) -> None:
             wire.once(body, ("id", "function", "custom"), call)
 
 
-def _calls(views: Sequence[WireCall], catalog: Catalog, seed: str) -> tuple[Call, ...]:
+def _calls(views: Sequence[WireCall], catalog: Catalog, seed: str, *, cut: bool) -> tuple[Call, ...]:
     """The calls, each with an id of its own: one that is missing or taken is minted, of letters and digits only."""
     calls: list[Call] = []
     for index, view in enumerate(views):
         taken = {call.id for call in calls}
         call_id = view.id if view.id and view.id not in taken else f"call{seed}{index}"
-        calls.append(_call(view, call_id, catalog))
+        calls.append(_call(view, call_id, catalog, cut=cut and view is views[-1]))
     return tuple(calls)
 
 
-def _call(view: WireCall, call_id: str, catalog: Catalog) -> Call:
+def _call(view: WireCall, call_id: str, catalog: Catalog, *, cut: bool) -> Call:
     if view.function is None:
         # A custom call's input is free text: the runner's to read. No managed tool takes it, least of all for ``{}``.
         return catalog.call(call_id, view.custom.name if view.custom else "", _FREE_TEXT)
     text = bytes(view.function.arguments)
     # Some providers give the arguments as an object instead of its text.
     arguments = msgspec.json.decode(text, type=str) if text[:1] == b'"' else text.decode()
-    return catalog.call(call_id, view.function.name, arguments)
+    return catalog.call(call_id, view.function.name, arguments, cut=cut)
 
 
 def _assistant(reply: Reply, kept: Sequence[Answer]) -> bytes:
@@ -118,14 +122,14 @@ def _with_id(call: bytes, call_id: str) -> bytes:
 
 def _tool_message(answer: Answer) -> bytes:
     message = {"role": "tool", "tool_call_id": answer.call.id, "content": answer.content.decode()}
-    return json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode()
+    return compact(message)
 
 
 def _terminal_choices(reply: Reply) -> bytes:
     choices = next(member for member in wire.members(reply.body) if member.name == "choices")
     array = reply.body[choices.start : choices.end]
     start, end = wire.elements(array)[0]
-    text = json.dumps(visible_text(read_message.decode(reply.message)), ensure_ascii=False).encode()
+    text = compact(visible_text(read_message.decode(reply.message)) or TERMINAL_TEXT)
     message = wire.edited(reply.message, {"tool_calls": None, "content": text})
     choice = wire.edited(array[start:end], {"message": message, "finish_reason": b'"stop"'})
     return b"[" + choice + b"]"

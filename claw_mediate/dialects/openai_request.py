@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import partial
+from itertools import takewhile
 from typing import Any
 
 import msgspec
@@ -12,8 +13,9 @@ from claw_contract.base import JsonObject
 from claw_mediate import wire
 from claw_mediate.catalog import Catalog, Offered
 from claw_mediate.continuity import calls_anchor, text_anchor
-from claw_mediate.dialects.base import RunnerRequest, UnreadableRequestError
-from claw_mediate.dialects.openai_views import Function, Message, visible_text
+from claw_mediate.dialects.base import MOST_MESSAGES, Additions, Offers, RunnerRequest, UnreadableRequestError
+from claw_mediate.dialects.edits import Changes, array, compact, offers, weave, with_text
+from claw_mediate.dialects.openai_views import Function, Message, read_message, visible_text
 from claw_mediate.talk import ToolUse
 
 
@@ -36,14 +38,15 @@ class _Request(msgspec.Struct):
     tool_choice: str | dict[str, Any] | None = None
     functions: list[_Tool] | None = None
     n: int | None = None
+    max_tokens: Any = None
+    max_completion_tokens: Any = None
 
 
 _read_request = msgspec.json.Decoder(_Request)
 
 
 _READ = frozenset(_Request.__struct_fields__)
-MOST_MESSAGES = 50_000
-"""More is no conversation."""
+_SYSTEM = frozenset({"system", "developer"})
 
 
 def read_request(body: bytes) -> RunnerRequest:
@@ -67,10 +70,13 @@ def read_request(body: bytes) -> RunnerRequest:
         bypass=_bypass(view),
         choice=view.tool_choice,
         anchors=_anchors(view.messages),
+        said=tuple(visible_text(message) for message in view.messages if message.role == "user"),
+        system="\n".join(map(visible_text, takewhile(lambda message: message.role in _SYSTEM, view.messages))),
+        most_tokens=_count(view.max_completion_tokens) or _count(view.max_tokens),
     )
 
 
-def offer(request: RunnerRequest, catalog: Catalog, woven: Mapping[int, bytes]) -> Mapping[ToolUse, bytes]:
+def offer(request: RunnerRequest, catalog: Catalog, additions: Additions) -> Offers:
     """The body for the provider, but for the rounds of this turn. Managed tools stand behind the runner's own.
 
     A member that counts and stands twice is refused: two parsers could disagree about which one is meant.
@@ -78,24 +84,37 @@ def offer(request: RunnerRequest, catalog: Catalog, woven: Mapping[int, bytes]) 
     try:
         wire.once(request.body, _READ)
         body = wire.Object(request.body)
-        changes: dict[str, bytes | None] = {
-            "tools": wire.appended(_array(body, "tools"), map(_wire_tool, catalog.offered)),
+        changes: Changes = {
+            "tools": wire.appended(array(body, "tools"), map(_wire_tool, catalog.offered)),
             "stream_options": None,
         }
-        if woven:
-            changes["messages"] = _weave(_array(body, "messages"), woven)
+        if additions.woven or additions.context:
+            changes["messages"] = _messages(array(body, "messages"), additions)
         if body.value("stream") is not None:
             changes["stream"] = b"false"
         choice = _presented_choice(request.choice, catalog)
-        as_asked = {} if choice is None else {"tool_choice": json.dumps(choice).encode()}
-        released = {"tool_choice": b'"auto"'} if _forces(request.choice) else as_asked
-        return {
-            ToolUse.AS_ASKED: body.edited(changes | as_asked),
-            ToolUse.RELEASED: body.edited(changes | released),
-            ToolUse.FORBIDDEN: body.edited(changes | {"tool_choice": b'"none"'}),
+        as_asked: Changes = {} if choice is None else {"tool_choice": compact(choice)}
+        choices: dict[ToolUse, Changes] = {
+            ToolUse.AS_ASKED: as_asked,
+            ToolUse.RELEASED: {"tool_choice": b'"auto"'} if _forces(request.choice) else as_asked,
+            ToolUse.FORBIDDEN: {"tool_choice": b'"none"'},
         }
+        return offers(body, changes, choices.__getitem__)
     except wire.WireError as error:
         raise UnreadableRequestError(str(error)) from error
+
+
+def with_context(request: RunnerRequest, context: str) -> bytes:
+    """The request with text at the end of its system prompt, and nothing else changed."""
+    try:
+        body = wire.Object(request.body)
+        return body.edited({"messages": _messages(array(body, "messages"), Additions(context=context))})
+    except wire.WireError as error:
+        raise UnreadableRequestError(str(error)) from error
+
+
+def _count(number: object) -> int | None:
+    return number if type(number) is int else None
 
 
 def _bypass(view: _Request) -> str | None:
@@ -115,18 +134,29 @@ def _tool_name(tool: _Tool) -> str | None:
 
 def _wire_tool(offered: Offered) -> bytes:
     function = {"name": offered.alias, "description": offered.description, "parameters": offered.schema}
-    return json.dumps({"type": "function", "function": function}, ensure_ascii=False, separators=(",", ":")).encode()
+    return compact({"type": "function", "function": function})
 
 
-def _array(body: wire.Object, name: str) -> bytes:
-    value = body.value(name)
-    return b"[]" if value in (None, b"null") else value or b"[]"
-
-
-def _weave(messages: bytes, woven: Mapping[int, bytes]) -> bytes:
-    """Hidden messages go right before the message at their index."""
+def _messages(messages: bytes, additions: Additions) -> bytes:
+    """With hidden rounds in their places, and the context at the end of the last system message, or in one of its own."""
+    if not additions.context:
+        return weave(messages, additions.woven)
     places = wire.elements(messages)
-    return wire.spliced(messages, [(places[i][0], places[i][0], hidden + b",") for i, hidden in woven.items()])
+    system = list(takewhile(partial(_is_system, messages), places))
+    if not system:
+        first = compact({"role": "system", "content": additions.context})
+        return (
+            weave(messages, additions.woven, (places[0][0], places[0][0], first + b",")) if places else b"[%b]" % first
+        )
+    start, end = system[-1]
+    message = messages[start:end]
+    content = wire.Object(message).value("content") or b'""'
+    longer = wire.edited(message, {"content": with_text(content, additions.context)})
+    return weave(messages, additions.woven, (start, end, longer))
+
+
+def _is_system(messages: bytes, place: tuple[int, int]) -> bool:
+    return read_message.decode(messages[slice(*place)]).role in _SYSTEM
 
 
 def _presented_choice(choice: JsonObject | str | None, catalog: Catalog) -> JsonObject | None:
@@ -157,9 +187,3 @@ def _anchors(messages: Sequence[Message]) -> dict[int, str]:
         elif message.role == "assistant":
             anchors[index] = text_anchor(visible_text(message), said)
     return anchors
-
-
-def users_said(body: bytes) -> list[str]:
-    """The texts of the users' messages of a request: what tells equal answers apart."""
-    messages = _read_request.decode(body).messages
-    return [visible_text(message) for message in messages if message.role == "user"]

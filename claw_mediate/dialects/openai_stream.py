@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from claw_mediate.dialects import sse
+from claw_mediate.dialects.base import RunnerRequest
 
 CHUNK = 48
 """Characters of text, or of arguments, in one chunk."""
@@ -21,7 +22,7 @@ _TEXTS = ("reasoning_content", "reasoning", "content", "refusal")
 """Members of a message that grow as they stream, in the order in which they are shown."""
 
 
-def stream(body: bytes, *, include_usage: bool) -> Iterator[bytes]:
+def stream(body: bytes, request: RunnerRequest) -> Iterator[bytes]:
     """The events of a response body that ``read_reply`` has accepted."""
     response: dict[str, Any] = msgspec.json.decode(body)
     usage = response.pop("usage", None)
@@ -34,7 +35,7 @@ def stream(body: bytes, *, include_usage: bool) -> Iterator[bytes]:
         rest = {key: value for key, value in choice.items() if key not in {"message", "index", "finish_reason"}}
         last = {"index": index, "delta": {}, **rest, "finish_reason": choice.get("finish_reason") or "stop"}
         yield _chunk(frame, [last])
-    if include_usage:
+    if request.include_usage:
         yield _chunk({**frame, "usage": usage}, [])
     yield sse.DONE
 

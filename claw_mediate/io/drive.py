@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, assert_never
 
 from claw_mediate import result
 from claw_mediate.catalog import Catalog
-from claw_mediate.dialects.base import Dialect, UnreadableReplyError
+from claw_mediate.dialects.base import Dialect, Offers, UnreadableReplyError
 from claw_mediate.io.upstream import ModelAnswer, Responded, Unreachable
 from claw_mediate.model import Answer, Call, Reply, Round
-from claw_mediate.talk import AskModel, Asks, ModelFailed, ModelReplied, RunTools, ToolsAnswered, ToolUse
+from claw_mediate.talk import AskModel, Asks, ModelFailed, ModelReplied, RunTools, ToolsAnswered
 
 BAD_REPLY = "provider_bad_response"
 _OK = 200
@@ -57,7 +57,7 @@ class World:
         self,
         dialect: Dialect,
         catalog: Catalog,
-        offered: Mapping[ToolUse, bytes],
+        offered: Offers,
         ports: Ports,
         turn_id: str,
     ) -> None:
@@ -78,7 +78,7 @@ class World:
         if command.rounds:
             self.progress.goes_on.set()
         self.progress.waiting(len(command.rounds) + 1, "model")
-        body = self._dialect.write_request(self._offered[command.use], command.rounds)
+        body = self._dialect.write_request(self._offered(command.use), command.rounds)
         try:
             async with asyncio.timeout(command.seconds):
                 answer = await self._ports.model(body, again=bool(command.rounds) or self.progress.goes_on.is_set())

@@ -56,8 +56,12 @@ class Forwarding:
             return refused(request.path, 502, "no_provider_key", f"the provider {provider.name!r} has no key")
         return provider, name
 
-    def forward(self, admitted: Admitted, request: Request, view: RunnerRequest | None) -> Exchange | Forward:
-        """The same bytes, with the credential swapped (and the model's prefix off)."""
+    def forward(
+        self, admitted: Admitted, request: Request, view: RunnerRequest | None, *, counts: bool = False
+    ) -> Exchange | Forward:
+        """The bytes of the view (the runner's own, unless it was edited), with the credential swapped and the model's
+        prefix off. ``counts``: its answer is no turn, and no line of history.
+        """
         routed = self.route(request, view.model if view else "")
         if isinstance(routed, Exchange):
             return routed
@@ -67,11 +71,15 @@ class Forwarding:
             message = f"no key of the provider {provider.name!r} is usable now"
             return refused(request.path, 502, "no_provider_key", message)
         body = None
-        if view is not None and model != view.model:
-            body = wire.edited(request.body, {"model": json.dumps(model).encode()})
+        if view is not None:
+            body = view.body if view.body is not request.body else None
+            if model != view.model:
+                body = wire.edited(view.body, {"model": json.dumps(model).encode()})
         key = keys[0] if keys else None
         redactor = Redactor([*self._registry.secrets(), *admitted.agent.secrets, admitted.token, admitted.secret])
-        passed = Passed(f"turn_{uuid.uuid4().hex}", admitted.agent, request, view, provider.name, model, redactor)
+        turn_id = f"turn_{uuid.uuid4().hex}"
+        told = None if counts else view
+        passed = Passed(turn_id, admitted.agent, request, told, provider.name, model, redactor)
         self._recorder.forwarded(passed)
         return Forward(
             base_url=provider.base_url,

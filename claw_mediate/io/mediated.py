@@ -24,6 +24,7 @@ from claw_mediate.io.agents import Agent
 from claw_mediate.io.drive import World, drive
 from claw_mediate.io.providers import Provider
 from claw_mediate.io.record import Recorder
+from claw_mediate.io.settings import Pace
 from claw_mediate.io.store import Store
 from claw_mediate.model import add_usage
 from claw_mediate.talk import Deliver, Outcome, Refuse
@@ -91,7 +92,7 @@ class MediatedTurn:
         job = self._job
         if isinstance(outcome, Deliver):
             self._remember(outcome)
-            body = job.dialect.write_reply(outcome.reply, add_usage(outcome.usage), terminal=outcome.terminal)
+            body = job.dialect.write_reply(outcome.reply, job.view, add_usage(outcome.usage), terminal=outcome.terminal)
             body = job.redactor.document(body)
             return Ended(200, body, "application/json", ok=True)
         failure = outcome.failure
@@ -103,8 +104,8 @@ class MediatedTurn:
     def _remember(self, outcome: Deliver) -> None:
         """Hidden rounds are found again by the anchor of the message that they led to."""
         hidden = self._job.dialect.hidden_messages(outcome.rounds, replayed=True)
-        if hidden and not outcome.terminal:
-            anchor = self._job.dialect.reply_anchor(outcome.reply, self._job.view)
+        if hidden:
+            anchor = self._job.dialect.reply_anchor(outcome.reply, self._job.view, terminal=outcome.terminal)
             try:
                 self._store.keep(self._job.agent.id, anchor, b",".join(hidden))
             except sqlite3.Error as error:  # the answer is good all the same
@@ -127,32 +128,32 @@ async def whole(play: asyncio.Task[Ended]) -> Exchange:
     return answered(ended.status, ended.body, ended.content_type)
 
 
-async def streamed(job: Job, world: World, play: asyncio.Task[Ended], first: float, every: float) -> Exchange:
+async def streamed(job: Job, world: World, play: asyncio.Task[Ended], pace: Pace) -> Exchange:
     """The answer of a turn that was asked to stream: its error while the status is open, else its stream."""
     goes_on = asyncio.ensure_future(world.progress.goes_on.wait())
     try:
-        await asyncio.wait([play, goes_on], timeout=first, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([play, goes_on], timeout=pace.first, return_when=asyncio.FIRST_COMPLETED)
     finally:
         goes_on.cancel()
     world.progress.goes_on.set()
     if play.done() and not (ended := play.result()).ok:
         return answered(ended.status, ended.body, ended.content_type)
     headers = [("content-type", "text/event-stream"), ("cache-control", "no-cache"), ("x-accel-buffering", "no")]
-    return Exchange(200, headers, _events(job, world, play, every), streaming=True)
+    return Exchange(200, headers, _events(job, world, play, pace), streaming=True)
 
 
-async def _events(job: Job, world: World, play: asyncio.Task[Ended], every: float) -> AsyncIterator[bytes]:
+async def _events(job: Job, world: World, play: asyncio.Task[Ended], pace: Pace) -> AsyncIterator[bytes]:
     dialect = job.dialect
     try:
-        if not play.done():
-            yield dialect.keepalive(world.progress.note)
+        if pace.kind != "off" and not play.done():
+            yield dialect.keepalive(world.progress.note, pace.kind)
         while not play.done():
-            await asyncio.wait([play], timeout=every)
-            if not play.done():
-                yield dialect.keepalive(world.progress.note)
+            await asyncio.wait([play], timeout=None if pace.kind == "off" else pace.every)
+            if pace.kind != "off" and not play.done():
+                yield dialect.keepalive(world.progress.note, pace.kind)
         ended = play.result()
         if ended.ok:
-            for event in dialect.stream(ended.body, include_usage=job.view.include_usage):
+            for event in dialect.stream(ended.body, job.view):
                 yield event
         else:
             yield dialect.stream_error(_error_event(job, ended))

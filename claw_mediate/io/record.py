@@ -85,7 +85,7 @@ class Recorder:
                 "effective_model": passed.model,
                 "status_code": ending.status,
                 "tools_offered": [],
-                "request_effective": recorded_body(passed.request.body),
+                "request_effective": recorded_body(passed.view.body),
                 "response": shape or {"format": "json", "json": recorded_body(body)},
                 "usage": tokens.model_dump(),
                 "tool_trace": [],

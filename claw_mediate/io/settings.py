@@ -36,7 +36,31 @@ SETTINGS = (
         "2000",
         "When a mediated stream sends its headers at the latest.",
     ),
+    Setting(
+        "keepalive_openai",
+        "CLLAMA_KEEPALIVE_OPENAI",
+        "comment",
+        "What keeps an OpenAI stream alive: comment, native (a chunk without choices) or off.",
+    ),
+    Setting(
+        "keepalive_anthropic",
+        "CLLAMA_KEEPALIVE_ANTHROPIC",
+        "native",
+        "What keeps an Anthropic stream alive: comment, native (event: ping) or off.",
+    ),
 )
+
+
+type KeepaliveKind = Literal["comment", "native", "off"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How a stream is kept alive. ``first``: when its headers go out at the latest; ``every``: its longest silence. Seconds."""
+
+    first: float
+    every: float
+    kind: KeepaliveKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +78,13 @@ class Settings:
     egress: Literal["allow", "deny"]
     keepalive: float
     keepalive_first: float
+    keepalive_openai: KeepaliveKind
+    keepalive_anthropic: KeepaliveKind
+
+    def pace(self, dialect: str) -> Pace:
+        """By the dialect's name."""
+        kind = self.keepalive_anthropic if dialect.startswith("anthropic") else self.keepalive_openai
+        return Pace(self.keepalive_first, self.keepalive, kind)
 
     @classmethod
     def of(cls, values: dict[str, str]) -> Settings:
@@ -73,6 +104,8 @@ class Settings:
             egress="deny" if egress == "deny" else "allow",
             keepalive=_positive(values, "keepalive_ms") / 1000,
             keepalive_first=_positive(values, "keepalive_first_ms") / 1000,
+            keepalive_openai=_kind(values, "keepalive_openai"),
+            keepalive_anthropic=_kind(values, "keepalive_anthropic"),
         )
 
 
@@ -89,6 +122,14 @@ def _positive(values: dict[str, str], name: str) -> int:
     if not text.isdecimal() or int(text) == 0:
         raise ValueError(f"cllama_{name} takes a whole number above 0, not {text!r}")
     return int(text)
+
+
+def _kind(values: dict[str, str], name: str) -> KeepaliveKind:
+    match values[name]:
+        case "comment" | "native" | "off" as kind:
+            return kind
+        case other:
+            raise ValueError(f"cllama_{name} takes 'comment', 'native' or 'off', not {other!r}")
 
 
 def _hosts(text: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from claw_mediate.dialects import openai_chat
-from claw_mediate.dialects.base import UnreadableRequestError
+from claw_mediate.dialects.base import Additions, UnreadableRequestError
 from claw_mediate.talk import ToolUse
 from tests.mediate.made import JSON_TEXT, catalog, granted
 
@@ -19,7 +19,8 @@ GET = granted("desk.get")
 
 def offered(body: bytes, woven: dict[int, bytes] | None = None) -> dict[ToolUse, bytes]:
     request = openai_chat.read_request(body)
-    return dict(openai_chat.offer(request, catalog(GET, native=request.declared), woven or {}))
+    offer = openai_chat.offer(request, catalog(GET, native=request.declared), Additions(woven or {}))
+    return {use: offer(use).body for use in ToolUse}
 
 
 MANAGED = b'{"type":"function","function":{"name":"desk__get","description":"","parameters":{"type":"object"}}}'

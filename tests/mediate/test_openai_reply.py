@@ -29,6 +29,8 @@ def answered(reply: Reply) -> Round:
     return Round(1, reply, tuple(result.invalid_arguments(call, "x") for call in reply.calls))
 
 
+ASKED = openai_chat.read_request(b'{"messages":[],"stream_options":{"include_usage":true}}')
+
 REFUSED: dict[str, bytes] = {
     "empty": b"",
     "array": b"[]",
@@ -68,7 +70,7 @@ def test_a_reply_that_is_broken_or_ambiguous_is_refused_as_a_whole(name: str) ->
 def test_a_message_without_calls_is_an_answer_in_its_own_bytes(calls: Any, content: Any) -> None:
     reply = replied({"content": content, "tool_calls": calls})
     assert reply.calls == ()
-    assert openai_chat.write_reply(reply, reply.usage, terminal=False) is reply.body
+    assert openai_chat.write_reply(reply, ASKED, reply.usage, terminal=False) is reply.body
 
 
 @pytest.mark.requirement("calls:ids")
@@ -124,8 +126,8 @@ def test_advice_for_one_turn_is_not_replayed() -> None:
 
 def test_a_terminal_reply_is_the_models_words_without_its_call() -> None:
     reply = replied({"content": None, "tool_calls": [wire_call()], "x": 1}, id="a")
-    body = json.loads(openai_chat.write_reply(reply, {"total_tokens": 3}, terminal=True))
-    assert body["choices"][0] == {"message": {"content": "", "x": 1}, "finish_reason": "stop"}
+    body = json.loads(openai_chat.write_reply(reply, ASKED, {"total_tokens": 3}, terminal=True))
+    assert body["choices"][0] == {"message": {"content": "Done.", "x": 1}, "finish_reason": "stop"}
     assert body["usage"] == {"total_tokens": 3}
 
 
@@ -147,15 +149,15 @@ def test_any_usage_can_be_summed_recorded_and_streamed(usage: Any, tokens: tuple
     total = add_usage((reply.usage, reply.usage))
     record = usage_record(total, 2)
     assert (record.prompt_tokens, record.completion_tokens, record.cached_tokens) == tokens
-    body = openai_chat.write_reply(reply, total, terminal=False)
-    assert b"".join(openai_chat.stream(body, include_usage=True)).endswith(b"data: [DONE]\n\n")
+    body = openai_chat.write_reply(reply, ASKED, total, terminal=False)
+    assert b"".join(openai_chat.stream(body, ASKED)).endswith(b"data: [DONE]\n\n")
 
 
 @pytest.mark.requirement("continuity:text-anchor")
 @pytest.mark.parametrize("spelled", ["Hi", "Hi ", [{"type": "text", "text": "Hi", "cache_control": {}}]])
 def test_an_answer_is_found_again_in_the_runners_next_request(spelled: Any) -> None:
     asked = openai_chat.read_request(b'{"messages":[{"role":"user","content":"Q"}]}')
-    anchor = openai_chat.reply_anchor(replied({"content": "Hi"}), asked)
+    anchor = openai_chat.reply_anchor(replied({"content": "Hi"}), asked, terminal=False)
     answer = {"role": "assistant", "content": spelled, "tool_calls": None}
     again = {"messages": [{"role": "user", "content": [{"type": "text", "text": "Q"}]}, answer]}
     assert openai_chat.read_request(json.dumps(again).encode()).anchors == {1: anchor}

@@ -62,7 +62,9 @@ def final(stream: bytes) -> ChatCompletion:
 def streamed(body: Any, *, include_usage: bool = True) -> bytes:
     data = json.dumps(body).encode()
     openai_chat.read_reply(data, catalog())
-    return b"".join(openai_chat.stream(data, include_usage=include_usage))
+    options = {"messages": [], "stream_options": {"include_usage": include_usage}}
+    request = openai_chat.read_request(json.dumps(options).encode())
+    return b"".join(openai_chat.stream(data, request))
 
 
 @pytest.mark.requirement("stream:sdk-accepts")
@@ -166,7 +168,7 @@ def test_a_custom_call_keeps_its_input_and_a_null_custom_is_a_function() -> None
 @pytest.mark.requirement("stream:keepalive-is-skipped")
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_a_keepalive_is_a_comment_that_the_sdk_skips(note: str) -> None:
-    alive = openai_chat.keepalive(note)
+    alive = openai_chat.keepalive(note, "comment")
     assert alive.startswith(b": ")
     assert alive.endswith(b"\n\n")
     assert alive.count(b"\n") == 2
@@ -174,7 +176,7 @@ def test_a_keepalive_is_a_comment_that_the_sdk_skips(note: str) -> None:
 
 
 def test_the_sdk_reads_on_behind_keepalives() -> None:
-    alive = openai_chat.keepalive("claw round=1 waiting=desk.x\ndata: no")
+    alive = openai_chat.keepalive("claw round=1 waiting=desk.x\ndata: no", "comment")
     assert final(alive * 3 + streamed(completion("hello"))).choices[0].message.content == "hello"
 
 
@@ -182,7 +184,7 @@ def test_the_sdk_reads_on_behind_keepalives() -> None:
 def test_an_error_after_the_headers_is_raised_by_the_sdk() -> None:
     error = openai_chat.stream_error(b'{"error":{"message":"it broke","type":"api_error","param":null,"code":"x"}}')
     with pytest.raises(openai.APIError, match="it broke"):
-        chunks(openai_chat.keepalive("k") + error)
+        chunks(openai_chat.keepalive("k", "comment") + error)
     assert error.endswith(sse.DONE)
 
 

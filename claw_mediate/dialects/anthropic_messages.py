@@ -1,0 +1,63 @@
+"""Anthropic messages: ``POST …/messages`` and ``…/messages/count_tokens``. The dialect, put together from its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from claw_mediate.continuity import calls_anchor, text_anchor
+from claw_mediate.dialects import anthropic_reply, anthropic_request, anthropic_stream, sse
+from claw_mediate.dialects.base import TERMINAL_TEXT, Keepalive, Offer, RunnerRequest
+from claw_mediate.model import Reply, Round
+
+NAME: Final = "anthropic-messages"
+MOST_TOOLS: Final = 10_000
+"""Anthropic names no limit; more is no manifest."""
+_PING = sse.event(b'{"type":"ping"}', "ping")
+
+read_request = anthropic_request.read_request
+offer = anthropic_request.offer
+with_context = anthropic_request.with_context
+read_reply = anthropic_reply.read_reply
+write_reply = anthropic_reply.write_reply
+hidden_messages = anthropic_reply.hidden_messages
+stream = anthropic_stream.stream
+
+
+def write_request(offer: Offer, rounds: Sequence[Round]) -> bytes:
+    """Hidden rounds go behind the last message; one that the runner began is gone on with."""
+    first, *rest = hidden_messages(rounds, replayed=False) or (b"",)
+    if not first:
+        return offer.body
+    return offer.followed_by([anthropic_reply.merged(offer.prefill, first) if offer.prefill else first, *rest])
+
+
+def reply_anchor(reply: Reply, request: RunnerRequest, *, terminal: bool) -> str:
+    """By the native calls' ids where there are any, else by the text and what was said before it."""
+    if reply.calls and not terminal:
+        return calls_anchor(call.id for call in reply.calls)
+    text = anthropic_reply.text_of(reply)
+    return text_anchor(text if text.strip() or not terminal else TERMINAL_TEXT, request.said)
+
+
+def keepalive(note: str, kind: Keepalive) -> bytes:
+    """``event: ping``, as the API itself does; or a comment with the note."""
+    return sse.comment(note) if kind == "comment" else _PING
+
+
+def stream_error(error: bytes) -> bytes:
+    """The error as an event."""
+    return sse.event(error, "error")
+
+
+def error_body(body: bytes) -> bytes | None:
+    """``{"type": "error", "error": …}`` in one line, or None."""
+    try:
+        document = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+    if not isinstance(document, dict) or not isinstance(document.get("error"), dict):
+        return None
+    return msgspec.json.encode({**document, "type": "error"})

@@ -1,0 +1,149 @@
+"""Anthropic messages, the runner's request: its view, and the edited body for the provider."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from claw_contract.base import JsonObject
+from claw_mediate import wire
+from claw_mediate.catalog import Catalog, Offered
+from claw_mediate.continuity import calls_anchor, text_anchor
+from claw_mediate.dialects.anthropic_views import Content, Message, call_ids, visible_text
+from claw_mediate.dialects.base import (
+    MOST_MESSAGES,
+    Additions,
+    Offer,
+    Offers,
+    RunnerRequest,
+    UnreadableRequestError,
+)
+from claw_mediate.dialects.edits import Changes, array, compact, offers, weave, with_text
+from claw_mediate.talk import ToolUse
+
+
+class _Tool(msgspec.Struct):
+    name: Any = None
+
+
+class _Request(msgspec.Struct):
+    messages: list[Message]
+    model: str = ""
+    stream: bool | None = None
+    system: Content = None
+    tools: list[_Tool] | None = None
+    tool_choice: dict[str, Any] | None = None
+    max_tokens: Any = None
+
+
+_read_request = msgspec.json.Decoder(_Request)
+_READ = frozenset(_Request.__struct_fields__)
+
+
+def read_request(body: bytes) -> RunnerRequest:
+    """The view of a runner's request, also of one that counts tokens."""
+    try:
+        body.decode()
+        view = _read_request.decode(body)
+    except UnicodeDecodeError as error:
+        raise UnreadableRequestError("the request is not a messages request: it is not UTF-8") from error
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise UnreadableRequestError(f"the request is not a messages request: {error}") from error
+    if len(view.messages) > MOST_MESSAGES:
+        raise UnreadableRequestError(f"the request has more than {MOST_MESSAGES} messages")
+    choice = view.tool_choice
+    return RunnerRequest(
+        body=body,
+        model=view.model,
+        stream=view.stream is True,
+        include_usage=True,
+        declared=tuple(tool.name for tool in view.tools or () if isinstance(tool.name, str) and tool.name),
+        bypass="tool_choice_none" if choice is not None and choice.get("type") == "none" else None,
+        choice=choice,
+        anchors=_anchors(view.messages),
+        said=tuple(text for message in view.messages if message.role == "user" and (text := _said(message))),
+        system=visible_text(view.system),
+        most_tokens=view.max_tokens if type(view.max_tokens) is int else None,
+        prefilled=bool(view.messages) and view.messages[-1].role == "assistant",
+    )
+
+
+def offer(request: RunnerRequest, catalog: Catalog, additions: Additions) -> Offers:
+    """The body for the provider, but for the rounds of this turn. Managed tools stand behind the runner's own.
+
+    A member that counts and stands twice is refused: two parsers could disagree about which one is meant.
+    """
+    try:
+        wire.once(request.body, _READ)
+        body = wire.Object(request.body)
+        changes: Changes = {"tools": wire.appended(array(body, "tools"), map(_wire_tool, catalog.offered))}
+        if additions.woven:
+            changes["messages"] = weave(array(body, "messages"), additions.woven)
+        if additions.context:
+            changes |= _with_context(body, additions.context)
+        if body.value("stream") is not None:
+            changes["stream"] = b"false"
+        choices: dict[ToolUse, Changes] = {
+            ToolUse.AS_ASKED: _as_asked(request.choice, catalog),
+            ToolUse.RELEASED: _released(request.choice),
+            ToolUse.FORBIDDEN: {"tool_choice": b'{"type":"none"}'},
+        }
+        made = offers(body, changes, choices.__getitem__)
+        return (lambda use: _before_prefill(made(use))) if request.prefilled else made
+    except wire.WireError as error:
+        raise UnreadableRequestError(str(error)) from error
+
+
+def with_context(request: RunnerRequest, context: str) -> bytes:
+    """The request with text at the end of its system prompt, and nothing else changed."""
+    try:
+        body = wire.Object(request.body)
+        return body.edited(_with_context(body, context))
+    except wire.WireError as error:
+        raise UnreadableRequestError(str(error)) from error
+
+
+def _with_context(body: wire.Object, context: str) -> Changes:
+    return {"system": with_text(body.value("system") or b'""', context)}
+
+
+def _before_prefill(offer: Offer) -> Offer:
+    """The runner began the assistant's message: hidden rounds begin with it, since roles must take turns."""
+    start = wire.elements(b"%b]" % offer.head, wire.once(b"%b]}" % offer.head, ["messages"])["messages"].start)[-1][0]
+    return Offer(offer.head[:start].rstrip(b" \t\r\n,"), offer.tail, prefill=offer.head[start:])
+
+
+def _wire_tool(offered: Offered) -> bytes:
+    return compact({"name": offered.alias, "description": offered.description, "input_schema": offered.schema})
+
+
+def _as_asked(choice: JsonObject | str | None, catalog: Catalog) -> Changes:
+    """A choice that names a managed tool canonically names its alias; any other stays in the runner's bytes."""
+    name = choice.get("name") if isinstance(choice, dict) else None
+    alias = catalog.alias(name) if isinstance(name, str) else None
+    return {} if alias is None or not isinstance(choice, dict) else {"tool_choice": compact({**choice, "name": alias})}
+
+
+def _released(choice: JsonObject | str | None) -> Changes:
+    if not isinstance(choice, dict) or choice.get("type") not in {"any", "tool"}:
+        return {}
+    kept = {name: value for name, value in choice.items() if name == "disable_parallel_tool_use"}
+    return {"tool_choice": compact({"type": "auto", **kept})}
+
+
+def _said(message: Message) -> str:
+    return visible_text(message.content)
+
+
+def _anchors(messages: Sequence[Message]) -> dict[int, str]:
+    anchors: dict[int, str] = {}
+    said: list[str] = []
+    for index, message in enumerate(messages):
+        if message.role == "user" and (text := _said(message)):
+            said.append(text)
+        elif message.role == "assistant":
+            ids = call_ids(message.content)
+            anchors[index] = calls_anchor(ids) if ids else text_anchor(visible_text(message.content), said)
+    return anchors

@@ -1,0 +1,43 @@
+"""What is read of Anthropic messages: views of the wire JSON, never rebuilt from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+
+class Block(msgspec.Struct):
+    """A content block of any type."""
+
+    type: str = ""
+    text: Any = None
+    id: Any = None
+    name: Any = None
+    input: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+type Content = str | list[Block] | None
+
+
+class Message(msgspec.Struct):
+    role: str = ""
+    content: Content = None
+
+
+read_block = msgspec.json.Decoder(Block)
+
+
+def visible_text(content: Content) -> str:
+    """The visible text of a content, whether it is a string, blocks, or nothing. Thinking is not part of it."""
+    if isinstance(content, str):
+        return content
+    return "".join(block.text for block in content or () if block.type == "text" and isinstance(block.text, str))
+
+
+def call_ids(content: Content) -> Sequence[str]:
+    """The ids of the calls that a content makes."""
+    if not isinstance(content, list):
+        return ()
+    return [block.id if isinstance(block.id, str) else "" for block in content if block.type == "tool_use"]
