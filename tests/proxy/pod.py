@@ -94,6 +94,7 @@ class Pod:
         return {
             "PATH": os.environ["PATH"],
             "HOME": str(self.home / "home"),
+            "PYTHONPATH": str(ROOT),  # the code beside these tests, in every worktree
             "PYTHONUNBUFFERED": "1",
             "LISTEN_ADDR": f"127.0.0.1:{self.port}",
             "CLAW_PROXY_ADDR": f"127.0.0.1:{self.proxy_port}",
