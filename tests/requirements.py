@@ -456,6 +456,14 @@ PROXY: dict[str, Requirement] = {
     "start:options-over-environment": Requirement(
         "issue 2, build 5", "Options have the environment as their defaults."
     ),
+    "dispatch:same": Requirement(
+        "issue 3, dispatch", "With the fast dispatch every addon hears what it hears without, also after hot reload."
+    ),
+    "dispatch:choice": Requirement("issue 3, dispatch", "The fast dispatch is on, and one option turns it off."),
+    "dispatch:asserted": Requirement(
+        "issue 3, dispatch",
+        "On a mitmproxy that is built differently the fast dispatch is off, with one line that says so.",
+    ),
     "restart:continuity-and-chain": Requirement("mediation 7; contract, history", "Both survive kill -9."),
 }
 

@@ -29,6 +29,9 @@ SETTINGS = (
     Setting("proxy", "CLAW_PROXY_ADDR", ":8082", "Address of the forward proxy, when no --mode is given."),
     Setting("hosts", "CLLAMA_HOSTS", "", "More governed hosts, comma separated, each as HOST=PROVIDER."),
     Setting("egress", "CLLAMA_EGRESS", "allow", "What happens to hosts that are not governed: allow or deny."),
+    Setting(
+        "dispatch", "CLLAMA_DISPATCH", "fast", "How mitmproxy tells its addons of events: fast, or plain (its own way)."
+    ),
     Setting("keepalive_ms", "CLLAMA_KEEPALIVE_MS", "1000", "Longest silence of a mediated stream, in milliseconds."),
     Setting(
         "keepalive_first_ms",
@@ -76,6 +79,7 @@ class Settings:
     pod: str
     hosts: dict[str, str]
     egress: Literal["allow", "deny"]
+    dispatch: Literal["fast", "plain"]
     keepalive: float
     keepalive_first: float
     keepalive_openai: KeepaliveKind
@@ -92,6 +96,9 @@ class Settings:
         egress = values["egress"]
         if egress not in ("allow", "deny"):
             raise ValueError(f"cllama_egress takes 'allow' or 'deny', not {egress!r}")
+        dispatch = values["dispatch"]
+        if dispatch not in ("fast", "plain"):
+            raise ValueError(f"cllama_dispatch takes 'fast' or 'plain', not {dispatch!r}")
         return cls(
             context=Path(values["context"]),
             auth=Path(values["auth"]),
@@ -102,6 +109,7 @@ class Settings:
             pod=values["pod"],
             hosts=_hosts(values["hosts"]),
             egress="deny" if egress == "deny" else "allow",
+            dispatch="plain" if dispatch == "plain" else "fast",
             keepalive=_positive(values, "keepalive_ms") / 1000,
             keepalive_first=_positive(values, "keepalive_first_ms") / 1000,
             keepalive_openai=_kind(values, "keepalive_openai"),

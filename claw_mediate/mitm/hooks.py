@@ -25,7 +25,7 @@ from claw_mediate.io.identity import Admitted
 from claw_mediate.io.log import EventLog
 from claw_mediate.io.settings import Settings
 from claw_mediate.mediator import Mediator
-from claw_mediate.mitm import door, entrances, guard, options
+from claw_mediate.mitm import dispatch, door, entrances, guard, options
 from claw_mediate.mitm.tap import Tap
 
 DRAIN_SECONDS = 3.5
@@ -54,7 +54,7 @@ class Cllama:
         """Options, and the parts that outlive this script. A failure is one line, and mitmproxy does not start."""
         options.add(loader)
         try:
-            for part in (door.Door(), guard.Guard()):
+            for part in (door.Door(), guard.Guard(), dispatch.Dispatch(self._events)):
                 if ctx.master.addons.get(part.name) is None:
                     ctx.master.addons.add(part)
         except (exceptions.OptionsError, RuntimeError) as error:

@@ -1,0 +1,81 @@
+"""Telling addons of events, without asking each of them in vain (bench/README.md has what it saves).
+
+For each of its forty addons and each of the eight events of a flow, mitmproxy enters a context manager, a coroutine and two
+generators, mostly to find that the addon has nothing to hear: half of mitmdump's time. Here two attribute reads come first.
+
+Nothing is kept from one event to the next, and whatever has something to hear is told by mitmproxy's own functions. So all
+holds that holds there: scripts are reloaded, addons come, go and nest, and handlers may be attributes that are set later.
+
+This is speed and not safety: a mitmproxy that is built differently goes on in its own way, with one line in the log.
+"""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import Any
+
+from mitmproxy import addonmanager, ctx, exceptions, hooks
+
+from claw_mediate.io.log import EventLog
+
+_BUILT = {
+    "AddonManager.trigger_event": {"chain", "safecall", "invoke_addon", "exceptions", "AddonHalt"},
+    "AddonManager.invoke_addon": {"_iter_hooks", "args", "inspect", "isawaitable"},
+    "AddonManager.handle_lifecycle": {"args", "trigger_event", "isinstance", "flow", "Flow", "hooks", "UpdateHook"},
+    "traverse": {"hasattr", "addons", "traverse"},
+}
+"""The functions of mitmproxy that are relied on, and the names that each of them uses: those, and no others."""
+
+
+class FastManager(addonmanager.AddonManager):
+    """mitmproxy's addon manager, but for the addons that it passes over."""
+
+    async def trigger_event(self, event: hooks.Hook) -> None:
+        for addon in self.chain:
+            try:
+                if getattr(addon, event.name, None) or hasattr(addon, "addons"):
+                    await self.invoke_addon(addon, event)
+            except exceptions.AddonHalt:
+                return
+            except exceptions.OptionsError:
+                raise
+            except Exception:  # mitmproxy's own way with them: they are logged, and the next addon is told
+                with addonmanager.safecall():
+                    raise
+
+
+class Dispatch:
+    """The addon: chooses the manager by the setting ``dispatch``. Added to the master itself, so that it outlives scripts."""
+
+    name = "claw-dispatch"
+
+    def __init__(self, events: EventLog) -> None:
+        self._events = events
+        self._problem: str | None = None
+
+    def load(self, _loader: Any) -> None:
+        """Says once what is different about this mitmproxy, if anything is."""
+        if (problem := misfit(ctx.master.addons)) is not None:
+            self._problem = problem
+            self._events.event("error", error="dispatch_not_fast", reason=problem)
+        self.configure(set())
+
+    def configure(self, _updated: set[str]) -> None:
+        if self._problem is None:
+            fast = ctx.options.cllama_dispatch == "fast"
+            ctx.master.addons.__class__ = FastManager if fast else addonmanager.AddonManager
+
+
+def misfit(manager: addonmanager.AddonManager) -> str | None:
+    """In what this mitmproxy is not what ``FastManager`` was written for; None: it is."""
+    if type(manager) not in (addonmanager.AddonManager, FastManager):
+        return f"the addon manager is a {type(manager).__name__}"
+    changed = ", ".join(name for name, uses in _BUILT.items() if _uses(name) != uses)
+    return f"this version of mitmproxy tells its addons in another way: {changed}" if changed else None
+
+
+def _uses(name: str) -> set[str] | None:
+    try:
+        return set(attrgetter(f"{name}.__code__.co_names")(addonmanager))
+    except AttributeError:
+        return None

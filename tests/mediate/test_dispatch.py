@@ -1,0 +1,196 @@
+"""The fast dispatch beside mitmproxy's own: whatever the addons are and do, both tell the same addons the same."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import traceback
+import types
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mitmproxy import addonmanager, exceptions, options
+from mitmproxy.proxy.layers.http import HttpRequestHook
+from mitmproxy.test import tflow
+
+from claw_mediate.mitm import dispatch
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An addon to be made: what it does when it hears of a request or of an update, and what is nested in it."""
+
+    request: str
+    update: str
+    nested: tuple[Plan, ...] | None
+
+
+DOINGS = (
+    "nothing",
+    "hears",
+    "awaits",
+    "fails",
+    "fails later",
+    "halts",
+    "misconfigures",
+    "is cancelled",
+    "stops an iteration",
+    "adds one",
+    "removes the last",
+    "nests one",
+    "hears of updates from now on",
+    "hears no more",
+    "is a module",
+    "is no function",
+    "is empty",
+    "can't be read",
+)
+PLANS = st.recursive(
+    st.builds(Plan, st.sampled_from(DOINGS), st.sampled_from(DOINGS), st.none()),
+    lambda plans: st.builds(
+        Plan, st.sampled_from(DOINGS), st.sampled_from(DOINGS), st.lists(plans, max_size=3).map(tuple)
+    ),
+    max_leaves=12,
+)
+
+
+class Made:
+    """An addon by its plan, with handlers as attributes of its own."""
+
+    def __init__(self, stage: Stage, name: str, plan: Plan) -> None:
+        self.stage, self.name = stage, name
+        for event, doing in (("request", plan.request), ("update", plan.update)):
+            if (handler := stage.handler(self, event, doing)) is not None:
+                setattr(self, event, handler)
+        if plan.nested is not None:
+            self.addons = [Made(stage, f"{name}.{place}", nested) for place, nested in enumerate(plan.nested)]
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class Unreadable(Made):
+    @property
+    def request(self) -> Any:
+        raise ValueError(f"{self.name} can't be read")
+
+
+@dataclass
+class Stage:
+    """One manager, its addons, and what was heard."""
+
+    manager: addonmanager.AddonManager
+    heard: list[tuple[str, str, Any]] = field(default_factory=list)
+
+    def make(self, name: str, plan: Plan) -> Made:
+        if plan.request == "can't be read":
+            return Unreadable(self, name, Plan("nothing", plan.update, plan.nested))
+        return Made(self, name, plan)
+
+    def handler(self, addon: Made, event: str, doing: str) -> Any:
+        odd = {"is a module": types, "is no function": "text", "is empty": (), "nothing": None, "can't be read": None}
+        if doing in odd:
+            return odd[doing]
+
+        def hear(argument: Any) -> Any:
+            self.heard.append((event, addon.name, argument))
+            return self.act(addon, doing)
+
+        async def later(argument: Any) -> None:
+            await asyncio.sleep(0)
+            hear(argument)
+
+        return later if doing in {"awaits", "fails later"} else hear
+
+    def act(self, addon: Made, doing: str) -> Any:
+        chain = self.manager.chain
+        acts: dict[str, Callable[[], Any]] = {
+            "adds one": lambda: chain.append(self.make(f"{len(chain)}", Plan("hears", "hears", None))),
+            "removes the last": lambda: setattr(self.manager, "chain", chain[:-1]),
+            "nests one": lambda: setattr(addon, "addons", [self.make(f"{addon.name}+", Plan("hears", "awaits", None))]),
+            "hears of updates from now on": lambda: setattr(addon, "update", self.handler(addon, "update", "hears")),
+            "hears no more": lambda: addon.__dict__.pop("update", None),
+            "stops an iteration": lambda: next(iter(())),
+        }
+        errors = {
+            "fails": ValueError("on purpose"),
+            "fails later": ValueError("on purpose, later"),
+            "halts": exceptions.AddonHalt(),
+            "misconfigures": exceptions.OptionsError("on purpose"),
+            "is cancelled": asyncio.CancelledError(),
+        }
+        if doing in errors:
+            raise errors[doing]
+        return acts[doing]() if doing in acts else None
+
+
+def played(kind: type[addonmanager.AddonManager], plans: list[Plan], flow: Any) -> tuple[Any, ...]:
+    """What was heard in two requests, what was logged of which function, how it ended, who is left."""
+    stage = Stage(kind(types.SimpleNamespace(options=options.Options())))
+    stage.manager.chain = [stage.make(str(place), plan) for place, plan in enumerate(plans)]
+    ends: list[str] = []
+    lines = Lines()
+    logging.getLogger("mitmproxy.addonmanager").addHandler(lines)
+    try:
+        for _ in range(2):
+            try:
+                asyncio.run(stage.manager.handle_lifecycle(HttpRequestHook(flow)))
+                ends.append("over")
+            except (exceptions.OptionsError, asyncio.CancelledError) as error:
+                ends.append(type(error).__name__)
+    finally:
+        logging.getLogger("mitmproxy.addonmanager").removeHandler(lines)
+    return stage.heard, lines.said, ends, [addon.name for addon in stage.manager.chain]
+
+
+class Lines(logging.Handler):
+    """What mitmproxy logs of its addons, each with the function that failed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: list[tuple[str, str]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        assert record.exc_info
+        self.said.append((record.getMessage(), traceback.extract_tb(record.exc_info[2])[-1].name))
+
+
+@pytest.mark.requirement("dispatch:same")
+@given(st.lists(PLANS, max_size=6))
+def test_any_addons_hear_the_same_in_the_same_order_as_from_mitmproxy_itself(plans: list[Plan]) -> None:
+    flow = tflow.tflow()
+    fast, plain = (played(kind, plans, flow) for kind in (dispatch.FastManager, addonmanager.AddonManager))
+    assert fast == plain
+
+
+@pytest.mark.requirement("dispatch:asserted")
+def test_this_mitmproxy_is_what_the_fast_dispatch_was_written_for() -> None:
+    manager = addonmanager.AddonManager(types.SimpleNamespace(options=options.Options()))
+    assert dispatch.misfit(manager) is None
+
+
+@pytest.mark.requirement("dispatch:asserted")
+def test_a_mitmproxy_that_is_built_differently_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    manager = addonmanager.AddonManager(types.SimpleNamespace(options=options.Options()))
+
+    async def trigger_event(self: Any, event: Any) -> None:
+        for addon in reversed(self.chain):
+            await self.invoke_addon(addon, event)
+
+    monkeypatch.setattr(addonmanager.AddonManager, "trigger_event", trigger_event)
+    monkeypatch.delattr(addonmanager, "traverse")
+    assert dispatch.misfit(manager) == (
+        "this version of mitmproxy tells its addons in another way: AddonManager.trigger_event, traverse"
+    )
+
+
+@pytest.mark.requirement("dispatch:asserted")
+def test_a_manager_of_someone_else_is_left_alone() -> None:
+    class Theirs(addonmanager.AddonManager):
+        pass
+
+    assert dispatch.misfit(Theirs(types.SimpleNamespace(options=options.Options()))) == "the addon manager is a Theirs"
