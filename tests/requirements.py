@@ -172,6 +172,27 @@ MEDIATE: dict[str, Requirement] = {
         "mediation 4, budgets",
         "Any sequence of replies ends within max_rounds + 2 model calls, and repeats nothing it may not.",
     ),
+    "anthropic:blocks-survive": Requirement(
+        "mediation 4, The model's side; issue 3, 1.",
+        "Content blocks of every type (thinking with its signature, server tools, citations, unknown types) survive.",
+    ),
+    "anthropic:pairing": Requirement(
+        "mediation 7; issue 3, 1.", "Every tool_use of the transcript is answered in the next message, and no other."
+    ),
+    "anthropic:roles-alternate": Requirement(
+        "mediation 7; issue 3, 1.", "Roles take turns after we insert and drop, also behind a message the runner began."
+    ),
+    "calls:cut-off": Requirement(
+        "mediation 4", "The last call of an answer that ran out of tokens is never run, and the model is told why."
+    ),
+    "stream:anthropic-lifecycle": Requirement(
+        "mediation 6", "An Anthropic stream is one lifecycle: one start, block indexes without gaps, delta, stop."
+    ),
+    "stream:citations": Requirement("mediation 6", "Citations are streamed with deltas of their own."),
+    "stream:usage-always": Requirement("mediation 6", "The usage is always in an Anthropic stream."),
+    "context:system-end": Requirement(
+        "mediation 8", "Context stands at the end of the system prompt; every other byte stays."
+    ),
     "loop:no-calls": Requirement("mediation 4, table", "A reply without calls is the answer."),
     "loop:managed-only": Requirement(
         "mediation 4, table",

@@ -35,7 +35,6 @@ def read_reply(body: bytes, catalog: Catalog) -> Reply:
     """The view of a response; its ``message`` is the array of content blocks."""
     try:
         body.decode()
-        msgspec.json.decode(body)  # all of it, since a stream is made of all of it
         view = _read_response.decode(body)
         place = wire.once(body, ("content", "usage", "stop_reason"))["content"]
         for start, _ in wire.elements(body, place.start):

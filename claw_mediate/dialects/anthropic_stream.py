@@ -18,27 +18,27 @@ from claw_mediate.dialects.base import RunnerRequest
 CHUNK = 48
 """Characters of text, or of a call's input, in one delta."""
 _AT_THE_END = ("stop_reason", "stop_sequence")
-_read_raw = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_raw_members = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
-type _Raw = dict[str, msgspec.Raw]
+type _Raw = dict[str, bytes]
 
 
 def stream(body: bytes, request: RunnerRequest) -> Iterator[bytes]:
     """The events of a response body that ``read_reply`` has accepted."""
     del request
-    message = _read_raw.decode(_one_line(body))
+    message = _members(_one_line(body))
     usage = _usage(message.get("usage"))
-    ended = {name: message.pop(name, None) for name in _AT_THE_END}
+    ended = _verbatim({name: message.pop(name, b"null") for name in _AT_THE_END})
     content = msgspec.json.decode(message.pop("content"), type=list[msgspec.Raw])
     begun: dict[str, Any] = {
-        **message,
+        **_verbatim(message),
         "content": [],
         **dict.fromkeys(_AT_THE_END),
         "usage": {**usage, "output_tokens": 0},
     }
     yield _event("message_start", message=begun)
     for index, block in enumerate(content):
-        start, deltas = _block(_read_raw.decode(block))
+        start, deltas = _block(_members(bytes(block)))
         yield _event("content_block_start", index=index, content_block=start)
         for delta in deltas:
             yield _event("content_block_delta", index=index, delta=delta)
@@ -54,14 +54,14 @@ def _block(block: _Raw) -> tuple[dict[str, Any], Iterator[dict[str, Any]]]:
             return _begun(block, text=""), _text_deltas(block)
         case "thinking" if _text(block, "thinking") is not None:
             return _begun(block, thinking="", signature=""), _thinking_deltas(block)
-        case "tool_use" | "server_tool_use" | "mcp_tool_use" if block.get("input", msgspec.Raw(b""))[:1] == b"{":
+        case "tool_use" | "server_tool_use" | "mcp_tool_use" if block.get("input", b"")[:1] == b"{":
             return _begun(block, input={}), _input_deltas(block)
         case _:
-            return dict(block), iter(())
+            return _verbatim(block), iter(())
 
 
 def _begun(block: _Raw, **empty: Any) -> dict[str, Any]:
-    return {**block, **empty, **({"citations": []} if _citations(block) else {})}
+    return {**_verbatim(block), **empty, **({"citations": []} if _citations(block) else {})}
 
 
 def _text_deltas(block: _Raw) -> Iterator[dict[str, Any]]:
@@ -79,7 +79,7 @@ def _thinking_deltas(block: _Raw) -> Iterator[dict[str, Any]]:
 
 
 def _input_deltas(block: _Raw) -> Iterator[dict[str, Any]]:
-    for piece in _pieces(bytes(block["input"]).decode()):
+    for piece in _pieces(block["input"].decode()):
         yield {"type": "input_json_delta", "partial_json": piece}
 
 
@@ -93,10 +93,18 @@ def _text(block: _Raw, name: str) -> str | None:
     return msgspec.json.decode(raw, type=str) if raw is not None and raw[:1] == b'"' else None
 
 
-def _usage(raw: msgspec.Raw | None) -> dict[str, Any]:
+def _usage(raw: bytes | None) -> dict[str, Any]:
     usage = msgspec.json.decode(raw) if raw is not None else None
     counts = {"input_tokens": 0, "output_tokens": 0}
     return {**counts, **usage} if isinstance(usage, dict) else counts
+
+
+def _members(document: bytes) -> _Raw:
+    return {name: bytes(raw) for name, raw in _raw_members.decode(document).items()}
+
+
+def _verbatim(members: _Raw) -> dict[str, Any]:
+    return {name: msgspec.Raw(raw) for name, raw in members.items()}
 
 
 def _one_line(body: bytes) -> bytes:

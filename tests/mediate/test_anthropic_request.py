@@ -1,0 +1,175 @@
+"""Anthropic messages, the runner's side: requests are edited and never rebuilt, or refused in one sentence."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from claw_mediate import result
+from claw_mediate.dialects import anthropic_messages
+from claw_mediate.dialects.base import Additions, UnreadableRequestError
+from claw_mediate.model import Round
+from claw_mediate.talk import ToolUse
+from tests.mediate.made import JSON_TEXT, catalog, granted
+
+GET = granted("desk.get")
+MANAGED = b'{"name":"desk__get","description":"","input_schema":{"type":"object"}}'
+
+
+def offered(body: bytes, additions: Additions | None = None) -> dict[ToolUse, bytes]:
+    request = anthropic_messages.read_request(body)
+    offer = anthropic_messages.offer(request, catalog(GET, native=request.declared), additions or Additions())
+    return {use: offer(use).body for use in ToolUse}
+
+
+@pytest.mark.requirement("injection:tools-appended")
+@pytest.mark.parametrize(
+    ("tools", "after"),
+    [
+        (b"", b',"tools":[' + MANAGED + b"]}"),
+        (b', "tools" : null', b', "tools" : [' + MANAGED + b"]}"),
+        (b', "tools" : [ ]', b', "tools" : [ ' + MANAGED + b"]}"),
+        (
+            b', "tools":[{"type":"web_search_20250305","name":"web_search","max_uses":5.0} ]',
+            b', "tools":[{"type":"web_search_20250305","name":"web_search","max_uses":5.0} ,' + MANAGED + b"]}",
+        ),
+    ],
+)
+def test_managed_tools_stand_behind_the_runners_own(tools: bytes, after: bytes) -> None:
+    assert offered(b'{"messages":[ ]' + tools + b"}")[ToolUse.AS_ASKED] == b'{"messages":[ ]' + after
+
+
+@pytest.mark.requirement("wire:byte-fidelity")
+@settings(max_examples=60)
+@given(st.lists(JSON_TEXT, max_size=3), JSON_TEXT)
+def test_the_blocks_and_unknown_fields_keep_their_bytes(sources: list[str], other: str) -> None:
+    blocks = ",".join(f'{{ "type":"image", "source" :{source}}}' for source in sources)
+    head = f'{{ "x-unknown": {other} , "messages" : [{{"role":"user","content":[{blocks}]}} ]'
+    body = offered(f'{head},"stream":true }}'.encode())[ToolUse.AS_ASKED]
+    assert body == f'{head},"stream":false ,"tools":['.encode() + MANAGED + b"]}"
+
+
+@pytest.mark.requirement("injection:tool-choice-released")
+@pytest.mark.parametrize(
+    ("choice", "asked", "released"),
+    [
+        ('{"type": "auto"}', '{"type": "auto"}', '{"type": "auto"}'),
+        ('{"type": "any"}', '{"type": "any"}', '{"type":"auto"}'),
+        (
+            '{"type":"any", "disable_parallel_tool_use": true}',
+            '{"type":"any", "disable_parallel_tool_use": true}',
+            '{"type":"auto","disable_parallel_tool_use":true}',
+        ),
+        ('{"type":"tool","name": "shell"}', '{"type":"tool","name": "shell"}', '{"type":"auto"}'),
+        ('{"type": "tool","name":"desk.get"}', '{"type":"tool","name":"desk__get"}', '{"type":"auto"}'),
+    ],
+)
+def test_a_forced_choice_holds_once_and_names_the_alias(choice: str, asked: str, released: str) -> None:
+    bodies = offered(f'{{"messages":[],"tool_choice":{choice}}}'.encode())
+    shown = {use: bodies[use].decode().partition('"tool_choice":')[2].partition(',"tools"')[0] for use in ToolUse}
+    assert shown == {ToolUse.AS_ASKED: asked, ToolUse.RELEASED: released, ToolUse.FORBIDDEN: '{"type":"none"}'}
+
+
+def test_no_choice_stays_no_choice_until_tools_are_forbidden() -> None:
+    bodies = offered(b'{"messages":[]}')
+    assert "tool_choice" not in json.loads(bodies[ToolUse.AS_ASKED])
+    assert "tool_choice" not in json.loads(bodies[ToolUse.RELEASED])
+    assert json.loads(bodies[ToolUse.FORBIDDEN])["tool_choice"] == {"type": "none"}
+
+
+@pytest.mark.requirement("context:system-end")
+@pytest.mark.parametrize(
+    ("system", "after"),
+    [
+        ("", '"Live: \\"x\\""'),
+        ('"system":null,', '"Live: \\"x\\""'),
+        ('"system":"",', '"Live: \\"x\\""'),
+        ('"system":"Be \\u0062rief.",', '"Be \\u0062rief.\\n\\nLive: \\"x\\""'),
+        (
+            '"system":[{"type":"text","text":"A","cache_control":{"type":"ephemeral"}}],',
+            '[{"type":"text","text":"A","cache_control":{"type":"ephemeral"}},{"type":"text","text":"Live: \\"x\\""}]',
+        ),
+    ],
+)
+def test_context_stands_at_the_end_of_the_system_prompt_and_nothing_else_moves(system: str, after: str) -> None:
+    body = f'{{{system}"messages":[ {{"role":"user","content":"Q"}}]}}'.encode()
+    request = anthropic_messages.read_request(body)
+    edited = anthropic_messages.with_context(request, 'Live: "x"').decode()
+    assert f'"system":{after}' in edited
+    assert '"messages":[ {"role":"user","content":"Q"}]' in edited
+    mediated = offered(body, Additions(context='Live: "x"'))[ToolUse.AS_ASKED].decode()
+    assert f'"system":{after}' in mediated
+
+
+@pytest.mark.requirement("wire:repeated-member")
+@pytest.mark.parametrize("name", ["messages", "tools", "tool_choice", "model", "stream", "system", "max_tokens"])
+def test_a_member_that_counts_must_not_stand_twice(name: str) -> None:
+    twice = {"model": '"m"', "stream": "true", "max_tokens": "1", "tool_choice": '{"type":"auto"}', "system": '"x"'}
+    value = twice.get(name, "[]")
+    with pytest.raises(UnreadableRequestError, match=f"'{name}' stands twice"):
+        offered(f'{{"messages":[],"{name}":{value},"{name}":{value}}}'.encode())
+
+
+@pytest.mark.requirement("failure:bad-request")
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b"{}", b'{"messages":{}}', b'{"messages":["x"]}', b"\xff", b'{"messages":' + b"[" * 100_000]
+)
+def test_what_is_no_messages_request_is_refused_in_one_sentence(body: bytes) -> None:
+    with pytest.raises(UnreadableRequestError, match="the request is not a messages request"):
+        anthropic_messages.read_request(body)
+
+
+@pytest.mark.requirement("anthropic:roles-alternate")
+@pytest.mark.parametrize("prefill", ['"Sure, "', '[{"type":"text","text":"Sure, "}]'])
+def test_hidden_rounds_go_on_with_the_message_that_the_runner_began(prefill: str) -> None:
+    body = f'{{"messages":[{{"role":"user","content":"Q"}} , {{"role":"assistant","content":{prefill}}} ]}}'.encode()
+    request = anthropic_messages.read_request(body)
+    names = catalog(GET)
+    offer = anthropic_messages.offer(request, names, Additions())(ToolUse.AS_ASKED)
+    assert json.loads(offer.body)["messages"] == json.loads(body)["messages"]
+    content = [
+        {"type": "text", "text": "let me look."},
+        {"type": "tool_use", "id": "t", "name": "desk__get", "input": {}},
+    ]
+    reply = anthropic_messages.read_reply(json.dumps({"content": content}).encode(), names)
+    rounds = [Round(number, reply, (result.unknown_tool(reply.calls[0]),)) for number in (1, 2)]
+    messages: list[dict[str, Any]] = json.loads(anthropic_messages.write_request(offer, rounds))["messages"]
+    assert [message["role"] for message in messages] == ["user", "assistant", "user", "assistant", "user"]
+    assert messages[1]["content"] == [{"type": "text", "text": "Sure, "}, *content]
+
+
+def test_what_an_agent_said_is_read_without_its_tool_results() -> None:
+    messages = [
+        {"role": "user", "content": [{"type": "text", "text": "Q"}, {"type": "image", "source": {}}]},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "a-1", "name": "shell", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a-1", "content": "out"}]},
+        {"role": "system", "content": "by the runner"},
+    ]
+    body = {"messages": messages, "system": [{"type": "text", "text": "S"}], "max_tokens": 7, "model": "m"}
+    request = anthropic_messages.read_request(json.dumps(body).encode())
+    assert (request.said, request.system, request.most_tokens) == (("Q",), "S", 7)
+    assert list(request.anchors) == [1]
+
+
+@pytest.mark.requirement("continuity:text-anchor")
+@pytest.mark.parametrize(
+    "spelled",
+    [
+        "Hi",
+        " Hi\n",
+        [{"type": "text", "text": "Hi", "cache_control": {"type": "ephemeral"}, "citations": None}],
+        [{"type": "thinking", "thinking": "", "signature": "s"}, {"type": "text", "text": "Hi"}],
+        [{"type": "text", "text": "H"}, {"type": "text", "text": "i"}],
+    ],
+)
+def test_an_answer_is_found_again_however_the_runner_spells_it(spelled: Any) -> None:
+    asked = anthropic_messages.read_request(b'{"messages":[{"role":"user","content":"Q"}]}')
+    content = [{"type": "thinking", "thinking": "long", "signature": "s"}, {"type": "text", "text": "Hi"}]
+    reply = anthropic_messages.read_reply(json.dumps({"content": content}).encode(), catalog())
+    anchor = anthropic_messages.reply_anchor(reply, asked, terminal=False)
+    again = [{"role": "user", "content": [{"type": "text", "text": "Q"}]}, {"role": "assistant", "content": spelled}]
+    assert anthropic_messages.read_request(json.dumps({"messages": again}).encode()).anchors == {1: anchor}
