@@ -152,6 +152,27 @@ def completion(
     }
 
 
+def message(*blocks: Any, **more: Any) -> dict[str, Any]:
+    """An Anthropic message; text stands for a block of it."""
+    content = [{"type": "text", "text": block} if isinstance(block, str) else block for block in blocks]
+    called = any(block["type"] == "tool_use" for block in content)
+    return {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "claude-test",
+        "content": content,
+        "stop_reason": "tool_use" if called else "end_turn",
+        "stop_sequence": None,
+        "usage": {"input_tokens": 10, "output_tokens": 5},
+        **more,
+    }
+
+
+def tool_use(call_id: str, name: str, arguments: Any) -> dict[str, Any]:
+    return {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
+
+
 def text(words: str, **more: Any) -> JSONResponse:
     return JSONResponse(completion(words, **more))
 

@@ -379,6 +379,21 @@ MEDIATE: dict[str, Requirement] = {
 }
 
 PROXY: dict[str, Requirement] = {
+    "anthropic:hidden-loop": Requirement(
+        "mediation 4; issue 3, 1.", "The anthropic SDK gets one answer, or stream, of a turn with hidden rounds."
+    ),
+    "anthropic:native-handed-back": Requirement(
+        "mediation 4 and 7; issue 3, 1.", "A native tool_use is handed back, and the follow-up has the hidden rounds."
+    ),
+    "anthropic:credentials-swapped": Requirement(
+        "mediation 2", "Bearer and x-api-key both admit; the provider gets its own key in its own scheme, once."
+    ),
+    "anthropic:count-tokens": Requirement(
+        "mediation 1", "count_tokens counts with the managed tools and the hidden rounds, and is no turn."
+    ),
+    "anthropic:errors": Requirement(
+        "mediation 2 and 4", "Errors have Anthropic's shape, the provider's keep their status."
+    ),
     "proxy:hidden-loop": Requirement(
         "seed 000", "The runner sees the answer; the managed call and its round stay hidden."
     ),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from claw_mediate.dialects import anthropic_messages
 from tests.mediate.made import JSON_TEXT, catalog
+from tests.peers import message
 
 SHARP = ["data: x\n\n", "\r\n", "event: error\n", "\u2028\u2029\x85", "\ufeff", "😀" * 60, '"}', "\\u", "e\u0301" * 40]
 TEXT = st.lists(
@@ -29,20 +30,6 @@ BLOCK = st.one_of(
     ),
 )
 ASKED = anthropic_messages.read_request(b'{"messages":[]}')
-
-
-def message(*blocks: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {
-        "id": "msg_1",
-        "type": "message",
-        "role": "assistant",
-        "model": "claude-test",
-        "content": list(blocks),
-        "stop_reason": "end_turn",
-        "stop_sequence": None,
-        "usage": {"input_tokens": 10, "output_tokens": 5},
-        **more,
-    }
 
 
 def streamed(body: Any) -> bytes:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import anthropic
 import httpx2
 import openai
 
@@ -24,6 +25,7 @@ from tests.waiting import eventually, free_port
 ROOT = Path(__file__).parent.parent.parent
 MITMDUMP = Path(sys.executable).parent / "mitmdump"
 PROVIDER_KEY = "sk-provider-key-planted-0001"
+ANTHROPIC_KEY = "sk-ant-provider-key-planted-0004"
 TOOL_TOKEN = "tool-token-planted-0002"
 SECRET = "agent-secret-planted-0003"
 
@@ -90,6 +92,11 @@ class Pod:
         options = {"base_url": f"{self.url}/v1", "api_key": self.token(agent_id), "max_retries": 0, "timeout": 30}
         return openai.OpenAI(**(options | more))
 
+    def claude(self, agent_id: str = "analyst", **more: Any) -> anthropic.Anthropic:
+        """The real SDK of the other dialect. It sends its key as a bearer; ``default_headers`` can say otherwise."""
+        options = {"base_url": self.url, "api_key": self.token(agent_id), "max_retries": 0, "timeout": 30}
+        return anthropic.Anthropic(**(options | more))
+
     def env(self) -> dict[str, str]:
         return {
             "PATH": os.environ["PATH"],
@@ -104,6 +111,7 @@ class Pod:
             "CLAW_STATE": str(self.home / "state.db"),
             "OPENAI_API_KEY": PROVIDER_KEY,
             "OPENAI_BASE_URL": f"{self.provider.url}/v1",
+            "ANTHROPIC_API_KEY": ANTHROPIC_KEY,
             "ANTHROPIC_BASE_URL": f"{self.provider.url}/v1",
             "CLLAMA_KEEPALIVE_MS": "200",
             "CLLAMA_KEEPALIVE_FIRST_MS": "300",
