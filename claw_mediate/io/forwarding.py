@@ -106,8 +106,9 @@ class Forwarding:
 
 
 def target(provider: Provider, path: str) -> str:
-    """Path and query below a provider's base URL, which ends in its own prefix (``/v1``, ``/api/v1``)."""
-    for prefix in (urlsplit(provider.base_url).path, "/v1"):
-        if prefix and path.startswith((f"{prefix}/", f"{prefix}?")):
+    """Path and query below a provider's base URL, which ends in its own prefix (``/v1``, ``/api/v1``) or has none."""
+    own = urlsplit(provider.base_url).path
+    for prefix in (own, "/v1") if own else ():
+        if path.startswith((f"{prefix}/", f"{prefix}?")):
             return path.removeprefix(prefix)
     return path
