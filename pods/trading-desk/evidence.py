@@ -69,7 +69,7 @@ def calls(entries: list[Json]) -> Iterator[tuple[int, Json]]:
 
 def offered(entry: Json) -> list[str]:
     """The names of the tools in the request that the model was sent, as history holds it."""
-    return [tool["function"]["name"] for tool in entry["request_effective"].get("tools", [])]
+    return [tool.get("function", tool)["name"] for tool in entry["request_effective"].get("tools", [])]
 
 
 def interventions(log: str, entries: list[Json]) -> list[str]:

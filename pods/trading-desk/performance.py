@@ -25,6 +25,7 @@ class Performance:
     stage: Stage
     screen: Screen
     real_key: str | None = field(default_factory=lambda: os.environ.get("OPENAI_API_KEY") or None)
+    anthropic_key: str | None = field(default_factory=lambda: os.environ.get("ANTHROPIC_API_KEY") or None)
     tool_token: str = field(default_factory=lambda: secrets.token_hex(24))
     runners: dict[str, Conversation] = field(default_factory=dict)
     histories: dict[str, evidence.History] = field(default_factory=dict)
@@ -44,6 +45,10 @@ class Performance:
     @property
     def model_name(self) -> str:
         return "scripted-model" if self.scripted else os.environ.get("OPENAI_MODEL", "gpt-4.1-mini")
+
+    def sdk(self, agent: str) -> str:
+        """The executor's runner is built on the other SDK, where a key (or the SCRIPTED model) is there for it."""
+        return "anthropic" if agent == "executor" and (self.scripted or self.anthropic_key) else "openai"
 
     async def compile(self) -> None:
         self.screen.title("compile: the pod file and the service's descriptor, into one directory for each agent")
@@ -86,9 +91,11 @@ class Performance:
             model = f"http://127.0.0.1:{self.model_port}"
             await self.stage.serve("scripted-model", command, {"SCRIPTED_MODEL_KEY": self.key}, f"{model}/health")
             self.screen.fact(f"the SCRIPTED model is up on {model}/v1")
-            proxy_env["OPENAI_BASE_URL"] = f"{model}/v1"
-        elif "OPENAI_BASE_URL" in os.environ:
-            proxy_env["OPENAI_BASE_URL"] = os.environ["OPENAI_BASE_URL"]
+            urls = {"OPENAI_BASE_URL": f"{model}/v1", "ANTHROPIC_BASE_URL": f"{model}/v1"}
+            proxy_env |= {"ANTHROPIC_API_KEY": self.key, **urls}
+        else:
+            given = ("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY")
+            proxy_env |= {name: os.environ[name] for name in given if os.environ.get(name)}
         base = f"http://127.0.0.1:{self.base_port}"
         await self.stage.serve(
             "proxy", [BIN / "mitmdump", "-s", str(PROJECT / "addons" / "cllama.py")], proxy_env, f"{base}/ready"
@@ -100,12 +107,14 @@ class Performance:
         if agent not in self.runners:
             given = evidence.agent_environment(self.runtime, agent)
             self.tokens[agent] = given["OPENAI_API_KEY"]
-            env = {
-                "OPENAI_API_KEY": given["OPENAI_API_KEY"],
-                "OPENAI_BASE_URL": f"http://127.0.0.1:{self.base_port}/v1",
-                "OPENAI_MODEL": self.model_name,
-            }
-            command: list[str | Path] = [sys.executable, DESK / "runner.py", "--json", "--notes", self.notes(agent)]
+            base, sdk = f"http://127.0.0.1:{self.base_port}", self.sdk(agent)
+            env = {"OPENAI_API_KEY": self.tokens[agent], "OPENAI_BASE_URL": f"{base}/v1"}
+            if sdk == "anthropic":
+                env = {"ANTHROPIC_API_KEY": self.tokens[agent], "ANTHROPIC_BASE_URL": base}
+            command: list[str | Path] = [sys.executable, DESK / "runner.py", "--sdk", sdk, "--json"]
+            command += ["--notes", self.notes(agent)]
+            if self.scripted or sdk == "openai":
+                command += ["--model", self.model_name]
             self.runners[agent] = await self.stage.converse(f"runner-{agent}", command, env)
             self.histories[agent] = evidence.History(self.stage.root / "history", agent)
         turn = await self.runners[agent].ask(prompt)
@@ -114,7 +123,7 @@ class Performance:
         entries = await self.histories[agent].next_entries(turn["requests"])
         hidden = [line for number, call in evidence.calls(entries) for line in call_lines(number, call)]
         hidden += [f"intervention: {name}" for name in evidence.interventions(self.stage.log("proxy"), entries)]
-        self.screen.turn(f"{agent} ← {prompt}", runner_lines(turn), hidden)
+        self.screen.turn(f"{agent} ({self.sdk(agent)} SDK) ← {prompt}", runner_lines(turn), hidden)
         own = {"write_note"}
         self.screen.expect(set(turn["tool_names"]) <= own, "no managed tool's name came over the runner's wire")
         return turn, entries

@@ -1,4 +1,4 @@
-"""A SCRIPTED model behind the real OpenAI chat completions wire, so that the demo runs without any provider's key.
+"""A SCRIPTED model behind the real wires of OpenAI and Anthropic, so that the demo runs without any provider's key.
 
 It is no language model and says so: its one model is called `scripted-model`, every response carries the header
 `x-scripted-model: 1`. What it decides it decides from the request alone (scripted_intents.py): the offered tools, the
@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+from scripted_anthropic import as_chat, message
 from scripted_intents import Reply, decide
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -43,9 +44,14 @@ def refusal(status_code: int, code: str, message: str) -> Response:
     return JSONResponse({"error": error}, status_code=status_code, headers=HEADERS)
 
 
+def credential(request: Request) -> str:
+    """A bearer's token, or Anthropic's key."""
+    return request.headers.get("x-api-key") or request.headers.get("authorization", "").removeprefix("Bearer ")
+
+
 def seen(request: Request, body: Json) -> Json:
     """What one request offered; of its credential only the digest."""
-    token = request.headers.get("authorization", "").removeprefix("Bearer ")
+    token = credential(request)
     messages = body.get("messages", [])
     return {
         "model": body.get("model"),
@@ -132,20 +138,36 @@ class ScriptedModel:
         self._seen: list[Json] = []
 
     async def chat_completions(self, request: Request) -> Response:
+        decided = await self._decided(request, lambda body: body)
+        if isinstance(decided, Response):
+            return decided
+        body, reply = decided
+        if body.get("stream"):
+            return StreamingResponse(chunks(body, reply), media_type="text/event-stream", headers=HEADERS)
+        return JSONResponse(completion(body, reply), headers=HEADERS)
+
+    async def messages(self, request: Request) -> Response:
+        """Anthropic's wire; whole answers only, which is all that the proxy asks for."""
+        decided = await self._decided(request, as_chat)
+        if isinstance(decided, Response):
+            return decided
+        body, reply = decided
+        if body.get("stream"):
+            return refusal(400, "not_scripted", "The scripted model does not stream Anthropic messages.")
+        return JSONResponse(message(reply, usage(body, reply), MODEL), headers=HEADERS)
+
+    async def _decided(self, request: Request, read: Callable[[Json], Json]) -> tuple[Json, Reply] | Response:
         raw = await request.body()
         if self._record is not None:
             line = {"headers": request.headers.items(), "body": raw.decode(errors="replace")}
             with self._record.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
         try:
-            body = json.loads(raw)
+            body = read(json.loads(raw))
             self._seen.append(seen(request, body))
-            reply = decide(body)
+            return body, decide(body)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            return refusal(400, "invalid_request", f"This is not a chat completions request: {type(error).__name__}")
-        if body.get("stream"):
-            return StreamingResponse(chunks(body, reply), media_type="text/event-stream", headers=HEADERS)
-        return JSONResponse(completion(body, reply), headers=HEADERS)
+            return refusal(400, "invalid_request", f"This is no request of a model: {type(error).__name__}")
 
     async def models(self, _request: Request) -> Response:
         model = {"id": MODEL, "object": "model", "created": 0, "owned_by": "clawdapus-demo"}
@@ -160,8 +182,7 @@ def application(key: str, record: Path | None) -> Starlette:
 
     def guarded(handler: Handler) -> Handler:
         async def admit(request: Request) -> Response:
-            given = request.headers.get("authorization", "").encode()
-            if hmac.compare_digest(given, f"Bearer {key}".encode()):
+            if hmac.compare_digest(credential(request).encode(), key.encode()):
                 return await handler(request)
             return refusal(401, "invalid_api_key", "Incorrect API key provided.")
 
@@ -173,6 +194,7 @@ def application(key: str, record: Path | None) -> Starlette:
     return Starlette(
         routes=[
             Route("/v1/chat/completions", guarded(model.chat_completions), methods=["POST"]),
+            Route("/v1/messages", guarded(model.messages), methods=["POST"]),
             Route("/v1/models", guarded(model.models)),
             Route("/_seen", guarded(model.what_was_seen)),
             Route("/health", health),

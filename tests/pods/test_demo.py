@@ -18,7 +18,7 @@ from tests.pods.processes import DESK, alive, children, eventually
 @contextmanager
 def demo(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """The demo as a process whose temporary files go to a directory of the test's."""
-    env = {key: value for key, value in os.environ.items() if not key.startswith("OPENAI_")}
+    env = {key: value for key, value in os.environ.items() if not key.startswith(("OPENAI_", "ANTHROPIC_"))}
     env |= {"TMPDIR": str(tmp_path), "HOME": str(tmp_path), "PYTHONUNBUFFERED": "1"}
     command = [sys.executable, str(DESK / "demo.py")]
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
@@ -61,6 +61,7 @@ def test_the_demo_shows_the_whole_job_and_leaves_nothing_behind(tmp_path: Path) 
         "mitmdump -s addons/cllama.py is ready",
         "round 1: trading-api.get_market_context {}",
         "ok   the analyst's model was never offered execute_trade",
+        "executor (anthropic SDK) ← Buy 10 NVDA.",
         "round 2: trading-api.execute_trade",
         "intervention: managed_prefix_native_suffix_serialized",
         "ok   write_note went to the runner, which ran it once",
