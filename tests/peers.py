@@ -20,6 +20,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from tests.wires.openai import completion
+
 type Answer = Response | Callable[[Request], Awaitable[Response]]
 
 
@@ -124,53 +126,6 @@ class Service(Peer):
         if said is None:
             return JSONResponse({"error": "no such path"}, status_code=404)
         return said if isinstance(said, Response) else await said(request)
-
-
-def completion(
-    text: str | None = None, *, calls: list[tuple[str, str, Any]] | None = None, **more: Any
-) -> dict[str, Any]:
-    """A chat completion: text, or calls as (id, name, arguments)."""
-    message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
-    if calls:
-        message["tool_calls"] = [
-            {
-                "id": call_id,
-                "type": "function",
-                "function": {"name": name, "arguments": args if isinstance(args, str) else json.dumps(args)},
-            }
-            for call_id, name, args in calls
-        ]
-    reason = "tool_calls" if calls else "stop"
-    return {
-        "id": "chatcmpl-1",
-        "object": "chat.completion",
-        "created": 1,
-        "model": "gpt-test",
-        "choices": [{"index": 0, "message": message, "finish_reason": reason, "logprobs": None}],
-        "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15},
-        **more,
-    }
-
-
-def message(*blocks: Any, **more: Any) -> dict[str, Any]:
-    """An Anthropic message; text stands for a block of it."""
-    content = [{"type": "text", "text": block} if isinstance(block, str) else block for block in blocks]
-    called = any(block["type"] == "tool_use" for block in content)
-    return {
-        "id": "msg_1",
-        "type": "message",
-        "role": "assistant",
-        "model": "claude-test",
-        "content": content,
-        "stop_reason": "tool_use" if called else "end_turn",
-        "stop_sequence": None,
-        "usage": {"input_tokens": 10, "output_tokens": 5},
-        **more,
-    }
-
-
-def tool_use(call_id: str, name: str, arguments: Any) -> dict[str, Any]:
-    return {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
 
 
 def text(words: str, **more: Any) -> JSONResponse:

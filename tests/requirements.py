@@ -328,6 +328,9 @@ MEDIATE: dict[str, Requirement] = {
     "store:durable": Requirement("mediation 7", "A file survives a crash, and is private."),
     "settings:defaults": Requirement("contract, layout", "Settings have the contract's names and defaults."),
     "settings:wrong": Requirement("issue 2, build 5", "A wrong setting is one line that names it."),
+    "log:error-code": Requirement(
+        "contract, the log", "The error event of a turn that failed says why, in a word of ours, in every dialect."
+    ),
     "log:shape": Requirement("contract, the log", "One JSON object a line, with the common members."),
     "names:native-wins": Requirement(
         "README, rulings", "A name that the runner declared in this request is the runner's."

@@ -71,7 +71,7 @@ def hidden_messages(rounds: Sequence[Round], *, replayed: bool) -> tuple[bytes, 
         if kept:
             said = [block for block in _blocks(past.reply, [answer.call for answer in kept]) if not _is_blank(block)]
             messages += [
-                b'{"role":"assistant","content":%b}' % _array(said),
+                b'{"role":"assistant","content":%b}' % _array([_taken_back(block) for block in said]),
                 compact({"role": "user", "content": [_result(answer) for answer in kept]}),
             ]
     return tuple(messages)
@@ -127,6 +127,15 @@ def _blocks(reply: Reply, kept: Sequence[Call]) -> list[bytes]:
 def _is_blank(block: bytes) -> bool:
     view = read_block.decode(block)
     return view.type == "text" and isinstance(view.text, str) and not view.text.strip()
+
+
+def _taken_back(block: bytes) -> bytes:
+    """A block as the API takes it back: the input of a call must be an object, also of one that could not be read."""
+    view = read_block.decode(block)
+    text = bytes(view.input)
+    if view.type != "tool_use" or text[:1] == b"{":
+        return block
+    return wire.edited(block, {"input": b'{"invalid_json":%b}' % text})
 
 
 def _result(answer: Answer) -> JsonObject:

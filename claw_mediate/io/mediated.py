@@ -59,6 +59,8 @@ class Ended:
     body: bytes
     content_type: str
     ok: bool
+    code: str | None = None
+    """Of an error: Anthropic's shape has no place for it, the log has."""
 
 
 class MediatedTurn:
@@ -79,7 +81,7 @@ class MediatedTurn:
             ended = self._end(outcome)
         except asyncio.CancelledError:
             left = Refuse(_GONE, "runner_left", "the runner closed its connection", self._world.cut_short())
-            self._record(left, Ended(_GONE, b"", "application/json", ok=False))
+            self._record(left, Ended(_GONE, b"", "application/json", ok=False, code=left.code))
             raise
         except Exception as error:  # noqa: BLE001 - a fault of ours: recorded with what ran, and told in the stream's own form
             self._recorder.fault(self._job, error)
@@ -97,9 +99,10 @@ class MediatedTurn:
             return Ended(200, body, "application/json", ok=True)
         failure = outcome.failure
         if failure is not None and failure.body is not None:
-            return Ended(failure.status, job.redactor.document(failure.body), failure.content_type, ok=False)
-        body = refusal(job.request.path, outcome.status, outcome.code, outcome.message)
-        return Ended(outcome.status, job.redactor.document(body), "application/json", ok=False)
+            body = job.redactor.document(failure.body)
+            return Ended(failure.status, body, failure.content_type, ok=False, code=outcome.code)
+        body = job.redactor.document(refusal(job.request.path, outcome.status, outcome.code, outcome.message))
+        return Ended(outcome.status, body, "application/json", ok=False, code=outcome.code)
 
     def _remember(self, outcome: Deliver) -> None:
         """Hidden rounds are found again by the anchor of the message that they led to."""

@@ -55,6 +55,8 @@ class Ending:
     ok: bool
     status: int
     latency_ms: int
+    code: str | None = None
+    """Of an error of ours, or of the provider's as we call it."""
 
 
 class Recorder:
@@ -96,7 +98,7 @@ class Recorder:
         """A turn is over: its calls, what was intervened, and its response; then its line of history."""
         for past in rounds:
             self._round(job, past)
-        self._response(job.agent, job.turn_id, job.model, usage, Ending(ended.ok, ended.status, latency_ms))
+        self._response(job.agent, job.turn_id, job.model, usage, Ending(ended.ok, ended.status, latency_ms, ended.code))
         entry = {
             **_about(job.agent, job.turn_id, job.request, job.view),
             "status": "ok" if ended.ok else "error",
@@ -172,6 +174,7 @@ class Recorder:
             cost_usd=usage.reported_cost_usd,
             total_rounds=usage.total_rounds,
             digest=agent.digest,
+            **({} if ending.code is None else {"error": ending.code}),
         )
 
     def _append(self, agent: Agent, turn_id: str, entry: dict[str, Any], redactor: Redactor) -> None:

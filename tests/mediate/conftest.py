@@ -8,12 +8,16 @@ import pytest
 from claw_mediate.io.services import Services
 from tests.mediate.desk import Desk
 from tests.peers import Service
+from tests.wires import Wire, anthropic, openai
+
+WIRES: dict[str, Wire] = {"openai": openai, "anthropic": anthropic}
 
 
-@pytest.fixture(params=["json", "stream"])
+@pytest.fixture(params=["openai-json", "openai-stream", "anthropic-json", "anthropic-stream"])
 async def desk(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Desk]:
-    """One body, both ways of answering: the picture must be the same."""
-    made = Desk(tmp_path, stream=request.param == "stream")
+    """One body, every dialect, both ways of answering: the picture must be the same."""
+    dialect, way = request.param.split("-")
+    made = Desk(tmp_path, WIRES[dialect], stream=way == "stream")
     yield made
     await made.mediator.close(0)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from claw_mediate.dialects import anthropic_messages
 from tests.mediate.made import JSON_TEXT, catalog
-from tests.peers import message
+from tests.wires.anthropic import message
 
 SHARP = ["data: x\n\n", "\r\n", "event: error\n", "\u2028\u2029\x85", "\ufeff", "😀" * 60, '"}', "\\u", "e\u0301" * 40]
 TEXT = st.lists(

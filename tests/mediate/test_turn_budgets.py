@@ -28,12 +28,12 @@ cllama → model    desk.quote = ! tool_budget_exhausted [tools forbidden]
 model  → cllama   'What I have is this.'
 cllama → runner   'What I have is this.'   [3 hidden]
 """)
-    offered = [[entry["function"]["name"] for entry in body["tools"]] for body in desk.model.bodies]
-    assert offered == [["shell", "desk__quote"]] * 4
+    assert [list(desk.wire.tools(body)) for body in desk.model.bodies] == [["shell", "desk__quote"]] * 4
     assert desk.interventions() == ["managed_tool_budget_finalization"]
 
 
 @pytest.mark.requirement("budget:finalization-fails")
+@pytest.mark.requirement("log:error-code")
 async def test_a_model_that_asks_for_tools_in_its_last_word_ends_the_turn_with_502(desk: Desk) -> None:
     desk.grant(tool("quote"), max_rounds=1)
     for number in range(3):
@@ -51,6 +51,7 @@ cllama → runner   502 tool_budget_exhausted
 """)
     assert desk.status == 502
     assert [past["round"] for past in desk.history()[-1]["tool_trace"]] == [1, 2]
+    assert desk.logged_error() == "tool_budget_exhausted"
 
 
 @pytest.mark.requirement("budget:finalization-fails")
@@ -58,7 +59,7 @@ async def test_a_provider_that_fails_in_the_last_word_is_a_502_whatever_its_stat
     desk.grant(tool("quote"), max_rounds=1)
     desk.model_says(("desk.quote", {"n": 1}))
     desk.model_says(("desk.quote", {"n": 2}))
-    desk.model_answers({"error": {"message": "no", "code": "bad"}}, status=400)
+    desk.model_refuses(400, "bad")
     await desk.asks("Go")
     assert desk.status == 502
 
@@ -98,7 +99,7 @@ cllama → runner   'It took too long.'   [1 hidden]
 
 @pytest.mark.requirement("failure:upstream-error-passed-on")
 async def test_a_providers_error_keeps_its_status_and_body(desk: Desk) -> None:
-    desk.model_answers({"error": {"message": "the context is too long", "code": "context_length_exceeded"}}, status=400)
+    desk.model_refuses(400, "context_length_exceeded", "the context is too long")
     assert await desk.asks("Go") == snapshot("""\
 
 cllama → model    the runner's request
@@ -106,6 +107,7 @@ model  → cllama   status 400
 cllama → runner   400 context_length_exceeded
 """)
     assert desk.history()[-1]["status"] == "error"
+    assert desk.logged_error() == "provider_http_400"
 
 
 @pytest.mark.requirement("failure:history-of-failed-turns")
@@ -131,7 +133,12 @@ cllama → runner   502 provider_unreachable
 
 @pytest.mark.requirement("failure:bad-reply")
 @pytest.mark.parametrize(
-    "body", [b"<html>", b"[]", b'{"choices": []}', b'{"choices": [{"message": 3}]}', b"\xff", b"{" * 5000]
+    "body",
+    [
+        *(b"<html>", b"[]", b"{}", b"\xff", b"{" * 5000),
+        *(b'{"choices": []}', b'{"choices": [{"message": 3}]}', b'{"choices": {}}'),
+        *(b'{"content": "text"}', b'{"content": [3]}', b'{"content": [[]]}'),
+    ],
 )
 async def test_a_reply_that_is_no_completion_is_a_502(desk: Desk, body: bytes) -> None:
     desk.model_answers(body)

@@ -208,8 +208,5 @@ cllama → runner   'Sorry.'   [1 hidden]
 async def test_a_forced_choice_is_released_once_a_managed_call_was_answered(desk: Desk) -> None:
     desk.model_says(("desk.balance", {}))
     desk.model_says("Done.")
-    choice = {"type": "function", "function": {"name": "desk.balance"}}
-    await desk.asks("Go", tool_choice=choice)
-    first, second = (body["tool_choice"] for body in desk.model.bodies)
-    assert first["function"]["name"] == "desk__balance"
-    assert second == "auto"
+    await desk.asks("Go", **desk.wire.choice("desk.balance"))
+    assert [desk.wire.chosen(body)[0] for body in desk.model.bodies] == ["desk__balance", "auto"]

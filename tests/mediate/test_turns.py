@@ -6,7 +6,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from tests.mediate.desk import Desk, tool
-from tests.peers import completion
+from tests.mediate.scripted import Exactly
 
 
 @pytest.mark.requirement("loop:no-calls")
@@ -77,9 +77,7 @@ cllama → model    the runner's request + 2 hidden messages
 model  → cllama   'All is well.'
 cllama → runner   'All is well.'
 """)
-    assert [message["role"] for message in desk.model.bodies[-1]["messages"]] == snapshot(
-        ["user", "assistant", "tool", "assistant", "tool"]
-    )
+    assert desk.wire.parts(desk.model.bodies[-1]["messages"]) == ["user", "assistant", "tool", "assistant", "tool"]
 
 
 @pytest.mark.requirement("loop:handoff-continuity")
@@ -178,9 +176,9 @@ cllama → runner   "I can't trade."   [1 hidden]
 async def test_a_name_that_the_runner_declared_is_the_runners_even_when_it_is_a_managed_canonical_name(
     desk: Desk,
 ) -> None:
-    desk.model_answers(completion(calls=[("c9", "desk.balance", {})]))
+    desk.model_says((Exactly("desk.balance"), {}))
     await desk.asks("Go", native=["desk.balance"])
-    assert desk.answer["tool_calls"][0]["function"]["name"] == "desk.balance"
+    assert [call.name for call in desk.answer.calls] == ["desk.balance"]
     assert desk.services.calls == []
 
 
@@ -190,4 +188,4 @@ async def test_usage_is_the_sum_over_all_model_calls(desk: Desk) -> None:
     desk.model_says(("desk.quote", {}))
     desk.model_says("Done.")
     await desk.asks("Go")
-    assert desk.usage == {"prompt_tokens": 30, "completion_tokens": 15, "total_tokens": 45}
+    assert desk.usage == (30, 15)

@@ -10,8 +10,8 @@ import httpx2
 import pytest
 from starlette.responses import JSONResponse
 
-from tests.peers import message, tool_use
 from tests.proxy.pod import ANTHROPIC_KEY, PROVIDER_KEY, TOOL_TOKEN, Pod
+from tests.wires.anthropic import message, tool_use
 
 HI: list[Any] = [{"role": "user", "content": "How am I doing?"}]
 ASKED: dict[str, Any] = {"model": "claude-test", "max_tokens": 100, "messages": HI}

@@ -1,0 +1,147 @@
+"""The desk's peers: a model and a service that say what a test told them to, and draw what they hear."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from claw_mediate import result
+from claw_mediate.io.upstream import ModelAnswer, Responded, Unreachable
+from claw_mediate.model import Answer, Call
+from tests.wires import Body, Made
+
+if TYPE_CHECKING:
+    from tests.mediate.desk import Desk
+
+SERVICE = "desk"
+
+type Part = str | tuple[str, dict[str, Any] | str]
+
+
+class Exactly(str):
+    """A name that the model calls as it stands here, whatever was offered."""
+
+    __slots__ = ()
+
+
+class Model:
+    """The provider's side: what it answers, said in order. Every request is held to the provider's rules."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+        self.script: list[partial[ModelAnswer]] = []
+        self.bodies: list[Body] = []
+        self.raw: list[bytes] = []
+        self.known = 0
+        self.fault: Exception | None = None
+        self.names: dict[str, str] = {}
+        """What a call is drawn as, by its id."""
+        self.replies: dict[str, bytes] = {}
+        """What was said, by the ids of its calls."""
+
+    def says(self, parts: Sequence[Part], more: Body) -> None:
+        self.script.append(partial(self._said, parts, more))
+
+    def answers(self, status: int, body: bytes) -> None:
+        self.script.append(partial(Responded, status, "application/json", body))
+
+    def fails(self, code: str) -> None:
+        self.script.append(partial(Unreachable, code, "the provider can't be reached"))
+
+    async def post(
+        self, _agent: str, _provider: Any, _target: str, _headers: Any, body: bytes, *, again: bool
+    ) -> ModelAnswer:
+        del again
+        request = json.loads(body)
+        self.raw.append(body)
+        self.bodies.append(request)
+        try:
+            self.desk.wire.check(request, self.replies)
+            self.desk.draw("cllama → model", self._news(request))
+            answer = self.script.pop(0)()
+            self.desk.draw("model  → cllama", self._words(answer))
+        except Exception as fault:
+            self.fault = fault  # a turn takes it for a fault of its own; the test must see it
+            raise
+        return answer
+
+    async def close(self) -> None:
+        return
+
+    def _said(self, parts: Sequence[Part], more: Body) -> ModelAnswer:
+        """Rendered when it is said: the model calls a tool by the name that it was offered under."""
+        words = "".join(part for part in parts if isinstance(part, str))
+        calls = [self._call(*part) for part in parts if not isinstance(part, str)]
+        return Responded(200, "application/json", self.desk.wire.reply(words, calls, more))
+
+    def _call(self, name: str, arguments: dict[str, Any] | str) -> Made:
+        call_id = f"call_{len(self.names) + 1}"
+        self.names[call_id] = name
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+        return Made(call_id, str(name) if isinstance(name, Exactly) else self._offered(name), text)
+
+    def _offered(self, name: str) -> str:
+        description = self.desk.granted.get(name)
+        offered = self.desk.wire.tools(self.bodies[-1])
+        return next((alias for alias, text in offered.items() if text == description), name.replace(".", "__"))
+
+    def _words(self, answer: ModelAnswer) -> str:
+        if not isinstance(answer, Responded):
+            return f"unreachable: {answer.code}"
+        if answer.status != 200:
+            return f"status {answer.status}"
+        try:
+            said = self.desk.wire.said(answer.body)
+        except (ValueError, LookupError, TypeError, AttributeError):
+            return "no completion"
+        self.replies |= dict.fromkeys((call.id for call in said.calls), answer.body)
+        return self.desk.words(said)
+
+    def _news(self, request: Body) -> str:
+        wire, messages = self.desk.wire, request["messages"]
+        fresh, first = messages[self.known :], self.known == 0
+        self.known = len(messages)
+        forbidden = " [tools forbidden]" if wire.chosen(request)[0] == "none" else ""
+        if first:
+            hidden = len(wire.parts(messages)) - len(wire.parts(self.desk.messages))
+            return "the runner's request" + (f" + {hidden} hidden messages" if hidden else "") + forbidden
+        results = [f"{self.names[call_id]} = {_short(json.loads(content))}" for call_id, content in wire.answers(fresh)]
+        return ", ".join(results) + forbidden
+
+
+class Services:
+    """The service's side: each answer is (status, JSON), by tool, said in order; the last one is said for ever."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+        self.script: dict[str, list[tuple[int, Any]]] = {}
+        self.takes: dict[str, float] = {}
+        self.keys: list[str] = []
+        self.calls: list[str] = []
+
+    async def call(self, _caller: Any, call: Call, key: str, seconds: float) -> Answer:
+        self.desk.draw("cllama → service", f"{call.canonical} {call.arguments.values}")  # type: ignore[union-attr]
+        self.keys.append(key)
+        self.calls.append(call.canonical)
+        await asyncio.sleep(0)
+        taken = self.takes.get(call.canonical, 0.0)
+        self.desk.clock += min(taken, seconds)
+        if taken > seconds:
+            return result.timed_out(call, seconds)
+        answers = self.script.get(call.canonical, [(200, {})])
+        status, data = answers.pop(0) if len(answers) > 1 else answers[0]
+        body = json.dumps(data).encode()
+        return result.from_http(call, status, body, len(body), 16384)
+
+    async def close(self) -> None:
+        return
+
+
+def _short(envelope: dict[str, Any]) -> str:
+    """A result as it matters to the picture: its data, or its error's code."""
+    if envelope["ok"]:
+        return str(envelope.get("data", "done")) + (" (truncated)" if envelope.get("truncated") else "")
+    return f"! {envelope['error']['code']}"

@@ -1,0 +1,197 @@
+"""OpenAI chat completions, as a runner's SDK and the provider see them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tests.wires import Body, Made, Said
+
+PATH = "/v1/chat/completions"
+MODEL = "gpt-test"
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+def completion(
+    text: str | None = None, *, calls: list[tuple[str, str, Any]] | None = None, **more: Any
+) -> dict[str, Any]:
+    """A chat completion: text, or calls as (id, name, arguments)."""
+    message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
+    if calls:
+        message["tool_calls"] = [
+            {
+                "id": call_id,
+                "type": "function",
+                "function": {"name": name, "arguments": args if isinstance(args, str) else json.dumps(args)},
+            }
+            for call_id, name, args in calls
+        ]
+    reason = "tool_calls" if calls else "stop"
+    return {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "gpt-test",
+        "choices": [{"index": 0, "message": message, "finish_reason": reason, "logprobs": None}],
+        "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15},
+        **more,
+    }
+
+
+def request(messages: Sequence[Body], native: Sequence[str], *, stream: bool, more: Body) -> Body:
+    body: Body = {"model": MODEL, "messages": list(messages), **more}
+    if native:
+        body["tools"] = [{"type": "function", "function": {"name": name, "parameters": {}}} for name in native]
+    if stream:
+        body |= {"stream": True, "stream_options": {"include_usage": True}}
+    return body
+
+
+def user(words: str) -> Body:
+    return {"role": "user", "content": words}
+
+
+def results(given: Sequence[tuple[str, str]]) -> list[Body]:
+    return [{"role": "tool", "tool_call_id": call_id, "content": output} for call_id, output in given]
+
+
+def choice(word: str, *, parallel: bool | None = None) -> Body:
+    named = {"type": "function", "function": {"name": word}}
+    side_by_side = {} if parallel is None else {"parallel_tool_calls": parallel}
+    return {"tool_choice": word if word in {"auto", "required", "none"} else named, **side_by_side}
+
+
+def reply(text: str, calls: Sequence[Made], more: Body) -> bytes:
+    made = [(call.id, call.name, call.arguments) for call in calls]
+    return json.dumps(completion(text or None, calls=made, **more)).encode()
+
+
+def error(code: str, message: str) -> Body:
+    return {"error": {"message": message, "type": "invalid_request_error", "param": None, "code": code}}
+
+
+def said(body: bytes) -> Said:
+    message = json.loads(body)["choices"][0]["message"]
+    calls = [
+        Made(call["id"], call["function"]["name"], call["function"]["arguments"])
+        for call in message.get("tool_calls") or ()
+    ]
+    return Said(message.get("content") or "", tuple(calls))
+
+
+def kept(body: bytes) -> Body:
+    message: Body = json.loads(body)["choices"][0]["message"]
+    return {name: value for name, value in message.items() if value is not None or name == "content"}
+
+
+def usage(body: bytes) -> tuple[int, int]:
+    tokens = json.loads(body)["usage"]
+    assert tokens["total_tokens"] == tokens["prompt_tokens"] + tokens["completion_tokens"]
+    return tokens["prompt_tokens"], tokens["completion_tokens"]
+
+
+def assembled(stream: bytes) -> bytes:
+    frames = [line[6:] for line in stream.split(b"\n") if line.startswith(b"data: ")]
+    assert frames[-1] == b"[DONE]"
+    chunks = [json.loads(frame) for frame in frames[:-1]]
+    assert len({chunk["id"] for chunk in chunks}) == 1
+    message: Body = {}
+    ends: list[str] = []
+    tokens = None
+    for chunk in chunks:
+        assert "error" not in chunk, chunk
+        assert not ends or not chunk["choices"], "nothing of a choice comes behind its end"
+        tokens = chunk.get("usage") or tokens
+        for part in chunk["choices"]:
+            assert part["index"] == 0
+            assert ("role" in part["delta"]) == (not message), "the role comes first, and once"
+            _grow(message, part["delta"])
+            ends += [part["finish_reason"]] if part["finish_reason"] else []
+    assert len(ends) == 1
+    body = {"choices": [{"index": 0, "message": message, "finish_reason": ends[0]}], "usage": tokens}
+    return json.dumps({**chunks[0], "object": "chat.completion", **body}).encode()
+
+
+def _grow(message: Body, delta: Body) -> None:
+    for name, value in delta.items():
+        if name == "tool_calls":
+            for call in value:
+                _grow_calls(message.setdefault("tool_calls", []), call)
+        elif name != "role" and isinstance(value, str):
+            message[name] = (message.get(name) or "") + value
+        else:
+            message.setdefault(name, value)
+
+
+def _grow_calls(made: list[Body], delta: Body) -> None:
+    index = delta.pop("index")
+    assert index in {len(made) - 1, len(made)}, "calls come one after the other, from 0"
+    if index == len(made):
+        made.append(delta)
+    else:
+        assert "id" not in delta
+        made[index]["function"]["arguments"] += delta["function"]["arguments"]
+
+
+def stream_error(stream: bytes) -> bytes | None:
+    errors = [line[6:] for line in stream.split(b"\n") if line.startswith(b'data: {"error"')]
+    if not errors:
+        return None
+    assert stream.endswith(b"data: " + errors[0] + b"\n\ndata: [DONE]\n\n")
+    return errors[0]
+
+
+def code(error: bytes) -> str | None:
+    told = json.loads(error)["error"]
+    assert told.keys() >= {"message", "type", "code"}
+    assert told["message"]
+    return told["code"]
+
+
+def parts(messages: Sequence[Body]) -> list[str]:
+    return [message["role"] for message in messages]
+
+
+def answers(messages: Sequence[Body]) -> list[tuple[str, str]]:
+    return [(message["tool_call_id"], message["content"]) for message in messages if message["role"] == "tool"]
+
+
+def tools(request: Body) -> dict[str, str]:
+    functions = [entry["function"] for entry in request.get("tools", ())]
+    return {function["name"]: function.get("description", "") for function in functions}
+
+
+def chosen(request: Body) -> tuple[str | None, bool | None]:
+    word = request.get("tool_choice")
+    return word["function"]["name"] if isinstance(word, dict) else word, request.get("parallel_tool_calls")
+
+
+def check(request: Body, replies: Mapping[str, bytes]) -> None:
+    assert request.get("stream", False) is False
+    assert "stream_options" not in request
+    offered = [entry["function"]["name"] for entry in request.get("tools", ())]
+    assert len(offered) == len(set(offered)) <= 128
+    word, _ = chosen(request)
+    assert word is None or offered, "a choice needs tools"
+    assert word in {None, "auto", "required", "none", *offered}
+    open_calls: list[str] = []
+    for message in request["messages"]:
+        if message["role"] == "tool":
+            assert message["tool_call_id"] in open_calls, "each result answers a call right before it, once"
+            assert isinstance(message["content"], str)
+            open_calls.remove(message["tool_call_id"])
+            continue
+        assert not open_calls, "every call is answered right behind it"
+        if message["role"] == "assistant":
+            calls = message.get("tool_calls")
+            assert calls is None or calls, "no empty list of calls"
+            assert calls or message["content"], "no empty message of the assistant's"
+            for call in calls or ():
+                assert _NAME.fullmatch(call["function"]["name"]), call
+                assert isinstance(call["function"]["arguments"], str)
+                assert call["id"] in replies
+                open_calls.append(call["id"])
+            assert len(open_calls) == len(set(open_calls))
+    assert not open_calls
