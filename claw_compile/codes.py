@@ -216,7 +216,8 @@ BAD_TOOL_NAME = _error("bad-tool-name", "A tool's name is `[A-Za-z0-9_-]{1,48}`.
 DUPLICATE_TOOL = _error("duplicate-tool", "Two tools of one descriptor have the same name.", "Rename one of them.")
 BAD_SCHEMA = _error(
     "bad-schema",
-    "`inputSchema` is not an object schema, not valid JSON Schema, or refers to something outside of it.",
+    "`inputSchema` is not an object schema, not valid JSON Schema, has a `pattern` that is no regular expression of"
+    " ECMA-262, or refers to something outside of it.",
     'Write `{"type": "object", "properties": {…}}`; a `$ref` begins with `#`.',
 )
 HTTP_REQUIRED = _error("http-required", "A tool says neither how it is called by HTTP nor by MCP.", "Add `http`.")

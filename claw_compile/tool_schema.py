@@ -1,14 +1,16 @@
 """What a tool's ``inputSchema`` must be: an object schema, sound, and closed in itself.
 
 A reference that leaves the document would make the proxy ask the network while it checks a call, and one that leads
-nowhere would fail at the first call: both are found here.
+nowhere would fail at the first call: both are found here. So are patterns that the proxy can't search for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 from urllib.parse import unquote
 
+from jsonschema import FormatChecker
 from jsonschema.exceptions import SchemaError
 from jsonschema.validators import Draft202012Validator, validator_for
 
@@ -16,7 +18,9 @@ from claw_compile import codes
 from claw_compile.diagnostic import Diagnostic
 from claw_compile.node import ListNode, MapNode, Node, ScalarNode, span_at
 from claw_contract.base import JsonObject
+from claw_contract.pattern import PatternError, pattern, patterns
 
+_NO_FORMATS = FormatChecker(formats=())
 _REFERENCES = ("$ref", "$dynamicRef")
 
 
@@ -29,12 +33,18 @@ def check_schema(node: Node, schema: JsonObject) -> Iterator[Diagnostic]:
         yield codes.BAD_SCHEMA.at(span_at(node, ("$schema",)), "'$schema' is a URI")
         return
     try:
-        validator_for(schema, default=Draft202012Validator).check_schema(schema)
+        draft: Any = validator_for(schema, default=Draft202012Validator)
+        draft.check_schema(schema, format_checker=_NO_FORMATS)
     except SchemaError as error:
         at = span_at(node, tuple(error.absolute_path))
         place = ".".join(str(part) for part in error.absolute_path) or "the schema"
         yield codes.BAD_SCHEMA.at(at, f"{place} is not JSON Schema ({error.validator})")
         return
+    for path, source in patterns(schema):
+        try:
+            pattern(source)
+        except PatternError as error:
+            yield codes.BAD_SCHEMA.at(span_at(node, path), f"the pattern {error}")
     yield from _closed(node, node)
 
 

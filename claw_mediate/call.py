@@ -18,6 +18,7 @@ import msgspec
 
 from claw_contract.manifest import PLACEHOLDER, HttpExecution, Tool
 from claw_mediate.model import Arguments, Unreadable
+from claw_mediate.number import exact
 from claw_mediate.schema import check
 
 CLAW_ID = "claw_id"
@@ -45,7 +46,7 @@ def read_arguments(text: str) -> Arguments | Unreadable:
     if not text.strip():
         return Arguments({}, {}, "{}")
     try:
-        values = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+        values = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=exact)
         if not isinstance(values, dict):
             return Unreadable("the arguments must be one JSON object.", text)
         raw = {name: bytes(value) for name, value in _split.decode(text.encode()).items()}

@@ -1,21 +1,28 @@
-"""JSON Schema, by the jsonschema library: all drafts' keywords, formats off, and no reference is ever fetched."""
+"""JSON Schema, by the jsonschema library: all drafts' keywords, formats off, and no reference is ever fetched.
+
+What a model or a schema could make slow or inexact is ours (``keywords``). A check ends within a budget of steps: a value
+that is not checked through is not valid.
+"""
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Protocol
 
 import referencing
 import referencing.exceptions
 import referencing.jsonschema
-from jsonschema import Draft202012Validator, SchemaError
+from jsonschema import Draft202012Validator, FormatChecker, SchemaError
 from jsonschema.exceptions import ValidationError
-from jsonschema.validators import extend, validator_for
+from jsonschema.validators import validator_for
 
-MAX_MESSAGE = 200
+from claw_contract.pattern import PatternError, pattern, patterns
+from claw_mediate.keywords import TooMuchWorkError, Work, bounded, shortened, work
+from claw_mediate.number import exact
+
+_NO_FORMATS = FormatChecker(formats=())
 
 
 class _Validator(Protocol):
@@ -23,13 +30,17 @@ class _Validator(Protocol):
 
 
 def schema_problem(schema: dict[str, Any]) -> str | None:
-    """Why a tool can't be offered with this schema: it is no valid schema, or refers to something outside itself."""
+    """Why a tool can't be offered with this schema: it is none, refers to something outside, or has a hopeless pattern."""
     try:
-        cls = validator_for(schema, default=Draft202012Validator)
-        cls.check_schema(schema)
+        draft: Any = validator_for(schema, default=Draft202012Validator)
+        draft.check_schema(schema, format_checker=_NO_FORMATS)
         _resolve_references(schema)
+        for _, source in patterns(schema):
+            pattern(source)
+    except PatternError as error:
+        return f"inputSchema has a pattern that can't be used: {error}"
     except SchemaError as error:
-        return f"inputSchema is not a valid JSON Schema: {error.message[:MAX_MESSAGE]}"
+        return f"inputSchema is not a valid JSON Schema: {shortened(error.message)}"
     except (referencing.exceptions.Unresolvable, referencing.exceptions.NoSuchResource):
         return "inputSchema refers to a schema that is not inside it; references are never fetched"
     except RecursionError:
@@ -40,38 +51,47 @@ def schema_problem(schema: dict[str, Any]) -> str | None:
 
 
 def check(schema: dict[str, Any], instance: Any, most: int) -> list[dict[str, str]]:
-    """At most ``most`` violations, in a stable order: ``{path, message}``, the path as ``a.b[1]``."""
+    """At most ``most`` violations, in the order of their places: ``{path, message}``, the path as ``a.b[1]``.
+
+    Numbers of the instance are ``int`` or ``number.Number``.
+    """
+    errors: list[ValidationError] = []
+    token = work.set(Work())
     try:
-        errors = sorted(_validator(json.dumps(schema)).iter_errors(instance), key=lambda e: (_path(e), e.message))
-    except (RecursionError, ArithmeticError, referencing.exceptions.Unresolvable, re.error):
+        errors.extend(_validator(json.dumps(schema)).iter_errors(instance))
+    except TooMuchWorkError:
+        if not errors:
+            return [{"path": "", "message": "these arguments are too large to be checked against the schema"}]
+    except (RecursionError, ArithmeticError, ValueError, TypeError, referencing.exceptions.Unresolvable):
         # A loop of references, nesting or a number beyond what can be compared: not checked is not valid.
         return [{"path": "", "message": "these arguments can't be checked against the schema"}]
-    return [{"path": _path(error), "message": error.message[:MAX_MESSAGE]} for error in errors[:most]]
+    finally:
+        work.reset(token)
+    errors.sort(key=_place)
+    return [{"path": shortened(_path(error)), "message": error.message} for error in errors[:most]]
 
 
 @lru_cache(maxsize=1024)
 def _validator(schema: str) -> _Validator:
-    document = json.loads(schema)
-    cls = extend(  # type: ignore[no-untyped-call]
-        validator_for(document, default=Draft202012Validator), {"uniqueItems": _unique_items}
-    )
-    validator: _Validator = cls(document, registry=referencing.Registry())
+    document = json.loads(schema, parse_float=exact)
+    draft = validator_for(document, default=Draft202012Validator)
+    validator: _Validator = bounded(draft)(_without_dialects(document), registry=referencing.Registry())
     return validator
 
 
-def _unique_items(_validator: Any, wanted: bool, instance: Any, _schema: Any) -> Iterator[ValidationError]:
-    """In linear time: the library compares every item with every other, and a model chooses how many there are."""
-    if wanted and isinstance(instance, list) and len(set(map(_frozen, instance))) < len(instance):
-        yield ValidationError("items are not unique")
+def _without_dialects(node: Any) -> Any:
+    """Without ``$schema``: where the library meets one it goes on with its own keywords instead of ours."""
+    if isinstance(node, dict):
+        return {
+            key: _without_dialects(value)
+            for key, value in node.items()
+            if key != "$schema" or not isinstance(value, str)
+        }
+    return [_without_dialects(value) for value in node] if isinstance(node, list) else node
 
 
-def _frozen(value: Any) -> Hashable:
-    """A value that is equal to another's exactly when JSON Schema takes the two for equal (1 is 1.0, and not true)."""
-    if isinstance(value, dict):
-        return "{", frozenset((name, _frozen(member)) for name, member in value.items())
-    if isinstance(value, list):
-        return "[", *map(_frozen, value)
-    return type(value) is bool, value
+def _place(error: ValidationError) -> tuple[list[tuple[bool, Any]], str]:
+    return [(isinstance(part, str), part) for part in error.absolute_path], error.message
 
 
 def _path(error: ValidationError) -> str:

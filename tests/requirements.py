@@ -250,6 +250,11 @@ MEDIATE: dict[str, Requirement] = {
     "calls:schema-no-fetch": Requirement("mediation 4", "A remote $ref is never fetched."),
     "calls:schema-eight": Requirement("mediation 4", "At most eight violations are told, in a stable order."),
     "calls:schema-hostile": Requirement("mediation 4", "A value that cannot be checked is not valid, and no fault."),
+    "calls:schema-bounded": Requirement(
+        "issue 3", "No schema and no value makes a check work for long; a pattern that can't be used is known at load."
+    ),
+    "calls:schema-patterns": Requirement("issue 3", "Patterns are ECMA-262's, wherever a draft has them."),
+    "calls:schema-exact": Requirement("mediation 4", "Numbers compare exactly: above 2^53, and decimals."),
     "results:truncation": Requirement(
         "mediation 4, results", "Over the limit: the first bytes, cut at a character, and the true size."
     ),

@@ -1,0 +1,92 @@
+"""Patterns of JSON Schemas: ECMA-262 regular expressions, searched in bounded time (docs/decisions/0010).
+
+A pattern runs on a linear engine if it can. Look-around and back-references need backtracking, which is counted and cut
+off. What neither engine takes is no pattern, and is known when the schema is read, not when a model calls.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import jsonschema_rs
+
+_TINY = 32 * 1024
+_SMALL = 256 * 1024
+_LARGE = 10 * 1024 * 1024
+"""Bytes of a compiled pattern. Counted repetitions of Unicode classes are large: ``^\\p{L}{1,100}$`` takes megabytes."""
+_MOST_BACKTRACKS = 10_000
+_ESCAPE = re.compile(r"\\(?:u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})|0(?![0-9])|.)", re.IGNORECASE | re.DOTALL)
+_VALUES = frozenset({"const", "default", "enum", "examples"})
+"""Keywords of a schema that hold values, where ``pattern`` is a word like another."""
+
+
+class PatternError(ValueError):
+    """A pattern that can't be used, or a text that can't be searched for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A pattern that can be used. ``price``: how long one character may take at worst, in microseconds, roughly."""
+
+    source: str
+    price: int
+    engine: jsonschema_rs.Validator
+
+    def found_in(self, text: str) -> bool:
+        """Whether it matches somewhere. Raises ``PatternError``: too much backtracking, or text that is no Unicode."""
+        try:
+            if self.engine.is_valid(text):
+                return True
+            error = next(self.engine.iter_errors(text))
+        except ValueError as reason:
+            raise PatternError("the text holds a lone surrogate") from reason
+        if not isinstance(error.kind, jsonschema_rs.ValidationErrorKind.Pattern):
+            raise PatternError("the search takes too many steps")
+        return False
+
+
+@lru_cache(maxsize=256)
+def pattern(source: str) -> Pattern:
+    """The pattern, compiled. Raises ``PatternError``."""
+    engines = (
+        (1, jsonschema_rs.RegexOptions(size_limit=_TINY)),
+        (10, jsonschema_rs.RegexOptions(size_limit=_SMALL)),
+        (400, jsonschema_rs.RegexOptions(size_limit=_LARGE)),
+        (20, jsonschema_rs.FancyRegexOptions(backtrack_limit=_MOST_BACKTRACKS, size_limit=_SMALL)),
+    )
+    rust = _ESCAPE.sub(_as_rust, source)
+    for price, options in engines:
+        try:
+            engine = jsonschema_rs.validator_for({"pattern": rust}, pattern_options=options)
+        except ValueError:
+            continue
+        return Pattern(source, price, engine)
+    raise PatternError(f"{source[:100]!r} is no regular expression of ECMA-262, or too large")
+
+
+def _as_rust(escape: re.Match[str]) -> str:
+    """The two escapes that the engine does not know: NUL, and a character in its surrogates."""
+    high, low = escape.groups()
+    if high is not None:
+        return f"\\u{{{0x10000 + ((int(high, 16) - 0xD800) << 10) + int(low, 16) - 0xDC00:x}}}"
+    return r"\x00" if escape[0] == r"\0" else escape[0]
+
+
+def patterns(schema: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Every pattern of a schema, with its path.
+
+    Those below a property that is called like one of ``_VALUES`` are missed; they are refused when they are used.
+    """
+    if isinstance(schema, dict):
+        if isinstance(source := schema.get("pattern"), str):
+            yield (*at, "pattern"), source
+        if isinstance(keys := schema.get("patternProperties"), dict):
+            yield from (((*at, "patternProperties", source), source) for source in keys)
+    parts = schema.items() if isinstance(schema, dict) else enumerate(schema) if isinstance(schema, list) else ()
+    for part, value in parts:
+        if part not in _VALUES:
+            yield from patterns(value, (*at, part))
