@@ -1,24 +1,42 @@
-"""feeds.json, memory.json and service-auth/*.json (spec/contract.md "feeds.json, memory.json, service-auth")."""
+"""feeds.json, memory.json, context-blocks.json and service-auth/*.json (spec/contract.md "feeds.json, memory.json, …")."""
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
-from pydantic import Field, RootModel
+from pydantic import AfterValidator, Field, RootModel, StringConstraints
 
 from claw_contract.base import Contract
 from claw_contract.manifest import BaseUrl, BearerAuth, UrlPath
 from claw_contract.secret import Secret
 
+MOST_CHARS = 800
+"""Of a context block that says nothing else; the original's default."""
+_PLAIN = re.compile(r"[\x21-\x7e]+")
+
+
+def _checked_url(url: str) -> str:
+    parts = urlsplit(url)
+    wrong = parts.scheme not in {"http", "https"} or not parts.hostname or "@" in parts.netloc or parts.port == 0
+    if wrong or parts.fragment or "\\" in url or _PLAIN.fullmatch(url) is None:
+        raise ValueError("a feed's URL is http(s)://host[:port][/path][?query], without user or fragment")
+    return url
+
+
+Label = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+"""A name that the model sees."""
+
 
 class Feed(Contract):
     """Live data for the system prompt; ``ttl`` in seconds; ``auth`` a bare bearer token."""
 
-    name: str
-    source: str
+    name: Label
+    source: Label
     path: str
     ttl: Annotated[int, Field(ge=0)] = 60
-    url: str
+    url: Annotated[str, AfterValidator(_checked_url)]
     auth: Secret | None = None
 
 
@@ -45,6 +63,26 @@ class Memory(Contract):
     retain: MemoryPath | None = None
     forget: MemoryPath | None = None
     auth: BearerAuth | None = None
+
+
+class ContextBlock(Contract):
+    """A text of the operator's for the system prompt. A placement or cadence that is not served leaves the block out."""
+
+    id: Label
+    kind: str = ""
+    text: str
+    enabled: bool | None = None
+    """None, as the original leaves it: enabled."""
+    placement: Annotated[str, AfterValidator(lambda text: text.strip() or "after_feeds")] = "after_feeds"
+    max_chars: Annotated[int, AfterValidator(lambda most: most if most > 0 else MOST_CHARS)] = MOST_CHARS
+    cadence: Annotated[str, AfterValidator(lambda text: text.strip() or "every_turn")] = "every_turn"
+
+
+class ContextBlocks(Contract):
+    """context-blocks.json, in the order in which the blocks stand in the prompt."""
+
+    version: Literal[1]
+    blocks: tuple[ContextBlock, ...] = ()
 
 
 class ServiceAuth(Contract):

@@ -9,6 +9,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, StringConstraints, model_validator
 
 from claw_contract.base import Contract
+from claw_contract.durations import Duration, seconds
 from claw_contract.names import is_agent_id
 from claw_contract.secret import Secret
 
@@ -34,8 +35,13 @@ class Budget(Contract):
 
     limit_usd: Annotated[float, Field(gt=0, strict=False)] | None = None
     max_requests: Annotated[int, Field(gt=0)] | None = None
-    window: str
+    window: Duration
     behavior: Literal["hard_stop", "rate_limit", "soft_alert"] = "hard_stop"
+
+    @property
+    def seconds(self) -> float:
+        """The length of the window."""
+        return seconds(self.window)
 
 
 class Metadata(Contract):

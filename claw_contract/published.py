@@ -11,21 +11,24 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter
 
-from claw_contract.context_files import Feeds, Memory, ServiceAuth
+from claw_contract.context_files import ContextBlocks, Feeds, Memory, ServiceAuth
 from claw_contract.descriptor import Descriptor
 from claw_contract.history import HistoryEntry
 from claw_contract.manifest import Manifest
 from claw_contract.metadata import Metadata
+from claw_contract.prices import Prices
 from claw_contract.providers import Providers
 
 DIRECTORY: Final = Path(__file__).parent / "schemas"
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 _FILES: Final[dict[str, tuple[str, Any]]] = {
+    "context-blocks": ("context-blocks.json", ContextBlocks),
     "descriptor": ("claw.describe, versions 1 and 2", Descriptor),
     "feeds": ("feeds.json", Feeds),
     "history": ("One line of history.jsonl", HistoryEntry),
     "memory": ("memory.json", Memory),
     "metadata": ("metadata.json", Metadata),
+    "prices": ("prices.json", Prices),
     "providers": ("providers.json, versions 1 and 2", Providers),
     "service-auth": ("service-auth/<service>.json", ServiceAuth),
     "tools": ("tools.json", Manifest),

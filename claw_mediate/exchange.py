@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 
 from claw_mediate.dialects.errors import refusal
@@ -63,9 +63,9 @@ def answered(status: int, body: bytes, content_type: str = "application/json") -
     return Exchange(status, [("content-type", content_type)], _once(body))
 
 
-def refused(path: str, status: int, code: str, message: str) -> Exchange:
+def refused(path: str, status: int, code: str, message: str, more: Mapping[str, object] | None = None) -> Exchange:
     """A refusal in the shape of the path's dialect."""
-    return answered(status, refusal(path, status, code, message))
+    return answered(status, refusal(path, status, code, message, more))
 
 
 def said(status: int, document: object) -> Exchange:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import time
 from collections.abc import Callable
@@ -18,6 +19,16 @@ def eventually[T](find: Callable[[], T | None], what: str) -> T:
             return found
         time.sleep(0.02)
     raise AssertionError(f"waited {DEADLINE:.0f} s in vain: {what}")
+
+
+async def happens(find: Callable[[], object], what: str) -> None:
+    """The same for tests on a loop of their own."""
+    try:
+        async with asyncio.timeout(DEADLINE):
+            while not find():  # noqa: ASYNC110 - the facts of other threads set no event of ours
+                await asyncio.sleep(0.005)
+    except TimeoutError:
+        raise AssertionError(f"waited {DEADLINE:.0f} s in vain: {what}") from None
 
 
 def free_port() -> int:

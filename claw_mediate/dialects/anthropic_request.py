@@ -11,7 +11,7 @@ from claw_contract.base import JsonObject
 from claw_mediate import wire
 from claw_mediate.catalog import Catalog, Offered
 from claw_mediate.continuity import calls_anchor, text_anchor
-from claw_mediate.dialects.anthropic_views import Content, Message, call_ids, visible_text
+from claw_mediate.dialects.anthropic_views import Content, Message, call_ids, text_blocks, visible_text
 from claw_mediate.dialects.base import (
     MOST_MESSAGES,
     Additions,
@@ -64,7 +64,7 @@ def read_request(body: bytes) -> RunnerRequest:
         choice=choice,
         anchors=_anchors(view.messages),
         said=tuple(text for message in view.messages if message.role == "user" and (text := _said(message))),
-        system=visible_text(view.system),
+        system="\n".join(text_blocks(view.system)),
         most_tokens=view.max_tokens if type(view.max_tokens) is int else None,
         prefilled=bool(view.messages) and view.messages[-1].role == "assistant",
     )

@@ -31,9 +31,14 @@ read_block = msgspec.json.Decoder(Block)
 
 def visible_text(content: Content) -> str:
     """The visible text of a content, whether it is a string, blocks, or nothing. Thinking is not part of it."""
+    return "".join(text_blocks(content))
+
+
+def text_blocks(content: Content) -> Sequence[str]:
+    """The same, block by block."""
     if isinstance(content, str):
-        return content
-    return "".join(block.text for block in content or () if block.type == "text" and isinstance(block.text, str))
+        return [content]
+    return [block.text for block in content or () if block.type == "text" and isinstance(block.text, str)]
 
 
 def call_ids(content: Content) -> Sequence[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 _OPENAI_TYPES = {
     400: "invalid_request_error",
@@ -15,10 +16,10 @@ _OPENAI_TYPES = {
 _ANTHROPIC_TYPES = {**_OPENAI_TYPES, 413: "request_too_large"}
 
 
-def refusal(path: str, status: int, code: str, message: str) -> bytes:
-    """An error body: Anthropic's shape below ``/messages``, OpenAI's everywhere else."""
+def refusal(path: str, status: int, code: str, message: str, more: Mapping[str, object] | None = None) -> bytes:
+    """An error body: Anthropic's shape below ``/messages``, OpenAI's everywhere else. ``more``: members beside ``error``."""
     if path.partition("?")[0].rstrip("/").endswith(("/messages", "/messages/count_tokens")):
         error: dict[str, object] = {"type": _ANTHROPIC_TYPES.get(status, "api_error"), "message": message}
-        return json.dumps({"type": "error", "error": error}).encode()
+        return json.dumps({"type": "error", "error": error, **(more or {})}).encode()
     error = {"message": message, "type": _OPENAI_TYPES.get(status, "api_error"), "param": None, "code": code}
-    return json.dumps({"error": error}).encode()
+    return json.dumps({"error": error, **(more or {})}).encode()

@@ -1,19 +1,21 @@
 """The agents of the pod: context directory → ``Agent``, reloaded when a file changes (spec/contract.md "Layout").
 
 A directory that does not parse fails that agent closed, with one log event, and no other agent. A tool whose entry is
-malformed is left out, with one event, and the others work.
+malformed is left out, with one event, and the others work; so is a context block that can't be placed.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from claw_contract.base import error_line
+from claw_contract.context_files import ContextBlock, ContextBlocks, Feed, Feeds, Memory
 from claw_contract.manifest import (
     Auth,
     BasicAuth,
@@ -33,7 +35,21 @@ from claw_mediate.io.log import EventLog
 from claw_mediate.model import Limits
 from claw_mediate.schema import schema_problem
 
-_FILES = ("metadata.json", "tools.json")
+_METADATA, _TOOLS = "metadata.json", "tools.json"
+_FEEDS, _MEMORY, _BLOCKS = "feeds.json", "memory.json", "context-blocks.json"
+_FILES = (_METADATA, _TOOLS, _FEEDS, _MEMORY, _BLOCKS)
+_PLACEMENTS = ("before_feeds", "after_feeds")
+_CADENCES = ("every_turn", "always")
+"""The original's word, and ours for the same."""
+
+
+_NO_TOOLS: tuple[Manifest, tuple[Quarantined, ...]] = (Manifest(version=1), ())
+
+
+class _BrokenFileError(Exception):
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(reason)
+        self.name = name
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +61,17 @@ class Agent:
     tools: tuple[Tool, ...]
     limits: Limits
     digest: str
+    feeds: tuple[Feed, ...] = ()
+    memory: Memory | None = None
+    blocks: tuple[ContextBlock, ...] = ()
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
         """Values that must not leave the process on this agent's account."""
         found = [secret for tool in self.tools for secret in _secrets(tool.execution.auth)]
+        found += [feed.auth for feed in self.feeds if feed.auth is not None]
+        if self.memory is not None and self.memory.auth is not None:
+            found += _secrets(self.memory.auth)
         return (*found, *([self.metadata.token] if self.metadata.token else []))
 
 
@@ -80,7 +102,8 @@ class Agents:
             files = tuple(identity(name, directory) for name in _FILES)
             cached = self._cache.get(agent_id)
             if cached is None or cached.files != files:
-                cached = _Loaded(files, self._load(agent_id, directory, has_tools=files[1] is not None))
+                present = {name for name, file in zip(_FILES, files, strict=True) if file is not None}
+                cached = _Loaded(files, self._load(agent_id, directory, present | {_METADATA}))
                 self._cache[agent_id] = cached
         finally:
             os.close(directory)
@@ -92,24 +115,48 @@ class Agents:
             return []
         return sorted(entry.name for entry in self._root.iterdir() if entry.is_dir() and is_agent_id(entry.name))
 
-    def _load(self, agent_id: str, directory: int, *, has_tools: bool) -> Agent | None:
-        name = "metadata.json"
+    def _load(self, agent_id: str, directory: int, present: set[str]) -> Agent | None:
         try:
-            metadata_bytes = read_at(name, directory)
-            metadata = Metadata.model_validate_json(metadata_bytes)
-            name = "tools.json"
-            tools_bytes = read_at(name, directory) if has_tools else b""
-            manifest, left_out = read_manifest(tools_bytes) if has_tools else (Manifest(version=1), ())
-        except (OSError, ValidationError) as error:
-            reason = error.strerror or "unreadable" if isinstance(error, OSError) else error_line(error)
-            self._log.event("error", agent_id, error="agent_context_broken", file=name, reason=reason)
+            contents = {name: _content(name, directory) for name in _FILES if name in present}
+            metadata = _parsed(_METADATA, contents, Metadata.model_validate_json, None)
+            manifest, left_out = _parsed(_TOOLS, contents, read_manifest, _NO_TOOLS)
+            feeds = _parsed(_FEEDS, contents, Feeds.model_validate_json, Feeds(()))
+            memory = _parsed(_MEMORY, contents, Memory.model_validate_json, None)
+            blocks = _parsed(_BLOCKS, contents, ContextBlocks.model_validate_json, ContextBlocks(version=1))
+        except _BrokenFileError as error:
+            self._log.event("error", agent_id, error="agent_context_broken", file=error.name, reason=str(error))
             return None
-        digest = metadata.digest or hashlib.sha256(metadata_bytes + b"\0" + tools_bytes).hexdigest()
+        assert metadata is not None
+        digest = metadata.digest or hashlib.sha256(b"\0".join(contents.values())).hexdigest()
         tools = self._working(agent_id, manifest, left_out)
         self._log.event(
-            "tool_manifest_loaded", agent_id, manifest_present=has_tools, tools_count=len(tools), digest=digest
+            "tool_manifest_loaded",
+            agent_id,
+            manifest_present=_TOOLS in contents,
+            tools_count=len(tools),
+            feeds_count=len(feeds.root),
+            digest=digest,
         )
-        return Agent(agent_id, metadata, tools, Limits.of(manifest.policy), digest)
+        placed = self._placed(agent_id, blocks)
+        return Agent(agent_id, metadata, tools, Limits.of(manifest.policy), digest, feeds.root, memory, placed)
+
+    def _placed(self, agent_id: str, blocks: ContextBlocks) -> tuple[ContextBlock, ...]:
+        """The blocks that are enabled, without those that can't be placed as they ask."""
+        placed: list[ContextBlock] = []
+        for block in blocks.blocks:
+            if block.enabled is False:
+                continue
+            if block.cadence in _CADENCES and block.placement in _PLACEMENTS:
+                placed.append(block)
+                continue
+            served = block.cadence in _CADENCES
+            self._log.event(
+                "intervention",
+                agent_id,
+                intervention=f"context_block_quarantined:{block.id}",
+                reason="unsupported_placement" if served else "unsupported_cadence",
+            )
+        return tuple(placed)
 
     def _working(self, agent_id: str, manifest: Manifest, left_out: tuple[Quarantined, ...]) -> tuple[Tool, ...]:
         problems = {entry.name: entry.reason for entry in left_out}
@@ -124,6 +171,22 @@ class Agents:
                 "intervention", agent_id, intervention=f"managed_tool_quarantined:{name}", tool=name, reason=reason
             )
         return tuple(working)
+
+
+def _content(name: str, directory: int) -> bytes:
+    try:
+        return read_at(name, directory)
+    except OSError as error:
+        raise _BrokenFileError(name, error.strerror or "unreadable") from error
+
+
+def _parsed[T](name: str, contents: Mapping[str, bytes], parse: Callable[[bytes], T], absent: T) -> T:
+    if name not in contents:
+        return absent
+    try:
+        return parse(contents[name])
+    except ValidationError as error:
+        raise _BrokenFileError(name, error_line(error)) from error
 
 
 def _problem(tool: Tool) -> str | None:

@@ -15,12 +15,12 @@ from pathlib import Path
 import httpx2
 
 from claw_contract.manifest import Auth, BasicAuth, BearerAuth, HeaderAuth, HttpExecution, NoAuth
-from claw_contract.secret import Redactor, Secret, SecretRef
+from claw_contract.secret import Redactor, Secret
 from claw_mediate import result
 from claw_mediate.call import ToolRequest, http_request
 from claw_mediate.io.agents import Agent
 from claw_mediate.io.body import read_bounded
-from claw_mediate.io.files import read_at
+from claw_mediate.io.credentials import MissingCredentialError, resolved
 from claw_mediate.io.headers import Headers, basic, bearer, no_cookies
 from claw_mediate.model import Answer, Arguments, Call
 
@@ -29,10 +29,6 @@ MAX_BODY_BYTES = 64 * 1024 * 1024
 _IDLE_SECONDS = 4.0
 """Connections are dropped before common servers drop them (5 s): a write on a connection that is just being closed has an
 unknown outcome."""
-
-
-class MissingCredentialError(Exception):
-    """A token reference that leads nowhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,23 +125,15 @@ class Services:
             case NoAuth():
                 return [], []
             case BearerAuth(token=value):
-                token = self._resolved(value)
+                token = resolved(self._secrets, value)
                 return [bearer(token)], [token]
             case HeaderAuth(header=name, token=value):
-                token = self._resolved(value)
+                token = resolved(self._secrets, value)
                 return [(name, token.reveal())], [token]
             case BasicAuth(username=username, password=kept):
-                password = self._resolved(kept)
+                password = resolved(self._secrets, kept)
                 name, header = basic(username, password)
                 return [(name, header)], [password, Secret(header.removeprefix("Basic "))]
-
-    def _resolved(self, value: Secret | SecretRef) -> Secret:
-        if isinstance(value, Secret):
-            return value
-        try:
-            return Secret(read_at(self._secrets / value.secret).decode().strip())
-        except (OSError, ValueError) as error:
-            raise MissingCredentialError from error
 
 
 def _identity(caller: Caller, call: Call, key: str) -> Headers:

@@ -63,6 +63,24 @@ EXAMPLES: dict[str, Any] = {
         "forget": {"path": "/forget"},
         "auth": TOKEN,
     },
+    "context-blocks": {
+        "version": 1,
+        "blocks": [
+            {
+                "id": "rules",
+                "kind": "style",
+                "text": "Be brief.",
+                "enabled": True,
+                "placement": "before_feeds",
+                "max_chars": 800,
+                "cadence": "every_turn",
+            }
+        ],
+    },
+    "prices": {
+        "openai/gpt-4o": {"input": 2.5, "output": 10, "cached_input": 1.25},
+        "claude": {"input": 3, "output": 15},
+    },
     "service-auth": {"service": "s", "auth_type": "bearer", "token": "t0k3n", "principal": "analyst"},
     "providers": {
         "version": 2,
@@ -89,6 +107,8 @@ WRONG: list[tuple[str, dict[str, Any]]] = [
     ("metadata", {"service": "a"}),
     ("providers", {"providers": {"a": {"auth": "digest"}}}),
     ("service-auth", {"service": "s", "auth_type": "bearer", "token": ""}),
+    ("context-blocks", {"version": 1, "blocks": [{"id": "", "text": "x"}]}),
+    ("prices", {"gpt": {"input": -1, "output": 1}}),
 ]
 
 

@@ -46,6 +46,12 @@ class Pod:
         found = self.agents.find(agent)
         return None if found is None else [tool.name for tool in found.tools]
 
+    def context(self, agent: str = "analyst") -> tuple[list[str], str | None, list[str]]:
+        found = self.agents.find(agent)
+        assert found is not None
+        feeds, blocks = [feed.name for feed in found.feeds], [block.id for block in found.blocks]
+        return feeds, found.memory.service if found.memory else None, blocks
+
     def said(self, kind: str) -> list[dict[str, Any]]:
         return [event for event in self.events if event["type"] == kind]
 
@@ -224,3 +230,95 @@ def test_a_root_that_is_not_there_has_no_agents(tmp_path: Path) -> None:
     pod = Pod(tmp_path / "nowhere")
     assert pod.names() is None
     assert pod.agents.ids() == []
+
+
+FEED = {
+    "name": "prices",
+    "source": "market",
+    "path": "/p",
+    "ttl": 5,
+    "url": "http://market:1/p?x=1",
+    "auth": "f33d-t0k3n",
+}
+MEMORY = {
+    "version": 1,
+    "service": "mem",
+    "base_url": "http://mem:1",
+    "recall": {"path": "/recall"},
+    "auth": {"type": "bearer", "token": "m3m-t0k3n"},
+}
+
+
+@pytest.mark.requirement("agents:reload")
+def test_context_files_are_read_again_when_they_change_and_their_credentials_are_secrets(pod: Pod) -> None:
+    pod.write("analyst")
+    home = pod.root / "analyst"
+    assert pod.context() == ([], None, [])
+    pod.put(home / "feeds.json", json.dumps([FEED]))
+    pod.put(home / "memory.json", json.dumps(MEMORY))
+    pod.put(home / "context-blocks.json", json.dumps({"version": 1, "blocks": [{"id": "a", "text": "A"}]}))
+    assert pod.context() == (["prices"], "mem", ["a"])
+    found = pod.agents.find("analyst")
+    assert found is not None
+    assert {secret.reveal() for secret in found.secrets} == {"f33d-t0k3n", "m3m-t0k3n", "analyst:secret"}
+    assert "t0k3n" not in repr(found)
+    for name in ("feeds", "memory", "context-blocks"):
+        (home / f"{name}.json").unlink()
+    assert pod.context() == ([], None, [])
+
+
+BAD_URLS = [
+    "",
+    "ftp://a/b",
+    "http://",
+    "http://u:p@a/b",
+    "http://a/b#c",
+    "http://a/b c",
+    "http://a\\b/",
+    "http://a:0/",
+    "//a/b",
+]
+
+
+@pytest.mark.requirement("context:broken-file")
+@pytest.mark.requirement("feeds:url")
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("feeds.json", "{}"),
+        ("feeds.json", json.dumps([{**FEED, "ttl": -1}])),
+        ("feeds.json", json.dumps([{**FEED, "auth": ""}])),
+        *(("feeds.json", json.dumps([{**FEED, "url": url}])) for url in BAD_URLS),
+        ("memory.json", json.dumps({**MEMORY, "recall": {"path": "/r", "timeout_ms": 0}})),
+        ("memory.json", json.dumps({**MEMORY, "base_url": "http://u:p@mem"})),
+        ("context-blocks.json", '{"version":2}'),
+        ("context-blocks.json", '{"version":1,"blocks":[{"id":"a","text":1}]}'),
+        ("metadata.json", json.dumps({**METADATA, "budget": {"window": "1 day", "max_requests": 1}})),
+    ],
+)
+def test_a_broken_context_file_fails_that_agent_closed_without_its_values(pod: Pod, file: str, text: str) -> None:
+    pod.write("analyst", tool())
+    pod.write("clerk", tool())
+    pod.put(pod.root / "analyst" / file, text)
+    assert [pod.names() for _ in range(3)] == [None] * 3
+    assert [(event["claw_id"], event["file"]) for event in pod.said("error")] == [("analyst", file)]
+    assert "u:p" not in json.dumps(pod.events)
+    assert pod.names("clerk") == ["desk.x"]
+
+
+@pytest.mark.requirement("context:quarantine")
+def test_a_block_that_is_off_or_cannot_be_placed_is_left_out(pod: Pod) -> None:
+    pod.write("analyst")
+    blocks = [
+        {"id": "off", "text": "x", "enabled": False, "cadence": "never"},
+        {"id": "odd", "text": "x", "cadence": "weekly"},
+        {"id": "nowhere", "text": "x", "placement": "top"},
+        {"id": "blank", "text": "x", "kind": "", "cadence": "", "placement": " ", "max_chars": 0},
+        {"id": "on", "text": "x", "enabled": True, "cadence": "always", "placement": "before_feeds"},
+    ]
+    pod.put(pod.root / "analyst" / "context-blocks.json", json.dumps({"version": 1, "blocks": blocks}))
+    assert [pod.context()[2] for _ in range(2)] == [["blank", "on"]] * 2
+    assert [(event["intervention"], event["reason"]) for event in pod.said("intervention")] == [
+        ("context_block_quarantined:odd", "unsupported_cadence"),
+        ("context_block_quarantined:nowhere", "unsupported_placement"),
+    ]

@@ -1,0 +1,33 @@
+"""Durations as Go spells them (``24h``, ``1h30m``, ``500ms``): the windows of metadata.json (spec/contract.md)."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Final
+
+from pydantic import AfterValidator
+
+_SECONDS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_PART = re.compile(r"([0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18})(ns|us|µs|μs|ms|s|m|h)")
+_WHOLE = re.compile(rf"\+?(?:{_PART.pattern})+")
+
+
+def seconds(text: str) -> float:
+    """A duration's seconds. Raises ``ValueError`` for what is none, or is not above zero.
+
+    >>> seconds("1h30m"), seconds("500ms"), seconds("1.5h")
+    (5400.0, 0.5, 5400.0)
+    """
+    total = sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
+    if _WHOLE.fullmatch(text) is None or total <= 0:
+        raise ValueError("a window is a duration above zero such as 90s, 30m or 24h")
+    return total
+
+
+def _checked(text: str) -> str:
+    seconds(text)
+    return text
+
+
+Duration = Annotated[str, AfterValidator(_checked)]
+"""A duration above zero, in its own spelling."""

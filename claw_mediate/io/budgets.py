@@ -1,0 +1,164 @@
+"""Budgets per agent: counted at admission, durably, and never by reading history again (spec/mediation.md section 8).
+
+A table of buckets beside the continuity store. A request is counted in the same transaction that finds room for it, so that
+requests at one time, of several processes even, do not all slip under the limit. What it cost is added when it is over.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+from claw_contract.metadata import Budget
+from claw_mediate.budget import Bucket, Over, bucket_end, over
+from claw_mediate.exchange import Exchange, Request, refused
+from claw_mediate.io.agents import Agent
+from claw_mediate.io.log import EventLog
+
+type FailMode = Literal["open", "closed"]
+"""What happens to requests when the table can't be read: they pass, or they get 503."""
+_LOCK_SECONDS = 0.1
+_LONGEST_RETRY = 60
+"""SDKs wait no longer than a minute for a ``Retry-After``; told a longer one, they come back at once instead."""
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS spending (
+    agent TEXT NOT NULL, ends REAL NOT NULL, requests INTEGER NOT NULL, cost REAL NOT NULL, unknown INTEGER NOT NULL,
+    PRIMARY KEY (agent, ends)
+) WITHOUT ROWID;
+"""
+_ADD = """
+INSERT INTO spending VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE
+SET requests = requests + excluded.requests, cost = cost + excluded.cost, unknown = unknown + excluded.unknown
+"""
+
+
+class Budgets:
+    """What each agent has spent."""
+
+    def __init__(
+        self, file: str, log: EventLog, fail_mode: FailMode = "open", clock: Callable[[], float] = time.time
+    ) -> None:
+        """``file``: a path, or empty for memory. Raises ``sqlite3.Error`` or ``OSError`` when it can't be opened."""
+        if file:
+            Path(file).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        self._log = log
+        self._fail_mode = fail_mode
+        self._clock = clock
+        self._told: dict[str, float] = {}
+        """When each agent's window was last said to hold requests of unknown cost."""
+        self._db = sqlite3.connect(file or ":memory:", autocommit=True, timeout=_LOCK_SECONDS)
+        try:
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=NORMAL")
+            self._db.executescript(_SCHEMA)
+        except sqlite3.Error:
+            self._db.close()
+            raise
+
+    def admit(self, agent: Agent, request: Request, model: str) -> Exchange | None:
+        """Count a request that may spend; the refusal when the agent's budget is spent."""
+        budget = agent.metadata.budget
+        if budget is None or (budget.max_requests is None and budget.limit_usd is None):
+            return None
+        try:
+            spent = self._count(agent.id, budget)
+        except sqlite3.Error as error:
+            return self._unavailable(agent, request, model, error)
+        if spent is None:
+            return None
+        code = "rate_limited" if budget.behavior == "rate_limit" else "budget_exceeded"
+        soft = budget.behavior == "soft_alert"
+        self._log.event(
+            "intervention",
+            agent.id,
+            model=model,
+            intervention="budget_soft_alert" if soft else code,
+            limit=spent.limit,
+            retry_after=spent.retry_after,
+            **_told(budget, spent),
+        )
+        return None if soft else _refusal(request, code, budget, spent)
+
+    def spend(self, agent: Agent, model: str, cost: float | None) -> None:
+        """A request that was counted is over; None: its cost is not known."""
+        budget = agent.metadata.budget
+        if budget is None:
+            return
+        now = self._clock()
+        try:
+            self._db.execute(_ADD, (agent.id, bucket_end(budget, now), 0, cost or 0.0, int(cost is None)))
+        except sqlite3.Error as error:  # the answer is good all the same
+            self._log.event("error", agent.id, model=model, error="budget_not_written", reason=str(error))
+        if (
+            cost is None
+            and budget.limit_usd is not None
+            and now - self._told.get(agent.id, -budget.seconds) >= budget.seconds
+        ):
+            self._told[agent.id] = now
+            self._log.event("intervention", agent.id, model=model, intervention="budget_cost_unknown")
+
+    def close(self) -> None:
+        self._db.close()
+
+    def _count(self, agent_id: str, budget: Budget) -> Over | None:
+        """In one transaction: what has left the window goes, and one more request comes where there is room for it."""
+        now = self._clock()
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            self._db.execute("DELETE FROM spending WHERE agent = ? AND ends <= ?", (agent_id, now - budget.seconds))
+            rows = self._db.execute("SELECT ends, requests, cost, unknown FROM spending WHERE agent = ?", (agent_id,))
+            spent = over(budget, [Bucket(*row) for row in rows], now)
+            if spent is None or budget.behavior == "soft_alert":
+                self._db.execute(_ADD, (agent_id, bucket_end(budget, now), 1, 0.0, 0))
+            self._db.execute("COMMIT")
+        except BaseException:
+            with suppress(sqlite3.Error):
+                self._db.execute("ROLLBACK")
+            raise
+        return spent
+
+    def _unavailable(self, agent: Agent, request: Request, model: str, error: sqlite3.Error) -> Exchange | None:
+        self._log.event(
+            "intervention", agent.id, model=model, intervention="budget_check_unavailable", reason=str(error)
+        )
+        if self._fail_mode == "open":
+            return None
+        return refused(request.path, 503, "budget_unavailable", "what this agent has spent can't be read at the moment")
+
+
+def _refusal(request: Request, code: str, budget: Budget, spent: Over) -> Exchange:
+    message = (
+        f"the agent's budget is spent: {_words(budget, spent)} within {budget.window}; "
+        f"try again in {spent.retry_after} seconds"
+    )
+    answer = refused(request.path, 429, code, message, {"budget": _told(budget, spent)})
+    headers = [*answer.headers, ("retry-after", str(spent.retry_after))]
+    if spent.retry_after > _LONGEST_RETRY:
+        headers.append(("x-should-retry", "false"))
+    return replace(answer, headers=headers)
+
+
+def _words(budget: Budget, spent: Over) -> str:
+    if spent.limit == "max_requests":
+        return f"{spent.requests} of {budget.max_requests} requests"
+    return f"{spent.cost:.4f} of {budget.limit_usd} US dollars"
+
+
+def _told(budget: Budget, spent: Over) -> dict[str, object]:
+    """The original's ``budget`` member."""
+    limits = {"limit_usd": budget.limit_usd, "max_requests": budget.max_requests}
+    return {
+        "behavior": budget.behavior,
+        "window": budget.window,
+        "requests": spent.requests,
+        "reported_cost_usd": round(spent.cost, 6),
+        "unknown_cost_requests": spent.unknown,
+        **{name: limit for name, limit in limits.items() if limit is not None},
+    }

@@ -1,0 +1,259 @@
+"""Budgets as they are kept: counted at admission, over restarts and between processes, and told in the dialect's shape."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from claw_contract.metadata import Metadata
+from claw_mediate.exchange import Exchange, Request
+from claw_mediate.io.agents import Agent
+from claw_mediate.io.budgets import Budgets, FailMode
+from claw_mediate.io.log import EventLog
+from claw_mediate.io.prices import PriceList
+from tests.mediate.made import limits
+
+CHAT = Request("POST", "/v1/chat/completions", [], b"")
+MESSAGES = Request("POST", "/v1/messages", [], b"")
+
+
+class Desk:
+    """Budgets with a clock of their own."""
+
+    def __init__(self, file: str = "") -> None:
+        self.file = file
+        self.now = 1_000_000.0
+        self.events: list[dict[str, Any]] = []
+        self.log = EventLog(lambda line: self.events.append(json.loads(line)))
+        self.budgets = self.open()
+
+    def open(self, fail_mode: FailMode = "open") -> Budgets:
+        self.budgets = Budgets(self.file, self.log, fail_mode, lambda: self.now)
+        return self.budgets
+
+    def ask(self, agent: Agent, request: Request = CHAT) -> Exchange | None:
+        return self.budgets.admit(agent, request, "m")
+
+    def admitted(self, agent: Agent, times: int) -> int:
+        return sum(self.ask(agent) is None for _ in range(times))
+
+    def interventions(self) -> list[str]:
+        return [event["intervention"] for event in self.events if event["type"] == "intervention"]
+
+
+def agent(name: str = "analyst", **budget: Any) -> Agent:
+    made = {"window": "1h", **budget} if budget else None
+    metadata = Metadata.model_validate({"service": name, "pod": "p", "token": f"{name}:s", "budget": made})
+    return Agent(name, metadata, (), limits(), "d")
+
+
+@pytest.fixture
+def desk() -> Any:
+    made = Desk()
+    yield made
+    made.budgets.close()
+
+
+async def body(exchange: Exchange) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(b"".join([chunk async for chunk in exchange.chunks]))
+    return told
+
+
+@pytest.mark.requirement("budget:max-requests")
+async def test_a_request_too_many_is_429_in_openais_shape_with_the_time_to_wait(desk: Desk) -> None:
+    poor = agent(max_requests=2, behavior="hard_stop")
+    assert desk.admitted(poor, 2) == 2
+    desk.now += 600
+    refusal = desk.ask(poor)
+    assert refusal is not None
+    told, headers = await body(refusal), dict(refusal.headers)
+    assert refusal.status == 429
+    assert 3000 <= int(headers["retry-after"]) <= 3060
+    assert headers["x-should-retry"] == "false"
+    assert (told["error"]["code"], told["error"]["type"]) == ("budget_exceeded", "rate_limit_error")
+    assert told["error"]["message"].startswith("the agent's budget is spent: 2 of 2 requests within 1h; try again in ")
+    assert told["budget"] == {
+        "behavior": "hard_stop",
+        "window": "1h",
+        "requests": 2,
+        "reported_cost_usd": 0.0,
+        "unknown_cost_requests": 0,
+        "max_requests": 2,
+    }
+    assert desk.interventions() == ["budget_exceeded"]
+    desk.now += int(headers["retry-after"])
+    assert desk.ask(poor) is None
+
+
+@pytest.mark.requirement("budget:max-requests")
+async def test_anthropics_shape_and_a_rate_limit(desk: Desk) -> None:
+    slow = agent(max_requests=1, window="10s", behavior="rate_limit")
+    assert desk.ask(slow, MESSAGES) is None
+    refusal = desk.ask(slow, MESSAGES)
+    assert refusal is not None
+    told = await body(refusal)
+    assert (refusal.status, told["type"], told["error"]["type"]) == (429, "error", "rate_limit_error")
+    assert 1 <= int(dict(refusal.headers)["retry-after"]) <= 11
+    assert "x-should-retry" not in dict(refusal.headers)
+    assert desk.interventions() == ["rate_limited"]
+
+
+@pytest.mark.requirement("budget:max-requests")
+def test_each_agent_has_its_own_and_one_without_a_budget_has_none(desk: Desk) -> None:
+    assert desk.admitted(agent(max_requests=1), 3) == 1
+    assert desk.admitted(agent("other", max_requests=1), 3) == 1
+    assert desk.admitted(agent("free"), 50) == 50
+    desk.budgets.spend(agent("free"), "m", 1e6)
+    assert desk.admitted(agent("free"), 1) == 1
+
+
+@pytest.mark.requirement("budget:soft-alert")
+def test_a_soft_alert_is_an_event_and_no_refusal(desk: Desk) -> None:
+    soft = agent(max_requests=2, behavior="soft_alert")
+    assert desk.admitted(soft, 4) == 4
+    assert desk.interventions() == ["budget_soft_alert"] * 2
+    assert desk.events[-1]["requests"] == 3
+
+
+@pytest.mark.requirement("budget:cost")
+def test_money_that_is_spent_closes_the_door_until_the_window_has_passed(desk: Desk) -> None:
+    poor = agent(limit_usd=1.0)
+    assert desk.ask(poor) is None
+    desk.budgets.spend(poor, "m", 0.6)
+    assert desk.ask(poor) is None
+    desk.budgets.spend(poor, "m", 0.4)
+    assert desk.ask(poor) is not None
+    desk.now += 3660
+    assert desk.ask(poor) is None
+
+
+@pytest.mark.requirement("budget:cost-unknown")
+def test_requests_of_unknown_cost_are_counted_and_told_once_a_window(desk: Desk) -> None:
+    poor = agent(limit_usd=1.0, max_requests=3)
+    for _ in range(3):
+        assert desk.ask(poor) is None
+        desk.budgets.spend(poor, "m", None)
+    assert desk.interventions() == ["budget_cost_unknown"]
+    assert desk.ask(poor) is not None
+    assert desk.events[-1]["unknown_cost_requests"] == 3
+    desk.now += 3600
+    desk.budgets.spend(poor, "m", None)
+    assert desk.interventions().count("budget_cost_unknown") == 2
+
+
+@pytest.mark.requirement("budget:durable")
+def test_a_restart_forgets_nothing_and_the_file_is_private(tmp_path: Path) -> None:
+    desk = Desk(str(tmp_path / "deep" / "state.db"))
+    poor = agent(max_requests=3, limit_usd=2.0)
+    assert desk.admitted(poor, 2) == 2
+    desk.budgets.spend(poor, "m", 1.5)
+    desk.budgets.close()
+    desk.open()
+    assert desk.admitted(poor, 5) == 1
+    assert desk.events[-1]["reported_cost_usd"] == 1.5
+    desk.budgets.close()
+    assert (tmp_path / "deep" / "state.db").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.requirement("budget:admission")
+def test_requests_at_one_time_do_not_all_slip_under_the_limit(tmp_path: Path) -> None:
+    file, poor = str(tmp_path / "state.db"), agent(max_requests=50)
+    Desk(file).budgets.close()
+
+    def one_proxy(_: int) -> int:
+        desk = Desk(file)
+        try:
+            return desk.admitted(poor, 40)
+        finally:
+            desk.budgets.close()
+
+    with ThreadPoolExecutor(4) as proxies:
+        assert sum(proxies.map(one_proxy, range(4))) == 50
+
+
+@pytest.mark.requirement("budget:window")
+def test_what_has_left_the_window_is_deleted(tmp_path: Path) -> None:
+    desk = Desk(str(tmp_path / "state.db"))
+    poor = agent(max_requests=1000, window="10m")
+    for _ in range(100):
+        desk.ask(poor)
+        desk.now += 60
+    with sqlite3.connect(desk.file) as db:
+        (rows,) = db.execute("SELECT COUNT(*) FROM spending").fetchone()
+    db.close()
+    assert rows <= 61
+    desk.budgets.close()
+
+
+def drop(desk: Desk) -> None:
+    with sqlite3.connect(desk.file) as db:
+        db.execute("DROP TABLE spending")
+    db.close()
+
+
+def lock(desk: Desk) -> sqlite3.Connection:
+    db = sqlite3.connect(desk.file, autocommit=True)
+    db.execute("BEGIN EXCLUSIVE")
+    return db
+
+
+@pytest.mark.requirement("budget:fail-mode")
+@pytest.mark.parametrize("spoil", [drop, lock])
+async def test_a_table_that_cannot_be_read_lets_pass_or_stops_as_it_was_said(
+    tmp_path: Path, spoil: Callable[[Desk], sqlite3.Connection | None]
+) -> None:
+    desk = Desk(str(tmp_path / "state.db"))
+    poor = agent(max_requests=1, limit_usd=1.0)
+    held = spoil(desk)
+    assert desk.ask(poor) is None
+    assert desk.interventions() == ["budget_check_unavailable"]
+    desk.budgets.spend(poor, "m", 1.0)
+    assert [event["error"] for event in desk.events if event["type"] == "error"] == ["budget_not_written"]
+    desk.budgets.close()
+    if held is not None:
+        held.close()
+        held = None
+    desk.open("closed")
+    assert desk.ask(poor) is None
+    held = spoil(desk)
+    refusal = desk.ask(poor)
+    assert refusal is not None
+    assert refusal.status == 503
+    assert (await body(refusal))["error"]["code"] == "budget_unavailable"
+    desk.budgets.close()
+    if held is not None:
+        held.close()
+
+
+def test_a_file_that_cannot_be_opened_is_told_at_the_start(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="file"):
+        Desk(str(tmp_path / "file" / "s.db"))
+    (tmp_path / "text.db").write_text("this is no database" * 100, encoding="utf-8")
+    with pytest.raises(sqlite3.Error):
+        Desk(str(tmp_path / "text.db"))
+
+
+@pytest.mark.requirement("budget:cost")
+def test_the_price_list_is_read_again_when_it_changes_and_a_broken_one_is_none(tmp_path: Path) -> None:
+    desk = Desk()
+    prices = PriceList(tmp_path, desk.log)
+    usage = {"prompt_tokens": 1_000_000, "completion_tokens": 0}
+    file = tmp_path / "prices.json"
+    assert prices.cost("openai", "gpt-x", usage) is None
+    file.write_text('{"openai/gpt": {"input": 2, "output": 4}}', encoding="utf-8")
+    assert prices.cost("openai", "gpt-x", usage) == 2.0
+    file.write_text('{"openai/gpt": {"input": -20000, "output": 4}}', encoding="utf-8")
+    assert [prices.cost("openai", "gpt-x", usage) for _ in range(3)] == [None] * 3
+    assert [(event["error"], event["reason"]) for event in desk.events] == [
+        ("prices_not_read", "openai/gpt.input: Input should be greater than or equal to 0")
+    ]
+    file.unlink()
+    assert prices.cost("openai", "gpt-x", {**usage, "cost": 0.5}) == 0.5
+    desk.budgets.close()

@@ -1,0 +1,348 @@
+"""Feeds from real services: cached, bounded, fetched beside the turn, and never more than information."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
+
+from tests.mediate.gathered import TOKEN, Gathering
+from tests.peers import Answer as Said
+from tests.peers import Service
+from tests.waiting import happens
+
+
+@pytest.fixture
+async def desk(service: Service, tmp_path: Path) -> AsyncIterator[Gathering]:
+    made = Gathering(service, tmp_path)
+    yield made
+    await made.close()
+
+
+def serve(service: Service, said: Said, name: str = "prices") -> None:
+    service.routes["GET", f"/{name}"] = said
+
+
+def fetched(desk: Gathering) -> list[str]:
+    return [one.path for one in desk.service.received]
+
+
+@pytest.mark.requirement("feeds:fetch")
+async def test_a_feed_is_fetched_as_the_agent_and_shown_as_it_is(desk: Gathering) -> None:
+    serve(desk.service, Response(b'{"NVDA": 1.50, "id": 9007199254740993}', media_type="application/json"))
+    desk.has(desk.feed())
+    text = await desk.text()
+    assert 'Feed prices (from market):\n```json\n{"NVDA": 1.50, "id": 9007199254740993}\n```' in text
+    sent = desk.service.received[0].headers
+    assert (sent["x-claw-id"], sent["x-claw-pod"]) == ("analyst", "desk")
+    assert sent["authorization"] == f"Bearer {TOKEN}"
+    assert sent["accept"].startswith("application/json")
+    (told,) = desk.said("feed_fetch")
+    assert (told["feed_name"], told["status_code"], told["error"]) == ("prices", 200, None)
+    (told,) = desk.said("feed_injection")
+    assert (told["feed_status"], told["feed_cached"], told["feed_truncated"]) == ("included", False, False)
+
+
+@pytest.mark.requirement("context:no-topology")
+async def test_no_address_is_in_the_text_or_in_the_log(desk: Gathering) -> None:
+    serve(desk.service, Response(b"up"))
+    desk.has(
+        desk.feed(), desk.feed("gone", url="http://127.0.0.1:9/gone"), desk.feed("odd", url="http://[::1]:9/x?y=1")
+    )
+    told = await desk.text() + json.dumps(desk.events)
+    assert "127.0.0.1" not in told
+    assert "http:" not in told
+    assert str(desk.service.port) not in told
+    assert TOKEN not in told
+
+
+@pytest.mark.requirement("feeds:ttl")
+async def test_a_feed_is_fetched_once_in_its_ttl_by_each_agent(desk: Gathering) -> None:
+    serve(desk.service, Response(b"up"))
+    desk.has(desk.feed(ttl=60))
+    for _ in range(5):
+        desk.now += 11
+        await desk.text()
+    assert len(fetched(desk)) == 1
+    assert [event["feed_cached"] for event in desk.said("feed_injection")] == [False] + [True] * 4
+    assert {event["feed_stale_seconds"] for event in desk.said("feed_injection")} == {None}
+
+
+@pytest.mark.requirement("feeds:ttl")
+async def test_a_ttl_of_zero_asks_each_time(desk: Gathering) -> None:
+    serve(desk.service, Response(b"up"))
+    desk.has(desk.feed(ttl=0))
+    assert "old" not in await desk.text() + await desk.text() + await desk.text()
+    assert len(fetched(desk)) == 3
+
+
+@pytest.mark.requirement("feeds:revalidate")
+async def test_a_copy_that_has_just_expired_is_used_and_refreshed_beside_the_turn(desk: Gathering) -> None:
+    go = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    async def second(_request: Request) -> Response:
+        done = asyncio.run_coroutine_threadsafe(go.wait(), loop)
+        await asyncio.wrap_future(done)
+        return Response(b"new")
+
+    serve(desk.service, Response(b"first"))
+    desk.has(desk.feed(ttl=60))
+    await desk.text()
+    serve(desk.service, second)
+    desk.now += 70
+    for _ in range(3):  # each while the one refresh is held up by the service
+        text = await desk.text()
+        assert "Feed prices (from market; 70 seconds old):\n```\nfirst\n```" in text
+    go.set()
+    await happens(lambda: len(desk.said("feed_fetch")) == 2, "the refresh is over")
+    assert "Feed prices (from market):\n```\nnew\n```" in await desk.text()
+    assert len(fetched(desk)) == 2
+
+
+@pytest.mark.requirement("feeds:revalidate")
+async def test_a_copy_that_is_much_older_is_not_taken_for_the_present(desk: Gathering) -> None:
+    serve(desk.service, Response(b"yesterday"))
+    desk.has(desk.feed(ttl=60))
+    await desk.text()
+    serve(desk.service, Response(b"today"))
+    desk.now += 86_400
+    text = await desk.text()
+    assert "today" in text
+    assert "yesterday" not in text
+
+
+@pytest.mark.requirement("feeds:stale-while-error")
+async def test_when_the_fetch_fails_the_old_copy_is_used_with_its_age(desk: Gathering) -> None:
+    serve(desk.service, Response(b"old"))
+    desk.has(desk.feed(ttl=60))
+    await desk.text()
+    serve(desk.service, Response(b"broken", status_code=500))
+    desk.now += 300
+    assert "Feed prices (from market; 300 seconds old):\n```\nold\n```" in await desk.text()
+    assert desk.said("feed_fetch")[-1]["error"] == "http_500"
+    assert desk.said("feed_injection")[-1]["feed_stale_seconds"] == 300
+    serve(desk.service, Response(b"new"))
+    desk.now += 11
+    assert "Feed prices (from market):\n```\nnew\n```" in await desk.text()
+
+
+@pytest.mark.requirement("feeds:rest")
+async def test_a_feed_that_failed_is_left_alone_for_a_while(desk: Gathering) -> None:
+    serve(desk.service, Response(b"", status_code=503))
+    desk.has(desk.feed(ttl=60))
+    for _ in range(5):
+        assert "Feed prices (from market): unavailable at the moment." in await desk.text()
+        desk.now += 3
+    assert len(fetched(desk)) == 2
+    assert {event["feed_status"] for event in desk.said("feed_injection")} == {"unavailable"}
+
+
+@pytest.mark.requirement("feeds:concurrent")
+async def test_feeds_are_fetched_side_by_side_and_turns_share_a_fetch(desk: Gathering) -> None:
+    waiting: set[str] = set()
+
+    async def together(request: Request) -> Response:
+        waiting.add(request.url.path)
+        await happens(lambda: len(waiting) == 3, "all three are asked for")  # which one after the other never are
+        return Response(request.url.path.encode())
+
+    for name in "abc":
+        serve(desk.service, together, name)
+    desk.has(*(desk.feed(name) for name in "abc"))
+    texts = await asyncio.gather(desk.text(), desk.text(), desk.text())
+    assert len(set(texts)) == 1
+    assert [texts[0].index(f"Feed {name} ") for name in "abc"] == sorted(
+        texts[0].index(f"Feed {name} ") for name in "abc"
+    )
+    assert sorted(fetched(desk)) == ["/a", "/b", "/c"]
+
+
+@pytest.mark.requirement("feeds:concurrent")
+async def test_a_turn_that_is_cancelled_does_not_stop_a_fetch_for_the_others(desk: Gathering) -> None:
+    go = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    async def held(_request: Request) -> Response:
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(go.wait(), loop))
+        return Response(b"here")
+
+    serve(desk.service, held)
+    desk.has(desk.feed())
+    leaving, staying = asyncio.ensure_future(desk.text()), asyncio.ensure_future(desk.text())
+    await happens(lambda: desk.service.received, "the service is asked")
+    leaving.cancel()
+    await asyncio.wait([leaving])
+    go.set()
+    assert "here" in await staying
+    assert len(fetched(desk)) == 1
+
+
+async def endless(_request: Request) -> Response:
+    async def body() -> AsyncIterator[bytes]:
+        for _ in range(100):
+            yield b"x" * 1000
+        await asyncio.Event().wait()
+
+    return StreamingResponse(body())
+
+
+@pytest.mark.requirement("feeds:caps")
+@pytest.mark.parametrize(
+    "said",
+    [
+        Response(b"x" * 100_000),
+        endless,
+        Response(gzip.compress(b"x" * 10_000_000), headers={"content-encoding": "gzip"}),
+    ],
+)
+async def test_a_feed_that_is_huge_or_endless_is_cut_with_a_mark(service: Service, tmp_path: Path, said: Said) -> None:
+    desk = Gathering(service, tmp_path, feed_bytes=500)
+    serve(service, said)
+    desk.has(desk.feed())
+    assert f"Feed prices (from market; cut: it goes on):\n```\n{'x' * 500}\n```" in await desk.text()
+    assert desk.said("feed_injection")[0]["feed_truncated"] is True
+    assert desk.said("feed_fetch")[0]["feed_source_exact"] is False
+    await desk.close()
+
+
+@pytest.mark.requirement("feeds:caps")
+async def test_feeds_beyond_the_total_are_left_out_with_a_line_each(service: Service, tmp_path: Path) -> None:
+    desk = Gathering(service, tmp_path, feed_bytes=500, total_bytes=800)
+    for name in "abc":
+        serve(service, Response(name.encode() * (400 if name != "c" else 20)), name)
+    desk.has(*(desk.feed(name) for name in "abc"))
+    text = await desk.text()
+    assert "Feed b (from market): left out, for all feeds together are too long." in text
+    assert "b" * 20 not in text
+    assert "c" * 20 in text
+    assert [event["feed_status"] for event in desk.said("feed_injection")] == [
+        "included",
+        "skipped_total_cap",
+        "included",
+    ]
+    await desk.close()
+
+
+@pytest.mark.requirement("feeds:bounded")
+async def test_a_feed_that_is_slow_costs_no_more_than_its_time(service: Service, tmp_path: Path) -> None:
+    async def never(_request: Request) -> Response:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def drip(_request: Request) -> Response:
+        async def body() -> AsyncIterator[bytes]:
+            yield b"x"
+            await asyncio.Event().wait()
+
+        return StreamingResponse(body())
+
+    desk = Gathering(service, tmp_path, seconds=0.1)
+    serve(service, never, "never")
+    serve(service, drip, "drip")
+    desk.has(desk.feed("never"), desk.feed("drip"))
+    async with asyncio.timeout(20):
+        text = await desk.text()
+    assert text.count("unavailable at the moment") == 2
+    assert {event["error"] for event in desk.said("feed_fetch")} == {"timed_out"}
+    await desk.close()
+
+
+@pytest.mark.requirement("feeds:bounded")
+@pytest.mark.parametrize(
+    "said", [b"", b"HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\npart", b"not http at all\r\n\r\n", b"\0\xff" * 5000]
+)
+async def test_garbage_is_no_feed(desk: Gathering, said: bytes) -> None:
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(said)
+        writer.close()
+
+    server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+    async with server:
+        desk.has(desk.feed(url=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/x"))
+        assert "unavailable at the moment" in await desk.text()
+    assert desk.said("feed_fetch")[0]["error"] == "broke_off"
+
+
+@pytest.mark.requirement("feeds:own-host-only")
+async def test_redirects_are_refused_and_the_environments_proxies_unused(
+    desk: Gathering, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    serve(desk.service, Response(b"stolen"), "secret")
+    serve(desk.service, RedirectResponse(f"{desk.service.url}/secret"), "away")
+    serve(desk.service, Response(b"here"), "here")
+    desk.has(desk.feed("away"), desk.feed("here"))
+    text = await desk.text()
+    assert "here" in text
+    assert "stolen" not in text
+    assert "/secret" not in fetched(desk)
+    assert [event["error"] for event in desk.said("feed_fetch") if event["feed_name"] == "away"] == ["redirect_refused"]
+
+
+@pytest.mark.requirement("feeds:redaction")
+@pytest.mark.parametrize(
+    "said",
+    [
+        JSONResponse({"you": f"sent {TOKEN}", TOKEN: [f"analyst:s3cret-planted {TOKEN}"]}),
+        Response(f"<b>{TOKEN}</b> analyst:s3cret-planted sk-provider-planted"),
+        Response(f"{'x' * 32760}{TOKEN} and more"),
+    ],
+)
+async def test_no_credential_that_a_feed_says_back_reaches_the_prompt(desk: Gathering, said: Said) -> None:
+    serve(desk.service, said)
+    desk.has(desk.feed())
+    text = await desk.text()
+    for planted in (TOKEN[:8], "s3cret-planted", "sk-provider-planted"):
+        assert planted not in text
+
+
+@pytest.mark.parametrize("said", [Response(b""), Response(b" \n\0\x1b\n ")])
+async def test_a_feed_with_nothing_to_say_is_not_there(desk: Gathering, said: Said) -> None:
+    serve(desk.service, said)
+    desk.has(desk.feed())
+    assert await desk.text() == ""
+    assert desk.said("feed_injection")[0]["feed_status"] == "empty"
+
+
+@pytest.mark.requirement("feeds:bounded")
+async def test_a_service_that_is_down_is_one_line(desk: Gathering) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+    desk.has(desk.feed(url=f"http://127.0.0.1:{port}/x"), desk.feed("b", url="http://does-not-exist.invalid/x"))
+    assert (await desk.text()).count("unavailable at the moment") == 2
+    assert [event["error"] for event in desk.said("feed_fetch")] == ["unreachable"] * 2
+
+
+async def test_a_feed_that_is_taken_away_and_given_back_is_fetched_anew(desk: Gathering) -> None:
+    serve(desk.service, Response(b"up"))
+    for _ in range(2):
+        desk.has(desk.feed())
+        await desk.text()
+        desk.has()
+        assert await desk.text() == ""
+    assert len(fetched(desk)) == 2
+
+
+async def test_stopping_does_not_wait_for_a_feed(desk: Gathering) -> None:
+    async def never(_request: Request) -> Response:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    serve(desk.service, never)
+    desk.has(desk.feed())
+    waiting = asyncio.ensure_future(desk.text())
+    await happens(lambda: desk.service.received, "the service is asked")
+    async with asyncio.timeout(15):
+        await desk.close()
+        assert "unavailable at the moment" in await waiting

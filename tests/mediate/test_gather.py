@@ -1,0 +1,75 @@
+"""All context of an agent in one text: its order, its time line, and nothing for an agent that has none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from starlette.responses import JSONResponse, Response
+
+from tests.mediate.gathered import Gathering
+from tests.peers import Service
+
+
+@pytest.fixture
+async def desk(service: Service, tmp_path: Path) -> AsyncIterator[Gathering]:
+    made = Gathering(service, tmp_path, time_line=True)
+    service.routes["GET", "/prices"] = Response(b"NVDA 1")
+    service.routes["POST", "/recall"] = JSONResponse({"memories": [{"text": "Likes tea."}]})
+    yield made
+    await made.close()
+
+
+@pytest.mark.requirement("context:order")
+async def test_memory_blocks_feeds_blocks_and_time_stand_in_this_order(desk: Gathering) -> None:
+    desk.has(
+        desk.feed(),
+        memory=desk.memory(),
+        blocks=[
+            {"id": "after", "text": "AFTER"},
+            {"id": "before", "text": "BEFORE", "placement": "before_feeds"},
+            {"id": "late", "text": "LATE", "placement": "after_feeds", "cadence": "always"},
+        ],
+    )
+    text = await desk.text()
+    marks = ["no instruction of the user", "Likes tea.", "BEFORE", "NVDA 1", "AFTER", "LATE", "Current time:"]
+    places = [text.index(mark) for mark in marks]
+    assert places == sorted(places)
+
+
+@pytest.mark.requirement("context:none")
+async def test_an_agent_that_has_none_of_these_gets_no_text(service: Service, tmp_path: Path) -> None:
+    desk = Gathering(service, tmp_path)
+    assert await desk.text() == ""
+    assert desk.events == []
+    assert service.received == []
+    await desk.close()
+
+
+@pytest.mark.requirement("context:time-line")
+@pytest.mark.parametrize(
+    ("zone", "when", "line"),
+    [
+        ("UTC", (2006, 1, 2, 15, 4), "2006-01-02 3:04 PM UTC (UTC)"),
+        ("Europe/Berlin", (2026, 7, 1, 22, 30), "2026-07-02 12:30 AM CEST (Europe/Berlin)"),
+        ("America/New_York", (2026, 1, 2, 17, 0), "2026-01-02 12:00 PM EST (America/New_York)"),
+    ],
+)
+async def test_the_time_is_told_in_the_agents_zone(
+    desk: Gathering, zone: str, when: tuple[int, int, int, int, int], line: str
+) -> None:
+    desk.has(timezone=zone)
+    desk.wall = datetime(*when, tzinfo=UTC)
+    assert (await desk.text()).endswith(f"\n\nCurrent time: {line}")
+
+
+@pytest.mark.requirement("context:time-line")
+@pytest.mark.parametrize("zone", ["Mars/Olympus", "", "../../etc/passwd", "/etc/passwd", "America", "a\0b", "x" * 5000])
+async def test_a_zone_that_is_not_known_is_utc_with_one_event(desk: Gathering, zone: str) -> None:
+    desk.has(timezone=zone)
+    for _ in range(3):
+        assert re.search(r"Current time: 2026-01-02 3:04 PM UTC \(UTC\)$", await desk.text())
+    assert [event["intervention"] for event in desk.said("intervention")] == ["timezone_unknown"]

@@ -1,0 +1,105 @@
+"""Housekeeping: a runner's side requests are told apart by what its program writes, and never by a user's text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from claw_mediate.housekeeping import CLAUDE_CODE_QUOTA, SIGNS, housekeeping
+
+OPENCODE = "You are a title generator. You output ONLY a thread title. Nothing else.\n\n<task>\nGenerate a brief title"
+CLAUDE = (
+    "x-anthropic-billing-header: cc_version=2.1.197.1c0; cc_entrypoint=sdk-cli;\n"
+    "You are Claude Code, Anthropic's official CLI for Claude.\n"
+    "Generate a concise, sentence-case title (3-7 words) that captures the main topic or goal of this coding session. The title"
+)
+CLAUDE_OLD = "You are Claude Code.\nSummarize this coding conversation in under 50 characters.\nCapture the main task"
+TOPIC = "You are Claude Code.\nAnalyze if this message indicates a new conversation topic. If it does, extract a 2-3 word title"
+QWEN_TITLE = (
+    "Generate a concise, sentence-case title (3-7 words) that captures what this programming-assistant session is about. "
+    "Think of it as a git commit subject"
+)
+QWEN_FORK = "You are now acting as the managed memory extraction subagent for an AI coding assistant.\n\nThe recent"
+FILES = ("read_file", "grep_search", "glob", "list_directory", "run_shell_command", "write_file", "edit")
+
+
+@dataclass(frozen=True)
+class Asked:
+    system: str = ""
+    said: tuple[str, ...] = ("Say hello",)
+    declared: tuple[str, ...] = ()
+    most_tokens: int | None = None
+
+
+@pytest.mark.requirement("housekeeping:told-apart")
+@pytest.mark.parametrize(
+    ("asked", "rule"),
+    [
+        (Asked(OPENCODE), "opencode-title"),
+        (Asked(CLAUDE, most_tokens=32000), "claude-code-title"),
+        (Asked(CLAUDE_OLD), "claude-code-summary-title"),
+        (Asked(TOPIC), "claude-code-topic"),
+        (Asked("Write a short summary label describing what these tool calls accomplished. It"), "tool-label"),
+        (
+            Asked("\n- you will generate a short title based on the first message a user begins a conversation with"),
+            "crush-title",
+        ),
+        (Asked(QWEN_TITLE, declared=("respond_in_schema",)), "qwen-title"),
+        (Asked(QWEN_FORK, declared=FILES), "qwen-memory-extraction"),
+        (Asked("You are performing a managed memory dream — a reflective pass", declared=FILES), "qwen-memory-dream"),
+        (Asked("You generate session recaps for a programming assistant CLI.\n\nThe user"), "qwen-recap"),
+        (
+            Asked(
+                "You are selecting memories that will be useful to an AI coding assistant as",
+                declared=("respond_in_schema",),
+            ),
+            "qwen-memory-selection",
+        ),
+        (Asked("", said=("quota",), most_tokens=1), CLAUDE_CODE_QUOTA),
+    ],
+)
+def test_each_rule_knows_its_runners_request(asked: Asked, rule: str) -> None:
+    assert housekeeping(asked) == rule
+
+
+TURNS: list[Asked] = [
+    Asked(),
+    Asked("You are opencode, an interactive CLI tool.", declared=("bash", "edit")),
+    Asked(OPENCODE, declared=("bash",)),
+    Asked(CLAUDE, declared=("Bash",)),
+    Asked(QWEN_TITLE),
+    Asked(QWEN_TITLE, declared=("respond_in_schema", "shell")),
+    Asked(f"You are Qwen Code. A user wrote:\n{QWEN_FORK}", declared=FILES),
+    Asked("", said=(OPENCODE,)),
+    Asked("You are an assistant.", said=(CLAUDE, QWEN_FORK, TOPIC)),
+    Asked("", said=("quota",)),
+    Asked("", said=("quota",), most_tokens=100),
+    Asked("", said=("hello", "quota"), most_tokens=1),
+    Asked("You are an assistant.", said=("quota",), most_tokens=1),
+    Asked("", said=("quota",), most_tokens=1, declared=("shell",)),
+    Asked("The title generator of ours says: You are a title generator. You output ONLY a thread title."),
+]
+
+
+@pytest.mark.requirement("housekeeping:told-apart")
+@pytest.mark.parametrize("asked", TURNS)
+def test_what_lacks_one_part_of_the_evidence_is_a_turn(asked: Asked) -> None:
+    assert housekeeping(asked) is None
+
+
+@pytest.mark.requirement("housekeeping:told-apart")
+@given(st.data())
+def test_no_text_of_a_user_makes_a_turn_housekeeping(data: Any) -> None:
+    lines = [sign.line for sign in SIGNS] + ["quota"]
+    said = data.draw(st.lists(st.one_of(st.sampled_from(lines), st.text(max_size=20)), max_size=4).map(tuple))
+    declared = data.draw(st.sampled_from([(), ("shell",), ("respond_in_schema",), FILES]))
+    assert housekeeping(Asked("You are a trading agent.", said, declared, data.draw(st.none() | st.just(1)))) is None
+
+
+def test_every_rule_says_whose_it_is_and_why() -> None:
+    assert len({sign.id for sign in SIGNS}) == len(SIGNS)
+    assert all(sign.runner and sign.reason and sign.line for sign in SIGNS)
