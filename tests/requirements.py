@@ -277,8 +277,14 @@ MEDIATE: dict[str, Requirement] = {
     "calls:ids": Requirement(
         "mediation 6", "Call ids that are repeated or missing are minted, of letters and digits, and answered."
     ),
+    "legacy:provider": Requirement(
+        "issue 3, item 1", "A provider's function_call is read as a tool call, so that none goes round the rules."
+    ),
     "stream:sdk-accepts": Requirement(
         "mediation 6", "A stream is one well-formed lifecycle; the real SDK makes the same message of it."
+    ),
+    "stream:same-as-json": Requirement(
+        "mediation 4 and 6", "Put together as a client does, a stream is the response, in the same spellings."
     ),
     "stream:unknown-fields": Requirement("mediation 4, the model's side", "Unknown fields are kept in a stream."),
     "stream:keepalive-is-skipped": Requirement("mediation 6", "A keepalive is a comment, and never a token."),

@@ -15,7 +15,7 @@ from claw_mediate.catalog import Catalog, Offered
 from claw_mediate.continuity import calls_anchor, text_anchor
 from claw_mediate.dialects.base import MOST_MESSAGES, Additions, Offers, RunnerRequest, UnreadableRequestError
 from claw_mediate.dialects.edits import Changes, array, compact, offers, weave, with_text
-from claw_mediate.dialects.openai_views import Function, Message, read_message, visible_text
+from claw_mediate.dialects.openai_views import Function, Message, read_message, tool_calls, visible_text
 from claw_mediate.talk import ToolUse
 
 
@@ -46,7 +46,7 @@ _read_request = msgspec.json.Decoder(_Request)
 
 
 _READ = frozenset(_Request.__struct_fields__)
-_SYSTEM = frozenset({"system", "developer"})
+_SYSTEM = ("system", "developer")
 
 
 def read_request(body: bytes) -> RunnerRequest:
@@ -182,8 +182,8 @@ def _anchors(messages: Sequence[Message]) -> dict[int, str]:
     for index, message in enumerate(messages):
         if message.role == "user":
             said.append(visible_text(message))
-        elif message.role == "assistant" and message.tool_calls:
-            anchors[index] = calls_anchor(call.id or "" for call in message.tool_calls)
+        elif message.role == "assistant" and (made := tool_calls(message)):
+            anchors[index] = calls_anchor(call.id if isinstance(call.id, str) else "" for call in made)
         elif message.role == "assistant":
             anchors[index] = text_anchor(visible_text(message), said)
     return anchors

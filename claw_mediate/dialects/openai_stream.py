@@ -1,13 +1,13 @@
 """A finished chat completion as one well-formed stream (spec/mediation.md section 6).
 
-One id, the role in the first chunk only, content in chunks of a few dozen characters, tool calls with index from 0 and
-arguments in parts, ``finish_reason`` as upstream gave it, a usage chunk if it was asked for, ``[DONE]``. Members of the
-message that we do not know travel in the first delta, as they are.
+One id, the role in the first chunk of a choice only, content in chunks of a few dozen characters, tool calls with index from
+0 and arguments in parts, ``finish_reason`` as upstream gave it, a usage chunk if it was asked for, ``[DONE]``. Members that we
+do not know travel once and as they are: a message's in its first delta, a choice's in its last chunk, the response's in the
+first chunk of all (``openai`` in Python makes its completion of that one).
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,56 +15,88 @@ import msgspec
 
 from claw_mediate.dialects import sse
 from claw_mediate.dialects.base import RunnerRequest
+from claw_mediate.dialects.deltas import Members, elements, members, one_line, pieces, text, verbatim
 
-CHUNK = 48
-"""Characters of text, or of arguments, in one chunk."""
+_FRAME = ("id", "object", "created", "model", "system_fingerprint", "service_tier")
+"""Members of a response that every chunk repeats."""
 _TEXTS = ("reasoning_content", "reasoning", "content", "refusal")
 """Members of a message that grow as they stream, in the order in which they are shown."""
+_CALLS = ("tool_calls", "function_call")
 
 
 def stream(body: bytes, request: RunnerRequest) -> Iterator[bytes]:
     """The events of a response body that ``read_reply`` has accepted."""
-    response: dict[str, Any] = msgspec.json.decode(body)
-    usage = response.pop("usage", None)
-    choices = response.pop("choices")
-    frame = {**response, "object": "chat.completion.chunk"}
-    for position, choice in enumerate(choices):
-        index = choice.get("index", position)
-        for delta in _deltas(choice.get("message") or {}):
-            yield _chunk(frame, [{"index": index, "delta": delta, "finish_reason": None}])
-        rest = {key: value for key, value in choice.items() if key not in {"message", "index", "finish_reason"}}
-        last = {"index": index, "delta": {}, **rest, "finish_reason": choice.get("finish_reason") or "stop"}
-        yield _chunk(frame, [last])
+    response = members(one_line(body))
+    usage = response.pop("usage", b"null")
+    choices = [members(choice) for choice in elements(response.pop("choices"))]
+    response["object"] = b'"chat.completion.chunk"'
+    frame = _head({name: response[name] for name in _FRAME if name in response})
+    head = _head(response)
+    for index, choice in enumerate(choices):
+        for delta in _deltas(members(choice["message"])):
+            yield _chunk(head, {"index": index, "delta": delta, "finish_reason": None})
+            head = frame
+        yield _chunk(frame, {**verbatim(_last(choice)), "index": index, "delta": {}})
     if request.include_usage:
-        yield _chunk({**frame, "usage": usage}, [])
+        yield sse.event(frame + b'],"usage":' + usage + b"}")
     yield sse.DONE
 
 
-def _deltas(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    grown = {name for name in _TEXTS if isinstance(message.get(name), str) and message[name]}
-    first = {name: value for name, value in message.items() if name not in grown and name != "tool_calls"}
-    yield {"role": "assistant", **first, **({"content": ""} if "content" in grown else {})}
-    for name in (name for name in _TEXTS if name in grown):
-        for piece in _pieces(message[name]):
+def _last(choice: Members) -> Members:
+    """What is told of a choice when its message is complete. A stream without a ``finish_reason`` is a broken one."""
+    rest = {name: value for name, value in choice.items() if name != "message"}
+    if rest.get("finish_reason", b"null") == b"null":
+        rest["finish_reason"] = b'"tool_calls"' if _made_calls(members(choice["message"])) else b'"stop"'
+    return rest
+
+
+def _deltas(message: Members) -> Iterator[dict[str, Any]]:
+    grown = {name: whole for name in _TEXTS if (whole := text(message, name))}
+    first = {name: value for name, value in message.items() if name not in grown and name not in _CALLS}
+    if text(message, "role") is None:
+        first["role"] = b'"assistant"'
+    yield {**verbatim(first), **({"content": ""} if "content" in grown else {})}
+    for name, whole in grown.items():
+        for piece in pieces(whole):
             yield {name: piece}
-    for index, call in enumerate(message.get("tool_calls") or ()):
-        yield from _call_deltas(index, call)
+    for index, call in enumerate(_made_calls(message)):
+        yield from _call_deltas(index, members(call))
+    if (function := message.get("function_call", b""))[:1] == b"{":
+        for parts in _arguments(members(function)):
+            yield {"function_call": parts}
 
 
-def _call_deltas(index: int, call: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    kind = "custom" if call.get("custom") else "function"
-    text = "input" if kind == "custom" else "arguments"
-    inner = dict(call.get(kind) or {})
-    argument = inner.pop(text, "")
-    parts = argument if isinstance(argument, str) else json.dumps(argument)
-    yield {"tool_calls": [{**call, "index": index, kind: {**inner, text: ""}}]}
-    for piece in _pieces(parts):
-        yield {"tool_calls": [{"index": index, kind: {text: piece}}]}
+def _made_calls(message: Members) -> list[bytes]:
+    calls = message.get("tool_calls", b"")
+    return elements(calls) if calls[:1] == b"[" else []
 
 
-def _pieces(text: str) -> Iterator[str]:
-    return (text[start : start + CHUNK] for start in range(0, len(text), CHUNK))
+def _call_deltas(index: int, call: Members) -> Iterator[dict[str, Any]]:
+    """``openai`` in JS refuses a call without a type. A custom call goes whole: its parts would replace each other there."""
+    function = call.get("function", b"")
+    if function[:1] != b"{":
+        yield {"tool_calls": [{**verbatim(call), "index": index}]}
+        return
+    kind = {} if text(call, "type") else {"type": "function"}
+    first, *rest = _arguments(members(function))
+    yield {"tool_calls": [{**verbatim(call), **kind, "index": index, "function": first}]}
+    for part in rest:
+        yield {"tool_calls": [{"index": index, "function": part}]}
 
 
-def _chunk(frame: dict[str, Any], choices: list[dict[str, Any]]) -> bytes:
-    return sse.event(msgspec.json.encode({**frame, "choices": choices}))
+def _arguments(function: Members) -> Iterator[dict[str, Any]]:
+    """A function with its name first, then its arguments in parts; some providers give them as an object."""
+    raw = function.get("arguments", b"null")
+    whole = text(function, "arguments") if raw[:1] == b'"' else "" if raw == b"null" else raw.decode()
+    yield {**verbatim(function), "arguments": ""}
+    for piece in pieces(whole or ""):
+        yield {"arguments": piece}
+
+
+def _head(frame: Members) -> bytes:
+    """A chunk up to its choices."""
+    return msgspec.json.encode(verbatim(frame))[:-1] + b',"choices":['
+
+
+def _chunk(head: bytes, choice: dict[str, Any]) -> bytes:
+    return sse.event(head + msgspec.json.encode(choice) + b"]}")

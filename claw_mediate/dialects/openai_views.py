@@ -1,4 +1,8 @@
-"""What is read of OpenAI messages: views of the wire JSON, never rebuilt from."""
+"""What is read of OpenAI messages: views of the wire JSON, never rebuilt from.
+
+A member is decoded when it is asked for, and of a content only its text: an image of 30 MB is stepped over. What has
+another shape than we know is nothing to us, and stays the provider's to judge.
+"""
 
 from __future__ import annotations
 
@@ -6,32 +10,67 @@ from typing import Any
 
 import msgspec
 
+_ABSENT = msgspec.Raw(b"null")
+
 
 class Function(msgspec.Struct):
+    """A call of a function, or (by its name alone) its declaration."""
+
     name: str = ""
     arguments: msgspec.Raw = msgspec.Raw(b'""')
 
 
 class WireCall(msgspec.Struct):
-    id: str | None = None
+    id: Any = None
     function: Function | None = None
     custom: Function | None = None
 
 
 class Message(msgspec.Struct):
-    role: str = ""
-    content: Any = None
-    tool_calls: list[WireCall] | None = None
+    role: Any = ""
+    content: msgspec.Raw = _ABSENT
+    tool_calls: msgspec.Raw = _ABSENT
+    function_call: msgspec.Raw = _ABSENT
+    name: Any = None
+
+
+class _Part(msgspec.Struct):
+    text: Any = None
 
 
 read_message = msgspec.json.Decoder(Message)
+_content = msgspec.json.Decoder(str | list[_Part] | None)
+_calls = msgspec.json.Decoder(list[WireCall] | None)
+_function = msgspec.json.Decoder(Function | None)
+_string = msgspec.json.Decoder(str)
 
 
 def visible_text(message: Message) -> str:
     """The visible text of a message, whether it is a string, its parts, null or absent."""
-    if isinstance(message.content, str):
-        return message.content
-    if isinstance(message.content, list):
-        parts = [part.get("text") for part in message.content if isinstance(part, dict)]
-        return "".join(part for part in parts if isinstance(part, str))
-    return ""
+    content = _known(_content, message.content)
+    if isinstance(content, list):
+        return "".join(part.text for part in content if isinstance(part.text, str))
+    return content or ""
+
+
+def tool_calls(message: Message) -> list[WireCall]:
+    """The calls that a message makes."""
+    return _known(_calls, message.tool_calls) or []
+
+
+def function_call(message: Message) -> Function | None:
+    """The one call of a message from before tools."""
+    return None if tool_calls(message) else _known(_function, message.function_call)
+
+
+def arguments_text(function: Function) -> str:
+    """The text of a call's arguments; some providers give them as an object instead."""
+    raw = bytes(function.arguments)
+    return _string.decode(raw) if raw[:1] == b'"' else raw.decode()
+
+
+def _known[T](decoder: msgspec.json.Decoder[T], raw: msgspec.Raw) -> T | None:
+    try:
+        return decoder.decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return None

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from claw_mediate.dialects import openai_chat, sse
-from claw_mediate.dialects.openai_stream import CHUNK
+from claw_mediate.dialects.deltas import CHUNK
 from tests.mediate.made import catalog
 from tests.peers import completion
 
@@ -130,6 +130,12 @@ def test_fields_that_are_not_known_travel_in_the_first_delta_and_the_frame() -> 
     assert events[-2]["choices"][0]["logprobs"] == {"content": []}
 
 
+def test_what_every_chunk_need_not_repeat_travels_once_where_the_sdk_finds_it() -> None:
+    made = streamed(completion("x" * 500, citations=["http://a"] * 9))
+    assert made.count(b'"citations"') == 1
+    assert final(made).model_extra == {"citations": ["http://a"] * 9}
+
+
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
 def test_reasoning_grows_before_the_content(name: str) -> None:
     body = completion("answer")
@@ -163,6 +169,49 @@ def test_a_custom_call_keeps_its_input_and_a_null_custom_is_a_function() -> None
     parts = [part for event in events for part in json.loads(event[6:])["choices"][0]["delta"].get("tool_calls", [])]
     assert "".join(part["custom"]["input"] for part in parts if part["index"] == 0) == "ls " * 40
     assert "".join(part["function"]["arguments"] for part in parts if part["index"] == 1) == '{"a": 1}'
+
+
+def test_a_custom_call_is_whole_in_one_delta_since_the_sdk_in_js_keeps_the_last_part_only() -> None:
+    custom = {"id": "a", "type": "custom", "custom": {"name": "shell", "input": "ls " * 400}}
+    message = {"role": "assistant", "content": None, "tool_calls": [custom]}
+    stream = streamed({"choices": [{"message": message, "finish_reason": "tool_calls"}]})
+    assert stream.count(b'"custom":') == 1
+
+
+@pytest.mark.requirement("stream:sdk-accepts")
+@pytest.mark.parametrize("index", [1, 5, None, "a"])
+def test_choices_are_numbered_from_0_whatever_the_provider_says(index: Any) -> None:
+    body = completion("x")
+    body["choices"][0]["index"] = index
+    assert final(streamed(body)).choices[0].message.content == "x"
+
+
+@pytest.mark.requirement("stream:sdk-accepts")
+@pytest.mark.parametrize("reason", ["length", "content_filter", "tool_calls", "something_new"])
+def test_the_finish_reason_is_as_upstream_gave_it(reason: str) -> None:
+    body = completion("x")
+    body["choices"][0]["finish_reason"] = reason
+    assert [c.finish_reason for chunk in chunks(streamed(body)) for c in chunk.choices if c.finish_reason] == [reason]
+
+
+@pytest.mark.parametrize(("message", "reason"), [({"content": "x"}, "stop"), ({"tool_calls": []}, "stop")])
+def test_a_reason_that_is_missing_is_filled_in_since_a_stream_must_end_with_one(message: Any, reason: str) -> None:
+    for body in ({"message": message}, {"message": message, "finish_reason": None}):
+        assert final(streamed({"id": "a", "choices": [body]})).choices[0].finish_reason == reason
+    call = {"id": "a", "function": {"name": "f", "arguments": "{}"}}
+    made = final(streamed({"id": "a", "choices": [{"message": {"tool_calls": [call]}}]}))
+    assert made.choices[0].finish_reason == "tool_calls"
+    assert made.choices[0].message.tool_calls[0].type == "function"  # type: ignore[index]
+
+
+def test_a_very_long_text_is_cut_into_a_bounded_number_of_chunks() -> None:
+    arguments = json.dumps({"a": "😀" * 1_000_000})
+    body = completion("word " * 200_000, calls=[("a", "f", arguments)])
+    stream = streamed(body)
+    assert stream.count(b"\n\n") < 2100
+    message = final(stream).choices[0].message
+    assert message.content == "word " * 200_000
+    assert message.tool_calls[0].function.arguments == arguments  # type: ignore[index, union-attr]
 
 
 @pytest.mark.requirement("stream:keepalive-is-skipped")
