@@ -14,31 +14,27 @@ import msgspec
 
 from claw_mediate.dialects import sse
 from claw_mediate.dialects.base import RunnerRequest
+from claw_mediate.dialects.deltas import Members, elements, members, one_line, pieces, text, verbatim
 
-CHUNK = 48
-"""Characters of text, or of a call's input, in one delta."""
 _AT_THE_END = ("stop_reason", "stop_sequence")
-_raw_members = msgspec.json.Decoder(dict[str, msgspec.Raw])
-
-type _Raw = dict[str, bytes]
 
 
 def stream(body: bytes, request: RunnerRequest) -> Iterator[bytes]:
     """The events of a response body that ``read_reply`` has accepted."""
     del request
-    message = _members(_one_line(body))
+    message = members(one_line(body))
     usage = _usage(message.get("usage"))
-    ended = _verbatim({name: message.pop(name, b"null") for name in _AT_THE_END})
-    content = msgspec.json.decode(message.pop("content"), type=list[msgspec.Raw])
+    ended = verbatim({name: message.pop(name, b"null") for name in _AT_THE_END})
+    content = elements(message.pop("content"))
     begun: dict[str, Any] = {
-        **_verbatim(message),
+        **verbatim(message),
         "content": [],
         **dict.fromkeys(_AT_THE_END),
         "usage": {**usage, "output_tokens": 0},
     }
     yield _event("message_start", message=begun)
     for index, block in enumerate(content):
-        start, deltas = _block(_members(bytes(block)))
+        start, deltas = _block(members(block))
         yield _event("content_block_start", index=index, content_block=start)
         for delta in deltas:
             yield _event("content_block_delta", index=index, delta=delta)
@@ -47,73 +43,51 @@ def stream(body: bytes, request: RunnerRequest) -> Iterator[bytes]:
     yield _event("message_stop")
 
 
-def _block(block: _Raw) -> tuple[dict[str, Any], Iterator[dict[str, Any]]]:
+def _block(block: Members) -> tuple[dict[str, Any], Iterator[dict[str, Any]]]:
     """How a block begins, and the deltas that complete it."""
-    match _text(block, "type"):
-        case "text" if _text(block, "text") is not None:
+    match text(block, "type"):
+        case "text" if text(block, "text") is not None:
             return _begun(block, text=""), _text_deltas(block)
-        case "thinking" if _text(block, "thinking") is not None:
+        case "thinking" if text(block, "thinking") is not None:
             return _begun(block, thinking="", signature=""), _thinking_deltas(block)
         case "tool_use" | "server_tool_use" | "mcp_tool_use" if block.get("input", b"")[:1] == b"{":
             return _begun(block, input={}), _input_deltas(block)
         case _:
-            return _verbatim(block), iter(())
+            return verbatim(block), iter(())
 
 
-def _begun(block: _Raw, **empty: Any) -> dict[str, Any]:
-    return {**_verbatim(block), **empty, **({"citations": []} if _citations(block) else {})}
+def _begun(block: Members, **empty: Any) -> dict[str, Any]:
+    return {**verbatim(block), **empty, **({"citations": []} if _citations(block) else {})}
 
 
-def _text_deltas(block: _Raw) -> Iterator[dict[str, Any]]:
-    for piece in _pieces(_text(block, "text") or ""):
+def _text_deltas(block: Members) -> Iterator[dict[str, Any]]:
+    for piece in pieces(text(block, "text") or ""):
         yield {"type": "text_delta", "text": piece}
     for citation in _citations(block):
         yield {"type": "citations_delta", "citation": citation}
 
 
-def _thinking_deltas(block: _Raw) -> Iterator[dict[str, Any]]:
-    for piece in _pieces(_text(block, "thinking") or ""):
+def _thinking_deltas(block: Members) -> Iterator[dict[str, Any]]:
+    for piece in pieces(text(block, "thinking") or ""):
         yield {"type": "thinking_delta", "thinking": piece}
-    if signature := _text(block, "signature"):
+    if signature := text(block, "signature"):
         yield {"type": "signature_delta", "signature": signature}
 
 
-def _input_deltas(block: _Raw) -> Iterator[dict[str, Any]]:
-    for piece in _pieces(block["input"].decode()):
+def _input_deltas(block: Members) -> Iterator[dict[str, Any]]:
+    for piece in pieces(block["input"].decode()):
         yield {"type": "input_json_delta", "partial_json": piece}
 
 
-def _citations(block: _Raw) -> list[msgspec.Raw]:
+def _citations(block: Members) -> list[msgspec.Raw]:
     raw = block.get("citations")
     return msgspec.json.decode(raw, type=list[msgspec.Raw]) if raw is not None and raw[:1] == b"[" else []
-
-
-def _text(block: _Raw, name: str) -> str | None:
-    raw = block.get(name)
-    return msgspec.json.decode(raw, type=str) if raw is not None and raw[:1] == b'"' else None
 
 
 def _usage(raw: bytes | None) -> dict[str, Any]:
     usage = msgspec.json.decode(raw) if raw is not None else None
     counts = {"input_tokens": 0, "output_tokens": 0}
     return {**counts, **usage} if isinstance(usage, dict) else counts
-
-
-def _members(document: bytes) -> _Raw:
-    return {name: bytes(raw) for name, raw in _raw_members.decode(document).items()}
-
-
-def _verbatim(members: _Raw) -> dict[str, Any]:
-    return {name: msgspec.Raw(raw) for name, raw in members.items()}
-
-
-def _one_line(body: bytes) -> bytes:
-    """In JSON a line break can only be white space between tokens, and it would end an event."""
-    return body.replace(b"\n", b" ").replace(b"\r", b" ")
-
-
-def _pieces(text: str) -> Iterator[str]:
-    return (text[start : start + CHUNK] for start in range(0, len(text), CHUNK))
 
 
 def _event(name: str, **members: Any) -> bytes:
