@@ -1,10 +1,13 @@
-"""providers.json v1 and v2: model providers and their keys (spec/contract.md "providers.json")."""
+"""providers.json v1 and v2: model providers and their keys (spec/contract.md "providers.json").
+
+And what the proxy itself finds out about a key, in a file of its own: providers.json is the operator's, and only read.
+"""
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from claw_contract.base import Contract
 from claw_contract.manifest import BaseUrl
@@ -44,3 +47,16 @@ class Providers(Contract):
 
     version: Literal[1, 2] = 1
     providers: Annotated[dict[str, ProviderEntry], Field(default_factory=dict)]
+
+
+class KeyRecord(Contract):
+    """One file of ``<auth dir>/key-states/``: a key that a provider refused or throttled, known by its digest."""
+
+    version: Literal[1] = 1
+    provider: str
+    key_id: str
+    secret_sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+    state: Literal["dead", "cooldown"]
+    cooldown_until: str | None = None
+    last_error_code: int
+    at: str

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
+from urllib.parse import unquote
 
 from claw_mediate.dialects.errors import refusal
 
 type HeaderList = list[tuple[str, str]]
+
+_SLASHES = re.compile(r"[/\\]+(?:\.[/\\]+)*")
+_ENDS = re.compile(r"[?#;]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +30,11 @@ class Request:
     @property
     def bare_path(self) -> str:
         return self.path.partition("?")[0]
+
+    @property
+    def meant_path(self) -> str:
+        """What a lenient provider would make of the path: its spelling must not be a way round."""
+        return _SLASHES.sub("/", _ENDS.split(unquote(self.path))[0]).rstrip("/").lower()
 
     def header(self, name: str) -> list[str]:
         return [value for key, value in self.headers if key.lower() == name]

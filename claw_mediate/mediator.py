@@ -10,16 +10,13 @@ It knows nothing of mitmproxy. The host calls ``admit`` when the headers are the
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import re
 import sqlite3
 import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple
-from urllib.parse import unquote
 
 from claw_contract.secret import Redactor
 from claw_mediate import wire
@@ -31,7 +28,7 @@ from claw_mediate.exchange import Exchange, Forward, Request, refused, said
 from claw_mediate.io import identity
 from claw_mediate.io.agents import Agent, Agents
 from claw_mediate.io.drive import Ports, World
-from claw_mediate.io.forwarding import Forwarding, target
+from claw_mediate.io.forwarding import Forwarding
 from claw_mediate.io.headers import for_provider
 from claw_mediate.io.history import History
 from claw_mediate.io.identity import Admitted
@@ -39,10 +36,11 @@ from claw_mediate.io.log import EventLog
 from claw_mediate.io.mediated import Ended, Job, MediatedTurn, streamed, whole
 from claw_mediate.io.providers import KEY_VARIABLES, Registry
 from claw_mediate.io.record import Recorder
+from claw_mediate.io.routing import Asker, Route, Routing, with_model
 from claw_mediate.io.services import Caller, Services
 from claw_mediate.io.settings import Settings
 from claw_mediate.io.store import Store
-from claw_mediate.io.upstream import ModelAnswer, Upstream
+from claw_mediate.io.upstream import ModelAnswer, ModelCall, Upstream
 from claw_mediate.model import Answer, Call
 from claw_mediate.talk import ToolUse
 
@@ -60,10 +58,6 @@ DIALECTS: Final[Mapping[str, Spoken]] = {
     "/messages/count_tokens": Spoken(anthropic_messages, counts=True),
 }
 """By the end of the path of the POST that speaks it."""
-
-
-_SLASHES = re.compile(r"[/\\]+(?:\.[/\\]+)*")
-_ENDS = re.compile(r"[?#;]")
 
 
 _LAST_SECONDS = 2.0
@@ -89,12 +83,13 @@ class Mediator:
         self._log = log
         self.registry = Registry(settings.auth, settings.hosts, log, env)
         self._agents = Agents(settings.context, log)
-        self._peers = peers or Peers(Upstream(self.registry), Services(settings.secrets))
+        self._peers = peers or Peers(Upstream(self.registry, log), Services(settings.secrets))
         self._store = Store(settings.state)
         self._recorder = Recorder(
             History(settings.history, settings.history_max_bytes) if settings.history else None, log
         )
-        self.forwarding = Forwarding(self.registry, self._recorder)
+        self._routing = Routing(self.registry, log)
+        self.forwarding = Forwarding(self.registry, self._routing, self._recorder)
         self._playing: set[asyncio.Task[Ended]] = set()
 
     def missing(self) -> str | None:
@@ -116,7 +111,7 @@ class Mediator:
         if request.bare_path == "/health":
             return said(200, {"ok": True})
         if request.bare_path == "/ready":
-            ready = self.missing() is None and self._store.writable()
+            ready = self.missing() is None and self.registry.serves() and self._store.writable()
             return said(200 if ready else 503, {"ready": ready})
         return None
 
@@ -125,14 +120,10 @@ class Mediator:
         return identity.admit(self._agents, request)
 
     def dialect(self, request: Request) -> Spoken | None:
-        """The dialect that this request is read in; None: it is forwarded unread.
-
-        A path counts by what a lenient provider would make of it: its spelling must not be a way round.
-        """
+        """The dialect that this request is read in; None: it is forwarded unread."""
         if request.method.upper() != "POST":
             return None
-        path = _SLASHES.sub("/", _ENDS.split(unquote(request.path))[0]).rstrip("/").lower()
-        return next((spoken for end, spoken in DIALECTS.items() if path.endswith(end)), None)
+        return next((spoken for end, spoken in DIALECTS.items() if request.meant_path.endswith(end)), None)
 
     async def exchange(self, admitted: Admitted, request: Request) -> Exchange | Forward:
         """What happens to an admitted request whose body is there. Cancelled when the runner leaves."""
@@ -183,17 +174,18 @@ class Mediator:
 
     def _job(self, admitted: Admitted, request: Request, view: RunnerRequest, dialect: Dialect) -> Job | Exchange:
         agent = admitted.agent
-        routed = self.forwarding.route(request, view.model)
-        if isinstance(routed, Exchange):
-            return routed
+        asker = Asker(agent, f"turn_{uuid.uuid4().hex}")
+        candidates = self._routing.candidates(asker, request, view)
+        if isinstance(candidates, Exchange):
+            return candidates
         catalog = self._catalog(agent, view, dialect)
-        provider, model = routed
-        if model != view.model:
-            view = replace(view, body=wire.edited(view.body, {"model": json.dumps(model).encode()}))
+        if candidates[0].model != view.model:
+            view = replace(view, body=with_model(view.body, candidates[0].model))
+        headers = [*for_provider(request.headers, admitted.secret), ("accept-encoding", "gzip, deflate")]
+        route = Route(asker, request.path, headers, candidates)
         secrets = [*self.registry.secrets(), *agent.secrets, admitted.token, admitted.secret]
         self._log.protect(secrets)
-        turn_id = f"turn_{uuid.uuid4().hex}"
-        return Job(turn_id, agent, request, view, dialect, catalog, provider, model, b"", Redactor(secrets))
+        return Job(asker.turn_id, agent, request, view, dialect, catalog, route, b"", Redactor(secrets))
 
     def _catalog(self, agent: Agent, view: RunnerRequest, dialect: Dialect) -> Catalog:
         """The agent's tools beside the runner's own; those that the provider has no room for are left out from the end."""
@@ -220,11 +212,9 @@ class Mediator:
         offered = job.dialect.offer(job.view, job.catalog, Additions(self._woven(job.agent.id, job.view)))
         job = replace(job, effective=offered(ToolUse.AS_ASKED).body)
         caller = Caller(admitted.agent, job.turn_id)
-        headers = [*for_provider(job.request.headers, admitted.secret), ("accept-encoding", "gzip, deflate")]
-        below = target(job.provider, job.request.path)
 
-        async def model(body: bytes, *, again: bool) -> ModelAnswer:
-            return await self._peers.upstream.post(job.agent.id, job.provider, below, headers, body, again=again)
+        async def model(call: ModelCall) -> ModelAnswer:
+            return await self._peers.upstream.post(job.route, call)
 
         async def tools(call: Call, key: str, seconds: float) -> Answer:
             return await self._peers.services.call(caller, call, key, seconds)

@@ -329,6 +329,22 @@ MEDIATE: dict[str, Requirement] = {
     "providers:key-states": Requirement(
         "mediation 4, the model's side", "A dead key is out, a resting one until its time, a replaced one fresh."
     ),
+    "providers:key-verdicts": Requirement(
+        "mediation 4, the model's side; weakness E12",
+        "401, 402 and 429 for want of quota kill a key, other 429s rest it, and a 403 says nothing of it.",
+    ),
+    "providers:key-states-persist": Requirement(
+        "issue 3, providers", "Key states outlive the process, in private files of their own that hold no secret."
+    ),
+    "providers:key-states-broken": Requirement(
+        "issue 3, providers", "A state that can't be read or written is one event, never a failure."
+    ),
+    "providers:operators-word": Requirement(
+        "contract, providers.json", "States in the operator's file hold, and the file is never written."
+    ),
+    "providers:ready": Requirement(
+        "mediation 1", "/ready wants a provider with a key that is not dead, or without keys."
+    ),
     "history:chain": Requirement("contract, history", "Each line holds the hash of the one before; edits show."),
     "history:restart": Requirement("contract, history", "A restart continues the chain, however long the last line."),
     "history:torn-line": Requirement("contract, history", "A torn last line breaks neither chain nor next line."),

@@ -9,19 +9,17 @@ from typing import Protocol, assert_never
 
 from claw_mediate import result
 from claw_mediate.catalog import Catalog
-from claw_mediate.dialects.base import Dialect, Offers, UnreadableReplyError
-from claw_mediate.io.upstream import ModelAnswer, Responded, Unreachable
+from claw_mediate.dialects.base import Dialect, Offers
+from claw_mediate.io.sending import Responded, Unreachable
+from claw_mediate.io.upstream import ModelAnswer, ModelCall, Replied
 from claw_mediate.model import Answer, Call, Reply, Round
 from claw_mediate.talk import AskModel, Asks, ModelFailed, ModelReplied, RunTools, ToolsAnswered
-
-BAD_REPLY = "provider_bad_response"
-_OK = 200
 
 
 class Model(Protocol):
     """The port to the provider."""
 
-    async def __call__(self, body: bytes, *, again: bool) -> ModelAnswer: ...
+    async def __call__(self, call: ModelCall) -> ModelAnswer: ...
 
 
 class Tools(Protocol):
@@ -78,21 +76,27 @@ class World:
         if command.rounds:
             self.progress.goes_on.set()
         self.progress.waiting(len(command.rounds) + 1, "model")
-        body = self._dialect.write_request(self._offered(command.use), command.rounds)
+        call = ModelCall(
+            self._dialect.write_request(self._offered(command.use), command.rounds),
+            read=lambda body: self._dialect.read_reply(body, self._catalog),
+            again=self.progress.goes_on.is_set,
+            until=asyncio.get_running_loop().time() + command.seconds,
+        )
         try:
-            async with asyncio.timeout(command.seconds):
-                answer = await self._ports.model(body, again=bool(command.rounds) or self.progress.goes_on.is_set())
+            async with asyncio.timeout_at(call.until):
+                answer = await self._ports.model(call)
         except TimeoutError:
             answer = Unreachable("total_timeout", "the model did not answer within the turn's time")
-        if isinstance(answer, Unreachable):
-            return ModelFailed(502, answer.code, answer.message, self._ports.now())
-        if answer.status != _OK:
-            return _upstream_error(answer, self._ports.now())
-        try:
-            self.reply = self._dialect.read_reply(answer.body, self._catalog)
-        except UnreadableReplyError as error:
-            return ModelFailed(502, BAD_REPLY, str(error), self._ports.now())
-        return ModelReplied(self.reply, self._ports.now())
+        match answer:
+            case Replied(reply):
+                self.reply = reply
+                return ModelReplied(reply, self._ports.now())
+            case Responded():
+                return _upstream_error(answer, self._ports.now())
+            case Unreachable():
+                return ModelFailed(answer.status, answer.code, answer.message, self._ports.now())
+            case _:
+                assert_never(answer)
 
     async def run(self, command: RunTools) -> ToolsAnswered:
         """Calls side by side. When the runner leaves, reads are dropped, and a write that is on its way may finish."""

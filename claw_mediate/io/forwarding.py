@@ -6,24 +6,23 @@ is a line of history like a mediated turn; other paths are events of the log.
 
 from __future__ import annotations
 
-import json
+import math
 import time
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 from claw_contract.base import JsonObject
 from claw_contract.secret import Redactor
-from claw_mediate import wire
 from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.dialects.errors import refusal
 from claw_mediate.exchange import Exchange, Forward, Request, refused
 from claw_mediate.io.headers import holding, provider_auth
 from claw_mediate.io.identity import Admitted
-from claw_mediate.io.providers import Key, Provider, Registry, rest_seconds
+from claw_mediate.io.providers import THROTTLED, Registry, out_of_quota
 from claw_mediate.io.record import Ending, Passed, Recorder
-
-_ANTHROPIC_PATHS = ("/messages", "/messages/count_tokens")
+from claw_mediate.io.routing import NO_KEY, Asker, Routing, with_model
+from claw_mediate.provider import Candidate, Key, Provider
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,27 +33,17 @@ class Ticket:
     provider: Provider
     key: Key | None
     started: float
+    spoken: bool
+    """Whether it is a request of a dialect. What other paths answer is no word on a key: some refuse every ordinary one."""
 
 
 class Forwarding:
-    """Routes, and the requests that go to them as they are."""
+    """The requests that go on as they are."""
 
-    def __init__(self, registry: Registry, recorder: Recorder) -> None:
+    def __init__(self, registry: Registry, routing: Routing, recorder: Recorder) -> None:
         self._registry = registry
+        self._routing = routing
         self._recorder = recorder
-
-    def route(self, request: Request, model: str) -> tuple[Provider, str] | Exchange:
-        """The provider and the model's name there: by host where there is one, else by the model's prefix."""
-        if request.host is not None:
-            provider, name = self._registry.by_host(request.host), model
-        else:
-            anthropic = request.bare_path.rstrip("/").endswith(_ANTHROPIC_PATHS)
-            provider, name = self._registry.by_model(model, "anthropic" if anthropic else "openai")
-        if provider is None:
-            return refused(request.path, 502, "no_provider", "no provider is configured for this request")
-        if not provider.usable:
-            return refused(request.path, 502, "no_provider_key", f"the provider {provider.name!r} has no key")
-        return provider, name
 
     def forward(
         self, admitted: Admitted, request: Request, view: RunnerRequest | None, *, counts: bool = False
@@ -62,53 +51,55 @@ class Forwarding:
         """The bytes of the view (the runner's own, unless it was edited), with the credential swapped and the model's
         prefix off. ``counts``: its answer is no turn, and no line of history.
         """
-        routed = self.route(request, view.model if view else "")
-        if isinstance(routed, Exchange):
-            return routed
-        provider, model = routed
-        keys = self._registry.states.ready(provider, time.monotonic())
-        if provider.auth != "none" and not keys:
-            message = f"no key of the provider {provider.name!r} is usable now"
-            return refused(request.path, 502, "no_provider_key", message)
+        asker = Asker(admitted.agent, f"turn_{uuid.uuid4().hex}")
+        candidates = self._routing.candidates(asker, request, view)
+        if isinstance(candidates, Exchange):
+            return candidates
+        candidate = self._routing.ready(asker, candidates)
+        if candidate is None:
+            return self._no_key(request, candidates)
+        provider, model = candidate.provider, candidate.model
+        key = self._registry.ready(provider)[0]
         body = None
         if view is not None:
             body = view.body if view.body is not request.body else None
             if model != view.model:
-                body = wire.edited(view.body, {"model": json.dumps(model).encode()})
-        key = keys[0] if keys else None
+                body = with_model(view.body, model)
         redactor = Redactor([*self._registry.secrets(), *admitted.agent.secrets, admitted.token, admitted.secret])
-        turn_id = f"turn_{uuid.uuid4().hex}"
         told = None if counts else view
-        passed = Passed(turn_id, admitted.agent, request, told, provider.name, model, redactor)
+        passed = Passed(asker.turn_id, admitted.agent, request, told, provider.name, model, redactor)
         self._recorder.forwarded(passed)
         return Forward(
             base_url=provider.base_url,
-            target=target(provider, request.path),
+            target=provider.below(request.path),
             credential=provider_auth(provider, key.secret if key else None),
             refusal=refusal(
                 request.path, 502, "provider_unreachable", f"the provider {provider.name!r} can't be reached"
             ),
             body=body,
             dropped=holding(request.headers, admitted.secret),
-            ticket=Ticket(passed, provider, key, time.monotonic()),
+            ticket=Ticket(passed, provider, key, time.monotonic(), spoken=view is not None),
         )
 
     def answered(self, ticket: Ticket, status: int, retry_after: str) -> None:
         """The provider's status is there: a key that was refused or throttled is not used for the next request."""
-        if ticket.key is not None:
-            self._registry.spend(ticket.provider, ticket.key, status, rest_seconds(retry_after))
+        if ticket.key is not None and (ticket.spoken or status == THROTTLED):
+            self._registry.spend(ticket.provider, ticket.key, status, retry_after)
 
     def over(self, ticket: Ticket, status: int, usage: JsonObject, body: bytes, *, whole: bool) -> None:
         """The response went through (``whole``), or broke off; ``body`` is the beginning of it."""
+        if ticket.key is not None and out_of_quota(status, body):
+            self._registry.spend(ticket.provider, ticket.key, status, "", body)
         latency_ms = round((time.monotonic() - ticket.started) * 1000)
         ending = Ending(whole and status < 400, status, latency_ms)  # noqa: PLR2004 - HTTP's errors begin there
         self._recorder.passed(ticket.passed, ending, usage, body)
 
-
-def target(provider: Provider, path: str) -> str:
-    """Path and query below a provider's base URL, which ends in its own prefix (``/v1``, ``/api/v1``) or has none."""
-    own = urlsplit(provider.base_url).path
-    for prefix in (own, "/v1") if own else ():
-        if path.startswith((f"{prefix}/", f"{prefix}?")):
-            return path.removeprefix(prefix)
-    return path
+    def _no_key(self, request: Request, candidates: Sequence[Candidate]) -> Exchange:
+        """Keys that rest will be back; dead ones will not."""
+        seconds = min(self._registry.wait(candidate.provider) for candidate in candidates)
+        message = f"no key of the provider {candidates[0].provider.name!r} is usable now"
+        if seconds == math.inf:
+            return refused(request.path, 502, NO_KEY, message)
+        refusal = refused(request.path, 503, NO_KEY, message)
+        refusal.headers.append(("retry-after", str(math.ceil(seconds))))
+        return refusal

@@ -7,12 +7,15 @@ from collections.abc import Iterable
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 
 from claw_contract.secret import Secret
-from claw_mediate.io.providers import Provider
+from claw_mediate.provider import Provider
 
 type Headers = list[tuple[str, str]]
 
-CREDENTIALS = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-key", "proxy-authorization", "cookie"})
-"""Every header that may carry the agent's credential."""
+_ACCOUNTS = frozenset({"openai-organization", "openai-project", "x-goog-user-project"})
+CREDENTIALS = _ACCOUNTS | {"authorization", "x-api-key", "api-key", "x-goog-api-key", "proxy-authorization", "cookie"}
+"""Every header that may carry the agent's credential, or say whose account the provider's key is of: a wrong account is a 401
+too, and an agent could kill the pod's key with it.
+"""
 _HOP_BY_HOP = frozenset(
     {"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "http2-settings"}
 )

@@ -22,8 +22,8 @@ from claw_mediate.dialects.errors import refusal
 from claw_mediate.exchange import Exchange, Request, answered
 from claw_mediate.io.agents import Agent
 from claw_mediate.io.drive import World, drive
-from claw_mediate.io.providers import Provider
 from claw_mediate.io.record import Recorder
+from claw_mediate.io.routing import Route
 from claw_mediate.io.settings import Pace
 from claw_mediate.io.store import Store
 from claw_mediate.model import add_usage
@@ -44,11 +44,19 @@ class Job:
     view: RunnerRequest
     dialect: Dialect
     catalog: Catalog
-    provider: Provider
-    model: str
+    route: Route
     effective: bytes
-    """The first request to the provider."""
+    """The first request to the first provider."""
     redactor: Redactor
+
+    @property
+    def provider(self) -> str:
+        """Who answers; of several candidates the one that was asked last."""
+        return self.route.candidate.provider.name
+
+    @property
+    def model(self) -> str:
+        return self.route.candidate.model
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,20 @@
 """Model providers and their keys: providers.json over the environment (spec/contract.md "providers.json").
 
-Key states: a key that was refused (401, 402) is dead, one that was throttled (429) rests until its time is over. Both last
-as long as the process, or until the key itself changes.
+What an answer says of its key: 401 and 402 that it is dead, and 429 too where the account is out of quota; any other 429 that
+it rests, as long as ``Retry-After`` says. A 403 says nothing of it: moderation, region and a model's permissions are 403 too,
+and must not cost the pod its key.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -18,100 +22,64 @@ from pydantic import ValidationError
 
 from claw_contract.base import error_line
 from claw_contract.manifest import checked_base_url
-from claw_contract.providers import ApiFormat, ProviderAuth, ProviderEntry, Providers
+from claw_contract.providers import ApiFormat, ProviderAuth, ProviderEntry, ProviderKey, Providers
 from claw_contract.secret import Secret
-from claw_mediate.io.files import Identity, identity
+from claw_mediate.io.files import Identity, identity, read_at
+from claw_mediate.io.keys import LONGEST_REST_SECONDS, KeyStates, posix, rfc3339
 from claw_mediate.io.log import EventLog
+from claw_mediate.provider import Candidate, Key, Provider
 
 THROTTLED = 429
-_KEY_DEAD = frozenset({401, 402})
-_DEFAULT_REST_SECONDS = 10.0
-_LONGEST_REST_SECONDS = 3600.0
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """One key of a pool."""
-
-    id: str
-    secret: Secret
-
-
-@dataclass(frozen=True, slots=True)
-class Provider:
-    """One provider as configured now."""
-
-    name: str
-    base_url: str
-    auth: ProviderAuth
-    api_format: ApiFormat
-    keys: tuple[Key, ...]
-
-    @property
-    def host(self) -> str:
-        return (urlsplit(self.base_url).hostname or "").lower()
-
-    @property
-    def usable(self) -> bool:
-        return bool(self.keys) or self.auth == "none"
+REFUSED = frozenset({401, 402})
+_REST_SECONDS = 2.0
+"""Where a provider does not say how long: short enough for a turn to wait for."""
+_OUT_OF_QUOTA = re.compile(rb'"(?:code|type)"\s*:\s*"(?:insufficient_quota|billing_[a-z_]{1,40})"')
+"""By OpenAI's codes. Not by wording: Gemini speaks of "quota" and "billing" in every 429, also for one minute's limit."""
+_ERROR_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    base_url: str
+    base_url: str | None
     auth: ProviderAuth
     api_format: ApiFormat
     env: str
     """What its environment names begin with."""
-    keys: tuple[str, ...]
+    keys: tuple[str, ...] = ()
 
 
+_GOOGLE = "https://generativelanguage.googleapis.com/v1beta/openai"
+_ANTHROPIC = "https://api.anthropic.com/v1"
 _KNOWN: dict[str, _Known] = {
     "openai": _Known("https://api.openai.com/v1", "bearer", "openai", "OPENAI", ("OPENAI_API_KEY",)),
-    "anthropic": _Known("https://api.anthropic.com/v1", "x-api-key", "anthropic", "ANTHROPIC", ("ANTHROPIC_API_KEY",)),
+    "anthropic": _Known(_ANTHROPIC, "x-api-key", "anthropic", "ANTHROPIC", ("ANTHROPIC_API_KEY",)),
     "openrouter": _Known("https://openrouter.ai/api/v1", "bearer", "openai", "OPENROUTER", ("OPENROUTER_API_KEY",)),
-    "google": _Known(
-        "https://generativelanguage.googleapis.com/v1beta/openai",
-        "bearer",
-        "openai",
-        "GOOGLE",
-        ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
-    ),
+    "google": _Known(_GOOGLE, "bearer", "openai", "GOOGLE", ("GEMINI_API_KEY", "GOOGLE_API_KEY")),
     "xai": _Known("https://api.x.ai/v1", "bearer", "openai", "XAI", ("XAI_API_KEY",)),
     "ai-gateway": _Known("https://ai-gateway.vercel.sh/v1", "bearer", "openai", "AI_GATEWAY", ("AI_GATEWAY_API_KEY",)),
+    "ollama": _Known(None, "none", "openai", "OLLAMA"),
 }
 
 KEY_VARIABLES = tuple(name for known in _KNOWN.values() for name in known.keys)
 
 
-@dataclass
-class KeyStates:
-    """What is known of keys beyond the configuration: by value's owner, so that a replaced key starts afresh."""
-
-    dead: set[tuple[str, Secret]] = field(default_factory=set)
-    resting: dict[tuple[str, Secret], float] = field(default_factory=dict)
-
-    def ready(self, provider: Provider, now: float) -> list[Key]:
-        """The keys that may be tried, in their order."""
-        return [
-            key
-            for key in provider.keys
-            if (provider.name, key.secret) not in self.dead
-            and self.resting.get((provider.name, key.secret), now) <= now
-        ]
-
-
 class Registry:
-    """All providers, as file and environment say now."""
+    """All providers, as file and environment say now, and the states of their keys."""
 
     def __init__(
-        self, auth_dir: Path, hosts: Mapping[str, str], log: EventLog, env: Mapping[str, str] = os.environ
+        self,
+        auth_dir: Path,
+        hosts: Mapping[str, str],
+        log: EventLog,
+        env: Mapping[str, str] = os.environ,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         """Raises ``ValueError``, in one line, for a ``<NAME>_BASE_URL`` that is no base URL."""
         for known in _KNOWN.values():
             variable = f"{known.env}_BASE_URL"
             try:
-                checked_base_url(env.get(variable) or known.base_url)
+                if url := env.get(variable):
+                    checked_base_url(url)
             except ValueError as error:
                 raise ValueError(f"{variable}: {error}") from error
         self._file = auth_dir / "providers.json"
@@ -120,7 +88,7 @@ class Registry:
         self._log = log
         self._seen: Identity | bool = False
         self._providers: dict[str, Provider] = {}
-        self.states = KeyStates()
+        self._states = KeyStates(auth_dir, log, clock)
 
     def all(self) -> dict[str, Provider]:
         """By name. A file that does not parse leaves the last good state in force, with one log event."""
@@ -128,7 +96,7 @@ class Registry:
         if found != self._seen:
             self._seen = found
             try:
-                written = Providers.model_validate_json(self._file.read_bytes()) if found else Providers(providers={})
+                written = Providers.model_validate_json(read_at(self._file)) if found else Providers(providers={})
             except (OSError, ValidationError) as error:
                 self._log.event("error", error="providers_broken", file=self._file.name, reason=error_line(error))
                 written = None
@@ -145,52 +113,91 @@ class Registry:
         if name is not None:
             return providers.get(name)
         for known_name, known in _KNOWN.items():
-            if urlsplit(known.base_url).hostname == host.lower():
+            if known.base_url and urlsplit(known.base_url).hostname == host.lower():
                 return providers.get(known_name)
         return next((provider for provider in providers.values() if provider.host == host.lower()), None)
 
     def hosts(self) -> frozenset[str]:
         """Every governed host."""
-        own = {urlsplit(known.base_url).hostname or "" for known in _KNOWN.values()}
-        return frozenset(own | set(self._extra_hosts) | {provider.host for provider in self.all().values()})
+        own = {urlsplit(known.base_url or "").hostname or "" for known in _KNOWN.values()}
+        hosts = own | set(self._extra_hosts) | {provider.host for provider in self.all().values()}
+        return frozenset(hosts - {""})
 
-    def by_model(self, model: str, api_format: ApiFormat) -> tuple[Provider | None, str]:
-        """In base-URL mode the model's prefix picks the provider, else the dialect's default one; (provider, its model)."""
+    def by_model(self, model: str, api_format: ApiFormat) -> Candidate:
+        """In base-URL mode the model's prefix picks the provider, else the dialect's default one."""
         providers = self.all()
         prefix, slash, rest = model.partition("/")
         if slash and prefix in providers:
-            return providers[prefix], rest
-        default = providers.get(api_format)
-        if default is not None and default.usable:
-            return default, model
+            return Candidate(providers[prefix], rest)
+        default = providers[api_format]  # a protocol is called as the provider whose it is
+        if default.usable:
+            return Candidate(default, model)
         others = (p for p in providers.values() if p.usable and p.api_format == api_format)
-        return next(others, default), model
+        return Candidate(next(others, default), model)
 
-    def spend(self, provider: Provider, key: Key, status: int, rest: float | None) -> bool:
-        """Note what an answer says of its key (``rest``: seconds to wait); whether the next key should be tried."""
-        owner = (provider.name, key.secret)
-        if status in _KEY_DEAD:
-            self.states.dead.add(owner)
-            action = "dead"
+    def ready(self, provider: Provider) -> list[Key | None]:
+        """The keys that may be tried now, in their order; [None] for a provider that takes none."""
+        if provider.auth == "none":
+            return [None]
+        now = self._states.now()
+        return [key for key in provider.keys if self._states.wakes_at(provider.name, key) <= now]
+
+    def wait(self, provider: Provider) -> float:
+        """Seconds until the provider has a key that may be tried; ``inf`` when all are dead."""
+        if provider.auth == "none":
+            return 0.0
+        wakes = (self._states.wakes_at(provider.name, key) for key in provider.keys)
+        return max(0.0, min(wakes, default=math.inf) - self._states.now())
+
+    def serves(self) -> bool:
+        """Whether there is a provider with a key that is not dead."""
+        return any(self.wait(provider) < math.inf for provider in self.all().values())
+
+    def rest(self, retry_after: str) -> float | None:
+        """What ``Retry-After`` asks for, in seconds."""
+        return rest_seconds(retry_after, self._states.now())
+
+    def spend(self, provider: Provider, key: Key, status: int, retry_after: str, body: bytes = b"") -> bool:
+        """Note what an answer says of its key; whether the next key should be tried."""
+        now = self._states.now()
+        quota = out_of_quota(status, body)
+        if quota or status in REFUSED:
+            until = math.inf
         elif status == THROTTLED:
-            self.states.resting[owner] = time.monotonic() + (rest or _DEFAULT_REST_SECONDS)
-            action = "cooldown"
+            asked = self.rest(retry_after)
+            until = now + (_REST_SECONDS if asked is None else asked)
         else:
             return False
-        self._log.event("provider_pool", provider=provider.name, key_id=key.id, action=action, reason=f"http_{status}")
+        if self._states.note(provider.name, key, until, status):
+            self._log.event(
+                "provider_pool",
+                provider=provider.name,
+                key_id=key.id,
+                action="dead" if until == math.inf else "cooldown",
+                reason="insufficient_quota" if quota else f"http_{status}",
+                cooldown_until=None if until == math.inf else rfc3339(until),
+            )
         return True
 
     def secrets(self) -> list[Secret]:
         return [key.secret for provider in self.all().values() for key in provider.keys]
 
 
-def rest_seconds(retry_after: str) -> float | None:
-    """``Retry-After`` in seconds, bounded; None where it says nothing of use (RFC 9110 also allows a date: not used)."""
+def out_of_quota(status: int, body: bytes) -> bool:
+    return status == THROTTLED and _OUT_OF_QUOTA.search(body[:_ERROR_BYTES]) is not None
+
+
+def rest_seconds(retry_after: str, now: float) -> float | None:
+    """``Retry-After`` (seconds, or a date) in seconds, bounded; None where it says nothing of use."""
     try:
         seconds = float(retry_after)
     except ValueError:
-        return None
-    return min(max(0.0, seconds), _LONGEST_REST_SECONDS) if seconds == seconds else None  # noqa: PLR0124 - not a number
+        try:
+            until = parsedate_to_datetime(retry_after)
+            seconds = (until if until.tzinfo else until.replace(tzinfo=UTC)).timestamp() - now
+        except (ValueError, OverflowError):
+            return None
+    return None if math.isnan(seconds) else min(max(0.0, seconds), LONGEST_REST_SECONDS)
 
 
 def _merged(written: Providers, env: Mapping[str, str]) -> dict[str, Provider]:
@@ -213,10 +220,19 @@ def _merged(written: Providers, env: Mapping[str, str]) -> dict[str, Provider]:
 
 
 def _file_keys(entry: ProviderEntry) -> tuple[Key, ...]:
-    keys = [key for key in entry.keys if key.state in {"ready", "cooldown"}]
-    keys.sort(key=lambda key: key.id != entry.active_key_id)
+    keys = sorted(entry.keys, key=lambda key: key.id != entry.active_key_id)
     from_v1 = [Key("api_key", entry.api_key)] if entry.api_key else []
-    return (*(Key(key.id, key.secret) for key in keys), *from_v1)
+    return (*(Key(key.id, key.secret, _rests_until(key)) for key in keys), *from_v1)
+
+
+def _rests_until(key: ProviderKey) -> float:
+    """What the operator says of a key. A cooldown without a time that can be read is over."""
+    if key.state in {"dead", "disabled"}:
+        return math.inf
+    try:
+        return posix(key.cooldown_until or "") if key.state == "cooldown" else 0.0
+    except (ValueError, OverflowError):
+        return 0.0
 
 
 def _env_keys(known: _Known | None, env: Mapping[str, str]) -> tuple[Key, ...]:

@@ -102,11 +102,11 @@ class Recorder:
         entry = {
             **_about(job.agent, job.turn_id, job.request, job.view),
             "status": "ok" if ended.ok else "error",
-            "effective_provider": job.provider.name,
+            "effective_provider": job.provider,
             "effective_model": job.model,
             "status_code": ended.status,
             "tools_offered": [offered.alias for offered in job.catalog.offered],
-            "request_effective": recorded_body(job.effective),
+            "request_effective": recorded_body(job.route.body(job.effective)),
             "response": {"format": "sse" if job.view.stream else "json", "json": recorded_body(ended.body)},
             "usage": usage.model_dump(),
             "tool_trace": [record.model_dump(exclude_none=True) for record in tool_trace(rounds)],

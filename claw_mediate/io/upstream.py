@@ -1,148 +1,210 @@
-"""Asking a provider: one complete response, or one defined failure (spec/mediation.md section 4, "The model's side").
+"""A turn's model calls: which candidate is asked, with which key, and how often (spec/mediation.md section 4).
 
-Key pool: 401 and 402 kill that key, 429 rests it, and the next one is tried at once. Where the turn has already cost
-something (``again``), a retryable failure is tried twice more within the time that is left, because runners repeat a whole
-turn for less.
+    a reply that can be read              it is the answer, and its candidate stays for the rest of the turn
+    401, 402, 429                         the next key of that provider, at once; where none is left, the next candidate
+    5xx, no whole response, no reply      the next candidate
+    403 and any other 4xx                 passed on
+
+Where the turn has already cost something (``again``) and nobody answered, it is asked twice more, for runners repeat a whole
+turn for less: first the candidate that had answered before, then the others. A key that rests for a moment is waited for.
+When all is in vain, the runner is told the last real answer.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
+import math
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
-import httpx2
+from claw_mediate.dialects.base import UnreadableReplyError
+from claw_mediate.io.headers import provider_auth
+from claw_mediate.io.log import EventLog
+from claw_mediate.io.providers import REFUSED, THROTTLED, Registry
+from claw_mediate.io.routing import KEY_UNAVAILABLE, NO_KEY, Route, log_failover
+from claw_mediate.io.sending import BROKE_OFF, TOO_LARGE, UNREACHABLE, Responded, Sender, Sent, Unreachable
+from claw_mediate.model import Reply
+from claw_mediate.provider import Provider
 
-from claw_mediate.io.body import read_bounded
-from claw_mediate.io.headers import Headers, no_cookies, provider_auth
-from claw_mediate.io.providers import THROTTLED, Key, Provider, Registry, rest_seconds
-
-MAX_RESPONSE_BYTES = 16 * 1024 * 1024
-"""A longer answer of a model is a fault of the provider."""
-CONNECT_SECONDS = 10.0
-NO_KEY = "no_provider_key"
-MISCONFIGURED = "provider_misconfigured"
+TIMEOUT = "provider_timeout"
+BAD_REPLY = "provider_bad_response"
 _RETRIES = 2
 _BACKOFF_SECONDS = 0.25
-_LONGEST_RETRY_AFTER = 5.0
-_SERVER_ERROR = 500
+_PATIENCE_SECONDS = 5.0
+"""What is waited for a key, or because a provider asks for it."""
+_OK, _CLIENT_ERROR, _SERVER_ERROR, _BAD_GATEWAY, _UNAVAILABLE = 200, 400, 500, 502, 503
+_REASONS = {
+    NO_KEY: KEY_UNAVAILABLE,
+    UNREACHABLE: "transport_error",
+    BROKE_OFF: "response_read_error",
+    TOO_LARGE: "response_read_error",
+    BAD_REPLY: "response_read_error",
+}
+"""Of a failover, where the failure's own code is not one of the original's names."""
 
 
 @dataclass(frozen=True, slots=True)
-class Responded:
-    """A whole response, whatever its status."""
+class Replied:
+    """A reply that can be read."""
 
-    status: int
-    content_type: str
+    reply: Reply
+
+
+type ModelAnswer = Replied | Responded | Unreachable
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCall:
+    """One model call. ``read`` raises ``UnreadableReplyError``; ``again`` is asked once it has failed; ``until``: loop time."""
+
     body: bytes
-    retry_after: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Unreachable:
-    """No whole response. ``message`` names no address."""
-
-    code: str
-    message: str
-
-
-type ModelAnswer = Responded | Unreachable
+    read: Callable[[bytes], Reply]
+    again: Callable[[], bool]
+    until: float
 
 
 class Upstream:
-    """The providers. Connections are pooled per agent, so that no agent reads what was meant for another."""
+    """The providers."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(
+        self, registry: Registry, log: EventLog, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    ) -> None:
         self._registry = registry
-        self._tls = (
-            httpx2.create_ssl_context()
-        )  # SSL_CERT_FILE and SSL_CERT_DIR hold, for providers with a CA of their own
-        self._clients: dict[str, httpx2.AsyncClient] = {}
+        self._log = log
+        self._sleep = sleep
+        self._sender = Sender()
 
-    async def post(
-        self, agent_id: str, provider: Provider, target: str, headers: Headers, body: bytes, *, again: bool
-    ) -> ModelAnswer:
-        """POST to the provider; the caller bounds the time. ``target``: path and query below the provider's base URL."""
-        client = self._client(agent_id)
-        answer: ModelAnswer | None = None
+    async def post(self, route: Route, call: ModelCall) -> ModelAnswer:
+        """Ask; the caller bounds the time."""
+        first, then = route.standing, route.others
+        last = (then or first)[-1]
+        await self._sleep(self._first_pause(route))
+        told: ModelAnswer | None = None
         for attempt in range(_RETRIES + 1):
-            before, answer = answer, await self._with_a_key(client, provider, target, headers, body)
-            if before is not None and isinstance(answer, Unreachable) and answer.code == NO_KEY:
-                return before  # every key rests by now: what the provider said is the better answer
-            pause = _pause(answer, attempt)
-            if not again or pause is None or attempt == _RETRIES:
+            answer, repeat = await self._through(route, call, first, last)
+            told = _better(told, answer)
+            pause = self._pause(route, answer, attempt) if repeat and call.again() else None
+            if pause is None or _now() + pause >= call.until:
                 break
-            await asyncio.sleep(pause)
-        assert answer is not None
-        return answer
+            await self._sleep(pause)
+        assert told is not None
+        if _settles(told) or not then:
+            return told
+        answer, _ = await self._through(route, call, then, last, told)
+        return _better(told, answer)
 
     async def close(self) -> None:
-        for client in self._clients.values():
-            await client.aclose()
-        self._clients.clear()
+        await self._sender.close()
 
-    def _client(self, agent_id: str) -> httpx2.AsyncClient:
-        if agent_id not in self._clients:
-            self._clients[agent_id] = httpx2.AsyncClient(
-                trust_env=False,  # a pod-wide HTTPS_PROXY would lead back into this very proxy
-                verify=self._tls,
-                cookies=no_cookies(),
-                timeout=httpx2.Timeout(None, connect=CONNECT_SECONDS),
-                limits=httpx2.Limits(max_connections=None),
-            )
-        return self._clients[agent_id]
+    async def _through(
+        self, route: Route, call: ModelCall, places: Sequence[int], last: int, failed: ModelAnswer | None = None
+    ) -> tuple[ModelAnswer, bool]:
+        """Candidate by candidate, until one settles it: (what the runner is told, whether all may be asked again)."""
+        told, repeat = failed, False
+        for place in places:
+            if failed is not None:
+                log_failover(self._log, route.asker, (route.candidate, route.candidates[place]), _reason(failed))
+            route.at = place
+            failed = await self._with_time(route, call, None if place == last else (call.until - _now()) / 2)
+            if _settles(failed):
+                route.answered = route.answered or isinstance(failed, Replied)
+                return failed, False
+            told, repeat = _better(told, failed), repeat or _repeatable(failed)
+        assert told is not None
+        return told, repeat
 
-    async def _with_a_key(
-        self, client: httpx2.AsyncClient, provider: Provider, target: str, headers: Headers, body: bytes
-    ) -> ModelAnswer:
-        keys: list[Key | None] = [*self._registry.states.ready(provider, time.monotonic())]
-        if provider.auth == "none":
-            keys = [None]
-        answer: ModelAnswer = Unreachable(NO_KEY, f"no key of the provider {provider.name!r} is usable now")
-        for key in keys:
-            answer = await self._send(
-                client, provider, target, [*headers, *provider_auth(provider, key.secret if key else None)], body
-            )
-            if key is None or not isinstance(answer, Responded):
-                break
-            if not self._registry.spend(provider, key, answer.status, answer.retry_after):
-                break
-        return answer
-
-    async def _send(
-        self, client: httpx2.AsyncClient, provider: Provider, target: str, headers: Headers, body: bytes
-    ) -> ModelAnswer:
+    async def _with_time(self, route: Route, call: ModelCall, seconds: float | None) -> ModelAnswer:
+        """A candidate that another one stands behind may take half of the time that is left."""
         try:
-            # Raw path and query: what the runner wrote is not ours to normalise.
-            base = httpx2.URL(provider.base_url)
-            url = base.copy_with(raw_path=base.raw_path.rstrip(b"/") + target.encode("ascii", errors="ignore"))
-            # A header may hold any bytes, which mitmproxy shows as surrogates.
-            raw = [
-                (name.encode(errors="surrogateescape"), value.encode(errors="surrogateescape"))
-                for name, value in headers
-            ]
-            async with client.stream("POST", url, headers=raw, content=body) as response:
-                kept, size = await read_bounded(response, MAX_RESPONSE_BYTES, MAX_RESPONSE_BYTES)
-        except (httpx2.InvalidURL, httpx2.LocalProtocolError, UnicodeError):
-            return Unreachable(MISCONFIGURED, f"the provider {provider.name!r} can't be asked as configured")
-        except (httpx2.ConnectError, httpx2.ConnectTimeout):
-            return Unreachable("provider_unreachable", f"the provider {provider.name!r} can't be reached")
-        except httpx2.HTTPError:
-            return Unreachable("provider_broke_off", f"the provider {provider.name!r} broke off its response")
-        if size > MAX_RESPONSE_BYTES:
-            return Unreachable("provider_response_too_large", f"the response of {provider.name!r} is too large")
-        content_type = response.headers.get("content-type", "application/json")
-        return Responded(
-            response.status_code, content_type, kept, rest_seconds(str(response.headers.get("retry-after", "")))
-        )
+            async with asyncio.timeout(seconds):
+                return await self._ask(route, call)
+        except TimeoutError:
+            name = route.candidate.provider.name
+            return Unreachable(TIMEOUT, f"the provider {name!r} did not answer in time")
+
+    async def _ask(self, route: Route, call: ModelCall) -> ModelAnswer:
+        """One candidate, with one ready key after the other."""
+        provider = route.candidate.provider
+        answer: Sent = self._no_key(provider)
+        for key in self._registry.ready(provider):
+            headers = [*route.headers, *provider_auth(provider, key.secret if key else None)]
+            body, below = route.body(call.body), provider.below(route.path)
+            answer = await self._sender.send(route.asker.agent.id, provider, below, headers, body)
+            if isinstance(answer, Unreachable) or key is None:
+                break
+            if not self._registry.spend(provider, key, answer.status, answer.retry_after, answer.body):
+                break
+        return understood(answer, call.read)
+
+    def _no_key(self, provider: Provider) -> Unreachable:
+        status = _BAD_GATEWAY if self._registry.wait(provider) == math.inf else _UNAVAILABLE
+        return Unreachable(NO_KEY, f"no key of the provider {provider.name!r} is usable now", status)
+
+    def _first_pause(self, route: Route) -> float:
+        wait = self._wait(route)
+        return wait if wait <= _PATIENCE_SECONDS else 0.0
+
+    def _pause(self, route: Route, told: ModelAnswer, attempt: int) -> float | None:
+        """Seconds until all is asked again; None when that is of no use."""
+        wait = self._wait(route)
+        if attempt == _RETRIES or wait > _PATIENCE_SECONDS:
+            return None
+        asked = self._registry.rest(told.retry_after) if isinstance(told, Responded) else None
+        return max(wait, _BACKOFF_SECONDS * 4.0**attempt, asked if asked and asked <= _PATIENCE_SECONDS else 0.0)
+
+    def _wait(self, route: Route) -> float:
+        return min(self._registry.wait(route.candidates[place].provider) for place in route.standing)
 
 
-def _pause(answer: ModelAnswer, attempt: int) -> float | None:
-    """Seconds to wait before asking again; None when asking again is of no use."""
+def understood(answer: Sent, read: Callable[[bytes], Reply]) -> ModelAnswer:
+    """A good response's reply, or what is wrong with it."""
+    if isinstance(answer, Unreachable) or answer.status != _OK:
+        return answer
+    try:
+        return Replied(read(answer.body))
+    except UnreadableReplyError as error:
+        return Unreachable(BAD_REPLY, str(error))
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _settles(answer: ModelAnswer) -> bool:
+    """Whether nobody else is asked."""
+    if isinstance(answer, Responded):
+        key_is_spent = answer.status in REFUSED or answer.status == THROTTLED
+        return _CLIENT_ERROR <= answer.status < _SERVER_ERROR and not key_is_spent
+    return isinstance(answer, Replied)
+
+
+def _repeatable(answer: ModelAnswer) -> bool:
+    """Whether the same may be answered otherwise in a moment."""
+    if isinstance(answer, Responded):
+        return answer.status == THROTTLED or answer.status >= _SERVER_ERROR
+    return isinstance(answer, Unreachable) and answer.code in {UNREACHABLE, BROKE_OFF, BAD_REPLY}
+
+
+def _better(before: ModelAnswer | None, later: ModelAnswer) -> ModelAnswer:
+    """What the runner is told: the last that a provider said, rather than that there was no key, or no connection."""
+    return before if before is not None and _worth(before) > _worth(later) else later
+
+
+def _worth(answer: ModelAnswer) -> Literal[0, 1, 2, 3]:
     if isinstance(answer, Unreachable):
-        return None if answer.code in (NO_KEY, MISCONFIGURED) else _BACKOFF_SECONDS * 4.0**attempt
-    if answer.status == THROTTLED and answer.retry_after is not None:
-        return answer.retry_after if answer.retry_after <= _LONGEST_RETRY_AFTER else None
-    if answer.status >= _SERVER_ERROR or answer.status == THROTTLED:
-        return _BACKOFF_SECONDS * 4.0**attempt
-    return None
+        return 0 if answer.code == NO_KEY else 1
+    return 3 if _settles(answer) else 2
+
+
+def _reason(failed: ModelAnswer) -> str:
+    """The original's names."""
+    match failed:
+        case Unreachable(code=code):
+            return _REASONS.get(code, code)
+        case Responded(status=status) if status in REFUSED or status == THROTTLED:
+            return "provider_keys_exhausted"
+        case Responded(status=status):
+            return f"http_{status}"
+        case Replied():
+            raise AssertionError("a candidate that answered is kept")

@@ -9,7 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from claw_mediate import result
-from claw_mediate.io.upstream import ModelAnswer, Responded, Unreachable
+from claw_mediate.io.sending import Responded, Sent, Unreachable
+from claw_mediate.io.upstream import ModelAnswer, ModelCall, understood
 from claw_mediate.model import Answer, Call
 from tests.wires import Body, Made
 
@@ -32,7 +33,7 @@ class Model:
 
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
-        self.script: list[partial[ModelAnswer]] = []
+        self.script: list[partial[Sent]] = []
         self.bodies: list[Body] = []
         self.raw: list[bytes] = []
         self.known = 0
@@ -51,12 +52,9 @@ class Model:
     def fails(self, code: str) -> None:
         self.script.append(partial(Unreachable, code, "the provider can't be reached"))
 
-    async def post(
-        self, _agent: str, _provider: Any, _target: str, _headers: Any, body: bytes, *, again: bool
-    ) -> ModelAnswer:
-        del again
-        request = json.loads(body)
-        self.raw.append(body)
+    async def post(self, _route: Any, call: ModelCall) -> ModelAnswer:
+        request = json.loads(call.body)
+        self.raw.append(call.body)
         self.bodies.append(request)
         try:
             self.desk.wire.check(request, self.replies)
@@ -66,12 +64,12 @@ class Model:
         except Exception as fault:
             self.fault = fault  # a turn takes it for a fault of its own; the test must see it
             raise
-        return answer
+        return understood(answer, call.read)
 
     async def close(self) -> None:
         return
 
-    def _said(self, parts: Sequence[Part], more: Body) -> ModelAnswer:
+    def _said(self, parts: Sequence[Part], more: Body) -> Sent:
         """Rendered when it is said: the model calls a tool by the name that it was offered under."""
         words = "".join(part for part in parts if isinstance(part, str))
         calls = [self._call(*part) for part in parts if not isinstance(part, str)]
@@ -88,7 +86,7 @@ class Model:
         offered = self.desk.wire.tools(self.bodies[-1])
         return next((alias for alias, text in offered.items() if text == description), name.replace(".", "__"))
 
-    def _words(self, answer: ModelAnswer) -> str:
+    def _words(self, answer: Sent) -> str:
         if not isinstance(answer, Responded):
             return f"unreachable: {answer.code}"
         if answer.status != 200:

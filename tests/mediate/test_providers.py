@@ -2,43 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from claw_contract.secret import Secret
-from claw_mediate.io.log import EventLog
-from claw_mediate.io.providers import KeyStates, Provider, Registry
-
-
-class Auth:
-    """An auth directory, and the registry that reads it."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.events: list[dict[str, Any]] = []
-
-    def write(self, document: Any) -> None:
-        text = document if isinstance(document, str) else json.dumps(document)
-        staged = self.directory / "staged"
-        staged.write_text(text, encoding="utf-8")
-        staged.rename(self.directory / "providers.json")
-
-    def registry(self, env: dict[str, str] | None = None, hosts: dict[str, str] | None = None) -> Registry:
-        return Registry(
-            self.directory, hosts or {}, EventLog(lambda line: self.events.append(json.loads(line))), env or {}
-        )
+from tests.mediate.auth import Auth, keys, ready
 
 
 @pytest.fixture
 def auth(tmp_path: Path) -> Auth:
     return Auth(tmp_path)
-
-
-def keys(provider: Provider) -> list[str]:
-    return [key.secret.reveal() for key in provider.keys]
 
 
 @pytest.mark.requirement("providers:versions")
@@ -59,8 +33,9 @@ def test_version_two_has_a_pool_whose_active_key_comes_first_and_dead_ones_not_a
     states = {"a": "ready", "b": "dead", "c": "cooldown", "d": "disabled", "e": "ready"}
     pool = [{"id": name, "secret": f"sk-{name}", "state": state} for name, state in states.items()]
     auth.write({"version": 2, "providers": {"anthropic": {"keys": pool, "active_key_id": "e"}}})
-    anthropic = auth.registry().all()["anthropic"]
-    assert keys(anthropic) == ["sk-e", "sk-a", "sk-c"]
+    registry = auth.registry()
+    anthropic = registry.all()["anthropic"]
+    assert ready(registry, "anthropic") == ["sk-e", "sk-a", "sk-c"]
     assert (anthropic.auth, anthropic.base_url) == ("x-api-key", "https://api.anthropic.com/v1")
 
 
@@ -166,20 +141,15 @@ def test_without_a_file_the_environment_is_all(auth: Auth) -> None:
 def test_the_models_prefix_picks_the_provider_else_the_dialects_default_does(
     auth: Auth, model: str, api_format: Any, provider: str, name: str
 ) -> None:
-    found, called = auth.registry({"OPENAI_API_KEY": "o", "ANTHROPIC_API_KEY": "a"}).by_model(model, api_format)
-    assert found is not None
-    assert (found.name, called) == (provider, name)
+    found = auth.registry({"OPENAI_API_KEY": "o", "ANTHROPIC_API_KEY": "a"}).by_model(model, api_format)
+    assert found.place == (provider, name)
 
 
 @pytest.mark.requirement("providers:routing")
 def test_when_the_default_has_no_key_another_of_its_format_serves(auth: Auth) -> None:
     auth.write({"providers": {"ollama": {"base_url": "http://ollama/v1", "auth": "none"}}})
-    found, _ = auth.registry().by_model("llama", "openai")
-    assert found is not None
-    assert found.name == "ollama"
-    unusable, _ = auth.registry().by_model("claude", "anthropic")
-    assert unusable is not None
-    assert not unusable.usable
+    assert auth.registry().by_model("llama", "openai").provider.name == "ollama"
+    assert not auth.registry().by_model("claude", "anthropic").provider.usable
 
 
 @pytest.mark.requirement("providers:hosts")
@@ -199,24 +169,6 @@ def test_known_hosts_stay_governed_wherever_their_provider_is_now(auth: Auth) ->
         "lost.test": None,
         "x.test": None,
     }
-
-
-@pytest.mark.requirement("providers:key-states")
-def test_a_dead_key_is_out_a_resting_one_until_its_time_and_a_replaced_one_starts_afresh(auth: Auth) -> None:
-    registry = auth.registry({"OPENAI_API_KEY": "sk-0", "OPENAI_API_KEY_1": "sk-1"})
-    provider, states = registry.all()["openai"], registry.states
-    states.dead.add(("openai", Secret("sk-0")))
-    states.resting["openai", Secret("sk-1")] = 50.0
-    ready = {now: [key.secret.reveal() for key in states.ready(provider, now)] for now in (49.9, 50.0)}
-    assert ready == {49.9: [], 50.0: ["sk-1"]}
-    auth.write({"providers": {"openai": {"api_key": "sk-new"}}})
-    assert [key.secret.reveal() for key in states.ready(registry.all()["openai"], 0.0)] == ["sk-new"]
-
-
-def test_a_key_is_known_by_its_provider_too(auth: Auth) -> None:
-    registry = auth.registry({"OPENAI_API_KEY": "same", "XAI_API_KEY": "same"})
-    states = KeyStates(dead={("openai", Secret("same"))})
-    assert [len(states.ready(registry.all()[name], 0.0)) for name in ("openai", "xai")] == [0, 1]
 
 
 def test_no_key_shows_in_the_registry(auth: Auth) -> None:

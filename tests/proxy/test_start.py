@@ -21,7 +21,7 @@ def fails_to_start(pod: Pod, *arguments: str) -> list[str]:
 
 @pytest.mark.requirement("start:missing-configuration")
 def test_without_configuration_it_says_what_is_missing_in_one_line_and_ends(pod: Pod) -> None:
-    pod.environment |= {"OPENAI_API_KEY": "", "CLAW_CONTEXT_ROOT": ""}
+    pod.environment |= {"OPENAI_API_KEY": "", "ANTHROPIC_API_KEY": "", "CLAW_CONTEXT_ROOT": ""}
     (line,) = fails_to_start(pod)
     for named in ("/claw/context", "claw compile", "CLAW_CONTEXT_ROOT", "OPENAI_API_KEY", "providers.json"):
         assert named in line

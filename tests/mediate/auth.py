@@ -1,0 +1,57 @@
+"""An auth directory, and the real registry that reads it, with a clock of the test's own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from claw_mediate.io.log import EventLog
+from claw_mediate.io.providers import Registry
+from claw_mediate.provider import Key, Provider
+
+
+class Auth:
+    """The directory, what the log said, and the time."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.events: list[dict[str, Any]] = []
+        self.clock = 1_800_000_000.0
+
+    def write(self, document: Any) -> None:
+        text = document if isinstance(document, str) else json.dumps(document)
+        staged = self.directory / "staged"
+        staged.write_text(text, encoding="utf-8")
+        staged.rename(self.directory / "providers.json")
+
+    def registry(self, env: dict[str, str] | None = None, hosts: dict[str, str] | None = None) -> Registry:
+        return Registry(
+            self.directory,
+            hosts or {},
+            EventLog(lambda line: self.events.append(json.loads(line))),
+            env or {},
+            lambda: self.clock,
+        )
+
+    def said(self, kind: str) -> list[dict[str, Any]]:
+        """The events of that type, without what every line has."""
+        common = {"ts", "type", "claw_id", "turn_id", "model", "intervention"}
+        return [
+            {name: value for name, value in event.items() if name not in common}
+            for event in self.events
+            if event["type"] == kind
+        ]
+
+
+def keys(provider: Provider) -> list[str]:
+    return [key.secret.reveal() for key in provider.keys]
+
+
+def ready(registry: Registry, name: str = "openai") -> list[str]:
+    return [key.secret.reveal() for key in registry.ready(registry.all()[name]) if key is not None]
+
+
+def key(registry: Registry, secret: str, name: str = "openai") -> tuple[Provider, Key]:
+    provider = registry.all()[name]
+    return provider, next(key for key in provider.keys if key.secret.reveal() == secret)

@@ -1,0 +1,244 @@
+"""What answers say of a key, how long it is heeded, and that a restart does not forget it."""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from claw_contract.providers import KeyRecord
+from claw_mediate.io.providers import rest_seconds
+from tests.mediate.auth import Auth, key, ready
+
+TWO = {"OPENAI_API_KEY": "sk-zero", "OPENAI_API_KEY_1": "sk-one"}
+QUOTA = b'{"error": {"message": "You exceeded your current quota", "type": "insufficient_quota", "code": null}}'
+GEMINI = b'{"error": {"code": 429, "message": "You exceeded your current quota, check your plan and billing details"}}'
+
+
+@pytest.fixture
+def auth(tmp_path: Path) -> Auth:
+    return Auth(tmp_path)
+
+
+def files(auth: Auth) -> list[Path]:
+    return sorted((auth.directory / "key-states").iterdir())
+
+
+@pytest.mark.requirement("providers:key-verdicts")
+@pytest.mark.parametrize(
+    ("status", "body", "action", "reason"),
+    [
+        (401, b"", "dead", "http_401"),
+        (402, b"", "dead", "http_402"),
+        (429, b"", "cooldown", "http_429"),
+        (429, QUOTA, "dead", "insufficient_quota"),
+        (429, b'{"type":"error","error":{"type":"billing_hard_limit_reached"}}', "dead", "insufficient_quota"),
+        (429, GEMINI, "cooldown", "http_429"),
+        (429, b" " * 4096 + QUOTA, "cooldown", "http_429"),
+    ],
+)
+def test_a_refused_key_is_dead_and_a_throttled_one_rests(
+    auth: Auth, status: int, body: bytes, action: str, reason: str
+) -> None:
+    registry = auth.registry(TWO)
+    assert registry.spend(*key(registry, "sk-zero"), status, "", body)
+    assert ready(registry) == ["sk-one"]
+    (event,) = auth.said("provider_pool")
+    assert (event["key_id"], event["action"], event["reason"]) == ("env:OPENAI_API_KEY", action, reason)
+    auth.clock += 2.0
+    assert ready(registry) == (["sk-one"] if action == "dead" else ["sk-zero", "sk-one"])
+
+
+@pytest.mark.requirement("providers:key-verdicts")
+@pytest.mark.parametrize("status", [200, 400, 403, 404, 408, 500, 503, 529])
+def test_no_other_answer_says_anything_of_a_key(auth: Auth, status: int) -> None:
+    registry = auth.registry(TWO)
+    assert not registry.spend(*key(registry, "sk-zero"), status, "30", QUOTA)
+    assert ready(registry) == ["sk-zero", "sk-one"]
+    assert auth.events == []
+
+
+@pytest.mark.requirement("providers:key-states")
+def test_a_key_rests_for_as_long_as_retry_after_says_within_an_hour(auth: Auth) -> None:
+    registry = auth.registry(TWO)
+    registry.spend(*key(registry, "sk-zero"), 429, "30")
+    registry.spend(*key(registry, "sk-one"), 429, "999999")
+    assert [registry.wait(registry.all()["openai"]), ready(registry)] == [30.0, []]
+    assert [event["cooldown_until"] for event in auth.said("provider_pool")] == [
+        "2027-01-15T08:00:30.000Z",
+        "2027-01-15T09:00:00.000Z",
+    ]
+    auth.clock += 30
+    assert ready(registry) == ["sk-zero"]
+    auth.clock += 3570
+    assert ready(registry) == ["sk-zero", "sk-one"]
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("0", 0.0),
+        ("1.5", 1.5),
+        ("-3", 0.0),
+        ("1e9", 3600.0),
+        ("inf", 3600.0),
+        ("nan", None),
+        ("soon", None),
+        ("", None),
+        ("Fri, 15 Jan 2027 08:00:07 GMT", 7.0),
+        ("Fri, 15 Jan 2027 07:00:00 GMT", 0.0),
+        ("Fri, 99 Jan 2027 07:00:00 GMT", None),
+    ],
+)
+def test_retry_after_is_seconds_or_a_date(text: str, seconds: float | None) -> None:
+    assert rest_seconds(text, 1_800_000_000.0) == seconds
+
+
+@pytest.mark.requirement("providers:key-states")
+def test_a_replaced_key_starts_afresh_and_the_same_key_elsewhere_is_another(auth: Auth) -> None:
+    env = {"OPENAI_API_KEY": "sk-same", "XAI_API_KEY": "sk-same"}
+    registry = auth.registry(env)
+    registry.spend(*key(registry, "sk-same"), 401, "")
+    assert (ready(registry), ready(registry, "xai")) == ([], ["sk-same"])
+    auth.write({"providers": {"openai": {"api_key": "sk-new"}}})
+    assert ready(registry) == ["sk-new"]
+    auth.write({"providers": {"openai": {"api_key": "sk-same"}}})
+    assert ready(registry) == []
+
+
+@pytest.mark.requirement("providers:key-states-persist")
+def test_dead_and_resting_keys_are_so_after_a_restart(auth: Auth) -> None:
+    registry = auth.registry(TWO)
+    registry.spend(*key(registry, "sk-zero"), 401, "")
+    registry.spend(*key(registry, "sk-one"), 429, "60")
+    restarted = auth.registry(TWO)
+    assert (ready(restarted), restarted.wait(restarted.all()["openai"])) == ([], 60.0)
+    auth.clock += 60
+    assert ready(restarted) == ["sk-one"]
+
+
+@pytest.mark.requirement("providers:key-states-persist")
+def test_a_state_is_a_private_file_that_holds_no_secret(auth: Auth) -> None:
+    registry = auth.registry(TWO)
+    registry.spend(*key(registry, "sk-zero"), 429, "60")
+    (file,) = files(auth)
+    record = KeyRecord.model_validate_json(file.read_bytes())
+    assert (record.provider, record.key_id, record.state) == ("openai", "env:OPENAI_API_KEY", "cooldown")
+    assert (record.cooldown_until, record.last_error_code) == ("2027-01-15T08:01:00.000Z", 429)
+    assert b"sk-zero" not in file.read_bytes()
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (file, file.parent)] == [0o600, 0o700]
+
+
+@pytest.mark.requirement("providers:key-states-persist")
+def test_processes_that_share_the_directory_learn_of_each_others_keys(auth: Auth) -> None:
+    here, there = auth.registry(TWO), auth.registry(TWO)
+    assert (ready(here), ready(there)) == (["sk-zero", "sk-one"], ["sk-zero", "sk-one"])
+    here.spend(*key(here, "sk-zero"), 401, "")
+    there.spend(*key(there, "sk-one"), 401, "")
+    assert (ready(here), ready(there), len(files(auth))) == ([], [], 2)
+
+
+@pytest.mark.requirement("providers:key-states-persist")
+def test_an_operator_revives_a_key_by_removing_its_file(auth: Auth) -> None:
+    registry = auth.registry(TWO)
+    registry.spend(*key(registry, "sk-zero"), 401, "")
+    assert ready(registry) == ["sk-one"]
+    files(auth)[0].unlink()
+    assert ready(registry) == ["sk-zero", "sk-one"]
+
+
+@pytest.mark.requirement("providers:key-states-persist")
+def test_a_rest_of_a_moment_is_not_written_and_what_is_known_already_is_not_told_again(auth: Auth) -> None:
+    registry = auth.registry(TWO)
+    registry.spend(*key(registry, "sk-zero"), 429, "2")
+    assert not (auth.directory / "key-states").exists()
+    registry.spend(*key(registry, "sk-one"), 401, "")
+    registry.spend(*key(registry, "sk-one"), 401, "")
+    registry.spend(*key(registry, "sk-one"), 429, "60")
+    assert [event["action"] for event in auth.said("provider_pool")] == ["cooldown", "dead"]
+    assert ready(registry) == []
+
+
+@pytest.mark.requirement("providers:key-states-broken")
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", "\xff", '{"state": "dead"}', "cooldown without a time", "a time that is none"]
+)
+def test_a_broken_state_is_one_event_and_a_fresh_start_for_that_key_alone(auth: Auth, content: str) -> None:
+    registry = auth.registry(TWO)
+    registry.spend(*key(registry, "sk-zero"), 429, "60")
+    registry.spend(*key(registry, "sk-one"), 401, "")
+    record = next(file for file in files(auth) if b"cooldown" in file.read_bytes())
+    written = json.loads(record.read_bytes())
+    if content == "cooldown without a time":
+        content = json.dumps({name: value for name, value in written.items() if name != "cooldown_until"})
+    elif content == "a time that is none":
+        content = json.dumps(written | {"cooldown_until": "tomorrow"})
+    record.unlink()
+    record.write_text(content, encoding="latin-1")
+    restarted = auth.registry(TWO)
+    auth.events.clear()
+    assert ready(restarted) == ["sk-zero"]
+    assert [event["error"] for event in auth.said("error")] == ["key_state_broken"]
+    restarted.spend(*key(restarted, "sk-zero"), 401, "")
+    assert (ready(auth.registry(TWO)), len(auth.said("error"))) == ([], 1)
+
+
+@pytest.fixture
+def sealed(auth: Auth) -> Iterator[Auth]:
+    """An auth directory that nobody can make a directory in: a file stands in its place. (Root may write anywhere.)"""
+    (auth.directory / "key-states").write_text("", encoding="utf-8")
+    return auth
+
+
+@pytest.mark.requirement("providers:key-states-broken")
+def test_a_directory_that_cannot_be_written_is_one_event_and_memory_holds_the_states(sealed: Auth) -> None:
+    registry = sealed.registry(TWO)
+    registry.spend(*key(registry, "sk-zero"), 401, "")
+    registry.spend(*key(registry, "sk-one"), 429, "60")
+    assert (ready(registry), registry.wait(registry.all()["openai"])) == ([], 60.0)
+    assert [event["error"] for event in sealed.said("error")] == ["key_states_not_written"]
+    assert ready(sealed.registry(TWO)) == ["sk-zero", "sk-one"]
+
+
+@pytest.mark.requirement("providers:operators-word")
+def test_the_states_of_the_operators_file_hold_and_the_file_is_never_written(auth: Auth) -> None:
+    pool = [
+        {"id": "dead", "secret": "sk-1", "state": "dead"},
+        {"id": "disabled", "secret": "sk-2", "state": "disabled"},
+        {"id": "rests", "secret": "sk-3", "state": "cooldown", "cooldown_until": "2027-01-15T09:00:40+01:00"},
+        {"id": "rested", "secret": "sk-4", "state": "cooldown", "cooldown_until": "2027-01-15T07:59:59Z"},
+        {"id": "says nothing", "secret": "sk-5", "state": "cooldown", "cooldown_until": "soon"},
+        {"id": "ready", "secret": "sk-6", "cooldown_until": "2099-01-01T00:00:00Z"},
+    ]
+    auth.write({"version": 2, "providers": {"openai": {"keys": pool}}})
+    written = (auth.directory / "providers.json").read_bytes()
+    registry = auth.registry()
+    assert ready(registry) == ["sk-4", "sk-5", "sk-6"]
+    registry.spend(*key(registry, "sk-4"), 401, "")
+    auth.clock += 40
+    assert ready(registry) == ["sk-3", "sk-5", "sk-6"]
+    assert (auth.directory / "providers.json").read_bytes() == written
+
+
+@pytest.mark.requirement("providers:operators-word")
+def test_keys_that_the_operator_laid_off_are_still_blanked_out_everywhere(auth: Auth) -> None:
+    auth.write(
+        {"version": 2, "providers": {"openai": {"keys": [{"id": "a", "secret": "sk-off", "state": "disabled"}]}}}
+    )
+    registry = auth.registry()
+    assert [secret.reveal() for secret in registry.secrets()] == ["sk-off"]
+    assert not registry.all()["openai"].usable
+
+
+@pytest.mark.requirement("providers:ready")
+def test_who_has_dead_keys_only_does_not_serve_and_a_resting_or_keyless_one_does(auth: Auth) -> None:
+    registry = auth.registry(TWO)
+    registry.spend(*key(registry, "sk-zero"), 401, "")
+    registry.spend(*key(registry, "sk-one"), 429, "60")
+    assert registry.serves()
+    registry.spend(*key(registry, "sk-one"), 402, "")
+    assert not registry.serves()
+    assert auth.registry(TWO | {"OLLAMA_BASE_URL": "http://ollama:11434"}).serves()
