@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint clean
+.PHONY: help setup demo test lint bench clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*##/  make \1\t/p' $(MAKEFILE_LIST)
@@ -24,6 +24,9 @@ lint: $(VENV)/.dev  ## ruff, mypy, import contracts
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+bench: $(VENV)/.dev  ## what the proxy costs, beside a bare mitmdump and beside direct calls (about 8 minutes)
+	$(BIN)/python bench/run.py --json bench/figures.json
 
 clean:  ## remove .venv, caches and build output
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage build dist *.egg-info

@@ -599,6 +599,10 @@ PROXY: dict[str, Requirement] = {
     "start:options-over-environment": Requirement(
         "issue 2, build 5", "Options have the environment as their defaults."
     ),
+    "bench:alive": Requirement("issue 3, bench", "One command measures every row, and prints a table and JSON."),
+    "log:no-chatter": Requirement(
+        "issue 3, bench", "What mitmproxy and clients say of each request is not made into records that nobody reads."
+    ),
     "dispatch:same": Requirement(
         "issue 3, dispatch", "With the fast dispatch every addon hears what it hears without, also after hot reload."
     ),

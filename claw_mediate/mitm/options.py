@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from typing import Any
@@ -23,6 +24,9 @@ DEFAULTS: dict[str, Any] = {
     "termlog_verbosity": "error",
 }
 """Set where the operator did not."""
+CHATTY = ("httpcore2", "httpx2")
+"""Loggers with a dozen records a request, headers and all. mitmproxy listens to every level of every logger, and tells all of
+its addons of each record, whether it is shown or not: a third of a turn's time (bench/README.md)."""
 LEAST_TCP_TIMEOUT = 300
 """Seconds; a shorter idle time-out would cut turns that are waiting for a model."""
 
@@ -55,8 +59,16 @@ def harden() -> None:
         entrances.hold()
         changes["mode"] = entrances.modes(ctx.options.cllama_listen, ctx.options.cllama_proxy)
     ctx.options.update(**FORCED, **changes)
+    for name in CHATTY:
+        logging.getLogger(name).setLevel(logging.WARNING)
+    logging.getLogger("mitmproxy.proxy.server").addFilter(_worth_telling)
     if (termlog := ctx.master.addons.get("termlog")) is not None:
         termlog.logger.file = sys.stderr
+
+
+def _worth_telling(record: logging.LogRecord) -> bool:
+    """For each response that is streamed, mitmproxy says so."""
+    return not str(record.msg).startswith("Streaming ")
 
 
 def check() -> None:

@@ -114,3 +114,17 @@ def test_after_kill_9_the_conversation_and_the_history_chain_go_on(running: Pod)
     assert roles == ["user", "assistant", "tool", "assistant", "user"]
     first, second = running.history("analyst")
     assert second["prev"] == first["hash"]
+
+
+@pytest.mark.requirement("log:no-chatter")
+def test_clients_and_streams_do_not_fill_mitmproxys_log_even_at_its_most_talkative(pod: Pod) -> None:
+    pod.agent("analyst", pod.tool("balance"))
+    pod.agent("plain")
+    pod.start("--set", "termlog_verbosity=debug")
+    pod.service.routes["GET", "/balance"] = JSONResponse({"usd": 1})
+    pod.provider.says(calls(("c1", "desk__balance", {})), text("Done."), text("Passed."))
+    for agent_id in ("analyst", "plain"):
+        pod.client(agent_id).chat.completions.create(**BODY)  # type: ignore[call-overload]
+    assert "client connect" in pod.said()
+    for chatter in ("send_request_headers", "HTTP Request", "Streaming response"):
+        assert chatter not in pod.said()

@@ -1,0 +1,106 @@
+"""The fake provider and the fake service, as cheap as Python allows: ``python bench/peers.py provider|service``.
+
+Each is a process of its own. It prints its port, and ends with its standard input.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import sys
+from collections.abc import Callable
+
+import wire
+
+_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+_STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+_LENGTH = re.compile(rb"content-length:\s*(\d+)", re.IGNORECASE)
+_ROUNDS = re.compile(rb'"model":\s*"rounds-(\d+)"')
+_PAGE = re.compile(rb"page=(\d+)")
+
+
+def _whole(body: bytes) -> bytes:
+    return _HEAD % len(body) + body
+
+
+_ANSWER = _whole(wire.completion(wire.TEXT))
+_CALLS = [_whole(wire.call(number)) for number in range(16)]
+_RESULTS = [_whole(wire.result(number)) for number in range(16)]
+_EVENTS = [b"%x\r\n%s\r\n" % (len(event), event) for event in wire.events()]
+
+
+class Peer(asyncio.Protocol):
+    """HTTP/1.1 with keep-alive, one request at a time."""
+
+    made = 0
+    """Connections so far."""
+
+    def __init__(self, answer: Callable[[bytes, bytes], bytes | None]) -> None:
+        self._answer = answer
+        self._received = b""
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        Peer.made += 1
+
+    def data_received(self, data: bytes) -> None:
+        self._received = self._received + data if self._received else data
+        end = self._received.find(b"\r\n\r\n")
+        if end < 0:
+            return
+        length = _LENGTH.search(self._received, 0, end)
+        whole = end + 4 + (int(length[1]) if length else 0)
+        if len(self._received) < whole:
+            return
+        head, body = self._received[:end], self._received[end + 4 : whole]
+        self._received = self._received[whole:]
+        answer = self._answer(head, body)
+        assert self._transport is not None
+        if answer is not None:
+            self._transport.write(answer)
+        else:
+            self._transport.write(_STREAM + _EVENTS[0])
+            self._stream(1)
+
+    def _stream(self, place: int) -> None:
+        """An event at each turn of the loop, as a model would say them; it makes no pauses."""
+        assert self._transport is not None
+        if place == len(_EVENTS) - 1:
+            self._transport.write(_EVENTS[place] + b"0\r\n\r\n")
+        elif not self._transport.is_closing():
+            self._transport.write(_EVENTS[place])
+            asyncio.get_running_loop().call_soon(self._stream, place + 1)
+
+
+def provider(head: bytes, body: bytes) -> bytes | None:
+    """Calls a tool until there are as many results as the model's name says; then the answer. None: as a stream."""
+    if head.startswith(b"GET /connections"):
+        return _whole(b"%d" % Peer.made)
+    asked = _ROUNDS.search(body)
+    rounds = int(asked[1]) if asked else 0
+    if rounds and (done := body.count(b'"role":"tool"')) < rounds:
+        return _CALLS[done]
+    return None if b'"stream": true' in body else _ANSWER
+
+
+def service(head: bytes, _body: bytes) -> bytes:
+    if head.startswith(b"GET /connections"):
+        return _whole(b"%d" % Peer.made)
+    page = _PAGE.search(head)
+    return _RESULTS[int(page[1]) if page else 0]
+
+
+async def main(answer: Callable[[bytes, bytes], bytes | None]) -> None:
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # so that asyncio sets TCP_NODELAY
+    listener.bind(("127.0.0.1", 0))
+    server = await asyncio.get_running_loop().create_server(lambda: Peer(answer), sock=listener, backlog=512)
+    print(listener.getsockname()[1], flush=True)
+    await asyncio.to_thread(sys.stdin.read)
+    server.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main({"provider": provider, "service": service}[sys.argv[1]]))

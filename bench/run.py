@@ -1,0 +1,205 @@
+"""The bench: ``python bench/run.py [--quick] [--json FILE]``. What is measured, and what came out: README.md.
+
+Everything is measured in one run, each thing next to what it is compared with, in rounds: what disturbs the machine for
+a while disturbs all of them. A figure is the median of its rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+from dataclasses import asdict, dataclass
+from itertools import count
+from pathlib import Path
+from statistics import median
+
+import table
+import wire
+from load import Load, Seen
+from stage import Process, Stage, loaded, stage
+
+CHAT = "/v1/chat/completions"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much is measured."""
+
+    rounds: int
+    share: float
+    """Of the operations of a full run."""
+    connections: tuple[int, ...]
+    turns: tuple[int, ...]
+    """After how many turns memory is read."""
+
+
+FULL = Plan(5, 1.0, (1, 16, 64), (2_000, 6_000, 12_000, 20_000))
+QUICK = Plan(3, 0.3, (1, 16), (500, 1_000, 2_000))
+SMOKE = Plan(1, 0.0, (1,), (10, 20))
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Who does the work: which requests, and which process's CPU counts."""
+
+    name: str
+    steps: list[tuple[int, str]]
+    process: Process | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One thing that is measured, for each number of connections."""
+
+    what: str
+    operations: dict[int, int]
+    subjects: list[Subject]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What came out: milliseconds, operations in a second."""
+
+    what: str
+    connections: int
+    subject: str
+    p50: float
+    p99: float
+    first: float
+    per_second: float
+    cpu: float | None
+
+
+def rows(on: Stage) -> list[Row]:
+    """What is measured, beside what."""
+
+    def ours(agent: str, body: bytes) -> list[Subject]:
+        request = wire.http("POST", CHAT, agent, body)
+        return [Subject(name, [(p.port, request)], p) for name, p in (("ours", on.ours), ("ours, plain", on.plain))]
+
+    def passing(what: str, operations: dict[int, int], body: bytes, bare: Process) -> Row:
+        request = wire.http("POST", CHAT, "plain", body)
+        beside = [Subject("direct", [(on.provider, request)]), Subject("bare", [(bare.port, request)], bare)]
+        return Row(what, operations, beside + ours("plain", body))
+
+    def turn(what: str, rounds: int, operations: dict[int, int], *, stream: bool = False, padding: int = 0) -> Row:
+        steps: list[tuple[int, str]] = []
+        for done in range(rounds):
+            steps.append((on.provider, wire.http("POST", CHAT, "analyst", wire.asked_again(rounds, done, padding))))
+            steps.append((on.service, wire.http("GET", f"/position/ACME?page={done}", "analyst")))
+        steps.append((on.provider, wire.http("POST", CHAT, "analyst", wire.asked_again(rounds, rounds, padding))))
+        body = wire.question(rounds, stream=stream, padding=padding)
+        return Row(what, operations, [Subject("direct", steps), *ours("analyst", body)])
+
+    def chat(*, stream: bool = False, padding: int = 0) -> bytes:
+        return wire.question(0, stream=stream, padding=padding)
+
+    return [
+        passing("pass-through, JSON", {1: 500, 16: 1000, 64: 1200}, chat(), on.bare),
+        passing("pass-through, SSE", {1: 300, 16: 500, 64: 640}, chat(stream=True), on.streaming),
+        passing("pass-through, 1 MB asked", {1: 60}, chat(padding=1_000_000), on.bare),
+        turn("turn of 1 round", 1, {1: 250, 16: 400, 64: 512}),
+        turn("turn of 8 rounds", 8, {1: 60, 16: 96, 64: 128}),
+        turn("turn of 1 round, SSE", 1, {1: 250}, stream=True),
+        turn("turn of 1 round, 1 MB asked", 1, {1: 40}, padding=1_000_000),
+    ]
+
+
+class Bench:
+    """A run of the plan on the stage."""
+
+    def __init__(self, plan: Plan, on: Stage) -> None:
+        self._plan = plan
+        self._on = on
+        self._numbers = count(0, 10_000)
+
+    def row(self, row: Row) -> list[Figure]:
+        """All subjects of a row, in turns."""
+        figures: list[Figure] = []
+        for connections in self._plan.connections:
+            if (operations := row.operations.get(connections)) is not None:
+                figures += self._measured(row, connections, max(int(operations * self._plan.share), 2 * connections))
+        return figures
+
+    def _measured(self, row: Row, connections: int, operations: int) -> list[Figure]:
+        seen: dict[str, list[tuple[Seen, float | None]]] = {subject.name: [] for subject in row.subjects}
+        for _ in range(self._plan.rounds):
+            for subject in row.subjects:
+                load = Load(connections, operations, subject.steps, next(self._numbers))
+                seen[subject.name].append(measured(load, subject.process))
+        return [figure(row.what, connections, name, rounds) for name, rounds in seen.items()]
+
+    def memory(self) -> dict[int, float]:
+        """Megabytes after so many turns: of one round, every other one streamed, in conversations of their own."""
+        found: dict[int, float] = {}
+        process, done = self._on.ours, 0
+        for turns in self._plan.turns:
+            for stream in (False, True):
+                request = wire.http("POST", CHAT, "analyst", wire.question(1, stream=stream))
+                loaded(Load(16, (turns - done) // 2, [(process.port, request)], next(self._numbers)))
+            done = turns
+            found[turns] = round(process.rss() / 1e6, 1)
+        return found
+
+
+def measured(load: Load, process: Process | None) -> tuple[Seen, float | None]:
+    """What the load generator saw, and milliseconds of the process's CPU for each operation."""
+    before = process.cpu() if process else 0.0
+    seen = loaded(load)
+    spent = (process.cpu() - before) / (len(seen.times) + seen.warmed) * 1000 if process else None
+    return seen, spent
+
+
+def figure(what: str, connections: int, subject: str, rounds: list[tuple[Seen, float | None]]) -> Figure:
+    together = sorted(second for seen, _ in rounds for second in seen.times)
+    spent = [cpu for _, cpu in rounds if cpu is not None]
+    return Figure(
+        what=what,
+        connections=connections,
+        subject=subject,
+        p50=median(median(seen.times) for seen, _ in rounds) * 1000,
+        p99=together[min(int(len(together) * 0.99), len(together) - 1)] * 1000,
+        first=median(median(seen.firsts) for seen, _ in rounds) * 1000,
+        per_second=median(len(seen.times) / seen.seconds for seen, _ in rounds),
+        cpu=median(spent) if spent else None,
+    )
+
+
+def pinned(on: Stage) -> None:
+    """The proxies on one core, everything else on the others: who is measured is not disturbed by who measures."""
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) > 1:
+        for process in (on.bare, on.streaming, on.ours, on.plain):
+            os.sched_setaffinity(process.pid, cores[-1:])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Measures the proxy beside a bare mitmdump and beside direct calls.")
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--quick", action="store_true", help="about a minute, and coarse")
+    size.add_argument("--smoke", action="store_true", help="a few requests of each kind: whether the bench works")
+    parser.add_argument("--only", default="", help="rows whose name has this in it, and no memory")
+    parser.add_argument("--json", type=Path, help="where the figures go as JSON")
+    asked = parser.parse_args()
+    plan = QUICK if asked.quick else SMOKE if asked.smoke else FULL
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, cores[:-1] or cores)
+    with tempfile.TemporaryDirectory(prefix="claw-bench-") as home, stage(Path(home)) as on:
+        bench = Bench(plan, on)
+        pinned(on)
+        figures = []
+        for row in rows(on):
+            if asked.only in row.what:
+                figures += bench.row(row)
+                print(f"measured: {row.what}", flush=True)
+        memory = {} if asked.only else bench.memory()
+    found = table.Found(table.machine(cores), [asdict(figure) for figure in figures], memory)
+    print(table.text(found))
+    if asked.json:
+        asked.json.write_text(json.dumps(asdict(found), indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

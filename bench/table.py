@@ -1,0 +1,96 @@
+"""The figures as a table, and what the targets say of them."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_HEAD = ("what", "connections", "by", "p50 ms", "p99 ms", "first byte ms", "per second", "CPU ms", "CPU to bare")
+
+
+@dataclass(frozen=True)
+class Found:
+    """All that was found."""
+
+    machine: str
+    figures: list[dict[str, Any]]
+    memory: dict[int, float]
+
+    def of(self, what: str, connections: int, subject: str, member: str) -> float | None:
+        """One figure; None where it was not measured."""
+        for figure in self.figures:
+            if (figure["what"], figure["connections"], figure["subject"]) == (what, connections, subject):
+                value: float | None = figure[member]
+                return value
+        return None
+
+
+def machine(cores: Sequence[int]) -> str:
+    """By cores and versions only."""
+    versions = [f"{name} {importlib.metadata.version(name)}" for name in ("mitmproxy", "httpx2", "msgspec")]
+    return ", ".join(
+        [f"{len(cores)} cores", f"{platform.python_implementation()} {platform.python_version()}", *versions]
+    )
+
+
+def text(found: Found) -> str:
+    """Markdown: the machine, the figures, memory, targets."""
+    lines = ["", found.machine, "", *_table(_HEAD, _lines(found))]
+    if found.memory:
+        lines += ["", *_table(("turns", "memory MB"), [(f"{t:,}", f"{mb:.1f}") for t, mb in found.memory.items()])]
+    lines += ["", *_table(("target", "at most", "found", ""), [_verdict(*target) for target in targets(found)])]
+    return "\n".join(lines)
+
+
+def targets(found: Found) -> Iterator[tuple[str, float, float]]:
+    """The issue's targets that this run has figures for: name, most, found."""
+    one, eight = (_overhead(found, what) for what in ("turn of 1 round", "turn of 8 rounds"))
+    if one is not None:
+        yield "own time of a one-round turn, 1 connection, ms", 5.0, one
+    if one is not None and eight is not None:
+        yield "own time of each further round, 1 connection, ms", 1.5, (eight - one) / 7
+    for what in ("pass-through, JSON", "pass-through, SSE"):
+        for connections in (1, 16, 64):
+            bare, ours, plain = (found.of(what, connections, who, "cpu") for who in ("bare", "ours", "ours, plain"))
+            if bare and ours and plain:
+                yield f"CPU of {what}, {connections} connections, to bare", 0.65, ours / bare
+                yield "the same, dispatch plain", 1.3, plain / bare
+    if len(found.memory) > 1:
+        values = list(found.memory.values())
+        yield "memory after the last turns to after the first", 1.05, values[-1] / values[0]
+
+
+def _overhead(found: Found, what: str) -> float | None:
+    ours, direct = (found.of(what, 1, who, "p50") for who in ("ours", "direct"))
+    return ours - direct if ours is not None and direct is not None else None
+
+
+def _verdict(name: str, most: float, value: float) -> tuple[str, ...]:
+    return name, f"{most:g}", f"{value:.2f}", "met" if value <= most else "missed"
+
+
+def _lines(found: Found) -> Iterator[tuple[str, ...]]:
+    for figure in found.figures:
+        bare = found.of(figure["what"], figure["connections"], "bare", "cpu")
+        cpu = figure["cpu"]
+        yield (
+            figure["what"],
+            str(figure["connections"]),
+            figure["subject"],
+            *(f"{figure[name]:.2f}" for name in ("p50", "p99", "first")),
+            f"{figure['per_second']:.0f}",
+            "" if cpu is None else f"{cpu:.2f}",
+            f"{cpu / bare:.2f}" if bare and cpu is not None else "",
+        )
+
+
+def _table(head: Sequence[str], lines: Iterator[tuple[str, ...]] | list[tuple[str, ...]]) -> list[str]:
+    rows = [tuple(head), *lines]
+    widths = [max(len(row[place]) for row in rows) for place in range(len(head))]
+    shown = [
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in rows
+    ]
+    return [shown[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *shown[1:]]

@@ -1,0 +1,131 @@
+"""The messages of the bench: what the runner asks, what the model says, what the service answers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+AGENT_SECRET = "bench-agent-secret-0001"
+MARK = b"turn-00000000"
+"""Stands in every request once, and is another one each time: no two turns are alike."""
+TEXT = "Nothing in the order book argues against it; the position stays as it is until the close. " * 6
+DONE = TEXT[:40].encode()
+"""What every good answer contains, streamed or not."""
+_TOOLS = 12
+
+
+def question(rounds: int, *, stream: bool, padding: int = 0) -> bytes:
+    """A runner's request, about 4 kB of conversation, of which the model makes so many managed calls one after the other."""
+    said = "What does the desk hold in ACME, what is the margin left, and which limit applies to the next order? " * 3
+    messages: list[dict[str, Any]] = [{"role": "system", "content": "You are the analyst of a trading desk. " * 12}]
+    for turn in range(4):
+        messages += [{"role": "user", "content": f"{turn}: {said}"}, {"role": "assistant", "content": TEXT}]
+    messages.append({"role": "user", "content": f"{MARK.decode()} {said}" + "x" * padding})
+    body = {
+        "model": f"rounds-{rounds}",
+        "stream": stream,
+        "temperature": 0.2,
+        "messages": messages,
+        "tools": [_native()],
+    }
+    return json.dumps(body).encode()
+
+
+def asked_again(rounds: int, done: int, padding: int = 0) -> bytes:
+    """The request that the proxy makes of a question with its tools, after so many rounds: for doing its work directly."""
+    body = json.loads(question(rounds, stream=False, padding=padding))
+    body["tools"] += [_function(tool) for tool in manifest("http://127.0.0.1")["tools"]]
+    for number in range(done):
+        message = json.loads(call(number))["choices"][0]["message"]
+        answer = json.dumps({"ok": True, "data": json.loads(result(number))})
+        tool = {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": answer}
+        body["messages"] += [message, tool]
+    return json.dumps(body).encode().replace(b'"role": "tool"', b'"role":"tool"')  # as the proxy spells it
+
+
+def completion(text: str | None, calls: list[dict[str, Any]] | None = None) -> bytes:
+    message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None, "annotations": []}
+    if calls:
+        message["tool_calls"] = calls
+    reason = "tool_calls" if calls else "stop"
+    usage = {"prompt_tokens": 1200, "completion_tokens": 80, "total_tokens": 1280}
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": reason}
+    head = {"id": "chatcmpl-bench", "object": "chat.completion", "created": 1, "model": "bench"}
+    return json.dumps({**head, "choices": [choice], "usage": usage, "system_fingerprint": "fp_1"}).encode()
+
+
+def call(number: int) -> bytes:
+    """The model's reply that asks for a managed tool; no two calls of a turn are alike."""
+    function = {"name": "desk__position", "arguments": json.dumps({"symbol": "ACME", "page": number})}
+    return completion(None, [{"id": f"call_{number:024}", "type": "function", "function": function}])
+
+
+def result(number: int) -> bytes:
+    rows = [{"symbol": "ACME", "lot": lot, "quantity": "120.50", "price": "41.07"} for lot in range(5)]
+    return json.dumps({"page": number, "rows": rows, "next": None}).encode()
+
+
+def events() -> list[bytes]:
+    """The answer as a provider streams it: a word or two an event."""
+    words = TEXT.split(" ")
+    pieces = [" ".join(words[place : place + 2]) + " " for place in range(0, len(words), 2)]
+    pieces[0] = DONE.decode()
+    head = {"id": "chatcmpl-bench", "object": "chat.completion.chunk", "created": 1, "model": "bench"}
+    deltas = [{"index": 0, "delta": {"content": piece}, "finish_reason": None} for piece in pieces]
+    deltas.append({"index": 0, "delta": {}, "finish_reason": "stop"})
+    return [
+        *(b"data: " + json.dumps({**head, "choices": [delta]}).encode() + b"\n\n" for delta in deltas),
+        b"data: [DONE]\n\n",
+    ]
+
+
+def manifest(service_url: str) -> dict[str, Any]:
+    """Twelve tools of ordinary size; the first is the one that is called."""
+    names = ["position", *(f"report_{number}" for number in range(1, _TOOLS))]
+    return {"version": 1, "tools": [_managed(name, service_url) for name in names], "policy": {}}
+
+
+def http(method: str, path: str, agent: str, body: bytes = b"") -> str:
+    """A whole HTTP/1.1 request."""
+    head = f"{method} {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer {agent}:{AGENT_SECRET}\r\n"
+    return f"{head}content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n{body.decode()}"
+
+
+def _native() -> dict[str, Any]:
+    schema = {"type": "object", "properties": {"cmd": {"type": "string"}}, "required": ["cmd"]}
+    return {"type": "function", "function": {"name": "shell", "description": "Runs a command.", "parameters": schema}}
+
+
+def _function(tool: dict[str, Any]) -> dict[str, Any]:
+    about = {"name": tool["name"], "description": tool["description"], "parameters": tool["inputSchema"]}
+    return {"type": "function", "function": about}
+
+
+def _managed(name: str, service_url: str) -> dict[str, Any]:
+    texts = {
+        f"filter_{letter}": {"type": "string", "description": f"Keep rows whose {letter} is this."} for letter in "abc"
+    }
+    properties = {
+        "symbol": {"type": "string", "description": "The ticker symbol.", "minLength": 1, "maxLength": 12},
+        "page": {"type": "integer", "minimum": 0, "description": "Which page of the rows, from 0."},
+        **texts,
+    }
+    return {
+        "name": f"desk.{name}",
+        "description": f"The {name.replace('_', ' ')} of the desk: one row for each lot, newest first, with exact prices.",
+        "inputSchema": {
+            "type": "object",
+            "properties": properties,
+            "required": ["symbol"],
+            "additionalProperties": False,
+        },
+        "annotations": {"readOnly": True},
+        "execution": {
+            "transport": "http",
+            "service": "desk",
+            "base_url": service_url,
+            "method": "GET",
+            "path": f"/{name}/{{symbol}}",
+            "auth": {"type": "bearer", "token": "bench-tool-token-0002"},
+        },
+    }

@@ -1,0 +1,30 @@
+"""The bench is alive: every row of it can be measured. What the figures are is no matter of a test."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.mark.requirement("bench:alive")
+def test_every_row_of_the_bench_can_be_measured(tmp_path: Path) -> None:
+    command = [sys.executable, str(ROOT / "bench" / "run.py"), "--smoke", "--json", str(tmp_path / "figures.json")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "figures.json").read_text(encoding="utf-8"))
+    by_row: dict[str, set[str]] = {}
+    for figure in found["figures"]:
+        by_row.setdefault(figure["what"], set()).add(figure["subject"])
+        assert 0 < figure["first"] <= figure["p50"] <= figure["p99"]
+    assert {"pass-through, JSON", "pass-through, SSE", "turn of 1 round", "turn of 8 rounds"} <= by_row.keys()
+    for what, subjects in by_row.items():
+        bare = {"bare"} if what.startswith("pass-through") else set()
+        assert subjects == {"direct", "ours", "ours, plain"} | bare
+    assert all(megabytes > 0 for megabytes in found["memory"].values())
+    assert "| target" in done.stdout
