@@ -342,6 +342,44 @@ MEDIATE: dict[str, Requirement] = {
     "providers:operators-word": Requirement(
         "contract, providers.json", "States in the operator's file hold, and the file is never written."
     ),
+    "failover:next-candidate": Requirement(
+        "mediation 4, the model's side", "A provider that fails is followed by the next one, with the same request."
+    ),
+    "failover:time": Requirement(
+        "weakness D3", "A silent provider leaves half of the time that is left to the next one."
+    ),
+    "failover:final": Requirement(
+        "mediation 4, the model's side", "403 and any other 4xx are passed on, ask nobody else and kill no key."
+    ),
+    "failover:sticky": Requirement(
+        "mediation 4, the model's side", "A candidate that answered stays for the rest of the turn."
+    ),
+    "failover:told": Requirement("issue 3, providers", "When all fail, the runner is told the last real answer."),
+    "retry:after-tools": Requirement(
+        "mediation 4, the model's side",
+        "Once a turn has cost something, a failure that may pass is tried twice more within the turn's time.",
+    ),
+    "retry:retry-after": Requirement(
+        "mediation 4, the model's side", "A short Retry-After is honoured, a long one is not."
+    ),
+    "retry:resting-key": Requirement("weakness D6", "A key that rests for a moment is waited for."),
+    "keys:next-at-once": Requirement(
+        "mediation 4, the model's side", "A refused or throttled key is followed by the provider's next one at once."
+    ),
+    "keys:exhausted": Requirement("issue 3, providers", "A provider whose keys are spent is followed by the next one."),
+    "keys:keyless": Requirement("contract, providers.json; weakness B15", "Keyless providers work."),
+    "policy:clamp": Requirement(
+        "mediation 8; original 8.6",
+        "A model that is not allowed is replaced by the one that is meant, else by the primary.",
+    ),
+    "policy:candidates": Requirement(
+        "mediation 4, the model's side", "Behind the chosen model stand the primary and the fallbacks, in order."
+    ),
+    "policy:bad-ref": Requirement("weakness B16", "A bad ref of a policy is left out with a reason; the others work."),
+    "policy:protocol": Requirement("mediation 8", "Only providers that speak the request's protocol are asked."),
+    "policy:destination": Requirement(
+        "mediation 1", "At the entrances with a host its provider is kept: only refs of that provider count."
+    ),
     "providers:ready": Requirement(
         "mediation 1", "/ready wants a provider with a key that is not dead, or without keys."
     ),

@@ -1,0 +1,144 @@
+"""Several real providers on loopback and the real upstream before them, with a clock of the test's own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+
+from claw_contract.metadata import Metadata
+from claw_contract.providers import ApiFormat
+from claw_contract.secret import Secret
+from claw_mediate.dialects import anthropic_messages, openai_chat
+from claw_mediate.dialects.base import Dialect
+from claw_mediate.io.agents import Agent
+from claw_mediate.io.log import EventLog
+from claw_mediate.io.routing import Asker, Route
+from claw_mediate.io.sending import Responded, Unreachable
+from claw_mediate.io.upstream import ModelCall, Replied, Upstream
+from claw_mediate.model import Limits, Reply
+from claw_mediate.provider import Candidate
+from tests.mediate.auth import Auth
+from tests.mediate.made import catalog, limits
+from tests.peers import Answer, Provider
+from tests.wires import Wire, anthropic, openai
+
+SIDES: dict[ApiFormat, tuple[Wire, Dialect]] = {
+    "openai": (openai, openai_chat),
+    "anthropic": (anthropic, anthropic_messages),
+}
+
+
+class Crossroads:
+    """Providers ``one``, ``two`` and ``three``, each with the keys that the test gives it, and one turn's route to them."""
+
+    def __init__(self, home: Path, api_format: ApiFormat, keys: dict[str, int]) -> None:
+        self.auth = Auth(home)
+        self.wire, self.dialect = SIDES[api_format]
+        self.peers = {name: Provider() for name in keys}
+        for peer in self.peers.values():
+            peer.start()
+        self.body = json.dumps(self.wire.request([self.wire.user("Hi")], [], stream=False, more={"model": "m-one"}))
+        self.slept: list[float] = []
+        self.auth.write({"version": 2, "providers": {name: self._entry(name, keys[name], api_format) for name in keys}})
+        self.open()
+
+    def open(self) -> None:
+        """(Re)start: what is in memory is lost."""
+        self.registry = self.auth.registry()
+        log = EventLog(lambda line: self.auth.events.append(json.loads(line)))
+        self.upstream = Upstream(self.registry, log, self._sleep)
+        self.turn()
+
+    def turn(self) -> None:
+        """A new turn."""
+        providers = self.registry.all()
+        candidates = [Candidate(providers[name], f"m-{name}") for name in self.peers]
+        agent = Agent("analyst", Metadata(service="a", pod="p", token=Secret("analyst:x")), (), LIMITS, "digest")
+        headers = [("content-type", "application/json"), ("x-of-the-runner", "kept")]
+        self.route = Route(Asker(agent, "turn_1"), f"{self.wire.PATH}?a=%2F", headers, candidates)
+
+    async def ask(self, *, again: bool = False, seconds: float = 30.0) -> str:
+        """One model call of the turn; its outcome in a word or two."""
+        until = asyncio.get_running_loop().time() + seconds
+        call = ModelCall(self.body.encode(), self._read, lambda: again, until)
+        match await self.upstream.post(self.route, call):
+            case Replied(reply):
+                return self.wire.said(reply.body).text
+            case Responded(status, _, body):
+                return f"{status} {json.loads(body)['error']['message']}"
+            case Unreachable(code, _, status):
+                return f"{status} {code}"
+
+    def asked(self) -> dict[str, list[str]]:
+        """Who was asked for which models, with which keys, so far."""
+        return {
+            name: [
+                f"{sent.json['model']} {sent.headers.get('authorization', sent.headers.get('x-api-key', '-'))}"
+                for sent in peer.received
+            ]
+            for name, peer in self.peers.items()
+        }
+
+    def times(self) -> list[int]:
+        """How often each was asked."""
+        return [len(peer.received) for peer in self.peers.values()]
+
+    def moves(self) -> list[str]:
+        return [
+            f"{event['from_model']} → {event['to_model']}: {event['reason']}" for event in self.auth.said("failover")
+        ]
+
+    def reply(self, text: str) -> Response:
+        return Response(self.wire.reply(text, [], {}), media_type="application/json")
+
+    async def close(self) -> None:
+        await self.upstream.close()
+        for peer in self.peers.values():
+            peer.stop()
+
+    async def _sleep(self, seconds: float) -> None:
+        if seconds:
+            self.slept.append(seconds)
+            self.auth.clock += seconds
+        await asyncio.sleep(0)
+
+    def _read(self, body: bytes) -> Reply:
+        return self.dialect.read_reply(body, catalog())
+
+    def _entry(self, name: str, keys: int, api_format: ApiFormat) -> dict[str, Any]:
+        auth = "x-api-key" if api_format == "anthropic" else "bearer"
+        pool = [{"id": f"k{number}", "secret": f"sk-{name}-{number}"} for number in range(keys)]
+        url = f"{self.peers[name].url}/{name}/v1"
+        return {"base_url": url, "auth": auth if keys else "none", "api_format": api_format, "keys": pool}
+
+
+def error(status: int, message: str = "no", **more: Any) -> JSONResponse:
+    """A provider's error, in either protocol."""
+    headers = {name.replace("_", "-"): value for name, value in more.items()}
+    return JSONResponse({"type": "error", "error": {"type": "api_error", "message": message}}, status, headers)
+
+
+async def cut(_request: Request) -> Response:
+    """A response that ends before it is whole."""
+
+    async def half() -> AsyncIterator[bytes]:
+        yield b'{"id": '
+
+    return StreamingResponse(half(), headers={"content-length": "1000"})
+
+
+async def silence(_request: Request) -> Response:
+    """None, for as long as somebody waits."""
+    await asyncio.Event().wait()
+    raise AssertionError("nobody waits any more")
+
+
+LIMITS: Limits = limits()
+WORDLESS: dict[str, Answer] = {"cut": cut, "html": Response("<html>busy</html>"), "huge": Response(b"x" * (17 << 20))}
+"""Good statuses without a reply."""

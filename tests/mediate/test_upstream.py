@@ -1,0 +1,244 @@
+"""Model calls against real providers: whose turn it is when one fails, keys, stickiness, and trying again."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.mediate.crossroads import WORDLESS, Crossroads, error, silence
+
+
+@pytest.fixture(params=["openai", "anthropic"])
+async def roads(tmp_path: Path, request: Any) -> AsyncIterator[Crossroads]:
+    """Three providers with a key each, in both protocols."""
+    made = Crossroads(tmp_path, request.param, {"one": 1, "two": 1, "three": 1})
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def pool(tmp_path: Path) -> AsyncIterator[Crossroads]:
+    """A provider with two keys, and one with a single key."""
+    made = Crossroads(tmp_path, "openai", {"one": 2, "two": 1})
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def lone(tmp_path: Path) -> AsyncIterator[Crossroads]:
+    """A provider with one key."""
+    made = Crossroads(tmp_path, "openai", {"one": 1})
+    yield made
+    await made.close()
+
+
+@pytest.mark.requirement("failover:next-candidate")
+@pytest.mark.parametrize("status", [500, 503, 529, 302, 204])
+async def test_a_failing_provider_is_followed_by_the_next_with_the_same_request_for_its_own_model(
+    roads: Crossroads, status: int
+) -> None:
+    roads.body = roads.body.replace('"m-one"', ' "m\\u002done" ').replace("{", '{"n": 1.0, ', 1)
+    roads.peers["one"].says(error(status))
+    roads.peers["two"].says(roads.reply("from two"))
+    assert await roads.ask() == "from two"
+    first, second = roads.peers["one"].received[0], roads.peers["two"].received[0]
+    assert first.body.decode() == roads.body
+    assert second.body.decode() == roads.body.replace('"m\\u002done"', '"m-two"')
+    assert [first.path, second.path] == [f"/{name}{roads.wire.PATH}?a=%2F" for name in ("one", "two")]
+    for sent, name in ((first, "one"), (second, "two")):
+        assert (sent.headers["x-of-the-runner"], f"sk-{name}-0" in str(sent.headers)) == ("kept", True)
+        assert ("x-api-key" in sent.headers) == ("messages" in roads.wire.PATH)
+    assert (roads.moves(), roads.times()) == ([f"m-one → m-two: http_{status}"], [1, 1, 0])
+
+
+@pytest.mark.requirement("failover:next-candidate")
+@pytest.mark.parametrize("said", WORDLESS)
+async def test_a_response_without_a_reply_is_followed_by_the_next(roads: Crossroads, said: str) -> None:
+    roads.peers["one"].says(WORDLESS[said])
+    roads.peers["two"].says(roads.reply("from two"))
+    assert await roads.ask() == "from two"
+    assert roads.moves() == ["m-one → m-two: response_read_error"]
+
+
+@pytest.mark.requirement("failover:next-candidate")
+async def test_a_provider_that_cannot_be_reached_is_followed_by_the_next(roads: Crossroads) -> None:
+    roads.peers["one"].stop()
+    roads.peers["two"].stop()
+    roads.peers["three"].says(roads.reply("from three"))
+    assert await roads.ask() == "from three"
+    assert roads.moves() == ["m-one → m-two: transport_error", "m-two → m-three: transport_error"]
+    (event, _) = [event for event in roads.auth.events if event["type"] == "failover"]
+    assert (event["claw_id"], event["turn_id"], event["model"]) == ("analyst", "turn_1", "m-two")
+    assert (event["from_provider"], event["to_provider"]) == ("one", "two")
+
+
+@pytest.mark.requirement("failover:time")
+async def test_a_silent_provider_leaves_time_for_the_next(roads: Crossroads) -> None:
+    roads.peers["one"].says(silence)
+    roads.peers["two"].says(roads.reply("from two"))
+    assert await roads.ask(seconds=2.0) == "from two"
+    assert roads.moves() == ["m-one → m-two: provider_timeout"]
+
+
+@pytest.mark.requirement("failover:final")
+@pytest.mark.parametrize("status", [400, 403, 404, 408, 413, 422])
+async def test_any_other_error_of_the_request_is_passed_on_and_kills_no_key(roads: Crossroads, status: int) -> None:
+    roads.peers["one"].says(error(status, "your fault"), roads.reply("from one"))
+    assert await roads.ask(again=True) == f"{status} your fault"
+    assert (roads.times(), roads.moves(), roads.slept) == ([1, 0, 0], [], [])
+    assert await roads.ask() == "from one"
+
+
+@pytest.mark.requirement("failover:sticky")
+async def test_a_candidate_that_answered_stays_for_the_rest_of_the_turn(roads: Crossroads) -> None:
+    roads.peers["one"].says(error(503), roads.reply("well again"))
+    roads.peers["two"].says(roads.reply("first"), roads.reply("second"))
+    assert [await roads.ask(), await roads.ask(again=True)] == ["first", "second"]
+    assert (roads.times(), roads.route.candidate.model) == ([1, 2, 0], "m-two")
+    roads.turn()
+    assert await roads.ask() == "well again"
+
+
+@pytest.mark.requirement("failover:sticky")
+async def test_one_that_had_answered_is_tried_thrice_before_the_others_are_turned_to(roads: Crossroads) -> None:
+    roads.peers["one"].says(error(500))
+    roads.peers["two"].says(roads.reply("first"), error(502), error(503), error(529))
+    assert await roads.ask() == "first"
+    roads.peers["one"].says(roads.reply("well again"))
+    assert await roads.ask(again=True) == "well again"
+    assert (roads.times(), roads.slept) == ([2, 4, 0], [0.25, 1.0])
+    assert roads.moves() == ["m-one → m-two: http_500", "m-two → m-one: http_529"]
+
+
+@pytest.mark.requirement("retry:after-tools")
+async def test_where_the_turn_has_cost_something_all_are_asked_again(roads: Crossroads) -> None:
+    for peer in roads.peers.values():
+        peer.says(error(503), error(503))
+    roads.peers["three"].says(roads.reply("at last"))
+    roads.peers["one"].says(error(500))
+    roads.peers["two"].says(error(500))
+    assert await roads.ask(again=True) == "at last"
+    assert (roads.times(), roads.slept) == ([3, 3, 3], [0.25, 1.0])
+
+
+@pytest.mark.requirement("retry:after-tools")
+async def test_before_anything_was_spent_a_failure_is_the_runners_to_repeat(lone: Crossroads) -> None:
+    lone.peers["one"].says(error(503, "busy"))
+    assert await lone.ask() == "503 busy"
+    assert (lone.times(), lone.slept) == ([1], [])
+
+
+@pytest.mark.requirement("retry:after-tools")
+async def test_a_provider_is_not_asked_for_ever(lone: Crossroads) -> None:
+    lone.peers["one"].says(*[error(503, f"busy {number}") for number in range(9)])
+    assert await lone.ask(again=True) == "503 busy 2"
+    assert lone.times() == [3]
+
+
+@pytest.mark.requirement("retry:after-tools")
+async def test_nobody_waits_longer_than_the_turn_lasts(lone: Crossroads) -> None:
+    lone.peers["one"].says(error(503, "busy", retry_after="4"))
+    assert await lone.ask(again=True, seconds=3.0) == "503 busy"
+    assert (lone.times(), lone.slept) == ([1], [])
+
+
+@pytest.mark.requirement("retry:retry-after")
+@pytest.mark.parametrize(
+    ("status", "retry_after", "slept"),
+    [(503, "3", [3.0]), (503, "600", [0.25]), (429, "3", [3.0]), (429, "0", [0.25]), (429, "", [2.0])],
+)
+async def test_a_short_retry_after_is_waited_for_with_the_only_key_that_there_is(
+    lone: Crossroads, status: int, retry_after: str, slept: list[float]
+) -> None:
+    lone.peers["one"].says(error(status, retry_after=retry_after), lone.reply("at last"))
+    assert await lone.ask(again=True) == "at last"
+    assert lone.slept == slept
+
+
+@pytest.mark.requirement("retry:retry-after")
+async def test_a_long_retry_after_is_the_runners_to_wait_for(lone: Crossroads) -> None:
+    lone.peers["one"].says(error(429, "slow down", retry_after="30"))
+    assert await lone.ask(again=True) == "429 slow down"
+    assert (lone.times(), lone.slept, await lone.ask()) == ([1], [], "503 no_provider_key")
+
+
+@pytest.mark.requirement("retry:resting-key")
+async def test_a_key_that_rests_for_a_moment_because_of_another_turn_is_waited_for(lone: Crossroads) -> None:
+    lone.peers["one"].says(error(429, "slow down"), lone.reply("now"))
+    assert await lone.ask() == "429 slow down"
+    lone.turn()
+    assert await lone.ask() == "now"
+    assert lone.slept == [2.0]
+
+
+@pytest.mark.requirement("keys:next-at-once")
+@pytest.mark.parametrize("status", [401, 402, 429])
+async def test_a_refused_or_throttled_key_is_followed_by_the_next_at_once(pool: Crossroads, status: int) -> None:
+    pool.peers["one"].says(error(status, retry_after="60"), pool.reply("with the second"), pool.reply("again"))
+    assert [await pool.ask(), await pool.ask()] == ["with the second", "again"]
+    keys = [sent.headers["authorization"] for sent in pool.peers["one"].received]
+    assert keys == ["Bearer sk-one-0", "Bearer sk-one-1", "Bearer sk-one-1"]
+    assert (pool.slept, pool.moves()) == ([], [])
+    assert [event["action"] for event in pool.auth.said("provider_pool")] == ["cooldown" if status == 429 else "dead"]
+
+
+@pytest.mark.requirement("keys:exhausted")
+@pytest.mark.parametrize("statuses", [(401, 429), (429, 429), (402, 401)])
+async def test_a_provider_whose_keys_are_spent_is_followed_by_the_next(pool: Crossroads, statuses: list[int]) -> None:
+    pool.peers["one"].says(*[error(status) for status in statuses])
+    pool.peers["two"].says(pool.reply("from two"), pool.reply("from two"))
+    assert await pool.ask() == "from two"
+    pool.turn()
+    assert await pool.ask() == "from two"
+    assert (pool.times(), pool.slept) == ([2, 2], [])
+    assert pool.moves() == ["m-one → m-two: provider_keys_exhausted", "m-one → m-two: provider_key_unavailable"]
+
+
+@pytest.mark.requirement("failover:told")
+async def test_when_all_fail_the_runner_is_told_the_last_real_answer(roads: Crossroads) -> None:
+    roads.peers["one"].says(error(500, "the first"), error(503, "the last"))
+    roads.peers["two"].says(error(401, "no such key"))
+    roads.peers["three"].stop()
+    assert await roads.ask() == "401 no such key"
+    roads.turn()
+    assert await roads.ask() == "503 the last"
+    assert roads.times() == [2, 1, 0]
+
+
+@pytest.mark.requirement("failover:told")
+@pytest.mark.parametrize(("status", "told"), [(401, "502 no_provider_key"), (429, "503 no_provider_key")])
+async def test_without_any_answer_a_dead_pool_is_a_502_and_a_resting_one_a_503(
+    lone: Crossroads, status: int, told: str
+) -> None:
+    lone.peers["one"].says(error(status, "no", retry_after="60"))
+    assert [await lone.ask(), await lone.ask()] == [f"{status} no", told]
+
+
+@pytest.mark.requirement("failover:told")
+async def test_that_a_provider_is_down_says_more_than_that_another_has_no_key(pool: Crossroads) -> None:
+    pool.peers["one"].stop()
+    pool.peers["two"].says(error(401))
+    assert [await pool.ask(), await pool.ask()] == ["401 no", "502 provider_unreachable"]
+
+
+@pytest.mark.requirement("keys:keyless")
+async def test_a_provider_that_takes_no_key_is_sent_none(tmp_path: Path) -> None:
+    roads = Crossroads(tmp_path, "openai", {"one": 0})
+    roads.peers["one"].says(error(429, retry_after="1"), error(401), roads.reply("hello"))
+    assert [await roads.ask(again=True), await roads.ask()] == ["401 no", "hello"]
+    assert roads.asked() == {"one": ["m-one -"] * 3}
+    assert roads.auth.said("provider_pool") == []
+    await roads.close()
+
+
+@pytest.mark.requirement("providers:key-states-persist")
+async def test_after_a_restart_a_dead_key_is_not_tried_again(pool: Crossroads) -> None:
+    pool.peers["one"].says(error(401), pool.reply("with the second"), pool.reply("and again"))
+    assert await pool.ask() == "with the second"
+    await pool.upstream.close()
+    pool.open()
+    assert await pool.ask() == "and again"
+    assert [key.split()[-1] for key in pool.asked()["one"]] == ["sk-one-0", "sk-one-1", "sk-one-1"]
