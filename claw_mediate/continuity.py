@@ -23,6 +23,11 @@ def calls_anchor(ids: Iterable[str]) -> str:
     return "calls:" + _digest(sorted(_NOT_ALPHANUMERIC.sub("", call_id) for call_id in ids))
 
 
+def call_anchor(name: str, arguments: str, said: Sequence[str]) -> str:
+    """The anchor of a handoff that has no id: a call by its canonical arguments; ``said`` as below."""
+    return "call:" + _digest([name, arguments, *map(_plain, said[-_EVIDENCE:])])
+
+
 def text_anchor(text: str, said: Sequence[str]) -> str:
     """The anchor of an answer; ``said``: the user's messages before it, oldest first."""
     return "text:" + _digest([_plain(text), *map(_plain, said[-_EVIDENCE:])])
@@ -40,7 +45,8 @@ def bounded(hidden: Mapping[int, bytes], most: int = MOST_REINJECTED) -> dict[in
 
 
 def _plain(text: str) -> str:
-    return " ".join(text.split())
+    """Without white space: runners join the parts of a text with and without line breaks."""
+    return "".join(text.split())
 
 
 def _digest(parts: Iterable[str]) -> str:

@@ -24,6 +24,7 @@ from claw_mediate.catalog import Catalog
 from claw_mediate.continuity import bounded
 from claw_mediate.dialects import anthropic_messages, openai_chat
 from claw_mediate.dialects.base import Additions, Dialect, RunnerRequest, UnreadableRequestError
+from claw_mediate.dialects.routed import read_model
 from claw_mediate.exchange import Exchange, Forward, Request, refused, said
 from claw_mediate.io import identity
 from claw_mediate.io.agents import Agent, Agents
@@ -131,7 +132,7 @@ class Mediator:
         if spoken is None:
             return self.forward(admitted, request)
         try:
-            view = spoken.dialect.read_request(request.body)
+            view = _read(admitted.agent, spoken.dialect, request.body)
             if not admitted.agent.tools or view.bypass is not None:
                 return self._bypassed(admitted, request, view)
             if spoken.counts:
@@ -231,3 +232,13 @@ class Mediator:
         except asyncio.CancelledError:
             play.cancel()
             raise
+
+
+def _read(agent: Agent, dialect: Dialect, body: bytes) -> RunnerRequest:
+    """The view of a request. What no rule of ours needs to read is the provider's to judge, and goes there."""
+    try:
+        return dialect.read_request(body)
+    except UnreadableRequestError:
+        if agent.tools:
+            raise
+        return read_model(body)

@@ -6,6 +6,7 @@ the spans of the members that we own are replaced. Documents must have been vali
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -25,7 +26,9 @@ MOST_MEMBERS = 1000
 """An object with more is not read: no request or response of a provider has them."""
 _LARGE = 4096
 """Bytes from which on it pays to let msgspec find where values end."""
+_SLICE = 1 << 20
 _raw_values = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_raw_elements = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class WireError(ValueError):
@@ -52,6 +55,15 @@ class Member:
     at: int
     start: int
     end: int
+
+
+def check_utf8(document: bytes) -> None:
+    """Raises ``UnicodeDecodeError``: msgspec steps over text that it does not read. In slices, for bodies may be large."""
+    if not document.isascii():
+        decoder = codecs.getincrementaldecoder("utf-8")()
+        for start in range(0, len(document), _SLICE):
+            decoder.decode(document[start : start + _SLICE])
+        decoder.decode(b"", final=True)
 
 
 def members(document: bytes, at: int = 0) -> list[Member]:
@@ -87,10 +99,12 @@ def once(document: bytes, names: Collection[str], at: int = 0) -> dict[str, Memb
 
 def elements(document: bytes, at: int = 0) -> list[tuple[int, int]]:
     """The spans of the elements of the array that begins at ``at`` (after white space)."""
+    sizes = iter(_element_sizes(document) if at == 0 and len(document) > _LARGE else ())
     found: list[tuple[int, int]] = []
     position = _skip(document, _skip(document, at) + 1)
     while document[position : position + 1] != b"]":
-        end = _end(document, position)
+        size = next(sizes, None)
+        end = _end(document, position) if size is None else position + size
         found.append((position, end))
         position = _next(document, end)
     return found
@@ -104,10 +118,13 @@ def edited(document: bytes, changes: Mapping[str, bytes | None]) -> bytes:
 class Object:
     """An object whose members are found once, and that is edited in several ways."""
 
-    def __init__(self, document: bytes) -> None:
-        """Raises ``TooManyMembersError``."""
+    def __init__(self, document: bytes, once: Collection[str] = ()) -> None:
+        """Of the names of ``once`` none stands twice. Raises ``TooManyMembersError`` or ``RepeatedMemberError``."""
         self._document = document
         self._members = members(document)
+        names = [member.name for member in self._members if member.name in once]
+        if repeated := next((name for name in names if names.count(name) > 1), None):
+            raise RepeatedMemberError(repeated)
 
     def value(self, name: str) -> bytes | None:
         """The exact bytes of a member's value; None where there is no such member. Raises ``RepeatedMemberError``."""
@@ -195,6 +212,13 @@ def _sizes(document: bytes) -> dict[str, bytes]:
         return {name: bytes(raw) for name, raw in _raw_values.decode(document).items()}
     except (msgspec.DecodeError, RecursionError):
         return {}
+
+
+def _element_sizes(array: bytes) -> list[int]:
+    try:
+        return [memoryview(raw).nbytes for raw in _raw_elements.decode(array)]
+    except (msgspec.DecodeError, RecursionError):
+        return []
 
 
 def _known_end(document: bytes, start: int, raw: bytes | None) -> int | None:

@@ -270,12 +270,29 @@ MEDIATE: dict[str, Requirement] = {
     "continuity:text-anchor": Requirement(
         "mediation 7", "An answer is found by its text and the user's words before it, white space aside."
     ),
+    "continuity:runners": Requirement(
+        "mediation 7, first bullet; reference/runners.md",
+        "A message is found again as runners send it: nulls, parts, added members, other ids' signs, arguments written anew.",
+    ),
     "injection:tools-appended": Requirement(
         "mediation 3.1", "The runner's tools stay first and untouched; the managed ones stand behind them."
     ),
     "failure:bad-request": Requirement("issue 2, bad input", "A body that is no request is a 400 in one sentence."),
     "calls:ids": Requirement(
         "mediation 6", "Call ids that are repeated or missing are minted, of letters and digits, and answered."
+    ),
+    "legacy:functions": Requirement(
+        "mediation 3.1", "functions and function_call become tools and tool_choice; none of them reaches the provider."
+    ),
+    "legacy:history": Requirement(
+        "issue 3, item 1",
+        "Calls of functions with their answers become those of tools: the same ids in every request, other bytes untouched.",
+    ),
+    "legacy:reply": Requirement(
+        "issue 3, item 1", "A runner that speaks of functions is handed a function_call, one a reply, also in a stream."
+    ),
+    "legacy:anchor": Requirement(
+        "mediation 7", "A handoff without ids is found by name, canonical arguments, what was said, and order."
     ),
     "legacy:provider": Requirement(
         "issue 3, item 1", "A provider's function_call is read as a tool call, so that none goes round the rules."
@@ -578,6 +595,10 @@ PROXY: dict[str, Requirement] = {
     ),
     "forward:byte-for-byte": Requirement(
         "mediation 3", "Without managed tools the body is unchanged; with them, all that is not ours is."
+    ),
+    "forward:unread": Requirement(
+        "issue 3, item 4",
+        "Of an agent without tools only the model must be readable, once; what its provider takes is not ours to refuse.",
     ),
     "forward:streaming": Requirement("mediation 3", "An unmediated stream passes through; usage is read from a copy."),
     "proxy:no-way-round": Requirement("mediation 1", "A path counts by what a lenient provider would make of it."),

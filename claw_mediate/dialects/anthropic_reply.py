@@ -34,7 +34,7 @@ _read_response = msgspec.json.Decoder(_Response)
 def read_reply(body: bytes, catalog: Catalog) -> Reply:
     """The view of a response; its ``message`` is the array of content blocks."""
     try:
-        body.decode()
+        wire.check_utf8(body)
         view = _read_response.decode(body)
         place = wire.once(body, ("content", "usage", "stop_reason"))["content"]
         for start, _ in wire.elements(body, place.start):

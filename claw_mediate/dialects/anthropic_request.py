@@ -45,7 +45,7 @@ _READ = frozenset(_Request.__struct_fields__)
 def read_request(body: bytes) -> RunnerRequest:
     """The view of a runner's request, also of one that counts tokens."""
     try:
-        body.decode()
+        wire.check_utf8(body)
         view = _read_request.decode(body)
     except UnicodeDecodeError as error:
         raise UnreadableRequestError("the request is not a messages request: it is not UTF-8") from error
@@ -76,8 +76,7 @@ def offer(request: RunnerRequest, catalog: Catalog, additions: Additions) -> Off
     A member that counts and stands twice is refused: two parsers could disagree about which one is meant.
     """
     try:
-        wire.once(request.body, _READ)
-        body = wire.Object(request.body)
+        body = wire.Object(request.body, once=_READ)
         changes: Changes = {"tools": wire.appended(array(body, "tools"), map(_wire_tool, catalog.offered))}
         if additions.woven:
             changes["messages"] = weave(array(body, "messages"), additions.woven)

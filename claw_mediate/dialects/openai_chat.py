@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from claw_mediate.continuity import calls_anchor, text_anchor
-from claw_mediate.dialects import openai_reply, openai_request, openai_stream, sse
+from claw_mediate.dialects import openai_legacy, openai_offer, openai_reply, openai_request, openai_stream, sse
 from claw_mediate.dialects.base import TERMINAL_TEXT, Keepalive, Offer, RunnerRequest
 from claw_mediate.dialects.openai_views import read_message, visible_text
 from claw_mediate.model import Reply, Round
@@ -20,8 +20,8 @@ MOST_TOOLS: Final = 128
 _EMPTY_CHUNK = sse.event(b'{"id":"","object":"chat.completion.chunk","created":0,"model":"","choices":[]}')
 
 read_request = openai_request.read_request
-offer = openai_request.offer
-with_context = openai_request.with_context
+offer = openai_offer.offer
+with_context = openai_offer.with_context
 read_reply = openai_reply.read_reply
 write_reply = openai_reply.write_reply
 hidden_messages = openai_reply.hidden_messages
@@ -35,6 +35,8 @@ def write_request(offer: Offer, rounds: Sequence[Round]) -> bytes:
 
 def reply_anchor(reply: Reply, request: RunnerRequest, *, terminal: bool) -> str:
     """By the native calls' ids where there are any, else by the text and what was said before it."""
+    if reply.calls and not terminal and request.legacy:
+        return openai_legacy.handoff_anchor(reply.calls[0], request)
     if reply.calls and not terminal:
         return calls_anchor(call.id for call in reply.calls)
     return text_anchor(visible_text(read_message.decode(reply.message)) or TERMINAL_TEXT * terminal, request.said)

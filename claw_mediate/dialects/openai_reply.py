@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ from claw_mediate import result, wire
 from claw_mediate.catalog import Catalog
 from claw_mediate.dialects.base import TERMINAL_TEXT, RunnerRequest, UnreadableReplyError
 from claw_mediate.dialects.edits import Changes, compact
+from claw_mediate.dialects.openai_legacy import as_function_call
 from claw_mediate.dialects.openai_views import Function, WireCall, arguments_text, read_message, visible_text
 from claw_mediate.model import Answer, Call, Reply, Round
 
@@ -43,19 +45,19 @@ def read_reply(body: bytes, catalog: Catalog) -> Reply:
     that the transcript, the runner and the anchor have the same.
     """
     try:
-        body.decode()
+        wire.check_utf8(body)
         view = _read_response.decode(body)
         if not view.choices:
             raise UnreadableReplyError("the provider's response has no choice")
         first = view.choices[0]
         message = _once(body)
         if first.message.function_call is not None and not first.message.tool_calls:
-            return read_reply(_with_first(body, {"message": _as_tool_calls(message)}), catalog)
+            return read_reply(_with_first(body, partial(wire.edited, changes=_as_tool_calls(message))), catalog)
         seed = hashlib.sha256(body).hexdigest()[:16]
         calls = _calls(first.message.tool_calls or [], catalog, seed, cut=first.finish_reason == "length")
         named = _named(message, calls)
         if named != message:
-            body = _with_first(body, {"message": named})
+            body = _with_first(body, partial(wire.edited, changes={"message": named}))
     except wire.WireError as error:
         raise UnreadableReplyError(f"the provider's response is ambiguous: {error}") from error
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
@@ -64,13 +66,14 @@ def read_reply(body: bytes, catalog: Catalog) -> Reply:
 
 
 def write_reply(reply: Reply, request: RunnerRequest, usage: JsonObject, *, terminal: bool) -> bytes:
-    """Upstream's bytes; ``usage`` is the turn's. A terminal reply is the model's words without its call."""
-    del request
+    """Upstream's bytes; ``usage`` is the turn's. A terminal reply is the model's words without its call; calls are handed over
+    in the form that the runner speaks.
+    """
     body = reply.body
     if terminal:
-        text = compact(visible_text(read_message.decode(reply.message)) or TERMINAL_TEXT)
-        message = wire.edited(reply.message, {"tool_calls": None, "content": text})
-        body = _with_first(body, {"message": message, "finish_reason": b'"stop"'}, alone=True)
+        body = _with_first(body, partial(_without_call, reply), alone=True)
+    elif reply.calls and request.legacy:
+        body = _with_first(body, as_function_call)
     return body if usage == reply.usage else wire.edited(body, {"usage": compact(usage)})
 
 
@@ -96,20 +99,24 @@ def _once(body: bytes) -> bytes:
     return body[message.start : message.end]
 
 
-def _with_first(body: bytes, changes: Changes, *, alone: bool = False) -> bytes:
-    """The response with members of its first choice changed; ``alone``: and with no other choice."""
+def _with_first(body: bytes, edit: Callable[[bytes], bytes], *, alone: bool = False) -> bytes:
+    """The response with its first choice edited; ``alone``: and with no other choice."""
     choices = wire.once(body, ["choices"])["choices"]
     start, end = wire.elements(body, choices.start)[0]
-    choice = wire.edited(body[start:end], changes)
-    span = (choices.start, choices.end, b"[%b]" % choice) if alone else (start, end, choice)
-    return wire.spliced(body, [span])
+    choice = edit(body[start:end])
+    return wire.spliced(body, [(choices.start, choices.end, b"[%b]" % choice) if alone else (start, end, choice)])
 
 
-def _as_tool_calls(message: bytes) -> bytes:
+def _without_call(reply: Reply, choice: bytes) -> bytes:
+    text = compact(visible_text(read_message.decode(reply.message)) or TERMINAL_TEXT)
+    message = wire.edited(reply.message, {"tool_calls": None, "content": text})
+    return wire.edited(choice, {"message": message, "finish_reason": b'"stop"'})
+
+
+def _as_tool_calls(message: bytes) -> Changes:
     """A message in the form from before tools, which a provider may still give, in the form of tools."""
-    function = wire.Object(message).value("function_call") or b"{}"
-    call = b'[{"type":"function","function":%b}]' % function
-    return wire.edited(message, {"function_call": None, "tool_calls": call})
+    call = b'[{"type":"function","function":%b}]' % (wire.Object(message).value("function_call") or b"{}")
+    return {"message": wire.edited(message, {"function_call": None, "tool_calls": call})}
 
 
 def _calls(views: Sequence[WireCall], catalog: Catalog, seed: str, *, cut: bool) -> tuple[Call, ...]:

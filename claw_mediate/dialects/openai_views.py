@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+SYSTEM = ("system", "developer")
+"""Roles that speak for whoever runs the agent."""
 _ABSENT = msgspec.Raw(b"null")
 
 
@@ -31,7 +33,7 @@ class Message(msgspec.Struct):
     content: msgspec.Raw = _ABSENT
     tool_calls: msgspec.Raw = _ABSENT
     function_call: msgspec.Raw = _ABSENT
-    name: Any = None
+    name: msgspec.Raw = _ABSENT
 
 
 class _Part(msgspec.Struct):
@@ -61,6 +63,11 @@ def tool_calls(message: Message) -> list[WireCall]:
 def function_call(message: Message) -> Function | None:
     """The one call of a message from before tools."""
     return None if tool_calls(message) else _known(_function, message.function_call)
+
+
+def named(message: Message) -> str | None:
+    """The name that a message gives."""
+    return _known(_string, message.name)
 
 
 def arguments_text(function: Function) -> str:

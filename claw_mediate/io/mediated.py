@@ -102,6 +102,8 @@ class MediatedTurn:
         job = self._job
         if isinstance(outcome, Deliver):
             self._remember(outcome)
+            if job.view.legacy and len(outcome.reply.calls) > 1 and not outcome.terminal:
+                self._recorder.intervened(job, "legacy_function_calls_serialized")
             body = job.dialect.write_reply(outcome.reply, job.view, add_usage(outcome.usage), terminal=outcome.terminal)
             body = job.redactor.document(body)
             return Ended(200, body, "application/json", ok=True)

@@ -131,6 +131,10 @@ class Recorder:
             ran=answer.ran,
         )
 
+    def intervened(self, job: Job, name: str) -> None:
+        """What the runner is handed is not all that the model said."""
+        self._log.event("intervention", job.agent.id, turn_id=job.turn_id, model=job.model, intervention=name)
+
     def fault(self, job: Job, error: Exception) -> None:
         """Something of ours broke; named by its type, since its text may hold anything."""
         name = f"{type(error).__module__}.{type(error).__qualname__}"

@@ -8,12 +8,14 @@ import pytest
 from claw_mediate.io.services import Services
 from tests.mediate.desk import Desk
 from tests.peers import Service
-from tests.wires import Wire, anthropic, openai
+from tests.wires import Wire, anthropic, openai, openai_legacy
 
-WIRES: dict[str, Wire] = {"openai": openai, "anthropic": anthropic}
+WIRES: dict[str, Wire] = {"openai": openai, "anthropic": anthropic, "legacy": openai_legacy}
 
 
-@pytest.fixture(params=["openai-json", "openai-stream", "anthropic-json", "anthropic-stream"])
+@pytest.fixture(
+    params=["openai-json", "openai-stream", "anthropic-json", "anthropic-stream", "legacy-json", "legacy-stream"]
+)
 async def desk(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Desk]:
     """One body, every dialect, both ways of answering: the picture must be the same."""
     dialect, way = request.param.split("-")

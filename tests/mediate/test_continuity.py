@@ -28,6 +28,7 @@ def test_other_call_ids_are_another_anchor(one: list[str], other: list[str]) -> 
 @given(st.text(), st.lists(st.text(), max_size=5))
 def test_white_space_does_not_matter_and_only_the_last_words_of_the_user_do(text: str, said: list[str]) -> None:
     assert text_anchor(f"  {text}\n", ["long ago", *said][-3:]) == text_anchor(text, ["long ago", *said])
+    assert text_anchor("a\n\nb", ["c d"]) == text_anchor("ab", ["cd "])
 
 
 @pytest.mark.requirement("continuity:text-anchor")

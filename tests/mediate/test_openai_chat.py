@@ -78,8 +78,10 @@ def test_a_choice_is_kept_at_first_and_a_forced_one_is_released(choice: Any, as_
     [
         ({"tool_choice": "none"}, "tool_choice_none"),
         ({"n": 2}, "several_choices_not_mediated"),
-        ({"functions": [{"name": "f"}]}, "legacy_functions_not_mediated"),
-        ({"n": 1, "functions": []}, None),
+        ({"n": 1.5}, "several_choices_not_mediated"),
+        ({"n": "2"}, "several_choices_not_mediated"),
+        ({"n": 1}, None),
+        ({"n": None}, None),
     ],
 )
 def test_requests_that_are_not_mediated_say_why(more: dict[str, Any], bypass: str | None) -> None:

@@ -112,6 +112,26 @@ def test_appending_leaves_the_array_as_it_was(own: list[tuple[str, str, str]], o
     assert (result == array) == (not new)
 
 
+@given(DOCUMENT, st.lists(st.tuples(SPACE, JSON_TEXT, SPACE), max_size=4))
+def test_what_is_large_is_found_as_what_is_small(members: list[Part], own: list[tuple[str, str, str]]) -> None:
+    large = '["' + "x" * 5000 + '"]'
+    for document, find in (
+        (written([Part("", '"large"', ":", large, ""), *members]), wire.members),
+        (f"[{','.join([large, *map(''.join, own)])} ]".encode(), wire.elements),
+    ):
+        assert find(document) == shifted(find(b" " + document, 1))
+
+
+def shifted(found: list[Any]) -> list[Any]:
+    """Places of a document that stands one byte further on."""
+    return [
+        wire.Member(place.name, place.at - 1, place.start - 1, place.end - 1)
+        if isinstance(place, wire.Member)
+        else (place[0] - 1, place[1] - 1)
+        for place in found
+    ]
+
+
 @given(st.binary(max_size=40), st.data())
 def test_splicing_replaces_spans_in_any_order(document: bytes, data: st.DataObject) -> None:
     marks = sorted(data.draw(st.sets(st.integers(0, len(document)), max_size=6)))
@@ -169,3 +189,15 @@ def test_unterminated_documents_never_pass_the_parser_that_comes_first(document:
 def test_any_name_can_be_added(own: dict[str, int], name: str) -> None:
     document = json.dumps(own).encode()
     assert json.loads(wire.edited(document, {name: b"true"})) == own | {name: True}
+
+
+@given(st.text(), st.binary(max_size=6), st.integers(0, 3))
+def test_utf8_is_checked_in_slices_as_it_is_in_one(text: str, tail: bytes, offset: int) -> None:
+    document = b"x" * ((1 << 20) - offset) + text.encode(errors="surrogatepass") + tail
+    try:
+        document.decode()
+    except UnicodeDecodeError:
+        with pytest.raises(UnicodeDecodeError):
+            wire.check_utf8(document)
+    else:
+        wire.check_utf8(document)

@@ -121,6 +121,8 @@ def _grow(message: Body, delta: Body) -> None:
                 _grow_calls(message.setdefault("tool_calls", []), call)
         elif name != "role" and isinstance(value, str):
             message[name] = (message.get(name) or "") + value
+        elif isinstance(value, dict) and name in message:
+            _grow(message[name], value)
         else:
             message.setdefault(name, value)
 

@@ -1,0 +1,102 @@
+"""OpenAI chat completions, the runner's request: edited for the provider, and never rebuilt (spec section 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import takewhile
+
+from claw_contract.base import JsonObject
+from claw_mediate import wire
+from claw_mediate.catalog import Catalog, Offered
+from claw_mediate.dialects import openai_legacy as legacy
+from claw_mediate.dialects.base import Additions, Offers, RunnerRequest, UnreadableRequestError
+from claw_mediate.dialects.edits import Changes, array, compact, offers, weave, with_text
+from claw_mediate.dialects.openai_request import READ
+from claw_mediate.dialects.openai_views import SYSTEM, read_message
+from claw_mediate.talk import ToolUse
+
+
+def offer(request: RunnerRequest, catalog: Catalog, additions: Additions) -> Offers:
+    """The body for the provider, but for the rounds of this turn. Managed tools stand behind the runner's own.
+
+    A member that counts and stands twice is refused: two parsers could disagree about which one is meant.
+    """
+    try:
+        body = wire.Object(request.body, once=READ)
+        own = array(body, "tools")
+        messages = array(body, "messages")
+        functions = legacy.as_tools(array(body, "functions"))
+        changes: Changes = {
+            "tools": wire.appended(own, [*functions, *map(_wire_tool, catalog.offered)]),
+            "functions": None,
+            "function_call": None,
+            "stream_options": None,
+        }
+        if (edited := _messages(messages, additions, legacy.as_tool_messages(messages))) != messages:
+            changes["messages"] = edited
+        if body.value("stream") is not None:
+            changes["stream"] = b"false"
+        as_asked = _as_asked(body, request.choice, catalog)
+        choices: dict[ToolUse, Changes] = {
+            ToolUse.AS_ASKED: as_asked,
+            ToolUse.RELEASED: {"tool_choice": b'"auto"'} if _forces(request.choice) else as_asked,
+            ToolUse.FORBIDDEN: {"tool_choice": b'"none"'},
+        }
+        return offers(body, changes, choices.__getitem__)
+    except wire.WireError as error:
+        raise UnreadableRequestError(str(error)) from error
+
+
+def with_context(request: RunnerRequest, context: str) -> bytes:
+    """The request with text at the end of its system prompt, and nothing else changed."""
+    try:
+        body = wire.Object(request.body)
+        return body.edited({"messages": _messages(array(body, "messages"), Additions(context=context))})
+    except wire.WireError as error:
+        raise UnreadableRequestError(str(error)) from error
+
+
+def _wire_tool(offered: Offered) -> bytes:
+    function = {"name": offered.alias, "description": offered.description, "parameters": offered.schema}
+    return compact({"type": "function", "function": function})
+
+
+def _messages(messages: bytes, additions: Additions, cuts: Sequence[tuple[int, int, bytes]] = ()) -> bytes:
+    """With hidden rounds in their places, and the context at the end of the last system message, or in one of its own."""
+    if not additions.context:
+        return weave(messages, additions.woven, *cuts)
+    places = wire.elements(messages)
+    system = list(takewhile(partial(_is_system, messages), places))
+    if system:
+        start, end = system[-1]
+        content = wire.Object(messages[start:end]).value("content") or b'""'
+        longer = wire.edited(messages[start:end], {"content": with_text(content, additions.context)})
+        return weave(messages, additions.woven, (start, end, longer), *cuts)
+    first = compact({"role": "system", "content": additions.context})
+    if not places:
+        return b"[%b]" % first
+    hidden = [additions.woven[0]] if 0 in additions.woven else []
+    return weave(messages, {**additions.woven, 0: b",".join([first, *hidden])}, *cuts)
+
+
+def _is_system(messages: bytes, place: tuple[int, int]) -> bool:
+    return read_message.decode(messages[slice(*place)]).role in SYSTEM
+
+
+def _as_asked(body: wire.Object, choice: JsonObject | str | None, catalog: Catalog) -> Changes:
+    """A choice that names a managed tool canonically names its alias; else the runner's bytes stay, where it has any."""
+    function = choice.get("function") if isinstance(choice, dict) else None
+    name = function.get("name") if isinstance(function, dict) else None
+    alias = catalog.alias(name) if isinstance(name, str) else None
+    if alias is not None and isinstance(choice, dict) and isinstance(function, dict):
+        return {"tool_choice": compact({**choice, "function": {**function, "name": alias}})}
+    told = body.value("tool_choice") not in (None, b"null")
+    return {} if told or choice is None else {"tool_choice": compact(choice)}
+
+
+def _forces(choice: JsonObject | str | None) -> bool:
+    if isinstance(choice, dict):
+        allowed = choice.get("allowed_tools")
+        return not (isinstance(allowed, dict) and allowed.get("mode") == "auto")
+    return choice == "required"

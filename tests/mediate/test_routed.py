@@ -1,0 +1,75 @@
+"""A request that its dialect can't read: without tools it needs no reading but the model's, else it is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from claw_mediate.dialects.base import UnreadableRequestError
+from claw_mediate.dialects.routed import read_model
+from claw_mediate.exchange import Exchange, Forward, Request
+from claw_mediate.io.identity import Admitted
+from tests.mediate.desk import TOKEN, Desk
+from tests.wires import Wire, anthropic, openai
+
+ODD: dict[str, dict[str, Any]] = {
+    "no messages": {"model": "gpt-test"},
+    "messages of another kind": {"model": "gpt-test", "messages": {"new": "form"}},
+    "a message that is text": {"model": "gpt-test", "messages": ["Go"]},
+    "tools of another kind": {"model": "gpt-test", "messages": [], "tools": {"a": 1}},
+    "a choice of another kind": {"model": "gpt-test", "messages": [], "tool_choice": ["a"]},
+    "a stream of another kind": {"model": "gpt-test", "messages": [], "stream": "yes"},
+}
+
+
+async def exchanged(desk: Desk, body: bytes) -> Exchange | Forward:
+    request = Request("POST", desk.wire.PATH, [("authorization", f"Bearer {TOKEN}")], body)
+    admitted = desk.mediator.admit(request)
+    assert isinstance(admitted, Admitted)
+    return await desk.mediator.exchange(admitted, request)
+
+
+@pytest.mark.requirement("forward:unread")
+@pytest.mark.parametrize("wire", [openai, anthropic], ids=["openai", "anthropic"])
+@pytest.mark.parametrize("name", ODD)
+async def test_a_request_that_no_rule_reads_goes_to_its_provider_as_it_is(
+    tmp_path: Path, wire: Wire, name: str
+) -> None:
+    desk = Desk(tmp_path, wire, stream=False)
+    body = json.dumps(ODD[name]).encode()
+    refused = await exchanged(desk, body)
+    assert isinstance(refused, Exchange)
+    assert refused.status == 400
+    desk.grant()
+    forwarded = await exchanged(desk, body)
+    assert isinstance(forwarded, Forward)
+    assert forwarded.body is None
+    await desk.mediator.close(0)
+
+
+@pytest.mark.requirement("forward:unread")
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b'{"model":"a"',
+        b'{"model":null}',
+        b'{"model":"a"}x',
+        b'{"model":"a","x":"\xff"}',
+        b'{"model":"a","mod\\u0065l":"b"}',
+    ],
+)
+def test_a_body_that_names_no_model_or_could_name_two_is_refused(body: bytes) -> None:
+    with pytest.raises(UnreadableRequestError):
+        read_model(body)
+
+
+def test_the_model_is_read_and_whether_a_stream_is_asked_for() -> None:
+    view = read_model(b'{"stream":true,"model":"a","x":1e400}')
+    assert (view.model, view.stream, view.declared) == ("a", True, ())
+    assert not read_model(b'{"stream":"yes","model":"a"}').stream

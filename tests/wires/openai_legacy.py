@@ -1,0 +1,64 @@
+"""OpenAI chat completions before tools, as a runner speaks it: functions in, a function call out, tools upstream."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from tests.wires import Body, Made, Said, openai
+
+PATH = openai.PATH
+MODEL = openai.MODEL
+user = openai.user
+reply = openai.reply
+error = openai.error
+kept = openai.kept
+usage = openai.usage
+assembled = openai.assembled
+stream_error = openai.stream_error
+code = openai.code
+answers = openai.answers
+tools = openai.tools
+chosen = openai.chosen
+
+
+def request(messages: Sequence[Body], native: Sequence[str], *, stream: bool, more: Body) -> Body:
+    body = openai.request(messages, (), stream=stream, more=more)
+    return body | ({"functions": [{"name": name, "parameters": {}} for name in native]} if native else {})
+
+
+def results(given: Sequence[tuple[str, str]]) -> list[Body]:
+    """There are no ids: a result names its function."""
+    return [{"role": "function", "name": name, "content": output} for name, output in given]
+
+
+def choice(word: str, *, parallel: bool | None = None) -> Body:
+    assert parallel is None, "this form has one call a reply"
+    return {"function_call": word if word in {"auto", "none"} else {"name": word}}
+
+
+def said(body: bytes) -> Said:
+    """Of the provider, or what the runner was handed."""
+    choice = json.loads(body)["choices"][0]
+    if function := choice["message"].get("function_call"):
+        assert "tool_calls" not in choice["message"]
+        assert choice["finish_reason"] == "function_call"
+        return Said(
+            choice["message"]["content"] or "", (Made(function["name"], function["name"], function["arguments"]),)
+        )
+    return openai.said(body)
+
+
+def parts(messages: Sequence[Body]) -> list[str]:
+    return ["tool" if message["role"] == "function" else message["role"] for message in messages]
+
+
+def check(request: Body, replies: Mapping[str, bytes]) -> None:
+    """Nothing of the old form is left; ids that its calls got on their way are like any."""
+    assert not request.keys() & {"functions", "function_call"}
+    calls = [call for message in request["messages"] for call in message.get("tool_calls") or ()]
+    assert all("function_call" not in message and message["role"] != "function" for message in request["messages"])
+    minted = [call["id"] for call in calls if call["id"] not in replies]
+    assert all(call_id.isalnum() and len(call_id) <= 40 for call_id in minted)
+    assert len(minted) == len(set(minted))
+    openai.check(request, {**replies, **dict.fromkeys(minted, b"")})
