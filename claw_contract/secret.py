@@ -6,11 +6,13 @@ needs the value is found with one search. Comparison takes constant time.
 
 from __future__ import annotations
 
+import base64
 import hmac
 import json
 import re
 from collections.abc import Iterable
 from typing import Annotated, Any
+from urllib.parse import quote
 
 from pydantic import GetCoreSchemaHandler, StringConstraints
 from pydantic_core import core_schema
@@ -69,7 +71,8 @@ class SecretRef(Contract):
 class Redactor:
     """Replaces known secrets, by value, in what leaves the process (history, log, errors, tool results).
 
-    A secret is also known in the spellings that JSON gives it.
+    A secret is also known as JSON spells it (and JSON within JSON), percent-encoded, and in base64. A peer that means to
+    hide one can always do so; what is caught is what echoes and error texts hold.
     """
 
     def __init__(self, secrets: Iterable[Secret | str]) -> None:
@@ -96,7 +99,7 @@ class Redactor:
 
     def document(self, document: bytes) -> bytes:
         """JSON without the secrets, and still JSON: a number that holds one becomes text. Other bytes: as ``data``."""
-        if not self._spans(document):
+        if not self._spans(document) and not (self._forms and _HIDING.search(document)):
             return document
         try:
             json.loads(document)
@@ -114,8 +117,12 @@ class Redactor:
     def _token(self, token: bytes) -> bytes:
         if token[:1] != b'"':
             return json.dumps(DOTS, ensure_ascii=False).encode() if self._spans(token) else token
+        if b"\\" not in token and not self._spans(token):
+            return token
         text = json.loads(token)
-        clear = self.text(text)
+        # JSON within JSON, as a call's arguments are.
+        inside = text[:1] in ("{", "[") and self.document(text.encode(errors="surrogatepass"))
+        clear = self.text(inside.decode(errors="surrogatepass") if inside else text)
         return token if clear == text else json.dumps(clear, ensure_ascii=False).encode(errors="replace")
 
     def _spans(self, data: bytes) -> list[tuple[int, int]]:
@@ -141,8 +148,32 @@ _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[^\s,:{}\[\]"]++', re.DOTALL)
 """A string or a scalar of a JSON document. Possessive: hostile text must not make it backtrack."""
 
 
+_HIDING = re.compile(rb"\\u00[2-7]")
+"""An ASCII character that need not be escaped, and is: what stands there can only be read by decoding it."""
+_LEAST_BASE64 = 8
+"""Characters of base64 that are no chance find."""
+
+
 def _spellings(value: str) -> set[bytes]:
-    """The value itself, and as JSON writers spell it."""
-    in_json = {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
-    slashed = {text.replace("/", "\\/") for text in in_json}
-    return {text.encode(errors="surrogatepass") for text in {value} | in_json | slashed}
+    """The value itself, and as JSON writers, URLs and base64 spell it."""
+    texts = {value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
+    texts |= {text.replace("/", "\\/") for text in texts}
+    texts |= {text.translate(_HTML_SAFE) for text in texts}
+    texts |= {json.dumps(text)[1:-1] for text in texts}
+    forms = {text.encode(errors="surrogatepass") for text in texts}
+    raw = value.encode(errors="surrogatepass")
+    forms |= {quote(raw, safe=safe).encode() for safe in ("", "/", "!'()*")}
+    return forms | {form for form in _in_base64(raw) if len(form) >= _LEAST_BASE64}
+
+
+_HTML_SAFE = {ord(mark): f"\\u{ord(mark):04x}" for mark in "&<>"}
+"""How writers of JSON that may stand in a page spell these."""
+
+
+def _in_base64(raw: bytes) -> set[bytes]:
+    """What is the same of it wherever it stands in a longer text: by the three ways in which it can fall into groups."""
+    packed = set()
+    for skipped in range(3):
+        whole = raw[skipped : len(raw) - (len(raw) - skipped) % 3]
+        packed |= {base64.b64encode(whole), base64.urlsafe_b64encode(whole)}
+    return packed

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import pickle
+from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from hypothesis import given
@@ -69,6 +72,7 @@ def test_a_reference_names_one_file_of_the_secrets_directory(name: str) -> None:
         SecretRef(secret=name)
 
 
+ENCODERS = [base64.b64encode, base64.urlsafe_b64encode, lambda raw: quote(raw, safe="").encode()]
 SECRETS = st.lists(st.text(min_size=MIN_REDACTED, max_size=20), min_size=1, max_size=4)
 
 
@@ -116,10 +120,25 @@ def _texts(value: Any) -> str:
         ("nsecret", b'{"a":"\\nsecret"}', {"a": "\nsecret"}),
         ("s3cr3t", b'{"s3cr3t":1}', {DOTS: 1}),
         ("false-", b'{"a":false}', {"a": False}),
+        ("s3cr3t", b'{"a":"\\u0073\\u0033\\u0063r3t"}', {"a": DOTS}),
+        ("a<b>&c", b'{"a":"a\\u003cb\\u003e\\u0026c"}', {"a": DOTS}),
+        ('pass"word', b'{"a":"{\\"b\\":\\"pass\\\\\\"word\\"}"}', {"a": f'{{"b":"{DOTS}"}}'}),
+        ("s3cr3t", b'{"a":"[\\"\\\\u0073\\\\u0033cr3t\\"]"}', {"a": f'["{DOTS}"]'}),
     ],
 )
 def test_a_secret_is_found_in_every_spelling_of_json(secret: str, document: bytes, clear: dict[str, Any]) -> None:
     assert json.loads(Redactor([secret]).document(document)) == clear
+
+
+@pytest.mark.requirement("contract:redaction")
+@given(st.text(min_size=12, max_size=40), st.text(max_size=5), st.text(max_size=5), st.sampled_from(ENCODERS))
+def test_a_secret_is_found_in_the_encodings_of_urls_and_headers(
+    secret: str, before: str, after: str, encode: Callable[[bytes], bytes]
+) -> None:
+    raw = secret.encode()
+    clear = Redactor([secret]).data(encode(before.encode() + raw + after.encode()))
+    assert encode(raw) not in clear
+    assert DOTS.encode() in clear
 
 
 def test_overlapping_secrets_leave_no_tail() -> None:
