@@ -7,6 +7,7 @@ native calls only                          Finish(Deliver): the runner's to run;
 any call, though tools are forbidden       Finish(Refuse)  → 502
 managed ones, rounds or time spent         Answered: tool_budget_exhausted, then one last model call
                                            (``on_budget: error``: Finish(Refuse) → 502 at once)
+more calls than one reply may hold         Answered: too_many_calls, to every call; nothing runs
 native before a managed or unknown one     Answered: managed_tools_first, to every call; nothing runs
 a terminal call that is not the last       Answered: terminal_on_success_order, to every call
 managed and unknown, native ones behind    Run the prefix; the native suffix leaves the transcript
@@ -27,6 +28,8 @@ from claw_mediate.ledger import Ledger, Seen
 from claw_mediate.model import Answer, Call, Reply, Unreadable
 from claw_mediate.talk import Deliver, Outcome, Refuse, RunTools, ToolUse
 
+MAX_CALLS = 128
+"""Calls of one reply; a model that makes more has lost its way, and would take the service along."""
 MAX_IDLE_ROUNDS = 3
 """Rounds in a row that only repeat calls, before the model must answer."""
 
@@ -72,6 +75,8 @@ def judge(ledger: Ledger, reply: Reply) -> Verdict:
         if ledger.limits.on_budget == "error":
             return Finish(_spent(ledger, "the turn's tool budget is spent"))
         return Answered(tuple(result.budget_exhausted(call) for call in reply.calls), ToolUse.FORBIDDEN)
+    if len(reply.calls) > MAX_CALLS:
+        return Answered(tuple(result.too_many_calls(call, MAX_CALLS) for call in reply.calls), ledger.use)
     prefix = reply.calls[: len(ours)]
     if any(call.owner == "native" for call in prefix):
         return Answered(tuple(result.managed_tools_first(call) for call in reply.calls), ledger.use)

@@ -20,6 +20,7 @@ DUPLICATE_TOOL_CALL = "duplicate_tool_call"
 MANAGED_TOOLS_FIRST = "managed_tools_first"
 TOOL_BUDGET_EXHAUSTED = "tool_budget_exhausted"
 TERMINAL_ORDER = "terminal_on_success_order"
+TOO_MANY_CALLS = "too_many_calls"
 TIMEOUT = "timeout"
 OUTCOME_UNKNOWN = "outcome_unknown"
 REQUEST_FAILED = "request_failed"
@@ -28,7 +29,9 @@ RESPONSE_TOO_LARGE = "response_too_large"
 CANCELED = "canceled"
 UNSUPPORTED_TRANSPORT = "unsupported_transport"
 
-NOT_REPLAYED = frozenset({MANAGED_TOOLS_FIRST, TERMINAL_ORDER, TOOL_BUDGET_EXHAUSTED, DUPLICATE_TOOL_CALL})
+NOT_REPLAYED = frozenset(
+    {MANAGED_TOOLS_FIRST, TERMINAL_ORDER, TOO_MANY_CALLS, TOOL_BUDGET_EXHAUSTED, DUPLICATE_TOOL_CALL}
+)
 """Advice for one turn only: answers with these codes are kept out of what later turns see (section 7)."""
 
 
@@ -68,6 +71,15 @@ def terminal_order(call: Call) -> Answer:
         TERMINAL_ORDER,
         "Nothing was run. A tool that ends the turn must be the last call of its response.",
         details={"tools_executed": False},
+    )
+
+
+def too_many_calls(call: Call, most: int) -> Answer:
+    return failure(
+        call,
+        TOO_MANY_CALLS,
+        f"Nothing was run. One response may hold {most} calls at most; make fewer.",
+        details={"most": most, "tools_executed": False},
     )
 
 

@@ -94,15 +94,18 @@ def text_of(reply: Reply) -> str:
 def _calls(view: _Response, catalog: Catalog, seed: str) -> tuple[Call, ...]:
     """The calls, each with an id of its own: one that is missing or taken is minted, of letters and digits only."""
     calls: list[Call] = []
+    taken: set[str] = set()
     for block in view.content:
         if block.type == "tool_use":
-            index, taken = len(calls), {call.id for call in calls}
+            index = len(calls)
             own = isinstance(block.id, str) and bool(block.id) and block.id not in taken
             # The last block of an answer that ran out of tokens may have been closed for the model.
             cut = view.stop_reason == "max_tokens" and block is view.content[-1]
             name = block.name if isinstance(block.name, str) else ""
             text = bytes(block.input).decode()
-            calls.append(catalog.call(block.id if own else f"toolu{seed}{index}", name, text, cut=cut))
+            call_id = block.id if own else f"toolu{seed}{index}"
+            taken.add(call_id)
+            calls.append(catalog.call(call_id, name, text, cut=cut))
     return tuple(calls)
 
 

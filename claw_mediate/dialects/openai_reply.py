@@ -122,10 +122,12 @@ def _as_tool_calls(message: bytes) -> Changes:
 def _calls(views: Sequence[WireCall], catalog: Catalog, seed: str, *, cut: bool) -> tuple[Call, ...]:
     """The calls, each with an id of its own: one that is missing or taken is minted, of letters and digits only."""
     calls: list[Call] = []
+    taken: set[str] = set()
     for index, view in enumerate(views):
-        taken = {call.id for call in calls}
         own = isinstance(view.id, str) and bool(view.id) and view.id not in taken
-        calls.append(_call(view, view.id if own else f"call{seed}{index}", catalog, cut=cut and view is views[-1]))
+        call_id = view.id if own else f"call{seed}{index}"
+        taken.add(call_id)
+        calls.append(_call(view, call_id, catalog, cut=cut and view is views[-1]))
     return tuple(calls)
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _INTERVENTIONS = {
     result.MANAGED_TOOLS_FIRST: "mixed_tool_order_internal_retry",
     result.TERMINAL_ORDER: "managed_tool_terminal_order_rejected",
+    result.TOO_MANY_CALLS: "managed_tool_calls_over_limit",
     result.TOOL_BUDGET_EXHAUSTED: "managed_tool_budget_finalization",
 }
 """By the code that every call of a round was answered with; the original's names."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from claw_mediate import result
-from claw_mediate.judge import Answered, Finish, Run, Settled, ends_turn, judge, next_step, use_after
+from claw_mediate.judge import MAX_CALLS, Answered, Finish, Run, Settled, ends_turn, judge, next_step, use_after
 from claw_mediate.ledger import Ledger
 from claw_mediate.model import Answer, Call
 from claw_mediate.talk import Deliver, Refuse, RunTools, ToolUse
@@ -116,6 +116,15 @@ def test_any_call_though_tools_are_forbidden_is_a_502(calls: tuple[Call, ...]) -
     assert isinstance(verdict, Finish)
     assert isinstance(verdict.outcome, Refuse)
     assert verdict.outcome.status == 502
+
+
+@pytest.mark.requirement("attack:many-calls")
+def test_a_reply_of_more_calls_than_a_reply_may_hold_runs_none_of_them() -> None:
+    assert isinstance(judge(ledger(), reply(*[called(SET)] * MAX_CALLS)), Run)
+    assert codes(judge(ledger(), reply(*[called(SET)] * (MAX_CALLS + 1)))) == ["too_many_calls"] * (MAX_CALLS + 1)
+    assert isinstance(judge(ledger(), reply(*[NATIVE] * (MAX_CALLS + 1))), Finish), (
+        "the runner's own are its own business"
+    )
 
 
 @pytest.mark.requirement("calls:terminal-on-success")
