@@ -68,9 +68,10 @@ class Forward:
     """The mediator's own note of it, which the host hands back with what became of it."""
 
 
-def answered(status: int, body: bytes, content_type: str = "application/json") -> Exchange:
+def answered(status: int, body: bytes, content_type: str = "application/json", retry_after: str = "") -> Exchange:
     """A whole answer."""
-    return Exchange(status, [("content-type", content_type)], _once(body))
+    later = [("retry-after", retry_after)] if retry_after else []
+    return Exchange(status, [("content-type", content_type), *later], _once(body))
 
 
 def refused(path: str, status: int, code: str, message: str, more: Mapping[str, object] | None = None) -> Exchange:

@@ -54,6 +54,8 @@ class ModelFailed:
     now: float
     body: bytes | None = None
     content_type: str = "application/json"
+    retry_after: str = ""
+    """What the provider's header asks for."""
 
 
 @dataclass(frozen=True, slots=True)

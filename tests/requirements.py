@@ -185,19 +185,6 @@ MEDIATE: dict[str, Requirement] = {
     "calls:cut-off": Requirement(
         "mediation 4", "The last call of an answer that ran out of tokens is never run, and the model is told why."
     ),
-    "stream:sdks-hear-the-same": Requirement(
-        "mediation 6; issue 3",
-        "OpenAI's, Anthropic's and Vercel's SDKs, of Python and JavaScript, hear in a stream what the JSON answer says.",
-    ),
-    "stream:errors-in-sdks": Requirement(
-        "mediation 6; issue 3",
-        "Each SDK raises its own error, with its status before the headers, and behind them too.",
-    ),
-    "stream:keepalive-kinds": Requirement(
-        "issue 3", "A stream is kept alive by comments, natively or not at all, as it is set for its protocol."
-    ),
-    "stream:usage": Requirement("mediation 6", "An OpenAI stream has a usage chunk if include_usage, and else none."),
-    "stream:one-id": Requirement("mediation 6", "A stream has one id, also when a keepalive opened it."),
     "stream:anthropic-lifecycle": Requirement(
         "mediation 6", "An Anthropic stream is one lifecycle: one start, block indexes without gaps, delta, stop."
     ),
@@ -317,7 +304,7 @@ MEDIATE: dict[str, Requirement] = {
         "mediation 4 and 6", "Put together as a client does, a stream is the response, in the same spellings."
     ),
     "stream:unknown-fields": Requirement("mediation 4, the model's side", "Unknown fields are kept in a stream."),
-    "stream:keepalive-is-skipped": Requirement("mediation 6", "A keepalive is never a token: SDKs read over it."),
+    "stream:keepalive-is-skipped": Requirement("mediation 6", "A keepalive is a comment, and never a token."),
     "service:request": Requirement(
         "mediation 4, executing over HTTP", "A call says who asks and in which turn; a write has a stable key."
     ),
@@ -474,6 +461,15 @@ MEDIATE: dict[str, Requirement] = {
         "issue 2, bad input", "A provider that can't be reached is a 502 in the dialect's shape."
     ),
     "failure:bad-reply": Requirement("mediation 4, the runner's side", "A reply that is no completion is a 502."),
+    "failure:matrix": Requirement(
+        "issue 3, build 7",
+        "Every failure of a provider has one outcome in every phase, dialect and form; history and log tell what ran.",
+    ),
+    "failure:documented": Requirement("issue 3, build 7", "docs/failures.md is printed from the matrix, and current."),
+    "attack:many-calls": Requirement(
+        "gateways 4, resource exhaustion",
+        "A reply of more calls than a reply may hold runs none of them, and is told so.",
+    ),
 }
 
 CONTEXT: dict[str, Requirement] = {
@@ -594,7 +590,7 @@ PROXY: dict[str, Requirement] = {
     "proxy:two-conversations": Requirement(
         "mediation 7", "Conversations of one agent at once never disturb each other."
     ),
-    "stream:keepalive": Requirement("mediation 6", "While the turn waits, the stream is kept alive."),
+    "stream:keepalive": Requirement("mediation 6", "While the turn waits, the stream is kept alive by comments."),
     "stream:status-until-it-goes-on": Requirement(
         "mediation 6", "Until the turn goes on an error keeps its own status."
     ),
@@ -647,6 +643,9 @@ PROXY: dict[str, Requirement] = {
     "entrance:forward-proxy": Requirement("mediation 1", "HTTPS_PROXY and the CA are all that a runner needs."),
     "entrance:by-connection-and-sni": Requirement(
         "design, the guard", "The destination is taken from the connection and SNI, never from the Host header."
+    ),
+    "failure:sdk-raises": Requirement(
+        "issue 3, build 7", "The real SDKs raise their own class for each kind of failure, before and behind headers."
     ),
     "closed:fault-in-a-turn": Requirement(
         "mediation 4, the runner's side",

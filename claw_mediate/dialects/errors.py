@@ -1,9 +1,12 @@
-"""Refusals in the dialect's own shape, for every path of a governed host."""
+"""Refusals in the dialect's own shape, for every path of a governed host; and the words of a provider's errors."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import Any
+
+import msgspec
 
 _OPENAI_TYPES = {
     400: "invalid_request_error",
@@ -14,7 +17,13 @@ _OPENAI_TYPES = {
     429: "rate_limit_error",
 }
 ANTHROPIC_PATHS = ("/messages", "/messages/count_tokens")
-_ANTHROPIC_TYPES = {**_OPENAI_TYPES, 413: "request_too_large"}
+_ANTHROPIC_TYPES = {
+    **_OPENAI_TYPES,
+    402: "billing_error",
+    413: "request_too_large",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
 
 
 def refusal(path: str, status: int, code: str, message: str, more: Mapping[str, object] | None = None) -> bytes:
@@ -24,3 +33,17 @@ def refusal(path: str, status: int, code: str, message: str, more: Mapping[str, 
         return json.dumps({"type": "error", "error": error, **(more or {})}).encode()
     error = {"message": message, "type": _OPENAI_TYPES.get(status, "api_error"), "param": None, "code": code}
     return json.dumps({"error": error, **(more or {})}).encode()
+
+
+class _Error(msgspec.Struct):
+    error: Any
+
+
+def error_words(body: bytes) -> str:
+    """What an error body says, in whichever dialect; empty where it is none."""
+    try:
+        error = msgspec.json.decode(body, type=_Error).error
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return ""
+    words = error.get("message") if isinstance(error, dict) else error
+    return words if isinstance(words, str) else ""

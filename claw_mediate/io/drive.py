@@ -9,11 +9,16 @@ from typing import Protocol, assert_never
 
 from claw_mediate import result
 from claw_mediate.catalog import Catalog
-from claw_mediate.dialects.base import Dialect, Offers
+from claw_mediate.dialects.base import Dialect, Offers, UnreadableReplyError
+from claw_mediate.dialects.errors import error_words
 from claw_mediate.io.sending import Responded, Unreachable
 from claw_mediate.io.upstream import ModelAnswer, ModelCall, Replied
 from claw_mediate.model import Answer, Call, Reply, Round
 from claw_mediate.talk import AskModel, Asks, ModelFailed, ModelReplied, RunTools, ToolsAnswered
+
+_ERRORS = range(400, 600)
+_MOST_WORDS = 1000
+"""Characters of a provider's own words in an error of ours."""
 
 
 class Model(Protocol):
@@ -78,7 +83,7 @@ class World:
         self.progress.waiting(len(command.rounds) + 1, "model")
         call = ModelCall(
             self._dialect.write_request(self._offered(command.use), command.rounds),
-            read=lambda body: self._dialect.read_reply(body, self._catalog),
+            read=self._read,
             again=self.progress.goes_on.is_set,
             until=asyncio.get_running_loop().time() + command.seconds,
         )
@@ -128,6 +133,14 @@ class World:
             return self.rounds
         return (*self.rounds, Round(len(self.rounds) + 1, self.reply, tuple(self.answers)))
 
+    def _read(self, body: bytes) -> Reply:
+        """A body that can't be read may be an error that came with a 200: then its own words are told."""
+        try:
+            return self._dialect.read_reply(body, self._catalog)
+        except UnreadableReplyError as unreadable:
+            words = error_words(body)[:_MOST_WORDS]
+            raise UnreadableReplyError(f"{unreadable}: {words}" if words else str(unreadable)) from None
+
     def _key(self, round_number: int, index: int) -> str:
         return f"{self._turn_id}.{round_number}.{index}"
 
@@ -161,11 +174,8 @@ async def _last_word(task: asyncio.Future[Answer], call: Call) -> Answer:
 
 
 def _upstream_error(answer: Responded, now: float) -> ModelFailed:
-    return ModelFailed(
-        status=answer.status if answer.status >= 400 else 502,  # noqa: PLR2004 - 3xx and odd 2xx are no answer of a model
-        code=f"provider_http_{answer.status}",
-        message=f"the provider answered with status {answer.status}",
-        now=now,
-        body=answer.body if answer.status >= 400 else None,  # noqa: PLR2004
-        content_type=answer.content_type,
-    )
+    """An error is passed on; any other status is no answer of a model."""
+    code, message = f"provider_http_{answer.status}", f"the provider answered with status {answer.status}"
+    if answer.status not in _ERRORS:
+        return ModelFailed(502, code, message, now)
+    return ModelFailed(answer.status, code, message, now, answer.body, answer.content_type, answer.retry_after)

@@ -8,6 +8,7 @@ happens, exactly one line of history is written for the turn, with what ran.
 from __future__ import annotations
 
 import asyncio
+import re
 import sqlite3
 import time
 from collections.abc import AsyncIterator
@@ -17,7 +18,7 @@ from claw_contract.history import UsageRecord
 from claw_contract.secret import Redactor
 from claw_mediate import trace
 from claw_mediate.catalog import Catalog
-from claw_mediate.dialects.base import Dialect, Opening, RunnerRequest
+from claw_mediate.dialects.base import Dialect, RunnerRequest
 from claw_mediate.dialects.errors import refusal
 from claw_mediate.exchange import Exchange, Request, answered
 from claw_mediate.io.agents import Agent
@@ -30,6 +31,8 @@ from claw_mediate.model import add_usage
 from claw_mediate.talk import Deliver, Outcome, Refuse
 from claw_mediate.turn import turn
 
+_MEDIA_TYPE = re.compile(r"[\w.+-]{1,64}/[\w.+-]{1,64}", re.ASCII)
+_SECONDS = re.compile(r"[0-9]{1,9}", re.ASCII)
 _GONE = 499
 """What history says of a runner that left (nginx's word for it)."""
 
@@ -69,6 +72,7 @@ class Ended:
     ok: bool
     code: str | None = None
     """Of an error: Anthropic's shape has no place for it, the log has."""
+    retry_after: str = ""
 
 
 class MediatedTurn:
@@ -108,9 +112,11 @@ class MediatedTurn:
             body = job.redactor.document(body)
             return Ended(200, body, "application/json", ok=True)
         failure = outcome.failure
-        if failure is not None and failure.body is not None:
+        if failure is not None and failure.body:
             body = job.redactor.document(failure.body)
-            return Ended(failure.status, body, failure.content_type, ok=False, code=outcome.code)
+            kind = _sound(_MEDIA_TYPE, failure.content_type.partition(";")[0]) or "application/octet-stream"
+            later = _sound(_SECONDS, failure.retry_after)
+            return Ended(failure.status, body, kind, ok=False, code=outcome.code, retry_after=later)
         body = job.redactor.document(refusal(job.request.path, outcome.status, outcome.code, outcome.message))
         return Ended(outcome.status, body, "application/json", ok=False, code=outcome.code)
 
@@ -138,7 +144,7 @@ class MediatedTurn:
 async def whole(play: asyncio.Task[Ended]) -> Exchange:
     """The answer of a turn that was not asked to stream."""
     ended = await play
-    return answered(ended.status, ended.body, ended.content_type)
+    return answered(ended.status, ended.body, ended.content_type, ended.retry_after)
 
 
 async def streamed(job: Job, world: World, play: asyncio.Task[Ended], pace: Pace) -> Exchange:
@@ -150,29 +156,33 @@ async def streamed(job: Job, world: World, play: asyncio.Task[Ended], pace: Pace
         goes_on.cancel()
     world.progress.goes_on.set()
     if play.done() and not (ended := play.result()).ok:
-        return answered(ended.status, ended.body, ended.content_type)
+        return answered(ended.status, ended.body, ended.content_type, ended.retry_after)
     headers = [("content-type", "text/event-stream"), ("cache-control", "no-cache"), ("x-accel-buffering", "no")]
     return Exchange(200, headers, _events(job, world, play, pace), streaming=True)
 
 
 async def _events(job: Job, world: World, play: asyncio.Task[Ended], pace: Pace) -> AsyncIterator[bytes]:
     dialect = job.dialect
-    opening = Opening("chatcmpl" + job.turn_id.removeprefix("turn_"), job.view.model, int(time.time()))
-    opened = False
     try:
+        if pace.kind != "off" and not play.done():
+            yield dialect.keepalive(world.progress.note, pace.kind)
         while not play.done():
-            if pace.kind != "off":
-                opened = pace.kind == "native"
-                yield dialect.keepalive(world.progress.note, pace.kind, opening)
             await asyncio.wait([play], timeout=None if pace.kind == "off" else pace.every)
+            if pace.kind != "off" and not play.done():
+                yield dialect.keepalive(world.progress.note, pace.kind)
         ended = play.result()
         if ended.ok:
-            for event in dialect.stream(ended.body, job.view, opening if opened else None):
+            for event in dialect.stream(ended.body, job.view):
                 yield event
         else:
             yield dialect.stream_error(_error_event(job, ended))
     finally:
         play.cancel()
+
+
+def _sound(pattern: re.Pattern[str], header: str) -> str:
+    """A header's value where it is no more than what it should be; a provider can say anything in it."""
+    return header.strip() if pattern.fullmatch(header.strip()) else ""
 
 
 def _error_event(job: Job, ended: Ended) -> bytes:

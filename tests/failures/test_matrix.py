@@ -1,0 +1,106 @@
+"""Every failure of a provider, in every phase, in both dialects, as JSON and as a stream: one outcome, and the truth kept.
+
+The outcomes are data, in ``table``; this is the one test that holds the product to them.
+"""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.failures import planted
+from tests.failures.provider import BAD_REPLY, FAILURES, Failure, Ours
+from tests.failures.scene import GOOD_CALLS, Scene, Seen
+from tests.failures.table import Phase, Told, cells, told
+from tests.wires import Wire, anthropic, openai
+
+DIALECTS: dict[str, Wire] = {"openai": openai, "anthropic": anthropic}
+KEEPALIVE = (b": claw round=", b"event: ping\n")
+CASES = [
+    pytest.param(
+        failure, phase, stream, dialect, id=f"{failure.name}-{phase.name}-{'stream' if stream else 'json'}-{name}"
+    )
+    for failure in FAILURES
+    for phase, stream in cells(failure)
+    for name, dialect in DIALECTS.items()
+]
+RAN = {Phase.FIRST: [], Phase.OPEN: [], Phase.LATER: ["ok"], Phase.FINAL: ["ok", "error"]}
+"""The status of each call that the model made before the failure; the last one of a spent turn is not run."""
+
+
+@pytest.fixture(autouse=True)
+def _one_trust_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes longer to make than a case."""
+    monkeypatch.setattr(httpx2, "create_ssl_context", _trust)
+
+
+@functools.cache
+def _trust() -> Any:
+    return _create()
+
+
+_create = httpx2.create_ssl_context
+
+
+@pytest.mark.requirement("failure:matrix")
+@pytest.mark.parametrize(("failure", "phase", "stream", "dialect"), CASES)
+async def test_a_failure_has_one_outcome(
+    tmp_path: Path, failure: Failure, phase: Phase, stream: bool, dialect: Wire
+) -> None:
+    scene = Scene(tmp_path, dialect, phase, stream)
+    seen = await scene.play(failure)
+    expected = told(failure, phase, stream=stream)
+    delivered(seen, expected, dialect, failure)
+    tries = 0 if failure.until == "never listens" else expected.tries
+    assert len(seen.to_provider) == GOOD_CALLS[phase] + tries
+    recorded(seen, expected, phase)
+    kept(seen, scene)
+
+
+def delivered(seen: Seen, expected: Told, dialect: Wire, failure: Failure) -> None:
+    headers = dict(seen.headers)
+    if expected.by == "an event":
+        assert (seen.status, seen.streaming) == (200, True)
+        assert headers["content-type"] == "text/event-stream"
+        body = dialect.stream_error(seen.body) or b""
+        blocks = [block for block in seen.body.split(b"\n\n") if block and not block.startswith(KEEPALIVE)]
+        assert len(blocks) == (2 if dialect is openai else 1), "an error, and the end, and nothing else"
+    else:
+        assert (seen.status, seen.streaming) == (expected.status, False)
+        body = seen.body
+    if expected.own:
+        assert dialect.code(body) in (expected.reason, None if dialect is anthropic else "")
+        assert headers["content-type"] in ("application/json", "text/event-stream")
+    else:
+        assert b"no: " in body or failure.name == "status-500-empty"
+    waits = failure.name == "status-429-retry-after" and not expected.own and expected.by == "a response"
+    assert headers.get("retry-after") == ("0" if waits else None)
+    if failure.outcome == Ours(BAD_REPLY, theirs=True):
+        assert b"no: " in body
+
+
+def recorded(seen: Seen, expected: Told, phase: Phase) -> None:
+    (entry,) = seen.history
+    assert (entry["status"], entry["status_code"]) == ("error", expected.status)
+    calls = [call for past in entry["tool_trace"] for call in past["tool_calls"]]
+    assert [call["status"] for call in calls] == RAN[phase]
+    assert len(seen.to_service) == RAN[phase].count("ok")
+    events = [event for event in seen.events if event["type"] in {"request", "tool_call", "response", "error"}]
+    assert [event["type"] for event in events] == ["request", *["tool_call"] * len(calls), "error"]
+    assert {event["turn_id"] for event in events} == {entry["turn_id"]}
+    assert (events[-1]["status_code"], events[-1]["error"]) == (expected.status, expected.reason)
+
+
+def kept(seen: Seen, scene: Scene) -> None:
+    """No secret and no address in anything that runner, operator, disk, model or service got, but where it belongs."""
+    assert planted.found(seen.told) == []
+    assert b"127.0.0.1" not in seen.told
+    for sent in seen.to_provider:
+        assert planted.found(sent) == [planted.PROVIDER_KEY]
+        assert f":{scene.service.port}".encode() not in sent
+    for sent in seen.to_service:
+        assert planted.found(sent) == [planted.TOOL_TOKEN]

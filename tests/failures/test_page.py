@@ -1,0 +1,20 @@
+"""The page that a stranger reads is the table that the product is held to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.failures.provider import FAILURES
+from tests.failures.table import page
+
+
+@pytest.mark.requirement("failure:documented")
+def test_the_page_is_the_table() -> None:
+    file = Path(__file__).parent.parent.parent / "docs" / "failures.md"
+    assert file.read_text(encoding="utf-8") == page(), "python -m tests.failures.table > docs/failures.md"
+
+
+def test_no_failure_is_told_twice() -> None:
+    assert len({failure.name for failure in FAILURES}) == len({failure.what for failure in FAILURES}) == len(FAILURES)
