@@ -3,20 +3,23 @@
 PYTHON ?=
 VENV := .venv
 BIN := $(VENV)/bin
+JS := tests/js/node_modules
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench clean
+.PHONY: help setup sdks demo test lint bench clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*##/  make \1\t/p' $(MAKEFILE_LIST)
 
-setup: $(VENV)/.dev  ## .venv with all that is needed to run, test and develop
+setup: $(VENV)/.dev sdks  ## all that is needed to run, test and develop: .venv, and the SDKs of tests/js
+
+sdks: $(JS)/.installed
 
 demo: $(VENV)/.demo  ## the trading desk: an agent through the proxy, what it saw beside what was hidden
 	@$(BIN)/python pods/trading-desk/demo.py
 
-test: lint  ## lint, then every test, with branch coverage
+test: lint sdks  ## lint, then every test, with branch coverage
 	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered
 
 lint: $(VENV)/.dev  ## ruff, mypy, import contracts
@@ -29,7 +32,7 @@ bench: $(VENV)/.dev  ## what the proxy costs, beside a bare mitmdump and beside 
 	$(BIN)/python bench/run.py --json bench/figures.json
 
 clean:  ## remove .venv, caches and build output
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage build dist *.egg-info
+	rm -rf $(VENV) $(JS) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage build dist *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -45,3 +48,9 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing into $(VENV) (once)"
 	@$(PIP) install -c constraints.txt -e ".[dev]"
 	@touch $(VENV)/.demo $@
+
+# Without a lock file, which would name a registry; the versions are exact.
+$(JS)/.installed: tests/js/package.json
+	@echo "installing into $(JS) (once)"
+	@npm --prefix tests/js install --silent --no-audit --no-fund --no-package-lock
+	@touch $@

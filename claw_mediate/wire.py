@@ -10,7 +10,7 @@ import codecs
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
@@ -19,7 +19,8 @@ _STRING = rb'"(?:[^"\\]++|\\.)*+"'
 _SPACE = re.compile(rb"[ \t\r\n]*+")
 _WHITE = (b" ", b"\t", b"\r", b"\n")
 _SCALAR = re.compile(_STRING + rb"|[^\s,\]}]++", re.DOTALL)
-_NESTING = re.compile(_STRING + rb"|[{}\[\]]", re.DOTALL)
+_NESTING = re.compile(rb'(?:[^"{}\[\]]++|' + _STRING + rb")*+([{}\[\]])", re.DOTALL)
+"""A bracket, with all that is before it: one step of the loop each, and none for strings."""
 
 
 MOST_MEMBERS = 1000
@@ -47,8 +48,7 @@ class RepeatedMemberError(WireError):
         super().__init__(f"{name!r} stands twice in one object")
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(NamedTuple):
     """A member of an object: its name, where its name begins, and the span of its value."""
 
     name: str
@@ -79,7 +79,7 @@ def members(document: bytes, at: int = 0) -> list[Member]:
             raise TooManyMembersError
         key_end = _end(document, position)
         start = _skip(document, _skip(document, key_end) + 1)
-        name = json.loads(document[position:key_end])
+        name = _name(document[position:key_end])
         end = _known_end(document, start, sizes.get(name)) or _end(document, start)
         found.append(Member(name, position, start, end))
         position = _next(document, end)
@@ -228,7 +228,14 @@ def _known_end(document: bytes, start: int, raw: bytes | None) -> int | None:
     return start + len(raw)
 
 
+def _name(key: bytes) -> str:
+    text: str = json.loads(key) if b"\\" in key else key[1:-1].decode()
+    return text
+
+
 def _skip(document: bytes, position: int) -> int:
+    if document[position : position + 1] > b" ":
+        return position
     space = _SPACE.match(document, position)
     assert space is not None
     return space.end()
@@ -248,8 +255,7 @@ def _end(document: bytes, position: int) -> int:
         return scalar.end()
     depth = 0
     for token in _NESTING.finditer(document, position):
-        mark = document[token.start()]
-        depth += (mark in b"{[") - (mark in b"}]")
+        depth += 1 if token[1] in (b"{", b"[") else -1
         if depth == 0:
             return token.end()
     raise ValueError("unbalanced brackets")

@@ -185,6 +185,19 @@ MEDIATE: dict[str, Requirement] = {
     "calls:cut-off": Requirement(
         "mediation 4", "The last call of an answer that ran out of tokens is never run, and the model is told why."
     ),
+    "stream:sdks-hear-the-same": Requirement(
+        "mediation 6; issue 3",
+        "OpenAI's, Anthropic's and Vercel's SDKs, of Python and JavaScript, hear in a stream what the JSON answer says.",
+    ),
+    "stream:errors-in-sdks": Requirement(
+        "mediation 6; issue 3",
+        "Each SDK raises its own error, with its status before the headers, and behind them too.",
+    ),
+    "stream:keepalive-kinds": Requirement(
+        "issue 3", "A stream is kept alive by comments, natively or not at all, as it is set for its protocol."
+    ),
+    "stream:usage": Requirement("mediation 6", "An OpenAI stream has a usage chunk if include_usage, and else none."),
+    "stream:one-id": Requirement("mediation 6", "A stream has one id, also when a keepalive opened it."),
     "stream:anthropic-lifecycle": Requirement(
         "mediation 6", "An Anthropic stream is one lifecycle: one start, block indexes without gaps, delta, stop."
     ),
@@ -304,7 +317,7 @@ MEDIATE: dict[str, Requirement] = {
         "mediation 4 and 6", "Put together as a client does, a stream is the response, in the same spellings."
     ),
     "stream:unknown-fields": Requirement("mediation 4, the model's side", "Unknown fields are kept in a stream."),
-    "stream:keepalive-is-skipped": Requirement("mediation 6", "A keepalive is a comment, and never a token."),
+    "stream:keepalive-is-skipped": Requirement("mediation 6", "A keepalive is never a token: SDKs read over it."),
     "service:request": Requirement(
         "mediation 4, executing over HTTP", "A call says who asks and in which turn; a write has a stable key."
     ),
@@ -590,7 +603,7 @@ PROXY: dict[str, Requirement] = {
     "proxy:two-conversations": Requirement(
         "mediation 7", "Conversations of one agent at once never disturb each other."
     ),
-    "stream:keepalive": Requirement("mediation 6", "While the turn waits, the stream is kept alive by comments."),
+    "stream:keepalive": Requirement("mediation 6", "While the turn waits, the stream is kept alive."),
     "stream:status-until-it-goes-on": Requirement(
         "mediation 6", "Until the turn goes on an error keeps its own status."
     ),

@@ -9,7 +9,7 @@ import msgspec
 
 from claw_mediate.continuity import calls_anchor, text_anchor
 from claw_mediate.dialects import anthropic_reply, anthropic_request, anthropic_stream, sse
-from claw_mediate.dialects.base import TERMINAL_TEXT, Keepalive, Offer, RunnerRequest
+from claw_mediate.dialects.base import TERMINAL_TEXT, Keepalive, Offer, Opening, RunnerRequest
 from claw_mediate.model import Reply, Round
 
 NAME: Final = "anthropic-messages"
@@ -42,8 +42,9 @@ def reply_anchor(reply: Reply, request: RunnerRequest, *, terminal: bool) -> str
     return text_anchor(text if text.strip() or not terminal else TERMINAL_TEXT, request.said)
 
 
-def keepalive(note: str, kind: Keepalive) -> bytes:
-    """``event: ping``, as the API itself does; or a comment with the note."""
+def keepalive(note: str, kind: Keepalive, opening: Opening) -> bytes:
+    """``event: ping``, as the API itself does; or a comment with the note. Neither opens the message."""
+    del opening
     return sse.comment(note) if kind == "comment" else _PING
 
 

@@ -13,15 +13,15 @@ from typing import Any
 import msgspec
 
 from claw_mediate.dialects import sse
-from claw_mediate.dialects.base import RunnerRequest
+from claw_mediate.dialects.base import Opening, RunnerRequest
 from claw_mediate.dialects.deltas import Members, elements, members, one_line, pieces, text, verbatim
 
 _AT_THE_END = ("stop_reason", "stop_sequence")
 
 
-def stream(body: bytes, request: RunnerRequest) -> Iterator[bytes]:
+def stream(body: bytes, request: RunnerRequest, opening: Opening | None = None) -> Iterator[bytes]:
     """The events of a response body that ``read_reply`` has accepted."""
-    del request
+    del request, opening
     message = members(one_line(body))
     usage = _usage(message.get("usage"))
     ended = verbatim({name: message.pop(name, b"null") for name in _AT_THE_END})

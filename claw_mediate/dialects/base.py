@@ -82,6 +82,15 @@ class Offer:
         return self.head + comma + b",".join(messages) + self.tail
 
 
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a stream says of itself when it must speak before its answer is there. What comes later says the same."""
+
+    id: str
+    model: str
+    created: int
+
+
 type Offers = Callable[[ToolUse], Offer]
 """The request with the managed tools, for each use of tools."""
 type Keepalive = Literal["comment", "native"]
@@ -118,8 +127,8 @@ class Dialect(Protocol):
     def write_reply(self, reply: Reply, request: RunnerRequest, usage: JsonObject, *, terminal: bool) -> bytes:
         """The response for the runner: upstream's bytes, with the usage of the whole turn."""
 
-    def stream(self, body: bytes, request: RunnerRequest) -> Iterator[bytes]:
-        """A response, as ``write_reply`` made it, as one well-formed stream of events."""
+    def stream(self, body: bytes, request: RunnerRequest, opening: Opening | None = None) -> Iterator[bytes]:
+        """A response, as ``write_reply`` made it, as one well-formed stream of events. ``opening``: how it began."""
 
     def hidden_messages(self, rounds: Sequence[Round], *, replayed: bool) -> tuple[bytes, ...]:
         """The messages of rounds; ``replayed`` leaves out what was advice for one turn only."""
@@ -127,7 +136,7 @@ class Dialect(Protocol):
     def reply_anchor(self, reply: Reply, request: RunnerRequest, *, terminal: bool) -> str:
         """The anchor under which this reply's hidden rounds are found again."""
 
-    def keepalive(self, note: str, kind: Keepalive) -> bytes:
+    def keepalive(self, note: str, kind: Keepalive, opening: Opening) -> bytes:
         """An event that says that the turn is alive, and nothing else."""
 
     def stream_error(self, error: bytes) -> bytes:

@@ -9,15 +9,13 @@ import msgspec
 
 from claw_mediate.continuity import calls_anchor, text_anchor
 from claw_mediate.dialects import openai_legacy, openai_offer, openai_reply, openai_request, openai_stream, sse
-from claw_mediate.dialects.base import TERMINAL_TEXT, Keepalive, Offer, RunnerRequest
+from claw_mediate.dialects.base import TERMINAL_TEXT, Keepalive, Offer, Opening, RunnerRequest
 from claw_mediate.dialects.openai_views import read_message, visible_text
 from claw_mediate.model import Reply, Round
 
 NAME: Final = "openai-chat"
 MOST_TOOLS: Final = 128
 """How many tools OpenAI takes in one request."""
-
-_EMPTY_CHUNK = sse.event(b'{"id":"","object":"chat.completion.chunk","created":0,"model":"","choices":[]}')
 
 read_request = openai_request.read_request
 offer = openai_offer.offer
@@ -42,9 +40,9 @@ def reply_anchor(reply: Reply, request: RunnerRequest, *, terminal: bool) -> str
     return text_anchor(visible_text(read_message.decode(reply.message)) or TERMINAL_TEXT * terminal, request.said)
 
 
-def keepalive(note: str, kind: Keepalive) -> bytes:
+def keepalive(note: str, kind: Keepalive, opening: Opening) -> bytes:
     """A comment, which every SDK skips (reference/gateways.md section 2.8); native: a chunk that holds no choice."""
-    return sse.comment(note) if kind == "comment" else _EMPTY_CHUNK
+    return sse.comment(note) if kind == "comment" else openai_stream.chunk_without_choice(opening)
 
 
 def stream_error(error: bytes) -> bytes:

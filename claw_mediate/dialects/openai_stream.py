@@ -14,19 +14,21 @@ from typing import Any
 import msgspec
 
 from claw_mediate.dialects import sse
-from claw_mediate.dialects.base import RunnerRequest
+from claw_mediate.dialects.base import Opening, RunnerRequest
 from claw_mediate.dialects.deltas import Members, elements, members, one_line, pieces, text, verbatim
 
 _FRAME = ("id", "object", "created", "model", "system_fingerprint", "service_tier")
 """Members of a response that every chunk repeats."""
-_TEXTS = ("reasoning_content", "reasoning", "content", "refusal")
+_THOUGHTS = ("reasoning_content", "reasoning")
+"""Members that stream before the text, each whole: the SDK of JavaScript knows neither, and would keep the last part only."""
+_TEXTS = ("content", "refusal")
 """Members of a message that grow as they stream, in the order in which they are shown."""
 _CALLS = ("tool_calls", "function_call")
 
 
-def stream(body: bytes, request: RunnerRequest) -> Iterator[bytes]:
+def stream(body: bytes, request: RunnerRequest, opening: Opening | None = None) -> Iterator[bytes]:
     """The events of a response body that ``read_reply`` has accepted."""
-    response = members(one_line(body))
+    response = members(one_line(body)) | (members(msgspec.json.encode(opening)) if opening is not None else {})
     usage = response.pop("usage", b"null")
     choices = [members(choice) for choice in elements(response.pop("choices"))]
     response["object"] = b'"chat.completion.chunk"'
@@ -42,6 +44,12 @@ def stream(body: bytes, request: RunnerRequest) -> Iterator[bytes]:
     yield sse.DONE
 
 
+def chunk_without_choice(opening: Opening) -> bytes:
+    """The SDK of Python keeps the first id and model that a stream shows, that of JavaScript the last ones."""
+    frame = {**members(msgspec.json.encode(opening)), "object": b'"chat.completion.chunk"'}
+    return sse.event(_head(frame) + b"]}")
+
+
 def _last(choice: Members) -> Members:
     """What is told of a choice when its message is complete. A stream without a ``finish_reason`` is a broken one."""
     rest = {name: value for name, value in choice.items() if name != "message"}
@@ -52,10 +60,13 @@ def _last(choice: Members) -> Members:
 
 def _deltas(message: Members) -> Iterator[dict[str, Any]]:
     grown = {name: whole for name in _TEXTS if (whole := text(message, name))}
-    first = {name: value for name, value in message.items() if name not in grown and name not in _CALLS}
+    thoughts = {name: message[name] for name in _THOUGHTS if text(message, name)}
+    first = {name: value for name, value in message.items() if name not in {*grown, *thoughts, *_CALLS}}
     if text(message, "role") is None:
         first["role"] = b'"assistant"'
     yield {**verbatim(first), **({"content": ""} if "content" in grown else {})}
+    for name, thought in thoughts.items():
+        yield verbatim({name: thought})
     for name, whole in grown.items():
         for piece in pieces(whole):
             yield {name: piece}

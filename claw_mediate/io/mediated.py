@@ -18,7 +18,7 @@ from claw_contract.history import UsageRecord
 from claw_contract.secret import Redactor
 from claw_mediate import trace
 from claw_mediate.catalog import Catalog
-from claw_mediate.dialects.base import Dialect, RunnerRequest
+from claw_mediate.dialects.base import Dialect, Opening, RunnerRequest
 from claw_mediate.dialects.errors import refusal
 from claw_mediate.exchange import Exchange, Request, answered
 from claw_mediate.io.agents import Agent
@@ -163,16 +163,17 @@ async def streamed(job: Job, world: World, play: asyncio.Task[Ended], pace: Pace
 
 async def _events(job: Job, world: World, play: asyncio.Task[Ended], pace: Pace) -> AsyncIterator[bytes]:
     dialect = job.dialect
+    opening = Opening("chatcmpl" + job.turn_id.removeprefix("turn_"), job.view.model, int(time.time()))
+    opened = False
     try:
-        if pace.kind != "off" and not play.done():
-            yield dialect.keepalive(world.progress.note, pace.kind)
         while not play.done():
+            if pace.kind != "off":
+                opened = pace.kind == "native"
+                yield dialect.keepalive(world.progress.note, pace.kind, opening)
             await asyncio.wait([play], timeout=None if pace.kind == "off" else pace.every)
-            if pace.kind != "off" and not play.done():
-                yield dialect.keepalive(world.progress.note, pace.kind)
         ended = play.result()
         if ended.ok:
-            for event in dialect.stream(ended.body, job.view):
+            for event in dialect.stream(ended.body, job.view, opening if opened else None):
                 yield event
         else:
             yield dialect.stream_error(_error_event(job, ended))

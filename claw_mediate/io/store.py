@@ -23,13 +23,17 @@ CREATE TABLE IF NOT EXISTS hidden (
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS hidden_by_use ON hidden (agent, used);
 """
-_BOUND = """
-DELETE FROM hidden WHERE agent = ? AND (used < ? OR anchor NOT IN (
-    SELECT anchor FROM (
-        SELECT anchor, ROW_NUMBER() OVER latest AS place, SUM(LENGTH(messages)) OVER latest AS held
-        FROM hidden WHERE agent = ? WINDOW latest AS (ORDER BY used DESC, anchor)
-    ) WHERE place <= ? AND held <= ?
+_BY_USE = """
+DELETE FROM hidden WHERE agent = ? AND used < MAX(?, COALESCE(
+    (SELECT used FROM hidden WHERE agent = ? ORDER BY used DESC LIMIT 1 OFFSET ?), 0
 ))
+"""
+_BY_SIZE = """
+DELETE FROM hidden WHERE agent = ? AND anchor IN (
+    SELECT anchor FROM (
+        SELECT anchor, SUM(LENGTH(messages)) OVER (ORDER BY used DESC, anchor) AS held FROM hidden WHERE agent = ?
+    ) WHERE held > ?
+)
 """
 
 
@@ -42,6 +46,8 @@ class Store:
             Path(file).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         self._clock = clock
+        self._held: dict[str, int] = {}
+        """By agent the bytes that are held at most: they are summed up again only when it seems to be too many."""
         self._db = sqlite3.connect(file or ":memory:", autocommit=True, timeout=_LOCK_SECONDS)
         try:
             self._db.execute("PRAGMA journal_mode=WAL")
@@ -53,10 +59,14 @@ class Store:
 
     def keep(self, agent_id: str, anchor: str, messages: bytes) -> None:
         """Hidden messages (JSON, comma separated) that led to the message with that anchor."""
-        self._db.execute(
-            "INSERT OR REPLACE INTO hidden VALUES (?, ?, ?, ?)", (agent_id, anchor, messages, self._clock())
-        )
-        self._db.execute(_BOUND, (agent_id, self._clock() - MOST_AGE_SECONDS, agent_id, MOST_TURNS, MOST_BYTES))
+        now = self._clock()
+        self._held[agent_id] = self._held.get(agent_id, MOST_BYTES) + len(messages)
+        self._db.execute("INSERT OR REPLACE INTO hidden VALUES (?, ?, ?, ?)", (agent_id, anchor, messages, now))
+        self._db.execute(_BY_USE, (agent_id, now - MOST_AGE_SECONDS, agent_id, MOST_TURNS - 1))
+        if self._held[agent_id] > MOST_BYTES:
+            self._db.execute(_BY_SIZE, (agent_id, agent_id, MOST_BYTES))
+            sized = self._db.execute("SELECT SUM(LENGTH(messages)) FROM hidden WHERE agent = ?", (agent_id,))
+            self._held[agent_id] = sized.fetchone()[0] or 0
 
     def recall(self, agent_id: str, anchors: Collection[str]) -> dict[str, bytes]:
         """Of these anchors, those that hidden messages are kept for."""

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from claw_mediate.dialects import anthropic_messages
+from claw_mediate.dialects.base import Opening
 from tests.mediate.made import JSON_TEXT, catalog
 from tests.wires.anthropic import message
 
@@ -30,6 +31,8 @@ BLOCK = st.one_of(
     ),
 )
 ASKED = anthropic_messages.read_request(b'{"messages":[]}')
+
+OPENING = Opening("unused", "unused", 0)
 
 
 def streamed(body: Any) -> bytes:
@@ -137,14 +140,14 @@ def test_the_usage_is_always_there_since_the_sdk_breaks_without_it(usage: Any) -
 @pytest.mark.requirement("stream:keepalive-is-skipped")
 @pytest.mark.parametrize("kind", ["native", "comment"])
 def test_the_sdk_reads_on_behind_keepalives(kind: Any) -> None:
-    alive = anthropic_messages.keepalive("claw round=1 waiting=desk.x\ndata: no", kind)
+    alive = anthropic_messages.keepalive("claw round=1 waiting=desk.x\ndata: no", kind, OPENING)
     assert final(alive * 3 + streamed(message({"type": "text", "text": "hello"}))).content[0].type == "text"
 
 
 @pytest.mark.requirement("stream:error-event")
 def test_an_error_after_the_headers_is_raised_by_the_sdk() -> None:
     error = anthropic_messages.stream_error(b'{"type":"error","error":{"type":"api_error","message":"it broke"}}')
-    alive = anthropic_messages.keepalive("k", "native")
+    alive = anthropic_messages.keepalive("k", "native", OPENING)
     with pytest.raises(anthropic.APIStatusError, match="it broke"):
         final(alive + error)
 

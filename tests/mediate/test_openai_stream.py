@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from claw_mediate.dialects import openai_chat, sse
+from claw_mediate.dialects.base import Opening
 from claw_mediate.dialects.deltas import CHUNK
 from tests.mediate.made import catalog
 from tests.peers import completion
 
+OPENING = Opening("chatcmplturn", "asked-for", 7)
 SHARP = [
     "data: x\n\n",
     "\r\n",
@@ -137,12 +139,12 @@ def test_what_every_chunk_need_not_repeat_travels_once_where_the_sdk_finds_it() 
 
 
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
-def test_reasoning_grows_before_the_content(name: str) -> None:
+def test_reasoning_stands_whole_before_the_content(name: str) -> None:
     body = completion("answer")
     body["choices"][0]["message"][name] = "thought " * 20
     events = [json.loads(line[6:]) for line in streamed(body).split(b"\n\n")[:-3]]
     deltas = [event["choices"][0]["delta"] for event in events]
-    assert "".join(delta.get(name, "") for delta in deltas) == "thought " * 20
+    assert [delta[name] for delta in deltas if name in delta] == ["thought " * 20]
     assert max(i for i, d in enumerate(deltas) if name in d) < max(i for i, d in enumerate(deltas) if d.get("content"))
 
 
@@ -217,7 +219,7 @@ def test_a_very_long_text_is_cut_into_a_bounded_number_of_chunks() -> None:
 @pytest.mark.requirement("stream:keepalive-is-skipped")
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_a_keepalive_is_a_comment_that_the_sdk_skips(note: str) -> None:
-    alive = openai_chat.keepalive(note, "comment")
+    alive = openai_chat.keepalive(note, "comment", OPENING)
     assert alive.startswith(b": ")
     assert alive.endswith(b"\n\n")
     assert alive.count(b"\n") == 2
@@ -225,15 +227,27 @@ def test_a_keepalive_is_a_comment_that_the_sdk_skips(note: str) -> None:
 
 
 def test_the_sdk_reads_on_behind_keepalives() -> None:
-    alive = openai_chat.keepalive("claw round=1 waiting=desk.x\ndata: no", "comment")
+    alive = openai_chat.keepalive("claw round=1 waiting=desk.x\ndata: no", "comment", OPENING)
     assert final(alive * 3 + streamed(completion("hello"))).choices[0].message.content == "hello"
+
+
+@pytest.mark.requirement("stream:one-id")
+@pytest.mark.parametrize("body", [completion("hello"), {"choices": [{"message": {"content": "hello"}}]}])
+def test_a_stream_that_a_native_keepalive_opened_goes_on_under_its_id(body: dict[str, Any]) -> None:
+    alive = openai_chat.keepalive("k", "native", OPENING)
+    made = alive * 2 + b"".join(
+        openai_chat.stream(json.dumps(body).encode(), openai_chat.read_request(b'{"messages":[]}'), OPENING)
+    )
+    assert {(chunk.id, chunk.model, chunk.created) for chunk in chunks(made)} == {("chatcmplturn", "asked-for", 7)}
+    answer = final(made)
+    assert (answer.id, answer.model, answer.choices[0].message.content) == ("chatcmplturn", "asked-for", "hello")
 
 
 @pytest.mark.requirement("stream:error-event")
 def test_an_error_after_the_headers_is_raised_by_the_sdk() -> None:
     error = openai_chat.stream_error(b'{"error":{"message":"it broke","type":"api_error","param":null,"code":"x"}}')
     with pytest.raises(openai.APIError, match="it broke"):
-        chunks(openai_chat.keepalive("k", "comment") + error)
+        chunks(openai_chat.keepalive("k", "comment", OPENING) + error)
     assert error.endswith(sse.DONE)
 
 

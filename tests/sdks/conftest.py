@@ -1,0 +1,113 @@
+"""Pods for the SDKs: one for all answers, and one for each other way of keeping a stream alive."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from tests.peers import Service
+from tests.proxy.pod import Pod
+from tests.sdks.cases import NATIVE, Model
+from tests.sdks.hearing import ANTHROPIC, Job
+
+
+@dataclass
+class Gate:
+    """A tool that answers no call before the test opens it."""
+
+    waiting: int = 0
+    open: threading.Event = field(default_factory=threading.Event)
+
+    def close(self) -> None:
+        self.waiting = 0
+        self.open.clear()
+
+    async def __call__(self, _request: Request) -> Response:
+        self.waiting += 1
+        while not await asyncio.to_thread(self.open.wait, 0.05):
+            pass
+        return JSONResponse({"waited": True})
+
+
+@dataclass
+class Speakers:
+    """A running pod, and what is asked of it."""
+
+    pod: Pod
+    gate: Gate
+    asked: int = 0
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """How each protocol's streams are kept alive."""
+        environment = self.pod.environment
+        return {
+            "openai": environment.get("CLLAMA_KEEPALIVE_OPENAI", "comment"),
+            "anthropic": environment.get("CLLAMA_KEEPALIVE_ANTHROPIC", "native"),
+        }
+
+    def body(self, case: str, sdk: str) -> dict[str, Any]:
+        """A request for a case, as the SDK's protocol has it. No two are equal: none is the retry of another."""
+        self.asked += 1
+        messages = [{"role": "user", "content": f"case:{case}; {self.asked}"}]
+        if is_anthropic(sdk):
+            tools: list[Any] = [{"name": name, "input_schema": {"type": "object"}} for name in NATIVE]
+            return {"model": "claude-test", "max_tokens": 1000, "messages": messages, "tools": tools}
+        functions = [{"name": name, "parameters": {"type": "object"}} for name in NATIVE]
+        tools = [{"type": "function", "function": function} for function in functions]
+        return {"model": "gpt-test", "messages": messages, "tools": tools}
+
+    def job(self, case: str, sdk: str, **more: Any) -> Job:
+        return Job(sdk, self.pod.url, self.pod.token(), self.body(case, sdk) | more)
+
+    def post(self, case: str, sdk: str, **more: Any) -> httpx2.Response:
+        """The same request, without an SDK."""
+        path = "/v1/messages" if is_anthropic(sdk) else "/v1/chat/completions"
+        headers = {"authorization": f"Bearer {self.pod.token()}"}
+        return httpx2.post(self.pod.url + path, json=self.body(case, sdk) | more, headers=headers, timeout=60)
+
+
+def is_anthropic(sdk: str) -> bool:
+    return sdk in ANTHROPIC
+
+
+def speakers(home: Path, **environment: str) -> Iterator[Speakers]:
+    model, service, gate = Model(), Service(), Gate()
+    service.routes = {("GET", "/balance"): JSONResponse({"usd": 50_000}), ("GET", "/wait"): gate}
+    model.start()
+    service.start()
+    pod = Pod(home, model, service, environment=environment)
+    pod.agent("analyst", pod.tool("balance"), pod.tool("wait"))
+    pod.start()
+    yield Speakers(pod, gate)
+    gate.open.set()
+    pod.stop()
+    model.stop()
+    service.stop()
+
+
+@pytest.fixture(scope="session")
+def spoken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Speakers]:
+    """The pod of most tests: keepalives are as they are by default."""
+    yield from speakers(tmp_path_factory.mktemp("sdks"))
+
+
+@pytest.fixture(scope="module", params=["default", "the other way round", "off"])
+def kept_alive(request: pytest.FixtureRequest, spoken: Speakers, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Pods in every way of keeping streams alive: ``comment`` and ``native`` (the default), ``native`` and ``comment``, off."""
+    if request.param == "default":
+        spoken.gate.close()
+        yield spoken
+        return
+    openai, anthropic = ("native", "comment") if request.param == "the other way round" else ("off", "off")
+    environment = {"CLLAMA_KEEPALIVE_OPENAI": openai, "CLLAMA_KEEPALIVE_ANTHROPIC": anthropic}
+    yield from speakers(tmp_path_factory.mktemp("sdks"), **environment)

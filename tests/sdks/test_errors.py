@@ -1,0 +1,55 @@
+"""Errors: before the headers they keep their status, behind them they are an event. No SDK waits, or takes it for an end."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.sdks.conftest import Speakers
+from tests.sdks.hearing import ANTHROPIC, OPENAI, Heard, hear
+
+SDKS = (*OPENAI, *ANTHROPIC)
+BEFORE = {
+    "openai-py create": "BadRequestError",
+    "openai-py stream": "BadRequestError",
+    "openai-js create": "BadRequestError",
+    "openai-js stream": "BadRequestError",
+    "ai openai": "APICallError",
+    "anthropic-py create": "BadRequestError",
+    "anthropic-py stream": "BadRequestError",
+    "anthropic-py async stream": "BadRequestError",
+    "anthropic-js create": "BadRequestError",
+    "anthropic-js stream": "BadRequestError",
+    "ai anthropic": "APICallError",
+}
+
+
+def heard_of(spoken: Speakers, case: str) -> dict[str, Heard]:
+    return dict(zip(SDKS, hear([spoken.job(case, sdk) for sdk in SDKS]), strict=True))
+
+
+@pytest.mark.requirement("stream:errors-in-sdks", "stream:status-until-it-goes-on")
+def test_an_error_before_the_headers_is_the_sdks_own_with_its_status(spoken: Speakers) -> None:
+    heard = heard_of(spoken, "fails at once")
+    assert {sdk: said["error"]["kind"] for sdk, said in heard.items()} == BEFORE
+    assert {said["error"]["status"] for said in heard.values()} == {400}
+    assert [sdk for sdk, said in heard.items() if "that is too long" not in said["error"]["message"]] == []
+
+
+@pytest.mark.requirement("stream:errors-in-sdks")
+def test_a_page_instead_of_an_error_keeps_its_status(spoken: Speakers) -> None:
+    heard = heard_of(spoken, "fails as a page")
+    assert {said["error"]["status"] for said in heard.values()} == {400}
+
+
+@pytest.mark.requirement("stream:errors-in-sdks", "stream:error-event")
+@pytest.mark.parametrize(("case", "words"), [("fails later", "that is too long"), ("fails later as a page", "400")])
+def test_an_error_behind_the_headers_is_raised_by_every_sdk(spoken: Speakers, case: str, words: str) -> None:
+    heard = heard_of(spoken, case)
+    assert [sdk for sdk, said in heard.items() if words not in said["error"]["message"]] == []
+
+
+@pytest.mark.requirement("stream:errors-in-sdks")
+def test_who_is_not_admitted_hears_it_as_such(spoken: Speakers) -> None:
+    jobs = [spoken.job("words", sdk) for sdk in SDKS]
+    heard = hear([type(job)(job.sdk, job.base, "analyst:wrong", job.body) for job in jobs])
+    assert {said["error"]["status"] for said in heard} == {403}
