@@ -41,8 +41,8 @@ def reply_anchor(reply: Reply, request: RunnerRequest, *, terminal: bool) -> str
 
 
 def keepalive(note: str, kind: Keepalive, opening: Opening) -> bytes:
-    """A comment, which every SDK skips (reference/gateways.md section 2.8); native: a chunk that holds no choice."""
-    return sse.comment(note) if kind == "comment" else openai_stream.chunk_without_choice(opening)
+    """A comment, which every SDK skips (reference/gateways.md section 2.8); native: a chunk whose delta is empty."""
+    return sse.comment(note) if kind == "comment" else openai_stream.empty_chunk(opening)
 
 
 def stream_error(error: bytes) -> bytes:

@@ -44,10 +44,12 @@ def stream(body: bytes, request: RunnerRequest, opening: Opening | None = None) 
     yield sse.DONE
 
 
-def chunk_without_choice(opening: Opening) -> bytes:
-    """The SDK of Python keeps the first id and model that a stream shows, that of JavaScript the last ones."""
+def empty_chunk(opening: Opening) -> bytes:
+    """The SDK of Python keeps the first id and model that a stream shows, that of JavaScript the last ones. A choice is there,
+    though it says nothing: clients ask every chunk for its first one.
+    """
     frame = {**members(msgspec.json.encode(opening)), "object": b'"chat.completion.chunk"'}
-    return sse.event(_head(frame) + b"]}")
+    return _chunk(_head(frame), {"index": 0, "delta": {}, "finish_reason": None})
 
 
 def _last(choice: Members) -> Members:

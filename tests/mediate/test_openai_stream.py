@@ -5,20 +5,16 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import httpx2
-import openai
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from claw_mediate.dialects import openai_chat, sse
-from claw_mediate.dialects.base import Opening
+from claw_mediate.dialects import openai_chat
 from claw_mediate.dialects.deltas import CHUNK
 from tests.mediate.made import catalog
+from tests.mediate.openai_sdk import chunks, final
 from tests.peers import completion
 
-OPENING = Opening("chatcmplturn", "asked-for", 7)
 SHARP = [
     "data: x\n\n",
     "\r\n",
@@ -38,27 +34,6 @@ TEXT = st.lists(
 CALL = st.tuples(
     st.from_regex(r"[A-Za-z0-9]{1,12}", fullmatch=True), st.from_regex(r"[a-z_]{1,12}", fullmatch=True), TEXT
 )
-
-
-def sdk(stream: bytes) -> openai.OpenAI:
-    """The real SDK, with that stream as what the wire says."""
-
-    def answer(_request: httpx2.Request) -> httpx2.Response:
-        return httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=stream)
-
-    client = httpx2.Client(transport=httpx2.MockTransport(answer))
-    return openai.OpenAI(api_key="k", base_url="http://model/v1", http_client=client, max_retries=0)
-
-
-def chunks(stream: bytes) -> list[ChatCompletionChunk]:
-    with sdk(stream) as client:
-        made = client.chat.completions.create(model="m", messages=[{"role": "user", "content": "x"}], stream=True)
-        return list(made)
-
-
-def final(stream: bytes) -> ChatCompletion:
-    with sdk(stream) as client, client.chat.completions.stream(model="m", messages=[]) as made:
-        return made.get_final_completion()
 
 
 def streamed(body: Any, *, include_usage: bool = True) -> bytes:
@@ -214,49 +189,3 @@ def test_a_very_long_text_is_cut_into_a_bounded_number_of_chunks() -> None:
     message = final(stream).choices[0].message
     assert message.content == "word " * 200_000
     assert message.tool_calls[0].function.arguments == arguments  # type: ignore[index, union-attr]
-
-
-@pytest.mark.requirement("stream:keepalive-is-skipped")
-@given(st.text(st.characters(exclude_categories=["Cs"])))
-def test_a_keepalive_is_a_comment_that_the_sdk_skips(note: str) -> None:
-    alive = openai_chat.keepalive(note, "comment", OPENING)
-    assert alive.startswith(b": ")
-    assert alive.endswith(b"\n\n")
-    assert alive.count(b"\n") == 2
-    assert b"\r" not in alive
-
-
-def test_the_sdk_reads_on_behind_keepalives() -> None:
-    alive = openai_chat.keepalive("claw round=1 waiting=desk.x\ndata: no", "comment", OPENING)
-    assert final(alive * 3 + streamed(completion("hello"))).choices[0].message.content == "hello"
-
-
-@pytest.mark.requirement("stream:one-id")
-@pytest.mark.parametrize("body", [completion("hello"), {"choices": [{"message": {"content": "hello"}}]}])
-def test_a_stream_that_a_native_keepalive_opened_goes_on_under_its_id(body: dict[str, Any]) -> None:
-    alive = openai_chat.keepalive("k", "native", OPENING)
-    made = alive * 2 + b"".join(
-        openai_chat.stream(json.dumps(body).encode(), openai_chat.read_request(b'{"messages":[]}'), OPENING)
-    )
-    assert {(chunk.id, chunk.model, chunk.created) for chunk in chunks(made)} == {("chatcmplturn", "asked-for", 7)}
-    answer = final(made)
-    assert (answer.id, answer.model, answer.choices[0].message.content) == ("chatcmplturn", "asked-for", "hello")
-
-
-@pytest.mark.requirement("stream:error-event")
-def test_an_error_after_the_headers_is_raised_by_the_sdk() -> None:
-    error = openai_chat.stream_error(b'{"error":{"message":"it broke","type":"api_error","param":null,"code":"x"}}')
-    with pytest.raises(openai.APIError, match="it broke"):
-        chunks(openai_chat.keepalive("k", "comment", OPENING) + error)
-    assert error.endswith(sse.DONE)
-
-
-@pytest.mark.parametrize(
-    "body", [b"", b"<html>", b"[]", b'{"error":null}', b"\xff", b"[" * 100_000, b'{"error":"\\ud800"}']
-)
-def test_an_error_body_of_another_shape_is_not_passed_as_an_event(body: bytes) -> None:
-    assert openai_chat.error_body(body) is None
-
-
-def test_an_error_body_becomes_one_line() -> None:
-    assert openai_chat.error_body(b'{\n "error": {"message":\r\n "no"}}') == b'{"error":{"message":"no"}}'

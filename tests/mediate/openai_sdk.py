@@ -1,0 +1,28 @@
+"""The real ``openai`` SDK, with a stream as what the wire says."""
+
+from __future__ import annotations
+
+import httpx2
+import openai
+from openai.types.chat import ChatCompletion, ChatCompletionChunk
+
+
+def sdk(stream: bytes) -> openai.OpenAI:
+    """The real SDK, with that stream as what the wire says."""
+
+    def answer(_request: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=stream)
+
+    client = httpx2.Client(transport=httpx2.MockTransport(answer))
+    return openai.OpenAI(api_key="k", base_url="http://model/v1", http_client=client, max_retries=0)
+
+
+def chunks(stream: bytes) -> list[ChatCompletionChunk]:
+    with sdk(stream) as client:
+        made = client.chat.completions.create(model="m", messages=[{"role": "user", "content": "x"}], stream=True)
+        return list(made)
+
+
+def final(stream: bytes) -> ChatCompletion:
+    with sdk(stream) as client, client.chat.completions.stream(model="m", messages=[]) as made:
+        return made.get_final_completion()
