@@ -24,10 +24,13 @@ from claw_mediate.catalog import Catalog
 from claw_mediate.continuity import bounded
 from claw_mediate.dialects import anthropic_messages, openai_chat
 from claw_mediate.dialects.base import Additions, Dialect, RunnerRequest, UnreadableRequestError
-from claw_mediate.dialects.routed import read_model
+from claw_mediate.dialects.routed import NOT_READ, read_model
 from claw_mediate.exchange import Exchange, Forward, Request, refused, said
+from claw_mediate.housekeeping import housekeeping
 from claw_mediate.io import identity
+from claw_mediate.io.accounts import Accounts
 from claw_mediate.io.agents import Agent, Agents
+from claw_mediate.io.context.gather import Context
 from claw_mediate.io.drive import Ports, World
 from claw_mediate.io.forwarding import Forwarding
 from claw_mediate.io.headers import for_provider
@@ -86,9 +89,10 @@ class Mediator:
         self._agents = Agents(settings.context, log)
         self._peers = peers or Peers(Upstream(self.registry, log), Services(settings.secrets))
         self._store = Store(settings.state)
-        self._recorder = Recorder(
-            History(settings.history, settings.history_max_bytes) if settings.history else None, log
-        )
+        self._accounts = Accounts.of(settings, log)
+        self._context = Context.of(settings, log)
+        history = History(settings.history, settings.history_max_bytes) if settings.history else None
+        self._recorder = Recorder(history, log, self._accounts, self._context.retain)
         self._routing = Routing(self.registry, log)
         self.forwarding = Forwarding(self.registry, self._routing, self._recorder)
         self._playing: set[asyncio.Task[Ended]] = set()
@@ -133,12 +137,20 @@ class Mediator:
             return self.forward(admitted, request)
         try:
             view = _read(admitted.agent, spoken.dialect, request.body)
+            if not spoken.counts and (spent := self._accounts.admit(admitted.agent, request, view.model)) is not None:
+                return spent
+            if (rule := housekeeping(view)) is not None:
+                self._log.event(
+                    "intervention", admitted.agent.id, model=view.model, intervention=f"housekeeping:{rule}"
+                )
+                return self.forwarding.forward(admitted, request, view, counts=spoken.counts, aside=True)
+            context = await self._context_for(admitted, view, recall=not spoken.counts)
             if not admitted.agent.tools or view.bypass is not None:
-                return self._bypassed(admitted, request, view)
+                return self._bypassed(admitted, request, view, spoken, context)
             if spoken.counts:
-                return self._counted(admitted, request, view, spoken.dialect)
+                return self._counted(admitted, request, view, spoken.dialect, context)
             job = self._job(admitted, request, view, spoken.dialect)
-            return job if isinstance(job, Exchange) else await self._play(job, admitted)
+            return job if isinstance(job, Exchange) else await self._play(replace(job, context=context), admitted)
         except (UnreadableRequestError, wire.WireError) as error:
             return refused(request.path, 400, "invalid_request", str(error))
 
@@ -154,22 +166,40 @@ class Mediator:
             task.cancel()
         if self._playing:
             await asyncio.wait(self._playing, timeout=_LAST_SECONDS)
+        await self._context.close()
         await self._peers.upstream.close()
         await self._peers.services.close()
         self._store.close()
+        self._accounts.close()
 
-    def _bypassed(self, admitted: Admitted, request: Request, view: RunnerRequest) -> Exchange | Forward:
+    async def _context_for(self, admitted: Admitted, view: RunnerRequest, *, recall: bool) -> str:
+        """Text for the end of the system prompt; "" for an agent without context, whose requests pass as they are."""
+        if view.bypass == NOT_READ or not self._context.concerns(admitted.agent):
+            return ""
+        return await self._context.text(admitted.agent, view, self._redactor(admitted), recall=recall)
+
+    def _redactor(self, admitted: Admitted) -> Redactor:
+        """What no service, prompt, runner or history may see. The log is told of it too."""
+        secrets = [*self.registry.secrets(), *admitted.agent.secrets, admitted.token, admitted.secret]
+        self._log.protect(secrets)
+        return Redactor(secrets)
+
+    def _bypassed(
+        self, admitted: Admitted, request: Request, view: RunnerRequest, spoken: Spoken, context: str
+    ) -> Exchange | Forward:
         """No tools are offered: the agent has none, or the form of the request rules them out."""
         if admitted.agent.tools:
             self._log.event("intervention", admitted.agent.id, model=view.model, intervention=view.bypass)
-        return self.forward(admitted, request, view)
+        if context:
+            view = replace(view, body=spoken.dialect.with_context(view, context))
+        return self.forwarding.forward(admitted, request, view, counts=spoken.counts)
 
     def _counted(
-        self, admitted: Admitted, request: Request, view: RunnerRequest, dialect: Dialect
+        self, admitted: Admitted, request: Request, view: RunnerRequest, dialect: Dialect, context: str
     ) -> Exchange | Forward:
-        """Tokens are counted as they would be spent: with the managed tools and the hidden rounds."""
+        """Tokens are counted as they would be spent: with the managed tools, the hidden rounds and the context."""
         catalog = self._catalog(admitted.agent, view, dialect)
-        additions = Additions(self._woven(admitted.agent.id, view))
+        additions = Additions(self._woven(admitted.agent.id, view), context)
         counted = dialect.offer(view, catalog, additions)(ToolUse.AS_ASKED).body
         return self.forwarding.forward(admitted, request, replace(view, body=counted), counts=True)
 
@@ -184,9 +214,7 @@ class Mediator:
             view = replace(view, body=with_model(view.body, candidates[0].model))
         headers = [*for_provider(request.headers, admitted.secret), ("accept-encoding", "gzip, deflate")]
         route = Route(asker, request.path, headers, candidates)
-        secrets = [*self.registry.secrets(), *agent.secrets, admitted.token, admitted.secret]
-        self._log.protect(secrets)
-        return Job(asker.turn_id, agent, request, view, dialect, catalog, route, b"", Redactor(secrets))
+        return Job(asker.turn_id, agent, request, view, dialect, catalog, route, b"", self._redactor(admitted))
 
     def _catalog(self, agent: Agent, view: RunnerRequest, dialect: Dialect) -> Catalog:
         """The agent's tools beside the runner's own; those that the provider has no room for are left out from the end."""
@@ -210,7 +238,7 @@ class Mediator:
         return bounded({index: recalled[anchor] for index, anchor in view.anchors.items() if anchor in recalled})
 
     async def _play(self, job: Job, admitted: Admitted) -> Exchange:
-        offered = job.dialect.offer(job.view, job.catalog, Additions(self._woven(job.agent.id, job.view)))
+        offered = job.dialect.offer(job.view, job.catalog, Additions(self._woven(job.agent.id, job.view), job.context))
         job = replace(job, effective=offered(ToolUse.AS_ASKED).body)
         caller = Caller(admitted.agent, job.turn_id)
 

@@ -41,23 +41,16 @@ def call_record(answer: Answer) -> ToolCallRecord:
     )
 
 
-def usage_record(usage: JsonObject, rounds: int) -> UsageRecord:
-    """The turn's tokens; ``rounds`` counts the model calls."""
+def usage_record(usage: JsonObject, rounds: int, cost: float | None = None) -> UsageRecord:
+    """The turn's tokens; ``rounds`` counts the model calls; ``cost`` in US dollars, where anybody knows it."""
     prompt, completion, cached = _tokens(usage)
     return UsageRecord(
         prompt_tokens=prompt,
         completion_tokens=completion,
         cached_tokens=cached,
-        reported_cost_usd=_dollars(usage.get("cost")),
+        reported_cost_usd=cost,
         total_rounds=rounds,
     )
-
-
-def _dollars(cost: object) -> float | None:
-    """A cost that a float can hold; anything else is none."""
-    if isinstance(cost, bool) or not isinstance(cost, int | float):
-        return None
-    return float(cost) if abs(cost) < 1e12 else None  # noqa: PLR2004 - beyond any bill, and within a float
 
 
 def _tokens(usage: JsonObject) -> tuple[int, int, int]:

@@ -493,6 +493,14 @@ CONTEXT: dict[str, Requirement] = {
     "context:fence": Requirement(
         "mediation 8; origin-runtime E10", "What a service says stands in a fence that nothing in it can end."
     ),
+    "context:end-to-end": Requirement(
+        "mediation 8",
+        "A turn knows its feeds and memories, is remembered, and nothing hidden crosses a border with them.",
+    ),
+    "context:forwarded": Requirement(
+        "mediation 8; issue 3.6",
+        "Requests that are forwarded or only count tokens get the context, and stay as they are else.",
+    ),
     "context:none": Requirement("mediation 8", "An agent without context gets no text, and no service is asked."),
     "context:no-topology": Requirement(
         "mediation 2; origin-runtime E3", "No address of a service is in a prompt or a log."
@@ -557,6 +565,12 @@ CONTEXT: dict[str, Requirement] = {
         "origin-runtime 8.5", "Requests of unknown cost are counted, and told once a window."
     ),
     "budget:fail-mode": Requirement("origin-runtime 1.2", "An unreadable table lets pass, or is a 503, as it was set."),
+    "budget:end-to-end": Requirement(
+        "mediation 8", "Real SDKs see a spent budget as 429, and get through when they wait."
+    ),
+    "housekeeping:forwarded": Requirement(
+        "mediation 8", "A side request gets no tools and no context, is not remembered, and passes byte for byte."
+    ),
     "housekeeping:told-apart": Requirement(
         "mediation 8", "A runner's side requests are told by its program's own words, never by a user's text."
     ),

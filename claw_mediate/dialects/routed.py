@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from claw_mediate import wire
 from claw_mediate.dialects.base import RunnerRequest, UnreadableRequestError
+
+NOT_READ: Final = "request_not_read"
+"""Why such a request gets neither tools nor context."""
 
 
 class _Routed(msgspec.Struct):
@@ -28,4 +31,6 @@ def read_model(body: bytes) -> RunnerRequest:
         raise UnreadableRequestError("the request is not one JSON object with a model") from error
     except wire.WireError as error:
         raise UnreadableRequestError(str(error)) from error
-    return RunnerRequest(body, view.model, stream=view.stream is True, include_usage=False, declared=())
+    return RunnerRequest(
+        body, view.model, stream=view.stream is True, include_usage=False, declared=(), bypass=NOT_READ
+    )

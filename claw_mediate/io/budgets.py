@@ -6,6 +6,7 @@ requests at one time, of several processes even, do not all slip under the limit
 
 from __future__ import annotations
 
+import math
 import os
 import sqlite3
 import time
@@ -89,18 +90,15 @@ class Budgets:
     def spend(self, agent: Agent, model: str, cost: float | None) -> None:
         """A request that was counted is over; None: its cost is not known."""
         budget = agent.metadata.budget
-        if budget is None:
+        if budget is None or cost == 0:
             return
         now = self._clock()
         try:
             self._db.execute(_ADD, (agent.id, bucket_end(budget, now), 0, cost or 0.0, int(cost is None)))
         except sqlite3.Error as error:  # the answer is good all the same
             self._log.event("error", agent.id, model=model, error="budget_not_written", reason=str(error))
-        if (
-            cost is None
-            and budget.limit_usd is not None
-            and now - self._told.get(agent.id, -budget.seconds) >= budget.seconds
-        ):
+        told = self._told.get(agent.id, -math.inf)
+        if cost is None and budget.limit_usd is not None and now - told >= budget.seconds:
             self._told[agent.id] = now
             self._log.event("intervention", agent.id, model=model, intervention="budget_cost_unknown")
 

@@ -46,10 +46,16 @@ class Forwarding:
         self._recorder = recorder
 
     def forward(
-        self, admitted: Admitted, request: Request, view: RunnerRequest | None, *, counts: bool = False
+        self,
+        admitted: Admitted,
+        request: Request,
+        view: RunnerRequest | None,
+        *,
+        counts: bool = False,
+        aside: bool = False,
     ) -> Exchange | Forward:
         """The bytes of the view (the runner's own, unless it was edited), with the credential swapped and the model's
-        prefix off. ``counts``: its answer is no turn, and no line of history.
+        prefix off. ``counts``: its answer is no turn, and no line of history; ``aside``: nor anything to remember.
         """
         asker = Asker(admitted.agent, f"turn_{uuid.uuid4().hex}")
         candidates = self._routing.candidates(asker, request, view)
@@ -67,7 +73,7 @@ class Forwarding:
                 body = with_model(view.body, model)
         redactor = Redactor([*self._registry.secrets(), *admitted.agent.secrets, admitted.token, admitted.secret])
         told = None if counts else view
-        passed = Passed(asker.turn_id, admitted.agent, request, told, provider.name, model, redactor)
+        passed = Passed(asker.turn_id, admitted.agent, request, told, provider.name, model, redactor, aside)
         self._recorder.forwarded(passed)
         return Forward(
             base_url=provider.base_url,

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 from claw_contract.history import UsageRecord
 from claw_contract.secret import Redactor
-from claw_mediate import trace
 from claw_mediate.catalog import Catalog
 from claw_mediate.dialects.base import Dialect, Opening, RunnerRequest
 from claw_mediate.dialects.errors import refusal
@@ -51,6 +50,8 @@ class Job:
     effective: bytes
     """The first request to the first provider."""
     redactor: Redactor
+    context: str = ""
+    """What is added to the system prompt."""
 
     @property
     def provider(self) -> str:
@@ -133,11 +134,12 @@ class MediatedTurn:
     def _record(self, outcome: Outcome, ended: Ended) -> None:
         job = self._job
         latency_ms = round((time.monotonic() - self._started) * 1000)
+        calls = len(outcome.usage)
         try:
-            usage = trace.usage_record(add_usage(outcome.usage), len(outcome.usage))
+            usage = self._recorder.used(job, add_usage(outcome.usage), calls, ok=ended.ok)
         except Exception as error:  # noqa: BLE001 - a provider's odd numbers cost neither the answer nor the line of history
             self._recorder.fault(job, error)
-            usage = UsageRecord(total_rounds=len(outcome.usage))
+            usage = UsageRecord(total_rounds=calls)
         self._recorder.turn(job, ended, outcome.rounds, usage, latency_ms)
 
 

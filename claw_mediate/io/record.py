@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from claw_contract.secret import Redactor
 from claw_mediate import result
 from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.exchange import Request
+from claw_mediate.io.accounts import Accounts
 from claw_mediate.io.agents import Agent
 from claw_mediate.io.history import History, recorded_body
 from claw_mediate.io.log import EventLog, now_rfc3339
@@ -47,6 +48,8 @@ class Passed:
     provider: str
     model: str
     redactor: Redactor
+    aside: bool = False
+    """Whether it is a side request of the runner's: no part of the conversation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +63,18 @@ class Ending:
     """Of an error of ours, or of the provider's as we call it."""
 
 
+type Retain = Callable[[Agent, JsonObject, Redactor], None]
+"""What is given a turn to remember."""
+
+
 class Recorder:
     """Writes turns down. A history that can't be written is an event, never a lost answer."""
 
-    def __init__(self, history: History | None, log: EventLog) -> None:
+    def __init__(self, history: History | None, log: EventLog, accounts: Accounts, retain: Retain) -> None:
         self._history = history
         self._log = log
+        self._accounts = accounts
+        self._retain = retain
 
     def request(self, job: Job, tools_count: int) -> None:
         """A turn begins."""
@@ -77,9 +86,11 @@ class Recorder:
 
     def passed(self, passed: Passed, ending: Ending, usage: JsonObject, body: bytes) -> None:
         """The response of a forwarded request went through; ``body`` is the beginning of it."""
-        tokens = usage_record(usage, 1 if usage else 0)
+        cost = self._accounts.cost(passed.provider, passed.model, usage)
+        tokens = usage_record(usage, 1 if usage else 0, cost)
         self._response(passed.agent, passed.turn_id, passed.model, tokens, ending)
         if passed.view is not None:
+            self._accounts.settle(passed.agent, passed.model, cost, free=not (usage or ending.ok))
             shape = {"format": "sse", "text": body.decode(errors="replace")} if passed.view.stream else None
             entry = {
                 **_about(passed.agent, passed.turn_id, passed.request, passed.view),
@@ -93,7 +104,13 @@ class Recorder:
                 "usage": tokens.model_dump(),
                 "tool_trace": [],
             }
-            self._append(passed.agent, passed.turn_id, entry, passed.redactor)
+            self._append(passed.agent, entry, passed.redactor, retained=ending.ok and not passed.aside)
+
+    def used(self, job: Job, usage: JsonObject, calls: int, *, ok: bool) -> UsageRecord:
+        """What a turn used, and what that cost its agent."""
+        cost = self._accounts.cost(job.provider, job.model, usage)
+        self._accounts.settle(job.agent, job.model, cost, free=not (usage or ok))
+        return usage_record(usage, calls, cost)
 
     def turn(self, job: Job, ended: Ended, rounds: Sequence[Round], usage: UsageRecord, latency_ms: int) -> None:
         """A turn is over: its calls, what was intervened, and its response; then its line of history."""
@@ -112,7 +129,7 @@ class Recorder:
             "usage": usage.model_dump(),
             "tool_trace": [record.model_dump(exclude_none=True) for record in tool_trace(rounds)],
         }
-        self._append(job.agent, job.turn_id, entry, job.redactor)
+        self._append(job.agent, entry, job.redactor, retained=ended.ok)
 
     def tool_call(self, agent_id: str, turn_id: str, round_number: int, answer: Answer) -> None:
         """One managed call was run, or was answered without running."""
@@ -182,13 +199,16 @@ class Recorder:
             **({} if ending.code is None else {"error": ending.code}),
         )
 
-    def _append(self, agent: Agent, turn_id: str, entry: dict[str, Any], redactor: Redactor) -> None:
-        if self._history is None:
-            return
+    def _append(self, agent: Agent, entry: dict[str, Any], redactor: Redactor, *, retained: bool) -> None:
         try:
-            self._history.append(agent.id, entry, redactor)
+            if self._history is not None:
+                self._history.append(agent.id, entry, redactor)
         except OSError as error:
-            self._log.event("error", agent.id, turn_id=turn_id, error="history_not_written", reason=error.strerror)
+            self._log.event(
+                "error", agent.id, turn_id=entry["turn_id"], error="history_not_written", reason=error.strerror
+            )
+        if retained:
+            self._retain(agent, entry, redactor)
 
 
 def _about(agent: Agent, turn_id: str, request: Request, view: RunnerRequest) -> dict[str, Any]:

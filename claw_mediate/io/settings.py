@@ -51,6 +51,16 @@ SETTINGS = (
         "native",
         "What keeps an Anthropic stream alive: comment, native (event: ping) or off.",
     ),
+    Setting("feed_max_response_bytes", "CLLAMA_FEED_MAX_RESPONSE_BYTES", "32768", "Bytes of a feed that are shown."),
+    Setting("feed_max_total_bytes", "CLLAMA_FEED_MAX_TOTAL_BYTES", "65536", "Bytes of all feeds of a request."),
+    Setting("feed_fetch_timeout_ms", "CLLAMA_FEED_FETCH_TIMEOUT_MS", "3000", "Time for a feed, 100 to 120000 ms."),
+    Setting("time_line", "CLLAMA_TIME_LINE", "off", "Whether requests tell the model the time: on or off."),
+    Setting(
+        "budget_fail_mode",
+        "CLLAMA_BUDGET_FAIL_MODE",
+        "open",
+        "What happens when an agent's spending can't be read: open (its requests pass) or closed (503).",
+    ),
 )
 
 
@@ -84,6 +94,11 @@ class Settings:
     keepalive_first: float
     keepalive_openai: KeepaliveKind
     keepalive_anthropic: KeepaliveKind
+    feed_bytes: int
+    feeds_bytes: int
+    feed_seconds: float
+    time_line: bool
+    budget_fail_mode: Literal["open", "closed"]
 
     def pace(self, dialect: str) -> Pace:
         """By the dialect's name."""
@@ -93,12 +108,6 @@ class Settings:
     @classmethod
     def of(cls, values: dict[str, str]) -> Settings:
         """From the values by name. Raises ``ValueError`` with one line that names the setting and what it takes."""
-        egress = values["egress"]
-        if egress not in ("allow", "deny"):
-            raise ValueError(f"cllama_egress takes 'allow' or 'deny', not {egress!r}")
-        dispatch = values["dispatch"]
-        if dispatch not in ("fast", "plain"):
-            raise ValueError(f"cllama_dispatch takes 'fast' or 'plain', not {dispatch!r}")
         return cls(
             context=Path(values["context"]),
             auth=Path(values["auth"]),
@@ -108,12 +117,17 @@ class Settings:
             state=values["state"],
             pod=values["pod"],
             hosts=_hosts(values["hosts"]),
-            egress="deny" if egress == "deny" else "allow",
-            dispatch="plain" if dispatch == "plain" else "fast",
+            egress=_word(values, "egress", "allow", "deny"),
+            dispatch=_word(values, "dispatch", "fast", "plain"),
             keepalive=_positive(values, "keepalive_ms") / 1000,
             keepalive_first=_positive(values, "keepalive_first_ms") / 1000,
-            keepalive_openai=_kind(values, "keepalive_openai"),
-            keepalive_anthropic=_kind(values, "keepalive_anthropic"),
+            keepalive_openai=_word(values, "keepalive_openai", "comment", "native", "off"),
+            keepalive_anthropic=_word(values, "keepalive_anthropic", "comment", "native", "off"),
+            feed_bytes=_positive(values, "feed_max_response_bytes"),
+            feeds_bytes=_positive(values, "feed_max_total_bytes"),
+            feed_seconds=_between(values, "feed_fetch_timeout_ms", 100, 120_000) / 1000,
+            time_line=_word(values, "time_line", "off", "on") == "on",
+            budget_fail_mode=_word(values, "budget_fail_mode", "open", "closed"),
         )
 
 
@@ -132,12 +146,18 @@ def _positive(values: dict[str, str], name: str) -> int:
     return int(text)
 
 
-def _kind(values: dict[str, str], name: str) -> KeepaliveKind:
-    match values[name]:
-        case "comment" | "native" | "off" as kind:
-            return kind
-        case other:
-            raise ValueError(f"cllama_{name} takes 'comment', 'native' or 'off', not {other!r}")
+def _between(values: dict[str, str], name: str, least: int, most: int) -> int:
+    number = _positive(values, name)
+    if not least <= number <= most:
+        raise ValueError(f"cllama_{name} takes a whole number from {least} to {most}, not {values[name]!r}")
+    return number
+
+
+def _word[T: str](values: dict[str, str], name: str, *words: T) -> T:
+    for word in words:
+        if values[name] == word:
+            return word
+    raise ValueError(f"cllama_{name} takes {' or '.join(map(repr, words))}, not {values[name]!r}")
 
 
 def _hosts(text: str) -> dict[str, str]:

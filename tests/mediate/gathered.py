@@ -38,7 +38,9 @@ class Gathering:
         bound = FeedLimits(**({"feed_bytes": 32768, "total_bytes": 65536, "seconds": 20.0} | bounds))
         self.feeds = Feeds(self.asker, bound, log, lambda: self.now)
         self.memories = Memories(self.asker, secrets, log)
-        self.context = Context(Sources(self.feeds, self.memories), log, time_line=time_line, now=lambda: self.wall)
+        self.context = Context(
+            Sources(self.asker, self.feeds, self.memories), log, time_line=time_line, now=lambda: self.wall
+        )
         self.agent = analyst()
 
     def has(self, *feeds: Mapping[str, Any], memory: Any = None, blocks: Any = (), **metadata: Any) -> None:
@@ -63,7 +65,6 @@ class Gathering:
 
     async def close(self) -> None:
         await self.context.close()
-        await self.asker.close()
 
 
 def analyst(*feeds: Mapping[str, Any], memory: Any = None, blocks: Any = (), **metadata: Any) -> Agent:

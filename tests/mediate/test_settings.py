@@ -16,6 +16,8 @@ def test_the_defaults_are_those_of_the_contract() -> None:
     settings = Settings.of(DEFAULTS)
     assert (settings.context, settings.auth, settings.history) == (Path("/claw/context"), Path("/claw/auth"), None)
     assert (settings.keepalive, settings.keepalive_first, settings.egress) == (1.0, 2.0, "allow")
+    assert (settings.feed_bytes, settings.feeds_bytes, settings.feed_seconds) == (32768, 65536, 3.0)
+    assert (settings.time_line, settings.budget_fail_mode) == (False, "open")
     names = {setting.name: setting.env for setting in SETTINGS}
     assert names["context"] == "CLAW_CONTEXT_ROOT"
     assert names["auth"] == "CLAW_AUTH_DIR"
@@ -30,6 +32,14 @@ def test_the_defaults_are_those_of_the_contract() -> None:
     [
         ("egress", "Allow"),
         ("egress", ""),
+        ("dispatch", "slow"),
+        ("keepalive_openai", "Native"),
+        ("feed_max_response_bytes", "0"),
+        ("feed_max_total_bytes", "-1"),
+        ("feed_fetch_timeout_ms", "99"),
+        ("feed_fetch_timeout_ms", "120001"),
+        ("time_line", "yes"),
+        ("budget_fail_mode", "shut"),
         ("history_max_bytes", "0"),
         ("history_max_bytes", "1e6"),
         ("keepalive_ms", "-1"),

@@ -84,6 +84,18 @@ class Pod:
         new.rename(final)
         return token
 
+    def put(self, agent_id: str, name: str, document: Any) -> None:
+        """Write (or rewrite) one more file of an agent's context directory."""
+        file = self.home / "context" / agent_id / name
+        staged = file.with_name(f"{name}.new")
+        staged.write_text(json.dumps(document), encoding="utf-8")
+        staged.rename(file)
+
+    def budget(self, agent_id: str, **budget: Any) -> None:
+        """What the agent may spend from now on."""
+        about = {"service": agent_id, "pod": "test", "type": "generic", "token": self.token(agent_id), "budget": budget}
+        self.put(agent_id, "metadata.json", about)
+
     def token(self, agent_id: str = "analyst") -> str:
         return f"{agent_id}:{SECRET}-{agent_id}"
 

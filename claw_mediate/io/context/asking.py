@@ -7,8 +7,10 @@ an address: it ends in prompts and in the log.
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from dataclasses import dataclass
+from functools import cached_property
 
 import httpx2
 
@@ -62,7 +64,6 @@ class Asker:
     """The client of all feeds and memories."""
 
     def __init__(self) -> None:
-        self._tls = httpx2.create_ssl_context()  # SSL_CERT_FILE and SSL_CERT_DIR hold
         self._clients: dict[str, httpx2.AsyncClient] = {}
 
     async def ask(self, agent_id: str, ask: Ask) -> Heard | Unheard:
@@ -92,6 +93,11 @@ class Asker:
         for client in self._clients.values():
             await client.aclose()
         self._clients.clear()
+
+    @cached_property
+    def _tls(self) -> ssl.SSLContext:
+        """Made when the first agent has context, since that takes a while. SSL_CERT_FILE and SSL_CERT_DIR hold."""
+        return httpx2.create_ssl_context()
 
     def _client(self, agent_id: str) -> httpx2.AsyncClient:
         if agent_id not in self._clients:

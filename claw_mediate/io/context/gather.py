@@ -13,15 +13,18 @@ from claw_contract.secret import Redactor
 from claw_mediate.context import assembled, block_section, feed_notice, feed_section, memory_section
 from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.io.agents import Agent
-from claw_mediate.io.context.feeds import FeedRead, Feeds
+from claw_mediate.io.context.asking import Asker
+from claw_mediate.io.context.feeds import FeedLimits, FeedRead, Feeds
 from claw_mediate.io.context.memory import Memories
 from claw_mediate.io.log import EventLog
+from claw_mediate.io.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
     """Where context comes from."""
 
+    asker: Asker
     feeds: Feeds
     memories: Memories
 
@@ -37,12 +40,23 @@ class Context:
         time_line: bool,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
+        self._asker = sources.asker
         self._feeds = sources.feeds
         self._memories = sources.memories
         self._log = log
         self._time_line = time_line
         self._now = now
         self._unknown_zones: set[tuple[str, str]] = set()
+
+    @classmethod
+    def of(cls, settings: Settings, log: EventLog) -> Context:
+        asker, limits = Asker(), FeedLimits(settings.feed_bytes, settings.feeds_bytes, settings.feed_seconds)
+        sources = Sources(asker, Feeds(asker, limits, log), Memories(asker, settings.secrets, log))
+        return cls(sources, log, time_line=settings.time_line)
+
+    def concerns(self, agent: Agent) -> bool:
+        """Whether there is anything to add to this agent's requests; they pass as they are where there is not."""
+        return bool(self._time_line or agent.feeds or agent.blocks or (agent.memory and agent.memory.recall))
 
     async def text(self, agent: Agent, view: RunnerRequest, redactor: Redactor, *, recall: bool = True) -> str:
         """The text for this request; "" when the agent has none of these. ``recall`` False: memories are not asked."""
@@ -64,6 +78,7 @@ class Context:
     async def close(self) -> None:
         await self._memories.close()
         await self._feeds.close()
+        await self._asker.close()
 
     def _placed(self, agent: Agent, view: RunnerRequest, feeds: list[FeedRead]) -> list[str]:
         """The feeds that fit, and a line for each that does not, or is not there."""

@@ -1,0 +1,118 @@
+"""Budgets through the real proxy, as the real SDKs see them."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+import anthropic
+import openai
+import pytest
+from starlette.responses import JSONResponse
+
+from tests.peers import text
+from tests.proxy.pod import Pod
+from tests.waiting import eventually
+from tests.wires.anthropic import message
+
+HI: Any = [{"role": "user", "content": "Go"}]
+
+
+def ask(client: openai.OpenAI) -> Any:
+    return client.chat.completions.create(model="gpt-test", messages=HI)
+
+
+def costs(pod: Pod) -> list[Any]:
+    return [line["cost_usd"] for line in pod.log() if line["type"] == "response"]
+
+
+@pytest.mark.requirement("budget:end-to-end")
+@pytest.mark.parametrize("agent_id", ["analyst", "plain"])
+def test_a_budget_that_is_spent_is_a_429_for_the_sdk_also_after_a_restart(running: Pod, agent_id: str) -> None:
+    running.agent("plain")
+    running.budget(agent_id, max_requests=2, window="1h")
+    running.provider.says(text("one"), text("two"), text("three"))
+    with running.client(agent_id) as client:
+        assert [ask(client).choices[0].message.content for _ in range(2)] == ["one", "two"]
+    for restarted in (False, True):
+        if restarted:
+            running.stop()
+            running.start()
+        with running.client(agent_id, max_retries=2) as patient, pytest.raises(openai.RateLimitError) as caught:
+            ask(patient)
+        assert caught.value.code == "budget_exceeded"
+        assert 3400 < int(caught.value.response.headers["retry-after"]) <= 3660
+        assert caught.value.response.json()["budget"]["requests"] == 2
+    assert len(running.provider.received) == 2
+    running.budget(agent_id, max_requests=3, window="1h")
+    with running.client(agent_id) as client:
+        assert ask(client).choices[0].message.content == "three"
+
+
+@pytest.mark.requirement("budget:end-to-end")
+def test_an_sdk_that_waits_as_it_is_told_gets_through(running: Pod) -> None:
+    running.budget("analyst", max_requests=1, window="4s", behavior="rate_limit")
+    running.provider.says(text("one"), text("two"))
+    with running.client() as client:
+        ask(client)
+        with pytest.raises(openai.RateLimitError) as caught:
+            ask(client)
+    assert caught.value.code == "rate_limited"
+    assert 1 <= int(caught.value.response.headers["retry-after"]) <= 5
+    with running.client(max_retries=2) as patient:
+        assert ask(patient).choices[0].message.content == "two"
+
+
+@pytest.mark.requirement("budget:end-to-end")
+def test_anthropics_sdk_understands_it_and_counting_tokens_is_free(running: Pod) -> None:
+    running.budget("analyst", max_requests=1, window="1h")
+    running.provider.says(
+        JSONResponse({"input_tokens": 7}), JSONResponse(message("Hi.")), JSONResponse({"input_tokens": 7})
+    )
+    asked: dict[str, Any] = {"model": "claude-test", "messages": HI}
+    with running.claude() as client:
+        assert client.messages.count_tokens(**asked).input_tokens == 7
+        client.messages.create(max_tokens=9, **asked)
+        with pytest.raises(anthropic.RateLimitError, match="the agent's budget is spent") as caught:
+            client.messages.create(max_tokens=9, **asked)
+        assert caught.value.response.headers["retry-after"]
+        assert client.messages.count_tokens(**asked).input_tokens == 7
+
+
+@pytest.mark.requirement("budget:end-to-end")
+@pytest.mark.parametrize("agent_id", ["analyst", "plain"])
+def test_what_a_request_costs_is_in_the_log_in_history_and_in_the_budget(running: Pod, agent_id: str) -> None:
+    running.agent("plain")
+    running.budget(agent_id, limit_usd=0.4, window="1h")
+    prices = running.home / "auth" / "prices.json"
+    prices.parent.mkdir(exist_ok=True)
+    prices.write_text(json.dumps({"openai/gpt": {"input": 10_000, "output": 20_000}}), encoding="utf-8")
+    reported = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2, "cost": 0.25}
+    running.provider.says(text("one", usage=reported), text("two", usage=None), text("three"), text("never"))
+    with running.client(agent_id) as client:
+        for count in (1, 2, 3):
+            ask(client)
+            eventually(lambda count=count: len(costs(running)) == count, "the request is settled")  # type: ignore[misc]
+        with pytest.raises(openai.RateLimitError):
+            ask(client)
+    assert costs(running) == [0.25, None, 0.2]
+    assert [line["usage"]["reported_cost_usd"] for line in running.history(agent_id)] == costs(running)
+    told = [line["intervention"] for line in running.log() if line["type"] == "intervention"]
+    assert told == ["budget_cost_unknown", "budget_exceeded"]
+
+
+@pytest.mark.requirement("budget:admission")
+def test_requests_at_one_time_do_not_slip_under_the_limit(running: Pod) -> None:
+    running.budget("analyst", max_requests=3, window="1h")
+    running.provider.says(*(text("ok") for _ in range(12)))
+
+    def one(_: int) -> bool:
+        with running.client() as client, suppress(openai.RateLimitError):
+            return bool(ask(client))
+        return False
+
+    with ThreadPoolExecutor(12) as runners:
+        assert sum(runners.map(one, range(12))) == 3
+    assert len(running.provider.received) == 3
