@@ -11,12 +11,12 @@ globalThis.AI_SDK_LOG_WARNINGS = false; // they would go to stdout
 const openai = (job) => new OpenAI({ baseURL: `${job.base}/v1`, apiKey: job.key, maxRetries: 0, timeout: 60_000 });
 const anthropic = (job) => new Anthropic({ baseURL: job.base, apiKey: job.key, maxRetries: 0, timeout: 60_000 });
 
-function completion(id, message, finish, usage, chunks) {
-  const calls = (message.tool_calls ?? []).map(({ id, function: made }) => ({ id, name: made.name, arguments: made.arguments }));
+function completion(id, message, finish, usage, chunks, whole) {
+  const calls = (message.tool_calls ?? []).filter((call) => call.function).map(({ id, function: made }) => ({ id, name: made.name, arguments: made.arguments }));
   return {
     id, role: message.role, text: message.content ?? null, refusal: message.refusal ?? null,
     reasoning: message.reasoning_content ?? null, calls, finish,
-    usage: usage ? [usage.prompt_tokens, usage.completion_tokens] : null, chunks,
+    usage: usage ? [usage.prompt_tokens, usage.completion_tokens] : null, chunks, whole,
   };
 }
 
@@ -25,7 +25,7 @@ function message(made, chunks) {
   const joined = (type, name) => of(type).map((block) => block[name]).join("");
   return {
     id: made.id, role: made.role, text: joined("text", "text"), reasoning: joined("thinking", "thinking"),
-    signature: joined("thinking", "signature"), blocks: made.content,
+    signature: joined("thinking", "signature"), whole: made,
     calls: of("tool_use").map(({ id, name, input }) => ({ id, name, arguments: JSON.stringify(input) })),
     finish: made.stop_reason, usage: [made.usage.input_tokens, made.usage.output_tokens], chunks,
   };
@@ -59,7 +59,7 @@ const sdks = {
     let chunks = 0;
     const stream = openai(job).chat.completions.stream(job.body).on("chunk", () => (chunks += 1));
     const made = await stream.finalChatCompletion();
-    return completion(made.id, made.choices[0].message, made.choices[0].finish_reason, made.usage, chunks);
+    return completion(made.id, made.choices[0].message, made.choices[0].finish_reason, made.usage, chunks, made);
   },
   async "anthropic-js create"(job) {
     const made = { content: [] };

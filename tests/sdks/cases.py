@@ -70,6 +70,25 @@ class Fails:
         return HTMLResponse("<h1>No</h1>", self.status) if self.html else JSONResponse(body, self.status)
 
 
+@dataclass(frozen=True)
+class Completed:
+    """A completion as it is; the other protocol has no such answer."""
+
+    body: Body
+
+    def completion(self) -> Response:
+        return JSONResponse(self.body)
+
+    def message(self) -> Response:
+        return HTMLResponse("no such message", 404)
+
+
+def with_message(finish: str, **message: Any) -> Completed:
+    body = openai.completion()
+    body["choices"][0] |= {"message": {"role": "assistant", "content": None, **message}, "finish_reason": finish}
+    return Completed(body)
+
+
 LOOK = Said(calls=(("desk__balance", {}),))
 WAIT = Said(calls=(("desk__wait", {}),))
 HEARD: dict[str, tuple[Said, ...]] = {
@@ -88,12 +107,80 @@ HEARD: dict[str, tuple[Said, ...]] = {
     "cut by a filter": (Said("I", openai={"finish_reason": "content_filter"}, anthropic={"stop_reason": "refusal"}),),
 }
 """Answers that a runner hears."""
-SCRIPT: dict[str, tuple[Said | Fails, ...]] = {
+CITED = {
+    "type": "char_location",
+    "cited_text": SHARP,
+    "document_index": 0,
+    "document_title": None,
+    "start_char_index": 0,
+    "end_char_index": 5,
+    "file_id": None,
+}
+FOUND = {
+    "type": "web_search_result",
+    "url": "http://a/",
+    "title": "A",
+    "encrypted_content": "eA==",
+    "page_age": None,
+}
+SEARCHED: list[Any] = [
+    {"type": "server_tool_use", "id": "srvtoolu1", "name": "web_search", "input": {"query": SHARP}},
+    {"type": "web_search_tool_result", "tool_use_id": "srvtoolu1", "content": [FOUND]},
+]
+BLOCKS: list[Any] = [
+    {"type": "redacted_thinking", "data": "eA==" * 100},
+    {"type": "text", "text": "I found: "},
+    *SEARCHED,
+    {"type": "text", "text": LONG, "citations": [CITED, {**CITED, "start_char_index": 3}]},
+    {"type": "text", "text": "Cited whole.", "citations": None},
+    {"type": "tool_of_tomorrow", "id": "t1", "deep": {"n": [1.5, None, True]}, "text": "not a text block"},
+    anthropic.tool_use("call0", "shell", {"cmd": "ls", "n": 1.5, "deep": {"list": [1, None, True, SHARP]}}),
+]
+TOKENS = {
+    "input_tokens": 10,
+    "output_tokens": 5,
+    "cache_read_input_tokens": 7,
+    "cache_creation_input_tokens": 3,
+    "cache_creation": {"ephemeral_5m_input_tokens": 3, "ephemeral_1h_input_tokens": 0},
+    "server_tool_use": {"web_search_requests": 1, "web_fetch_requests": 0},
+    "service_tier": "standard",
+}
+LOGPROBS = {"content": [{"token": "é", "logprob": -0.25, "bytes": [195, 169], "top_logprobs": []}], "refusal": None}
+ANNOTATION = {
+    "type": "url_citation",
+    "url_citation": {"start_index": 0, "end_index": 2, "url": "http://a/", "title": "A"},
+}
+ANNOTATED: Body = {
+    **openai.completion("Annotated."),
+    "system_fingerprint": "fp",
+    "service_tier": "default",
+    "provider": "someone",
+    "usage": {
+        "prompt_tokens": 10,
+        "completion_tokens": 5,
+        "total_tokens": 15,
+        "prompt_tokens_details": {"cached_tokens": 7, "audio_tokens": 0},
+        "completion_tokens_details": {"reasoning_tokens": 2},
+        "cost": 0.25,
+    },
+}
+ANNOTATED["choices"][0] |= {"logprobs": LOGPROBS}
+ANNOTATED["choices"][0]["message"] |= {"annotations": [ANNOTATION], "x": {"y": 1}}
+CALLED = {"name": "shell", "arguments": json.dumps({"cmd": SHARP})}
+WHOLE: dict[str, tuple[Said | Completed, ...]] = {
+    "every block": (Said(anthropic={"content": BLOCKS, "usage": TOKENS, "stop_reason": "tool_use"}),),
+    "stopped at a word": (Said("One, two", anthropic={"stop_reason": "stop_sequence", "stop_sequence": "three"}),),
+    "paused": (Said(anthropic={"content": SEARCHED, "stop_reason": "pause_turn"}),),
+    "annotated": (Completed(ANNOTATED),),
+    "function call": (with_message("function_call", function_call=CALLED),),
+}
+"""Answers of one protocol that have more to them; every member must arrive."""
+SCRIPT: dict[str, tuple[Said | Completed | Fails, ...]] = {
     **HEARD,
+    **WHOLE,
     "slow": (WAIT, Said("Done.")),
     "slow and then a call": (WAIT, Said("I go on.", (("shell", {"cmd": "ls"}),))),
     "fails at once": (Fails(400),),
-    "is busy at once": (Fails(404),),
     "fails as a page": (Fails(400, html=True),),
     "fails later": (LOOK, Fails(400)),
     "fails later as a page": (LOOK, Fails(400, html=True)),

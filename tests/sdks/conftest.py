@@ -67,7 +67,8 @@ class Speakers:
         return {"model": "gpt-test", "messages": messages, "tools": tools}
 
     def job(self, case: str, sdk: str, **more: Any) -> Job:
-        return Job(sdk, self.pod.url, self.pod.token(), self.body(case, sdk) | more)
+        body = {name: value for name, value in (self.body(case, sdk) | more).items() if value is not None}
+        return Job(sdk, self.pod.url, self.pod.token(), body)
 
     def post(self, case: str, sdk: str, **more: Any) -> httpx2.Response:
         """The same request, without an SDK."""

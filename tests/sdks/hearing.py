@@ -71,13 +71,15 @@ async def _in_python(job: Job) -> Heard:
 
 def completed(made: Any, chunks: int) -> Heard:
     """A completion of the SDK's."""
-    (choice,) = made.choices
+    choice = made.choices[0]
     said = choice.message
     calls = [
         {"id": call.id, "name": call.function.name, "arguments": call.function.arguments}
         for call in said.tool_calls or ()
+        if call.type == "function"
     ]
     return {
+        "whole": made.model_dump(warnings=False),
         "id": made.id,
         "role": said.role,
         "text": said.content,
@@ -92,12 +94,13 @@ def completed(made: Any, chunks: int) -> Heard:
 
 def messaged(made: anthropic.types.Message, chunks: int) -> Heard:
     """A message of the SDK's."""
-    blocks = [block.model_dump() for block in made.content]
+    blocks = [block.model_dump(warnings=False) for block in made.content]
 
     def joined(kind: str, name: str) -> str:
         return "".join(block[name] for block in blocks if block["type"] == kind)
 
     return {
+        "whole": made.model_dump(warnings=False),
         "id": made.id,
         "role": made.role,
         "text": joined("text", "text"),
