@@ -372,6 +372,18 @@ MEDIATE: dict[str, Requirement] = {
     "providers:operators-word": Requirement(
         "contract, providers.json", "States in the operator's file hold, and the file is never written."
     ),
+    "policy:forwarded": Requirement(
+        "mediation 8", "A forwarded request is clamped too: its model is replaced, and every other byte stays."
+    ),
+    "policy:mediated": Requirement(
+        "mediation 8; contract, history",
+        "A mediated turn is clamped; history tells the model asked for and the one used.",
+    ),
+    "policy:other-paths": Requirement("mediation 8", "On other paths a model is not the policy's."),
+    "policy:spelling": Requirement("mediation 1", "No spelling of a path is a way round the policy."),
+    "keys:other-paths": Requirement(
+        "weakness E12", "What a path that is no model call answers kills no key: an agent could kill them all with it."
+    ),
     "failover:next-candidate": Requirement(
         "mediation 4, the model's side", "A provider that fails is followed by the next one, with the same request."
     ),
@@ -662,6 +674,15 @@ PROXY: dict[str, Requirement] = {
     "forward:tool-choice-none": Requirement("mediation 3.3", "tool_choice none: no injection and no loop."),
     "forward:other-paths": Requirement(
         "mediation 1", "Other paths are identified, credential-swapped and passed through."
+    ),
+    "failover:through-the-proxy": Requirement(
+        "issue 3, providers", "A runner does not notice that its provider failed and another one answered."
+    ),
+    "retry:through-the-proxy": Requirement(
+        "mediation 4, the model's side", "Once a tool has run, a throttled only key is waited for and used."
+    ),
+    "keys:account-headers": Requirement(
+        "mediation 2; weakness E12", "A runner can't say whose account the key is of, and so kill it with a 401."
     ),
     "forward:unreachable": Requirement("issue 2, bad input", "An unreachable provider is a 502 that names no address."),
     "route:model-prefix": Requirement("mediation 1", "At the base URL the model's prefix picks the provider."),

@@ -1,0 +1,237 @@
+"""The model policy at work: requests of both protocols, mediated and forwarded, at every kind of entrance."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.responses import Response
+
+from claw_mediate.exchange import Exchange, Forward, Request
+from claw_mediate.io.identity import Admitted
+from claw_mediate.io.log import EventLog
+from claw_mediate.io.settings import SETTINGS, Settings
+from claw_mediate.mediator import Mediator
+from tests.mediate.conftest import WIRES
+from tests.mediate.desk import tool
+from tests.peers import Provider
+from tests.wires import Wire
+
+TOKEN = "analyst:secret-of-the-analyst"
+CHAIN = [("primary", "{}/big"), ("fallback", "second/other"), ("cheap", "{}/small")]
+
+
+@dataclass
+class Pod:
+    """A mediator with a provider of the protocol's own name, and one called ``second``; one real server is both."""
+
+    home: Path
+    wire: Wire
+    name: str
+    provider: Provider = field(default_factory=Provider)
+    events: list[dict[str, Any]] = field(default_factory=list)
+
+    def open(self) -> None:
+        self.provider.start()
+        values = {setting.name: setting.default for setting in SETTINGS}
+        values |= {"context": str(self.home / "context"), "auth": str(self.home / "auth")}
+        values |= {"history": str(self.home / "history")}
+        (self.home / "auth").mkdir()
+        url, format_ = f"{self.provider.url}/v1", self.name
+        second = {"base_url": url, "api_key": "sk-second", "api_format": format_}
+        own = {"base_url": url, "api_key": "sk-own"}
+        file = {"providers": {self.name: own, "second": second}}
+        (self.home / "auth" / "providers.json").write_text(json.dumps(file), encoding="utf-8")
+        self.mediator = Mediator(Settings.of(values), EventLog(lambda line: self.events.append(json.loads(line))), {})
+
+    def agent(self, allowed: list[tuple[str, str]], *tools: dict[str, Any]) -> None:
+        directory = self.home / "context" / "analyst"
+        directory.mkdir(parents=True)
+        refs = [{"slot": slot, "ref": ref.format(self.name)} for slot, ref in allowed]
+        metadata = {
+            "service": "analyst",
+            "pod": "p",
+            "token": TOKEN,
+            "model_policy": {"mode": "clamp", "allowed": refs},
+        }
+        (directory / "metadata.json").write_text(json.dumps(metadata), encoding="utf-8")
+        if tools:
+            (directory / "tools.json").write_text(json.dumps({"version": 1, "tools": tools}), encoding="utf-8")
+
+    @property
+    def host(self) -> str:
+        return f"api.{self.name}.com"
+
+    async def sends(self, body: bytes, path: str = "", host: str | None = None) -> Exchange | Forward:
+        request = Request("POST", path or self.wire.PATH, [("authorization", f"Bearer {TOKEN}")], body, host)
+        admitted = self.mediator.admit(request)
+        assert isinstance(admitted, Admitted)
+        return await self.mediator.exchange(admitted, request)
+
+    async def forwards(self, body: bytes, path: str = "", host: str | None = None) -> Forward:
+        decision = await self.sends(body, path, host)
+        assert isinstance(decision, Forward)
+        return decision
+
+    async def answers(self, body: bytes, host: str | None = None) -> tuple[int, Any]:
+        decision = await self.sends(body, host=host)
+        assert isinstance(decision, Exchange)
+        return decision.status, json.loads(b"".join([chunk async for chunk in decision.chunks]))
+
+    def request(self, model: str | None) -> bytes:
+        body = self.wire.request([self.wire.user("Hi")], [], stream=False, more={"temperature": 1.0})
+        del body["model"]
+        named = "" if model is None else f'"model" : {json.dumps(model)} , '
+        return json.dumps(body).replace("{", "{" + named, 1).encode()
+
+    def interventions(self) -> list[tuple[Any, ...]]:
+        names = ("intervention", "model", "effective_provider", "effective_model")
+        return [tuple(e.get(name) for name in names) for e in self.events if e["type"] == "intervention"]
+
+
+@pytest.fixture(params=["openai", "anthropic"])
+async def pod(tmp_path: Path, request: Any) -> AsyncIterator[Pod]:
+    made = Pod(tmp_path, WIRES[request.param], request.param)
+    made.open()
+    yield made
+    await made.mediator.close(0)
+    made.provider.stop()
+
+
+@pytest.mark.requirement("policy:forwarded")
+async def test_a_forwarded_request_has_its_model_replaced_and_no_other_byte(pod: Pod) -> None:
+    pod.agent(CHAIN)
+    decision = await pod.forwards(pod.request("gpt-huge"))
+    assert decision.body == pod.request("big")
+    assert decision.credential[0][1].endswith("sk-own")
+    assert pod.interventions() == [("disallowed_clamped", "gpt-huge", pod.name, "big")]
+
+
+@pytest.mark.requirement("policy:forwarded")
+async def test_a_forwarded_request_for_an_allowed_model_says_it_as_its_provider_does(pod: Pod) -> None:
+    pod.agent(CHAIN)
+    decision = await pod.forwards(pod.request("second/other"))
+    assert (decision.body, decision.credential[0][1].endswith("sk-second")) == (pod.request("other"), True)
+    assert pod.interventions() == []
+
+
+@pytest.mark.requirement("policy:forwarded")
+async def test_a_request_without_a_model_gets_the_primary_one(pod: Pod) -> None:
+    pod.agent(CHAIN)
+    decision = await pod.forwards(pod.request(""))
+    assert decision.body == pod.request("big")
+    assert pod.interventions() == [("missing", "", pod.name, "big")]
+
+
+@pytest.mark.requirement("policy:forwarded")
+async def test_what_is_sent_once_goes_to_the_first_model_whose_key_is_ready(pod: Pod) -> None:
+    pod.agent(CHAIN)
+    decision = await pod.forwards(pod.request("big"))
+    pod.mediator.forwarding.answered(decision.ticket, 429, "60")  # type: ignore[arg-type]
+    assert (await pod.forwards(pod.request("big"))).body == pod.request("other")
+    moves = [(e["from_model"], e["to_model"], e["reason"]) for e in pod.events if e["type"] == "failover"]
+    assert moves == [("big", "other", "provider_key_unavailable")]
+    decision = await pod.forwards(pod.request("other"))
+    pod.mediator.forwarding.answered(decision.ticket, 401, "")  # type: ignore[arg-type]
+    decided = await pod.sends(pod.request("big"))
+    assert isinstance(decided, Exchange)
+    assert (decided.status, dict(decided.headers)["retry-after"]) == (503, "60")
+
+
+@pytest.mark.requirement("policy:other-paths")
+@pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/models", "/v1/audio/speech"])
+async def test_a_model_on_another_path_is_not_the_policys(pod: Pod, path: str) -> None:
+    pod.agent(CHAIN)
+    decision = await pod.forwards(b'{"model": "embedding"}', path, pod.host)
+    assert (decision.body, pod.interventions()) == (None, [])
+
+
+@pytest.mark.requirement("keys:other-paths")
+@pytest.mark.parametrize("status", [401, 402])
+async def test_what_another_path_refuses_kills_no_key_and_what_it_throttles_rests(pod: Pod, status: int) -> None:
+    pod.agent([("primary", "{}/big")])
+    decision = await pod.forwards(b"", "/v1/organization/costs", pod.host)
+    pod.mediator.forwarding.answered(decision.ticket, status, "")  # type: ignore[arg-type]
+    assert isinstance(await pod.sends(pod.request("big")), Forward)
+    pod.mediator.forwarding.answered(decision.ticket, 429, "60")  # type: ignore[arg-type]
+    assert isinstance(await pod.sends(pod.request("big")), Exchange)
+
+
+@pytest.mark.requirement("policy:mediated")
+async def test_a_mediated_turn_is_clamped_fails_over_and_tells_both_models_in_history(pod: Pod) -> None:
+    pod.agent(CHAIN, tool("balance"))
+    says = pod.wire.reply("from the other", [], {})
+    pod.provider.says(Response(b"busy", 503), Response(says, media_type="application/json"))
+    status, body = await pod.answers(pod.request("gpt-huge"))
+    assert (status, pod.wire.said(json.dumps(body).encode()).text) == (200, "from the other")
+    assert [sent.json["model"] for sent in pod.provider.received] == ["big", "other"]
+    first, second = (sent.body for sent in pod.provider.received)
+    assert second == first.replace(b'"big"', b'"other"')
+    (line,) = (pod.home / "history" / "analyst" / "history.jsonl").read_text(encoding="utf-8").splitlines()
+    entry = json.loads(line)
+    assert [entry[name] for name in ("requested_model", "effective_provider", "effective_model")] == [
+        "gpt-huge",
+        "second",
+        "other",
+    ]
+    assert entry["request_effective"]["model"] == "other"
+    assert pod.interventions() == [("disallowed_clamped", "gpt-huge", pod.name, "big")]
+    (turn,) = {event["turn_id"] for event in pod.events if event["type"] in {"failover", "intervention", "response"}}
+    assert turn == entry["turn_id"]
+
+
+@pytest.mark.requirement("policy:destination")
+@pytest.mark.parametrize("tools", [(), (tool("balance"),)])
+async def test_a_destination_whose_provider_the_policy_does_not_know_is_refused(
+    pod: Pod, tools: tuple[dict[str, Any], ...]
+) -> None:
+    pod.agent([("primary", "second/other")], *tools)
+    status, body = await pod.answers(pod.request("big"), pod.host)
+    assert status == 403
+    assert body["error"]["message"] == "the model policy allows no model of this provider"
+    assert body["error"].get("code", "model_not_allowed") == "model_not_allowed"
+    assert body["error"]["type"] == "permission_error"
+    assert pod.provider.received == []
+
+
+@pytest.mark.requirement("policy:destination")
+async def test_a_destination_keeps_its_provider_and_its_names_of_models(pod: Pod) -> None:
+    pod.agent(CHAIN)
+    assert (await pod.forwards(pod.request("small"), host=pod.host)).body is None
+    assert (await pod.forwards(pod.request("second/other"), host=pod.host)).body == pod.request("big")
+    assert [name for name, *_ in pod.interventions()] == ["unreachable_clamped"]
+
+
+@pytest.mark.requirement("policy:bad-ref")
+async def test_a_bad_ref_is_told_once_and_not_with_each_request(pod: Pod) -> None:
+    pod.agent([("primary", "nowhere/x"), ("fallback", "{}/big")])
+    for _ in range(2):
+        assert (await pod.forwards(pod.request(f"{pod.name}/big"))).body == pod.request("big")
+    (event,) = [event for event in pod.events if event["type"] == "intervention"]
+    assert event["intervention"] == "model_ref_unreachable:nowhere/x"
+    assert event["reason"] == "no provider 'nowhere' is configured"
+
+
+@pytest.mark.requirement("policy:bad-ref")
+async def test_a_policy_of_which_nothing_can_be_asked_is_a_502(pod: Pod) -> None:
+    pod.agent([("primary", "nowhere/x")])
+    status, body = await pod.answers(pod.request("x"))
+    assert (status, body["error"]["message"]) == (502, "no model that the model policy allows can be asked here")
+
+
+@pytest.mark.requirement("policy:spelling")
+@pytest.mark.parametrize("spell", [str.upper, lambda path: path.replace("/", "//"), lambda path: f"{path}/?x=1"])
+async def test_no_spelling_of_the_path_is_a_way_round_the_policy(pod: Pod, spell: Any) -> None:
+    pod.agent(CHAIN)
+    assert (await pod.forwards(pod.request("gpt-huge"), spell(pod.wire.PATH))).body == pod.request("big")
+
+
+async def test_without_a_policy_or_with_an_empty_one_the_runner_chooses(pod: Pod) -> None:
+    pod.agent([])
+    assert (await pod.forwards(pod.request("gpt-huge"))).body is None
+    assert (await pod.forwards(pod.request("second/gpt-huge"))).body == pod.request("gpt-huge")
+    assert pod.interventions() == []
