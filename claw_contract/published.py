@@ -17,7 +17,7 @@ from claw_contract.history import HistoryEntry
 from claw_contract.manifest import Manifest
 from claw_contract.metadata import Metadata
 from claw_contract.prices import Prices
-from claw_contract.providers import Providers
+from claw_contract.providers import KeyRecord, Providers
 
 DIRECTORY: Final = Path(__file__).parent / "schemas"
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -26,6 +26,7 @@ _FILES: Final[dict[str, tuple[str, Any]]] = {
     "descriptor": ("claw.describe, versions 1 and 2", Descriptor),
     "feeds": ("feeds.json", Feeds),
     "history": ("One line of history.jsonl", HistoryEntry),
+    "key-state": ("key-states/<digest>.json", KeyRecord),
     "memory": ("memory.json", Memory),
     "metadata": ("metadata.json", Metadata),
     "prices": ("prices.json", Prices),

@@ -404,6 +404,7 @@ MEDIATE: dict[str, Requirement] = {
     "retry:retry-after": Requirement(
         "mediation 4, the model's side", "A short Retry-After is honoured, a long one is not."
     ),
+    "retry:told": Requirement("mediation 4, the model's side", "A runner is told when it may come again."),
     "retry:resting-key": Requirement("weakness D6", "A key that rests for a moment is waited for."),
     "keys:next-at-once": Requirement(
         "mediation 4, the model's side", "A refused or throttled key is followed by the provider's next one at once."

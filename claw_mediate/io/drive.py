@@ -99,7 +99,8 @@ class World:
             case Responded():
                 return _upstream_error(answer, self._ports.now())
             case Unreachable():
-                return ModelFailed(answer.status, answer.code, answer.message, self._ports.now())
+                now, later = self._ports.now(), answer.retry_after
+                return ModelFailed(answer.status, answer.code, answer.message, now, retry_after=later)
             case _:
                 assert_never(answer)
 

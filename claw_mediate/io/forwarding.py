@@ -16,7 +16,7 @@ from claw_contract.base import JsonObject
 from claw_contract.secret import Redactor
 from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.dialects.errors import refusal
-from claw_mediate.exchange import Exchange, Forward, Request, refused
+from claw_mediate.exchange import Exchange, Forward, Request, answered, refused
 from claw_mediate.io.headers import holding, provider_auth
 from claw_mediate.io.identity import Admitted
 from claw_mediate.io.providers import THROTTLED, Registry, out_of_quota
@@ -106,6 +106,5 @@ class Forwarding:
         message = f"no key of the provider {candidates[0].provider.name!r} is usable now"
         if seconds == math.inf:
             return refused(request.path, 502, NO_KEY, message)
-        refusal = refused(request.path, 503, NO_KEY, message)
-        refusal.headers.append(("retry-after", str(math.ceil(seconds))))
-        return refusal
+        body = refusal(request.path, 503, NO_KEY, message)
+        return answered(503, body, retry_after=str(math.ceil(seconds)))

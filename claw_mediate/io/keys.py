@@ -2,7 +2,7 @@
 
 One small file a key in ``<auth dir>/key-states/``, named by the digest of provider and secret, written to a temporary name
 and renamed: processes that share the directory never write over each other's findings, a replaced secret starts afresh, and
-an operator revives a key by removing its file (docs/decisions/0010). Files are read again when the directory changes.
+an operator revives a key by removing its file (docs/decisions/0012). Files are read again when the directory changes.
 """
 
 from __future__ import annotations

@@ -113,13 +113,13 @@ class MediatedTurn:
             body = job.redactor.document(body)
             return Ended(200, body, "application/json", ok=True)
         failure = outcome.failure
+        later = _sound(_SECONDS, failure.retry_after) if failure is not None else ""
         if failure is not None and failure.body:
             body = job.redactor.document(failure.body)
             kind = _sound(_MEDIA_TYPE, failure.content_type.partition(";")[0]) or "application/octet-stream"
-            later = _sound(_SECONDS, failure.retry_after)
             return Ended(failure.status, body, kind, ok=False, code=outcome.code, retry_after=later)
         body = job.redactor.document(refusal(job.request.path, outcome.status, outcome.code, outcome.message))
-        return Ended(outcome.status, body, "application/json", ok=False, code=outcome.code)
+        return Ended(outcome.status, body, "application/json", ok=False, code=outcome.code, retry_after=later)
 
     def _remember(self, outcome: Deliver) -> None:
         """Hidden rounds are found again by the anchor of the message that they led to."""

@@ -31,11 +31,12 @@ class Responded:
 
 @dataclass(frozen=True, slots=True)
 class Unreachable:
-    """No response of use. ``message`` names no address; ``status`` is for the runner."""
+    """No response of use. ``message`` names no address; ``status`` and ``retry_after`` are for the runner."""
 
     code: str
     message: str
     status: int = 502
+    retry_after: str = ""
 
 
 type Sent = Responded | Unreachable

@@ -33,7 +33,7 @@ _RETRIES = 2
 _BACKOFF_SECONDS = 0.25
 _PATIENCE_SECONDS = 5.0
 """What is waited for a key, or because a provider asks for it."""
-_OK, _CLIENT_ERROR, _SERVER_ERROR, _BAD_GATEWAY, _UNAVAILABLE = 200, 400, 500, 502, 503
+_OK, _CLIENT_ERROR, _SERVER_ERROR, _UNAVAILABLE = 200, 400, 500, 503
 _REASONS = {
     NO_KEY: KEY_UNAVAILABLE,
     UNREACHABLE: "transport_error",
@@ -138,8 +138,10 @@ class Upstream:
         return understood(answer, call.read)
 
     def _no_key(self, provider: Provider) -> Unreachable:
-        status = _BAD_GATEWAY if self._registry.wait(provider) == math.inf else _UNAVAILABLE
-        return Unreachable(NO_KEY, f"no key of the provider {provider.name!r} is usable now", status)
+        message, wait = f"no key of the provider {provider.name!r} is usable now", self._registry.wait(provider)
+        if wait == math.inf:
+            return Unreachable(NO_KEY, message)
+        return Unreachable(NO_KEY, message, _UNAVAILABLE, str(math.ceil(wait)))
 
     def _first_pause(self, route: Route) -> float:
         wait = self._wait(route)

@@ -95,6 +95,16 @@ EXAMPLES: dict[str, Any] = {
             "ollama": {"base_url": "http://ollama:11434/v1", "auth": "none"},
         },
     },
+    "key-state": {
+        "version": 1,
+        "provider": "openai",
+        "key_id": "env:OPENAI_API_KEY",
+        "secret_sha256": "a1" * 32,
+        "state": "cooldown",
+        "cooldown_until": "2027-01-15T08:01:00.000Z",
+        "last_error_code": 429,
+        "at": "2027-01-15T08:00:00.000Z",
+    },
     "descriptor": {
         "version": 2,
         "tools": [{"name": "quote", "inputSchema": {"type": "object"}, "http": {"method": "GET", "path": "/q"}}],

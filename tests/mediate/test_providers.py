@@ -84,6 +84,22 @@ def test_a_provider_without_keys_works_when_it_takes_none(auth: Auth) -> None:
     assert "nowhere" not in providers
 
 
+@pytest.mark.requirement("keys:keyless")
+def test_ollama_is_known_where_its_address_is(auth: Auth) -> None:
+    assert "ollama" not in auth.registry({"OPENAI_API_KEY": "o"}).all()
+    registry = auth.registry({"OLLAMA_BASE_URL": "http://ollama:11434/"})
+    ollama = registry.all()["ollama"]
+    assert (ollama.auth, ollama.base_url, ollama.usable, registry.ready(ollama)) == (
+        "none",
+        "http://ollama:11434",
+        True,
+        [None],
+    )
+    assert registry.by_model("ollama/qwen", "openai").place == ("ollama", "qwen")
+    assert ollama.below("/v1/chat/completions") == "/v1/chat/completions"
+    assert "ollama" in registry.hosts()
+
+
 BROKEN = [
     "",
     "{",

@@ -137,9 +137,7 @@ async def test_what_is_sent_once_goes_to_the_first_model_whose_key_is_ready(pod:
     assert moves == [("big", "other", "provider_key_unavailable")]
     decision = await pod.forwards(pod.request("other"))
     pod.mediator.forwarding.answered(decision.ticket, 401, "")  # type: ignore[arg-type]
-    decided = await pod.sends(pod.request("big"))
-    assert isinstance(decided, Exchange)
-    assert (decided.status, dict(decided.headers)["retry-after"]) == (503, "60")
+    assert (await pod.answers(pod.request("big")))[0] == 503
 
 
 @pytest.mark.requirement("policy:other-paths")
@@ -159,6 +157,30 @@ async def test_what_another_path_refuses_kills_no_key_and_what_it_throttles_rest
     assert isinstance(await pod.sends(pod.request("big")), Forward)
     pod.mediator.forwarding.answered(decision.ticket, 429, "60")  # type: ignore[arg-type]
     assert isinstance(await pod.sends(pod.request("big")), Exchange)
+
+
+@pytest.mark.requirement("providers:key-verdicts")
+async def test_a_forwarded_request_that_finds_the_account_empty_kills_its_key(pod: Pod) -> None:
+    pod.agent([("primary", "{}/big")])
+    decision = await pod.forwards(pod.request("big"))
+    forwarding: Any = pod.mediator.forwarding
+    forwarding.answered(decision.ticket, 429, "60")
+    forwarding.over(decision.ticket, 429, {}, b'{"error": {"code": "insufficient_quota"}}', whole=True)
+    assert (await pod.answers(pod.request("big")))[0] == 502
+    assert [event["action"] for event in pod.events if event["type"] == "provider_pool"] == ["cooldown", "dead"]
+
+
+@pytest.mark.requirement("retry:told")
+async def test_a_runner_is_told_when_to_come_again(pod: Pod) -> None:
+    pod.agent([("primary", "{}/big")], tool("balance"))
+    pod.provider.says(Response(b'{"error": {"message": "slow"}}', 429, {"retry-after": "60"}))
+    told = []
+    for _ in range(2):
+        decided = await pod.sends(pod.request("big"))
+        assert isinstance(decided, Exchange)
+        told.append((decided.status, int(dict(decided.headers)["retry-after"])))
+    (first, second), (status, seconds) = told
+    assert (first, second, status, 0 < seconds <= 60) == (429, 60, 503, True)
 
 
 @pytest.mark.requirement("policy:mediated")
