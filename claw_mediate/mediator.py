@@ -9,21 +9,16 @@ It knows nothing of mitmproxy. The host calls ``admit`` when the headers are the
 
 from __future__ import annotations
 
-import asyncio
 import os
-import sqlite3
-import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple
 
 from claw_contract.secret import Redactor
 from claw_mediate import wire
-from claw_mediate.catalog import Catalog
-from claw_mediate.continuity import bounded
 from claw_mediate.dialects import anthropic_messages, openai_chat
-from claw_mediate.dialects.base import Additions, Dialect, RunnerRequest, UnreadableRequestError
+from claw_mediate.dialects.base import Dialect, RunnerRequest, UnreadableRequestError
 from claw_mediate.dialects.routed import NOT_READ, read_model
 from claw_mediate.exchange import Exchange, Forward, Request, refused, said
 from claw_mediate.housekeeping import housekeeping
@@ -31,21 +26,21 @@ from claw_mediate.io import identity
 from claw_mediate.io.accounts import Accounts
 from claw_mediate.io.agents import Agent, Agents
 from claw_mediate.io.context.gather import Context
-from claw_mediate.io.drive import Ports, World
 from claw_mediate.io.forwarding import Forwarding
 from claw_mediate.io.headers import for_provider
 from claw_mediate.io.history import History
 from claw_mediate.io.identity import Admitted
 from claw_mediate.io.log import EventLog
-from claw_mediate.io.mediated import Ended, Job, MediatedTurn, streamed, whole
+from claw_mediate.io.mediated import Job
+from claw_mediate.io.offering import Offering
+from claw_mediate.io.playing import Peers, Playing
 from claw_mediate.io.providers import KEY_VARIABLES, Registry
 from claw_mediate.io.record import Recorder
 from claw_mediate.io.routing import Asker, Route, Routing, with_model
-from claw_mediate.io.services import Caller, Services
+from claw_mediate.io.services import Services
 from claw_mediate.io.settings import Settings
 from claw_mediate.io.store import Store
-from claw_mediate.io.upstream import ModelAnswer, ModelCall, Upstream
-from claw_mediate.model import Answer, Call
+from claw_mediate.io.upstream import Upstream
 from claw_mediate.talk import ToolUse
 
 
@@ -62,18 +57,6 @@ DIALECTS: Final[Mapping[str, Spoken]] = {
     "/messages/count_tokens": Spoken(anthropic_messages, counts=True),
 }
 """By the end of the path of the POST that speaks it."""
-
-
-_LAST_SECONDS = 2.0
-"""What turns that were cancelled have for their last lines; a write may take longer than a stop can wait."""
-
-
-class Peers(NamedTuple):
-    """The two sides that a mediator talks to, and the clock that turns are measured with."""
-
-    upstream: Upstream
-    services: Services
-    now: Callable[[], float] = time.monotonic
 
 
 class Mediator:
@@ -95,7 +78,8 @@ class Mediator:
         self._recorder = Recorder(history, log, self._accounts, self._context.retain)
         self._routing = Routing(self.registry, log)
         self.forwarding = Forwarding(self.registry, self._routing, self._recorder)
-        self._playing: set[asyncio.Task[Ended]] = set()
+        self._offering = Offering(self._store, log)
+        self._playing = Playing(self._peers, self._recorder, self._store)
 
     def missing(self) -> str | None:
         """What a proxy can't work without, in one line with the remedy; None when all is there."""
@@ -149,8 +133,10 @@ class Mediator:
                 return self._bypassed(admitted, request, view, spoken, context)
             if spoken.counts:
                 return self._counted(admitted, request, view, spoken.dialect, context)
-            job = self._job(admitted, request, view, spoken.dialect)
-            return job if isinstance(job, Exchange) else await self._play(replace(job, context=context), admitted)
+            job = self._job(admitted, request, view, spoken.dialect, context)
+            if isinstance(job, Exchange):
+                return job
+            return await self._playing.answer(job, self._settings.pace(job.dialect.NAME))
         except (UnreadableRequestError, wire.WireError) as error:
             return refused(request.path, 400, "invalid_request", str(error))
 
@@ -160,12 +146,7 @@ class Mediator:
 
     async def close(self, seconds: float) -> None:
         """Let turns that are under way end, for so long; then cancel them, and close every connection."""
-        if self._playing:
-            await asyncio.wait(self._playing, timeout=seconds)
-        for task in self._playing:
-            task.cancel()
-        if self._playing:
-            await asyncio.wait(self._playing, timeout=_LAST_SECONDS)
+        await self._playing.close(seconds)
         await self._context.close()
         await self._peers.upstream.close()
         await self._peers.services.close()
@@ -198,68 +179,25 @@ class Mediator:
         self, admitted: Admitted, request: Request, view: RunnerRequest, dialect: Dialect, context: str
     ) -> Exchange | Forward:
         """Tokens are counted as they would be spent: with the managed tools, the hidden rounds and the context."""
-        catalog = self._catalog(admitted.agent, view, dialect)
-        additions = Additions(self._woven(admitted.agent.id, view), context)
-        counted = dialect.offer(view, catalog, additions)(ToolUse.AS_ASKED).body
+        _, offered = self._offering.made(admitted.agent, view, dialect, context)
+        counted = offered(ToolUse.AS_ASKED).body
         return self.forwarding.forward(admitted, request, replace(view, body=counted), counts=True)
 
-    def _job(self, admitted: Admitted, request: Request, view: RunnerRequest, dialect: Dialect) -> Job | Exchange:
+    def _job(
+        self, admitted: Admitted, request: Request, view: RunnerRequest, dialect: Dialect, context: str
+    ) -> Job | Exchange:
         agent = admitted.agent
         asker = Asker(agent, f"turn_{uuid.uuid4().hex}")
         candidates = self._routing.candidates(asker, request, view)
         if isinstance(candidates, Exchange):
             return candidates
-        catalog = self._catalog(agent, view, dialect)
         if candidates[0].model != view.model:
             view = replace(view, body=with_model(view.body, candidates[0].model))
         headers = [*for_provider(request.headers, admitted.secret), ("accept-encoding", "gzip, deflate")]
         route = Route(asker, request.path, headers, candidates)
-        return Job(asker.turn_id, agent, request, view, dialect, catalog, route, b"", self._redactor(admitted))
-
-    def _catalog(self, agent: Agent, view: RunnerRequest, dialect: Dialect) -> Catalog:
-        """The agent's tools beside the runner's own; those that the provider has no room for are left out from the end."""
-        catalog = Catalog.of(agent.tools, view.declared, dialect.MOST_TOOLS - len(view.declared))
-        if len(catalog.offered) < len(agent.tools):
-            left_out = [tool.name for tool in agent.tools[len(catalog.offered) :]]
-            self._log.event(
-                "intervention", agent.id, model=view.model, intervention="managed_tools_over_limit", tools=left_out
-            )
-        return catalog
-
-    def _woven(self, agent_id: str, view: RunnerRequest) -> dict[int, bytes]:
-        """Hidden rounds of earlier turns, by the message that they go before. A store that fails costs the memory of them,
-        never the turn.
-        """
-        try:
-            recalled = self._store.recall(agent_id, view.anchors.values())
-        except sqlite3.Error as error:
-            self._log.event("error", agent_id, error="continuity_not_read", reason=str(error))
-            return {}
-        return bounded({index: recalled[anchor] for index, anchor in view.anchors.items() if anchor in recalled})
-
-    async def _play(self, job: Job, admitted: Admitted) -> Exchange:
-        offered = job.dialect.offer(job.view, job.catalog, Additions(self._woven(job.agent.id, job.view), job.context))
-        job = replace(job, effective=offered(ToolUse.AS_ASKED).body)
-        caller = Caller(admitted.agent, job.turn_id)
-
-        async def model(call: ModelCall) -> ModelAnswer:
-            return await self._peers.upstream.post(job.route, call)
-
-        async def tools(call: Call, key: str, seconds: float) -> Answer:
-            return await self._peers.services.call(caller, call, key, seconds)
-
-        self._recorder.request(job, len(job.catalog.offered))
-        world = World(job.dialect, job.catalog, offered, Ports(model, tools, self._peers.now), job.turn_id)
-        play = asyncio.ensure_future(MediatedTurn(job, world, self._recorder, self._store).play())
-        self._playing.add(play)
-        play.add_done_callback(self._playing.discard)
-        try:
-            if job.view.stream:
-                return await streamed(job, world, play, self._settings.pace(job.dialect.NAME))
-            return await whole(play)
-        except asyncio.CancelledError:
-            play.cancel()
-            raise
+        catalog, offered = self._offering.made(agent, view, dialect, context)
+        redactor = self._redactor(admitted)
+        return Job(asker.turn_id, agent, request, view, dialect, catalog, offered, route, redactor)
 
 
 def _read(agent: Agent, dialect: Dialect, body: bytes) -> RunnerRequest:

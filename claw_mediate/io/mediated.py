@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from claw_contract.history import UsageRecord
 from claw_contract.secret import Redactor
 from claw_mediate.catalog import Catalog
-from claw_mediate.dialects.base import Dialect, Opening, RunnerRequest
+from claw_mediate.dialects.base import Dialect, Offers, Opening, RunnerRequest
 from claw_mediate.dialects.errors import refusal
 from claw_mediate.exchange import Exchange, Request, answered
 from claw_mediate.io.agents import Agent
@@ -46,12 +46,9 @@ class Job:
     view: RunnerRequest
     dialect: Dialect
     catalog: Catalog
+    offered: Offers
     route: Route
-    effective: bytes
-    """The first request to the first provider."""
     redactor: Redactor
-    context: str = ""
-    """What is added to the system prompt."""
 
     @property
     def provider(self) -> str:

@@ -18,6 +18,7 @@ from claw_mediate.io.agents import Agent
 from claw_mediate.io.history import History, recorded_body
 from claw_mediate.io.log import EventLog, now_rfc3339
 from claw_mediate.model import Answer, Round
+from claw_mediate.talk import ToolUse
 from claw_mediate.trace import tool_trace, usage_record
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ class Recorder:
             "effective_model": job.model,
             "status_code": ended.status,
             "tools_offered": [offered.alias for offered in job.catalog.offered],
-            "request_effective": recorded_body(job.route.body(job.effective)),
+            "request_effective": recorded_body(job.route.body(job.offered(ToolUse.AS_ASKED).body)),
             "response": {"format": "sse" if job.view.stream else "json", "json": recorded_body(ended.body)},
             "usage": usage.model_dump(),
             "tool_trace": [record.model_dump(exclude_none=True) for record in tool_trace(rounds)],

@@ -15,8 +15,9 @@ from claw_mediate.exchange import Exchange, Forward, Request
 from claw_mediate.io.agents import Agent
 from claw_mediate.io.identity import Admitted
 from claw_mediate.io.log import EventLog
+from claw_mediate.io.playing import Peers
 from claw_mediate.io.settings import SETTINGS, Settings
-from claw_mediate.mediator import Mediator, Peers
+from claw_mediate.mediator import Mediator
 from tests.mediate.scripted import SERVICE, Model, Part, Services
 from tests.wires import Body, Said, Wire
 
