@@ -243,6 +243,8 @@ MEDIATE: dict[str, Requirement] = {
     "wire:byte-fidelity": Requirement(
         "mediation 3.5", "Everything that is not ours stays byte for byte, whatever the document looks like."
     ),
+    "wire:large-bodies": Requirement("issue 3, item 4", "To read a request, nothing is made of its images."),
+    "wire:odd-content": Requirement("mediation 3.5", "A content of a form that we do not know passes as it is."),
     "wire:repeated-member": Requirement(
         "mediation 3.5", "A member that we must read or change and that stands twice is refused."
     ),

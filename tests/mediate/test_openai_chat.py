@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -97,6 +98,31 @@ def test_names_of_tools_of_any_type_are_the_runners() -> None:
         {"type": "function", "function": None},
     ]
     assert openai_chat.read_request(json.dumps({"messages": [], "tools": tools}).encode()).declared == ("a", "b", "c")
+
+
+@pytest.mark.requirement("wire:large-bodies")
+def test_of_an_image_nothing_is_made_to_read_a_request() -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 16_000_000}}
+    content = [{"type": "text", "text": "Was siehst du? Ä"}, image]
+    body = json.dumps({"messages": [{"role": "user", "content": content}]}, ensure_ascii=False).encode()
+    tracemalloc.start()
+    try:
+        request = openai_chat.read_request(body)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert request.said == ("Was siehst du? Ä",)
+    assert most < 4_000_000
+
+
+@pytest.mark.requirement("wire:odd-content")
+@pytest.mark.parametrize(
+    "content", ["5", "1e400", "{}", "[5]", '["a"]', '[{"text":5}]', "true", '[{"type":"new","x":[]}]']
+)
+def test_a_content_of_another_form_is_the_providers_to_judge(content: str) -> None:
+    messages = ",".join(f'{{"role":"{role}","content":{content}}}' for role in ("system", "user", "assistant", "tool"))
+    body = f'{{"messages":[{messages}]'.encode()
+    assert offered(body + b"}")[ToolUse.AS_ASKED].startswith(body)
 
 
 @pytest.mark.requirement("failure:bad-request")

@@ -27,6 +27,12 @@ def written(members: dict[str, str]) -> str:
     return "{ " + " ,\n".join(f"{json.dumps(name)}\t:{value}" for name, value in members.items()) + "}"
 
 
+def repeated(others: dict[str, str], members: dict[str, str]) -> bytes:
+    """A request in which each member that nobody knows stands twice."""
+    twice = written(others)[:-1] + " ," if others else "{"
+    return (twice + written(others | members)[1:]).encode()
+
+
 @st.composite
 def messages(draw: st.DrawFn) -> list[str]:
     """A conversation as odd runners spell it."""
@@ -37,14 +43,21 @@ def messages(draw: st.DrawFn) -> list[str]:
 
 @pytest.mark.requirement("wire:byte-fidelity")
 @settings(max_examples=60, deadline=None)
-@given(messages(), OTHERS, st.booleans())
-def test_a_request_keeps_its_bytes_but_for_what_is_added(said: list[str], others: dict[str, str], stream: bool) -> None:
+@given(messages(), OTHERS, st.lists(OTHERS, max_size=2), st.booleans())
+def test_a_request_keeps_its_bytes_but_for_what_is_added(
+    said: list[str],
+    others: dict[str, str],
+    functions: list[dict[str, str]],
+    stream: bool,
+) -> None:
     conversation = "[" + " , ".join(said) + " ]"
-    asked = written({**others, "messages": conversation, **({"stream": "true"} if stream else {})}).encode()
-    request = openai_chat.read_request(asked)
+    asked = repeated(others, {"messages": conversation, **({"stream": "true"} if stream else {})})
+    declared = [written(function).encode() for function in functions]
+    request = openai_chat.read_request(b'{ "functions" : [%b ] , ' % b" ,".join(declared) + asked[2:])
     hidden = {index: f'{{"hidden":{index}}}'.encode() for index in range(len(said))}
     offer = openai_chat.offer(request, NAMES, Additions(hidden))(ToolUse.AS_ASKED)
-    expected = asked[:-1].replace(b'"stream"\t:true', b'"stream"\t:false') + b',"tools":[' + MANAGED + b"]}"
+    tools = b",".join([*(b'{"type":"function","function":%b}' % function for function in declared), MANAGED])
+    expected = asked[:-1].replace(b'"stream"\t:true', b'"stream"\t:false') + b',"tools":[' + tools + b"]}"
     woven = "[" + " , ".join(f'{{"hidden":{index}}},{message}' for index, message in enumerate(said)) + " ]"
     assert offer.body == expected.replace(conversation.encode(), woven.encode())
 
