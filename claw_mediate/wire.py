@@ -10,6 +10,7 @@ import codecs
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping
+from operator import itemgetter
 from typing import NamedTuple
 
 import msgspec
@@ -28,6 +29,10 @@ MOST_MEMBERS = 1000
 _LARGE = 4096
 """Bytes from which on it pays to let msgspec find where values end."""
 _SLICE = 1 << 20
+
+type Cut = tuple[int, int, bytes | memoryview]
+"""A span, and what stands there instead."""
+
 _raw_values = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _raw_elements = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -133,31 +138,37 @@ class Object:
 
     def edited(self, changes: Mapping[str, bytes | None]) -> bytes:
         """As the function of that name."""
-        cuts, added = self._cuts(changes)
-        return _with_added(spliced(self._document, cuts), added)
+        return spliced(self._document, self._cuts(changes))
 
     def split(self, changes: Mapping[str, bytes | None], name: str) -> tuple[bytes, bytes]:
         """The edited object in two parts: up to the last element of the array ``name``, and from there on."""
         place = self._place(name)
         assert place is not None
-        cuts, added = self._cuts(changes)
-        document = _with_added(spliced(self._document, cuts), added)
-        end = self._members[place].end
-        closing = end + sum(len(value) - (stop - start) for start, stop, value in cuts if stop <= end) - 1
-        while document[closing - 1 : closing] in _WHITE:
+        own = self._members[place]
+        array = changes.get(name) or self._document[own.start : own.end]
+        closing = array.rindex(b"]")
+        while array[closing - 1 : closing] in _WHITE:
             closing -= 1
-        return document[:closing], document[closing:]
+        cuts = self._cuts({other: value for other, value in changes.items() if other != name})
+        before = [cut for cut in cuts if cut[1] <= own.start]
+        behind = [cut for cut in cuts if cut[0] >= own.end]
+        head = spliced(self._document, [*before, (own.start, len(self._document), memoryview(array)[:closing])])
+        return head, spliced(self._document, [(0, own.end, memoryview(array)[closing:]), *behind])
 
-    def _cuts(self, changes: Mapping[str, bytes | None]) -> tuple[list[tuple[int, int, bytes]], dict[str, bytes]]:
+    def _cuts(self, changes: Mapping[str, bytes | None]) -> list[Cut]:
         places = {name: index for name in changes if (index := self._place(name)) is not None}
         removed = sorted(index for name, index in places.items() if changes[name] is None)
-        cuts = [
+        cuts: list[Cut] = [
             (self._members[index].start, self._members[index].end, value)
             for name, index in places.items()
             if (value := changes[name]) is not None
         ]
-        added = {name: value for name, value in changes.items() if value is not None and name not in places}
-        return [*cuts, *self._removals(removed)], added
+        added = [(name, value) for name, value in changes.items() if value is not None and name not in places]
+        if added:
+            end = self._document.rindex(b"}")
+            text = b",".join(json.dumps(name).encode() + b":" + value for name, value in added)
+            cuts.append((end, end, b"," + text if len(removed) < len(self._members) else text))
+        return [*cuts, *self._removals(removed)]
 
     def _place(self, name: str) -> int | None:
         places = [index for index, member in enumerate(self._members) if member.name == name]
@@ -165,24 +176,25 @@ class Object:
             raise RepeatedMemberError(name)
         return places[0] if places else None
 
-    def _removals(self, removed: list[int]) -> list[tuple[int, int, bytes]]:
+    def _removals(self, removed: list[int]) -> list[Cut]:
         """Each with its comma: the one behind it, or, of those that end the object, the one before them."""
         present = self._members
         kept = max((index for index in range(len(present)) if index not in removed), default=-1)
-        cuts = [(present[index].at, present[index + 1].at, b"") for index in removed if index < kept]
+        cuts: list[Cut] = [(present[index].at, present[index + 1].at, b"") for index in removed if index < kept]
         if removed and removed[-1] > kept:
             cuts.append((present[kept].end if kept >= 0 else present[0].at, present[-1].end, b""))
         return cuts
 
 
-def spliced(document: bytes, cuts: Iterable[tuple[int, int, bytes]]) -> bytes:
-    """The document with spans replaced; spans must not overlap."""
-    parts: list[bytes] = []
+def spliced(document: bytes, cuts: Collection[Cut]) -> bytes:
+    """The document with spans replaced; spans must not overlap. Copied once: it may be large."""
+    view = memoryview(document)
+    parts: list[bytes | memoryview] = []
     position = 0
-    for start, end, value in sorted(cuts):
-        parts += [document[position:start], value]
+    for start, end, value in sorted(cuts, key=itemgetter(0, 1)):
+        parts += [view[position:start], value]
         position = end
-    return b"".join([*parts, document[position:]])
+    return b"".join([*parts, view[position:]]) if cuts else document
 
 
 def appended(array: bytes, entries: Iterable[bytes]) -> bytes:
@@ -194,17 +206,11 @@ def appended(array: bytes, entries: Iterable[bytes]) -> bytes:
     return array[:end] + _comma(array, end) + new + array[end:]
 
 
-def _with_added(document: bytes, added: Mapping[str, bytes]) -> bytes:
-    if not added:
-        return document
-    end = document.rindex(b"}")
-    text = b",".join(json.dumps(name).encode() + b":" + value for name, value in added.items())
-    return document[:end] + _comma(document, end) + text + document[end:]
-
-
 def _comma(document: bytes, end: int) -> bytes:
     """What goes before a new last entry: nothing where the bracket that closes at ``end`` was opened just before."""
-    return b"" if document[:end].rstrip(b" \t\r\n")[-1:] in (b"[", b"{") else b","
+    while document[end - 1 : end] in _WHITE:
+        end -= 1
+    return b"" if document[end - 1 : end] == b"[" else b","
 
 
 def _sizes(document: bytes) -> dict[str, bytes]:

@@ -91,6 +91,24 @@ def test_adding_and_removing_leave_every_other_member_in_its_own_spelling(
         position = result.index(part.own.encode(), position) + len(part.own.encode())
 
 
+@pytest.mark.requirement("wire:byte-fidelity")
+@given(DOCUMENT, st.lists(JSON_TEXT, max_size=2), st.sets(st.sampled_from(OURS)), st.booleans())
+def test_a_document_in_two_parts_is_the_document_parted_behind_the_last_element(
+    members: list[Part],
+    own: list[str],
+    changed: set[str],
+    anew: bool,
+) -> None:
+    array = f"[ {' , '.join(own)}\n]"
+    document = written([Part("", '"array"', " : ", array, " "), *members])
+    document = document if anew else written([*members, Part("", '"array"', " : ", array, " ")])
+    changes = {name: None if name == "tools" else b"[0]" for name in changed} | ({"array": b"[1 ]"} if anew else {})
+    head, tail = wire.Object(document).split(changes, "array")
+    assert head + tail == wire.edited(document, changes)
+    assert head.endswith(b"[1" if anew else (own[-1] if own else "[").encode())
+    assert tail.startswith(b" ]" if anew else b"\n]" if own else b" \n]")
+
+
 @given(DOCUMENT, SPACE)
 def test_members_are_found_where_they_stand(members: list[Part], outer: str) -> None:
     document = written(members, outer)
