@@ -10,7 +10,7 @@ import math
 import time
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from claw_contract.base import JsonObject
 from claw_contract.secret import Redactor
@@ -21,7 +21,7 @@ from claw_mediate.io.headers import holding, provider_auth
 from claw_mediate.io.identity import Admitted
 from claw_mediate.io.providers import THROTTLED, Registry, out_of_quota
 from claw_mediate.io.record import Ending, Passed, Recorder
-from claw_mediate.io.routing import NO_KEY, Asker, Routing, with_model
+from claw_mediate.io.routing import NO_KEY, Asker, Routing
 from claw_mediate.provider import Candidate, Key, Provider
 
 
@@ -66,11 +66,8 @@ class Forwarding:
             return self._no_key(request, candidates)
         provider, model = candidate.provider, candidate.model
         key = self._registry.ready(provider)[0]
-        body = None
         if view is not None:
-            body = view.body if view.body is not request.body else None
-            if model != view.model:
-                body = with_model(view.body, model)
+            view = replace(view, body=self._routing.naming(admitted.agent, view, model))
         redactor = Redactor([*self._registry.secrets(), *admitted.agent.secrets, admitted.token, admitted.secret])
         told = None if counts else view
         passed = Passed(asker.turn_id, admitted.agent, request, told, provider.name, model, redactor, aside)
@@ -82,7 +79,7 @@ class Forwarding:
             refusal=refusal(
                 request.path, 502, "provider_unreachable", f"the provider {provider.name!r} can't be reached"
             ),
-            body=body,
+            body=None if view is None or view.body is request.body else view.body,
             dropped=holding(request.headers, admitted.secret),
             ticket=Ticket(passed, provider, key, time.monotonic(), spoken=view is not None),
         )

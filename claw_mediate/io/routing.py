@@ -114,6 +114,17 @@ class Routing:
             log_failover(self._log, asker, (candidates[0], found), KEY_UNAVAILABLE)
         return found
 
+    def naming(self, agent: Agent, view: RunnerRequest, model: str) -> bytes:
+        """The request for that model, and under a policy for no other: named twice, it would be the provider's to choose.
+
+        Raises ``wire.WireError``.
+        """
+        if model != view.model:
+            return with_model(view.body, model)
+        if agent.metadata.model_policy is not None:
+            wire.once(view.body, ["model"])
+        return view.body
+
     def _tell(self, asker: Asker, model: str, choice: Choice) -> None:
         agent = asker.agent
         for ref, reason in choice.broken.items():

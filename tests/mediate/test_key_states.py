@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -139,6 +141,28 @@ def test_processes_that_share_the_directory_learn_of_each_others_keys(auth: Auth
     here.spend(*key(here, "sk-zero"), 401, "")
     there.spend(*key(there, "sk-one"), 401, "")
     assert (ready(here), ready(there), len(files(auth))) == ([], [], 2)
+
+
+KILLER = """
+import sys
+from pathlib import Path
+from claw_contract.secret import Secret
+from claw_mediate.io.keys import KeyStates
+from claw_mediate.io.log import EventLog
+from claw_mediate.provider import Key
+states = KeyStates(Path(sys.argv[1]), EventLog())
+for number in range(40):
+    states.note("openai", Key("k", Secret(f"sk-{number % 30}-{sys.argv[2] if number < 20 else 'shared'}")), float("inf"), 401)
+"""
+
+
+@pytest.mark.requirement("providers:key-states-persist")
+def test_processes_that_write_at_the_same_time_lose_nothing_and_leave_nothing_behind(auth: Auth) -> None:
+    command = [sys.executable, "-c", KILLER, str(auth.directory)]
+    running = [subprocess.Popen([*command, name], stdout=subprocess.PIPE) for name in ("a", "b", "c")]
+    assert [(process.communicate()[0], process.returncode) for process in running] == [(b"", 0)] * 3
+    records = [KeyRecord.model_validate_json(file.read_bytes()) for file in files(auth)]
+    assert (len(records), {record.state for record in records}) == (3 * 20 + 20, {"dead"})
 
 
 @pytest.mark.requirement("providers:key-states-persist")

@@ -122,9 +122,19 @@ async def test_a_forwarded_request_for_an_allowed_model_says_it_as_its_provider_
 @pytest.mark.requirement("policy:forwarded")
 async def test_a_request_without_a_model_gets_the_primary_one(pod: Pod) -> None:
     pod.agent(CHAIN)
-    decision = await pod.forwards(pod.request(""))
-    assert decision.body == pod.request("big")
-    assert pod.interventions() == [("missing", "", pod.name, "big")]
+    assert (await pod.forwards(pod.request(""))).body == pod.request("big")
+    bare = pod.request(None)
+    assert (await pod.forwards(bare)).body == bare[:-1] + b',"model":"big"}'
+    assert pod.interventions() == [("missing", "", pod.name, "big")] * 2
+
+
+@pytest.mark.requirement("policy:spelling")
+@pytest.mark.parametrize("tools", [(), (tool("balance"),)])
+async def test_a_model_that_is_named_twice_is_refused(pod: Pod, tools: tuple[dict[str, Any], ...]) -> None:
+    pod.agent(CHAIN, *tools)
+    twice = pod.request("big").replace(b"{", b'{"m\\u006fdel": "gpt-huge", ', 1)
+    assert (await pod.answers(twice))[0] == 400
+    assert pod.provider.received == []
 
 
 @pytest.mark.requirement("policy:forwarded")

@@ -107,7 +107,7 @@ def test_once_a_tool_has_run_the_proxy_itself_waits_for_its_only_key(running: Po
 def test_a_forwarded_stream_is_clamped_and_framed_anew(pod: Pod, spare: Provider) -> None:
     pod.start()
     spare.says(events({"choices": []}))
-    answer = asks(pod, "plain", "gpt-spare", stream=True)
+    answer = asks(pod, "plain", "spare/gpt-spare", stream=True)
     assert (answer.status_code, answer.text) == (200, 'data: {"choices": []}\n\ndata: [DONE]\n\n')
     sent = spare.received[0]
     assert (sent.json, int(sent.headers["content-length"])) == (
@@ -115,6 +115,9 @@ def test_a_forwarded_stream_is_clamped_and_framed_anew(pod: Pod, spare: Provider
         len(sent.body),
     )
     assert pod.provider.received == []
+    (entry,) = eventually(lambda: pod.history("plain"), "the line is written")
+    assert [entry["request_effective"]["model"], entry["effective_provider"]] == ["gpt-spare", "spare"]
+    assert entry["request_original"]["model"] == entry["requested_model"] == "spare/gpt-spare"
 
 
 @pytest.mark.requirement("policy:destination")
