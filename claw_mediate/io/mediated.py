@@ -22,7 +22,7 @@ from claw_mediate.dialects.errors import refusal
 from claw_mediate.exchange import Exchange, Request, answered
 from claw_mediate.io.agents import Agent
 from claw_mediate.io.drive import World, drive
-from claw_mediate.io.record import Recorder
+from claw_mediate.io.record import GONE, Recorder
 from claw_mediate.io.routing import Route
 from claw_mediate.io.settings import Pace
 from claw_mediate.io.store import Store
@@ -32,8 +32,6 @@ from claw_mediate.turn import turn
 
 _MEDIA_TYPE = re.compile(r"[\w.+-]{1,64}/[\w.+-]{1,64}", re.ASCII)
 _SECONDS = re.compile(r"[0-9]{1,9}", re.ASCII)
-_GONE = 499
-"""What history says of a runner that left (nginx's word for it)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +88,8 @@ class MediatedTurn:
             outcome = await drive(turn(self._job.agent.limits, self._world.now()), self._world)
             ended = self._end(outcome)
         except asyncio.CancelledError:
-            left = Refuse(_GONE, "runner_left", "the runner closed its connection", self._world.cut_short())
-            self._record(left, Ended(_GONE, b"", "application/json", ok=False, code=left.code))
+            left = Refuse(GONE, "runner_left", "the runner closed its connection", self._world.cut_short())
+            self._record(left, Ended(GONE, b"", "application/json", ok=False, code=left.code))
             raise
         except Exception as error:  # noqa: BLE001 - a fault of ours: recorded with what ran, and told in the stream's own form
             self._recorder.fault(self._job, error)
@@ -133,7 +131,7 @@ class MediatedTurn:
         latency_ms = round((time.monotonic() - self._started) * 1000)
         calls = len(outcome.usage)
         try:
-            usage = self._recorder.used(job, add_usage(outcome.usage), calls, ok=ended.ok)
+            usage = self._recorder.used(job, add_usage(outcome.usage), calls, ended.status)
         except Exception as error:  # noqa: BLE001 - a provider's odd numbers cost neither the answer nor the line of history
             self._recorder.fault(job, error)
             usage = UsageRecord(total_rounds=calls)

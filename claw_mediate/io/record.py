@@ -24,6 +24,9 @@ from claw_mediate.trace import tool_trace, usage_record
 if TYPE_CHECKING:
     from claw_mediate.io.mediated import Ended, Job
 
+GONE = 499
+"""What history says of a runner that left (nginx's word for it)."""
+_ERROR = 400
 _INTERVENTIONS = {
     result.MANAGED_TOOLS_FIRST: "mixed_tool_order_internal_retry",
     result.TERMINAL_ORDER: "managed_tool_terminal_order_rejected",
@@ -91,7 +94,7 @@ class Recorder:
         tokens = usage_record(usage, 1 if usage else 0, cost)
         self._response(passed.agent, passed.turn_id, passed.model, tokens, ending)
         if passed.view is not None:
-            self._accounts.settle(passed.agent, passed.model, cost, free=not (usage or ending.ok))
+            self._accounts.settle(passed.agent, passed.model, cost, free=_free(usage, ending.status))
             shape = {"format": "sse", "text": body.decode(errors="replace")} if passed.view.stream else None
             entry = {
                 **_about(passed.agent, passed.turn_id, passed.request, passed.view),
@@ -107,10 +110,10 @@ class Recorder:
             }
             self._append(passed.agent, entry, passed.redactor, retained=ending.ok and not passed.aside)
 
-    def used(self, job: Job, usage: JsonObject, calls: int, *, ok: bool) -> UsageRecord:
+    def used(self, job: Job, usage: JsonObject, calls: int, status: int) -> UsageRecord:
         """What a turn used, and what that cost its agent."""
         cost = self._accounts.cost(job.provider, job.model, usage)
-        self._accounts.settle(job.agent, job.model, cost, free=not (usage or ok))
+        self._accounts.settle(job.agent, job.model, cost, free=_free(usage, status))
         return usage_record(usage, calls, cost)
 
     def turn(self, job: Job, ended: Ended, rounds: Sequence[Round], usage: UsageRecord, latency_ms: int) -> None:
@@ -225,6 +228,13 @@ def _about(agent: Agent, turn_id: str, request: Request, view: RunnerRequest) ->
         "stream": view.stream,
         "request_original": recorded_body(request.body),
     }
+
+
+def _free(usage: JsonObject, status: int) -> bool:
+    """Whether an answer without usage cost nothing: an error did not, as far as anybody tells. What was broken off, by the
+    provider or by a runner that left, did cost something, and nobody knows what.
+    """
+    return not usage and status >= _ERROR and status != GONE
 
 
 def _interventions(past: Round) -> list[str]:

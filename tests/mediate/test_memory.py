@@ -155,10 +155,10 @@ async def test_a_service_that_is_down_or_a_credential_that_is_missing_is_told_wi
 
 @pytest.mark.requirement("memory:recall")
 async def test_a_credential_may_be_a_reference(desk: Gathering, tmp_path: Path) -> None:
-    recalls(desk)
+    recalls(desk, {"text": "You sent from-a-file."})
     (tmp_path / "mem-token").write_text("from-a-file\n", encoding="utf-8")
     desk.has(memory=desk.memory(auth={"type": "bearer", "token": {"secret": "mem-token"}}))
-    await desk.text()
+    assert "You sent ••••••." in await desk.text()
     assert desk.service.received[0].headers["authorization"] == "Bearer from-a-file"
 
 

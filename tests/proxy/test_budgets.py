@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
 import anthropic
+import httpx2
 import openai
 import pytest
-from starlette.responses import JSONResponse
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from tests.peers import text
-from tests.proxy.pod import Pod
+from tests.proxy.pod import Pod, headers
 from tests.waiting import eventually
 from tests.wires.anthropic import message
 
@@ -26,6 +30,10 @@ def ask(client: openai.OpenAI) -> Any:
 
 def costs(pod: Pod) -> list[Any]:
     return [line["cost_usd"] for line in pod.log() if line["type"] == "response"]
+
+
+def interventions(pod: Pod) -> list[str]:
+    return [line["intervention"] for line in pod.log() if line["type"] == "intervention"]
 
 
 @pytest.mark.requirement("budget:end-to-end")
@@ -99,8 +107,33 @@ def test_what_a_request_costs_is_in_the_log_in_history_and_in_the_budget(running
             ask(client)
     assert costs(running) == [0.25, None, 0.2]
     assert [line["usage"]["reported_cost_usd"] for line in running.history(agent_id)] == costs(running)
-    told = [line["intervention"] for line in running.log() if line["type"] == "intervention"]
-    assert told == ["budget_cost_unknown", "budget_exceeded"]
+    assert interventions(running) == ["budget_cost_unknown", "budget_exceeded"]
+
+
+@pytest.mark.requirement("budget:cost-unknown")
+@pytest.mark.parametrize("agent_id", ["analyst", "plain"])
+def test_an_answer_that_its_runner_breaks_off_is_not_free_and_an_error_is(running: Pod, agent_id: str) -> None:
+    running.agent("plain")
+    running.budget(agent_id, limit_usd=1.0, window="1h")
+
+    async def endless(_request: Request) -> Response:
+        async def chunks() -> AsyncIterator[bytes]:
+            yield b'data: {"choices": []}\n\n'
+            await asyncio.Event().wait()
+
+        return StreamingResponse(chunks(), media_type="text/event-stream")
+
+    running.provider.says(JSONResponse({"error": {"message": "no"}}, status_code=400), endless)
+    body = {"model": "gpt-test", "messages": HI, "stream": True}
+    assert httpx2.post(f"{running.url}/v1/chat/completions", json=body, headers=headers(running, agent_id)).is_error
+    eventually(lambda: len(running.history(agent_id)) == 1, "the error is recorded")
+    assert interventions(running) == []
+    with httpx2.stream(
+        "POST", f"{running.url}/v1/chat/completions", json=body, headers=headers(running, agent_id), timeout=30
+    ) as answer:
+        assert answer.is_success
+        assert next(answer.iter_raw())
+    eventually(lambda: interventions(running) == ["budget_cost_unknown"], "its cost is said to be unknown")
 
 
 @pytest.mark.requirement("budget:admission")

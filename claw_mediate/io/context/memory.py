@@ -7,6 +7,7 @@ the agent's own by value, and, in what comes and goes, whatever looks like a cre
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -117,7 +118,11 @@ class Memories:
             *([bearer(credential)] if credential else []),
         ]
         url = memory.base_url.rstrip("/") + path
-        return await self._asker.ask(agent.id, Ask("POST", url, headers, body, MOST_ANSWER_BYTES, seconds))
+        heard = await self._asker.ask(agent.id, Ask("POST", url, headers, body, MOST_ANSWER_BYTES, seconds))
+        if credential is None or isinstance(heard, Unheard):
+            return heard
+        # Known here only, where it is a reference: a service that says it back must not tell it to the model.
+        return replace(heard, body=Redactor([credential]).document(heard.body))
 
     def _credential(self, auth: BearerAuth | None) -> Secret | None:
         return None if auth is None else resolved(self._secrets, auth.token)
