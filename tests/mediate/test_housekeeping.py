@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from claw_mediate.dialects import anthropic_messages, openai_chat
 from claw_mediate.housekeeping import CLAUDE_CODE_QUOTA, SIGNS, housekeeping
 
 OPENCODE = "You are a title generator. You output ONLY a thread title. Nothing else.\n\n<task>\nGenerate a brief title"
@@ -64,6 +66,30 @@ class Asked:
 )
 def test_each_rule_knows_its_runners_request(asked: Asked, rule: str) -> None:
     assert housekeeping(asked) == rule
+
+
+@pytest.mark.requirement("housekeeping:told-apart")
+def test_requests_are_told_apart_as_they_come_over_the_wire() -> None:
+    blocks = [{"type": "text", "text": line} for line in CLAUDE.split("\n")]
+    said = [{"role": "user", "content": "<session>\nfix it\n</session>"}]
+    title = {"model": "claude", "max_tokens": 512, "system": blocks, "messages": said}
+    quota = {"model": "claude", "max_tokens": 1, "messages": [{"role": "user", "content": "quota"}]}
+    fork = {
+        "model": "qwen",
+        "messages": [
+            {"role": "system", "content": QWEN_FORK},
+            {"role": "user", "content": [{"type": "text", "text": "x"}]},
+        ],
+        "tools": [{"type": "function", "function": {"name": name}} for name in FILES],
+    }
+    for dialect, body, rule in (
+        (anthropic_messages, title, "claude-code-title"),
+        (anthropic_messages, quota, CLAUDE_CODE_QUOTA),
+        (openai_chat, fork, "qwen-memory-extraction"),
+        (anthropic_messages, {**title, "tools": [{"name": "Bash"}]}, None),
+        (openai_chat, {**fork, "messages": fork["messages"][1:]}, None),
+    ):
+        assert housekeeping(dialect.read_request(json.dumps(body).encode())) == rule
 
 
 TURNS: list[Asked] = [
