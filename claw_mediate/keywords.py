@@ -43,7 +43,7 @@ class TooMuchWorkError(Exception):
 class Work:
     """What is left of the budget of one check, and the enumerations that it met (by their place in the schema)."""
 
-    left: int = MOST_WORK
+    left: int
     enums: dict[int, frozenset[Hashable]] = field(default_factory=dict)
 
     def spend(self, steps: int) -> None:

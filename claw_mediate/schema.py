@@ -14,15 +14,16 @@ from typing import Any, Protocol
 import referencing
 import referencing.exceptions
 import referencing.jsonschema
-from jsonschema import Draft202012Validator, FormatChecker, SchemaError
+from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 from jsonschema.validators import validator_for
+from jsonschema_specifications import REGISTRY as SPECIFICATIONS  # type: ignore[import-untyped]
 
 from claw_contract.pattern import PatternError, pattern, patterns
-from claw_mediate.keywords import TooMuchWorkError, Work, bounded, shortened, work
+from claw_mediate.keywords import MOST_WORK, TooMuchWorkError, Work, bounded, shortened, work
 from claw_mediate.number import exact
 
-_NO_FORMATS = FormatChecker(formats=())
+_MOST_WORK_AT_LOAD = 2 * MOST_WORK
 
 
 class _Validator(Protocol):
@@ -32,15 +33,15 @@ class _Validator(Protocol):
 def schema_problem(schema: dict[str, Any]) -> str | None:
     """Why a tool can't be offered with this schema: it is none, refers to something outside, or has a hopeless pattern."""
     try:
-        draft: Any = validator_for(schema, default=Draft202012Validator)
-        draft.check_schema(schema, format_checker=_NO_FORMATS)
+        if (wrong := _first_error(schema)) is not None:
+            return f"inputSchema is not a valid JSON Schema: {wrong.message}"
         _resolve_references(schema)
         for _, source in patterns(schema):
             pattern(source)
     except PatternError as error:
         return f"inputSchema has a pattern that can't be used: {error}"
-    except SchemaError as error:
-        return f"inputSchema is not a valid JSON Schema: {shortened(error.message)}"
+    except TooMuchWorkError:
+        return "inputSchema is too large"
     except (referencing.exceptions.Unresolvable, referencing.exceptions.NoSuchResource):
         return "inputSchema refers to a schema that is not inside it; references are never fetched"
     except RecursionError:
@@ -56,7 +57,7 @@ def check(schema: dict[str, Any], instance: Any, most: int) -> list[dict[str, st
     Numbers of the instance are ``int`` or ``number.Number``.
     """
     errors: list[ValidationError] = []
-    token = work.set(Work())
+    token = work.set(Work(MOST_WORK))
     try:
         errors.extend(_validator(json.dumps(schema)).iter_errors(instance))
     except TooMuchWorkError:
@@ -69,6 +70,34 @@ def check(schema: dict[str, Any], instance: Any, most: int) -> list[dict[str, st
         work.reset(token)
     errors.sort(key=_place)
     return [{"path": shortened(_path(error)), "message": error.message} for error in errors[:most]]
+
+
+def _first_error(schema: dict[str, Any]) -> ValidationError | None:
+    """What is wrong with a schema, by its draft's own."""
+    document = json.loads(json.dumps(schema), parse_float=exact)
+    draft = validator_for(document, default=Draft202012Validator)
+    token = work.set(Work(_MOST_WORK_AT_LOAD))
+    try:
+        return next(_of_schemas(draft).iter_errors(document), None)
+    finally:
+        work.reset(token)
+
+
+@lru_cache(maxsize=16)
+def _of_schemas(draft: Any) -> _Validator:
+    """The validator of a draft's schemas."""
+    parts = [(uri, _bare(SPECIFICATIONS.contents(uri))) for uri in SPECIFICATIONS]
+    registry = (
+        referencing.Registry().with_resources(parts).crawl()
+    )  # before the library adds its own: its anchors would win
+    made = bounded(draft)(_without_dialects(draft.META_SCHEMA), registry=registry)
+    validator: _Validator = made
+    return validator
+
+
+def _bare(document: dict[str, Any]) -> referencing.jsonschema.SchemaResource:
+    specification = referencing.jsonschema.specification_with(document["$schema"])
+    return specification.create_resource(_without_dialects(document))
 
 
 @lru_cache(maxsize=1024)

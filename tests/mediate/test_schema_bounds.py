@@ -60,7 +60,6 @@ HOSTILE: dict[str, tuple[dict[str, Any], Any]] = {
     "pattern": (one({"pattern": "^(a+)+$"}), {"a": A + "!"}),
     "backreference": (one({"pattern": r"^(a|a)*\1$"}), {"a": "a" * 40 + "!"}),
     "look-ahead at each place": (one({"pattern": "(?:(?=.*z)a)*!"}), {"a": "a" * 40_000 + "z"}),
-    "look-ahead in each item": (one({"items": {"pattern": "(?=.*z)!"}}), {"a": ["a" * 4000] * 2000}),
     "large pattern": (one({"pattern": "^(?:[ab]?){16000}x$"}), {"a": A}),
     "large pattern in each item": (one({"items": {"pattern": "^(?:[ab]?){16000}x$"}}), {"a": ["ab" * 200] * 2000}),
     "names": ({"propertyNames": {"pattern": r"^(a|a)*\1$"}}, {f"{'a' * 40}!{n}": 1 for n in range(2000)}),
@@ -79,7 +78,6 @@ HOSTILE: dict[str, tuple[dict[str, Any], Any]] = {
     ),
     "unevaluated in unevaluated": (unevaluated_within(40), {"a": 1}),
     "doubling anyOf": (doubling("anyOf"), {"a": 1}),
-    "doubling oneOf": (doubling("oneOf"), {"a": 1}),
     "doubling allOf": (doubling("allOf"), {"a": "x"}),
     "items": (one({"items": {"allOf": [{}] * 1000}}), {"a": MANY}),
     "bad items": (one({"items": {"type": "string"}}), {"a": MANY}),
@@ -93,7 +91,6 @@ HOSTILE: dict[str, tuple[dict[str, Any], Any]] = {
         nested({"x": A}, 100, name="a"),
     ),
     "power": (one({"multipleOf": 0.01}), {"a": 10**4000}),
-    "members": (one({"additionalProperties": False}), {"a": {f"k{n}": n for n in MANY}}),
 }
 
 SOUND = {"power"}
@@ -196,6 +193,34 @@ def test_a_pattern_that_can_not_be_used_is_the_reason_of_a_quarantine() -> None:
         assert schema_problem(schema) == (
             "inputSchema has a pattern that can't be used: '^a\\\\Z' is no regular expression of ECMA-262, or too large"
         )
+
+
+MIXED = [part for n in range(20_000) for part in (n, str(n))]
+
+
+@pytest.mark.requirement("calls:schema-bounded")
+@pytest.mark.parametrize("draft", DRAFTS)
+def test_no_schema_is_read_for_long(draft: str) -> None:
+    for schema in (
+        {"properties": {f"p{n}": {} for n in range(30_000)}},
+        one({"enum": MIXED}),
+        {"required": MIXED},
+        {"dependencies": {"a": MIXED}},
+        one(nested({}, 5000, name="not")),
+    ):
+        problem = schema_problem({"$schema": DRAFTS[draft], "type": "object", **schema})
+        assert problem is None or len(problem) < 300
+    assert schema_problem({"$schema": DRAFTS[draft], "properties": {f"p{n}": {} for n in range(30_000)}}) == (
+        "inputSchema is too large"
+    )
+
+
+@pytest.mark.requirement("calls:schema-keywords")
+@pytest.mark.parametrize("draft", DRAFTS)
+def test_what_is_wrong_with_a_schema_is_said_in_every_draft(draft: str) -> None:
+    assert schema_problem({"$schema": DRAFTS[draft], **one({"minLength": 1, "items": {"maximum": 0.5}})}) is None
+    wrong = {"$schema": DRAFTS[draft], **one({"minLength": "1"})}
+    assert schema_problem(wrong) == "inputSchema is not a valid JSON Schema: '1' is not of type 'integer'"
 
 
 def unevaluated(rule: dict[str, Any], *, items: bool = False) -> dict[str, Any]:
