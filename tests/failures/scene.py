@@ -144,7 +144,7 @@ class Scene:
         keys = {"OPENAI_API_KEY": PROVIDER_KEY, "ANTHROPIC_API_KEY": PROVIDER_KEY}
         env = {**keys, "OPENAI_BASE_URL": base, "ANTHROPIC_BASE_URL": base}
         mediator = Mediator(settings, EventLog(self.events.append), env)
-        mediator._peers = mediator._peers._replace(now=lambda: self.clock)
+        mediator._playing._peers = mediator._peers._replace(now=lambda: self.clock)
         mediator._peers.upstream._sleep = self._sleep
         mediator.registry._states.now = lambda: self.clock
         return mediator
