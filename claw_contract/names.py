@@ -51,6 +51,15 @@ def tool_part(canonical: str, service: str) -> str:
     return canonical.removeprefix(f"{service}.")
 
 
+def provider_safe(name: str) -> str:
+    """A name that every provider takes, as near to ``name`` as can be.
+
+    >>> provider_safe("multi_tool_use.parallel"), provider_safe("")
+    ('multi_tool_use_parallel', 'unnamed')
+    """
+    return _UNSAFE.sub("_", name)[:ALIAS_LIMIT] or "unnamed"
+
+
 def hashed_alias(canonical: str) -> str:
     """The alias that cannot collide: cut, and 8 hex digits of the canonical name's SHA-256 behind it."""
     suffix = "_" + hashlib.sha256(canonical.encode()).hexdigest()[:8]

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from claw_contract.manifest import Tool
-from claw_contract.names import aliases
+from claw_contract.names import aliases, provider_safe
 from claw_mediate.call import read_arguments, visible_schema
 from claw_mediate.model import Call, Unreadable
 
@@ -53,5 +53,7 @@ class Catalog:
         parsed = unfinished if cut else read_arguments(arguments)
         if name in self.native:
             return Call(call_id, name, "native", parsed)
-        tool = self.managed.get(name)
-        return Call(call_id, name, "managed" if tool else "unknown", parsed, tool)
+        if (tool := self.managed.get(name)) is not None:
+            return Call(call_id, name, "managed", parsed, tool, told_as=self.alias(name))
+        safe = provider_safe(name)
+        return Call(call_id, name, "unknown", parsed, told_as=None if safe == name else safe)

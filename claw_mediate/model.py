@@ -41,6 +41,8 @@ class Call:
     arguments: Arguments | Unreadable
     tool: Tool | None = None
     """The granted tool; of managed calls only."""
+    told_as: str | None = None
+    """The name in later requests, where ``name`` is none that providers take back."""
 
     @property
     def canonical(self) -> str:

@@ -206,6 +206,78 @@ MEDIATE: dict[str, Requirement] = {
     "context:system-end": Requirement(
         "mediation 8", "Context stands at the end of the system prompt; every other byte stays."
     ),
+    "transcript:valid": Requirement(
+        "mediation 4 and 7; design, Tests",
+        "Whatever a model calls: every request is valid for its provider, and every dialect draws the same picture.",
+    ),
+    "transcript:odd-arguments": Requirement(
+        "mediation 4; gateways 2.8",
+        "A call that could not be read goes back to the provider as one that it takes: arguments are an object.",
+    ),
+    "names:canonical-call": Requirement(
+        "README, rulings; mediation 3.2", "A call by the canonical name is managed; its provider sees the alias again."
+    ),
+    "names:case": Requirement("README, rulings", "Names count as they are written: another case is another name."),
+    "names:odd-names": Requirement(
+        "mediation 4", "An invented name that no provider takes back stands in the transcript in plain characters."
+    ),
+    "names:every-request": Requirement("README, rulings", "What a runner declares is its own in that request only."),
+    "names:grants-of-the-moment": Requirement(
+        "contract, layout", "A grant that is gone is unknown, whatever the transcript shows."
+    ),
+    "injection:foreign-tools": Requirement(
+        "mediation 3.6", "Entries of the runner's tools that are no functions stay, and their names are the runner's."
+    ),
+    "injection:same-bytes": Requirement("mediation 3.1", "The same grants give the same bytes, for prompt caches."),
+    "injection:tool-choice-kept": Requirement(
+        "mediation 3.3", "A choice stays as the runner made it, until a managed call obeyed a forced one."
+    ),
+    "injection:tool-choice-none": Requirement("mediation 3.3", "tool_choice none, in any dialect: passed through."),
+    "injection:parallel-kept": Requirement(
+        "mediation 3.3", "parallel_tool_calls and disable_parallel_tool_use stay as they were, in every round."
+    ),
+    "injection:without-grants": Requirement("mediation 3", "Without managed tools a request passes unchanged."),
+    "injection:whole-response": Requirement(
+        "mediation 3.4", "The provider is asked for a whole response, whatever the runner asked for."
+    ),
+    "calls:duplicate-advice": Requirement(
+        "mediation 4, repeats", "A repeat is told with the tool, the first round, the count, and what to do instead."
+    ),
+    "calls:repeatable": Requirement("mediation 4, repeats", "x-claw.repeatable: an equal call runs again."),
+    "calls:order-of-checks": Requirement(
+        "mediation 4", "Violations of the schema are told with path and message, and the service is not called."
+    ),
+    "calls:max-parallel": Requirement("mediation 4, order", "At most max_parallel calls run at once."),
+    "continuity:same-bytes": Requirement(
+        "mediation 7", "What a provider was sent once begins every later request in the same bytes."
+    ),
+    "continuity:advice-left-out": Requirement(
+        "mediation 7", "Rejections, budget and duplicate answers are kept out of what is replayed."
+    ),
+    "continuity:told-apart": Requirement("mediation 7", "Equal answers of two conversations keep their own rounds."),
+    "continuity:dropped-by-the-runner": Requirement(
+        "mediation 7", "Hidden rounds of a message that the runner dropped or compacted are not reinjected."
+    ),
+    "blocks:thought": Requirement(
+        "mediation 4, the model's side", "Reasoning and signed thinking stay in the transcript and in the answer."
+    ),
+    "blocks:end-reason": Requirement(
+        "mediation 4, the model's side", "finish_reason and stop_reason are the provider's own."
+    ),
+    "blocks:images": Requirement("mediation 3.5", "Images and other parts of messages stay where and as they are."),
+    "blocks:openai-members": Requirement(
+        "mediation 4, the model's side", "Refusals, annotations and unknown members stay, hidden and shown."
+    ),
+    "anthropic:blank-text": Requirement(
+        "mediation 7", "Blank text, which the API gives and does not take, is not given back to it."
+    ),
+    "budget:rejected-rounds-count": Requirement("mediation 4", "A rejected response is a round, too."),
+    "budget:total": Requirement(
+        "mediation 4, budgets", "A turn whose time is over asks no more; an answer that is there is delivered."
+    ),
+    "history:every-dialect": Requirement(
+        "contract, history and log", "History and log tell a turn in the same words in every dialect."
+    ),
     "loop:no-calls": Requirement("mediation 4, table", "A reply without calls is the answer."),
     "loop:managed-only": Requirement(
         "mediation 4, table",

@@ -35,11 +35,14 @@ def write_request(offer: Offer, rounds: Sequence[Round]) -> bytes:
 
 
 def reply_anchor(reply: Reply, request: RunnerRequest, *, terminal: bool) -> str:
-    """By the native calls' ids where there are any, else by the text and what was said before it."""
+    """By the native calls' ids where there are any, else by the text, with what the runner began of it, and what was said
+    before it.
+    """
     if reply.calls and not terminal:
         return calls_anchor(call.id for call in reply.calls)
     text = anthropic_reply.text_of(reply)
-    return text_anchor(text if text.strip() or not terminal else TERMINAL_TEXT, request.said)
+    text = text if text.strip() or not terminal else TERMINAL_TEXT
+    return text_anchor((request.begun or "") + text, request.said)
 
 
 def keepalive(note: str, kind: Keepalive, opening: Opening) -> bytes:

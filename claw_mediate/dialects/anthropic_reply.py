@@ -18,7 +18,7 @@ from claw_mediate import result, wire
 from claw_mediate.catalog import Catalog
 from claw_mediate.dialects.anthropic_views import Block, read_block, visible_text
 from claw_mediate.dialects.base import TERMINAL_TEXT, RunnerRequest, UnreadableReplyError
-from claw_mediate.dialects.edits import compact
+from claw_mediate.dialects.edits import Changes, compact
 from claw_mediate.model import Answer, Call, Reply, Round
 
 
@@ -69,9 +69,9 @@ def hidden_messages(rounds: Sequence[Round], *, replayed: bool) -> tuple[bytes, 
     for past in rounds:
         kept = [answer for answer in past.answers if not (replayed and answer.code in result.NOT_REPLAYED)]
         if kept:
-            said = [block for block in _blocks(past.reply, [answer.call for answer in kept]) if not _is_blank(block)]
+            said = _blocks(past.reply, [answer.call for answer in kept], taken_back=True)
             messages += [
-                b'{"role":"assistant","content":%b}' % _array([_taken_back(block) for block in said]),
+                b'{"role":"assistant","content":%b}' % _array([block for block in said if not _is_blank(block)]),
                 compact({"role": "user", "content": [_result(answer) for answer in kept]}),
             ]
     return tuple(messages)
@@ -113,7 +113,7 @@ def _raw_blocks(reply: Reply) -> list[bytes]:
     return [reply.message[start:end] for start, end in wire.elements(reply.message)]
 
 
-def _blocks(reply: Reply, kept: Sequence[Call]) -> list[bytes]:
+def _blocks(reply: Reply, kept: Sequence[Call], *, taken_back: bool = False) -> list[bytes]:
     """The blocks of a reply with exactly the kept calls, each with the id that its answer names."""
     calls = iter(reply.calls)
     ids = {call.id for call in kept}
@@ -123,7 +123,10 @@ def _blocks(reply: Reply, kept: Sequence[Call]) -> list[bytes]:
         if view.type != "tool_use":
             blocks.append(raw)
         elif (call := next(calls)).id in ids:
-            blocks.append(raw if view.id == call.id else wire.edited(raw, {"id": compact(call.id)}))
+            changes: Changes = {} if view.id == call.id else {"id": compact(call.id)}
+            if taken_back:
+                changes |= _taken_back(view, call)
+            blocks.append(wire.edited(raw, changes) if changes else raw)
     return blocks
 
 
@@ -132,13 +135,12 @@ def _is_blank(block: bytes) -> bool:
     return view.type == "text" and isinstance(view.text, str) and not view.text.strip()
 
 
-def _taken_back(block: bytes) -> bytes:
-    """A block as the API takes it back: the input of a call must be an object, also of one that could not be read."""
-    view = read_block.decode(block)
-    text = bytes(view.input)
-    if view.type != "tool_use" or text[:1] == b"{":
-        return block
-    return wire.edited(block, {"input": b'{"invalid_json":%b}' % text})
+def _taken_back(view: Block, call: Call) -> Changes:
+    """What must change for the API to take a call back: its name is of plain characters, its input an object."""
+    changes: Changes = {} if call.told_as is None else {"name": compact(call.told_as)}
+    if bytes(view.input)[:1] != b"{":
+        changes["input"] = b'{"invalid_json":%b}' % view.input
+    return changes
 
 
 def _result(answer: Answer) -> JsonObject:

@@ -66,7 +66,7 @@ def read_request(body: bytes) -> RunnerRequest:
         said=tuple(text for message in view.messages if message.role == "user" and (text := _said(message))),
         system="\n".join(text_blocks(view.system)),
         most_tokens=view.max_tokens if type(view.max_tokens) is int else None,
-        prefilled=bool(view.messages) and view.messages[-1].role == "assistant",
+        begun=_begun(view.messages),
     )
 
 
@@ -90,7 +90,7 @@ def offer(request: RunnerRequest, catalog: Catalog, additions: Additions) -> Off
             ToolUse.FORBIDDEN: {"tool_choice": b'{"type":"none"}'},
         }
         made = offers(body, changes, choices.__getitem__)
-        return (lambda use: _before_prefill(made(use))) if request.prefilled else made
+        return (lambda use: _before_prefill(made(use))) if request.begun is not None else made
     except wire.WireError as error:
         raise UnreadableRequestError(str(error)) from error
 
@@ -134,6 +134,10 @@ def _released(choice: JsonObject | str | None) -> Changes:
 
 def _said(message: Message) -> str:
     return visible_text(message.content)
+
+
+def _begun(messages: Sequence[Message]) -> str | None:
+    return visible_text(messages[-1].content) if messages and messages[-1].role == "assistant" else None
 
 
 def _anchors(messages: Sequence[Message]) -> dict[int, str]:

@@ -45,8 +45,8 @@ class RunnerRequest:
     """The visible text of the system prompt."""
     most_tokens: int | None = None
     """How long an answer the runner takes."""
-    prefilled: bool = False
-    """Whether the last message is one of the assistant's, which the model is to go on with."""
+    begun: str | None = None
+    """The text of the assistant's message that stands last, which the model is to go on with; None where none does."""
     legacy: bool = False
     """Whether the runner speaks of ``functions`` (OpenAI, before tools), and expects a ``function_call`` back."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -16,7 +17,7 @@ from claw_mediate.dialects.base import TERMINAL_TEXT, RunnerRequest, UnreadableR
 from claw_mediate.dialects.edits import Changes, compact
 from claw_mediate.dialects.openai_legacy import as_function_call
 from claw_mediate.dialects.openai_views import Function, WireCall, arguments_text, read_message, visible_text
-from claw_mediate.model import Answer, Call, Reply, Round
+from claw_mediate.model import Answer, Call, Reply, Round, Unreadable
 
 
 class _Message(msgspec.Struct):
@@ -153,13 +154,33 @@ def _named(message: bytes, calls: Sequence[Call]) -> bytes:
 
 def _assistant(reply: Reply, kept: Sequence[Answer]) -> bytes:
     """The assistant's message with exactly the kept calls."""
-    if len(kept) == len(reply.calls):
-        return reply.message
     made = wire.once(reply.message, ["tool_calls"])["tool_calls"]
     ids = {answer.call.id for answer in kept}
     places = zip(reply.calls, wire.elements(reply.message, made.start), strict=True)
-    calls = [reply.message[start:end] for call, (start, end) in places if call.id in ids]
+    calls = [_taken_back(reply.message[start:end], call) for call, (start, end) in places if call.id in ids]
     return wire.spliced(reply.message, [(made.start, made.end, b"[" + b",".join(calls) + b"]")])
+
+
+def _taken_back(raw: bytes, call: Call) -> bytes:
+    """A call as providers take it back: with a name of plain characters, and arguments that are an object's JSON.
+
+    OpenAI takes any arguments that it gave; others parse them, and refuse the conversation for good.
+    """
+    function = wire.Object(raw).value("function")
+    changes: Changes = {} if call.told_as is None else {"name": compact(call.told_as)}
+    if isinstance(call.arguments, Unreadable) and not _is_object(call.arguments.text):
+        changes["arguments"] = compact(json.dumps({"invalid_json": call.arguments.text}))
+    if function is None or not changes:
+        return raw
+    return wire.edited(raw, {"function": wire.edited(function, changes)})
+
+
+def _is_object(text: str) -> bool:
+    try:
+        msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+        return False
+    return True
 
 
 def _tool_message(answer: Answer) -> bytes:

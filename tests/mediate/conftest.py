@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -19,9 +20,28 @@ WIRES: dict[str, Wire] = {"openai": openai, "anthropic": anthropic, "legacy": op
 async def desk(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Desk]:
     """One body, every dialect, both ways of answering: the picture must be the same."""
     dialect, way = request.param.split("-")
-    made = Desk(tmp_path, WIRES[dialect], stream=way == "stream")
-    yield made
-    await made.mediator.close(0)
+    async with opened(Desk(tmp_path, WIRES[dialect], stream=way == "stream")) as made:
+        yield made
+
+
+@pytest.fixture(params=["json", "stream"])
+async def claude(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Desk]:
+    """For what only Anthropic's protocol has."""
+    async with opened(Desk(tmp_path, anthropic, stream=request.param == "stream")) as made:
+        yield made
+
+
+@pytest.fixture(params=["json", "stream"])
+async def gpt(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Desk]:
+    """For what only OpenAI's protocol has."""
+    async with opened(Desk(tmp_path, openai, stream=request.param == "stream")) as made:
+        yield made
+
+
+@asynccontextmanager
+async def opened(desk: Desk) -> AsyncIterator[Desk]:
+    yield desk
+    await desk.mediator.close(0)
 
 
 @pytest.fixture

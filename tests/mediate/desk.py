@@ -10,6 +10,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from claw_contract.history import HistoryEntry
 from claw_mediate.exchange import Exchange, Forward, Request
 from claw_mediate.io.agents import Agent
@@ -21,27 +23,32 @@ from claw_mediate.mediator import Mediator
 from tests.mediate.scripted import SERVICE, Model, Part, Services
 from tests.wires import Body, Said, Wire
 
-AGENT = "analyst"
-TOKEN = f"{AGENT}:secret-of-the-analyst"
 KEYS = {"OPENAI_API_KEY": "sk-desk", "ANTHROPIC_API_KEY": "sk-ant-desk"}
 
 
-def tool(name: str, *, write: bool = False, schema: dict[str, Any] | None = None, **annotations: Any) -> dict[str, Any]:
+def tool(
+    name: str, *, write: bool = False, schema: Body | None = None, service: str = SERVICE, **annotations: Any
+) -> Body:
     """A manifest entry of the desk: reads by GET, writes by POST."""
     return {
-        "name": f"{SERVICE}.{name}",
-        "description": f"{name} of the desk",
+        "name": f"{service}.{name}",
+        "description": f"{name} of the {service}",
         "inputSchema": schema or {"type": "object"},
         "annotations": {"readOnly": not write, **annotations},
         "execution": {
             "transport": "http",
-            "service": SERVICE,
-            "base_url": "http://desk:4000",
+            "service": service,
+            "base_url": f"http://{service}:4000",
             "method": "POST" if write else "GET",
             "path": f"/{name}",
         },
     }
 
+
+with_tools = pytest.mark.parametrize(
+    "desk", ["openai-json", "openai-stream", "anthropic-json", "anthropic-stream"], indirect=True
+)
+"""For what functions (OpenAI, before tools) can't say: a call is required, several calls are made at once."""
 
 DEFAULT_TOOLS = (tool("balance"), tool("quote"), tool("trade", write=True))
 
@@ -53,6 +60,7 @@ class Desk:
         self.home = home
         self.wire = wire
         self.stream = stream
+        self.agent = "analyst"
         self.lines: list[str] = []
         self.clock = 1000.0
         self.messages: list[Body] = []
@@ -61,7 +69,7 @@ class Desk:
         self.status = 0
         self.body = b""
         """The last answer, as a whole response of the protocol."""
-        self.answer = Said("", ())
+        self.answer = Said()
         self.events: list[Body] = []
         self.model, self.services = Model(self), Services(self)
         self.grant(*DEFAULT_TOOLS)
@@ -78,19 +86,32 @@ class Desk:
 
     def grant(self, *tools: dict[str, Any], **policy: Any) -> None:
         """What the agent may do from now on."""
+        self.tools = tools
         self.granted = {entry["name"]: entry["description"] for entry in tools}
-        directory = self.home / "context" / AGENT
+        directory = self.home / "context" / self.agent
         directory.mkdir(parents=True, exist_ok=True)
-        metadata = {"service": AGENT, "pod": "desk", "token": TOKEN}
+        metadata = {"service": self.agent, "pod": "desk", "token": self.token}
         (directory / "metadata.json").write_text(json.dumps(metadata), encoding="utf-8")
         manifest = {"version": 1, "tools": tools, "policy": policy}
         staged = directory / "tools.staged"
         staged.write_text(json.dumps(manifest), encoding="utf-8")
         staged.rename(directory / "tools.json")
 
-    def model_says(self, *parts: Part, **more: Any) -> None:
-        """Text, or calls as (name, arguments): ``desk.x`` is called as it was offered, other names as they are."""
-        self.model.says(parts, more)
+    def admits(self, agent: str) -> None:
+        """From now on another agent asks, with the same grants."""
+        self.agent = agent
+        self.grant(*self.tools)
+
+    @property
+    def token(self) -> str:
+        return f"{self.agent}:secret-of-the-{self.agent}"
+
+    def model_says(self, *parts: Part, cut: bool = False, takes: float = 0.0, **more: Any) -> None:
+        """Text, or calls as (name, arguments): ``desk.x`` is called as it was offered, other names as they are.
+
+        ``cut``: the model runs out of tokens. ``takes``: seconds of the desk's clock. ``more``: members of the response.
+        """
+        self.model.says(parts, cut=cut, takes=takes, more=more)
 
     def model_answers(self, body: bytes) -> None:
         """A body, as it is."""
@@ -107,7 +128,11 @@ class Desk:
 
     async def asks(self, words: str, *, native: list[str] | None = None, **more: Any) -> str:
         """The runner says something; the picture of the turn. ``more``: further members of the request."""
-        self.messages.append(self.wire.user(words))
+        return await self.sends(self.wire.user(words), native=native, **more)
+
+    async def sends(self, message: Body, *, native: list[str] | None = None, **more: Any) -> str:
+        """The runner adds a message of its own."""
+        self.messages.append(message)
         self.native = self.native if native is None else native
         self.more = more
         return await self.turn()
@@ -150,7 +175,7 @@ class Desk:
         return self.wire.usage(self.body)
 
     def history(self) -> list[Body]:
-        file = self.home / "history" / AGENT / "history.jsonl"
+        file = self.home / "history" / self.agent / "history.jsonl"
         lines = file.read_text(encoding="utf-8").splitlines()
         for line in lines:
             HistoryEntry.model_validate_json(line)
@@ -168,7 +193,8 @@ class Desk:
         self.lines.append(f"{border:<17} {what}")
 
     def words(self, said: Said) -> str:
-        parts = [repr(said.text)] if said.text else []
+        parts = [f"thought:{said.thought!r}"] if said.thought else []
+        parts += [repr(said.text)] if said.text else []
         for call in said.calls:
             shown = self.model.names.get(call.id, call.name)
             owner = "native" if call.name in self.native else "managed" if shown in self.granted else "unknown"
@@ -176,12 +202,14 @@ class Desk:
         return " ".join(parts) or "nothing"
 
     def _admitted(self) -> Admitted:
-        admitted = self.mediator.admit(Request("POST", self.wire.PATH, [("authorization", f"Bearer {TOKEN}")], b""))
+        admitted = self.mediator.admit(
+            Request("POST", self.wire.PATH, [("authorization", f"Bearer {self.token}")], b"")
+        )
         assert isinstance(admitted, Admitted)
         assert isinstance(admitted.agent, Agent)
         return admitted
 
     def _request(self) -> Request:
         body = self.wire.request(self.messages, self.native, stream=self.stream, more=self.more)
-        headers = [("authorization", f"Bearer {TOKEN}"), ("content-type", "application/json")]
+        headers = [("authorization", f"Bearer {self.token}"), ("content-type", "application/json")]
         return Request("POST", self.wire.PATH, headers, json.dumps(body).encode())

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from claw_mediate import result
 from claw_mediate.io.sending import Responded, Sent, Unreachable
+from claw_mediate.io.services import Caller
 from claw_mediate.io.upstream import ModelAnswer, ModelCall, understood
 from claw_mediate.model import Answer, Call
 from tests.wires import Body, Made
@@ -19,7 +21,14 @@ if TYPE_CHECKING:
 
 SERVICE = "desk"
 
-type Part = str | tuple[str, dict[str, Any] | str]
+type Part = str | Thought | tuple[str, dict[str, Any] | str]
+
+
+@dataclass(frozen=True)
+class Thought:
+    """What a model thinks before it speaks."""
+
+    words: str
 
 
 class Exactly(str):
@@ -43,8 +52,8 @@ class Model:
         self.replies: dict[str, bytes] = {}
         """What was said, by the ids of its calls."""
 
-    def says(self, parts: Sequence[Part], more: Body) -> None:
-        self.script.append(partial(self._said, parts, more))
+    def says(self, parts: Sequence[Part], *, cut: bool, takes: float, more: Body) -> None:
+        self.script.append(partial(self._said, parts, cut=cut, takes=takes, more=more))
 
     def answers(self, status: int, body: bytes) -> None:
         self.script.append(partial(Responded, status, "application/json", body))
@@ -69,11 +78,14 @@ class Model:
     async def close(self) -> None:
         return
 
-    def _said(self, parts: Sequence[Part], more: Body) -> Sent:
+    def _said(self, parts: Sequence[Part], *, cut: bool, takes: float, more: Body) -> Sent:
         """Rendered when it is said: the model calls a tool by the name that it was offered under."""
+        self.desk.clock += takes
         words = "".join(part for part in parts if isinstance(part, str))
-        calls = [self._call(*part) for part in parts if not isinstance(part, str)]
-        return Responded(200, "application/json", self.desk.wire.reply(words, calls, more))
+        thought = "".join(part.words for part in parts if isinstance(part, Thought))
+        calls = [self._call(*part) for part in parts if isinstance(part, tuple)]
+        body = self.desk.wire.reply(words, calls, more, thought=thought, cut=cut)
+        return Responded(200, "application/json", body)
 
     def _call(self, name: str, arguments: dict[str, Any] | str) -> Made:
         call_id = f"call_{len(self.names) + 1}"
@@ -86,6 +98,10 @@ class Model:
         offered = self.desk.wire.tools(self.bodies[-1])
         return next((alias for alias, text in offered.items() if text == description), name.replace(".", "__"))
 
+    def _canonical(self, name: str) -> str:
+        text = self.desk.wire.tools(self.bodies[-1]).get(name)
+        return next((canonical for canonical, known in self.desk.granted.items() if known == text), name)
+
     def _words(self, answer: Sent) -> str:
         if not isinstance(answer, Responded):
             return f"unreachable: {answer.code}"
@@ -95,7 +111,9 @@ class Model:
             said = self.desk.wire.said(answer.body)
         except (ValueError, LookupError, TypeError, AttributeError):
             return "no completion"
-        self.replies |= dict.fromkeys((call.id for call in said.calls), answer.body)
+        for call in said.calls:
+            self.replies[call.id] = answer.body
+            self.names.setdefault(call.id, self._canonical(call.name))
         return self.desk.words(said)
 
     def _news(self, request: Body) -> str:
@@ -117,14 +135,28 @@ class Services:
         self.desk = desk
         self.script: dict[str, list[tuple[int, Any]]] = {}
         self.takes: dict[str, float] = {}
+        """Seconds of the desk's clock, by tool."""
+        self.lags: dict[str, int] = {}
+        """By tool: how many steps of the loop its answer comes later than others."""
+        self.running = 0
+        self.most_at_once = 0
         self.keys: list[str] = []
         self.calls: list[str] = []
+        self.answered: list[str] = []
 
-    async def call(self, _caller: Any, call: Call, key: str, seconds: float) -> Answer:
+    async def call(self, caller: Caller, call: Call, key: str, seconds: float) -> Answer:
         self.desk.draw("cllama → service", f"{call.canonical} {call.arguments.values}")  # type: ignore[union-attr]
         self.keys.append(key)
         self.calls.append(call.canonical)
-        await asyncio.sleep(0)
+        self.running += 1
+        self.most_at_once = max(self.most_at_once, self.running)
+        for _ in range(1 + self.lags.get(call.canonical, 0)):
+            await asyncio.sleep(0)
+        self.running -= 1
+        self.answered.append(call.canonical)
+        return self._answer(caller, call, seconds)
+
+    def _answer(self, caller: Caller, call: Call, seconds: float) -> Answer:
         taken = self.takes.get(call.canonical, 0.0)
         self.desk.clock += min(taken, seconds)
         if taken > seconds:
@@ -132,7 +164,7 @@ class Services:
         answers = self.script.get(call.canonical, [(200, {})])
         status, data = answers.pop(0) if len(answers) > 1 else answers[0]
         body = json.dumps(data).encode()
-        return result.from_http(call, status, body, len(body), 16384)
+        return result.from_http(call, status, body, len(body), caller.agent.limits.result_bytes)
 
     async def close(self) -> None:
         return

@@ -12,7 +12,7 @@ from claw_mediate.dialects.base import UnreadableRequestError
 from claw_mediate.dialects.routed import read_model
 from claw_mediate.exchange import Exchange, Forward, Request
 from claw_mediate.io.identity import Admitted
-from tests.mediate.desk import TOKEN, Desk
+from tests.mediate.desk import Desk
 from tests.wires import Wire, anthropic, openai
 
 ODD: dict[str, dict[str, Any]] = {
@@ -26,7 +26,7 @@ ODD: dict[str, dict[str, Any]] = {
 
 
 async def exchanged(desk: Desk, body: bytes) -> Exchange | Forward:
-    request = Request("POST", desk.wire.PATH, [("authorization", f"Bearer {TOKEN}")], body)
+    request = Request("POST", desk.wire.PATH, [("authorization", f"Bearer {desk.token}")], body)
     admitted = desk.mediator.admit(request)
     assert isinstance(admitted, Admitted)
     return await desk.mediator.exchange(admitted, request)

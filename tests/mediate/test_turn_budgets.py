@@ -1,4 +1,4 @@
-"""Rounds, time, and what a failing provider does to a turn (spec/mediation.md section 4: budgets, the model's side)."""
+"""Rounds and time, and the last word of a spent turn (spec/mediation.md section 4, budgets)."""
 
 from __future__ import annotations
 
@@ -97,51 +97,101 @@ cllama → runner   'It took too long.'   [1 hidden]
 """)
 
 
-@pytest.mark.requirement("failure:upstream-error-passed-on")
-async def test_a_providers_error_keeps_its_status_and_body(desk: Desk) -> None:
-    desk.model_refuses(400, "context_length_exceeded", "the context is too long")
-    assert await desk.asks("Go") == snapshot("""\
+@pytest.mark.requirement("budget:rejected-rounds-count")
+async def test_a_rejected_reply_is_a_round(desk: Desk) -> None:
+    desk.grant(tool("quote"), max_rounds=1)
+    desk.model_says(("shell", {}), ("desk.quote", {}))
+    desk.model_says(("desk.quote", {}))
+    desk.model_says("Nothing came of it.")
+    assert await desk.asks("Go", native=["shell"]) == snapshot("""\
 
 cllama → model    the runner's request
-model  → cllama   status 400
-cllama → runner   400 context_length_exceeded
-""")
-    assert desk.history()[-1]["status"] == "error"
-    assert desk.logged_error() == "provider_http_400"
-
-
-@pytest.mark.requirement("failure:history-of-failed-turns")
-async def test_a_turn_that_fails_after_tools_ran_is_in_history_with_what_ran(desk: Desk) -> None:
-    desk.model_says(("desk.trade", {"symbol": "NVDA"}))
-    desk.model_fails("provider_broke_off")
-    await desk.asks("Buy")
-    entry = desk.history()[-1]
-    assert (entry["status"], entry["status_code"]) == ("error", 502)
-    assert [call["name"] for past in entry["tool_trace"] for call in past["tool_calls"]] == ["desk.trade"]
-
-
-@pytest.mark.requirement("failure:unreachable")
-async def test_a_provider_that_cannot_be_reached_is_a_502(desk: Desk) -> None:
-    desk.model_fails("provider_unreachable")
-    assert await desk.asks("Go") == snapshot("""\
-
-cllama → model    the runner's request
-model  → cllama   unreachable: provider_unreachable
-cllama → runner   502 provider_unreachable
+model  → cllama   native:shell managed:desk.quote
+cllama → model    shell = ! managed_tools_first, desk.quote = ! managed_tools_first
+model  → cllama   managed:desk.quote
+cllama → model    desk.quote = ! tool_budget_exhausted [tools forbidden]
+model  → cllama   'Nothing came of it.'
+cllama → runner   'Nothing came of it.'   [2 hidden]
 """)
 
 
-@pytest.mark.requirement("failure:bad-reply")
-@pytest.mark.parametrize(
-    "body",
-    [
-        *(b"<html>", b"[]", b"{}", b"\xff", b"{" * 5000),
-        *(b'{"choices": []}', b'{"choices": [{"message": 3}]}', b'{"choices": {}}'),
-        *(b'{"content": "text"}', b'{"content": [3]}', b'{"content": [[]]}'),
-    ],
-)
-async def test_a_reply_that_is_no_completion_is_a_502(desk: Desk, body: bytes) -> None:
-    desk.model_answers(body)
+@pytest.mark.requirement("budget:finalization-fails")
+async def test_a_native_call_in_the_last_word_is_no_last_word(desk: Desk) -> None:
+    desk.grant(tool("quote"), max_rounds=1)
+    desk.model_says(("desk.quote", {"n": 1}))
+    desk.model_says(("desk.quote", {"n": 2}))
+    desk.model_says(("shell", {}))
+    assert await desk.asks("Go", native=["shell"]) == snapshot("""\
+
+cllama → model    the runner's request
+model  → cllama   managed:desk.quote{"n": 1}
+cllama → service  desk.quote {'n': 1}
+cllama → model    desk.quote = {}
+model  → cllama   managed:desk.quote{"n": 2}
+cllama → model    desk.quote = ! tool_budget_exhausted [tools forbidden]
+model  → cllama   native:shell
+cllama → runner   502 tool_budget_exhausted
+""")
+
+
+@pytest.mark.requirement("budget:rounds")
+async def test_native_calls_are_handed_over_though_rounds_are_spent(desk: Desk) -> None:
+    desk.grant(tool("quote"), max_rounds=1)
+    desk.model_says(("desk.quote", {"n": 1}))
+    desk.model_says(("shell", {}))
+    assert await desk.asks("Go", native=["shell"]) == snapshot("""\
+
+cllama → model    the runner's request
+model  → cllama   managed:desk.quote{"n": 1}
+cllama → service  desk.quote {'n': 1}
+cllama → model    desk.quote = {}
+model  → cllama   native:shell
+cllama → runner   native:shell   [1 hidden]
+""")
+
+
+@pytest.mark.requirement("budget:soft-deadline")
+async def test_a_model_that_takes_most_of_the_time_has_its_calls_answered_and_its_last_word(desk: Desk) -> None:
+    desk.grant(tool("quote"), total_timeout_ms=10_000)
+    desk.model_says(("desk.quote", {}), takes=9.5)
+    desk.model_says("I was slow.")
+    assert await desk.asks("Go") == snapshot("""\
+
+cllama → model    the runner's request
+model  → cllama   managed:desk.quote
+cllama → model    desk.quote = ! tool_budget_exhausted [tools forbidden]
+model  → cllama   'I was slow.'
+cllama → runner   'I was slow.'   [1 hidden]
+""")
+
+
+@pytest.mark.requirement("budget:total")
+async def test_a_turn_whose_time_is_over_asks_no_more(desk: Desk) -> None:
+    desk.grant(tool("quote"), total_timeout_ms=10_000)
+    desk.model_says(("desk.quote", {}), takes=11.0)
+    assert await desk.asks("Go") == snapshot("""\
+
+cllama → model    the runner's request
+model  → cllama   managed:desk.quote
+cllama → runner   502 total_timeout
+""")
+
+
+@pytest.mark.requirement("budget:total")
+async def test_an_answer_that_is_there_is_delivered_however_late(desk: Desk) -> None:
+    desk.grant(tool("quote"), total_timeout_ms=10_000)
+    desk.model_says("Here it is.", takes=11.0)
     await desk.asks("Go")
-    assert desk.status == 502
-    assert desk.history()[-1]["status"] == "error"
+    assert desk.answer.text == "Here it is."
+
+
+@pytest.mark.requirement("budget:on-budget-error")
+async def test_on_budget_error_counts_for_time_too(desk: Desk) -> None:
+    desk.grant(tool("quote"), total_timeout_ms=10_000, on_budget="error")
+    desk.model_says(("desk.quote", {}), takes=9.5)
+    assert await desk.asks("Go") == snapshot("""\
+
+cllama → model    the runner's request
+model  → cllama   managed:desk.quote
+cllama → runner   502 tool_budget_exhausted
+""")

@@ -11,6 +11,7 @@ SYMBOL = {"type": "object", "properties": {"symbol": {"type": "string"}}, "requi
 
 
 @pytest.mark.requirement("calls:invalid-arguments")
+@pytest.mark.requirement("transcript:odd-arguments")
 async def test_truncated_arguments_are_never_run_and_never_become_empty(desk: Desk) -> None:
     desk.model_says(("desk.trade", '{"symbol": "NV'))
     desk.model_says("Sorry.")

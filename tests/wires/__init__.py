@@ -25,10 +25,11 @@ class Made:
 
 @dataclass(frozen=True)
 class Said:
-    """What a model said: its visible text, and its calls."""
+    """What a model said: its visible text, its calls, and what it thought before."""
 
-    text: str
-    calls: tuple[Made, ...]
+    text: str = ""
+    calls: tuple[Made, ...] = ()
+    thought: str = ""
 
 
 class Wire(Protocol):
@@ -52,8 +53,20 @@ class Wire(Protocol):
     def choice(self, word: str, *, parallel: bool | None = None) -> Body:
         """The members that say how tools are to be used: ``auto``, ``required``, ``none``, or a tool's name."""
 
-    def reply(self, text: str, calls: Sequence[Made], more: Body) -> bytes:
-        """A provider's response."""
+    def foreign(self, name: str) -> Body:
+        """An entry of ``tools`` that is no function of the runner's."""
+
+    def picture(self, words: str) -> Body:
+        """What a user says, with an image."""
+
+    def echoes(self, message: Body) -> dict[str, Body]:
+        """An assistant's message as different runners send it back, by what they do to it."""
+
+    def reply(self, text: str, calls: Sequence[Made], more: Body, *, thought: str = "", cut: bool = False) -> bytes:
+        """A provider's response. ``thought``: what was thought before; ``cut``: the model ran out of tokens."""
+
+    def ended(self, body: bytes) -> str:
+        """Why a response ended, in the protocol's own word."""
 
     def error(self, code: str, message: str) -> Body:
         """A provider's error."""
@@ -81,6 +94,9 @@ class Wire(Protocol):
 
     def answers(self, messages: Sequence[Body]) -> list[tuple[str, str]]:
         """The results in messages: (call id, content)."""
+
+    def called(self, request: Body) -> list[str]:
+        """The names of the calls in a request's messages."""
 
     def tools(self, request: Body) -> dict[str, str]:
         """Tools offered in a request: name → description."""

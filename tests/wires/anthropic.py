@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from tests.wires import Body, Made, Said
+from tests.wires import Body, Made, Said, anthropic_rules
+from tests.wires.anthropic_rules import of_type
 
 PATH = "/v1/messages"
 MODEL = "claude-test"
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
-_ID = re.compile(r"[a-zA-Z0-9_-]+")
 _CHOICES = {"auto": "auto", "required": "any", "none": "none"}
-_THINKING = {"thinking", "redacted_thinking"}
+
+check = anthropic_rules.check
 
 
 def message(*blocks: Any, **more: Any) -> Body:
@@ -43,7 +42,8 @@ def tool_use(call_id: str, name: str, arguments: Any) -> Body:
 def request(messages: Sequence[Body], native: Sequence[str], *, stream: bool, more: Body) -> Body:
     body: Body = {"model": MODEL, "max_tokens": 1024, "messages": list(messages), **more}
     if native:
-        body["tools"] = [{"name": name, "input_schema": {"type": "object"}} for name in native]
+        own = [{"name": name, "input_schema": {"type": "object"}} for name in native]
+        body["tools"] = [*more.get("tools", ()), *own]
     return body | {"stream": True} if stream else body
 
 
@@ -62,9 +62,37 @@ def choice(word: str, *, parallel: bool | None = None) -> Body:
     return {"tool_choice": told if parallel is None else {**told, "disable_parallel_tool_use": not parallel}}
 
 
-def reply(text: str, calls: Sequence[Made], more: Body) -> bytes:
+def foreign(name: str) -> Body:
+    return {"type": "web_search_20250305", "name": name}
+
+
+def picture(words: str) -> Body:
+    source = {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}
+    return {"role": "user", "content": [{"type": "image", "source": source}, {"type": "text", "text": words}]}
+
+
+def echoes(message: Body) -> dict[str, Body]:
+    blocks = message["content"]
+    forms = {
+        "as it came": blocks,
+        "with a mark for the cache": [*blocks[:-1], {**blocks[-1], "cache_control": {"type": "ephemeral"}}],
+        "without what it thought": [block for block in blocks if block["type"] != "thinking"],
+    }
+    if len(forms["without what it thought"]) == 1 and blocks[-1]["type"] == "text":
+        forms["as text"] = blocks[-1]["text"]
+    return {name: {"role": "assistant", "content": content} for name, content in forms.items()}
+
+
+def reply(text: str, calls: Sequence[Made], more: Body, *, thought: str = "", cut: bool = False) -> bytes:
+    thinking = [{"type": "thinking", "thinking": thought, "signature": f"sig+{thought}=="}] if thought else []
     made = [tool_use(call.id, call.name, _input(call.arguments)) for call in calls]
-    return msgspec.json.encode(message(*([text] if text else []), *made, **more))
+    reason = {"stop_reason": "max_tokens"} if cut else {}
+    return msgspec.json.encode(message(*thinking, *([text] if text else []), *made, **reason, **more))
+
+
+def ended(body: bytes) -> str:
+    reason: str = json.loads(body)["stop_reason"]
+    return reason
 
 
 def _input(arguments: str) -> msgspec.Raw | str:
@@ -83,6 +111,7 @@ def error(code: str, message: str) -> Body:
 class _Block(msgspec.Struct):
     type: str
     text: str = ""
+    thinking: str = ""
     id: str = ""
     name: str = ""
     input: msgspec.Raw = msgspec.Raw(b"{}")
@@ -95,7 +124,8 @@ class _Message(msgspec.Struct):
 def said(body: bytes) -> Said:
     blocks = msgspec.json.decode(body, type=_Message).content
     calls = [Made(block.id, block.name, _text(block.input)) for block in blocks if block.type == "tool_use"]
-    return Said("".join(block.text for block in blocks if block.type == "text"), tuple(calls))
+    text = "".join(block.text for block in blocks if block.type == "text")
+    return Said(text, tuple(calls), "".join(block.thinking for block in blocks if block.type == "thinking"))
 
 
 def _text(raw: msgspec.Raw) -> str:
@@ -201,13 +231,17 @@ def code(error: bytes) -> str | None:
 def parts(messages: Sequence[Body]) -> list[str]:
     found: list[str] = []
     for one in messages:
-        given = _of_type(one, "tool_result")
+        given = of_type(one, "tool_result")
         found += ["tool"] * len(given) if given else [one["role"]]
     return found
 
 
 def answers(messages: Sequence[Body]) -> list[tuple[str, str]]:
-    return [(block["tool_use_id"], block["content"]) for one in messages for block in _of_type(one, "tool_result")]
+    return [(block["tool_use_id"], block["content"]) for one in messages for block in of_type(one, "tool_result")]
+
+
+def called(request: Body) -> list[str]:
+    return [block["name"] for one in request["messages"] for block in of_type(one, "tool_use")]
 
 
 def tools(request: Body) -> dict[str, str]:
@@ -221,64 +255,3 @@ def chosen(request: Body) -> tuple[str | None, bool | None]:
     words = {kind: word for word, kind in _CHOICES.items()}
     disabled = told.get("disable_parallel_tool_use")
     return told.get("name") or words[told["type"]], None if disabled is None else not disabled
-
-
-def check(request: Body, replies: Mapping[str, bytes]) -> None:
-    assert request.get("stream", False) is False
-    offered = list(tools(request))
-    assert len(offered) == len(request.get("tools", ())), "names of tools are unique"
-    word, _ = chosen(request)
-    assert word is None or offered, "a choice needs tools"
-    assert word in {None, "auto", "required", "none", *offered}
-    messages = [one for one in request["messages"] if one["role"] != "system"]
-    assert [one["role"] for one in messages] == [("user", "assistant")[n % 2] for n in range(len(messages))]
-    ids: set[str] = set()
-    for before, one, behind in zip([{}, *messages], messages, [*messages[1:], {}], strict=False):
-        _check_content(one)
-        made = [block["id"] for block in _of_type(one, "tool_use")]
-        given = [block["tool_use_id"] for block in _of_type(one, "tool_result")]
-        if one["role"] == "assistant":
-            assert sorted(made) == sorted(block["tool_use_id"] for block in _of_type(behind, "tool_result"))
-            assert not ids.intersection(made), "ids of calls are unique"
-            ids.update(made)
-            _check_thinking(one, replies)
-        else:
-            assert not made
-            assert sorted(given) == sorted(block["id"] for block in _of_type(before, "tool_use"))
-
-
-def _check_content(one: Body) -> None:
-    content = one["content"]
-    assert content, "no message is empty"
-    if isinstance(content, str):
-        assert content.strip()
-        return
-    kinds = [block["type"] for block in content]
-    given = kinds.count("tool_result")
-    assert kinds[:given] == ["tool_result"] * given, "results stand first"
-    for block in content:
-        if block["type"] == "text":
-            assert block["text"].strip(), "the API takes no blank text"
-        if block["type"] == "tool_use":
-            assert _NAME.fullmatch(block["name"]), block
-            assert _ID.fullmatch(block["id"])
-            assert isinstance(block["input"], dict)
-        if block["type"] == "tool_result":
-            failed = isinstance(block["content"], str) and block["content"].startswith('{"ok":false')
-            assert block.get("is_error", False) is failed
-
-
-def _check_thinking(one: Body, replies: Mapping[str, bytes]) -> None:
-    """A message that calls holds the thinking that led to its calls: all of it, in order, as it was."""
-    for block in _of_type(one, "tool_use"):
-        was = json.loads(replies[block["id"]])
-        assert _thinking(one["content"]) == _thinking(was["content"])
-
-
-def _thinking(content: Sequence[Body]) -> list[Body]:
-    return [block for block in content if block["type"] in _THINKING]
-
-
-def _of_type(one: Body, kind: str) -> list[Body]:
-    content = one.get("content")
-    return [block for block in content if block["type"] == kind] if isinstance(content, list) else []

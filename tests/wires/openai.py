@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from tests.wires import Body, Made, Said
+from tests.wires import Body, Made, Said, openai_rules
 
 PATH = "/v1/chat/completions"
 MODEL = "gpt-test"
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+check = openai_rules.check
 
 
 def completion(
@@ -43,7 +43,8 @@ def completion(
 def request(messages: Sequence[Body], native: Sequence[str], *, stream: bool, more: Body) -> Body:
     body: Body = {"model": MODEL, "messages": list(messages), **more}
     if native:
-        body["tools"] = [{"type": "function", "function": {"name": name, "parameters": {}}} for name in native]
+        functions = [{"type": "function", "function": {"name": name, "parameters": {}}} for name in native]
+        body["tools"] = [*more.get("tools", ()), *functions]
     if stream:
         body |= {"stream": True, "stream_options": {"include_usage": True}}
     return body
@@ -63,9 +64,37 @@ def choice(word: str, *, parallel: bool | None = None) -> Body:
     return {"tool_choice": word if word in {"auto", "required", "none"} else named, **side_by_side}
 
 
-def reply(text: str, calls: Sequence[Made], more: Body) -> bytes:
-    made = [(call.id, call.name, call.arguments) for call in calls]
-    return json.dumps(completion(text or None, calls=made, **more)).encode()
+def foreign(name: str) -> Body:
+    return {"type": "custom", "custom": {"name": name}}
+
+
+def picture(words: str) -> Body:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+    return {"role": "user", "content": [{"type": "text", "text": words}, image]}
+
+
+def echoes(message: Body) -> dict[str, Body]:
+    forms = {
+        "as it came": message,
+        "with nulls": {"refusal": None, "annotations": [], "audio": None, **message},
+        "without what it thought": {name: value for name, value in message.items() if name != "reasoning_content"},
+    }
+    if message.get("content"):
+        forms["in parts"] = {**message, "content": [{"type": "text", "text": message["content"]}]}
+    return forms
+
+
+def reply(text: str, calls: Sequence[Made], more: Body, *, thought: str = "", cut: bool = False) -> bytes:
+    body = completion(text or None, calls=[(call.id, call.name, call.arguments) for call in calls], **more)
+    choice = body["choices"][0]
+    choice["message"] |= {"reasoning_content": thought} if thought else {}
+    choice["finish_reason"] = "length" if cut else choice["finish_reason"]
+    return json.dumps(body).encode()
+
+
+def ended(body: bytes) -> str:
+    reason: str = json.loads(body)["choices"][0]["finish_reason"]
+    return reason
 
 
 def error(code: str, message: str) -> Body:
@@ -78,7 +107,7 @@ def said(body: bytes) -> Said:
         Made(call["id"], call["function"]["name"], call["function"]["arguments"])
         for call in message.get("tool_calls") or ()
     ]
-    return Said(message.get("content") or "", tuple(calls))
+    return Said(message.get("content") or "", tuple(calls), message.get("reasoning_content") or "")
 
 
 def kept(body: bytes) -> Body:
@@ -160,40 +189,15 @@ def answers(messages: Sequence[Body]) -> list[tuple[str, str]]:
     return [(message["tool_call_id"], message["content"]) for message in messages if message["role"] == "tool"]
 
 
+def called(request: Body) -> list[str]:
+    return [call["function"]["name"] for one in request["messages"] for call in one.get("tool_calls", ())]
+
+
 def tools(request: Body) -> dict[str, str]:
-    functions = [entry["function"] for entry in request.get("tools", ())]
+    functions = [entry[entry["type"]] for entry in request.get("tools", ())]
     return {function["name"]: function.get("description", "") for function in functions}
 
 
 def chosen(request: Body) -> tuple[str | None, bool | None]:
     word = request.get("tool_choice")
     return word["function"]["name"] if isinstance(word, dict) else word, request.get("parallel_tool_calls")
-
-
-def check(request: Body, replies: Mapping[str, bytes]) -> None:
-    assert request.get("stream", False) is False
-    assert "stream_options" not in request
-    offered = [entry["function"]["name"] for entry in request.get("tools", ())]
-    assert len(offered) == len(set(offered)) <= 128
-    word, _ = chosen(request)
-    assert word is None or offered, "a choice needs tools"
-    assert word in {None, "auto", "required", "none", *offered}
-    open_calls: list[str] = []
-    for message in request["messages"]:
-        if message["role"] == "tool":
-            assert message["tool_call_id"] in open_calls, "each result answers a call right before it, once"
-            assert isinstance(message["content"], str)
-            open_calls.remove(message["tool_call_id"])
-            continue
-        assert not open_calls, "every call is answered right behind it"
-        if message["role"] == "assistant":
-            calls = message.get("tool_calls")
-            assert calls is None or calls, "no empty list of calls"
-            assert calls or message["content"], "no empty message of the assistant's"
-            for call in calls or ():
-                assert _NAME.fullmatch(call["function"]["name"]), call
-                assert isinstance(call["function"]["arguments"], str)
-                assert call["id"] in replies
-                open_calls.append(call["id"])
-            assert len(open_calls) == len(set(open_calls))
-    assert not open_calls

@@ -18,6 +18,11 @@ assembled = openai.assembled
 stream_error = openai.stream_error
 code = openai.code
 answers = openai.answers
+called = openai.called
+ended = openai.ended
+picture = openai.picture
+foreign = openai.foreign
+echoes = openai.echoes
 tools = openai.tools
 chosen = openai.chosen
 
@@ -40,12 +45,12 @@ def choice(word: str, *, parallel: bool | None = None) -> Body:
 def said(body: bytes) -> Said:
     """Of the provider, or what the runner was handed."""
     choice = json.loads(body)["choices"][0]
-    if function := choice["message"].get("function_call"):
-        assert "tool_calls" not in choice["message"]
+    message = choice["message"]
+    if function := message.get("function_call"):
+        assert "tool_calls" not in message
         assert choice["finish_reason"] == "function_call"
-        return Said(
-            choice["message"]["content"] or "", (Made(function["name"], function["name"], function["arguments"]),)
-        )
+        made = Made(function["name"], function["name"], function["arguments"])
+        return Said(message["content"] or "", (made,), message.get("reasoning_content") or "")
     return openai.said(body)
 
 
@@ -61,4 +66,12 @@ def check(request: Body, replies: Mapping[str, bytes]) -> None:
     minted = [call["id"] for call in calls if call["id"] not in replies]
     assert all(call_id.isalnum() and len(call_id) <= 40 for call_id in minted)
     assert len(minted) == len(set(minted))
-    openai.check(request, {**replies, **dict.fromkeys(minted, b"")})
+    said = {
+        call["id"]: _said_with(message) for message in request["messages"] for call in message.get("tool_calls", ())
+    }
+    openai.check(request, {**said, **replies})
+
+
+def _said_with(message: Body) -> bytes:
+    """Of a call whose id was minted nobody knows the reply: it is taken at its word."""
+    return json.dumps({"choices": [{"message": message}]}).encode()
