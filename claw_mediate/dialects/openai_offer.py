@@ -40,7 +40,7 @@ def offer(request: RunnerRequest, catalog: Catalog, additions: Additions) -> Off
         as_asked = _as_asked(body, request.choice, catalog)
         choices: dict[ToolUse, Changes] = {
             ToolUse.AS_ASKED: as_asked,
-            ToolUse.RELEASED: {"tool_choice": b'"auto"'} if _forces(request.choice) else as_asked,
+            ToolUse.RELEASED: _released(request.choice, catalog) or as_asked,
             ToolUse.FORBIDDEN: {"tool_choice": b'"none"'},
         }
         return offers(body, changes, choices.__getitem__)
@@ -85,18 +85,38 @@ def _is_system(messages: bytes, place: tuple[int, int]) -> bool:
 
 
 def _as_asked(body: wire.Object, choice: JsonObject | str | None, catalog: Catalog) -> Changes:
-    """A choice that names a managed tool canonically names its alias; else the runner's bytes stay, where it has any."""
-    function = choice.get("function") if isinstance(choice, dict) else None
-    name = function.get("name") if isinstance(function, dict) else None
-    alias = catalog.alias(name) if isinstance(name, str) else None
-    if alias is not None and isinstance(choice, dict) and isinstance(function, dict):
-        return {"tool_choice": compact({**choice, "function": {**function, "name": alias}})}
+    """A choice that names managed tools canonically names their aliases; else the runner's bytes stay, where it has any."""
+    if isinstance(choice, dict) and (named := _by_alias(choice, catalog)) != choice:
+        return {"tool_choice": compact(named)}
     told = body.value("tool_choice") not in (None, b"null")
     return {} if told or choice is None else {"tool_choice": compact(choice)}
 
 
-def _forces(choice: JsonObject | str | None) -> bool:
-    if isinstance(choice, dict):
-        allowed = choice.get("allowed_tools")
-        return not (isinstance(allowed, dict) and allowed.get("mode") == "auto")
-    return choice == "required"
+def _released(choice: JsonObject | str | None, catalog: Catalog) -> Changes:
+    """A choice that forced a call no longer does; tools that it left out stay left out. Empty where it forced none."""
+    if not isinstance(choice, dict):
+        return {"tool_choice": b'"auto"'} if choice == "required" else {}
+    allowed = choice.get("allowed_tools")
+    if not isinstance(allowed, dict):
+        return {"tool_choice": b'"auto"'}
+    if allowed.get("mode") == "auto":
+        return {}
+    return {"tool_choice": compact(_by_alias({**choice, "allowed_tools": {**allowed, "mode": "auto"}}, catalog))}
+
+
+def _by_alias(choice: JsonObject, catalog: Catalog) -> JsonObject:
+    """A choice with the aliases of the managed tools that it names, one or a list of them."""
+    allowed = choice.get("allowed_tools")
+    if not isinstance(allowed, dict) or not isinstance(allowed.get("tools"), list):
+        return _aliased(choice, catalog)
+    tools = [_aliased(tool, catalog) if isinstance(tool, dict) else tool for tool in allowed["tools"]]
+    return {**choice, "allowed_tools": {**allowed, "tools": tools}}
+
+
+def _aliased(named: JsonObject, catalog: Catalog) -> JsonObject:
+    function = named.get("function")
+    name = function.get("name") if isinstance(function, dict) else None
+    alias = catalog.alias(name) if isinstance(name, str) else None
+    if alias is None or not isinstance(function, dict):
+        return named
+    return {**named, "function": {**function, "name": alias}}

@@ -62,7 +62,11 @@ def test_the_same_manifest_gives_the_same_bytes() -> None:
             "auto",
         ),
         ({"type": "allowed_tools", "allowed_tools": {"mode": "auto"}}, None, None),
-        ({"type": "allowed_tools", "allowed_tools": {"mode": "required"}}, None, "auto"),
+        (
+            {"type": "allowed_tools", "allowed_tools": {"mode": "required"}},
+            None,
+            {"type": "allowed_tools", "allowed_tools": {"mode": "auto"}},
+        ),
     ],
 )
 def test_a_choice_is_kept_at_first_and_a_forced_one_is_released(choice: Any, as_asked: Any, released: Any) -> None:

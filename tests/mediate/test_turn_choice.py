@@ -6,10 +6,16 @@ import pytest
 from inline_snapshot import snapshot
 
 from tests.mediate.desk import Desk, tool, with_tools
+from tests.wires import Body
 
 
 def chosen(desk: Desk) -> list[str | None]:
     return [desk.wire.chosen(body)[0] for body in desk.model.bodies]
+
+
+def allowed(mode: str, *names: str) -> Body:
+    tools = [{"type": "function", "function": {"name": name}} for name in names]
+    return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": tools}}
 
 
 @pytest.mark.requirement("injection:tool-choice-released")
@@ -64,6 +70,17 @@ async def test_a_forced_choice_that_nothing_obeyed_stays(desk: Desk) -> None:
     desk.model_says("Done.")
     await desk.asks("Go", native=["shell"], **desk.wire.choice("required"))
     assert chosen(desk) == ["required", "required", "required", "auto"]
+
+
+@pytest.mark.requirement("injection:tool-choice-released")
+async def test_openais_list_of_allowed_tools_names_aliases_and_stays_when_it_no_longer_forces(gpt: Desk) -> None:
+    gpt.model_says(("desk.balance", {}))
+    gpt.model_says("Done.")
+    await gpt.asks("Go", native=["shell"], tool_choice=allowed("required", "desk.balance", "shell"))
+    assert [body["tool_choice"] for body in gpt.model.bodies] == [
+        allowed("required", "desk__balance", "shell"),
+        allowed("auto", "desk__balance", "shell"),
+    ]
 
 
 @with_tools

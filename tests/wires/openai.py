@@ -200,4 +200,6 @@ def tools(request: Body) -> dict[str, str]:
 
 def chosen(request: Body) -> tuple[str | None, bool | None]:
     word = request.get("tool_choice")
-    return word["function"]["name"] if isinstance(word, dict) else word, request.get("parallel_tool_calls")
+    if isinstance(word, dict):
+        word = word["function"]["name"] if word["type"] == "function" else word["allowed_tools"]["mode"]
+    return word, request.get("parallel_tool_calls")

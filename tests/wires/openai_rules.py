@@ -33,10 +33,11 @@ def _check_tools(request: Body) -> None:
     assert len(names) == len(set(names)) <= 128
     choice = request.get("tool_choice")
     assert choice is None or names, "a choice needs tools"
-    assert (
-        choice in {"auto", "required", "none", None} if not isinstance(choice, dict) else choice["type"] == "function"
-    )
-    assert not isinstance(choice, dict) or choice["function"]["name"] in names
+    if not isinstance(choice, dict):
+        assert choice in {"auto", "required", "none", None}
+        return
+    chosen = choice["allowed_tools"]["tools"] if choice["type"] == "allowed_tools" else [choice]
+    assert {one["function"]["name"] for one in chosen} <= set(names)
 
 
 def _check_assistant(message: Body, replies: Mapping[str, bytes]) -> list[str]:
