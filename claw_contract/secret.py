@@ -11,6 +11,7 @@ import hmac
 import json
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -76,9 +77,13 @@ class Redactor:
     """
 
     def __init__(self, secrets: Iterable[Secret | str]) -> None:
-        values = {secret.reveal() if isinstance(secret, Secret) else secret for secret in secrets}
-        self._values = sorted(value for value in values if len(value) >= MIN_REDACTED)
+        self._values = _values(secrets)
         self._forms = sorted({form for value in self._values for form in _spellings(value)})
+
+    def including(self, secrets: Iterable[Secret | str]) -> Redactor:
+        """The same, with these too."""
+        more = _values(secrets)
+        return self if more <= self._values else Redactor(self._values | more)
 
     @property
     def longest(self) -> int:
@@ -154,7 +159,13 @@ _LEAST_BASE64 = 8
 """Characters of base64 that are no chance find."""
 
 
-def _spellings(value: str) -> set[bytes]:
+def _values(secrets: Iterable[Secret | str]) -> frozenset[str]:
+    values = (secret.reveal() if isinstance(secret, Secret) else secret for secret in secrets)
+    return frozenset(value for value in values if len(value) >= MIN_REDACTED)
+
+
+@lru_cache(maxsize=1024)
+def _spellings(value: str) -> frozenset[bytes]:
     """The value itself, and as JSON writers, URLs and base64 spell it."""
     texts = {value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
     texts |= {text.replace("/", "\\/") for text in texts}
@@ -163,7 +174,7 @@ def _spellings(value: str) -> set[bytes]:
     forms = {text.encode(errors="surrogatepass") for text in texts}
     raw = value.encode(errors="surrogatepass")
     forms |= {quote(raw, safe=safe).encode() for safe in ("", "/", "!'()*")}
-    return forms | {form for form in _in_base64(raw) if len(form) >= _LEAST_BASE64}
+    return frozenset(forms | {form for form in _in_base64(raw) if len(form) >= _LEAST_BASE64})
 
 
 _HTML_SAFE = {ord(mark): f"\\u{ord(mark):04x}" for mark in "&<>"}

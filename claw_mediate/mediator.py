@@ -120,7 +120,9 @@ class Mediator:
         if spoken is None:
             return self.forward(admitted, request)
         try:
-            view = _read(admitted.agent, spoken.dialect, request.body)
+            # What a runner's tools print may hold its own credential (``env``), which is nobody else's business.
+            body = Redactor([admitted.secret]).document(request.body)
+            view = _read(admitted.agent, spoken.dialect, body)
             if not spoken.counts and (spent := self._accounts.admit(admitted.agent, request, view.model)) is not None:
                 return spent
             if (rule := housekeeping(view)) is not None:

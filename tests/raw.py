@@ -90,12 +90,14 @@ class Peer:
     script: list[Act] = field(default_factory=list)
     received: list[bytes] = field(default_factory=list)
     port: int = 0
+    prefix: str = ""
+    """Of the paths that are meant for it; other processes knock at ports that they take for theirs."""
     _server: asyncio.Server | None = None
     _serving: set[asyncio.Task[None]] = field(default_factory=set)
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://127.0.0.1:{self.port}{self.prefix}"
 
     async def start(self) -> None:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
@@ -120,6 +122,8 @@ class Peer:
             received = await reader.readuntil(b"\r\n\r\n")
             lengths = [line[15:] for line in received.lower().split(b"\r\n") if line.startswith(b"content-length:")]
             received += await reader.readexactly(int(lengths[0])) if lengths else b""
+            if f" {self.prefix}/".encode() not in received.partition(b"\r\n")[0]:
+                return
             self.received.append(received)
             act = self.script.pop(0) if len(self.script) > 1 else self.script[0]
             await act(reader, writer)

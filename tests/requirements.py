@@ -566,6 +566,10 @@ MEDIATE: dict[str, Requirement] = {
         "Every failure of a provider has one outcome in every phase, dialect and form; history and log tell what ran.",
     ),
     "failure:documented": Requirement("issue 3, build 7", "docs/failures.md is printed from the matrix, and current."),
+    "attack:planted-secrets": Requirement(
+        "mediation 2; issue 3, prove",
+        "No key or token reaches anybody who did not have it, whoever says it and in whatever form.",
+    ),
     "attack:many-calls": Requirement(
         "gateways 4, resource exhaustion",
         "A reply of more calls than a reply may hold runs none of them, and is told so.",

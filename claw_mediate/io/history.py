@@ -80,10 +80,13 @@ def _is_torn(file: Path) -> bool:
         return False
 
 
-def recorded_body(body: bytes) -> Any:
-    """A JSON body as it stands (its exact numbers), cut where it is too long; text where it is not JSON."""
+def recorded_body(body: bytes, redactor: Redactor) -> Any:
+    """A JSON body as it stands (its exact numbers), cut where it is too long; text where it is not JSON.
+
+    Secrets are taken out of the whole line; here none is cut in two, for half a secret is not found any more.
+    """
     if len(body) > BODY_LIMIT:
-        head = body[:BODY_LIMIT].decode(errors="replace")
+        head = redactor.cut(body[: BODY_LIMIT + redactor.longest], BODY_LIMIT).decode(errors="replace")
         return {"truncated": True, "original_bytes": len(body), "head": head}
     try:
         body.decode()

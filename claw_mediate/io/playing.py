@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 from claw_mediate.exchange import Exchange
@@ -61,10 +62,12 @@ class Playing:
             await asyncio.wait(self._tasks, timeout=_LAST_SECONDS)
 
     def _ports(self, job: Job) -> Ports:
-        caller = Caller(job.agent, job.turn_id)
+        caller = Caller(job.agent, job.turn_id, job.redactor)
 
         async def model(call: ModelCall) -> ModelAnswer:
-            return await self._peers.upstream.post(job.route, call)
+            # What a provider echoes must reach neither a service, as an argument, nor the next provider.
+            clean = replace(call, read=lambda body: call.read(job.redactor.document(body)))
+            return await self._peers.upstream.post(job.route, clean)
 
         async def tools(call: Call, key: str, seconds: float) -> Answer:
             return await self._peers.services.call(caller, call, key, seconds)

@@ -97,14 +97,14 @@ class Recorder:
             self._accounts.settle(passed.agent, passed.model, cost, free=_free(usage, ending.status))
             shape = {"format": "sse", "text": body.decode(errors="replace")} if passed.view.stream else None
             entry = {
-                **_about(passed.agent, passed.turn_id, passed.request, passed.view),
+                **_about(passed, passed.view),
                 "status": "ok" if ending.ok else "error",
                 "effective_provider": passed.provider,
                 "effective_model": passed.model,
                 "status_code": ending.status,
                 "tools_offered": [],
-                "request_effective": recorded_body(passed.view.body),
-                "response": shape or {"format": "json", "json": recorded_body(body)},
+                "request_effective": recorded_body(passed.view.body, passed.redactor),
+                "response": shape or {"format": "json", "json": recorded_body(body, passed.redactor)},
                 "usage": tokens.model_dump(),
                 "tool_trace": [],
             }
@@ -122,14 +122,17 @@ class Recorder:
             self._round(job, past)
         self._response(job.agent, job.turn_id, job.model, usage, Ending(ended.ok, ended.status, latency_ms, ended.code))
         entry = {
-            **_about(job.agent, job.turn_id, job.request, job.view),
+            **_about(job, job.view),
             "status": "ok" if ended.ok else "error",
             "effective_provider": job.provider,
             "effective_model": job.model,
             "status_code": ended.status,
             "tools_offered": [offered.alias for offered in job.catalog.offered],
-            "request_effective": recorded_body(job.route.body(job.offered(ToolUse.AS_ASKED).body)),
-            "response": {"format": "sse" if job.view.stream else "json", "json": recorded_body(ended.body)},
+            "request_effective": recorded_body(job.route.body(job.offered(ToolUse.AS_ASKED).body), job.redactor),
+            "response": {
+                "format": "sse" if job.view.stream else "json",
+                "json": recorded_body(ended.body, job.redactor),
+            },
             "usage": usage.model_dump(),
             "tool_trace": [record.model_dump(exclude_none=True) for record in tool_trace(rounds)],
         }
@@ -215,18 +218,18 @@ class Recorder:
             self._retain(agent, entry, redactor)
 
 
-def _about(agent: Agent, turn_id: str, request: Request, view: RunnerRequest) -> dict[str, Any]:
+def _about(told: Job | Passed, view: RunnerRequest) -> dict[str, Any]:
     """What every line of history begins with."""
     return {
         "version": 1,
-        "turn_id": turn_id,
-        "digest": agent.digest,
+        "turn_id": told.turn_id,
+        "digest": told.agent.digest,
         "ts": now_rfc3339(),
-        "claw_id": agent.id,
-        "path": request.bare_path,
+        "claw_id": told.agent.id,
+        "path": told.request.bare_path,
         "requested_model": view.model,
         "stream": view.stream,
-        "request_original": recorded_body(request.body),
+        "request_original": recorded_body(told.request.body, told.redactor),
     }
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import httpx2
@@ -37,6 +37,8 @@ class Caller:
 
     agent: Agent
     turn_id: str
+    redactor: Redactor = field(default_factory=lambda: Redactor(()))
+    """Of all secrets that are known: a service may say what another one told it."""
 
 
 class Services:
@@ -79,7 +81,7 @@ class Services:
         except MissingCredentialError:
             return result.request_failed(call, "The tool's credential is not available.", sent=False)
         headers = [*credentials, *_identity(caller, call, key)]
-        return await self._send(caller.agent, call, request, headers, Redactor(secrets))
+        return await self._send(caller.agent, call, request, headers, caller.redactor.including(secrets))
 
     async def _send(
         self, agent: Agent, call: Call, request: ToolRequest, headers: Headers, redactor: Redactor

@@ -1,35 +1,52 @@
-"""Secrets and addresses that must be in nothing that leaves, and how to look for them."""
+"""Secrets that must be in nothing that leaves, the forms in which peers write them, and how to look for them."""
 
 from __future__ import annotations
 
 import base64
+import binascii
 import json
-from urllib.parse import quote
+import re
+from collections.abc import Callable, Iterator
+from urllib.parse import quote, unquote
 
 PROVIDER_KEY = "sk-planted/provider+key-0001"
 TOOL_TOKEN = "planted/tool+token-0002"
 AGENT_SECRET = "planted/agent+secret-0003"
 ALL = (PROVIDER_KEY, TOOL_TOKEN, AGENT_SECRET)
-
-
-def forms(secret: str) -> list[str]:
-    """A secret as it may stand in what peers write: as it is, as JSON escapes it, percent-encoded, in base64."""
-    escaped = "".join(f"\\u{ord(mark):04x}" for mark in secret)
-    packed = [base64.b64encode(f"{pad}{secret}x".encode()).decode() for pad in ("", "a", "ab")]
-    return [secret, secret.replace("/", "\\/"), escaped, quote(secret, safe=""), *packed]
-
-
 PLAIN = " ".join(ALL)
 """What a careless peer writes into its errors."""
+
+FORMS: dict[str, Callable[[str], str]] = {
+    "as it is": str,
+    "with escaped slashes": lambda text: text.replace("/", "\\/"),
+    "every character escaped": lambda text: "".join(f"\\u{ord(mark):04x}" for mark in text),
+    "percent-encoded": lambda text: quote(text, safe=""),
+    "in base64": lambda text: base64.b64encode(text.encode()).decode(),
+    "within base64": lambda text: base64.b64encode(f"user:{text}!".encode()).decode(),
+    "in base64 for URLs": lambda text: base64.urlsafe_b64encode(f"k={text}".encode()).decode(),
+    "within JSON": lambda text: json.dumps(json.dumps({"k": text}))[1:-1],
+}
+"""How a text stands between the quotes of a JSON string that some peer writes."""
+_PACKED = re.compile(r"[A-Za-z0-9+/_-]{16,}")
+_ESCAPE = re.compile(r"\\+u00([0-7][0-9a-f])")
 
 
 def found(data: bytes) -> list[str]:
     """The planted secrets that can be read in the data, whatever form they are in."""
-    texts = [data.decode(errors="replace")]
-    texts += [text.replace("\\/", "/") for text in texts]
-    for text in list(texts):
-        try:
-            texts.append(json.dumps(json.loads(text), ensure_ascii=False))
-        except ValueError:
-            continue
+    texts = list(_readings(data.decode(errors="replace")))
     return [secret for secret in ALL if any(secret in text for text in texts)]
+
+
+def _readings(text: str) -> Iterator[str]:
+    yield text
+    plain = _ESCAPE.sub(lambda escape: chr(int(escape[1], 16)), text)
+    plain = re.sub(r"\\+/", "/", plain)
+    yield plain
+    yield unquote(plain)
+    for run in _PACKED.findall(plain):
+        for start in range(4):
+            part = run[start : len(run) - (len(run) - start) % 4].translate(str.maketrans("-_", "+/"))
+            try:
+                yield base64.b64decode(part).decode(errors="replace")
+            except binascii.Error:  # pragma: no cover - whole groups of its alphabet always decode
+                continue

@@ -5,16 +5,14 @@ The outcomes are data, in ``table``; this is the one test that holds the product
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
-from typing import Any
 
-import httpx2
 import pytest
 
 from tests.failures import planted
 from tests.failures.provider import BAD_REPLY, FAILURES, Failure, Ours
-from tests.failures.scene import GOOD_CALLS, Scene, Seen
+from tests.failures.scene import GOOD_CALLS, Scene
+from tests.failures.stage import Seen
 from tests.failures.table import Phase, Told, cells, told
 from tests.wires import Wire, anthropic, openai
 
@@ -32,33 +30,19 @@ RAN = {Phase.FIRST: [], Phase.OPEN: [], Phase.LATER: ["ok"], Phase.FINAL: ["ok",
 """The status of each call that the model made before the failure; the last one of a spent turn is not run."""
 
 
-@pytest.fixture(autouse=True)
-def _one_trust_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It takes longer to make than a case."""
-    monkeypatch.setattr(httpx2, "create_ssl_context", _trust)
-
-
-@functools.cache
-def _trust() -> Any:
-    return _create()
-
-
-_create = httpx2.create_ssl_context
-
-
 @pytest.mark.requirement("failure:matrix")
 @pytest.mark.parametrize(("failure", "phase", "stream", "dialect"), CASES)
 async def test_a_failure_has_one_outcome(
     tmp_path: Path, failure: Failure, phase: Phase, stream: bool, dialect: Wire
 ) -> None:
-    scene = Scene(tmp_path, dialect, phase, stream)
-    seen = await scene.play(failure)
+    seen = await Scene(tmp_path, dialect, phase, failure, stream=stream).play()
     expected = told(failure, phase, stream=stream)
     delivered(seen, expected, dialect, failure)
     tries = 0 if failure.until == "never listens" else expected.tries
-    assert len(seen.to_provider) == GOOD_CALLS[phase] + tries
+    asked = [sent.partition(b"\r\n")[0].decode() for sent in seen.to_provider]
+    assert asked == [f"POST /of-the-provider{dialect.PATH} HTTP/1.1"] * (GOOD_CALLS[phase] + tries)
     recorded(seen, expected, phase)
-    kept(seen, scene)
+    kept(seen)
 
 
 def delivered(seen: Seen, expected: Told, dialect: Wire, failure: Failure) -> None:
@@ -95,12 +79,13 @@ def recorded(seen: Seen, expected: Told, phase: Phase) -> None:
     assert (events[-1]["status_code"], events[-1]["error"]) == (expected.status, expected.reason)
 
 
-def kept(seen: Seen, scene: Scene) -> None:
+def kept(seen: Seen) -> None:
     """No secret and no address in anything that runner, operator, disk, model or service got, but where it belongs."""
     assert planted.found(seen.told) == []
-    assert b"127.0.0.1" not in seen.told
+    for address in (b"127.0.0.1", b"of-the-provider", b"of-the-service"):
+        assert address not in seen.told
     for sent in seen.to_provider:
         assert planted.found(sent) == [planted.PROVIDER_KEY]
-        assert f":{scene.service.port}".encode() not in sent
+        assert b"of-the-service" not in sent
     for sent in seen.to_service:
         assert planted.found(sent) == [planted.TOOL_TOKEN]

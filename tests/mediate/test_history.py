@@ -101,7 +101,7 @@ def test_a_file_without_a_sound_line_begins_a_chain(tmp_path: Path, content: byt
 
 def test_what_looks_like_a_hash_inside_a_line_is_none(tmp_path: Path) -> None:
     history = History(tmp_path, 10**9)
-    append(history, 0, request=recorded_body(b'{"x":1,"hash":"' + b"0" * 64 + b'"}\n'))
+    append(history, 0, request=recorded_body(b'{"x":1,"hash":"' + b"0" * 64 + b'"}\n', NONE))
     append(History(tmp_path, 10**9), 1)
     assert broken_links(lines(tmp_path)) == []
 
@@ -126,7 +126,7 @@ def test_files_are_private(tmp_path: Path) -> None:
 @pytest.mark.parametrize("secret", ["sk-s3cr3t", "12345678", 'a"b/c\\d', "pässwörd"])
 def test_a_line_without_its_secrets_is_still_a_line(tmp_path: Path, secret: str) -> None:
     body = json.dumps({"text": f"<{secret}>", "n": 12345678, secret: 1}).encode()
-    entry = {"request": recorded_body(body), "error": f"x {secret}"}
+    entry = {"request": recorded_body(body, NONE), "error": f"x {secret}"}
     History(tmp_path, 10**9).append("analyst", entry, Redactor([secret]))
     (line,) = lines(tmp_path)
     values = json.loads(line)
@@ -138,7 +138,7 @@ def test_a_line_without_its_secrets_is_still_a_line(tmp_path: Path, secret: str)
 @pytest.mark.requirement("history:bodies")
 @given(st.binary(max_size=40) | st.text(max_size=20).map(lambda text: json.dumps(text).encode()))
 def test_any_body_can_be_recorded_in_one_line(body: bytes) -> None:
-    line = msgspec.json.encode({"body": recorded_body(body)})
+    line = msgspec.json.encode({"body": recorded_body(body, NONE)})
     assert b"\n" not in line
     msgspec.json.decode(line)
 
@@ -146,11 +146,18 @@ def test_any_body_can_be_recorded_in_one_line(body: bytes) -> None:
 @pytest.mark.requirement("history:bodies")
 def test_a_body_keeps_its_exact_json_and_a_long_one_is_cut_with_a_mark() -> None:
     body = b'{\r\n "id": 9007199254740993,\n "x": 1.0}'
-    assert msgspec.json.encode(recorded_body(body)) == b'{   "id": 9007199254740993,  "x": 1.0}'
-    assert recorded_body(b"x" * BODY_LIMIT) == "x" * BODY_LIMIT
-    cut = recorded_body(b"x" * (BODY_LIMIT + 1))
+    assert msgspec.json.encode(recorded_body(body, NONE)) == b'{   "id": 9007199254740993,  "x": 1.0}'
+    assert recorded_body(b"x" * BODY_LIMIT, NONE) == "x" * BODY_LIMIT
+    cut = recorded_body(b"x" * (BODY_LIMIT + 1), NONE)
     assert (cut["truncated"], cut["original_bytes"], len(cut["head"])) == (True, BODY_LIMIT + 1, BODY_LIMIT)
-    assert recorded_body(b"[" * 100_000) == "[" * 100_000
+    assert recorded_body(b"[" * 100_000, NONE) == "[" * 100_000
+
+
+@pytest.mark.requirement("contract:redaction")
+@pytest.mark.parametrize("before", [0, 1, 9, 10])
+def test_a_long_body_is_not_cut_through_a_secret(before: int) -> None:
+    body = b"x" * (BODY_LIMIT - before) + b"sk-s3cr3t0" + b"x" * 50
+    assert "sk-" not in recorded_body(body, Redactor(["sk-s3cr3t0"]))["head"][-9:]
 
 
 @pytest.mark.requirement("contract:published")

@@ -20,6 +20,7 @@ from tests.waiting import free_port
 from tests.wires import Made, Wire, anthropic, openai
 
 ASKED: dict[str, Any] = {"model": "m-test", "messages": [{"role": "user", "content": "Go"}]}
+PREFIX = "/of-the-provider"
 BY_NAME = {failure.name: failure for failure in FAILURES}
 CHOSEN = [
     ("refused", Phase.FIRST, False),
@@ -63,6 +64,8 @@ def failing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
     entry = {"auth": "none"}
     providers = json.dumps({"version": 2, "providers": {"openai": entry, "anthropic": entry}})
     (pod.home / "auth" / "providers.json").write_text(providers, encoding="utf-8")
+    base = f"{pod.provider.url}{PREFIX}/v1"
+    pod.environment = {"OPENAI_BASE_URL": base, "ANTHROPIC_BASE_URL": base}
     pod.start()
     yield pod
     pod.stop()
@@ -71,7 +74,7 @@ def failing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
 
 @pytest.fixture
 async def peer(failing: Pod) -> AsyncIterator[raw.Peer]:
-    made = raw.Peer(port=failing.provider.port)
+    made = raw.Peer(port=failing.provider.port, prefix=PREFIX)
     await made.start()
     yield made
     await made.stop()
