@@ -134,3 +134,13 @@ async def test_the_last_word_forbids_by_choice_whatever_the_runner_chose(desk: D
     await desk.asks("Go", **desk.wire.choice("required", parallel=False))
     assert chosen(desk) == ["required", "auto", "none"]
     assert len({tuple(desk.wire.tools(body)) for body in desk.model.bodies}) == 1
+
+
+@pytest.mark.requirement("names:room")
+async def test_managed_tools_that_the_provider_has_no_room_for_are_left_out_from_the_end_and_told(gpt: Desk) -> None:
+    gpt.model_says(("desk.balance", {}))
+    gpt.model_says("Done.")
+    await gpt.asks("Go", native=[f"own_{number}" for number in range(127)])
+    assert [list(gpt.wire.tools(body))[127:] for body in gpt.model.bodies] == [["desk__balance"]] * 2
+    left_out = next(event for event in gpt.events if event["intervention"] == "managed_tools_over_limit")
+    assert left_out["tools"] == ["desk.quote", "desk.trade"]
