@@ -797,6 +797,10 @@ PROXY: dict[str, Requirement] = {
     "start:options-over-environment": Requirement(
         "issue 2, build 5", "Options have the environment as their defaults."
     ),
+    "connections:http": Requirement(
+        "issue 3, failure and bench",
+        "What a peer says over HTTP/1.1 is read whole or is one kind of error; no answer is taken for another's.",
+    ),
     "bench:alive": Requirement("issue 3, bench", "One command measures every row, and prints a table and JSON."),
     "log:no-chatter": Requirement(
         "issue 3, bench", "What mitmproxy and clients say of each request is not made into records that nobody reads."

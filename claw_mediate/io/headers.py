@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable
-from http.cookiejar import CookieJar, DefaultCookiePolicy
 
 from claw_contract.secret import Secret
 from claw_mediate.provider import Provider
 
 type Headers = list[tuple[str, str]]
+type RawHeaders = list[tuple[bytes, bytes]]
 
 _ACCOUNTS = frozenset({"openai-organization", "openai-project", "x-goog-user-project"})
 CREDENTIALS = _ACCOUNTS | {"authorization", "x-api-key", "api-key", "x-goog-api-key", "proxy-authorization", "cookie"}
@@ -22,9 +22,14 @@ _HOP_BY_HOP = frozenset(
 _MESSAGE = frozenset({"host", "content-length", "content-encoding", "accept-encoding", "expect"})
 
 
-def no_cookies() -> CookieJar:
-    """A jar that keeps nothing: what one answer sets must never be part of another request."""
-    return CookieJar(DefaultCookiePolicy(allowed_domains=[]))
+def in_ascii(headers: Headers) -> RawHeaders:
+    """Headers of our own. Raises ``UnicodeError`` for what is none, as a credential may be."""
+    return [(name.encode("ascii"), value.encode("ascii")) for name, value in headers]
+
+
+def as_read(headers: Headers) -> RawHeaders:
+    """A runner's headers, which may hold any bytes: mitmproxy shows them as surrogates."""
+    return [(name.encode(errors="surrogateescape"), value.encode(errors="surrogateescape")) for name, value in headers]
 
 
 def holding(headers: Iterable[tuple[str, str]], secret: Secret) -> tuple[str, ...]:

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 import httpx2
 
 from claw_mediate.io.body import read_bounded
-from claw_mediate.io.headers import Headers, no_cookies
+from claw_mediate.io.connections import Connections, tls_context
+from claw_mediate.io.headers import Headers, as_read
 from claw_mediate.provider import Provider
 
 MAX_RESPONSE_BYTES = 16 * 1024 * 1024
 """A longer answer of a model is a fault of the provider."""
 CONNECT_SECONDS = 10.0
+_IDLE_SECONDS = 5.0
 MISCONFIGURED = "provider_misconfigured"
 UNREACHABLE = "provider_unreachable"
 BROKE_OFF = "provider_broke_off"
@@ -46,22 +48,15 @@ class Sender:
     """Connections are pooled per agent, so that no agent reads what was meant for another."""
 
     def __init__(self) -> None:
-        # SSL_CERT_FILE and SSL_CERT_DIR hold, for providers with a CA of their own.
-        self._tls = httpx2.create_ssl_context()
-        self._clients: dict[str, httpx2.AsyncClient] = {}
+        self._tls = tls_context()
+        self._connections: dict[str, Connections] = {}
 
     async def send(self, agent_id: str, provider: Provider, target: str, headers: Headers, body: bytes) -> Sent:
         """POST to ``target``, path and query below the provider's base URL. The caller bounds the time."""
+        connections = self._of(agent_id)
         try:
-            # Raw path and query: what the runner wrote is not ours to normalise.
-            base = httpx2.URL(provider.base_url)
-            url = base.copy_with(raw_path=base.raw_path.rstrip(b"/") + target.encode("ascii", errors="ignore"))
-            # A header may hold any bytes, which mitmproxy shows as surrogates.
-            raw = [
-                (name.encode(errors="surrogateescape"), value.encode(errors="surrogateescape"))
-                for name, value in headers
-            ]
-            async with self._client(agent_id).stream("POST", url, headers=raw, content=body) as response:
+            asked = connections.stream("POST", provider.base_url, as_read(headers), body, below=target)
+            async with asked as response:
                 kept, size = await read_bounded(response, MAX_RESPONSE_BYTES, MAX_RESPONSE_BYTES)
         except (httpx2.InvalidURL, httpx2.LocalProtocolError, UnicodeError):
             return Unreachable(MISCONFIGURED, f"the provider {provider.name!r} can't be asked as configured")
@@ -75,17 +70,11 @@ class Sender:
         return Responded(response.status_code, content_type, kept, str(response.headers.get("retry-after", "")))
 
     async def close(self) -> None:
-        for client in self._clients.values():
-            await client.aclose()
-        self._clients.clear()
+        for connections in self._connections.values():
+            await connections.close()
+        self._connections.clear()
 
-    def _client(self, agent_id: str) -> httpx2.AsyncClient:
-        if agent_id not in self._clients:
-            self._clients[agent_id] = httpx2.AsyncClient(
-                trust_env=False,  # a pod-wide HTTPS_PROXY would lead back into this very proxy
-                verify=self._tls,
-                cookies=no_cookies(),
-                timeout=httpx2.Timeout(None, connect=CONNECT_SECONDS),
-                limits=httpx2.Limits(max_connections=None),
-            )
-        return self._clients[agent_id]
+    def _of(self, agent_id: str) -> Connections:
+        if agent_id not in self._connections:
+            self._connections[agent_id] = Connections(self._tls, idle=_IDLE_SECONDS, connect=CONNECT_SECONDS)
+        return self._connections[agent_id]

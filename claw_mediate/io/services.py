@@ -20,8 +20,9 @@ from claw_mediate import result
 from claw_mediate.call import ToolRequest, http_request
 from claw_mediate.io.agents import Agent
 from claw_mediate.io.body import read_bounded
+from claw_mediate.io.connections import Connections, tls_context
 from claw_mediate.io.credentials import MissingCredentialError, resolved
-from claw_mediate.io.headers import Headers, basic, bearer, no_cookies
+from claw_mediate.io.headers import Headers, basic, bearer, in_ascii
 from claw_mediate.model import Answer, Arguments, Call
 
 MAX_BODY_BYTES = 64 * 1024 * 1024
@@ -46,9 +47,8 @@ class Services:
 
     def __init__(self, secrets: Path) -> None:
         self._secrets = secrets
-        # Made once: it takes longer than a call. SSL_CERT_FILE and SSL_CERT_DIR hold, for services with a CA of their own.
-        self._tls = httpx2.create_ssl_context()
-        self._clients: dict[tuple[str, str, str], httpx2.AsyncClient] = {}
+        self._tls = tls_context()
+        self._connections: dict[tuple[str, str, str], Connections] = {}
 
     async def call(self, caller: Caller, call: Call, key: str, seconds: float) -> Answer:
         """One call, in at most ``seconds``. ``key`` is stable for that call of that turn. Raises nothing but cancellation."""
@@ -65,9 +65,9 @@ class Services:
         return replace(answer, latency_ms=round((time.monotonic() - started) * 1000))
 
     async def close(self) -> None:
-        for client in self._clients.values():
-            await client.aclose()
-        self._clients.clear()
+        for connections in self._connections.values():
+            await connections.close()
+        self._connections.clear()
 
     async def _run(self, caller: Caller, call: Call, key: str) -> Answer:
         assert call.tool is not None
@@ -91,15 +91,15 @@ class Services:
         execution = call.tool.execution
         if request.body is not None:
             headers = [*headers, ("content-type", "application/json")]
-        client = self._client(agent.id, execution.service, execution.base_url)
+        connections = self._of(agent.id, execution.service, execution.base_url)
         try:
-            base = httpx2.URL(execution.base_url)
-            url = base.copy_with(raw_path=base.raw_path.rstrip(b"/") + request.target.encode())
-            async with client.stream(request.method, url, headers=headers, content=request.body) as response:
+            sent = in_ascii(headers)
+            asked = connections.stream(request.method, execution.base_url, sent, request.body, below=request.target)
+            async with asked as response:
                 body, size = await read_bounded(response, limit + 4 + redactor.longest, MAX_BODY_BYTES)
         except (httpx2.InvalidURL, httpx2.LocalProtocolError, UnicodeError):
             return result.request_failed(call, "The service can't be called as it is configured.", sent=False)
-        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol):
+        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.UnsupportedProtocol):
             return result.request_failed(call, "The service can't be reached.", sent=False)
         except httpx2.HTTPError:
             return result.request_failed(call, "The service broke off its answer.", sent=True)
@@ -109,18 +109,11 @@ class Services:
         body = redactor.document(redactor.cut(body, limit) if size > limit else body)
         return result.from_http(call, response.status_code, body, size, limit)
 
-    def _client(self, agent_id: str, service: str, base_url: str) -> httpx2.AsyncClient:
+    def _of(self, agent_id: str, service: str, base_url: str) -> Connections:
         key = (agent_id, service, base_url)
-        if key not in self._clients:
-            self._clients[key] = httpx2.AsyncClient(
-                trust_env=False,
-                verify=self._tls,
-                cookies=no_cookies(),
-                follow_redirects=False,
-                timeout=None,
-                limits=httpx2.Limits(keepalive_expiry=_IDLE_SECONDS),
-            )
-        return self._clients[key]
+        if key not in self._connections:
+            self._connections[key] = Connections(self._tls, idle=_IDLE_SECONDS)
+        return self._connections[key]
 
     def _credentials(self, auth: Auth) -> tuple[Headers, list[Secret]]:
         match auth:

@@ -16,7 +16,8 @@ import httpx2
 
 from claw_mediate.io.agents import Agent
 from claw_mediate.io.body import read_bounded
-from claw_mediate.io.headers import Headers, no_cookies
+from claw_mediate.io.connections import Connections, tls_context
+from claw_mediate.io.headers import Headers, in_ascii
 
 _IDLE_SECONDS = 4.0
 """As with managed calls: connections are dropped before common servers drop them."""
@@ -64,7 +65,7 @@ class Asker:
     """The client of all feeds and memories."""
 
     def __init__(self) -> None:
-        self._clients: dict[str, httpx2.AsyncClient] = {}
+        self._connections: dict[str, Connections] = {}
 
     async def ask(self, agent_id: str, ask: Ask) -> Heard | Unheard:
         """One request, in at most its seconds. Raises nothing but cancellation."""
@@ -76,7 +77,7 @@ class Asker:
         try:
             async with (
                 asyncio.timeout(ask.seconds),
-                self._client(agent_id).stream(ask.method, ask.url, headers=ask.headers, content=ask.body) as response,
+                self._of(agent_id).stream(ask.method, ask.url, in_ascii(ask.headers), ask.body) as response,
             ):
                 body, size = await read_bounded(response, ask.keep, ask.keep)
             return Heard(response.status_code, body, size > ask.keep, took())
@@ -84,32 +85,25 @@ class Asker:
             return Unheard("timed_out", took())
         except (httpx2.InvalidURL, httpx2.LocalProtocolError, httpx2.UnsupportedProtocol, UnicodeError):
             return Unheard("misconfigured", took())
-        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout):
+        except (httpx2.ConnectError, httpx2.ConnectTimeout):
             return Unheard("unreachable", took())
         except httpx2.HTTPError:
             return Unheard("broke_off", took())
 
     async def close(self) -> None:
-        for client in self._clients.values():
-            await client.aclose()
-        self._clients.clear()
+        for connections in self._connections.values():
+            await connections.close()
+        self._connections.clear()
 
     @cached_property
     def _tls(self) -> ssl.SSLContext:
         """Made when the first agent has context, since that takes a while. SSL_CERT_FILE and SSL_CERT_DIR hold."""
-        return httpx2.create_ssl_context()
+        return tls_context()
 
-    def _client(self, agent_id: str) -> httpx2.AsyncClient:
-        if agent_id not in self._clients:
-            self._clients[agent_id] = httpx2.AsyncClient(
-                trust_env=False,
-                verify=self._tls,
-                cookies=no_cookies(),
-                follow_redirects=False,
-                timeout=None,
-                limits=httpx2.Limits(keepalive_expiry=_IDLE_SECONDS),
-            )
-        return self._clients[agent_id]
+    def _of(self, agent_id: str) -> Connections:
+        if agent_id not in self._connections:
+            self._connections[agent_id] = Connections(self._tls, idle=_IDLE_SECONDS)
+        return self._connections[agent_id]
 
 
 def asking(agent: Agent) -> Headers:
