@@ -15,6 +15,7 @@ type EventType = Literal[
     "feed_injection",
     "memory_op",
     "tool_manifest_loaded",
+    "continuity",
     "error",
 ]
 

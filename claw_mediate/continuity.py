@@ -1,8 +1,13 @@
-"""Hidden rounds belong to the conversation: where they are found again (spec/mediation.md section 7).
+"""Hidden rounds belong to the conversation: where they are found again (spec/mediation.md section 7). Pure.
 
-An anchor names the assistant message that hidden rounds led to. Of a handoff it is the set of native call ids, compared by
-their alphanumerics (runners strip the rest); of a final answer the visible text, with the user's last words before it, so
-that equal answers of two conversations are told apart.
+An anchor names the assistant's message that hidden rounds led to. Its key is what the message is: of a handoff the set of
+native call ids, compared by their alphanumerics (runners strip the rest), or, where calls have no ids, the call itself; of an
+answer its visible text, white space aside.
+Equal keys are told apart by evidence, never by requirement:
+
+    the session      that the runner names; two that differ are two conversations
+    what was before  digests of the few messages before it; one that is the same is enough, since runners add and drop some
+    order            of those that are still alike, the latest
 """
 
 from __future__ import annotations
@@ -10,27 +15,99 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 MOST_REINJECTED = 256 * 1024
 """Bytes of hidden messages in one request."""
-_EVIDENCE = 3
-"""How many of the user's messages before an answer tell it from an equal one."""
+_BEFORE = 4
+"""How many messages before an answer tell it from an equal one."""
 _NOT_ALPHANUMERIC = re.compile(r"[^A-Za-z0-9]")
 
 
-def calls_anchor(ids: Iterable[str]) -> str:
-    """The anchor of an assistant message with calls, in any order of them."""
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """Of an assistant's message: what it is, and what was said before it (digests, oldest first)."""
+
+    key: str
+    before: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Hidden messages of an earlier turn, by its anchor. ``id`` grows: a higher one is later. No messages: nothing was hidden
+    before that answer, which tells it from an equal one that had something.
+    """
+
+    id: int
+    anchor: Anchor
+    session: str
+    messages: bytes
+
+
+def calls_key(ids: Iterable[str]) -> str:
+    """The key of an assistant's message with calls, in any order of them."""
     return "calls:" + _digest(sorted(_NOT_ALPHANUMERIC.sub("", call_id) for call_id in ids))
 
 
-def call_anchor(name: str, arguments: str, said: Sequence[str]) -> str:
-    """The anchor of a handoff that has no id: a call by its canonical arguments; ``said`` as below."""
-    return "call:" + _digest([name, arguments, *map(_plain, said[-_EVIDENCE:])])
+def call_key(name: str, arguments: str) -> str:
+    """The key of a handoff that has no id: a call by its canonical arguments."""
+    return "call:" + _digest([name, arguments])
 
 
-def text_anchor(text: str, said: Sequence[str]) -> str:
-    """The anchor of an answer; ``said``: the user's messages before it, oldest first."""
-    return "text:" + _digest([_plain(text), *map(_plain, said[-_EVIDENCE:])])
+def text_key(text: str) -> str:
+    """The key of an answer."""
+    return "text:" + _digest([_plain(text)])
+
+
+class Transcript:
+    """What was said so far, as evidence."""
+
+    def __init__(self, before: Sequence[str] = ()) -> None:
+        self._digests = list(before)
+        self._earlier = 0
+
+    def user_speaks(self) -> None:
+        """A message of the user's comes now."""
+        self._earlier = len(self._digests)
+
+    @property
+    def earlier(self) -> str:
+        """All that was said before the user's last message."""
+        return _digest(self._digests[: self._earlier])
+
+    @property
+    def before(self) -> tuple[str, ...]:
+        """What was said last."""
+        return tuple(self._digests[-_BEFORE:])
+
+    def says(self, text: str) -> None:
+        """A message of the user's or the assistant's; one without visible text is none."""
+        if plain := _plain(text):
+            self._digests.append(_digest([plain])[:16])
+
+    def anchor(self, key: str) -> Anchor:
+        """The anchor of a message that comes now."""
+        return Anchor(key, self.before)
+
+
+def chosen(anchors: Mapping[int, Anchor], kept: Sequence[Kept], session: str) -> dict[int, Kept]:
+    """For each message with an anchor what was hidden before it. One kept turn serves one message."""
+    by_key: dict[str, list[Kept]] = {}
+    for one in kept:
+        by_key.setdefault(one.anchor.key, []).append(one)
+    pairs = [
+        (_evidence(one, anchor, session), index, one)
+        for index, anchor in anchors.items()
+        for one in by_key.get(anchor.key, ())
+        if _may_be(one, anchor, session)
+    ]
+    found: dict[int, Kept] = {}
+    used: set[int] = set()
+    for _, index, one in sorted(pairs, key=lambda pair: (pair[0], pair[1], pair[2].id), reverse=True):
+        if index not in found and one.id not in used:
+            found[index] = one
+            used.add(one.id)
+    return found
 
 
 def bounded(hidden: Mapping[int, bytes], most: int = MOST_REINJECTED) -> dict[int, bytes]:
@@ -42,6 +119,21 @@ def bounded(hidden: Mapping[int, bytes], most: int = MOST_REINJECTED) -> dict[in
             break
         kept[index] = hidden[index]
     return kept
+
+
+def _may_be(one: Kept, anchor: Anchor, session: str) -> bool:
+    """Whether nothing speaks against it: another session, or nothing in common of what was said before."""
+    if session and one.session:
+        return session == one.session or _overlap(one, anchor) > 0
+    return not (one.anchor.before and anchor.before) or _overlap(one, anchor) > 0
+
+
+def _evidence(one: Kept, anchor: Anchor, session: str) -> tuple[bool, int]:
+    return bool(session) and session == one.session, _overlap(one, anchor)
+
+
+def _overlap(one: Kept, anchor: Anchor) -> int:
+    return len(set(one.anchor.before) & set(anchor.before))
 
 
 def _plain(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote
 
@@ -48,6 +48,8 @@ class Exchange:
     headers: HeaderList
     chunks: AsyncIterator[bytes]
     streaming: bool = False
+    handed: Callable[[], None] | None = None
+    """To be told when the whole answer went to the runner's connection."""
 
 
 @dataclass(frozen=True, slots=True)

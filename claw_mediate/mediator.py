@@ -10,7 +10,6 @@ It knows nothing of mitmproxy. The host calls ``admit`` when the headers are the
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple
@@ -26,21 +25,24 @@ from claw_mediate.io import identity
 from claw_mediate.io.accounts import Accounts
 from claw_mediate.io.agents import Agent, Agents
 from claw_mediate.io.context.gather import Context
+from claw_mediate.io.continuing import Continuing
 from claw_mediate.io.forwarding import Forwarding
-from claw_mediate.io.headers import for_provider
 from claw_mediate.io.history import History
 from claw_mediate.io.identity import Admitted
+from claw_mediate.io.journal import Journal
 from claw_mediate.io.log import EventLog
-from claw_mediate.io.mediated import Job
-from claw_mediate.io.offering import Offering
+from claw_mediate.io.mediating import Before, Mediated, Mediating
+from claw_mediate.io.offering import Around, Offering
+from claw_mediate.io.owner import Owner
 from claw_mediate.io.playing import Peers, Playing
 from claw_mediate.io.providers import KEY_VARIABLES, Registry
 from claw_mediate.io.record import Recorder
-from claw_mediate.io.routing import Asker, Route, Routing, with_model
+from claw_mediate.io.routing import Routing
 from claw_mediate.io.services import Services
 from claw_mediate.io.settings import Settings
-from claw_mediate.io.store import Store
+from claw_mediate.io.store import SqliteStore
 from claw_mediate.io.upstream import Upstream
+from claw_mediate.session import session as session_of
 from claw_mediate.talk import ToolUse
 
 
@@ -71,15 +73,18 @@ class Mediator:
         self.registry = Registry(settings.auth, settings.hosts, log, env)
         self._agents = Agents(settings.context, log)
         self._peers = peers or Peers(Upstream(self.registry, log), Services(settings.secrets))
-        self._store = Store(settings.state)
+        self._store = SqliteStore(settings.state)
         self._accounts = Accounts.of(settings, log)
         self._context = Context.of(settings, log)
         history = History(settings.history, settings.history_max_bytes) if settings.history else None
         self._recorder = Recorder(history, log, self._accounts, self._context.retain)
         self._routing = Routing(self.registry, log)
         self.forwarding = Forwarding(self.registry, self._routing, self._recorder)
-        self._offering = Offering(self._store, log)
-        self._playing = Playing(self._peers, self._recorder, self._store)
+        continuing = Continuing(self._store, log)
+        self._offering = Offering(continuing, log)
+        self._journal = Journal(settings.state, Owner.this())
+        self._playing = Playing(self._peers, self._recorder, continuing, self._journal)
+        self._mediating = Mediating(settings, log, self._routing, self._offering, self._playing)
 
     def missing(self) -> str | None:
         """What a proxy can't work without, in one line with the remedy; None when all is there."""
@@ -93,14 +98,14 @@ class Mediator:
             problems.append(f"no provider has a key (set one of {names}, or CLAW_AUTH_DIR with providers.json)")
         return "; ".join(problems) or None
 
-    def own(self, request: Request) -> Exchange | None:
+    async def own(self, request: Request) -> Exchange | None:
         """What is answered on the proxy's own port without a credential: ``/health`` and ``/ready``."""
         if request.host is not None or request.method not in {"GET", "HEAD"}:
             return None
         if request.bare_path == "/health":
             return said(200, {"ok": True})
         if request.bare_path == "/ready":
-            ready = self.missing() is None and self.registry.serves() and self._store.writable()
+            ready = self.missing() is None and self.registry.serves() and await self._store.writable()
             return said(200 if ready else 503, {"ready": ready})
         return None
 
@@ -123,9 +128,12 @@ class Mediator:
             # What a runner's tools print may hold its own credential (``env``), which is nobody else's business.
             body = Redactor([admitted.secret]).document(request.body)
             view = _read(admitted.agent, spoken.dialect, body)
+            rule = housekeeping(view)
+            if admitted.agent.tools and view.bypass is None and rule is None and not spoken.counts:
+                return await self._mediate(admitted, request, view, spoken.dialect)
             if not spoken.counts and (spent := self._accounts.admit(admitted.agent, request, view.model)) is not None:
                 return spent
-            if (rule := housekeeping(view)) is not None:
+            if rule is not None:
                 self._log.event(
                     "intervention", admitted.agent.id, model=view.model, intervention=f"housekeeping:{rule}"
                 )
@@ -133,12 +141,7 @@ class Mediator:
             context = await self._context_for(admitted, view, recall=not spoken.counts)
             if not admitted.agent.tools or view.bypass is not None:
                 return self._bypassed(admitted, request, view, spoken, context)
-            if spoken.counts:
-                return self._counted(admitted, request, view, spoken.dialect, context)
-            job = self._job(admitted, request, view, spoken.dialect, context)
-            if isinstance(job, Exchange):
-                return job
-            return await self._playing.answer(job, self._settings.pace(job.dialect.NAME))
+            return await self._counted(admitted, request, view, spoken.dialect, context)
         except (UnreadableRequestError, wire.WireError) as error:
             return refused(request.path, 400, "invalid_request", str(error))
 
@@ -152,8 +155,18 @@ class Mediator:
         await self._context.close()
         await self._peers.upstream.close()
         await self._peers.services.close()
-        self._store.close()
+        await self._store.close()
+        self._journal.close()
         self._accounts.close()
+
+    async def _mediate(self, admitted: Admitted, request: Request, view: RunnerRequest, dialect: Dialect) -> Exchange:
+        before = Before(
+            spend=lambda: self._accounts.admit(admitted.agent, request, view.model),
+            context=lambda: self._context_for(admitted, view, recall=True),
+        )
+        return await self._mediating.answer(
+            Mediated(admitted, request, view, dialect, self._redactor(admitted)), before
+        )
 
     async def _context_for(self, admitted: Admitted, view: RunnerRequest, *, recall: bool) -> str:
         """Text for the end of the system prompt; "" for an agent without context, whose requests pass as they are."""
@@ -177,29 +190,14 @@ class Mediator:
             view = replace(view, body=spoken.dialect.with_context(view, context))
         return self.forwarding.forward(admitted, request, view, counts=spoken.counts)
 
-    def _counted(
+    async def _counted(
         self, admitted: Admitted, request: Request, view: RunnerRequest, dialect: Dialect, context: str
     ) -> Exchange | Forward:
         """Tokens are counted as they would be spent: with the managed tools, the hidden rounds and the context."""
-        _, offered = self._offering.made(admitted.agent, view, dialect, context)
+        session = session_of(request.headers, view.session)
+        _, offered = await self._offering.made(admitted.agent, view, dialect, Around(context, session))
         counted = offered(ToolUse.AS_ASKED).body
         return self.forwarding.forward(admitted, request, replace(view, body=counted), counts=True)
-
-    def _job(
-        self, admitted: Admitted, request: Request, view: RunnerRequest, dialect: Dialect, context: str
-    ) -> Job | Exchange:
-        agent = admitted.agent
-        asker = Asker(agent, f"turn_{uuid.uuid4().hex}")
-        candidates = self._routing.candidates(asker, request, view)
-        if isinstance(candidates, Exchange):
-            return candidates
-        if candidates[0].model != view.model:
-            view = replace(view, body=with_model(view.body, candidates[0].model))
-        headers = [*for_provider(request.headers, admitted.secret), ("accept-encoding", "gzip, deflate")]
-        route = Route(asker, request.path, headers, candidates)
-        catalog, offered = self._offering.made(agent, view, dialect, context)
-        redactor = self._redactor(admitted)
-        return Job(asker.turn_id, agent, request, view, dialect, catalog, offered, route, redactor)
 
 
 def _read(agent: Agent, dialect: Dialect, body: bytes) -> RunnerRequest:

@@ -125,6 +125,22 @@ def canceled(call: Call) -> Answer:
     return failure(call, CANCELED, "The runner left before the service answered.", ran=True)
 
 
+def outcome_unknown(call: Call) -> Answer:
+    """An earlier attempt at this turn sent the call, and was cut off before its answer was written down."""
+    message = (
+        "An earlier attempt at this turn made this call, and what came of it is not known: it may have taken effect. "
+        "It was not made again. Check before trying again."
+    )
+    return failure(call, OUTCOME_UNKNOWN, message, ran=True)
+
+
+def not_noted(call: Call) -> Answer:
+    """A write that can't be written down first is not made: nothing would keep it from being made twice."""
+    return failure(
+        call, REQUEST_FAILED, "The call was not made: the proxy can't keep its journal now. Try again later."
+    )
+
+
 def request_failed(call: Call, message: str, *, sent: bool) -> Answer:
     """The service could not be reached (``sent`` false: nothing can have happened), or broke off after it was asked."""
     if sent and (call.tool is None or call.tool.effect != "read"):

@@ -348,6 +348,10 @@ MEDIATE: dict[str, Requirement] = {
     "results:body-kinds": Requirement("mediation 4, results", "JSON is data in its own bytes; all else is text."),
     "results:redirect": Requirement("mediation 4, executing over HTTP", "Redirects are refused."),
     "results:envelope": Requirement("mediation 4, results", "Every failure has the one shape."),
+    "continuity:evidence": Requirement(
+        "mediation 7",
+        "Equal answers are told apart by the session, by what was said before, and by order; none of it is required.",
+    ),
     "continuity:bounds": Requirement(
         "mediation 7", "8 MiB are kept of an agent and 256 KiB reinjected in a request; the latest ones win."
     ),
@@ -668,6 +672,17 @@ CONTEXT: dict[str, Requirement] = {
 }
 
 PROXY: dict[str, Requirement] = {
+    "journal:resume": Requirement(
+        "mediation 5", "The same request after a turn that failed resumes it: what ran is played, and not run again."
+    ),
+    "journal:kill": Requirement("mediation 5", "A turn survives kill -9: its recorded rounds are played."),
+    "journal:unknown": Requirement(
+        "mediation 5", "A write whose result was never recorded is answered outcome_unknown, and not run again."
+    ),
+    "journal:join": Requirement("mediation 5", "The same request while its turn runs gets the answer of that turn."),
+    "journal:retry-of-a-done-turn": Requirement(
+        "mediation 5", "A done turn is answered again only where the request says that it is a retry."
+    ),
     "anthropic:hidden-loop": Requirement(
         "mediation 4; issue 3, 1.", "The anthropic SDK gets one answer, or stream, of a turn with hidden rounds."
     ),

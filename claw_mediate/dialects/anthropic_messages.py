@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from claw_mediate.continuity import calls_anchor, text_anchor
+from claw_mediate.continuity import Anchor, calls_key, text_key
 from claw_mediate.dialects import anthropic_reply, anthropic_request, anthropic_stream, sse
 from claw_mediate.dialects.base import TERMINAL_TEXT, Keepalive, Offer, Opening, RunnerRequest
 from claw_mediate.model import Reply, Round
@@ -34,15 +34,13 @@ def write_request(offer: Offer, rounds: Sequence[Round]) -> bytes:
     return offer.followed_by([anthropic_reply.merged(offer.prefill, first) if offer.prefill else first, *rest])
 
 
-def reply_anchor(reply: Reply, request: RunnerRequest, *, terminal: bool) -> str:
-    """By the native calls' ids where there are any, else by the text, with what the runner began of it, and what was said
-    before it.
-    """
+def reply_anchor(reply: Reply, request: RunnerRequest, *, terminal: bool) -> Anchor:
+    """By the native calls' ids where there are any, else by the text, with what the runner began of it."""
     if reply.calls and not terminal:
-        return calls_anchor(call.id for call in reply.calls)
+        return Anchor(calls_key(call.id for call in reply.calls), request.before)
     text = anthropic_reply.text_of(reply)
     text = text if text.strip() or not terminal else TERMINAL_TEXT
-    return text_anchor((request.begun or "") + text, request.said)
+    return Anchor(text_key((request.begun or "") + text), request.before)
 
 
 def keepalive(note: str, kind: Keepalive, opening: Opening) -> bytes:

@@ -10,7 +10,7 @@ import msgspec
 from claw_contract.base import JsonObject
 from claw_mediate import wire
 from claw_mediate.catalog import Catalog, Offered
-from claw_mediate.continuity import calls_anchor, text_anchor
+from claw_mediate.continuity import Anchor, Transcript, calls_key, text_key
 from claw_mediate.dialects.anthropic_views import Content, Message, call_ids, text_blocks, visible_text
 from claw_mediate.dialects.base import (
     MOST_MESSAGES,
@@ -21,6 +21,7 @@ from claw_mediate.dialects.base import (
     UnreadableRequestError,
 )
 from claw_mediate.dialects.edits import Changes, array, compact, offers, weave, with_text
+from claw_mediate.session import SessionHints
 from claw_mediate.talk import ToolUse
 
 
@@ -36,6 +37,7 @@ class _Request(msgspec.Struct):
     tools: list[_Tool] | None = None
     tool_choice: dict[str, Any] | None = None
     max_tokens: Any = None
+    metadata: Any = None
 
 
 _read_request = msgspec.json.Decoder(_Request)
@@ -54,6 +56,7 @@ def read_request(body: bytes) -> RunnerRequest:
     if len(view.messages) > MOST_MESSAGES:
         raise UnreadableRequestError(f"the request has more than {MOST_MESSAGES} messages")
     choice = view.tool_choice
+    anchors, transcript = _anchors(view.messages)
     return RunnerRequest(
         body=body,
         model=view.model,
@@ -62,7 +65,10 @@ def read_request(body: bytes) -> RunnerRequest:
         declared=tuple(tool.name for tool in view.tools or () if isinstance(tool.name, str) and tool.name),
         bypass="tool_choice_none" if choice is not None and choice.get("type") == "none" else None,
         choice=choice,
-        anchors=_anchors(view.messages),
+        anchors=anchors,
+        before=transcript.before,
+        earlier=transcript.earlier,
+        session=SessionHints(view.metadata),
         said=tuple(text for message in view.messages if message.role == "user" and (text := _said(message))),
         system="\n".join(text_blocks(view.system)),
         most_tokens=view.max_tokens if type(view.max_tokens) is int else None,
@@ -140,13 +146,17 @@ def _begun(messages: Sequence[Message]) -> str | None:
     return visible_text(messages[-1].content) if messages and messages[-1].role == "assistant" else None
 
 
-def _anchors(messages: Sequence[Message]) -> dict[int, str]:
-    anchors: dict[int, str] = {}
-    said: list[str] = []
+def _anchors(messages: Sequence[Message]) -> tuple[dict[int, Anchor], Transcript]:
+    anchors: dict[int, Anchor] = {}
+    transcript = Transcript()
     for index, message in enumerate(messages):
-        if message.role == "user" and (text := _said(message)):
-            said.append(text)
-        elif message.role == "assistant":
+        if message.role not in ("user", "assistant"):
+            continue
+        if message.role == "user":
+            transcript.user_speaks()
+        text = visible_text(message.content)
+        if message.role == "assistant":
             ids = call_ids(message.content)
-            anchors[index] = calls_anchor(ids) if ids else text_anchor(visible_text(message.content), said)
-    return anchors
+            anchors[index] = transcript.anchor(calls_key(ids) if ids else text_key(text))
+        transcript.says(text)
+    return anchors, transcript

@@ -8,7 +8,9 @@ from typing import Literal, Protocol
 
 from claw_contract.base import JsonObject
 from claw_mediate.catalog import Catalog
+from claw_mediate.continuity import Anchor
 from claw_mediate.model import Reply, Round
+from claw_mediate.session import NO_HINTS, SessionHints
 from claw_mediate.talk import ToolUse
 
 MOST_MESSAGES = 50_000
@@ -37,8 +39,13 @@ class RunnerRequest:
     """Why no tools are offered in this request, where its form rules them out: an intervention's name."""
     choice: JsonObject | str | None = None
     """The runner's ``tool_choice``."""
-    anchors: Mapping[int, str] = field(default_factory=dict)
+    anchors: Mapping[int, Anchor] = field(default_factory=dict)
     """Index in ``messages`` → the anchor of the assistant message there (spec section 7)."""
+    before: tuple[str, ...] = ()
+    """Digests of the last visible messages: the evidence that goes with this request's answer."""
+    earlier: str = ""
+    """The digest of all messages before the user's last one."""
+    session: SessionHints = NO_HINTS
     said: tuple[str, ...] = ()
     """What the user said, oldest first."""
     system: str = ""
@@ -133,7 +140,7 @@ class Dialect(Protocol):
     def hidden_messages(self, rounds: Sequence[Round], *, replayed: bool) -> tuple[bytes, ...]:
         """The messages of rounds; ``replayed`` leaves out what was advice for one turn only."""
 
-    def reply_anchor(self, reply: Reply, request: RunnerRequest, *, terminal: bool) -> str:
+    def reply_anchor(self, reply: Reply, request: RunnerRequest, *, terminal: bool) -> Anchor:
         """The anchor under which this reply's hidden rounds are found again."""
 
     def keepalive(self, note: str, kind: Keepalive, opening: Opening) -> bytes:

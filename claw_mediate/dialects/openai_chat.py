@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from claw_mediate.continuity import calls_anchor, text_anchor
+from claw_mediate.continuity import Anchor, calls_key, text_key
 from claw_mediate.dialects import openai_legacy, openai_offer, openai_reply, openai_request, openai_stream, sse
 from claw_mediate.dialects.base import TERMINAL_TEXT, Keepalive, Offer, Opening, RunnerRequest
 from claw_mediate.dialects.openai_views import read_message, visible_text
@@ -31,13 +31,13 @@ def write_request(offer: Offer, rounds: Sequence[Round]) -> bytes:
     return offer.followed_by(hidden_messages(rounds, replayed=False))
 
 
-def reply_anchor(reply: Reply, request: RunnerRequest, *, terminal: bool) -> str:
-    """By the native calls' ids where there are any, else by the text and what was said before it."""
-    if reply.calls and not terminal and request.legacy:
-        return openai_legacy.handoff_anchor(reply.calls[0], request)
-    if reply.calls and not terminal:
-        return calls_anchor(call.id for call in reply.calls)
-    return text_anchor(visible_text(read_message.decode(reply.message)) or TERMINAL_TEXT * terminal, request.said)
+def reply_anchor(reply: Reply, request: RunnerRequest, *, terminal: bool) -> Anchor:
+    """By the native calls' ids where there are any, else by the text."""
+    if terminal or not reply.calls:
+        text = visible_text(read_message.decode(reply.message)) or TERMINAL_TEXT * terminal
+        return Anchor(text_key(text), request.before)
+    key = openai_legacy.handoff_key(reply.calls[0]) if request.legacy else calls_key(call.id for call in reply.calls)
+    return Anchor(key, request.before)
 
 
 def keepalive(note: str, kind: Keepalive, opening: Opening) -> bytes:

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
 
 import msgspec
 
 from claw_mediate import wire
 from claw_mediate.call import read_arguments
-from claw_mediate.continuity import call_anchor
-from claw_mediate.dialects.base import RunnerRequest
+from claw_mediate.continuity import call_key
 from claw_mediate.dialects.edits import Changes
 from claw_mediate.dialects.openai_views import Function, Message, arguments_text, function_call, named
 from claw_mediate.model import Arguments, Call, Unreadable
@@ -67,16 +65,15 @@ def as_function_call(choice: bytes) -> bytes:
     return wire.edited(choice, changes)
 
 
-def function_anchor(function: Function, said: Sequence[str]) -> str:
-    """The anchor of a call in the old form, but for how many equal ones stand before it."""
-    return call_anchor(function.name, _signature(function), said)
+def function_key(function: Function) -> str:
+    """What a call in the old form is found again by."""
+    return call_key(function.name, _signature(function))
 
 
-def handoff_anchor(call: Call, request: RunnerRequest) -> str:
-    """The anchor of a call that is handed over in the old form."""
+def handoff_key(call: Call) -> str:
+    """The same of a call that is handed over in the old form."""
     read = read_arguments(call.arguments.text) if isinstance(call.arguments, Unreadable) else call.arguments
-    anchor = call_anchor(call.name, _canonical(read), request.said)
-    return f"{anchor}.{sum(other.startswith(anchor) for other in request.anchors.values())}"
+    return call_key(call.name, _canonical(read))
 
 
 def _answered(message: Message, answer: Message) -> Function | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from itertools import takewhile
 from typing import Any
@@ -11,10 +10,11 @@ import msgspec
 
 from claw_contract.base import JsonObject
 from claw_mediate import wire
-from claw_mediate.continuity import calls_anchor, text_anchor
+from claw_mediate.continuity import Anchor, Transcript, calls_key, text_key
 from claw_mediate.dialects.base import MOST_MESSAGES, RunnerRequest, UnreadableRequestError
-from claw_mediate.dialects.openai_legacy import function_anchor
+from claw_mediate.dialects.openai_legacy import function_key
 from claw_mediate.dialects.openai_views import SYSTEM, Message, function_call, tool_calls, visible_text
+from claw_mediate.session import SessionHints
 
 
 class _Named(msgspec.Struct):
@@ -43,6 +43,8 @@ class _Request(msgspec.Struct):
     n: Any = None
     max_tokens: Any = None
     max_completion_tokens: Any = None
+    metadata: Any = None
+    prompt_cache_key: Any = None
 
 
 _read_request = msgspec.json.Decoder(_Request)
@@ -62,6 +64,7 @@ def read_request(body: bytes) -> RunnerRequest:
     if len(view.messages) > MOST_MESSAGES:
         raise UnreadableRequestError(f"the request has more than {MOST_MESSAGES} messages")
     choice = _choice(view)
+    anchors, transcript = _anchors(view.messages)
     return RunnerRequest(
         body=body,
         model=view.model,
@@ -70,7 +73,10 @@ def read_request(body: bytes) -> RunnerRequest:
         declared=tuple(filter(None, map(_tool_name, (*(view.tools or ()), *(view.functions or ()))))),
         bypass=_bypass(view, choice),
         choice=choice,
-        anchors=_anchors(view.messages),
+        anchors=anchors,
+        before=transcript.before,
+        earlier=transcript.earlier,
+        session=SessionHints(view.metadata, view.prompt_cache_key),
         said=tuple(visible_text(message) for message in view.messages if message.role == "user"),
         system="\n".join(map(visible_text, takewhile(lambda message: message.role in SYSTEM, view.messages))),
         most_tokens=_count(view.max_completion_tokens) or _count(view.max_tokens),
@@ -101,19 +107,23 @@ def _tool_name(tool: _Tool) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _anchors(messages: Sequence[Message]) -> dict[int, str]:
-    anchors: dict[int, str] = {}
-    said: list[str] = []
-    equal: Counter[str] = Counter()
+def _anchors(messages: Sequence[Message]) -> tuple[dict[int, Anchor], Transcript]:
+    anchors: dict[int, Anchor] = {}
+    transcript = Transcript()
     for index, message in enumerate(messages):
+        if message.role not in ("user", "assistant"):
+            continue
         if message.role == "user":
-            said.append(visible_text(message))
-        elif message.role == "assistant" and (made := tool_calls(message)):
-            anchors[index] = calls_anchor(call.id if isinstance(call.id, str) else "" for call in made)
-        elif message.role == "assistant" and (function := function_call(message)):
-            anchor = function_anchor(function, said)
-            anchors[index] = f"{anchor}.{equal[anchor]}"
-            equal[anchor] += 1
-        elif message.role == "assistant":
-            anchors[index] = text_anchor(visible_text(message), said)
-    return anchors
+            transcript.user_speaks()
+        text = visible_text(message)
+        if message.role == "assistant":
+            anchors[index] = transcript.anchor(_key(message, text))
+        transcript.says(text)
+    return anchors, transcript
+
+
+def _key(message: Message, text: str) -> str:
+    if made := tool_calls(message):
+        return calls_key(call.id if isinstance(call.id, str) else "" for call in made)
+    function = function_call(message)
+    return function_key(function) if function else text_key(text)

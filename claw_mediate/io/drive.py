@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol, assert_never
 
 from claw_mediate import result
@@ -12,6 +13,7 @@ from claw_mediate.catalog import Catalog
 from claw_mediate.dialects.base import Dialect, Offers, UnreadableReplyError
 from claw_mediate.dialects.errors import error_words
 from claw_mediate.io.sending import Responded, Unreachable
+from claw_mediate.io.tape import Tape
 from claw_mediate.io.upstream import ModelAnswer, ModelCall, Replied
 from claw_mediate.model import Answer, Call, Reply, Round
 from claw_mediate.talk import AskModel, Asks, ModelFailed, ModelReplied, RunTools, ToolsAnswered
@@ -62,13 +64,13 @@ class World:
         catalog: Catalog,
         offered: Offers,
         ports: Ports,
-        turn_id: str,
+        tape: Tape,
     ) -> None:
         self._dialect = dialect
         self._catalog = catalog
         self._offered = offered
         self._ports = ports
-        self._turn_id = turn_id
+        self._tape = tape
         self.progress = Progress()
         self.rounds: tuple[Round, ...] = ()
         self.reply: Reply | None = None
@@ -80,7 +82,12 @@ class World:
         self.rounds, self.answers = command.rounds, []
         if command.rounds:
             self.progress.goes_on.set()
-        self.progress.waiting(len(command.rounds) + 1, "model")
+        number = len(command.rounds) + 1
+        if (known := self._tape.reply(number)) is not None:
+            self.progress.goes_on.set()
+            self.reply = self._read(known)
+            return ModelReplied(self.reply, self._ports.now())
+        self.progress.waiting(number, "model")
         call = ModelCall(
             self._dialect.write_request(self._offered(command.use), command.rounds),
             read=self._read,
@@ -95,6 +102,7 @@ class World:
         match answer:
             case Replied(reply):
                 self.reply = reply
+                self._tape.replied(number, reply.body)
                 return ModelReplied(reply, self._ports.now())
             case Responded():
                 return _upstream_error(answer, self._ports.now())
@@ -108,13 +116,7 @@ class World:
         """Calls side by side. When the runner leaves, reads are dropped, and a write that is on its way may finish."""
         self.progress.goes_on.set()
         self.progress.waiting(command.round, ",".join(call.canonical for call in command.calls))
-        base = len(self.answers)
-        tasks = {
-            asyncio.ensure_future(
-                self._ports.tools(call, self._key(command.round, base + index), command.seconds)
-            ): call
-            for index, call in enumerate(command.calls)
-        }
+        tasks = {asyncio.ensure_future(self._run(command, call)): call for call in command.calls}
         try:
             await asyncio.wait(tasks)
         except asyncio.CancelledError:
@@ -123,6 +125,14 @@ class World:
         answers = tuple(task.result() for task in tasks)
         self.answers += answers
         return ToolsAnswered(answers, self._ports.now())
+
+    async def _run(self, command: RunTools, call: Call) -> Answer:
+        """One call, by its place among the calls of its reply: there it is found again."""
+        assert self.reply is not None
+        place = [made.id for made in self.reply.calls].index(call.id)
+        key = f"{self._tape.turn_id}.{command.round}.{place}"
+        run = partial(self._ports.tools, call, key, command.seconds)
+        return await self._tape.call(command.round, place, call, run)
 
     def now(self) -> float:
         """The turn's clock."""
@@ -141,9 +151,6 @@ class World:
         except UnreadableReplyError as unreadable:
             words = error_words(body)[:_MOST_WORDS]
             raise UnreadableReplyError(f"{unreadable}: {words}" if words else str(unreadable)) from None
-
-    def _key(self, round_number: int, index: int) -> str:
-        return f"{self._turn_id}.{round_number}.{index}"
 
 
 async def drive[T](turn: Asks[T], world: World) -> T:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-import sqlite3
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 from claw_contract.history import UsageRecord
@@ -21,17 +20,25 @@ from claw_mediate.dialects.base import Dialect, Offers, Opening, RunnerRequest
 from claw_mediate.dialects.errors import refusal
 from claw_mediate.exchange import Exchange, Request, answered
 from claw_mediate.io.agents import Agent
+from claw_mediate.io.continuing import Continuing
 from claw_mediate.io.drive import World, drive
+from claw_mediate.io.journal import Given
 from claw_mediate.io.record import GONE, Recorder
 from claw_mediate.io.routing import Route
 from claw_mediate.io.settings import Pace
-from claw_mediate.io.store import Store
+from claw_mediate.io.tape import Tape
 from claw_mediate.model import add_usage
 from claw_mediate.talk import Deliver, Outcome, Refuse
 from claw_mediate.turn import turn
 
 _MEDIA_TYPE = re.compile(r"[\w.+-]{1,64}/[\w.+-]{1,64}", re.ASCII)
 _SECONDS = re.compile(r"[0-9]{1,9}", re.ASCII)
+
+
+_STREAM = [("content-type", "text/event-stream"), ("cache-control", "no-cache"), ("x-accel-buffering", "no")]
+
+type Left = Callable[[], None]
+"""Told when a runner wants no more of a stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +54,12 @@ class Job:
     offered: Offers
     route: Route
     redactor: Redactor
+    session: str = ""
+    """The conversation, where the runner names it."""
+    asked: str = ""
+    """What the request is known by, when it comes again."""
+    resumed: bool = False
+    """Whether an earlier attempt began this turn."""
 
     @property
     def provider(self) -> str:
@@ -74,19 +87,28 @@ class Ended:
 class MediatedTurn:
     """A turn that is under way."""
 
-    def __init__(self, job: Job, world: World, recorder: Recorder, store: Store) -> None:
+    def __init__(self, job: Job, world: World, recorder: Recorder, continuing: Continuing) -> None:
         self._job = job
         self._world = world
         self._recorder = recorder
-        self._store = store
+        self._continuing = continuing
         self._started = time.monotonic()
 
-    async def play(self) -> Ended:
+    async def play(self, tape: Tape) -> Ended:
         """To the end. Cancelled when the runner leaves: then what ran is recorded all the same."""
+        try:
+            ended = await self._play()
+        except asyncio.CancelledError:
+            tape.ended(None)
+            raise
+        tape.ended(Given(ended.status, ended.content_type, ended.body) if ended.ok else None)
+        return ended
+
+    async def _play(self) -> Ended:
         outcome: Outcome | None = None
         try:
             outcome = await drive(turn(self._job.agent.limits, self._world.now()), self._world)
-            ended = self._end(outcome)
+            ended = await self._end(outcome)
         except asyncio.CancelledError:
             left = Refuse(GONE, "runner_left", "the runner closed its connection", self._world.cut_short())
             self._record(left, Ended(GONE, b"", "application/json", ok=False, code=left.code))
@@ -94,14 +116,14 @@ class MediatedTurn:
         except Exception as error:  # noqa: BLE001 - a fault of ours: recorded with what ran, and told in the stream's own form
             self._recorder.fault(self._job, error)
             outcome = Refuse(502, "internal_error", "the proxy failed in this turn", self._world.cut_short())
-            ended = self._end(outcome)
+            ended = await self._end(outcome)
         self._record(outcome, ended)
         return ended
 
-    def _end(self, outcome: Outcome) -> Ended:
+    async def _end(self, outcome: Outcome) -> Ended:
         job = self._job
         if isinstance(outcome, Deliver):
-            self._remember(outcome)
+            await self._remember(outcome)
             if job.view.legacy and len(outcome.reply.calls) > 1 and not outcome.terminal:
                 self._recorder.intervened(job, "legacy_function_calls_serialized")
             body = job.dialect.write_reply(outcome.reply, job.view, add_usage(outcome.usage), terminal=outcome.terminal)
@@ -116,15 +138,12 @@ class MediatedTurn:
         body = job.redactor.document(refusal(job.request.path, outcome.status, outcome.code, outcome.message))
         return Ended(outcome.status, body, "application/json", ok=False, code=outcome.code, retry_after=later)
 
-    def _remember(self, outcome: Deliver) -> None:
+    async def _remember(self, outcome: Deliver) -> None:
         """Hidden rounds are found again by the anchor of the message that they led to."""
-        hidden = self._job.dialect.hidden_messages(outcome.rounds, replayed=True)
-        if hidden:
-            anchor = self._job.dialect.reply_anchor(outcome.reply, self._job.view, terminal=outcome.terminal)
-            try:
-                self._store.keep(self._job.agent.id, anchor, b",".join(hidden))
-            except sqlite3.Error as error:  # the answer is good all the same
-                self._recorder.fault(self._job, error)
+        job = self._job
+        hidden = job.dialect.hidden_messages(outcome.rounds, replayed=True)
+        anchor = job.dialect.reply_anchor(outcome.reply, job.view, terminal=outcome.terminal)
+        await self._continuing.remember(job.agent.id, anchor, job.session, hidden)
 
     def _record(self, outcome: Outcome, ended: Ended) -> None:
         job = self._job
@@ -139,12 +158,13 @@ class MediatedTurn:
 
 
 async def whole(play: asyncio.Task[Ended]) -> Exchange:
-    """The answer of a turn that was not asked to stream."""
-    ended = await play
+    """The answer of a turn that was not asked to stream. Others may wait for it too."""
+    await asyncio.wait([play])
+    ended = play.result()
     return answered(ended.status, ended.body, ended.content_type, ended.retry_after)
 
 
-async def streamed(job: Job, world: World, play: asyncio.Task[Ended], pace: Pace) -> Exchange:
+async def streamed(job: Job, world: World, play: asyncio.Task[Ended], pace: Pace, left: Left) -> Exchange:
     """The answer of a turn that was asked to stream: its error while the status is open, else its stream."""
     goes_on = asyncio.ensure_future(world.progress.goes_on.wait())
     try:
@@ -154,11 +174,10 @@ async def streamed(job: Job, world: World, play: asyncio.Task[Ended], pace: Pace
     world.progress.goes_on.set()
     if play.done() and not (ended := play.result()).ok:
         return answered(ended.status, ended.body, ended.content_type, ended.retry_after)
-    headers = [("content-type", "text/event-stream"), ("cache-control", "no-cache"), ("x-accel-buffering", "no")]
-    return Exchange(200, headers, _events(job, world, play, pace), streaming=True)
+    return Exchange(200, _STREAM, _events(job, world, play, pace, left), streaming=True)
 
 
-async def _events(job: Job, world: World, play: asyncio.Task[Ended], pace: Pace) -> AsyncIterator[bytes]:
+async def _events(job: Job, world: World, play: asyncio.Task[Ended], pace: Pace, left: Left) -> AsyncIterator[bytes]:
     dialect = job.dialect
     opening = Opening("chatcmpl" + job.turn_id.removeprefix("turn_"), job.view.model, int(time.time()))
     opened = False
@@ -175,7 +194,19 @@ async def _events(job: Job, world: World, play: asyncio.Task[Ended], pace: Pace)
         else:
             yield dialect.stream_error(_error_event(job, ended))
     finally:
-        play.cancel()
+        left()
+
+
+def given(view: RunnerRequest, dialect: Dialect, answer: Given) -> Exchange:
+    """An answer that a turn ended with, once more."""
+    if not view.stream:
+        return answered(answer.status, answer.body, answer.content_type)
+
+    async def events() -> AsyncIterator[bytes]:
+        for event in dialect.stream(answer.body, view, None):
+            yield event
+
+    return Exchange(200, _STREAM, events(), streaming=True)
 
 
 def _sound(pattern: re.Pattern[str], header: str) -> str:

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
-import sqlite3
+from dataclasses import dataclass
 
 from claw_mediate.catalog import Catalog
-from claw_mediate.continuity import bounded
 from claw_mediate.dialects.base import Additions, Dialect, Offers, RunnerRequest
 from claw_mediate.io.agents import Agent
+from claw_mediate.io.continuing import Continuing
 from claw_mediate.io.log import EventLog
-from claw_mediate.io.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What goes with a request: text for the system prompt, and the conversation that it belongs to where that is known."""
+
+    context: str
+    session: str
 
 
 class Offering:
     """Requests as the provider gets them."""
 
-    def __init__(self, store: Store, log: EventLog) -> None:
-        self._store = store
+    def __init__(self, continuing: Continuing, log: EventLog) -> None:
+        self._continuing = continuing
         self._log = log
 
-    def made(self, agent: Agent, view: RunnerRequest, dialect: Dialect, context: str) -> tuple[Catalog, Offers]:
+    async def made(self, agent: Agent, view: RunnerRequest, dialect: Dialect, around: Around) -> tuple[Catalog, Offers]:
         """The tools of this request, and its bodies. Raises ``UnreadableRequestError``."""
         catalog = self._catalog(agent, view, dialect)
-        return catalog, dialect.offer(view, catalog, Additions(self._woven(agent.id, view), context))
+        woven = await self._continuing.woven(agent.id, view, around.session)
+        return catalog, dialect.offer(view, catalog, Additions(woven, around.context))
 
     def _catalog(self, agent: Agent, view: RunnerRequest, dialect: Dialect) -> Catalog:
         """Those that the provider has no room for are left out from the end."""
@@ -33,14 +41,3 @@ class Offering:
                 "intervention", agent.id, model=view.model, intervention="managed_tools_over_limit", tools=left_out
             )
         return catalog
-
-    def _woven(self, agent_id: str, view: RunnerRequest) -> dict[int, bytes]:
-        """Hidden rounds of earlier turns, by the message that they go before. A store that fails costs the memory of them,
-        never the turn.
-        """
-        try:
-            recalled = self._store.recall(agent_id, view.anchors.values())
-        except sqlite3.Error as error:
-            self._log.event("error", agent_id, error="continuity_not_read", reason=str(error))
-            return {}
-        return bounded({index: recalled[anchor] for index, anchor in view.anchors.items() if anchor in recalled})

@@ -1,20 +1,26 @@
-"""Turns under way: each is started with its ports, answered as JSON or as a stream, and ended with the proxy."""
+"""Turns under way: each is started with its ports and its journal, answered as JSON or as a stream, joined by a runner that
+tries again, and ended with the proxy.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from claw_mediate.exchange import Exchange
+from claw_mediate.io.continuing import Continuing
 from claw_mediate.io.drive import Ports, World
+from claw_mediate.io.journal import LEASE_SECONDS, Journal
 from claw_mediate.io.mediated import Ended, Job, MediatedTurn, streamed, whole
 from claw_mediate.io.record import Recorder
 from claw_mediate.io.services import Caller, Services
 from claw_mediate.io.settings import Pace
-from claw_mediate.io.store import Store
+from claw_mediate.io.store import StoreError
+from claw_mediate.io.tape import Tape
 from claw_mediate.io.upstream import ModelAnswer, ModelCall, Upstream
 from claw_mediate.model import Answer, Call
 
@@ -30,36 +36,92 @@ class Peers(NamedTuple):
     now: Callable[[], float] = time.monotonic
 
 
+@dataclass
+class UnderWay:
+    """A turn that has not ended, and how many runners wait for it."""
+
+    job: Job
+    world: World
+    play: asyncio.Task[Ended]
+    tape: Tape
+    waiting: int = 0
+
+    def left(self) -> None:
+        """A runner has gone; the last one takes the turn along."""
+        self.waiting -= 1
+        if self.waiting == 0:
+            self.play.cancel()
+
+
 class Playing:
     """All turns of one mediator that have not ended."""
 
-    def __init__(self, peers: Peers, recorder: Recorder, store: Store) -> None:
+    def __init__(self, peers: Peers, recorder: Recorder, continuing: Continuing, journal: Journal) -> None:
         self._peers = peers
         self._recorder = recorder
-        self._store = store
-        self._tasks: set[asyncio.Task[Ended]] = set()
+        self._continuing = continuing
+        self.journal = journal
+        self._turns: dict[tuple[str, str], UnderWay] = {}
+        self._heart: asyncio.Task[None] | None = None
 
-    async def answer(self, job: Job, pace: Pace) -> Exchange:
-        """Play a turn, and give its answer as the runner asked for it. Cancelled when the runner leaves."""
+    def under_way(self, agent_id: str, asked: str) -> UnderWay | None:
+        """The turn of an equal request that runs here now."""
+        return self._turns.get((agent_id, asked))
+
+    def start(self, job: Job) -> UnderWay:
+        """Begin to play a turn."""
         self._recorder.request(job, len(job.catalog.offered))
-        world = World(job.dialect, job.catalog, job.offered, self._ports(job), job.turn_id)
-        play = asyncio.ensure_future(MediatedTurn(job, world, self._recorder, self._store).play())
-        self._tasks.add(play)
-        play.add_done_callback(self._tasks.discard)
+        tape = Tape(
+            self.journal, job.turn_id, lambda reason: self._recorder.unwritten(job, reason), resumed=job.resumed
+        )
+        world = World(job.dialect, job.catalog, job.offered, self._ports(job), tape)
+        turn = MediatedTurn(job, world, self._recorder, self._continuing)
+        key = (job.agent.id, job.asked)
+        under_way = UnderWay(job, world, asyncio.ensure_future(turn.play(tape)), tape)
+        self._turns[key] = under_way
+        under_way.play.add_done_callback(lambda _: self._turns.pop(key, None))
+        if self._heart is None or self._heart.done():
+            self._heart = asyncio.ensure_future(self._beat())
+        return under_way
+
+    def abandon(self, turn_id: str) -> None:
+        """A turn that was entered in the journal does not begin."""
+        with suppress(StoreError):
+            self.journal.ended(turn_id, None)
+
+    async def attend(self, turn: UnderWay, pace: Pace) -> Exchange:
+        """The answer of a turn that is under way, for one more runner."""
+        turn.waiting += 1
         try:
-            return await streamed(job, world, play, pace) if job.view.stream else await whole(play)
+            if turn.job.view.stream:
+                exchange = await streamed(turn.job, turn.world, turn.play, pace, turn.left)
+            else:
+                exchange = await whole(turn.play)
         except asyncio.CancelledError:
-            play.cancel()
+            turn.left()
             raise
+        return replace(exchange, handed=turn.tape.handed)
 
     async def close(self, seconds: float) -> None:
         """Let turns that are under way end, for so long; then cancel them."""
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=seconds)
-        for task in self._tasks:
+        tasks = {turn.play for turn in self._turns.values()}
+        if tasks:
+            await asyncio.wait(tasks, timeout=seconds)
+        for task in tasks:
             task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=_LAST_SECONDS)
+        if tasks:
+            await asyncio.wait(tasks, timeout=_LAST_SECONDS)
+        if self._heart is not None:
+            self._heart.cancel()
+
+    async def _beat(self) -> None:
+        """Other processes see that these turns are alive."""
+        while self._turns:
+            await asyncio.sleep(LEASE_SECONDS / 4)
+            try:
+                self.journal.alive([turn.job.turn_id for turn in self._turns.values()])
+            except StoreError:
+                continue  # the turns themselves tell of it
 
     def _ports(self, job: Job) -> Ports:
         caller = Caller(job.agent, job.turn_id, job.redactor)

@@ -165,6 +165,12 @@ class Recorder:
         name = f"{type(error).__module__}.{type(error).__qualname__}"
         self._log.event("error", job.agent.id, turn_id=job.turn_id, model=job.model, error="internal", reason=name)
 
+    def unwritten(self, job: Job, reason: str) -> None:
+        """The journal can't be kept: calls that may write are not made."""
+        self._log.event(
+            "error", job.agent.id, turn_id=job.turn_id, model=job.model, error="journal_not_written", reason=reason
+        )
+
     def _round(self, job: Job, past: Round) -> None:
         for answer in past.answers:
             if answer.call.owner != "native":

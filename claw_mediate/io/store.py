@@ -1,6 +1,7 @@
-"""The continuity store: hidden rounds by agent and anchor, in SQLite (spec/mediation.md section 7).
+"""The continuity store: hidden rounds by agent and anchor (spec/mediation.md section 7), in SQLite.
 
-With a file it survives a restart; without one it lives as long as the process. Bounded per agent, oldest use first out.
+With a file it survives a restart; without one it lives as long as the process. Bounded per agent by turns, bytes and age,
+least recently used first out.
 """
 
 from __future__ import annotations
@@ -10,78 +11,118 @@ import sqlite3
 import time
 from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import Protocol
+
+from claw_mediate.continuity import Anchor, Kept
 
 MOST_TURNS = 256
 MOST_AGE_SECONDS = 7 * 24 * 3600.0
 MOST_BYTES = 8 * 1024 * 1024
-_LOCK_SECONDS = 0.1
+MOST_EQUAL = 32
+"""Of one agent's turns with equal anchors, those that are looked at: the latest."""
+LOCK_SECONDS = 0.1
 """How long another process's lock is waited for: everybody waits with us."""
 _SCHEMA = """
-CREATE TABLE IF NOT EXISTS hidden (
-    agent TEXT NOT NULL, anchor TEXT NOT NULL, messages BLOB NOT NULL, used REAL NOT NULL,
-    PRIMARY KEY (agent, anchor)
-) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS hidden_by_use ON hidden (agent, used);
+DROP TABLE IF EXISTS hidden;
+CREATE TABLE IF NOT EXISTS kept (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, agent TEXT NOT NULL, key TEXT NOT NULL, before TEXT NOT NULL,
+    session TEXT NOT NULL, messages BLOB NOT NULL, used REAL NOT NULL
+);
+CREATE INDEX IF NOT EXISTS kept_by_key ON kept (agent, key, id);
+CREATE INDEX IF NOT EXISTS kept_by_use ON kept (agent, used);
 """
+_INSERT = "INSERT INTO kept (agent, key, before, session, messages, used) VALUES (?, ?, ?, ?, ?, ?)"
 _BY_USE = """
-DELETE FROM hidden WHERE agent = ? AND used < MAX(?, COALESCE(
-    (SELECT used FROM hidden WHERE agent = ? ORDER BY used DESC LIMIT 1 OFFSET ?), 0
+DELETE FROM kept WHERE agent = ? AND used < MAX(?, COALESCE(
+    (SELECT used FROM kept WHERE agent = ? ORDER BY used DESC LIMIT 1 OFFSET ?), 0
 ))
 """
 _BY_SIZE = """
-DELETE FROM hidden WHERE agent = ? AND anchor IN (
-    SELECT anchor FROM (
-        SELECT anchor, SUM(LENGTH(messages)) OVER (ORDER BY used DESC, anchor) AS held FROM hidden WHERE agent = ?
+DELETE FROM kept WHERE id IN (
+    SELECT id FROM (
+        SELECT id, SUM(LENGTH(messages)) OVER (ORDER BY used DESC, id DESC) AS held FROM kept WHERE agent = ?
     ) WHERE held > ?
 )
 """
 
 
-class Store:
+class StoreError(Exception):
+    """The store can't be read or written now. It costs the memory of earlier turns, never the turn."""
+
+
+class Store(Protocol):
     """What later requests need of earlier turns."""
+
+    async def keep(self, agent_id: str, anchor: Anchor, session: str, messages: bytes) -> None:
+        """Hidden messages (JSON, comma separated) that led to the message with that anchor. Raises ``StoreError``.
+
+        Without messages it is kept only where an equal anchor is: to tell the two apart.
+        """
+
+    async def candidates(self, agent_id: str, keys: Collection[str]) -> list[Kept]:
+        """The turns whose anchors have one of these keys. Raises ``StoreError``."""
+
+    async def used(self, kept: Collection[Kept]) -> None:
+        """These were reinjected: they are the last to be forgotten. Raises ``StoreError``."""
+
+    async def writable(self) -> bool:
+        """For ``/ready``."""
+
+    async def close(self) -> None: ...
+
+
+def opened(file: str, schema: str, *, synchronous: str = "NORMAL") -> sqlite3.Connection:
+    """A database of ours, 0600, in WAL mode. Raises ``sqlite3.Error`` or ``OSError`` when it can't be opened."""
+    if file:
+        Path(file).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    database = sqlite3.connect(file or ":memory:", autocommit=True, timeout=LOCK_SECONDS)
+    try:
+        database.execute("PRAGMA journal_mode=WAL")
+        database.execute(f"PRAGMA synchronous={synchronous}")
+        database.executescript(schema)
+    except sqlite3.Error:
+        database.close()
+        raise
+    return database
+
+
+class SqliteStore:
+    """In a file, or in memory."""
 
     def __init__(self, file: str, clock: Callable[[], float] = time.time) -> None:
         """``file``: a path, or empty for memory. Raises ``sqlite3.Error`` or ``OSError`` when it can't be opened."""
-        if file:
-            Path(file).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         self._clock = clock
         self._held: dict[str, int] = {}
         """By agent the bytes that are held at most: they are summed up again only when it seems to be too many."""
-        self._db = sqlite3.connect(file or ":memory:", autocommit=True, timeout=_LOCK_SECONDS)
+        self._db = opened(file, _SCHEMA)
+
+    async def keep(self, agent_id: str, anchor: Anchor, session: str, messages: bytes) -> None:
         try:
-            self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.execute("PRAGMA synchronous=NORMAL")
-            self._db.executescript(_SCHEMA)
-        except sqlite3.Error:
-            self._db.close()
-            raise
+            if not messages and not self._rows(agent_id, anchor.key):
+                return
+            now = self._clock()
+            row = (agent_id, anchor.key, " ".join(anchor.before), session, messages, now)
+            self._db.execute(_INSERT, row)
+            self._db.execute(_BY_USE, (agent_id, now - MOST_AGE_SECONDS, agent_id, MOST_TURNS - 1))
+            self._bound(agent_id, len(messages))
+        except sqlite3.Error as error:
+            raise StoreError(str(error)) from error
 
-    def keep(self, agent_id: str, anchor: str, messages: bytes) -> None:
-        """Hidden messages (JSON, comma separated) that led to the message with that anchor."""
-        now = self._clock()
-        self._held[agent_id] = self._held.get(agent_id, MOST_BYTES) + len(messages)
-        self._db.execute("INSERT OR REPLACE INTO hidden VALUES (?, ?, ?, ?)", (agent_id, anchor, messages, now))
-        self._db.execute(_BY_USE, (agent_id, now - MOST_AGE_SECONDS, agent_id, MOST_TURNS - 1))
-        if self._held[agent_id] > MOST_BYTES:
-            self._db.execute(_BY_SIZE, (agent_id, agent_id, MOST_BYTES))
-            sized = self._db.execute("SELECT SUM(LENGTH(messages)) FROM hidden WHERE agent = ?", (agent_id,))
-            self._held[agent_id] = sized.fetchone()[0] or 0
+    async def candidates(self, agent_id: str, keys: Collection[str]) -> list[Kept]:
+        try:
+            return [kept for key in set(keys) for kept in self._rows(agent_id, key)]
+        except sqlite3.Error as error:
+            raise StoreError(str(error)) from error
 
-    def recall(self, agent_id: str, anchors: Collection[str]) -> dict[str, bytes]:
-        """Of these anchors, those that hidden messages are kept for."""
-        found: dict[str, bytes] = {}
-        for anchor in set(anchors):
-            row = self._db.execute(
-                "UPDATE hidden SET used = ? WHERE agent = ? AND anchor = ? RETURNING messages",
-                (self._clock(), agent_id, anchor),
-            ).fetchone()
-            if row is not None:
-                found[anchor] = bytes(row[0])
-        return found
+    async def used(self, kept: Collection[Kept]) -> None:
+        try:
+            now = self._clock()
+            self._db.executemany("UPDATE kept SET used = ? WHERE id = ?", [(now, one.id) for one in kept])
+        except sqlite3.Error as error:
+            raise StoreError(str(error)) from error
 
-    def writable(self) -> bool:
-        """For ``/ready``."""
+    async def writable(self) -> bool:
         try:
             self._db.execute("BEGIN IMMEDIATE")
             self._db.execute("ROLLBACK")
@@ -89,5 +130,19 @@ class Store:
             return False
         return True
 
-    def close(self) -> None:
+    async def close(self) -> None:
         self._db.close()
+
+    def _bound(self, agent_id: str, added: int) -> None:
+        self._held[agent_id] = self._held.get(agent_id, MOST_BYTES) + added
+        if self._held[agent_id] > MOST_BYTES:
+            self._db.execute(_BY_SIZE, (agent_id, MOST_BYTES))
+            sized = self._db.execute("SELECT SUM(LENGTH(messages)) FROM kept WHERE agent = ?", (agent_id,))
+            self._held[agent_id] = sized.fetchone()[0] or 0
+
+    def _rows(self, agent_id: str, key: str) -> list[Kept]:
+        query = "SELECT id, before, session, messages FROM kept WHERE agent = ? AND key = ? ORDER BY id DESC LIMIT ?"
+        rows = self._db.execute(query, (agent_id, key, MOST_EQUAL))
+        return [
+            Kept(row, Anchor(key, tuple(before.split())), session, bytes(held)) for row, before, session, held in rows
+        ]

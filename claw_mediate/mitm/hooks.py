@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -39,6 +40,7 @@ TURN_SECONDS = 900.0
 # not lose it, and this module outlives the script.
 _admitted: dict[str, Admitted] = {}
 _forwarded: dict[str, tuple[Mediator, Ticket, Tap | None]] = {}
+_handed: dict[str, Callable[[], None]] = {}
 _closing: set[asyncio.Future[None]] = set()
 
 
@@ -115,7 +117,7 @@ class Cllama:
         request = _request(flow, b"", hosts)
         if request.header("upgrade") and "websocket" in request.header("upgrade")[0].lower():
             await _answer(flow, refused(request.path, 426, "upgrade_required", "WebSocket is not served; use POST"))
-        elif (own := self._mediator.own(request)) is not None:
+        elif (own := await self._mediator.own(request)) is not None:
             await _answer(flow, own)
         elif isinstance(admitted := self._mediator.admit(request), Exchange):
             await _answer(flow, admitted)
@@ -156,10 +158,13 @@ class Cllama:
         flow.response.stream = tap
 
     def response(self, flow: http.HTTPFlow) -> None:
+        if (handed := _handed.pop(flow.id, None)) is not None:
+            handed()  # a stream has been sent by now, and a whole answer is sent next, with nothing between
         self._over(flow)
 
     def error(self, flow: http.HTTPFlow) -> None:
         _admitted.pop(flow.id, None)
+        _handed.pop(flow.id, None)
         self._over(flow)
 
     def done(self) -> Any:
@@ -260,6 +265,8 @@ def _request(flow: http.HTTPFlow, body: bytes, hosts: frozenset[str]) -> Request
 
 
 async def _answer(flow: http.HTTPFlow, exchange: Exchange) -> None:
+    if exchange.handed is not None:
+        _handed[flow.id] = exchange.handed
     if exchange.streaming:
         door.answer(flow, exchange)
     else:

@@ -1,12 +1,14 @@
-"""Anchors: the same message in a runner's other spellings, and no other message."""
+"""Continuity by evidence: the same message in a runner's other spellings, and the right one of equal ones."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claw_mediate.continuity import calls_anchor, text_anchor
+from claw_mediate.continuity import Anchor, Kept, Transcript, call_key, calls_key, chosen, text_key
 
 IDS = st.lists(st.text(alphabet="abcXYZ019", min_size=1, max_size=6), min_size=1, max_size=4)
 
@@ -16,31 +18,105 @@ IDS = st.lists(st.text(alphabet="abcXYZ019", min_size=1, max_size=6), min_size=1
 def test_order_and_punctuation_of_call_ids_do_not_matter(ids: list[str], mark: str, random: object) -> None:
     shuffled = [f"{mark}{call_id[:1]}{mark}{call_id[1:]}" for call_id in ids]
     random.shuffle(shuffled)  # type: ignore[attr-defined]
-    assert calls_anchor(shuffled) == calls_anchor(ids)
+    assert calls_key(shuffled) == calls_key(ids)
 
 
 @given(IDS, IDS)
-def test_other_call_ids_are_another_anchor(one: list[str], other: list[str]) -> None:
-    assert (calls_anchor(one) == calls_anchor(other)) == (sorted(one) == sorted(other))
+def test_other_call_ids_are_another_key(one: list[str], other: list[str]) -> None:
+    assert (calls_key(one) == calls_key(other)) == (sorted(one) == sorted(other))
 
 
 @pytest.mark.requirement("continuity:text-anchor")
-@given(st.text(), st.lists(st.text(), max_size=5))
-def test_white_space_does_not_matter_and_only_the_last_words_of_the_user_do(text: str, said: list[str]) -> None:
-    assert text_anchor(f"  {text}\n", ["long ago", *said][-3:]) == text_anchor(text, ["long ago", *said])
-    assert text_anchor("a\n\nb", ["c d"]) == text_anchor("ab", ["cd "])
+@given(st.text())
+def test_white_space_does_not_matter(text: str) -> None:
+    assert text_key(f"  {text}\n") == text_key(text)
+    assert text_key("a\n\nb") == text_key("ab")
 
 
-@pytest.mark.requirement("continuity:text-anchor")
-def test_equal_answers_of_two_conversations_are_told_apart() -> None:
-    assert text_anchor("Done.", ["Buy"]) != text_anchor("Done.", ["Sell"])
-    assert text_anchor("Done.", ["a", "b"]) != text_anchor("Done.", ["ab"])
-    assert text_anchor("Done.", []) != text_anchor("Done", ["."])
+def test_keys_of_different_kinds_are_never_equal() -> None:
+    assert len({calls_key(["a"]), text_key("a"), call_key("a", ""), text_key("b")}) == 4
 
 
-def test_an_anchor_of_calls_is_never_one_of_text() -> None:
-    assert calls_anchor(["a"]) != text_anchor("a", [])
+def test_any_text_has_a_key() -> None:
+    assert text_key("\ud800").startswith("text:")
 
 
-def test_any_text_has_an_anchor() -> None:
-    assert text_anchor("\ud800", ["\udfff"]).startswith("text:")
+KEY = text_key("Done.")
+
+
+def said(*texts: str) -> tuple[str, ...]:
+    transcript = Transcript()
+    for text in texts:
+        transcript.says(text)
+    return transcript.before
+
+
+def kept(number: int, *before: str, session: str = "", key: str = KEY) -> Kept:
+    return Kept(number, Anchor(key, said(*before)), session, f"hidden {number}".encode())
+
+
+def found(conversation: Sequence[str], turns: Sequence[Kept], session: str = "") -> dict[int, int]:
+    """What is chosen for a conversation of which every "Done." is the assistant's."""
+    transcript, anchors = Transcript(), {}
+    for index, text in enumerate(conversation):
+        if text == "Done.":
+            anchors[index] = transcript.anchor(KEY)
+        transcript.says(text)
+    return {index: one.id for index, one in chosen(anchors, turns, session).items()}
+
+
+@pytest.mark.requirement("continuity:evidence")
+def test_equal_answers_of_two_conversations_are_told_apart_by_what_was_said_before() -> None:
+    turns = [kept(1, "Buy"), kept(2, "Sell")]
+    assert found(["Buy", "Done."], turns) == {1: 1}
+    assert found(["Sell", "Done."], turns) == {1: 2}
+    assert found(["Hold", "Done."], turns) == {}
+
+
+@pytest.mark.requirement("continuity:evidence")
+def test_equal_answers_of_one_conversation_are_told_apart_by_what_was_said_before_and_by_order() -> None:
+    turns = [kept(1, "Buy"), kept(2, "Buy", "Done.", "Buy"), kept(3, "Buy", "Done.", "Buy", "Done.", "Buy")]
+    assert found(["Buy", "Done.", "Buy", "Done.", "Buy", "Done."], turns) == {1: 1, 3: 2, 5: 3}
+
+
+@pytest.mark.requirement("continuity:evidence")
+@pytest.mark.parametrize(
+    "again",
+    [
+        ["Buy", "Done."],  # the runner never keeps its volatile last message
+        ["<reminder>", "Buy", "Done."],
+        ["Buy", "<volatile>", "Done."],
+        ["summary of what was", "Buy", "Done."],
+    ],
+)
+def test_messages_that_a_runner_adds_or_drops_do_not_matter_while_one_is_the_same(again: list[str]) -> None:
+    assert list(found(again, [kept(1, "Buy", "<volatile>")]).values()) == [1]
+
+
+@pytest.mark.requirement("continuity:evidence")
+def test_the_session_beats_everything_where_the_runner_names_it() -> None:
+    turns = [kept(1, "Buy", session="a"), kept(2, "Buy", session="b")]
+    assert found(["Buy", "Done."], turns, "a") == {1: 1}
+    assert found(["Buy", "Done."], turns, "b") == {1: 2}
+    assert found(["other words", "Done."], turns, "a") == {1: 1}
+    assert found(["Buy", "Done."], turns, "a continued one") == {1: 2}
+
+
+@pytest.mark.requirement("continuity:evidence")
+def test_an_answer_that_was_made_again_is_the_latest_one() -> None:
+    assert found(["Buy", "Done."], [kept(1, "Buy"), kept(2, "Buy")]) == {1: 2}
+
+
+def test_evidence_is_no_requirement() -> None:
+    assert found(["Done."], [kept(1, "Buy")]) == {0: 1}
+    assert found(["Buy", "Done."], [kept(1)]) == {1: 1}
+
+
+@given(
+    st.lists(st.sampled_from(["Buy", "Sell", "Done."]), max_size=8),
+    st.lists(st.sampled_from(["Buy", "Sell"]), max_size=4),
+)
+def test_one_kept_turn_serves_one_message(conversation: list[str], before: list[str]) -> None:
+    turns = [kept(number, *before[:number]) for number in range(5)]
+    numbers = list(found(conversation, turns).values())
+    assert len(numbers) == len(set(numbers))

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from claw_mediate.continuity import Kept, chosen
 from claw_mediate.dialects import openai_chat
 from claw_mediate.dialects.base import Additions, UnreadableRequestError
 from claw_mediate.model import Reply
@@ -215,8 +216,10 @@ def test_equal_handoffs_of_one_conversation_are_told_apart_by_their_order() -> N
         choice, anchor, _ = handed(call(), request=request)
         made.append(anchor)
         request["messages"] = [*request["messages"], choice["message"], ANSWER]
-    assert list(openai_chat.read_request(json.dumps(request).encode()).anchors.values()) == made
-    assert len(set(made)) == 3
+    anchors = openai_chat.read_request(json.dumps(request).encode()).anchors
+    assert list(anchors.values()) == made
+    kept = [Kept(number, anchor, "", b"") for number, anchor in enumerate(made)]
+    assert [one.id for _, one in sorted(chosen(anchors, kept, "").items())] == [0, 1, 2]
     other = {"messages": [{"role": "user", "content": "Stop"}], **FUNCTIONS}
     assert handed(call(), request=other)[1] not in made
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from claw_mediate.continuity import bounded
-from claw_mediate.io.store import MOST_AGE_SECONDS, MOST_BYTES, MOST_TURNS, Store
+from claw_mediate.continuity import Anchor, bounded
+from claw_mediate.io.store import MOST_AGE_SECONDS, MOST_BYTES, MOST_TURNS, SqliteStore, StoreError
 
 
 class Clock:
@@ -19,107 +19,134 @@ class Clock:
         return self.now
 
 
+async def keep(store: SqliteStore, agent: str, key: str, messages: bytes, session: str = "") -> None:
+    await store.keep(agent, Anchor(key, ("before",)), session, messages)
+
+
+async def held(store: SqliteStore, agent: str, *keys: str) -> list[tuple[str, bytes]]:
+    """What is kept, which is thereby used."""
+    found = await store.candidates(agent, keys)
+    await store.used(found)
+    return [(one.anchor.key, one.messages) for one in found]
+
+
 @pytest.mark.requirement("store:own")
-def test_what_is_kept_is_recalled_by_its_agent_and_anchor_only() -> None:
-    store = Store("")
-    store.keep("a", "x", b"1")
-    store.keep("b", "x", b"2")
-    assert store.recall("a", ["x", "x", "y"]) == {"x": b"1"}
-    assert store.recall("b", ["x"]) == {"x": b"2"}
-    assert store.recall("c", ["x"]) == store.recall("a", []) == {}
-    store.keep("a", "x", b"new")
-    assert store.recall("a", ["x"]) == {"x": b"new"}
-    store.close()
+async def test_what_is_kept_is_found_by_its_agent_and_key_only_the_latest_first() -> None:
+    store = SqliteStore("")
+    await keep(store, "a", "x", b"1")
+    await keep(store, "b", "x", b"2", "s")
+    assert await held(store, "a", "x", "x", "y") == [("x", b"1")]
+    (one,) = await store.candidates("b", ["x"])
+    assert (one.anchor, one.session, one.messages) == (Anchor("x", ("before",)), "s", b"2")
+    assert await held(store, "c", "x") == await held(store, "a") == []
+    await keep(store, "a", "x", b"new")
+    assert await held(store, "a", "x") == [("x", b"new"), ("x", b"1")]
+    await store.close()
+
+
+@pytest.mark.requirement("continuity:evidence")
+async def test_an_answer_behind_which_nothing_is_hidden_is_kept_to_be_told_from_an_equal_one() -> None:
+    store = SqliteStore("")
+    await keep(store, "a", "x", b"")
+    assert await held(store, "a", "x") == []
+    await keep(store, "a", "x", b"1")
+    await keep(store, "a", "x", b"")
+    assert await held(store, "a", "x") == [("x", b""), ("x", b"1")]
+    await store.close()
 
 
 @pytest.mark.requirement("store:bounded")
-def test_the_least_recently_used_turns_go_first_and_only_those_of_that_agent() -> None:
+async def test_the_least_recently_used_turns_go_first_and_only_those_of_that_agent() -> None:
     clock = Clock()
-    store = Store("", clock)
-    store.keep("other", "x", b"1")
+    store = SqliteStore("", clock)
+    await keep(store, "other", "x", b"1")
     for number in range(MOST_TURNS):
         clock.now += 1
-        store.keep("a", f"t{number}", b"1")
+        await keep(store, "a", f"t{number}", b"1")
     clock.now += 1
-    store.recall("a", ["t0"])
+    await held(store, "a", "t0")
     clock.now += 1
-    store.keep("a", "new", b"1")
-    kept = store.recall("a", [f"t{number}" for number in range(MOST_TURNS)])
+    await keep(store, "a", "new", b"1")
+    kept = [key for key, _ in await held(store, "a", *(f"t{number}" for number in range(MOST_TURNS)))]
     assert len(kept) == MOST_TURNS - 1
     assert "t0" in kept
     assert "t1" not in kept
-    assert store.recall("other", ["x"]) == {"x": b"1"}
-    store.close()
+    assert await held(store, "other", "x") == [("x", b"1")]
+    await store.close()
 
 
 @pytest.mark.requirement("store:bounded")
-def test_what_was_not_used_for_a_week_is_gone() -> None:
+async def test_what_was_not_used_for_a_week_is_gone() -> None:
     clock = Clock()
-    store = Store("", clock)
-    store.keep("a", "old", b"1")
-    store.keep("a", "used", b"1")
+    store = SqliteStore("", clock)
+    await keep(store, "a", "old", b"1")
+    await keep(store, "a", "used", b"1")
     clock.now += MOST_AGE_SECONDS
-    store.recall("a", ["used"])
+    await held(store, "a", "used")
     clock.now += 1
-    store.keep("a", "new", b"1")
-    assert store.recall("a", ["old", "used", "new"]).keys() == {"used", "new"}
-    store.close()
+    await keep(store, "a", "new", b"1")
+    assert {key for key, _ in await held(store, "a", "old", "used", "new")} == {"used", "new"}
+    await store.close()
 
 
 @pytest.mark.requirement("store:durable")
-def test_a_file_survives_a_restart_and_is_private(tmp_path: Path) -> None:
+async def test_a_file_survives_a_restart_and_is_private(tmp_path: Path) -> None:
     file = tmp_path / "state" / "claw.db"
-    first = Store(str(file))
-    first.keep("a", "x", b"\x00\xff")
-    second = Store(str(file))  # the first was not closed: a crash
-    assert second.recall("a", ["x"]) == {"x": b"\x00\xff"}
+    first = SqliteStore(str(file))
+    await keep(first, "a", "x", b"\x00\xff")
+    second = SqliteStore(str(file))  # the first was not closed: a crash
+    assert await held(second, "a", "x") == [("x", b"\x00\xff")]
     assert oct(file.stat().st_mode)[-3:] == "600"
-    first.close()
-    second.close()
+    await first.close()
+    await second.close()
 
 
-def test_memory_is_lost_with_the_process() -> None:
-    store = Store("")
-    store.keep("a", "x", b"1")
-    store.close()
-    store = Store("")
-    assert store.recall("a", ["x"]) == {}
-    store.close()
+async def test_memory_is_lost_with_the_process() -> None:
+    store = SqliteStore("")
+    await keep(store, "a", "x", b"1")
+    await store.close()
+    store = SqliteStore("")
+    assert await held(store, "a", "x") == []
+    await store.close()
 
 
-def test_readiness_tells_whether_it_can_be_written(tmp_path: Path) -> None:
-    store = Store(str(tmp_path / "s.db"))
-    assert store.writable()
-    store.close()
-    assert not store.writable()
+async def test_a_store_that_can_t_be_used_says_so(tmp_path: Path) -> None:
+    store = SqliteStore(str(tmp_path / "s.db"))
+    assert await store.writable()
+    await store.close()
+    assert not await store.writable()
+    with pytest.raises(StoreError):
+        await keep(store, "a", "x", b"1")
+    with pytest.raises(StoreError):
+        await held(store, "a", "x")
 
 
 @pytest.mark.parametrize("content", [b"not a database, and long enough to be seen as none" * 50])
 def test_a_file_that_is_no_database_is_an_error_at_the_start(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "s.db").write_bytes(content)
     with pytest.raises(sqlite3.DatabaseError):
-        Store(str(tmp_path / "s.db"))
+        SqliteStore(str(tmp_path / "s.db"))
 
 
 def test_a_path_that_cannot_be_is_an_error_at_the_start(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match="file"):
-        Store(str(tmp_path / "file" / "s.db"))
+        SqliteStore(str(tmp_path / "file" / "s.db"))
 
 
 @pytest.mark.requirement("continuity:bounds")
-def test_an_agent_keeps_so_many_bytes_and_the_latest_ones() -> None:
+async def test_an_agent_keeps_so_many_bytes_and_the_latest_ones() -> None:
     clock = Clock()
-    store = Store("", clock)
+    store = SqliteStore("", clock)
     third = b"x" * (MOST_BYTES // 3)
     for number in range(5):
         clock.now += 1
-        store.keep("analyst", f"calls:{number}", third)
-        store.keep("executor", f"calls:{number}", b"small")
-    found = store.recall("analyst", [f"calls:{number}" for number in range(5)])
-    assert sorted(found) == ["calls:2", "calls:3", "calls:4"]
-    assert len(store.recall("executor", [f"calls:{number}" for number in range(5)])) == 5
-    store.close()
+        await keep(store, "analyst", f"calls:{number}", third)
+        await keep(store, "executor", f"calls:{number}", b"small")
+    keys = [f"calls:{number}" for number in range(5)]
+    assert sorted(key for key, _ in await held(store, "analyst", *keys)) == ["calls:2", "calls:3", "calls:4"]
+    assert len(await held(store, "executor", *keys)) == 5
+    await store.close()
 
 
 @pytest.mark.requirement("continuity:bounds")

@@ -1,0 +1,76 @@
+"""A runner that tries again finds its turn (spec/mediation.md section 5).
+
+the same request, within 10 minutes               what happens
+────────────────────────────────────────────────  ─────────────────────────────────────────────────────
+its turn runs in this process                     Joined: both get the answer of the one turn
+its turn runs in another process                  waits for it, then one of the rows below
+its turn has an answer, not yet handed over       Known: that answer
+its turn is done, and the runner says it retries  Known: that answer
+its turn failed, or its process died              Resumed: what it did is played, not done again
+anything else                                     None: a new turn
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from dataclasses import dataclass
+
+from claw_mediate.dialects.base import RunnerRequest
+from claw_mediate.exchange import Request
+from claw_mediate.io.journal import Asked, Given, Journal, Past
+
+_LOOK_AGAIN_SECONDS = 0.2
+_RETRIED = "x-stainless-retry-count"
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """There is an answer."""
+
+    turn_id: str
+    given: Given
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """The turn goes on where it was."""
+
+    turn_id: str
+
+
+def asked(request: Request, view: RunnerRequest) -> Asked:
+    """What a request is known by."""
+    digest = hashlib.sha256(request.meant_path.encode(errors="surrogatepass") + b"\0" + request.body).hexdigest()
+    said = view.said[-1] if view.said else ""
+    return Asked(digest, view.earlier, said, (request.header("idempotency-key") or [""])[0])
+
+
+class Attempts:
+    """What the journal knows of a request. Raises ``StoreError``."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    async def find(self, agent_id: str, turn_id: str, what: Asked, *, retries: bool) -> Known | Resumed | None:
+        """``turn_id``: of a new turn, which is begun where there is none to go on with."""
+        while True:
+            past = self._journal.find(agent_id, what)
+            if past is not None and past.alive:
+                await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+            elif past is not None and past.given is not None and _is_meant(past, what, retries=retries):
+                return Known(past.turn_id, past.given)
+            elif past is not None and past.state in ("failed", "running"):
+                if self._journal.resume(past, what):
+                    return Resumed(past.turn_id)
+            elif self._journal.begin(turn_id, agent_id, what):
+                return None
+
+
+def retries(request: Request) -> bool:
+    """Whether the runner's SDK says that it tries again."""
+    return any(count.isdecimal() and int(count) > 0 for count in request.header(_RETRIED))
+
+
+def _is_meant(past: Past, what: Asked, *, retries: bool) -> bool:
+    return past.state == "answered" or retries or bool(what.attempt and what.attempt == past.attempt)

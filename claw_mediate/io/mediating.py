@@ -1,0 +1,128 @@
+"""One mediated request, from its view to the turn that answers it: found again, paid for, routed, offered, played."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from weakref import WeakValueDictionary
+
+from claw_contract.secret import Redactor
+from claw_mediate.dialects.base import Dialect, RunnerRequest
+from claw_mediate.exchange import Exchange, Request
+from claw_mediate.io.attempts import Attempts, Known, Resumed, asked, retries
+from claw_mediate.io.headers import for_provider
+from claw_mediate.io.identity import Admitted
+from claw_mediate.io.journal import Asked
+from claw_mediate.io.log import EventLog
+from claw_mediate.io.mediated import Job, given
+from claw_mediate.io.offering import Around, Offering
+from claw_mediate.io.playing import Playing, UnderWay
+from claw_mediate.io.routing import Asker, Route, Routing, with_model
+from claw_mediate.io.settings import Settings
+from claw_mediate.io.store import StoreError
+from claw_mediate.session import session
+
+
+@dataclass(frozen=True, slots=True)
+class Mediated:
+    """A request that gets tools."""
+
+    admitted: Admitted
+    request: Request
+    view: RunnerRequest
+    dialect: Dialect
+    redactor: Redactor
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What is asked before a turn begins: whether the agent may spend (the refusal, when not), and the context."""
+
+    spend: Callable[[], Exchange | None]
+    context: Callable[[], Awaitable[str]]
+
+
+class Mediating:
+    """Requests with tools, of one mediator."""
+
+    def __init__(
+        self, settings: Settings, log: EventLog, routing: Routing, offering: Offering, playing: Playing
+    ) -> None:
+        self._settings = settings
+        self._log = log
+        self._routing = routing
+        self._offering = offering
+        self._playing = playing
+        self._attempts = Attempts(playing.journal)
+        self._entering: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+
+    async def answer(self, what: Mediated, before: Before) -> Exchange:
+        """The turn's answer. Cancelled when the runner leaves. Raises ``UnreadableRequestError`` and ``WireError``."""
+        agent, key = what.admitted.agent, asked(what.request, what.view)
+        pace = self._settings.pace(what.dialect.NAME)
+        # Two equal requests at one moment must not both find that there is no turn yet.
+        async with self._entering.setdefault((agent.id, key.request), asyncio.Lock()):
+            turn = self._playing.under_way(agent.id, key.request)
+            if turn is not None:
+                self._tell(what, turn.job.turn_id, "turn_joined")
+            else:
+                entered = await self._enter(what, key, before)
+                if isinstance(entered, Exchange):
+                    return entered
+                turn = entered
+        return await self._playing.attend(turn, pace)
+
+    async def _enter(self, what: Mediated, key: Asked, before: Before) -> UnderWay | Exchange:
+        turn_id = f"turn_{uuid.uuid4().hex}"
+        found = await self._found(what, key, turn_id)
+        if isinstance(found, Known):
+            self._tell(what, found.turn_id, "turn_answered_again")
+            return replace(given(what.view, what.dialect, found.given), handed=partial(self._handed, found.turn_id))
+        if isinstance(found, Resumed):
+            turn_id = found.turn_id
+            self._tell(what, turn_id, "turn_resumed")
+        begun = False
+        try:
+            job = before.spend() or await self._job(what, turn_id, await before.context())
+            if isinstance(job, Exchange):
+                return job
+            turn = self._playing.start(replace(job, asked=key.request, resumed=isinstance(found, Resumed)))
+            begun = True
+            return turn
+        finally:
+            if not begun:
+                self._playing.abandon(turn_id)
+
+    async def _found(self, what: Mediated, key: Asked, turn_id: str) -> Known | Resumed | None:
+        """A journal that can't be read costs the memory of earlier attempts; what may write is then not run (``tape``)."""
+        try:
+            return await self._attempts.find(what.admitted.agent.id, turn_id, key, retries=retries(what.request))
+        except StoreError as error:
+            self._log.event("error", what.admitted.agent.id, error="journal_not_read", reason=str(error))
+            return None
+
+    async def _job(self, what: Mediated, turn_id: str, context: str) -> Job | Exchange:
+        agent, request, view = what.admitted.agent, what.request, what.view
+        asker = Asker(agent, turn_id)
+        candidates = self._routing.candidates(asker, request, view)
+        if isinstance(candidates, Exchange):
+            return candidates
+        if candidates[0].model != view.model:
+            view = replace(view, body=with_model(view.body, candidates[0].model))
+        headers = [*for_provider(request.headers, what.admitted.secret), ("accept-encoding", "gzip, deflate")]
+        route = Route(asker, request.path, headers, candidates)
+        around = Around(context, session(request.headers, view.session))
+        catalog, offered = await self._offering.made(agent, view, what.dialect, around)
+        return Job(turn_id, agent, request, view, what.dialect, catalog, offered, route, what.redactor, around.session)
+
+    def _handed(self, turn_id: str) -> None:
+        with suppress(StoreError):
+            self._playing.journal.handed(turn_id)
+
+    def _tell(self, what: Mediated, turn_id: str, intervention: str) -> None:
+        agent_id, model = what.admitted.agent.id, what.view.model
+        self._log.event("intervention", agent_id, turn_id=turn_id, model=model, intervention=intervention)

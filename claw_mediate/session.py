@@ -1,0 +1,81 @@
+"""Which conversation a request belongs to, where its runner says so (spec/mediation.md section 7). One table, pure.
+
+It is evidence, never a requirement: most runners say nothing, and a runner may say it in one request and not in the next.
+The names are those of reference/runners.md and reference/gateways.md section 2.2.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from claw_contract.base import JsonObject
+
+HEADERS = (
+    "x-claude-code-session-id",
+    "x-openclaw-session-id",
+    "session-id",  # Codex
+    "session_id",  # Codex, older
+    "thread-id",
+    "x-mux-workspace-id",
+    "x-interaction-id",  # Copilot in VS Code
+    "x-client-session-id",  # Copilot CLI
+    "x-kilocode-taskid",
+    "x-coder-chat-id",
+)
+"""In the order in which they are believed."""
+MEMBERS = ("session_id", "openclaw_session_id", "conversation_id", "thread_id")
+"""Of ``metadata``."""
+_LEGACY_USER_ID = re.compile(r"_session_([0-9a-fA-F-]{8,64})$")
+_LONGEST = 200
+
+
+@dataclass(frozen=True, slots=True)
+class SessionHints:
+    """Members of a request's body that may name its session; hostile until looked at."""
+
+    metadata: object = None
+    prompt_cache_key: object = None
+
+
+NO_HINTS = SessionHints()
+
+
+def session(headers: Iterable[tuple[str, str]], hints: SessionHints) -> str:
+    """The session's name, or "".
+
+    >>> session([("X-Claude-Code-Session-Id", "s1")], SessionHints())
+    'x-claude-code-session-id:s1'
+    """
+    metadata, cache_key = hints.metadata, hints.prompt_cache_key
+    told = {name.lower(): value for name, value in headers}
+    for name in HEADERS:
+        if value := told.get(name, "").strip():
+            return _named(name, value)
+    members = metadata if isinstance(metadata, dict) else {}
+    for name in MEMBERS:
+        if isinstance(member := members.get(name), str) and member:
+            return _named(name, member)
+    if found := _in_user_id(members.get("user_id")):
+        return _named("session_id", found)
+    return _named("prompt_cache_key", cache_key) if isinstance(cache_key, str) and cache_key else ""
+
+
+def _in_user_id(user_id: Any) -> str | None:
+    """Claude Code puts its session into ``metadata.user_id``: as JSON, or, before, behind ``_session_``."""
+    if not isinstance(user_id, str):
+        return None
+    try:
+        document: JsonObject | Any = json.loads(user_id)
+    except (ValueError, RecursionError):
+        legacy = _LEGACY_USER_ID.search(user_id)
+        return legacy[1] if legacy else None
+    value = document.get("session_id") if isinstance(document, dict) else None
+    return value if isinstance(value, str) and value else None
+
+
+def _named(name: str, value: str) -> str:
+    return f"{name}:{value[:_LONGEST]}"

@@ -1,0 +1,105 @@
+"""A runner that tries again, through the real mitmdump: no effect twice, whatever broke in between (mediation.md section 5)."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx2
+import pytest
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from tests.peers import calls, text
+from tests.proxy.pod import Pod, headers
+from tests.waiting import eventually
+
+ASK = {"model": "gpt-test", "messages": [{"role": "user", "content": "Buy"}]}
+
+
+def post(pod: Pod, body: dict[str, Any] | None = None, **more: str) -> httpx2.Response:
+    sent = {**headers(pod, "analyst"), **more}
+    return httpx2.post(f"{pod.url}/v1/chat/completions", headers=sent, json=body or ASK, timeout=30)
+
+
+def trades(pod: Pod) -> list[str]:
+    return [call.headers["idempotency-key"] for call in pod.service.received]
+
+
+@pytest.mark.requirement("journal:resume")
+def test_a_turn_that_failed_behind_a_write_is_resumed_and_the_write_is_not_made_again(running: Pod) -> None:
+    running.service.routes["POST", "/trade"] = JSONResponse({"order": 1})
+    refused = JSONResponse({"error": {"message": "no"}}, 400)
+    running.provider.says(calls(("c1", "desk__trade", {"symbol": "X"})), refused)
+    assert post(running).status_code == 400
+    running.provider.says(text("Bought."))
+    answer = post(running)
+    assert answer.json()["choices"][0]["message"]["content"] == "Bought."
+    assert len(trades(running)) == 1
+    assert "order" in running.provider.received[-1].json["messages"][-1]["content"]
+    turns = [line["turn_id"] for line in running.history("analyst")]
+    assert turns[0] == turns[1]
+
+
+@pytest.mark.requirement("journal:kill")
+def test_a_turn_survives_kill_9_between_the_write_and_the_answer(running: Pod) -> None:
+    running.service.routes["POST", "/trade"] = JSONResponse({"order": 1})
+
+    async def dies(_request: Request) -> Response:
+        running.kill()
+        return Response(status_code=500)
+
+    running.provider.says(calls(("c1", "desk__trade", {"symbol": "X"})), dies)
+    with pytest.raises(httpx2.HTTPError):
+        post(running)
+    running.start()
+    running.provider.says(text("Bought."))
+    assert post(running).json()["choices"][0]["message"]["content"] == "Bought."
+    assert len(trades(running)) == 1
+
+
+@pytest.mark.requirement("journal:unknown")
+def test_a_write_whose_result_was_never_recorded_is_not_made_again_and_the_model_is_told(running: Pod) -> None:
+    async def dies(_request: Request) -> Response:
+        running.kill()
+        return JSONResponse({"order": 1})
+
+    running.service.routes["POST", "/trade"] = dies
+    running.provider.says(calls(("c1", "desk__trade", {"symbol": "X"})))
+    with pytest.raises(httpx2.HTTPError):
+        post(running)
+    running.start()
+    running.provider.says(text("I do not know."))
+    assert post(running).status_code == 200
+    assert len(trades(running)) == 1
+    told = json.loads(running.provider.received[-1].json["messages"][-1]["content"])
+    assert told["error"]["code"] == "outcome_unknown"
+
+
+@pytest.mark.requirement("journal:join")
+def test_a_request_that_comes_again_while_its_turn_runs_joins_it(running: Pod) -> None:
+    arrived: list[Request] = []
+
+    async def slow(request: Request) -> Response:
+        arrived.append(request)
+        await request.app.state.go.wait() if hasattr(request.app.state, "go") else None
+        return JSONResponse({"order": 1})
+
+    running.service.routes["POST", "/trade"] = slow
+    running.provider.says(calls(("c1", "desk__trade", {"symbol": "X"})), text("Bought."))
+    with ThreadPoolExecutor(3) as pool:
+        answers = list(pool.map(lambda _: post(running), range(3)))
+    assert {answer.json()["choices"][0]["message"]["content"] for answer in answers} == {"Bought."}
+    assert len(trades(running)) == 1
+    assert len(running.provider.received) == 2
+
+
+@pytest.mark.requirement("journal:retry-of-a-done-turn")
+def test_a_done_turn_is_answered_again_only_when_the_runner_says_that_it_retries(running: Pod) -> None:
+    running.provider.says(text("One."), text("Two."))
+    assert post(running).json()["choices"][0]["message"]["content"] == "One."
+    eventually(lambda: len(running.history("analyst")) == 1, "the turn is over")
+    again = post(running, **{"x-stainless-retry-count": "1"})
+    assert again.json()["choices"][0]["message"]["content"] == "One."
+    assert post(running).json()["choices"][0]["message"]["content"] == "Two."
