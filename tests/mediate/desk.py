@@ -152,6 +152,8 @@ class Desk:
             body = b"".join([chunk async for chunk in exchange.chunks])
             if self.model.fault is not None:
                 raise self.model.fault
+            if exchange.handed is not None:
+                exchange.handed()
             self._answered(exchange, body)
         return "\n" + "\n".join(self.lines) + "\n"
 
