@@ -6,6 +6,7 @@ import hashlib
 import mmap
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,28 +28,37 @@ class History:
     def __init__(self, directory: Path, max_bytes: int) -> None:
         self._directory = directory
         self._max_bytes = max_bytes
+        self._files: dict[str, Path] = {}
         self._last: dict[str, str] = {}
 
     def append(self, agent_id: str, entry: dict[str, Any], redactor: Redactor) -> None:
         """Add one turn; fills in ``id``, ``prev`` and ``hash``. Raises ``OSError`` when the line can't be written."""
-        file = self._directory / agent_id / "history.jsonl"
-        torn = False
+        if agent_id not in self._files:
+            self._files[agent_id] = self._directory / agent_id / "history.jsonl"
+        file, torn = self._files[agent_id], b""
         if agent_id not in self._last:
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._last[agent_id] = last_hash(file)
-            torn = _is_torn(file)
-        line = redactor.document(msgspec.json.encode({**entry, "prev": self._last[agent_id]}))
-        identified = line[:-1] + b',"id":"hist1_' + hashlib.sha256(line).hexdigest().encode() + b'"}'
-        digest = hashlib.sha256(identified).hexdigest()
+            torn = b"\n" * _is_torn(file)
+        line = redactor.document(msgspec.json.encode({**entry, "prev": self._last.pop(agent_id)}))
+        # Both digests are of what begins alike: the line, and the line with its id.
+        digest = hashlib.sha256(line[:-1])
+        name = digest.copy()
+        name.update(b"}")
+        identity = b',"id":"hist1_%b"' % name.hexdigest().encode()
+        digest.update(identity + b"}")
         self._rotate(file)
         descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "ab") as out:
-            out.write(b"\n" * torn + identified[:-1] + b',"hash":"' + digest.encode() + b'"}\n')
-        self._last[agent_id] = digest
+            out.writelines((torn, line[:-1], identity, b',"hash":"%b"}\n' % digest.hexdigest().encode()))
+        self._last[agent_id] = (
+            digest.hexdigest()
+        )  # not so where writing failed: then the file says where the chain goes on
 
     def _rotate(self, file: Path) -> None:
-        if file.exists() and file.stat().st_size >= self._max_bytes:
-            file.replace(file.with_name(file.name + ".1"))
+        with suppress(FileNotFoundError):
+            if file.stat().st_size >= self._max_bytes:
+                file.replace(file.with_name(file.name + ".1"))
 
 
 def line_hash(line: bytes) -> str:

@@ -60,6 +60,7 @@ _KNOWN: dict[str, _Known] = {
     "ollama": _Known(None, "none", "openai", "OLLAMA"),
 }
 
+_KNOWN_HOSTS = {urlsplit(known.base_url or "").hostname or "" for known in _KNOWN.values()}
 KEY_VARIABLES = tuple(name for known in _KNOWN.values() for name in known.keys)
 
 
@@ -88,6 +89,7 @@ class Registry:
         self._log = log
         self._seen: Identity | bool = False
         self._providers: dict[str, Provider] = {}
+        self._governed: tuple[dict[str, Provider], frozenset[str]] = {}, frozenset()
         self._states = KeyStates(auth_dir, log, clock)
 
     def all(self) -> dict[str, Provider]:
@@ -119,9 +121,11 @@ class Registry:
 
     def hosts(self) -> frozenset[str]:
         """Every governed host."""
-        own = {urlsplit(known.base_url or "").hostname or "" for known in _KNOWN.values()}
-        hosts = own | set(self._extra_hosts) | {provider.host for provider in self.all().values()}
-        return frozenset(hosts - {""})
+        providers = self.all()
+        if self._governed[0] is not providers:
+            hosts = _KNOWN_HOSTS | set(self._extra_hosts) | {provider.host for provider in providers.values()}
+            self._governed = providers, frozenset(hosts - {""})
+        return self._governed[1]
 
     def by_model(self, model: str, api_format: ApiFormat) -> Candidate:
         """In base-URL mode the model's prefix picks the provider, else the dialect's default one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,24 @@ def test_a_torn_last_line_breaks_neither_the_chain_nor_the_next_line(tmp_path: P
     found = lines(tmp_path)
     assert broken_links([*whole[:2], *found[3:]]) == []
     assert [json.loads(line)["turn_id"] for line in found[3:]] == ["t3", "t4"]
+
+
+@pytest.mark.requirement("history:torn-line")
+def test_a_line_that_could_not_be_written_whole_breaks_neither_the_chain_nor_the_next_line(tmp_path: Path) -> None:
+    history = History(tmp_path, 1 << 30)
+    append(history, 1)
+    whole = len(b"".join(lines(tmp_path)))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (whole + 20, before[1]))  # as a disk that is full
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            append(history, 2)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    append(history, 3)
+    first, torn, third = lines(tmp_path)
+    assert len(torn) == 21
+    assert broken_links([first, third]) == []
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\n\n", b"garbage", b'{"hash":5}\n', b'{"a":"\\"}\n"}\n'])
