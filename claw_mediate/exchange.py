@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote
 
@@ -48,7 +48,7 @@ class Exchange:
     headers: HeaderList
     chunks: AsyncIterator[bytes]
     streaming: bool = False
-    handed: Callable[[], None] | None = None
+    handed: Callable[[], Awaitable[None]] | None = None
     """To be told when the whole answer went to the runner's connection."""
 
 

@@ -29,7 +29,7 @@ from claw_mediate.io.continuing import Continuing
 from claw_mediate.io.forwarding import Forwarding
 from claw_mediate.io.history import History
 from claw_mediate.io.identity import Admitted
-from claw_mediate.io.journal import Journal
+from claw_mediate.io.journal import SqliteJournal
 from claw_mediate.io.log import EventLog
 from claw_mediate.io.mediating import Before, Mediated, Mediating
 from claw_mediate.io.offering import Around, Offering
@@ -82,7 +82,7 @@ class Mediator:
         self.forwarding = Forwarding(self.registry, self._routing, self._recorder)
         continuing = Continuing(self._store, log)
         self._offering = Offering(continuing, log)
-        self._journal = Journal(settings.state, Owner.this())
+        self._journal = SqliteJournal(settings.state, Owner.this())
         self._playing = Playing(self._peers, self._recorder, continuing, self._journal)
         self._mediating = Mediating(settings, log, self._routing, self._offering, self._playing)
 
@@ -156,7 +156,7 @@ class Mediator:
         await self._peers.upstream.close()
         await self._peers.services.close()
         await self._store.close()
-        self._journal.close()
+        await self._journal.close()
         self._accounts.close()
 
     async def _mediate(self, admitted: Admitted, request: Request, view: RunnerRequest, dialect: Dialect) -> Exchange:

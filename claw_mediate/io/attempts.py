@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.exchange import Request
-from claw_mediate.io.journal import Asked, Given, Journal, Past
+from claw_mediate.io.journaling import Asked, Given, Journal, Past
 
 _LOOK_AGAIN_SECONDS = 0.2
 _RETRIED = "x-stainless-retry-count"
@@ -55,15 +55,15 @@ class Attempts:
     async def find(self, agent_id: str, turn_id: str, what: Asked, *, retries: bool) -> Known | Resumed | None:
         """``turn_id``: of a new turn, which is begun where there is none to go on with."""
         while True:
-            past = self._journal.find(agent_id, what)
+            past = await self._journal.find(agent_id, what)
             if past is not None and past.alive:
                 await asyncio.sleep(_LOOK_AGAIN_SECONDS)
             elif past is not None and past.given is not None and _is_meant(past, what, retries=retries):
                 return Known(past.turn_id, past.given)
             elif past is not None and past.state in ("failed", "running"):
-                if self._journal.resume(past, what):
+                if await self._journal.resume(past, what):
                     return Resumed(past.turn_id)
-            elif self._journal.begin(turn_id, agent_id, what):
+            elif await self._journal.begin(turn_id, agent_id, what):
                 return None
 
 

@@ -83,7 +83,7 @@ class World:
         if command.rounds:
             self.progress.goes_on.set()
         number = len(command.rounds) + 1
-        if (known := self._tape.reply(number)) is not None:
+        if (known := await self._tape.reply(number)) is not None:
             self.progress.goes_on.set()
             self.reply = self._read(known)
             return ModelReplied(self.reply, self._ports.now())
@@ -102,7 +102,7 @@ class World:
         match answer:
             case Replied(reply):
                 self.reply = reply
-                self._tape.replied(number, reply.body)
+                await self._tape.replied(number, reply.body)
                 return ModelReplied(reply, self._ports.now())
             case Responded():
                 return _upstream_error(answer, self._ports.now())

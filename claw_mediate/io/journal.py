@@ -17,20 +17,25 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
+from claw_mediate.io.journaling import (
+    LEASE_SECONDS,
+    LEFT,
+    RESUMED_WITHIN,
+    Asked,
+    Given,
+    OnItsWay,
+    Past,
+    as_answer,
+    as_kept,
+)
 from claw_mediate.io.owner import Owner
 from claw_mediate.io.store import StoreError, opened
 from claw_mediate.model import Answer, Call
 
-RESUMED_WITHIN = 600.0
-"""Seconds in which the same request resumes a turn that failed, was cut off or still runs."""
-LEASE_SECONDS = 10.0
-"""How long a process of another machine is believed to be at a turn that it said nothing more of."""
-type State = Literal["running", "failed", "answered", "done"]
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS turns (
     turn TEXT PRIMARY KEY, agent TEXT NOT NULL, request TEXT NOT NULL, earlier TEXT NOT NULL, said TEXT NOT NULL,
@@ -62,57 +67,8 @@ _KEEP = "INSERT OR REPLACE INTO steps VALUES (?, ?, ?, ?)"
 _KEPT = "SELECT record FROM steps WHERE turn = ? AND round = ? AND place = ?"
 
 
-class _Call(msgspec.Struct, array_like=True):
-    """A call as it is kept; without content: it is on its way."""
-
-    content: bytes | None = None
-    ok: bool = False
-    code: str | None = None
-    status_code: int | None = None
-    latency_ms: int = 0
-    ran: bool = False
-
-
-class Given(msgspec.Struct, frozen=True, array_like=True):
-    """The answer that a turn ended with."""
-
-    status: int
-    content_type: str
-    body: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What a request is known by: all of it (``request``); and, for runners that alter it when they try again, all but the last
-    words (``earlier``) and those words (``said``). ``attempt``: the runner's ``Idempotency-Key``.
-    """
-
-    request: str
-    earlier: str
-    said: str
-    attempt: str
-
-
-@dataclass(frozen=True, slots=True)
-class Past:
-    """An earlier attempt at the same turn. ``alive``: another process is at it now."""
-
-    turn_id: str
-    state: State
-    alive: bool
-    attempt: str
-    given: Given | None
-    owner: str
-    seen: float
-
-
-@dataclass(frozen=True, slots=True)
-class OnItsWay:
-    """A call that left, and of which nothing was heard."""
-
-
-class Journal:
-    """The turns of all agents. Every method raises ``StoreError`` when the journal can't be read or written."""
+class SqliteJournal:
+    """A ``Journal`` in a file, or in memory."""
 
     def __init__(self, file: str, owner: Owner, clock: Callable[[], float] = time.time) -> None:
         """``file``: a path, or empty for memory. Raises ``sqlite3.Error`` or ``OSError`` when it can't be opened."""
@@ -121,7 +77,7 @@ class Journal:
         self._db = opened(file, _SCHEMA)
         self._pruned = 0.0
 
-    def find(self, agent_id: str, asked: Asked) -> Past | None:
+    async def find(self, agent_id: str, asked: Asked) -> Past | None:
         """The latest attempt at this request; else one that failed and that this request goes on with."""
         since = self._clock() - RESUMED_WITHIN
         row = self._one(_SAME, agent_id, since, asked.request)
@@ -134,7 +90,7 @@ class Journal:
         given = msgspec.msgpack.decode(answer, type=Given) if answer else None
         return Past(turn_id, state, alive, attempt, given, owner, seen)
 
-    def begin(self, turn_id: str, agent_id: str, asked: Asked) -> bool:
+    async def begin(self, turn_id: str, agent_id: str, asked: Asked) -> bool:
         """A new turn; False: another process just began it."""
         self._prune()
         row = (
@@ -155,62 +111,56 @@ class Journal:
             raise StoreError(str(error)) from error
         return True
 
-    def resume(self, past: Past, asked: Asked) -> bool:
+    async def resume(self, past: Past, asked: Asked) -> bool:
         """A turn that failed, or whose process died, goes on here; False: it goes on elsewhere by now."""
         who = (self._owner.name, self._clock(), past.turn_id, past.owner, past.seen)
         return self._do(_RESUME, asked.request, asked.earlier, asked.said, asked.attempt, *who) == 1
 
-    def alive(self, turn_ids: Collection[str]) -> None:
+    async def alive(self, turn_ids: Collection[str]) -> None:
         """These go on here."""
         for turn_id in turn_ids:
             self._do("UPDATE turns SET seen = ? WHERE turn = ? AND state = 'running'", self._clock(), turn_id)
 
-    def replied(self, turn_id: str, round_number: int, body: bytes) -> None:
+    async def replied(self, turn_id: str, round_number: int, body: bytes) -> None:
         """A model's good answer of this round."""
         self._do(_KEEP, turn_id, round_number, _REPLY, body)
 
-    def reply(self, turn_id: str, round_number: int) -> bytes | None:
+    async def reply(self, turn_id: str, round_number: int) -> bytes | None:
         """What the model said in this round."""
         row = self._one(_KEPT, turn_id, round_number, _REPLY)
         return None if row is None else bytes(row[0])
 
-    def intends(self, turn_id: str, round_number: int, place: int) -> None:
+    async def intends(self, turn_id: str, round_number: int, place: int) -> None:
         """A call is about to leave; it must not, when this fails."""
         self._do("PRAGMA synchronous=FULL")
         try:
-            self._do(_KEEP, turn_id, round_number, place, msgspec.msgpack.encode(_Call()))
+            self._do(_KEEP, turn_id, round_number, place, LEFT)
         finally:
             self._do("PRAGMA synchronous=NORMAL")
 
-    def answered(self, turn_id: str, round_number: int, place: int, answer: Answer) -> None:
+    async def answered(self, turn_id: str, round_number: int, place: int, answer: Answer) -> None:
         """What came of a call."""
-        kept = _Call(answer.content, answer.ok, answer.code, answer.status_code, answer.latency_ms, answer.ran)
-        self._do(_KEEP, turn_id, round_number, place, msgspec.msgpack.encode(kept))
+        self._do(_KEEP, turn_id, round_number, place, as_kept(answer))
 
-    def answer(self, turn_id: str, round_number: int, place: int, call: Call) -> Answer | OnItsWay | None:
+    async def answer(self, turn_id: str, round_number: int, place: int, call: Call) -> Answer | OnItsWay | None:
         """What is known of a call: its answer, that it left, or nothing."""
         row = self._one(_KEPT, turn_id, round_number, place)
-        if row is None:
-            return None
-        kept = msgspec.msgpack.decode(row[0], type=_Call)
-        if kept.content is None:
-            return OnItsWay()
-        return Answer(call, kept.content, kept.ok, kept.code, kept.status_code, kept.latency_ms, kept.ran)
+        return None if row is None else as_answer(row[0], call)
 
-    def ended(self, turn_id: str, given: Given | None) -> None:
+    async def ended(self, turn_id: str, given: Given | None) -> None:
         """The turn has its answer, or failed."""
         state, answer = ("answered", msgspec.msgpack.encode(given)) if given else ("failed", None)
         self._do(
             "UPDATE turns SET state = ?, answer = ?, seen = ? WHERE turn = ?", state, answer, self._clock(), turn_id
         )
 
-    def handed(self, turn_id: str) -> None:
+    async def handed(self, turn_id: str) -> None:
         """The whole answer went to the runner's connection."""
         self._do(
             "UPDATE turns SET state = 'done', seen = ? WHERE turn = ? AND state = 'answered'", self._clock(), turn_id
         )
 
-    def close(self) -> None:
+    async def close(self) -> None:
         self._db.close()
 
     def _prune(self) -> None:

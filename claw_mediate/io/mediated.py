@@ -22,7 +22,7 @@ from claw_mediate.exchange import Exchange, Request, answered
 from claw_mediate.io.agents import Agent
 from claw_mediate.io.continuing import Continuing
 from claw_mediate.io.drive import World, drive
-from claw_mediate.io.journal import Given
+from claw_mediate.io.journaling import Given
 from claw_mediate.io.record import GONE, Recorder
 from claw_mediate.io.routing import Route
 from claw_mediate.io.settings import Pace
@@ -99,9 +99,9 @@ class MediatedTurn:
         try:
             ended = await self._play()
         except asyncio.CancelledError:
-            tape.ended(None)
+            await tape.ended(None)
             raise
-        tape.ended(Given(ended.status, ended.content_type, ended.body) if ended.ok else None)
+        await tape.ended(Given(ended.status, ended.content_type, ended.body) if ended.ok else None)
         return ended
 
     async def _play(self) -> Ended:

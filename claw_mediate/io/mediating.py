@@ -16,7 +16,7 @@ from claw_mediate.exchange import Exchange, Request
 from claw_mediate.io.attempts import Attempts, Known, Resumed, asked, retries
 from claw_mediate.io.headers import for_provider
 from claw_mediate.io.identity import Admitted
-from claw_mediate.io.journal import Asked
+from claw_mediate.io.journaling import Asked
 from claw_mediate.io.log import EventLog
 from claw_mediate.io.mediated import Job, given
 from claw_mediate.io.offering import Around, Offering
@@ -95,7 +95,7 @@ class Mediating:
             return turn
         finally:
             if not begun:
-                self._playing.abandon(turn_id)
+                await self._playing.abandon(turn_id)
 
     async def _found(self, what: Mediated, key: Asked, turn_id: str) -> Known | Resumed | None:
         """A journal that can't be read costs the memory of earlier attempts; what may write is then not run (``tape``)."""
@@ -119,9 +119,9 @@ class Mediating:
         catalog, offered = await self._offering.made(agent, view, what.dialect, around)
         return Job(turn_id, agent, request, view, what.dialect, catalog, offered, route, what.redactor, around.session)
 
-    def _handed(self, turn_id: str) -> None:
+    async def _handed(self, turn_id: str) -> None:
         with suppress(StoreError):
-            self._playing.journal.handed(turn_id)
+            await self._playing.journal.handed(turn_id)
 
     def _tell(self, what: Mediated, turn_id: str, intervention: str) -> None:
         agent_id, model = what.admitted.agent.id, what.view.model

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from claw_mediate.exchange import Exchange
 from claw_mediate.io.continuing import Continuing
 from claw_mediate.io.drive import Ports, World
-from claw_mediate.io.journal import LEASE_SECONDS, Journal
+from claw_mediate.io.journaling import LEASE_SECONDS, Journal
 from claw_mediate.io.mediated import Ended, Job, MediatedTurn, streamed, whole
 from claw_mediate.io.record import Recorder
 from claw_mediate.io.services import Caller, Services
@@ -84,10 +84,10 @@ class Playing:
             self._heart = asyncio.ensure_future(self._beat())
         return under_way
 
-    def abandon(self, turn_id: str) -> None:
+    async def abandon(self, turn_id: str) -> None:
         """A turn that was entered in the journal does not begin."""
         with suppress(StoreError):
-            self.journal.ended(turn_id, None)
+            await self.journal.ended(turn_id, None)
 
     async def attend(self, turn: UnderWay, pace: Pace) -> Exchange:
         """The answer of a turn that is under way, for one more runner."""
@@ -119,7 +119,7 @@ class Playing:
         while self._turns:
             await asyncio.sleep(LEASE_SECONDS / 4)
             try:
-                self.journal.alive([turn.job.turn_id for turn in self._turns.values()])
+                await self.journal.alive([turn.job.turn_id for turn in self._turns.values()])
             except StoreError:
                 continue  # the turns themselves tell of it
 

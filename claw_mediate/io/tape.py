@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from claw_mediate import result
-from claw_mediate.io.journal import Given, Journal, OnItsWay
+from claw_mediate.io.journaling import Given, Journal, OnItsWay
 from claw_mediate.io.store import StoreError
 from claw_mediate.model import Answer, Call
 
@@ -28,19 +28,19 @@ class Tape:
         self._failed: Callable[[str], None] | None = failed
         self.resumed = resumed
 
-    def reply(self, round_number: int) -> bytes | None:
+    async def reply(self, round_number: int) -> bytes | None:
         """What the model said in this round, in an earlier attempt."""
         if not self.resumed:
             return None
         try:
-            return self._journal.reply(self.turn_id, round_number)
+            return await self._journal.reply(self.turn_id, round_number)
         except StoreError as error:
             self._tell(error)
             return None
 
-    def replied(self, round_number: int, body: bytes) -> None:
+    async def replied(self, round_number: int, body: bytes) -> None:
         try:
-            self._journal.replied(self.turn_id, round_number, body)
+            await self._journal.replied(self.turn_id, round_number, body)
         except StoreError as error:
             self._tell(error)
 
@@ -48,39 +48,39 @@ class Tape:
         """The answer to a call: what is known of it, or what running it brings."""
         writes = call.tool is None or call.tool.effect != "read"
         try:
-            known = self._known(round_number, place, call)
+            known = await self._known(round_number, place, call)
             if isinstance(known, Answer):
                 return known
             if writes and known is not None:
                 return result.outcome_unknown(call)
             if writes:
-                self._journal.intends(self.turn_id, round_number, place)
+                await self._journal.intends(self.turn_id, round_number, place)
         except StoreError as error:
             self._tell(error)
             if writes:
                 return result.not_noted(call)
         answer = await run()
         try:
-            self._journal.answered(self.turn_id, round_number, place, answer)
+            await self._journal.answered(self.turn_id, round_number, place, answer)
         except StoreError as error:
             self._tell(error)
         return answer
 
-    def ended(self, given: Given | None) -> None:
+    async def ended(self, given: Given | None) -> None:
         try:
-            self._journal.ended(self.turn_id, given)
+            await self._journal.ended(self.turn_id, given)
         except StoreError as error:
             self._tell(error)
 
-    def handed(self) -> None:
+    async def handed(self) -> None:
         """The whole answer went to the runner's connection."""
         try:
-            self._journal.handed(self.turn_id)
+            await self._journal.handed(self.turn_id)
         except StoreError as error:
             self._tell(error)
 
-    def _known(self, round_number: int, place: int, call: Call) -> Answer | OnItsWay | None:
-        return self._journal.answer(self.turn_id, round_number, place, call) if self.resumed else None
+    async def _known(self, round_number: int, place: int, call: Call) -> Answer | OnItsWay | None:
+        return await self._journal.answer(self.turn_id, round_number, place, call) if self.resumed else None
 
     def _tell(self, error: StoreError) -> None:
         tell, self._failed = self._failed, None

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -40,7 +40,7 @@ TURN_SECONDS = 900.0
 # not lose it, and this module outlives the script.
 _admitted: dict[str, Admitted] = {}
 _forwarded: dict[str, tuple[Mediator, Ticket, Tap | None]] = {}
-_handed: dict[str, Callable[[], None]] = {}
+_handed: dict[str, Callable[[], Awaitable[None]]] = {}
 _closing: set[asyncio.Future[None]] = set()
 
 
@@ -157,9 +157,9 @@ class Cllama:
         _forwarded[flow.id] = (mediator, ticket, tap)
         flow.response.stream = tap
 
-    def response(self, flow: http.HTTPFlow) -> None:
+    async def response(self, flow: http.HTTPFlow) -> None:
         if (handed := _handed.pop(flow.id, None)) is not None:
-            handed()  # a stream has been sent by now, and a whole answer is sent next, with nothing between
+            await handed()  # a stream has been sent by now, and a whole answer is sent next, with nothing between
         self._over(flow)
 
     def error(self, flow: http.HTTPFlow) -> None:

@@ -153,7 +153,7 @@ class Desk:
             if self.model.fault is not None:
                 raise self.model.fault
             if exchange.handed is not None:
-                exchange.handed()
+                await exchange.handed()
             self._answered(exchange, body)
         return "\n" + "\n".join(self.lines) + "\n"
 

@@ -1,0 +1,125 @@
+"""What can be asked of a journal of turns, and what it knows (spec/mediation.md section 5). ``journal`` keeps one in SQLite,
+``valkey_journal`` one on a server that several proxies share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import msgspec
+
+from claw_mediate.model import Answer, Call
+
+RESUMED_WITHIN = 600.0
+"""Seconds in which the same request resumes a turn that failed, was cut off or still runs."""
+LEASE_SECONDS = 10.0
+"""How long a process of another machine is believed to be at a turn that it said nothing more of."""
+type State = Literal["running", "failed", "answered", "done"]
+
+
+class _Call(msgspec.Struct, array_like=True):
+    """A call as it is kept; without content: it is on its way."""
+
+    content: bytes | None = None
+    ok: bool = False
+    code: str | None = None
+    status_code: int | None = None
+    latency_ms: int = 0
+    ran: bool = False
+
+
+class Given(msgspec.Struct, frozen=True, array_like=True):
+    """The answer that a turn ended with."""
+
+    status: int
+    content_type: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a request is known by: all of it (``request``); and, for runners that alter it when they try again, all but the last
+    words (``earlier``) and those words (``said``). ``attempt``: the runner's ``Idempotency-Key``.
+    """
+
+    request: str
+    earlier: str
+    said: str
+    attempt: str
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """An earlier attempt at the same turn. ``alive``: another process is at it now."""
+
+    turn_id: str
+    state: State
+    alive: bool
+    attempt: str
+    given: Given | None
+    owner: str
+    seen: float
+
+
+@dataclass(frozen=True, slots=True)
+class OnItsWay:
+    """A call that left, and of which nothing was heard."""
+
+
+class Journal(Protocol):
+    """The turns of all agents. Every method raises ``StoreError`` when the journal can't be read or written."""
+
+    async def find(self, agent_id: str, asked: Asked) -> Past | None:
+        """The latest attempt at this request; else one that failed and that this request goes on with."""
+
+    async def begin(self, turn_id: str, agent_id: str, asked: Asked) -> bool:
+        """A new turn; False: another process just began it."""
+
+    async def resume(self, past: Past, asked: Asked) -> bool:
+        """A turn that failed, or whose process died, goes on here; False: it goes on elsewhere by now."""
+
+    async def alive(self, turn_ids: Collection[str]) -> None:
+        """These turns still run here."""
+
+    async def replied(self, turn_id: str, round_number: int, body: bytes) -> None:
+        """A model's good answer of this round."""
+
+    async def reply(self, turn_id: str, round_number: int) -> bytes | None:
+        """What the model said in this round."""
+
+    async def intends(self, turn_id: str, round_number: int, place: int) -> None:
+        """A call is about to leave; it must not, when this fails."""
+
+    async def answered(self, turn_id: str, round_number: int, place: int, answer: Answer) -> None:
+        """What came of a call."""
+
+    async def answer(self, turn_id: str, round_number: int, place: int, call: Call) -> Answer | OnItsWay | None:
+        """What is known of a call: its answer, that it left, or nothing."""
+
+    async def ended(self, turn_id: str, given: Given | None) -> None:
+        """The turn has its answer, or failed."""
+
+    async def handed(self, turn_id: str) -> None:
+        """The whole answer went to the runner's connection."""
+
+    async def close(self) -> None: ...
+
+
+LEFT = msgspec.msgpack.encode(_Call())
+"""The record of a call that is about to leave."""
+
+
+def as_kept(answer: Answer) -> bytes:
+    """The record of what came of a call."""
+    kept = _Call(answer.content, answer.ok, answer.code, answer.status_code, answer.latency_ms, answer.ran)
+    return msgspec.msgpack.encode(kept)
+
+
+def as_answer(record: bytes, call: Call) -> Answer | OnItsWay:
+    """What a record tells of a call."""
+    kept = msgspec.msgpack.decode(record, type=_Call)
+    if kept.content is None:
+        return OnItsWay()
+    return Answer(call, kept.content, kept.ok, kept.code, kept.status_code, kept.latency_ms, kept.ran)
