@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from urllib.parse import unquote
 
 from claw_mediate.dialects.errors import refusal
+from claw_mediate.dialects.paths import meant
 
 type HeaderList = list[tuple[str, str]]
-
-_SLASHES = re.compile(r"[/\\]+(?:\.[/\\]+)*")
-_ENDS = re.compile(r"[?#;]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +29,8 @@ class Request:
 
     @property
     def meant_path(self) -> str:
-        """What a lenient provider would make of the path: its spelling must not be a way round."""
-        return _SLASHES.sub("/", _ENDS.split(unquote(self.path))[0]).rstrip("/").lower()
+        """What a lenient provider would make of the path."""
+        return meant(self.path)
 
     def header(self, name: str) -> list[str]:
         return [value for key, value in self.headers if key.lower() == name]

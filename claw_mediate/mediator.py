@@ -18,6 +18,7 @@ from claw_contract.secret import Redactor
 from claw_mediate import wire
 from claw_mediate.dialects import anthropic_messages, openai_chat
 from claw_mediate.dialects.base import Dialect, RunnerRequest, UnreadableRequestError
+from claw_mediate.dialects.paths import End, end_of
 from claw_mediate.dialects.routed import NOT_READ, read_model
 from claw_mediate.exchange import Exchange, Forward, Request, refused, said
 from claw_mediate.housekeeping import housekeeping
@@ -53,7 +54,7 @@ class Spoken(NamedTuple):
     counts: bool = False
 
 
-DIALECTS: Final[Mapping[str, Spoken]] = {
+DIALECTS: Final[Mapping[End, Spoken]] = {
     "/chat/completions": Spoken(openai_chat),
     "/messages": Spoken(anthropic_messages),
     "/messages/count_tokens": Spoken(anthropic_messages, counts=True),
@@ -115,9 +116,8 @@ class Mediator:
 
     def dialect(self, request: Request) -> Spoken | None:
         """The dialect that this request is read in; None: it is forwarded unread."""
-        if request.method.upper() != "POST":
-            return None
-        return next((spoken for end, spoken in DIALECTS.items() if request.meant_path.endswith(end)), None)
+        end = end_of(request.path) if request.method.upper() == "POST" else None
+        return None if end is None else DIALECTS[end]
 
     async def exchange(self, admitted: Admitted, request: Request) -> Exchange | Forward:
         """What happens to an admitted request whose body is there. Cancelled when the runner leaves."""

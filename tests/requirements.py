@@ -767,7 +767,7 @@ PROXY: dict[str, Requirement] = {
     ),
     "forward:tool-choice-none": Requirement("mediation 3.3", "tool_choice none: no injection and no loop."),
     "forward:other-paths": Requirement(
-        "mediation 1", "Other paths are identified, credential-swapped and passed through."
+        "mediation 1", "Other paths (a thread's messages too) are identified, credential-swapped and passed through."
     ),
     "failover:through-the-proxy": Requirement(
         "issue 3, providers", "A runner does not notice that its provider failed and another one answered."

@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 
+from claw_mediate.dialects.paths import is_anthropic
+
 _OPENAI_TYPES = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -16,7 +18,6 @@ _OPENAI_TYPES = {
     413: "invalid_request_error",
     429: "rate_limit_error",
 }
-ANTHROPIC_PATHS = ("/messages", "/messages/count_tokens")
 _ANTHROPIC_TYPES = {
     **_OPENAI_TYPES,
     402: "billing_error",
@@ -27,8 +28,8 @@ _ANTHROPIC_TYPES = {
 
 
 def refusal(path: str, status: int, code: str, message: str, more: Mapping[str, object] | None = None) -> bytes:
-    """An error body: Anthropic's shape below ``/messages``, OpenAI's everywhere else. ``more``: members beside ``error``."""
-    if path.partition("?")[0].rstrip("/").endswith(ANTHROPIC_PATHS):
+    """An error body: Anthropic's shape where its protocol is spoken, OpenAI's elsewhere. ``more``: members beside ``error``."""
+    if is_anthropic(path):
         error: dict[str, object] = {"type": _ANTHROPIC_TYPES.get(status, "api_error"), "message": message}
         return json.dumps({"type": "error", "error": error, **(more or {})}).encode()
     error = {"message": message, "type": _OPENAI_TYPES.get(status, "api_error"), "param": None, "code": code}

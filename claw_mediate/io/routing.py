@@ -14,7 +14,7 @@ from typing import NamedTuple
 from claw_contract.providers import ApiFormat
 from claw_mediate import wire
 from claw_mediate.dialects.base import RunnerRequest
-from claw_mediate.dialects.errors import ANTHROPIC_PATHS
+from claw_mediate.dialects.paths import is_anthropic
 from claw_mediate.exchange import Exchange, Request, refused
 from claw_mediate.io.agents import Agent
 from claw_mediate.io.headers import Headers
@@ -87,7 +87,7 @@ class Routing:
 
     def candidates(self, asker: Asker, request: Request, view: RunnerRequest | None) -> Sequence[Candidate] | Exchange:
         """At least one, best first; or the refusal."""
-        api_format: ApiFormat = "anthropic" if request.meant_path.endswith(ANTHROPIC_PATHS) else "openai"
+        api_format: ApiFormat = "anthropic" if is_anthropic(request.path) else "openai"
         model = view.model if view is not None else ""
         if request.host is None:
             named = self._registry.by_model(model, api_format)

@@ -115,5 +115,6 @@ async def test_a_refusal_has_the_shape_of_its_dialect(agents: Agents, path: str)
     assert json.loads(anthropic)["error"].keys() == {"type", "message"}
     _, chat = await refusal(ask(agents))
     assert json.loads(chat)["error"].keys() == {"message", "type", "param", "code"}
-    _, other = await refusal(ask(agents, path="/v1/files?x=/messages"))
-    assert json.loads(other).keys() == {"error"}
+    for other in ("/v1/files?x=/messages", "/v1/threads/thread_1/messages"):
+        _, refused = await refusal(ask(agents, path=other))
+        assert json.loads(refused)["error"].keys() == {"message", "type", "param", "code"}

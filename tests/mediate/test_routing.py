@@ -256,7 +256,18 @@ async def test_a_policy_of_which_nothing_can_be_asked_is_a_502(pod: Pod) -> None
 
 
 @pytest.mark.requirement("policy:spelling")
-@pytest.mark.parametrize("spell", [str.upper, lambda path: path.replace("/", "//"), lambda path: f"{path}/?x=1"])
+@pytest.mark.parametrize(
+    "spell",
+    [
+        str.upper,
+        lambda path: path.replace("/", "//"),
+        lambda path: f"{path}/?x=1",
+        lambda path: path.replace("/v1", "/v1;a=b/"),
+        lambda path: path.replace("/v1", "/v1/threads/.."),
+        lambda path: path.replace("/v1", "/v1/threads/%2e%2e/."),
+        lambda path: f"{path}/x/..;/",
+    ],
+)
 async def test_no_spelling_of_the_path_is_a_way_round_the_policy(pod: Pod, spell: Any) -> None:
     pod.agent(CHAIN)
     assert (await pod.forwards(pod.request("gpt-huge"), spell(pod.wire.PATH))).body == pod.request("big")

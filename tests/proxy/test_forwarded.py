@@ -141,6 +141,19 @@ def test_other_paths_are_identified_swapped_and_passed_through(running: Pod) -> 
 
 
 @pytest.mark.requirement("forward:other-paths")
+def test_a_message_for_a_thread_of_openais_is_no_request_of_anthropics(running: Pod) -> None:
+    running.provider.says(JSONResponse({"id": "msg_1", "object": "thread.message"}))
+    body = b'{"role": "user",  "content": "Hi"}'
+    answer = httpx2.post(
+        f"{running.url}/v1/threads/thread_1/messages", content=body, headers=headers(running, "analyst")
+    )
+    assert answer.json()["object"] == "thread.message"
+    sent = running.provider.received[0]
+    assert (sent.path, sent.body) == ("/v1/threads/thread_1/messages", body)
+    assert sent.headers["authorization"] == f"Bearer {PROVIDER_KEY}"
+
+
+@pytest.mark.requirement("forward:other-paths")
 def test_a_large_upload_passes_through(running: Pod) -> None:
     running.provider.says(JSONResponse({"ok": True}))
     content = bytes(range(256)) * 20_000
