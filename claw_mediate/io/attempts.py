@@ -34,9 +34,10 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """The turn goes on where it was."""
+    """The turn goes on where it was. ``acted``: the model had answered; what did less has nothing to play."""
 
     turn_id: str
+    acted: bool
 
 
 def asked(request: Request, view: RunnerRequest) -> Asked:
@@ -62,7 +63,8 @@ class Attempts:
                 return Known(past.turn_id, past.given)
             elif past is not None and past.state in ("failed", "running"):
                 if await self._journal.resume(past, what):
-                    return Resumed(past.turn_id)
+                    acted = await self._journal.reply(past.turn_id, 1) is not None
+                    return Resumed(past.turn_id, acted=acted)
             elif await self._journal.begin(turn_id, agent_id, what):
                 return None
 

@@ -82,15 +82,17 @@ class Mediating:
         if isinstance(found, Known):
             self._tell(what, found.turn_id, "turn_answered_again")
             return replace(given(what.view, what.dialect, found.given), handed=partial(self._handed, found.turn_id))
+        resumed = isinstance(found, Resumed) and found.acted
         if isinstance(found, Resumed):
             turn_id = found.turn_id
+        if resumed:
             self._tell(what, turn_id, "turn_resumed")
         begun = False
         try:
             job = before.spend() or await self._job(what, turn_id, await before.context())
             if isinstance(job, Exchange):
                 return job
-            turn = self._playing.start(replace(job, asked=key.request, resumed=isinstance(found, Resumed)))
+            turn = self._playing.start(replace(job, asked=key.request, resumed=resumed))
             begun = True
             return turn
         finally:

@@ -24,8 +24,8 @@ from tests.wires.anthropic import message
 HI: Any = [{"role": "user", "content": "Go"}]
 
 
-def ask(client: openai.OpenAI) -> Any:
-    return client.chat.completions.create(model="gpt-test", messages=HI)
+def ask(client: openai.OpenAI, words: str = "Hi") -> Any:
+    return client.chat.completions.create(model="gpt-test", messages=[{"role": "user", "content": words}])
 
 
 def costs(pod: Pod) -> list[Any]:
@@ -141,9 +141,9 @@ def test_requests_at_one_time_do_not_slip_under_the_limit(running: Pod) -> None:
     running.budget("analyst", max_requests=3, window="1h")
     running.provider.says(*(text("ok") for _ in range(12)))
 
-    def one(_: int) -> bool:
+    def one(number: int) -> bool:
         with running.client() as client, suppress(openai.RateLimitError):
-            return bool(ask(client))
+            return bool(ask(client, f"Question {number}"))  # equal ones would join one turn
         return False
 
     with ThreadPoolExecutor(12) as runners:

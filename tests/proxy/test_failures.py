@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import uuid
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -118,14 +119,16 @@ def script(dialect: Wire, failure: Failure, phase: Phase, go: asyncio.Event) -> 
 
 async def ask(pod: Pod, dialect: Wire, agent_id: str, go: asyncio.Event, *, stream: bool) -> None:
     options: dict[str, Any] = {"api_key": pod.token(agent_id), "max_retries": 0, "timeout": 30}
+    # No two alike: a request that comes again after a turn that failed resumes it.
+    asked = {"model": ASKED["model"], "messages": [{"role": "user", "content": uuid.uuid4().hex}]}
     client: Any
     if dialect is openai:
         async with gpt.AsyncOpenAI(base_url=f"{pod.url}/v1", **options) as client:
-            answer = await client.chat.completions.create(**ASKED, stream=stream)
+            answer = await client.chat.completions.create(**asked, stream=stream)
             go.set()  # the headers are out
             assert [chunk async for chunk in answer]
     else:
         async with claude.AsyncAnthropic(base_url=pod.url, **options) as client:
-            answer = await client.messages.create(**ASKED, max_tokens=100, stream=stream)
+            answer = await client.messages.create(**asked, max_tokens=100, stream=stream)
             go.set()
             assert [event async for event in answer]
