@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 MOST_REINJECTED = 256 * 1024
 """Bytes of hidden messages in one request."""
@@ -30,6 +30,18 @@ class Anchor:
 
     key: str
     before: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What the conversation of a request is known by."""
+
+    anchors: Mapping[int, Anchor] = field(default_factory=dict)
+    """Index in ``messages`` → the anchor of the assistant message there (spec section 7)."""
+    before: tuple[str, ...] = ()
+    """Digests of the last visible messages: the evidence that goes with this request's answer."""
+    earlier: str = ""
+    """The digest of all messages before the user's last one."""
 
 
 @dataclass(frozen=True, slots=True)

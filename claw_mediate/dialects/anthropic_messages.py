@@ -10,7 +10,7 @@ import msgspec
 from claw_mediate.continuity import Anchor, calls_key, text_key
 from claw_mediate.dialects import anthropic_reply, anthropic_request, anthropic_stream, sse
 from claw_mediate.dialects.base import TERMINAL_TEXT, Keepalive, Offer, Opening, RunnerRequest
-from claw_mediate.model import Reply, Round
+from claw_mediate.model import Reply
 
 NAME: Final = "anthropic-messages"
 MOST_TOOLS: Final = 10_000
@@ -26,21 +26,21 @@ hidden_messages = anthropic_reply.hidden_messages
 stream = anthropic_stream.stream
 
 
-def write_request(offer: Offer, rounds: Sequence[Round]) -> bytes:
+def write_request(offer: Offer, hidden: Sequence[bytes]) -> bytes:
     """Hidden rounds go behind the last message; one that the runner began is gone on with."""
-    first, *rest = hidden_messages(rounds, replayed=False) or (b"",)
-    if not first:
+    if not hidden:
         return offer.body
+    first, *rest = hidden
     return offer.followed_by([anthropic_reply.merged(offer.prefill, first) if offer.prefill else first, *rest])
 
 
 def reply_anchor(reply: Reply, request: RunnerRequest, *, terminal: bool) -> Anchor:
     """By the native calls' ids where there are any, else by the text, with what the runner began of it."""
     if reply.calls and not terminal:
-        return Anchor(calls_key(call.id for call in reply.calls), request.before)
+        return Anchor(calls_key(call.id for call in reply.calls), request.evidence.before)
     text = anthropic_reply.text_of(reply)
     text = text if text.strip() or not terminal else TERMINAL_TEXT
-    return Anchor(text_key((request.begun or "") + text), request.before)
+    return Anchor(text_key((request.begun or "") + text), request.evidence.before)
 
 
 def keepalive(note: str, kind: Keepalive, opening: Opening) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache, partial
 from typing import Any
 
 import msgspec
@@ -10,7 +11,7 @@ import msgspec
 from claw_contract.base import JsonObject
 from claw_mediate import wire
 from claw_mediate.catalog import Catalog, Offered
-from claw_mediate.continuity import Anchor, Transcript, calls_key, text_key
+from claw_mediate.continuity import Anchor, Evidence, Transcript, calls_key, text_key
 from claw_mediate.dialects.anthropic_views import Content, Message, call_ids, text_blocks, visible_text
 from claw_mediate.dialects.base import (
     MOST_MESSAGES,
@@ -56,7 +57,6 @@ def read_request(body: bytes) -> RunnerRequest:
     if len(view.messages) > MOST_MESSAGES:
         raise UnreadableRequestError(f"the request has more than {MOST_MESSAGES} messages")
     choice = view.tool_choice
-    anchors, transcript = _anchors(view.messages)
     return RunnerRequest(
         body=body,
         model=view.model,
@@ -65,9 +65,7 @@ def read_request(body: bytes) -> RunnerRequest:
         declared=tuple(tool.name for tool in view.tools or () if isinstance(tool.name, str) and tool.name),
         bypass="tool_choice_none" if choice is not None and choice.get("type") == "none" else None,
         choice=choice,
-        anchors=anchors,
-        before=transcript.before,
-        earlier=transcript.earlier,
+        read_evidence=cache(partial(_evidence, view.messages)),
         session=SessionHints(view.metadata),
         said=tuple(text for message in view.messages if message.role == "user" and (text := _said(message))),
         system="\n".join(text_blocks(view.system)),
@@ -146,7 +144,7 @@ def _begun(messages: Sequence[Message]) -> str | None:
     return visible_text(messages[-1].content) if messages and messages[-1].role == "assistant" else None
 
 
-def _anchors(messages: Sequence[Message]) -> tuple[dict[int, Anchor], Transcript]:
+def _evidence(messages: Sequence[Message]) -> Evidence:
     anchors: dict[int, Anchor] = {}
     transcript = Transcript()
     for index, message in enumerate(messages):
@@ -159,4 +157,4 @@ def _anchors(messages: Sequence[Message]) -> tuple[dict[int, Anchor], Transcript
             ids = call_ids(message.content)
             anchors[index] = transcript.anchor(calls_key(ids) if ids else text_key(text))
         transcript.says(text)
-    return anchors, transcript
+    return Evidence(anchors, transcript.before, transcript.earlier)

@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 
 from claw_contract.base import JsonObject
 from claw_mediate.catalog import Catalog
-from claw_mediate.continuity import Anchor
+from claw_mediate.continuity import Anchor, Evidence
 from claw_mediate.model import Reply, Round
 from claw_mediate.session import NO_HINTS, SessionHints
 from claw_mediate.talk import ToolUse
@@ -39,12 +39,8 @@ class RunnerRequest:
     """Why no tools are offered in this request, where its form rules them out: an intervention's name."""
     choice: JsonObject | str | None = None
     """The runner's ``tool_choice``."""
-    anchors: Mapping[int, Anchor] = field(default_factory=dict)
-    """Index in ``messages`` → the anchor of the assistant message there (spec section 7)."""
-    before: tuple[str, ...] = ()
-    """Digests of the last visible messages: the evidence that goes with this request's answer."""
-    earlier: str = ""
-    """The digest of all messages before the user's last one."""
+    read_evidence: Callable[[], Evidence] = Evidence
+    """Every word of the conversation goes into it: read once, and only where it is asked for."""
     session: SessionHints = NO_HINTS
     said: tuple[str, ...] = ()
     """What the user said, oldest first."""
@@ -56,6 +52,10 @@ class RunnerRequest:
     """The text of the assistant's message that stands last, which the model is to go on with; None where none does."""
     legacy: bool = False
     """Whether the runner speaks of ``functions`` (OpenAI, before tools), and expects a ``function_call`` back."""
+
+    @property
+    def evidence(self) -> Evidence:
+        return self.read_evidence()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +125,8 @@ class Dialect(Protocol):
     def with_context(self, request: RunnerRequest, context: str) -> bytes:
         """A request that is not mediated, with text at the end of its system prompt. Raises ``UnreadableRequestError``."""
 
-    def write_request(self, offer: Offer, rounds: Sequence[Round]) -> bytes:
-        """The offered request with the hidden rounds behind its messages."""
+    def write_request(self, offer: Offer, hidden: Sequence[bytes]) -> bytes:
+        """The offered request with hidden messages, of this turn's rounds, behind its own."""
 
     def read_reply(self, body: bytes, catalog: Catalog) -> Reply:
         """Raises ``UnreadableReplyError``."""

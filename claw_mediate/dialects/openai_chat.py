@@ -11,7 +11,7 @@ from claw_mediate.continuity import Anchor, calls_key, text_key
 from claw_mediate.dialects import openai_legacy, openai_offer, openai_reply, openai_request, openai_stream, sse
 from claw_mediate.dialects.base import TERMINAL_TEXT, Keepalive, Offer, Opening, RunnerRequest
 from claw_mediate.dialects.openai_views import read_message, visible_text
-from claw_mediate.model import Reply, Round
+from claw_mediate.model import Reply
 
 NAME: Final = "openai-chat"
 MOST_TOOLS: Final = 128
@@ -26,18 +26,18 @@ hidden_messages = openai_reply.hidden_messages
 stream = openai_stream.stream
 
 
-def write_request(offer: Offer, rounds: Sequence[Round]) -> bytes:
+def write_request(offer: Offer, hidden: Sequence[bytes]) -> bytes:
     """Hidden rounds go behind the last message."""
-    return offer.followed_by(hidden_messages(rounds, replayed=False))
+    return offer.followed_by(hidden)
 
 
 def reply_anchor(reply: Reply, request: RunnerRequest, *, terminal: bool) -> Anchor:
     """By the native calls' ids where there are any, else by the text."""
     if terminal or not reply.calls:
         text = visible_text(read_message.decode(reply.message)) or TERMINAL_TEXT * terminal
-        return Anchor(text_key(text), request.before)
+        return Anchor(text_key(text), request.evidence.before)
     key = openai_legacy.handoff_key(reply.calls[0]) if request.legacy else calls_key(call.id for call in reply.calls)
-    return Anchor(key, request.before)
+    return Anchor(key, request.evidence.before)
 
 
 def keepalive(note: str, kind: Keepalive, opening: Opening) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache, partial
 from itertools import takewhile
 from typing import Any
 
@@ -10,7 +11,7 @@ import msgspec
 
 from claw_contract.base import JsonObject
 from claw_mediate import wire
-from claw_mediate.continuity import Anchor, Transcript, calls_key, text_key
+from claw_mediate.continuity import Anchor, Evidence, Transcript, calls_key, text_key
 from claw_mediate.dialects.base import MOST_MESSAGES, RunnerRequest, UnreadableRequestError
 from claw_mediate.dialects.openai_legacy import function_key
 from claw_mediate.dialects.openai_views import SYSTEM, Message, function_call, tool_calls, visible_text
@@ -64,7 +65,6 @@ def read_request(body: bytes) -> RunnerRequest:
     if len(view.messages) > MOST_MESSAGES:
         raise UnreadableRequestError(f"the request has more than {MOST_MESSAGES} messages")
     choice = _choice(view)
-    anchors, transcript = _anchors(view.messages)
     return RunnerRequest(
         body=body,
         model=view.model,
@@ -73,9 +73,7 @@ def read_request(body: bytes) -> RunnerRequest:
         declared=tuple(filter(None, map(_tool_name, (*(view.tools or ()), *(view.functions or ()))))),
         bypass=_bypass(view, choice),
         choice=choice,
-        anchors=anchors,
-        before=transcript.before,
-        earlier=transcript.earlier,
+        read_evidence=cache(partial(_evidence, view.messages)),
         session=SessionHints(view.metadata, view.prompt_cache_key),
         said=tuple(visible_text(message) for message in view.messages if message.role == "user"),
         system="\n".join(map(visible_text, takewhile(lambda message: message.role in SYSTEM, view.messages))),
@@ -107,7 +105,7 @@ def _tool_name(tool: _Tool) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _anchors(messages: Sequence[Message]) -> tuple[dict[int, Anchor], Transcript]:
+def _evidence(messages: Sequence[Message]) -> Evidence:
     anchors: dict[int, Anchor] = {}
     transcript = Transcript()
     for index, message in enumerate(messages):
@@ -119,7 +117,7 @@ def _anchors(messages: Sequence[Message]) -> tuple[dict[int, Anchor], Transcript
         if message.role == "assistant":
             anchors[index] = transcript.anchor(_key(message, text))
         transcript.says(text)
-    return anchors, transcript
+    return Evidence(anchors, transcript.before, transcript.earlier)
 
 
 def _key(message: Message, text: str) -> str:

@@ -44,7 +44,7 @@ def asked(request: Request, view: RunnerRequest) -> Asked:
     """What a request is known by."""
     digest = hashlib.sha256(request.meant_path.encode(errors="surrogatepass") + b"\0" + request.body).hexdigest()
     said = view.said[-1] if view.said else ""
-    return Asked(digest, view.earlier, said, (request.header("idempotency-key") or [""])[0])
+    return Asked(digest, view.evidence.earlier, said, (request.header("idempotency-key") or [""])[0])
 
 
 class Attempts:

@@ -20,11 +20,11 @@ class Continuing:
 
     async def woven(self, agent_id: str, view: RunnerRequest, session: str) -> dict[int, bytes]:
         """Hidden messages by the index of the message that they go before; the same bytes every time."""
-        if not view.anchors:
+        if not view.evidence.anchors:
             return {}
         try:
-            kept = await self._store.candidates(agent_id, {anchor.key for anchor in view.anchors.values()})
-            found = chosen(view.anchors, kept, session)
+            kept = await self._store.candidates(agent_id, {anchor.key for anchor in view.evidence.anchors.values()})
+            found = chosen(view.evidence.anchors, kept, session)
             hidden = {index: one.messages for index, one in found.items() if one.messages}
             woven = bounded(hidden)
             await self._store.used([found[index] for index in woven])

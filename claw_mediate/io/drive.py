@@ -73,6 +73,7 @@ class World:
         self._tape = tape
         self.progress = Progress()
         self.rounds: tuple[Round, ...] = ()
+        self._written: list[tuple[bytes, ...]] = []
         self.reply: Reply | None = None
         self.answers: list[Answer] = []
         """Of the round that is open: what a turn that is cut short has done."""
@@ -89,7 +90,7 @@ class World:
             return ModelReplied(self.reply, self._ports.now())
         self.progress.waiting(number, "model")
         call = ModelCall(
-            self._dialect.write_request(self._offered(command.use), command.rounds),
+            self._dialect.write_request(self._offered(command.use), self._hidden(command.rounds)),
             read=self._read,
             again=self.progress.goes_on.is_set,
             until=asyncio.get_running_loop().time() + command.seconds,
@@ -133,6 +134,12 @@ class World:
         key = f"{self._tape.turn_id}.{command.round}.{place}"
         run = partial(self._ports.tools, call, key, command.seconds)
         return await self._tape.call(command.round, place, call, run)
+
+    def _hidden(self, rounds: tuple[Round, ...]) -> list[bytes]:
+        """The messages of rounds, each of which is written once: rounds are only ever added."""
+        for past in rounds[len(self._written) :]:
+            self._written.append(self._dialect.hidden_messages([past], replayed=False))
+        return [message for messages in self._written for message in messages]
 
     def now(self) -> float:
         """The turn's clock."""

@@ -137,7 +137,8 @@ def test_hidden_rounds_go_on_with_the_message_that_the_runner_began(prefill: str
     ]
     reply = anthropic_messages.read_reply(json.dumps({"content": content}).encode(), names)
     rounds = [Round(number, reply, (result.unknown_tool(reply.calls[0]),)) for number in (1, 2)]
-    messages: list[dict[str, Any]] = json.loads(anthropic_messages.write_request(offer, rounds))["messages"]
+    hidden = anthropic_messages.hidden_messages(rounds, replayed=False)
+    messages: list[dict[str, Any]] = json.loads(anthropic_messages.write_request(offer, hidden))["messages"]
     assert [message["role"] for message in messages] == ["user", "assistant", "user", "assistant", "user"]
     assert messages[1]["content"] == [{"type": "text", "text": "Sure, "}, *content]
 
@@ -152,7 +153,7 @@ def test_what_an_agent_said_is_read_without_its_tool_results() -> None:
     body = {"messages": messages, "system": [{"type": "text", "text": "S"}], "max_tokens": 7, "model": "m"}
     request = anthropic_messages.read_request(json.dumps(body).encode())
     assert (request.said, request.system, request.most_tokens) == (("Q",), "S", 7)
-    assert list(request.anchors) == [1]
+    assert list(request.evidence.anchors) == [1]
 
 
 @pytest.mark.requirement("continuity:text-anchor")
@@ -172,4 +173,4 @@ def test_an_answer_is_found_again_however_the_runner_spells_it(spelled: Any) -> 
     reply = anthropic_messages.read_reply(json.dumps({"content": content}).encode(), catalog())
     anchor = anthropic_messages.reply_anchor(reply, asked, terminal=False)
     again = [{"role": "user", "content": [{"type": "text", "text": "Q"}]}, {"role": "assistant", "content": spelled}]
-    assert anthropic_messages.read_request(json.dumps({"messages": again}).encode()).anchors == {1: anchor}
+    assert anthropic_messages.read_request(json.dumps({"messages": again}).encode()).evidence.anchors == {1: anchor}

@@ -92,7 +92,7 @@ def found(message: Message, mutate: Mutation) -> bool:
     mutate(kept)
     user = {**USER, "content": [{"type": "text", "text": USER["content"], "cache_control": {"type": "ephemeral"}}]}
     again = openai_chat.read_request(json.dumps({"messages": [user, kept, USER]}).encode())
-    return again.anchors == {1: anchor}
+    return again.evidence.anchors == {1: anchor}
 
 
 def message(content: str | None, **more: Any) -> Message:

@@ -205,7 +205,9 @@ def test_a_handoff_is_found_again_by_its_name_its_arguments_and_what_was_said(
 ) -> None:
     _, anchor, _ = handed(call('{"a": 1, "b": [2]}'))
     kept = {"role": "assistant", **content, "function_call": {"name": "shell", "arguments": spelled}}
-    assert openai_chat.read_request(json.dumps({"messages": [USER, kept, ANSWER]}).encode()).anchors == {1: anchor}
+    assert openai_chat.read_request(json.dumps({"messages": [USER, kept, ANSWER]}).encode()).evidence.anchors == {
+        1: anchor
+    }
 
 
 @pytest.mark.requirement("legacy:anchor")
@@ -216,7 +218,7 @@ def test_equal_handoffs_of_one_conversation_are_told_apart_by_their_order() -> N
         choice, anchor, _ = handed(call(), request=request)
         made.append(anchor)
         request["messages"] = [*request["messages"], choice["message"], ANSWER]
-    anchors = openai_chat.read_request(json.dumps(request).encode()).anchors
+    anchors = openai_chat.read_request(json.dumps(request).encode()).evidence.anchors
     assert list(anchors.values()) == made
     kept = [Kept(number, anchor, "", b"") for number, anchor in enumerate(made)]
     assert [one.id for _, one in sorted(chosen(anchors, kept, "").items())] == [0, 1, 2]

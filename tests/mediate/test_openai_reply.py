@@ -95,7 +95,7 @@ def test_a_minted_id_is_the_runners_too_in_json_and_in_the_stream() -> None:
     assert [part["id"] for part in deltas if "id" in part] == made
     again = {"messages": [{"role": "assistant", "content": None, "tool_calls": handed}]}
     anchor = openai_chat.reply_anchor(reply, ASKED, terminal=False)
-    assert openai_chat.read_request(json.dumps(again).encode()).anchors == {0: anchor}
+    assert openai_chat.read_request(json.dumps(again).encode()).evidence.anchors == {0: anchor}
 
 
 @pytest.mark.requirement("legacy:provider")
@@ -196,4 +196,4 @@ def test_an_answer_is_found_again_in_the_runners_next_request(spelled: Any) -> N
     anchor = openai_chat.reply_anchor(replied({"content": "Hi"}), asked, terminal=False)
     answer = {"role": "assistant", "content": spelled, "tool_calls": None}
     again = {"messages": [{"role": "user", "content": [{"type": "text", "text": "Q"}]}, answer]}
-    assert openai_chat.read_request(json.dumps(again).encode()).anchors == {1: anchor}
+    assert openai_chat.read_request(json.dumps(again).encode()).evidence.anchors == {1: anchor}
