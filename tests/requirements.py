@@ -353,7 +353,8 @@ MEDIATE: dict[str, Requirement] = {
         "Equal answers are told apart by the session, by what was said before, and by order; none of it is required.",
     ),
     "continuity:bounds": Requirement(
-        "mediation 7", "8 MiB are kept of an agent and 256 KiB reinjected in a request; the latest ones win."
+        "mediation 7",
+        "8 MiB are kept of an agent and 256 KiB reinjected in a request: older rounds shrink to a line a call, the oldest go.",
     ),
     "continuity:calls-anchor": Requirement(
         "mediation 7", "A handoff is found by its call ids, in any order, by their alphanumerics."

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from claw_mediate.continuity import Anchor, calls_key, text_key
-from claw_mediate.dialects import anthropic_reply, anthropic_request, anthropic_stream, sse
+from claw_mediate.dialects import anthropic_reply, anthropic_request, anthropic_shortened, anthropic_stream, sse
 from claw_mediate.dialects.base import TERMINAL_TEXT, Keepalive, Offer, Opening, RunnerRequest
 from claw_mediate.model import Reply
 
@@ -23,6 +23,7 @@ with_context = anthropic_request.with_context
 read_reply = anthropic_reply.read_reply
 write_reply = anthropic_reply.write_reply
 hidden_messages = anthropic_reply.hidden_messages
+shortened = anthropic_shortened.shortened
 stream = anthropic_stream.stream
 
 

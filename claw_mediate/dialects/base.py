@@ -140,6 +140,9 @@ class Dialect(Protocol):
     def hidden_messages(self, rounds: Sequence[Round], *, replayed: bool) -> tuple[bytes, ...]:
         """The messages of rounds; ``replayed`` leaves out what was advice for one turn only."""
 
+    def shortened(self, messages: bytes) -> bytes:
+        """Hidden messages with their calls and how each went, and no more: for those that a request has no room for."""
+
     def reply_anchor(self, reply: Reply, request: RunnerRequest, *, terminal: bool) -> Anchor:
         """The anchor under which this reply's hidden rounds are found again."""
 

@@ -8,7 +8,15 @@ from typing import Final
 import msgspec
 
 from claw_mediate.continuity import Anchor, calls_key, text_key
-from claw_mediate.dialects import openai_legacy, openai_offer, openai_reply, openai_request, openai_stream, sse
+from claw_mediate.dialects import (
+    openai_legacy,
+    openai_offer,
+    openai_reply,
+    openai_request,
+    openai_shortened,
+    openai_stream,
+    sse,
+)
 from claw_mediate.dialects.base import TERMINAL_TEXT, Keepalive, Offer, Opening, RunnerRequest
 from claw_mediate.dialects.openai_views import read_message, visible_text
 from claw_mediate.model import Reply
@@ -23,6 +31,7 @@ with_context = openai_offer.with_context
 read_reply = openai_reply.read_reply
 write_reply = openai_reply.write_reply
 hidden_messages = openai_reply.hidden_messages
+shortened = openai_shortened.shortened
 stream = openai_stream.stream
 
 

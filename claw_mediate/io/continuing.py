@@ -5,10 +5,16 @@ A store that fails costs the memory of earlier turns, never the turn: one event 
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
 from claw_mediate.continuity import Anchor, bounded, chosen
-from claw_mediate.dialects.base import RunnerRequest
+from claw_mediate.dialects.base import Dialect, RunnerRequest
 from claw_mediate.io.log import EventLog
 from claw_mediate.io.store import Store, StoreError
+
+if TYPE_CHECKING:
+    from claw_mediate.io.mediated import Job
 
 
 class Continuing:
@@ -18,15 +24,16 @@ class Continuing:
         self._store = store
         self._log = log
 
-    async def woven(self, agent_id: str, view: RunnerRequest, session: str) -> dict[int, bytes]:
+    async def woven(self, agent_id: str, view: RunnerRequest, session: str, dialect: Dialect) -> dict[int, bytes]:
         """Hidden messages by the index of the message that they go before; the same bytes every time."""
         if not view.evidence.anchors:
             return {}
+        anchors = {index: _of(dialect, anchor) for index, anchor in view.evidence.anchors.items()}
         try:
-            kept = await self._store.candidates(agent_id, {anchor.key for anchor in view.evidence.anchors.values()})
-            found = chosen(view.evidence.anchors, kept, session)
+            kept = await self._store.candidates(agent_id, {anchor.key for anchor in anchors.values()})
+            found = chosen(anchors, kept, session)
             hidden = {index: one.messages for index, one in found.items() if one.messages}
-            woven = bounded(hidden)
+            woven = bounded(hidden, dialect.shortened)
             await self._store.used([found[index] for index in woven])
         except StoreError as error:
             self._log.event("error", agent_id, error="continuity_not_read", reason=str(error))
@@ -38,13 +45,19 @@ class Continuing:
                 model=view.model,
                 turns=len(woven),
                 bytes=sum(map(len, woven.values())),
+                shortened=sum(messages != hidden[index] for index, messages in woven.items()),
                 left_out=len(hidden) - len(woven),
             )
         return woven
 
-    async def remember(self, agent_id: str, anchor: Anchor, session: str, hidden: tuple[bytes, ...]) -> None:
+    async def remember(self, job: Job, anchor: Anchor, hidden: tuple[bytes, ...]) -> None:
         """Keep what led to an answer or a handoff."""
         try:
-            await self._store.keep(agent_id, anchor, session, b",".join(hidden))
+            await self._store.keep(job.agent.id, _of(job.dialect, anchor), job.session, b",".join(hidden))
         except StoreError as error:
-            self._log.event("error", agent_id, error="continuity_not_written", reason=str(error))
+            self._log.event("error", job.agent.id, error="continuity_not_written", reason=str(error))
+
+
+def _of(dialect: Dialect, anchor: Anchor) -> Anchor:
+    """Hidden messages are a dialect's own: a conversation that goes on in another one must not find them."""
+    return replace(anchor, key=f"{dialect.NAME}:{anchor.key}")

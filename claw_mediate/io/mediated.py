@@ -143,7 +143,7 @@ class MediatedTurn:
         job = self._job
         hidden = job.dialect.hidden_messages(outcome.rounds, replayed=True)
         anchor = job.dialect.reply_anchor(outcome.reply, job.view, terminal=outcome.terminal)
-        await self._continuing.remember(job.agent.id, anchor, job.session, hidden)
+        await self._continuing.remember(job, anchor, hidden)
 
     def _record(self, outcome: Outcome, ended: Ended) -> None:
         job = self._job

@@ -29,7 +29,7 @@ class Offering:
     async def made(self, agent: Agent, view: RunnerRequest, dialect: Dialect, around: Around) -> tuple[Catalog, Offers]:
         """The tools of this request, and its bodies. Raises ``UnreadableRequestError``."""
         catalog = self._catalog(agent, view, dialect)
-        woven = await self._continuing.woven(agent.id, view, around.session)
+        woven = await self._continuing.woven(agent.id, view, around.session, dialect)
         return catalog, dialect.offer(view, catalog, Additions(woven, around.context))
 
     def _catalog(self, agent: Agent, view: RunnerRequest, dialect: Dialect) -> Catalog:

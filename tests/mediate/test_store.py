@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from claw_mediate.continuity import Anchor, bounded
+from claw_mediate.continuity import Anchor
 from claw_mediate.io.store import MOST_AGE_SECONDS, MOST_BYTES, MOST_TURNS, SqliteStore, StoreError
 
 
@@ -147,10 +147,3 @@ async def test_an_agent_keeps_so_many_bytes_and_the_latest_ones() -> None:
     assert sorted(key for key, _ in await held(store, "analyst", *keys)) == ["calls:2", "calls:3", "calls:4"]
     assert len(await held(store, "executor", *keys)) == 5
     await store.close()
-
-
-@pytest.mark.requirement("continuity:bounds")
-def test_what_is_reinjected_in_one_request_is_bounded_and_the_latest_is_there() -> None:
-    hidden = {1: b"x" * 100, 3: b"x" * 100, 5: b"x" * 50}
-    assert sorted(bounded(hidden, 160)) == [3, 5]
-    assert bounded(hidden, 40) == {}
