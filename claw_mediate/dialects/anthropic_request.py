@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache, partial
 from typing import Any
 
 import msgspec
@@ -11,10 +10,9 @@ import msgspec
 from claw_contract.base import JsonObject
 from claw_mediate import wire
 from claw_mediate.catalog import Catalog, Offered
-from claw_mediate.continuity import Anchor, Evidence, Transcript, calls_key, text_key
-from claw_mediate.dialects.anthropic_views import Content, Message, call_ids, text_blocks, visible_text
+from claw_mediate.continuity import calls_key, text_key
+from claw_mediate.dialects.anthropic_views import Message, call_ids, read_content, text_blocks, visible_text
 from claw_mediate.dialects.base import (
-    MOST_MESSAGES,
     Additions,
     Offer,
     Offers,
@@ -22,8 +20,14 @@ from claw_mediate.dialects.base import (
     UnreadableRequestError,
 )
 from claw_mediate.dialects.edits import Changes, array, compact, offers, weave, with_text
+from claw_mediate.dialects.reading import ABSENT, evidence_of, known, read
 from claw_mediate.session import SessionHints
 from claw_mediate.talk import ToolUse
+
+
+class _Sent(msgspec.Struct):
+    role: Any = ""
+    content: msgspec.Raw = ABSENT
 
 
 class _Tool(msgspec.Struct):
@@ -31,10 +35,10 @@ class _Tool(msgspec.Struct):
 
 
 class _Request(msgspec.Struct):
-    messages: list[Message]
+    messages: list[_Sent]
     model: str = ""
     stream: bool | None = None
-    system: Content = None
+    system: msgspec.Raw = ABSENT
     tools: list[_Tool] | None = None
     tool_choice: dict[str, Any] | None = None
     max_tokens: Any = None
@@ -46,16 +50,9 @@ _READ = frozenset(_Request.__struct_fields__)
 
 
 def read_request(body: bytes) -> RunnerRequest:
-    """The view of a runner's request, also of one that counts tokens."""
-    try:
-        wire.check_utf8(body)
-        view = _read_request.decode(body)
-    except UnicodeDecodeError as error:
-        raise UnreadableRequestError("the request is not a messages request: it is not UTF-8") from error
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise UnreadableRequestError(f"the request is not a messages request: {error}") from error
-    if len(view.messages) > MOST_MESSAGES:
-        raise UnreadableRequestError(f"the request has more than {MOST_MESSAGES} messages")
+    """The view of a runner's request, also of one that counts tokens. Raises ``UnreadableRequestError``."""
+    view = read(_read_request, body, "messages request")
+    messages = [Message(sent.role, known(read_content, sent.content)) for sent in view.messages]
     choice = view.tool_choice
     return RunnerRequest(
         body=body,
@@ -65,12 +62,12 @@ def read_request(body: bytes) -> RunnerRequest:
         declared=tuple(tool.name for tool in view.tools or () if isinstance(tool.name, str) and tool.name),
         bypass="tool_choice_none" if choice is not None and choice.get("type") == "none" else None,
         choice=choice,
-        read_evidence=cache(partial(_evidence, view.messages)),
+        read_evidence=evidence_of(messages, _said, _key),
         session=SessionHints(view.metadata),
-        said=tuple(text for message in view.messages if message.role == "user" and (text := _said(message))),
-        system="\n".join(text_blocks(view.system)),
+        said=tuple(text for message in messages if message.role == "user" and (text := _said(message))),
+        system="\n".join(text_blocks(known(read_content, view.system))),
         most_tokens=view.max_tokens if type(view.max_tokens) is int else None,
-        begun=_begun(view.messages),
+        begun=_begun(messages),
     )
 
 
@@ -141,20 +138,11 @@ def _said(message: Message) -> str:
 
 
 def _begun(messages: Sequence[Message]) -> str | None:
-    return visible_text(messages[-1].content) if messages and messages[-1].role == "assistant" else None
+    if not messages or messages[-1].role != "assistant" or messages[-1].content is None:
+        return None
+    return visible_text(messages[-1].content)
 
 
-def _evidence(messages: Sequence[Message]) -> Evidence:
-    anchors: dict[int, Anchor] = {}
-    transcript = Transcript()
-    for index, message in enumerate(messages):
-        if message.role not in ("user", "assistant"):
-            continue
-        if message.role == "user":
-            transcript.user_speaks()
-        text = visible_text(message.content)
-        if message.role == "assistant":
-            ids = call_ids(message.content)
-            anchors[index] = transcript.anchor(calls_key(ids) if ids else text_key(text))
-        transcript.says(text)
-    return Evidence(anchors, transcript.before, transcript.earlier)
+def _key(message: Message, text: str) -> str:
+    ids = call_ids(message.content)
+    return calls_key(ids) if ids else text_key(text)

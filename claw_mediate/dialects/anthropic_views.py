@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -21,11 +21,14 @@ class Block(msgspec.Struct):
 type Content = str | list[Block] | None
 
 
-class Message(msgspec.Struct):
-    role: str = ""
-    content: Content = None
+class Message(NamedTuple):
+    """``content`` None: of a form that we do not know, or none."""
+
+    role: Any
+    content: Content
 
 
+read_content: msgspec.json.Decoder[Content] = msgspec.json.Decoder(Content.__value__)
 read_block = msgspec.json.Decoder(Block)
 
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cache, partial
 from itertools import takewhile
 from typing import Any
 
 import msgspec
 
 from claw_contract.base import JsonObject
-from claw_mediate import wire
-from claw_mediate.continuity import Anchor, Evidence, Transcript, calls_key, text_key
-from claw_mediate.dialects.base import MOST_MESSAGES, RunnerRequest, UnreadableRequestError
+from claw_mediate.continuity import calls_key, text_key
+from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.dialects.openai_legacy import function_key
 from claw_mediate.dialects.openai_views import SYSTEM, Message, function_call, tool_calls, visible_text
+from claw_mediate.dialects.reading import evidence_of, read
 from claw_mediate.session import SessionHints
 
 
@@ -54,16 +52,8 @@ READ = frozenset(_Request.__struct_fields__)
 
 
 def read_request(body: bytes) -> RunnerRequest:
-    """The view of a runner's request."""
-    try:
-        wire.check_utf8(body)
-        view = _read_request.decode(body)
-    except UnicodeDecodeError as error:
-        raise UnreadableRequestError("the request is not a chat completion: it is not UTF-8") from error
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise UnreadableRequestError(f"the request is not a chat completion: {error}") from error
-    if len(view.messages) > MOST_MESSAGES:
-        raise UnreadableRequestError(f"the request has more than {MOST_MESSAGES} messages")
+    """The view of a runner's request. Raises ``UnreadableRequestError``."""
+    view = read(_read_request, body, "chat completion")
     choice = _choice(view)
     return RunnerRequest(
         body=body,
@@ -73,7 +63,7 @@ def read_request(body: bytes) -> RunnerRequest:
         declared=tuple(filter(None, map(_tool_name, (*(view.tools or ()), *(view.functions or ()))))),
         bypass=_bypass(view, choice),
         choice=choice,
-        read_evidence=cache(partial(_evidence, view.messages)),
+        read_evidence=evidence_of(view.messages, visible_text, _key),
         session=SessionHints(view.metadata, view.prompt_cache_key),
         said=tuple(visible_text(message) for message in view.messages if message.role == "user"),
         system="\n".join(map(visible_text, takewhile(lambda message: message.role in SYSTEM, view.messages))),
@@ -103,21 +93,6 @@ def _tool_name(tool: _Tool) -> str | None:
     inner = tool.function or tool.custom
     name = inner.name if inner and inner.name else tool.name
     return name if isinstance(name, str) else None
-
-
-def _evidence(messages: Sequence[Message]) -> Evidence:
-    anchors: dict[int, Anchor] = {}
-    transcript = Transcript()
-    for index, message in enumerate(messages):
-        if message.role not in ("user", "assistant"):
-            continue
-        if message.role == "user":
-            transcript.user_speaks()
-        text = visible_text(message)
-        if message.role == "assistant":
-            anchors[index] = transcript.anchor(_key(message, text))
-        transcript.says(text)
-    return Evidence(anchors, transcript.before, transcript.earlier)
 
 
 def _key(message: Message, text: str) -> str:

@@ -10,9 +10,10 @@ from typing import Any
 
 import msgspec
 
+from claw_mediate.dialects.reading import ABSENT, known
+
 SYSTEM = ("system", "developer")
 """Roles that speak for whoever runs the agent."""
-_ABSENT = msgspec.Raw(b"null")
 
 
 class Function(msgspec.Struct):
@@ -30,10 +31,10 @@ class WireCall(msgspec.Struct):
 
 class Message(msgspec.Struct):
     role: Any = ""
-    content: msgspec.Raw = _ABSENT
-    tool_calls: msgspec.Raw = _ABSENT
-    function_call: msgspec.Raw = _ABSENT
-    name: msgspec.Raw = _ABSENT
+    content: msgspec.Raw = ABSENT
+    tool_calls: msgspec.Raw = ABSENT
+    function_call: msgspec.Raw = ABSENT
+    name: msgspec.Raw = ABSENT
 
 
 class _Part(msgspec.Struct):
@@ -49,7 +50,7 @@ _string = msgspec.json.Decoder(str)
 
 def visible_text(message: Message) -> str:
     """The visible text of a message, whether it is a string, its parts, null or absent."""
-    content = _known(_content, message.content)
+    content = known(_content, message.content)
     if isinstance(content, list):
         return "".join(part.text for part in content if isinstance(part.text, str))
     return content or ""
@@ -57,27 +58,20 @@ def visible_text(message: Message) -> str:
 
 def tool_calls(message: Message) -> list[WireCall]:
     """The calls that a message makes."""
-    return _known(_calls, message.tool_calls) or []
+    return known(_calls, message.tool_calls) or []
 
 
 def function_call(message: Message) -> Function | None:
     """The one call of a message from before tools."""
-    return None if tool_calls(message) else _known(_function, message.function_call)
+    return None if tool_calls(message) else known(_function, message.function_call)
 
 
 def named(message: Message) -> str | None:
     """The name that a message gives."""
-    return _known(_string, message.name)
+    return known(_string, message.name)
 
 
 def arguments_text(function: Function) -> str:
     """The text of a call's arguments; some providers give them as an object instead."""
     raw = bytes(function.arguments)
     return _string.decode(raw) if raw[:1] == b'"' else raw.decode()
-
-
-def _known[T](decoder: msgspec.json.Decoder[T], raw: msgspec.Raw) -> T | None:
-    try:
-        return decoder.decode(raw)
-    except (msgspec.DecodeError, RecursionError):
-        return None

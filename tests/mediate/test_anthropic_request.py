@@ -114,6 +114,17 @@ def test_a_member_that_counts_must_not_stand_twice(name: str) -> None:
         offered(f'{{"messages":[],"{name}":{value},"{name}":{value}}}'.encode())
 
 
+@pytest.mark.requirement("wire:odd-content")
+@pytest.mark.parametrize(
+    "content", ["5", "1e400", "{}", "[5]", '["a"]', '[{"type":5}]', "true", '[{"type":"new","x":[]}]', "null"]
+)
+def test_a_content_of_another_form_is_the_providers_to_judge(content: str) -> None:
+    messages = ",".join(f'{{"role":"{role}","content":{content}}}' for role in ("user", "assistant", "new"))
+    for end in ("", f',{{"role":"assistant","content":{content}}}'):
+        body = f'{{"system":{content},"messages":[{messages}{end}]'.encode()
+        assert offered(body + b"}")[ToolUse.AS_ASKED].startswith(body)
+
+
 @pytest.mark.requirement("failure:bad-request")
 @pytest.mark.parametrize(
     "body", [b"", b"[]", b"{}", b'{"messages":{}}', b'{"messages":["x"]}', b"\xff", b'{"messages":' + b"[" * 100_000]
