@@ -17,6 +17,7 @@ from typing import Any
 from mitmproxy import addonmanager, ctx, exceptions, hooks
 
 from claw_mediate.io.log import EventLog
+from claw_mediate.mitm import glance
 
 _BUILT = {
     "AddonManager.trigger_event": {"chain", "safecall", "invoke_addon", "exceptions", "AddonHalt"},
@@ -61,8 +62,9 @@ class Dispatch:
         self.configure(set())
 
     def configure(self, _updated: set[str]) -> None:
+        fast = ctx.options.cllama_dispatch == "fast"
+        glance.choose(fast=fast)
         if self._problem is None:
-            fast = ctx.options.cllama_dispatch == "fast"
             ctx.master.addons.__class__ = FastManager if fast else addonmanager.AddonManager
 
 

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mitmproxy import addonmanager, exceptions, options
+from mitmproxy import addonmanager, exceptions, http, options
 from mitmproxy.proxy.layers.http import HttpRequestHook
 from mitmproxy.test import tflow
 
-from claw_mediate.mitm import dispatch
+from claw_mediate.mitm import dispatch, glance
 
 
 @dataclass(frozen=True)
@@ -194,3 +194,35 @@ def test_a_manager_of_someone_else_is_left_alone() -> None:
         pass
 
     assert dispatch.misfit(Theirs(types.SimpleNamespace(options=options.Options()))) == "the addon manager is a Theirs"
+
+
+VALUES = st.one_of(st.none(), st.binary(max_size=3), st.text(max_size=3), st.integers(), st.floats(), st.booleans())
+
+
+@pytest.mark.requirement("dispatch:same")
+@given(st.sampled_from([tflow.treq().data, tflow.tresp().data]), st.data())
+def test_the_types_of_a_message_pass_at_a_glance_where_they_pass_mitmproxys_own_check(
+    sound: http.MessageData, data: st.DataObject
+) -> None:
+    message = type(sound)(**vars(sound))
+    vars(message).update(data.draw(st.dictionaries(st.sampled_from(sorted(vars(sound))), VALUES, max_size=2)))
+
+    def refusal(check: Callable[[Any], None]) -> str | None:
+        try:
+            check(message)
+        except TypeError as error:
+            return str(error)
+        return None
+
+    assert refusal(glance.check) == refusal(http.MessageData.__post_init__)
+
+
+@pytest.mark.requirement("dispatch:choice")
+def test_the_glance_is_put_in_place_and_taken_back() -> None:
+    thorough = http.MessageData.__post_init__
+    glance.choose(fast=True)
+    assert http.MessageData.__post_init__ is glance.check
+    with pytest.raises(TypeError, match="for port"):
+        http.RequestData(**{**vars(tflow.treq().data), "port": "80"})
+    glance.choose(fast=False)
+    assert http.MessageData.__post_init__ is thorough
