@@ -77,8 +77,8 @@ class Mediator:
         self._store = SqliteStore(settings.state)
         self._accounts = Accounts.of(settings, log)
         self._context = Context.of(settings, log)
-        history = History(settings.history, settings.history_max_bytes) if settings.history else None
-        self._recorder = Recorder(history, log, self._accounts, self._context.retain)
+        self._history = History(settings.history, settings.history_max_bytes) if settings.history else None
+        self._recorder = Recorder(self._history, log, self._accounts, self._context.retain)
         self._routing = Routing(self.registry, log)
         self.forwarding = Forwarding(self.registry, self._routing, self._recorder)
         continuing = Continuing(self._store, log)
@@ -96,7 +96,10 @@ class Mediator:
             )
         if not any(provider.usable for provider in self.registry.all().values()):
             names = ", ".join(KEY_VARIABLES)
-            problems.append(f"no provider has a key (set one of {names}, or CLAW_AUTH_DIR with providers.json)")
+            nowhere = f"no provider has a key (set one of {names}, or CLAW_AUTH_DIR with providers.json)"
+            problems.append(self.registry.problem or nowhere)
+        if self._history is not None and not self._history.is_writable():
+            problems.append(f"no history can be written in {str(self._settings.history)!r} (CLAW_SESSION_HISTORY_DIR)")
         return "; ".join(problems) or None
 
     async def own(self, request: Request) -> Exchange | None:

@@ -28,6 +28,7 @@ _UNREACHABLE_SECONDS = 1.0
 """How long an address is waited for while there is another one. (asyncio's own race of addresses fails in an assertion of its
 own where tasks begin eagerly, as mitmproxy has them.)"""
 _PORTS = {"http": 80, "https": 443}
+_ASCII = 0x80
 _WITH_A_BODY = frozenset({"POST", "PUT", "PATCH"})
 
 
@@ -143,7 +144,7 @@ def _place(text: str) -> _Place:
 
 
 def _request(method: str, place: _Place, headers: RawHeaders, body: bytes | None, below: str) -> h11.Request:
-    target = place.path.rstrip(b"/") + below.encode("ascii", errors="ignore") if below else place.path
+    target = place.path.rstrip(b"/") + _encoded(below) if below else place.path
     raw = [*headers, (b"host", place.named)]
     if body is not None or method in _WITH_A_BODY:
         raw.append((b"content-length", b"%d" % len(body or b"")))
@@ -151,3 +152,9 @@ def _request(method: str, place: _Place, headers: RawHeaders, body: bytes | None
         return h11.Request(method=method, target=target, headers=raw)
     except h11.LocalProtocolError as error:
         raise httpx2.LocalProtocolError("this can't be said in HTTP") from error
+
+
+def _encoded(target: str) -> bytes:
+    """A runner's path may hold any bytes; those that may not stand in a URL are percent-encoded, and none is lost."""
+    raw = target.encode(errors="surrogateescape")
+    return raw if raw.isascii() else b"".join(bytes([byte]) if byte < _ASCII else b"%%%02X" % byte for byte in raw)

@@ -31,6 +31,14 @@ class History:
         self._files: dict[str, Path] = {}
         self._last: dict[str, str] = {}
 
+    def is_writable(self) -> bool:
+        """Whether there is a directory to write to, as far as can be told without writing."""
+        try:
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError:
+            return False
+        return os.access(self._directory, os.W_OK | os.X_OK)
+
     def append(self, agent_id: str, entry: dict[str, Any], redactor: Redactor) -> None:
         """Add one turn; fills in ``id``, ``prev`` and ``hash``. Raises ``OSError`` when the line can't be written."""
         if agent_id not in self._files:

@@ -89,6 +89,8 @@ class Registry:
         self._log = log
         self._seen: Identity | bool = False
         self._providers: dict[str, Provider] = {}
+        self.problem: str | None = None
+        """Why the file is not what counts now."""
         self._governed: tuple[dict[str, Provider], frozenset[str]] = {}, frozenset()
         self._states = KeyStates(auth_dir, log, clock)
 
@@ -96,12 +98,13 @@ class Registry:
         """By name. A file that does not parse leaves the last good state in force, with one log event."""
         found = identity(self._file)
         if found != self._seen:
-            self._seen = found
+            self._seen, self.problem = found, None
             try:
                 written = Providers.model_validate_json(read_at(self._file)) if found else Providers(providers={})
             except (OSError, ValidationError) as error:
-                self._log.event("error", error="providers_broken", file=self._file.name, reason=error_line(error))
-                written = None
+                reason = error_line(error)
+                self._log.event("error", error="providers_broken", file=self._file.name, reason=reason)
+                written, self.problem = None, f"{self._file.name} can't be used: {reason}"
             if written is not None:
                 self._providers = _merged(written, self._env)
             elif not self._providers:

@@ -23,7 +23,9 @@ SETTINGS = (
     Setting("secrets", "CLAW_SECRETS_DIR", "/run/secrets", "Directory that token references are resolved in."),
     Setting("history", "CLAW_SESSION_HISTORY_DIR", "", "Directory of session history; empty: none is kept."),
     Setting("history_max_bytes", "CLLAMA_SESSION_HISTORY_MAX_BYTES", "268435456", "Size at which history rotates."),
-    Setting("state", "CLAW_STATE", "", "File of the continuity store; empty: kept in memory, lost on restart."),
+    Setting(
+        "state", "CLAW_STATE", "", "File of hidden rounds, the journal and spending; empty: in memory, lost on restart."
+    ),
     Setting("pod", "CLAW_POD", "", "Name of the pod."),
     Setting("listen", "LISTEN_ADDR", ":8080", "Address of the base-URL entrance, when no --mode is given."),
     Setting("proxy", "CLAW_PROXY_ADDR", ":8082", "Address of the forward proxy, when no --mode is given."),
@@ -43,7 +45,7 @@ SETTINGS = (
         "keepalive_openai",
         "CLLAMA_KEEPALIVE_OPENAI",
         "comment",
-        "What keeps an OpenAI stream alive: comment, native (a chunk without choices) or off.",
+        "What keeps an OpenAI stream alive: comment, native (an empty chunk) or off.",
     ),
     Setting(
         "keepalive_anthropic",

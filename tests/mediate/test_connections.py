@@ -99,6 +99,8 @@ async def test_what_is_sent_is_what_was_meant_and_nothing_else(serve: Serve, con
     host = f"host: 127.0.0.1:{wire.port}\r\n".encode()
     assert wire.heard[0] == b"POST /v1/chat?a=%2F HTTP/1.1\r\n" + host + b"x-a: 1\r\ncontent-length: 2\r\n\r\n{}"
     assert wire.heard[1] == b"GET /v1/x?y=1 HTTP/1.1\r\n" + host + b"x-a: 1\r\n\r\n"
+    await asked(connections, wire.url, below="/a%2F\udcff?é")
+    assert wire.heard[2].startswith(b"POST /v1/a%2F%FF?%C3%A9 HTTP/1.1\r\n")
 
 
 @pytest.mark.parametrize(

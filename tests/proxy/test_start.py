@@ -37,6 +37,7 @@ def test_without_configuration_it_says_what_is_missing_in_one_line_and_ends(pod:
         ({"CLLAMA_HOSTS": "a.test"}, "cllama_hosts"),
         ({"LISTEN_ADDR": "nowhere"}, "cllama_listen"),
         ({"CLAW_STATE": "/proc/nothing/state.db"}, "state"),
+        ({"CLAW_SESSION_HISTORY_DIR": "/proc/nothing"}, "CLAW_SESSION_HISTORY_DIR"),
         ({"OPENAI_BASE_URL": "http://[::1"}, "OPENAI_BASE_URL"),
         ({"XAI_BASE_URL": "http://user:pass@host/v1"}, "XAI_BASE_URL"),
     ],
@@ -47,6 +48,16 @@ def test_a_setting_that_cannot_be_used_is_named_in_one_line(pod: Pod, environmen
     (line,) = fails_to_start(pod)
     assert named in line
     assert PROVIDER_KEY not in line
+
+
+@pytest.mark.requirement("start:missing-configuration")
+def test_a_broken_providers_file_is_what_is_told_and_not_that_a_key_is_missing(pod: Pod) -> None:
+    auth = pod.home / "auth"
+    auth.mkdir()
+    (auth / "providers.json").write_text('{"providers": {"openai": {"api_key": 5}}}', encoding="utf-8")
+    (line,) = [line for line in fails_to_start(pod) if "providers_broken" not in line]
+    assert "providers.json can't be used: providers.openai.api_key" in line
+    assert "OPENAI_API_KEY" not in line
 
 
 @pytest.mark.requirement("start:unsafe-options")
