@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable
 
-from claw_contract.secret import Secret
+from claw_contract.secret import Redactor, Secret
 from claw_mediate.provider import Provider
 
 type Headers = list[tuple[str, str]]
@@ -33,8 +33,16 @@ def as_read(headers: Headers) -> RawHeaders:
 
 
 def holding(headers: Iterable[tuple[str, str]], secret: Secret) -> tuple[str, ...]:
-    """The names of headers whose value holds the secret, whatever they are called."""
-    return tuple(name for name, value in headers if secret.reveal() in value)
+    """The names of headers whose value holds the secret, whatever they are called, as it is or packed."""
+    named = [*headers]
+    if not tells("\n".join(value for _, value in named), secret):
+        return ()
+    return tuple(name for name, value in named if tells(value, secret))
+
+
+def tells(text: str, secret: Secret) -> bool:
+    """Whether a text holds the secret in a form that a peer could read."""
+    return secret.reveal() in text or Redactor([secret]).text(text) != text
 
 
 def for_provider(headers: Headers, secret: Secret) -> Headers:

@@ -9,6 +9,7 @@ from claw_contract.names import is_agent_id
 from claw_contract.secret import Secret
 from claw_mediate.exchange import Exchange, Request, refused
 from claw_mediate.io.agents import Agent, Agents
+from claw_mediate.io.headers import tells
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ def admit(agents: Agents, request: Request) -> Admitted | Exchange:
     agent = agents.find(agent_id) if is_agent_id(agent_id) else None
     if agent is None or not agent.metadata.admits(agent_id, secret):
         return refused(request.path, 403, "agent_not_admitted", "this token is not admitted here")
-    if secret in unquote(request.path):
+    if tells(unquote(request.path), Secret(secret)):
         return refused(
             request.path, 400, "credential_in_url", "a credential must not stand in a URL; send it as a header"
         )
