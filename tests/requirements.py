@@ -680,6 +680,9 @@ PROXY: dict[str, Requirement] = {
     "journal:unknown": Requirement(
         "mediation 5", "A write whose result was never recorded is answered outcome_unknown, and not run again."
     ),
+    "journal:call-in-flight": Requirement(
+        "mediation 5", "A call that was in flight when its runner left is awaited, and its answer used by the retry."
+    ),
     "journal:join": Requirement("mediation 5", "The same request while its turn runs gets the answer of that turn."),
     "journal:retry-of-a-done-turn": Requirement(
         "mediation 5", "A done turn is answered again only where the request says that it is a retry."

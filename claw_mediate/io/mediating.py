@@ -67,6 +67,10 @@ class Mediating:
         # Two equal requests at one moment must not both find that there is no turn yet.
         async with self._entering.setdefault((agent.id, key.request), asyncio.Lock()):
             turn = self._playing.under_way(agent.id, key.request)
+            if turn is not None and turn.play.cancelling():
+                # Its runner has gone, and a write that is on its way may still finish: then this one goes on with it.
+                await asyncio.wait([turn.play])
+                turn = None
             if turn is not None:
                 self._tell(what, turn.job.turn_id, "turn_joined")
             else:

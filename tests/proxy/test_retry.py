@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import socket
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -103,3 +106,29 @@ def test_a_done_turn_is_answered_again_only_when_the_runner_says_that_it_retries
     again = post(running, **{"x-stainless-retry-count": "1"})
     assert again.json()["choices"][0]["message"]["content"] == "One."
     assert post(running).json()["choices"][0]["message"]["content"] == "Two."
+
+
+@pytest.mark.requirement("journal:call-in-flight")
+def test_a_runner_that_gave_up_and_tries_again_gets_the_answer_of_the_write_that_was_on_its_way(running: Pod) -> None:
+    asked, go = threading.Event(), threading.Event()
+
+    async def slow(_request: Request) -> Response:
+        asked.set()
+        await asyncio.to_thread(go.wait, 30)
+        return JSONResponse({"order": 1})
+
+    running.service.routes["POST", "/trade"] = slow
+    running.provider.says(calls(("c1", "desk__trade", {"symbol": "X"})), text("Bought."))
+    # Byte for byte what the second one sends, so that it is the same request.
+    body = httpx2.Request("POST", running.url, json=ASK).content
+    sent = "".join(f"{name}: {value}\r\n" for name, value in headers(running, "analyst").items())
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n{sent}content-length: {len(body)}\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", running.port)) as runner:
+        runner.sendall(head.encode() + body)
+        assert asked.wait(30)
+    with ThreadPoolExecutor(1) as pool:
+        second = pool.submit(post, running)
+        go.set()
+        assert second.result(timeout=30).json()["choices"][0]["message"]["content"] == "Bought."
+    assert len(trades(running)) == 1
+    assert len(running.provider.received) == 2
