@@ -36,6 +36,8 @@ def read_reply(body: bytes, catalog: Catalog) -> Reply:
     try:
         wire.check_utf8(body)
         view = _read_response.decode(body)
+        if not all(block.type for block in view.content):
+            raise UnreadableReplyError("the provider's response has a block without a type")
         place = wire.once(body, ("content", "usage", "stop_reason"))["content"]
         for start, _ in wire.elements(body, place.start):
             wire.once(body, ("type", "id", "name", "input", "text"), start)

@@ -158,7 +158,10 @@ def _assistant(reply: Reply, kept: Sequence[Answer]) -> bytes:
     ids = {answer.call.id for answer in kept}
     places = zip(reply.calls, wire.elements(reply.message, made.start), strict=True)
     calls = [_taken_back(reply.message[start:end], call) for call, (start, end) in places if call.id in ids]
-    return wire.spliced(reply.message, [(made.start, made.end, b"[" + b",".join(calls) + b"]")])
+    message = wire.spliced(reply.message, [(made.start, made.end, b"[" + b",".join(calls) + b"]")])
+    # Providers may leave the role out; none of them takes a message without.
+    own = read_message.decode(message).role == "assistant"
+    return message if own else wire.edited(message, {"role": b'"assistant"'})
 
 
 def _taken_back(raw: bytes, call: Call) -> bytes:
@@ -166,13 +169,14 @@ def _taken_back(raw: bytes, call: Call) -> bytes:
 
     OpenAI takes any arguments that it gave; others parse them, and refuse the conversation for good.
     """
-    function = wire.Object(raw).value("function")
+    view = msgspec.json.decode(raw, type=WireCall)
+    if view.function is None and view.custom is not None:
+        return raw
+    function = wire.Object(raw).value("function") if view.function is not None else b"{}"
     changes: Changes = {} if call.told_as is None else {"name": compact(call.told_as)}
     if isinstance(call.arguments, Unreadable) and not _is_object(call.arguments.text):
         changes["arguments"] = compact(json.dumps({"invalid_json": call.arguments.text}))
-    if function is None or not changes:
-        return raw
-    return wire.edited(raw, {"function": wire.edited(function, changes)})
+    return wire.edited(raw, {"function": wire.edited(function or b"{}", changes)}) if changes else raw
 
 
 def _is_object(text: str) -> bool:

@@ -8,6 +8,7 @@ first chunk of all (``openai`` in Python makes its completion of that one).
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -31,7 +32,7 @@ def stream(body: bytes, request: RunnerRequest, opening: Opening | None = None) 
     response = members(one_line(body)) | (members(msgspec.json.encode(opening)) if opening is not None else {})
     usage = response.pop("usage", b"null")
     choices = [members(choice) for choice in elements(response.pop("choices"))]
-    response["object"] = b'"chat.completion.chunk"'
+    response |= {"object": b'"chat.completion.chunk"', "id": _id(response, body)}
     frame = _head({name: response[name] for name in _FRAME if name in response})
     head = _head(response)
     for index, choice in enumerate(choices):
@@ -52,10 +53,20 @@ def empty_chunk(opening: Opening) -> bytes:
     return _chunk(_head(frame), {"index": 0, "delta": {}, "finish_reason": None})
 
 
+def _id(response: Members, body: bytes) -> bytes:
+    """One is always there."""
+    own = response.get("id", b"")
+    return own if own[:1] == b'"' else b'"chatcmpl%s"' % hashlib.sha256(body).hexdigest()[:24].encode()
+
+
 def _last(choice: Members) -> Members:
-    """What is told of a choice when its message is complete. A stream without a ``finish_reason`` is a broken one."""
+    """What is told of a choice when its message is complete. A stream without a ``finish_reason`` is a broken one, and
+    ``logprobs`` that are none break an SDK.
+    """
     rest = {name: value for name, value in choice.items() if name != "message"}
-    if rest.get("finish_reason", b"null") == b"null":
+    if rest.get("logprobs", b"{")[:1] != b"{":
+        del rest["logprobs"]
+    if not text(choice, "finish_reason"):
         rest["finish_reason"] = b'"tool_calls"' if _made_calls(members(choice["message"])) else b'"stop"'
     return rest
 

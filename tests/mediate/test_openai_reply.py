@@ -145,11 +145,11 @@ def test_a_custom_call_by_a_managed_name_never_runs_without_arguments() -> None:
 
 def test_a_native_suffix_leaves_the_transcript_and_the_rest_keeps_its_bytes() -> None:
     ours, theirs = b'{"id":"a","function":{"name":"desk__get"},"y":1e5}', b'{"id":"b","function":{"name":"shell"}}'
-    body = b'{"choices":[{"message":{"x":1.0,"tool_calls":[ ' + ours + b" , " + theirs + b" ]}}]}"
+    body = b'{"choices":[{"message":{"role":"assistant","x":1.0,"tool_calls":[ ' + ours + b" , " + theirs + b" ]}}]}"
     reply = openai_chat.read_reply(body, NAMES)
     past = Round(1, reply, (result.invalid_arguments(reply.calls[0], "x"),))
     first, answer = openai_chat.hidden_messages([past], replayed=True)
-    assert first == b'{"x":1.0,"tool_calls":[' + ours + b"]}"
+    assert first == b'{"role":"assistant","x":1.0,"tool_calls":[' + ours + b"]}"
     assert json.loads(answer)["tool_call_id"] == "a"
 
 

@@ -1,0 +1,48 @@
+"""Whatever a provider answers: it is refused as a whole, or it is read, transcribed, delivered and streamed without fault."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from claw_mediate import result
+from claw_mediate.dialects import anthropic_messages, openai_chat
+from claw_mediate.dialects.base import Dialect, UnreadableReplyError
+from claw_mediate.model import Round
+from tests.mediate import openai_sdk, test_anthropic_stream
+from tests.mediate.any_reply import WIRES, bodies
+from tests.mediate.made import catalog, granted
+
+DIALECTS: dict[str, Dialect] = {"openai": openai_chat, "anthropic": anthropic_messages}
+FINAL: dict[str, Any] = {"openai": openai_sdk.final, "anthropic": test_anthropic_stream.final}
+CATALOG = catalog(granted("desk.get"), granted("desk.set", method="POST"), granted("desk.end"), native=["shell"])
+
+
+@pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")
+@pytest.mark.requirement("stream:any-reply")
+@pytest.mark.parametrize("name", WIRES)
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_any_response_is_refused_or_its_stream_is_one_that_the_sdk_reads(name: str, data: st.DataObject) -> None:
+    dialect, wire = DIALECTS[name], WIRES[name]
+    body = data.draw(bodies(wire))
+    try:
+        reply = dialect.read_reply(body, CATALOG)
+    except UnreadableReplyError:
+        return
+    asked = wire.request([wire.user("Go")], (), stream=True, more={})
+    request = dialect.read_request(json.dumps(asked).encode())
+    handed = all(call.owner == "native" for call in reply.calls)
+    for terminal in (False, True) if handed else (True,):
+        answer = dialect.write_reply(reply, request, {**reply.usage, "n": 1}, terminal=terminal)
+        stream = b"".join(dialect.stream(answer, request))
+        wire.assembled(stream)
+        FINAL[name](stream)
+        assert dialect.reply_anchor(reply, request, terminal=terminal)
+    answers = tuple(result.unknown_tool(call) for call in reply.calls)
+    for message in dialect.hidden_messages([Round(1, reply, answers)], replayed=False):
+        json.loads(message)

@@ -1,0 +1,115 @@
+"""Whatever bytes a provider answers, in either dialect: a turn ends within its budgets, and every request is a conversation."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from claw_mediate import result
+from claw_mediate.dialects.base import Additions
+from claw_mediate.io.drive import Ports, World, drive
+from claw_mediate.io.journal import SqliteJournal
+from claw_mediate.io.owner import Owner
+from claw_mediate.io.sending import Responded
+from claw_mediate.io.tape import Tape
+from claw_mediate.io.upstream import ModelAnswer, ModelCall, understood
+from claw_mediate.model import Answer, Call, Limits
+from claw_mediate.talk import Deliver, Refuse
+from claw_mediate.turn import turn
+from tests.mediate.any_reply import WIRES, bodies
+from tests.mediate.made import limits
+from tests.mediate.test_any_reply import CATALOG, DIALECTS
+from tests.wires import Body, Wire
+
+LIMITS = st.builds(
+    limits,
+    max_rounds=st.integers(1, 4),
+    soft=st.sampled_from([10.0, 90.0]),
+    max_parallel=st.integers(1, 3),
+    on_budget=st.sampled_from(["finalize", "error"]),
+)
+
+
+@dataclass
+class Peers:
+    """Provider and services at the ports of a turn, at random."""
+
+    data: st.DataObject
+    wire: Wire
+    limits: Limits
+    clock: float = 0.0
+    asked: list[Body] = field(default_factory=list)
+    ran: list[Call] = field(default_factory=list)
+
+    async def model(self, call: ModelCall) -> ModelAnswer:
+        self.asked.append(json.loads(call.body))
+        assert len(self.asked) <= self.limits.max_rounds + 2
+        self.clock += self.data.draw(st.sampled_from([0.0, 0.0, 0.0, 20.0, 95.0]))
+        status = self.data.draw(st.sampled_from([200] * 9 + [503]))
+        return understood(Responded(status, "application/json", self.data.draw(bodies(self.wire))), call.read)
+
+    async def tools(self, call: Call, _key: str, seconds: float) -> Answer:
+        assert 0 < seconds <= self.limits.per_tool
+        self.ran.append(call)
+        status = self.data.draw(st.sampled_from([200, 200, 404, 503]))
+        return result.from_http(call, status, b'{"a": 1.0}', 10, 100)
+
+
+@pytest.mark.requirement("loop:terminates-on-the-wire")
+@pytest.mark.parametrize("name", WIRES)
+@settings(max_examples=150, deadline=None)
+@given(st.data(), LIMITS)
+async def test_any_bytes_end_a_turn_and_never_spoil_the_conversation(
+    name: str, data: st.DataObject, limits: Limits
+) -> None:
+    dialect, wire = DIALECTS[name], WIRES[name]
+    peers = Peers(data, wire, limits)
+    asked = wire.request([wire.user("Go")], ["shell"], stream=True, more={"x_mine": 1.5})
+    view = dialect.read_request(json.dumps(asked).encode())
+    offered = dialect.offer(view, CATALOG, Additions())
+    journal = SqliteJournal("", Owner.this())
+    tape = Tape(journal, "turn_1", pytest.fail, resumed=False)
+    world = World(dialect, CATALOG, offered, Ports(peers.model, peers.tools, lambda: peers.clock), tape)
+    try:
+        outcome = await drive(turn(limits, 0.0), world)
+    finally:
+        await journal.close()
+    for before, request in zip([None, *peers.asked], peers.asked, strict=False):
+        assert request["messages"][: len(before["messages"])] == before["messages"] if before else True
+        assert request["x_mine"] == 1.5
+        assert request["messages"][0] == asked["messages"][0]
+        calls_and_answers(wire, request)
+    if isinstance(outcome, Deliver):
+        body = dialect.write_reply(outcome.reply, view, {}, terminal=outcome.terminal)
+        wire.assembled(b"".join(dialect.stream(body, view)))
+        assert outcome.terminal or {call.owner for call in outcome.reply.calls} <= {"native"}
+    else:
+        assert isinstance(outcome, Refuse)
+        assert outcome.status in (502, 503)
+    assert all(call.owner == "managed" for call in peers.ran)
+
+
+def calls_and_answers(wire: Wire, request: Body) -> None:
+    """Every call in the transcript has its one answer right behind it, by an id that no other call of its message has."""
+    made: list[str] = []
+    answered: list[str] = []
+    for message in request["messages"]:
+        if wire.parts([message]) == ["assistant"]:
+            assert answered == made
+            made, answered = calls(message), []
+            assert len(set(made)) == len(made)
+        else:
+            answered += [call_id for call_id, _ in wire.answers([message])]
+    assert answered == made
+
+
+def calls(message: Body) -> list[str]:
+    """The ids of the calls that an assistant's message makes, in either protocol."""
+    content: Any = message["content"] if isinstance(message.get("content"), list) else []
+    blocks = [block["id"] for block in content if isinstance(block, dict) and block.get("type") == "tool_use"]
+    return blocks + [call["id"] for call in message.get("tool_calls") or ()]
