@@ -41,10 +41,12 @@ class Resumed:
 
 
 def asked(request: Request, view: RunnerRequest) -> Asked:
-    """What a request is known by."""
-    digest = hashlib.sha256(request.meant_path.encode(errors="surrogatepass") + b"\0" + request.body).hexdigest()
+    """What a request is known by. By its path too: another protocol could not read what was recorded in this one."""
+    path = request.meant_path.encode(errors="surrogatepass") + b"\0"
+    digest = hashlib.sha256(path + request.body).hexdigest()
+    earlier = hashlib.sha256(path + view.evidence.earlier.encode()).hexdigest()
     said = view.said[-1] if view.said else ""
-    return Asked(digest, view.evidence.earlier, said, (request.header("idempotency-key") or [""])[0])
+    return Asked(digest, earlier, said, (request.header("idempotency-key") or [""])[0])
 
 
 class Attempts:

@@ -1,3 +1,17 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
 from tests.failures.conftest import _one_trust_store
+from tests.failures.stage import Stage
+from tests.wires import anthropic, openai
 
 __all__ = ["_one_trust_store"]
+
+
+@pytest.fixture(params=[openai, anthropic], ids=["openai", "anthropic"])
+def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Stage:
+    """A pod of one agent in each dialect, whose answers stream."""
+    return Stage(tmp_path, request.param, stream=True)

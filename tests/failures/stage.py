@@ -122,7 +122,7 @@ class Stage:
             exchange.headers,
             b"".join(chunks),
             exchange.streaming,
-            [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()],
+            [json.loads(line) for line in file.read_bytes().splitlines()],
             [json.loads(line) for line in self.log],
             self.provider.received,
             self.service.received,

@@ -1,0 +1,115 @@
+"""Answers that are made to exhaust the proxy: each costs a bounded piece of work, and the turn goes on or ends as defined."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests import raw
+from tests.failures.stage import Seen, Stage
+from tests.wires import Made, openai
+
+DEEP = "[" * 50_000 + "]" * 50_000
+HUGE = "9" * 20_000
+
+
+async def play(stage: Stage, reply: bytes, result: raw.Act) -> Seen:
+    """A turn whose first reply is this one, and whose second one ends it."""
+    async with stage.open() as mediator:
+        stage.provider.script = [raw.answers(200, reply), raw.answers(200, stage.dialect.reply("Done.", (), {}))]
+        stage.service.script = [result]
+        return await stage.ask(mediator, stage.request())
+
+
+def calling(stage: Stage, *arguments: str, name: str = "desk__trade") -> bytes:
+    made = [Made(f"c{number}", name, text) for number, text in enumerate(arguments)]
+    return stage.dialect.reply("", made, {})
+
+
+def odd(stage: Stage, value: str) -> bytes:
+    """A call with an argument that the tests themselves could not write or read."""
+    return calling(stage, '{"a":0}').replace(b":0}", b":%b}" % value.encode())
+
+
+def told(stage: Stage, seen: Seen) -> list[dict[str, Any]]:
+    """What the model was told of its calls."""
+    assert stage.dialect.said(stage.dialect.assembled(seen.body)).text == "Done."
+    request = json.loads(seen.to_provider[-1].partition(b"\r\n\r\n")[2], parse_int=str, parse_float=str)
+    return [json.loads(content) for _, content in stage.dialect.answers(request["messages"])]
+
+
+@pytest.mark.requirement("attack:many-calls")
+async def test_ten_thousand_calls_run_none_of_them_and_the_model_is_told_of_each(stage: Stage) -> None:
+    made = calling(stage, *(f'{{"n":{number}}}' for number in range(10_000)))
+    seen = await play(stage, made, raw.answers(200, b"{}"))
+    assert {answer["error"]["code"] for answer in told(stage, seen)} == {"too_many_calls"}
+    assert seen.to_service == []
+    assert len(seen.history) == 1
+
+
+@pytest.mark.requirement("attack:deep-and-huge")
+@pytest.mark.parametrize(
+    "value",
+    [
+        "9" * 4000,
+        "1e400",
+        '{"a":' * 400 + "1" + "}" * 400,
+        json.dumps({str(number): number for number in range(50_000)}),
+    ],
+    ids=["huge", "huge-exponent", "rather-deep", "wide"],
+)
+async def test_arguments_of_any_size_are_sent_as_they_are(stage: Stage, value: str) -> None:
+    arguments = f'{{"a":{value}}}'
+    seen = await play(stage, calling(stage, arguments), raw.answers(200, b"{}"))
+    assert [answer["ok"] for answer in told(stage, seen)] == [True]
+    assert [sent.partition(b"\r\n\r\n")[2] for sent in seen.to_service] == [arguments.encode()]
+
+
+@pytest.mark.requirement("attack:deep-and-huge")
+@pytest.mark.parametrize("value", [HUGE, f"1e{HUGE}", f"-0.{HUGE}e-{HUGE}"], ids=["huge", "exponent", "fraction"])
+async def test_a_number_that_takes_too_long_to_read_is_not_run(stage: Stage, value: str) -> None:
+    seen = await play(stage, odd(stage, value), raw.answers(200, b"{}"))
+    assert [answer["error"]["code"] for answer in told(stage, seen)] == ["invalid_arguments"]
+    assert seen.to_service == []
+
+
+@pytest.mark.requirement("attack:deep-and-huge")
+async def test_arguments_that_are_too_deep_to_be_read_are_not_run(stage: Stage) -> None:
+    """In one protocol they are a text within the response, and in the other a part of it, which is then none."""
+    seen = await play(stage, odd(stage, DEEP), raw.answers(200, b"{}"))
+    assert seen.to_service == []
+    if stage.dialect is openai:
+        assert [answer["error"]["code"] for answer in told(stage, seen)] == ["invalid_arguments"]
+    else:
+        assert (seen.status, seen.history[0]["status_code"]) == (502, 502)
+
+
+@pytest.mark.requirement("attack:deep-and-huge")
+@pytest.mark.parametrize("body", [DEEP, f'{{"n": {HUGE}}}', f"[{'0,' * 3000}0]"], ids=["deep", "huge", "wide"])
+async def test_a_result_that_is_deep_wide_or_huge_is_data(stage: Stage, body: str) -> None:
+    seen = await play(stage, calling(stage, "{}", name="desk__balance"), raw.answers(200, body.encode()))
+    (answer,) = told(stage, seen)
+    assert answer["ok"]
+    assert len(seen.history) == 1
+
+
+@pytest.mark.requirement("attack:endless-results")
+@pytest.mark.parametrize(
+    ("result", "code"),
+    [
+        (raw.repeats_for_ever(raw.head(200, "transfer-encoding: chunked")), "response_too_large"),
+        (raw.repeats_for_ever(b"HTTP/1.1 200 OK\r\n", b"x-more: 1\r\n" * 500), "request_failed"),
+        (raw.hangs_after(raw.head(200, "content-length: 100") + b"{"), "timeout"),
+        (raw.hangs_after(b"HTTP/1.1 2"), "timeout"),
+    ],
+    ids=["body", "headers", "slow-body", "slow-headers"],
+)
+async def test_a_result_without_an_end_is_given_up(stage: Stage, result: raw.Act, code: str) -> None:
+    stage.policy = {"timeout_per_tool_ms": 300 if code == "timeout" else 60_000}
+    seen = await play(stage, calling(stage, "{}", name="desk__balance"), result)
+    (answer,) = told(stage, seen)
+    assert answer["error"]["code"] == code
+    (entry,) = seen.history
+    assert entry["status"] == "ok"
