@@ -65,6 +65,10 @@ class HistoryEntry(Contract):
     effective_model: str
     status_code: int
     stream: bool
+    resumed: bool = False
+    """Whether an earlier attempt began this turn, and is told of by an earlier line. Usage is this attempt's own; the trace is
+    the whole turn's.
+    """
     tools_offered: tuple[str, ...] = ()
     """The aliases of the managed tools that the model was shown."""
     request_original: Any

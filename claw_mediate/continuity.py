@@ -22,6 +22,7 @@ MOST_REINJECTED = 256 * 1024
 """Bytes of hidden messages in one request."""
 _BEFORE = 4
 """How many messages before an answer tell it from an equal one."""
+_VOLATILE = "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>"
 _NOT_ALPHANUMERIC = re.compile(r"[^A-Za-z0-9]")
 
 
@@ -72,21 +73,32 @@ def text_key(text: str) -> str:
     return "text:" + _digest([_plain(text)])
 
 
+def is_kept(text: str) -> bool:
+    """Whether a user's message is there in the next request too: it has visible text, and is no note of OpenClaw's, which ends
+    every request with one of the moment.
+    """
+    return bool(_plain(text)) and not text.lstrip().startswith(_VOLATILE)
+
+
 class Transcript:
     """What was said so far, as evidence."""
 
     def __init__(self, before: Sequence[str] = ()) -> None:
         self._digests = list(before)
         self._earlier = 0
+        self._since: list[str] = []
 
-    def user_speaks(self) -> None:
-        """A message of the user's comes now."""
-        self._earlier = len(self._digests)
+    def user_says(self, text: str) -> None:
+        """A message of the user's; one without visible text, as one with results, is none."""
+        if is_kept(text):
+            self._earlier = len(self._digests)
+            self._since.clear()
+            self.says(text)
 
     @property
     def earlier(self) -> str:
-        """All that was said before the user's last message."""
-        return _digest(self._digests[: self._earlier])
+        """All that was said but for the user's last message: before it, and of the assistant since."""
+        return _digest([*self._digests[: self._earlier], "", *self._since])
 
     @property
     def before(self) -> tuple[str, ...]:
@@ -99,7 +111,8 @@ class Transcript:
             self._digests.append(_digest([plain])[:16])
 
     def anchor(self, key: str) -> Anchor:
-        """The anchor of a message that comes now."""
+        """The anchor of a message of the assistant's, that comes now."""
+        self._since.append(key)
         return Anchor(key, self.before)
 
 

@@ -84,6 +84,8 @@ class Answer:
     first_round: int | None = None
     """Of a duplicate: the round whose answer counts."""
     repeats: int = 0
+    replayed: bool = False
+    """Whether an earlier attempt at this turn ran it."""
 
 
 @dataclass(frozen=True, slots=True)

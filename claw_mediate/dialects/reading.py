@@ -59,12 +59,12 @@ def evidence_of[M: _Message](
         for index, message in enumerate(messages):
             if message.role not in ("user", "assistant"):
                 continue
-            if message.role == "user":
-                transcript.user_speaks()
             text = text_of(message)
-            if message.role == "assistant":
+            if message.role == "user":
+                transcript.user_says(text)
+            else:
                 anchors[index] = transcript.anchor(key_of(message, text))
-            transcript.says(text)
+                transcript.says(text)
         return Evidence(anchors, transcript.before, transcript.earlier)
 
     return evidence

@@ -16,6 +16,7 @@ import asyncio
 import hashlib
 from dataclasses import dataclass
 
+from claw_mediate.continuity import is_kept
 from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.exchange import Request
 from claw_mediate.io.journaling import Asked, Given, Journal, Past
@@ -45,7 +46,7 @@ def asked(request: Request, view: RunnerRequest) -> Asked:
     path = request.meant_path.encode(errors="surrogatepass") + b"\0"
     digest = hashlib.sha256(path + request.body).hexdigest()
     earlier = hashlib.sha256(path + view.evidence.earlier.encode()).hexdigest()
-    said = view.said[-1] if view.said else ""
+    said = next(filter(is_kept, reversed(view.said)), "")
     return Asked(digest, earlier, said, (request.header("idempotency-key") or [""])[0])
 
 

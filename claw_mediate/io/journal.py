@@ -43,7 +43,7 @@ CREATE TABLE IF NOT EXISTS turns (
 );
 CREATE UNIQUE INDEX IF NOT EXISTS one_runs ON turns (agent, request) WHERE state = 'running';
 CREATE INDEX IF NOT EXISTS turns_by_request ON turns (agent, request, seen);
-CREATE INDEX IF NOT EXISTS turns_that_failed ON turns (agent, earlier, seen) WHERE state = 'failed';
+CREATE INDEX IF NOT EXISTS turns_that_may_go_on ON turns (agent, earlier, seen) WHERE state IN ('failed', 'running');
 CREATE INDEX IF NOT EXISTS turns_by_time ON turns (seen);
 CREATE TABLE IF NOT EXISTS steps (
     turn TEXT NOT NULL, round INTEGER NOT NULL, place INTEGER NOT NULL, record BLOB NOT NULL,
@@ -55,7 +55,7 @@ _REPLY = -1
 _FOUND = "SELECT turn, state, owner, seen, attempt, answer FROM turns WHERE agent = ? AND seen > ?"
 _SAME = f"{_FOUND} AND request = ? ORDER BY seen DESC LIMIT 1"
 _ALTERED = (
-    f"{_FOUND} AND earlier = ? AND state = 'failed' AND said != '' AND substr(?, 1, length(said)) = said"
+    f"{_FOUND} AND earlier = ? AND state IN ('failed', 'running') AND said != '' AND substr(?, 1, length(said)) = said"
     " ORDER BY seen DESC LIMIT 1"
 )
 _BEGIN = "INSERT INTO turns VALUES (?, ?, ?, ?, ?, ?, 'running', ?, ?, NULL)"
@@ -83,12 +83,18 @@ class SqliteJournal:
         row = self._one(_SAME, agent_id, since, asked.request)
         if row is None and asked.said:
             row = self._one(_ALTERED, agent_id, since, asked.earlier, asked.said)
+            row = None if row and self._lives(row) else row
         if row is None:
             return None
         turn_id, state, owner, seen, attempt, answer = row
-        alive = state == "running" and self._owner.may_live(owner) and seen > self._clock() - LEASE_SECONDS
+        alive = self._lives(row)
         given = msgspec.msgpack.decode(answer, type=Given) if answer else None
         return Past(turn_id, state, alive, attempt, given, owner, seen)
+
+    def _lives(self, row: tuple[Any, ...]) -> bool:
+        """Whether another process, or another mediator of this one, is at a turn."""
+        _, state, owner, seen, *_ = row
+        return state == "running" and self._owner.may_live(owner) and seen > self._clock() - LEASE_SECONDS
 
     async def begin(self, turn_id: str, agent_id: str, asked: Asked) -> bool:
         """A new turn; False: another process just began it."""
@@ -106,6 +112,10 @@ class SqliteJournal:
         try:
             self._db.execute(_BEGIN, row)
         except sqlite3.IntegrityError:
+            stale = (
+                "UPDATE turns SET state = 'failed' WHERE agent = ? AND request = ? AND state = 'running' AND seen <= ?"
+            )
+            self._do(stale, agent_id, asked.request, self._clock() - RESUMED_WITHIN)
             return False
         except sqlite3.Error as error:
             raise StoreError(str(error)) from error
@@ -168,8 +178,8 @@ class SqliteJournal:
         now = self._clock()
         if now > self._pruned + RESUMED_WITHIN / 10:
             self._pruned = now
-            self._do("DELETE FROM steps WHERE turn IN (SELECT turn FROM turns WHERE seen < ?)", now - RESUMED_WITHIN)
             self._do("DELETE FROM turns WHERE seen < ?", now - RESUMED_WITHIN)
+            self._do("DELETE FROM steps WHERE turn NOT IN (SELECT turn FROM turns)")
 
     def _do(self, statement: str, *values: object) -> int:
         try:

@@ -17,6 +17,8 @@ RESUMED_WITHIN = 600.0
 LEASE_SECONDS = 10.0
 """How long a process of another machine is believed to be at a turn that it said nothing more of."""
 type State = Literal["running", "failed", "answered", "done"]
+type Attempt = Literal["first", "resumed", "unknown"]
+"""At a turn: the first one; one that goes on where another was; one of which the journal, unread, could not tell."""
 
 
 class _Call(msgspec.Struct, array_like=True):

@@ -22,7 +22,7 @@ from claw_mediate.exchange import Exchange, Request, answered
 from claw_mediate.io.agents import Agent
 from claw_mediate.io.continuing import Continuing
 from claw_mediate.io.drive import World, drive
-from claw_mediate.io.journaling import Given
+from claw_mediate.io.journaling import Attempt, Given
 from claw_mediate.io.record import GONE, Recorder
 from claw_mediate.io.routing import Route
 from claw_mediate.io.settings import Pace
@@ -58,8 +58,7 @@ class Job:
     """The conversation, where the runner names it."""
     asked: str = ""
     """What the request is known by, when it comes again."""
-    resumed: bool = False
-    """Whether an earlier attempt began this turn."""
+    attempt: Attempt = "first"
 
     @property
     def provider(self) -> str:
@@ -93,14 +92,19 @@ class MediatedTurn:
         self._recorder = recorder
         self._continuing = continuing
         self._started = time.monotonic()
+        self._settled = 0
+        """Replies that are paid for, by earlier attempts or by this one."""
 
     async def play(self, tape: Tape) -> Ended:
         """To the end. Cancelled when the runner leaves: then what ran is recorded all the same."""
+        self._settled = settled = await tape.settled()
         try:
             ended = await self._play()
         except asyncio.CancelledError:
             await tape.ended(None)
             raise
+        if not ended.ok and self._settled > settled:
+            await tape.settles(self._settled)
         await tape.ended(Given(ended.status, ended.content_type, ended.body) if ended.ok else None)
         return ended
 
@@ -148,9 +152,10 @@ class MediatedTurn:
     def _record(self, outcome: Outcome, ended: Ended) -> None:
         job = self._job
         latency_ms = round((time.monotonic() - self._started) * 1000)
-        calls = len(outcome.usage)
+        new = outcome.usage[self._settled :]
+        calls, self._settled = len(new), self._settled + len(new)
         try:
-            usage = self._recorder.used(job, add_usage(outcome.usage), calls, ended.status)
+            usage = self._recorder.used(job, add_usage(new), calls, ended.status)
         except Exception as error:  # noqa: BLE001 - a provider's odd numbers cost neither the answer nor the line of history
             self._recorder.fault(job, error)
             usage = UsageRecord(total_rounds=calls)

@@ -16,7 +16,7 @@ from claw_mediate.exchange import Exchange, Request
 from claw_mediate.io.attempts import Attempts, Known, Resumed, asked, retries
 from claw_mediate.io.headers import for_provider
 from claw_mediate.io.identity import Admitted
-from claw_mediate.io.journaling import Asked
+from claw_mediate.io.journaling import Asked, Attempt
 from claw_mediate.io.log import EventLog
 from claw_mediate.io.mediated import Job, given
 from claw_mediate.io.offering import Around, Offering
@@ -86,30 +86,30 @@ class Mediating:
         if isinstance(found, Known):
             self._tell(what, found.turn_id, "turn_answered_again")
             return replace(given(what.view, what.dialect, found.given), handed=partial(self._handed, found.turn_id))
-        resumed = isinstance(found, Resumed) and found.acted
+        attempt: Attempt = "unknown" if isinstance(found, StoreError) else "first"
         if isinstance(found, Resumed):
-            turn_id = found.turn_id
-        if resumed:
+            turn_id, attempt = found.turn_id, "resumed" if found.acted else "first"
+        if attempt == "resumed":
             self._tell(what, turn_id, "turn_resumed")
         begun = False
         try:
             job = before.spend() or await self._job(what, turn_id, await before.context())
             if isinstance(job, Exchange):
                 return job
-            turn = self._playing.start(replace(job, asked=key.request, resumed=resumed))
+            turn = self._playing.start(replace(job, asked=key.request, attempt=attempt))
             begun = True
             return turn
         finally:
             if not begun:
                 await self._playing.abandon(turn_id)
 
-    async def _found(self, what: Mediated, key: Asked, turn_id: str) -> Known | Resumed | None:
+    async def _found(self, what: Mediated, key: Asked, turn_id: str) -> Known | Resumed | StoreError | None:
         """A journal that can't be read costs the memory of earlier attempts; what may write is then not run (``tape``)."""
         try:
             return await self._attempts.find(what.admitted.agent.id, turn_id, key, retries=retries(what.request))
         except StoreError as error:
             self._log.event("error", what.admitted.agent.id, error="journal_not_read", reason=str(error))
-            return None
+            return error
 
     async def _job(self, what: Mediated, turn_id: str, context: str) -> Job | Exchange:
         agent, request, view = what.admitted.agent, what.request, what.view

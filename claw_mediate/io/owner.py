@@ -1,4 +1,6 @@
-"""Which process is at a turn: its machine, its number there, and when it began (numbers are used again, 1 above all)."""
+"""Who is at a turn: a mediator of a process, by its machine, its number there, and its life (numbers are used again, 1 above
+all). A process may have two: with new settings one begins, while the turns of the one before go on.
+"""
 
 from __future__ import annotations
 
@@ -6,29 +8,37 @@ import os
 import socket
 import uuid
 from dataclasses import dataclass
+from itertools import count
+
+_LIFE = uuid.uuid4().hex
+"""Of this process."""
+_mediators = count()
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Of a process, as others see it in a store that they share."""
+    """Of a mediator, as others see it in a store that they share."""
 
     node: str
     pid: int
     life: str
+    number: int = 0
 
     @classmethod
     def this(cls) -> Owner:
-        return cls(socket.gethostname(), os.getpid(), uuid.uuid4().hex)
+        return cls(socket.gethostname(), os.getpid(), _LIFE, next(_mediators))
 
     @property
     def name(self) -> str:
-        return f"{self.node}/{self.pid}/{self.life}"
+        return f"{self.node}/{self.pid}/{self.life}/{self.number}"
 
     def may_live(self, name: str) -> bool:
-        """Whether another process may be at its turns. What this process began in this life it knows itself."""
-        node, pid, life = name.rsplit("/", 2)
-        if life == self.life or node != self.node:
-            return life != self.life
+        """Whether somebody else may be at its turns. What this mediator has begun it knows itself."""
+        node, pid, life, number = name.rsplit("/", 3)
+        if node != self.node:
+            return True
+        if life == self.life:
+            return int(number) != self.number
         return int(pid) != self.pid and _runs(int(pid))
 
 

@@ -127,6 +127,7 @@ class Recorder:
             "effective_provider": job.provider,
             "effective_model": job.model,
             "status_code": ended.status,
+            "resumed": job.attempt == "resumed",
             "tools_offered": [offered.alias for offered in job.catalog.offered],
             "request_effective": recorded_body(job.route.body(job.offered(ToolUse.AS_ASKED).body), job.redactor),
             "response": {
@@ -173,7 +174,7 @@ class Recorder:
 
     def _round(self, job: Job, past: Round) -> None:
         for answer in past.answers:
-            if answer.call.owner != "native":
+            if answer.call.owner != "native" and not answer.replayed:
                 self.tool_call(job.agent.id, job.turn_id, past.number, answer)
         for name in _interventions(past):
             self._log.event(

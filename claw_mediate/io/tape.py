@@ -4,33 +4,37 @@ of a call             known            the journal can't be written
 ────────────────────  ───────────────  ──────────────────────────────────────────
 that only reads       its answer       it runs
 that may write        its answer;      it does not run: nothing would keep it from
-on its way: not  running twice
-run again, and
+on its way: not  running twice (nor where
+run again, and   it could not be read)
 said so
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from claw_mediate import result
-from claw_mediate.io.journaling import Given, Journal, OnItsWay
+from claw_mediate.io.journaling import Attempt, Given, Journal, OnItsWay
 from claw_mediate.io.store import StoreError
 from claw_mediate.model import Answer, Call
+
+_SETTLED = 0
+"""The round before the first, whose page says what is paid for."""
 
 
 class Tape:
     """The pages of a turn. ``failed`` is told, once, that the journal can't be used."""
 
-    def __init__(self, journal: Journal, turn_id: str, failed: Callable[[str], None], *, resumed: bool) -> None:
+    def __init__(self, journal: Journal, turn_id: str, failed: Callable[[str], None], attempt: Attempt) -> None:
         self._journal = journal
         self.turn_id = turn_id
         self._failed: Callable[[str], None] | None = failed
-        self.resumed = resumed
+        self._attempt = attempt
 
     async def reply(self, round_number: int) -> bytes | None:
         """What the model said in this round, in an earlier attempt."""
-        if not self.resumed:
+        if self._attempt != "resumed":
             return None
         try:
             return await self._journal.reply(self.turn_id, round_number)
@@ -50,9 +54,11 @@ class Tape:
         try:
             known = await self._known(round_number, place, call)
             if isinstance(known, Answer):
-                return known
+                return replace(known, replayed=True)
             if writes and known is not None:
                 return result.outcome_unknown(call)
+            if writes and self._attempt == "unknown":
+                return result.not_noted(call)
             if writes:
                 await self._journal.intends(self.turn_id, round_number, place)
         except StoreError as error:
@@ -65,6 +71,14 @@ class Tape:
         except StoreError as error:
             self._tell(error)
         return answer
+
+    async def settled(self) -> int:
+        """How many replies of earlier attempts are paid for."""
+        return int(await self.reply(_SETTLED) or 0)
+
+    async def settles(self, replies: int) -> None:
+        """So many replies are paid for, those of earlier attempts among them."""
+        await self.replied(_SETTLED, b"%d" % replies)
 
     async def ended(self, given: Given | None) -> None:
         try:
@@ -80,7 +94,9 @@ class Tape:
             self._tell(error)
 
     async def _known(self, round_number: int, place: int, call: Call) -> Answer | OnItsWay | None:
-        return await self._journal.answer(self.turn_id, round_number, place, call) if self.resumed else None
+        return (
+            await self._journal.answer(self.turn_id, round_number, place, call) if self._attempt == "resumed" else None
+        )
 
     def _tell(self, error: StoreError) -> None:
         tell, self._failed = self._failed, None

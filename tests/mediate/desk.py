@@ -7,6 +7,7 @@ test holds the picture inline, and one body draws the same picture in every dial
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,10 @@ class Desk:
         self.messages: list[Body] = []
         self.native: list[str] = []
         self.more: Body = {}
+        self.headers: dict[str, str] = {}
+        """What the runner sends beside its credential."""
+        self.listens = True
+        """Whether the runner takes the whole answer."""
         self.status = 0
         self.body = b""
         """The last answer, as a whole response of the protocol."""
@@ -83,6 +88,11 @@ class Desk:
         log = EventLog(lambda line: self.events.append(json.loads(line)))
         peers = Peers(self.model, self.services, lambda: self.clock)  # type: ignore[arg-type]
         self.mediator = Mediator(self.settings, log, KEYS, peers)
+
+    def remembers(self) -> None:
+        """The state is kept in a file from now on, so that ``open`` starts a proxy that finds it."""
+        self.settings = replace(self.settings, state=str(self.home / "state.db"))
+        self.open()
 
     def grant(self, *tools: dict[str, Any], **policy: Any) -> None:
         """What the agent may do from now on."""
@@ -152,7 +162,7 @@ class Desk:
             body = b"".join([chunk async for chunk in exchange.chunks])
             if self.model.fault is not None:
                 raise self.model.fault
-            if exchange.handed is not None:
+            if exchange.handed is not None and self.listens:
                 await exchange.handed()
             self._answered(exchange, body)
         return "\n" + "\n".join(self.lines) + "\n"
@@ -213,5 +223,5 @@ class Desk:
 
     def _request(self) -> Request:
         body = self.wire.request(self.messages, self.native, stream=self.stream, more=self.more)
-        headers = [("authorization", f"Bearer {self.token}"), ("content-type", "application/json")]
+        headers = [("authorization", f"Bearer {self.token}"), *self.headers.items()]
         return Request("POST", self.wire.PATH, headers, json.dumps(body).encode())

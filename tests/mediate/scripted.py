@@ -136,6 +136,8 @@ class Services:
         self.script: dict[str, list[tuple[int, Any]]] = {}
         self.takes: dict[str, float] = {}
         """Seconds of the desk's clock, by tool."""
+        self.gates: dict[str, asyncio.Event] = {}
+        """By tool: what its answer waits for."""
         self.lags: dict[str, int] = {}
         """By tool: how many steps of the loop its answer comes later than others."""
         self.running = 0
@@ -152,6 +154,8 @@ class Services:
         self.most_at_once = max(self.most_at_once, self.running)
         for _ in range(1 + self.lags.get(call.canonical, 0)):
             await asyncio.sleep(0)
+        if call.canonical in self.gates:
+            await self.gates[call.canonical].wait()
         self.running -= 1
         self.answered.append(call.canonical)
         return self._answer(caller, call, seconds)
