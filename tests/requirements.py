@@ -194,7 +194,8 @@ MEDIATE: dict[str, Requirement] = {
         "Each SDK raises its own error, with its status before the headers, and behind them too.",
     ),
     "stream:keepalive-kinds": Requirement(
-        "issue 3", "A stream is kept alive by comments, natively or not at all, as it is set for its protocol."
+        "mediation 6; issue 3, build 3",
+        "A stream is kept alive by comments, natively or not at all, as it is set for its protocol.",
     ),
     "stream:usage": Requirement("mediation 6", "An OpenAI stream has a usage chunk if include_usage, and else none."),
     "stream:one-id": Requirement("mediation 6", "A stream has one id, also when a keepalive opened it."),
@@ -207,8 +208,8 @@ MEDIATE: dict[str, Requirement] = {
         "mediation 8", "Context stands at the end of the system prompt; every other byte stays."
     ),
     "transcript:valid": Requirement(
-        "mediation 4 and 7; design, Tests",
-        "Whatever a model calls: every request is valid for its provider, and every dialect draws the same picture.",
+        "mediation 4, 6 and 7; design, Tests",
+        "Whatever a model calls, streaming or not: each request is valid for its provider, and dialects draw one picture.",
     ),
     "transcript:odd-arguments": Requirement(
         "mediation 4; gateways 2.8",
@@ -245,7 +246,8 @@ MEDIATE: dict[str, Requirement] = {
     ),
     "calls:repeatable": Requirement("mediation 4, repeats", "x-claw.repeatable: an equal call runs again."),
     "calls:order-of-checks": Requirement(
-        "mediation 4", "Violations of the schema are told with path and message, and the service is not called."
+        "mediation 4, before each execution",
+        "Arguments, repeat and schema are checked in this order; violations are told, and the service is not called.",
     ),
     "calls:max-parallel": Requirement("mediation 4, order", "At most max_parallel calls run at once."),
     "continuity:same-bytes": Requirement(
@@ -538,6 +540,13 @@ MEDIATE: dict[str, Requirement] = {
     ),
     "calls:idempotency-key": Requirement("mediation 4, executing over HTTP", "Each call of a turn has its own key."),
     "calls:error-results": Requirement("mediation 4, results", "A service's error is a result; the turn goes on."),
+    "budget:per-tool": Requirement(
+        "mediation 4, budgets", "A call has its tool's time, else the agent's, and never more than the turn."
+    ),
+    "calls:query-and-body": Requirement(
+        "mediation 4, executing over HTTP",
+        "GET and DELETE put the rest in the query, others in a JSON body, under body_key where it is set.",
+    ),
     "calls:timeout": Requirement(
         "mediation 4, budgets", "A call cut off by time is timeout; of a write the outcome is said to be unknown."
     ),
@@ -563,7 +572,7 @@ MEDIATE: dict[str, Requirement] = {
     ),
     "failure:history-of-failed-turns": Requirement("contract, history", "Failed turns are written too, with what ran."),
     "failure:unreachable": Requirement(
-        "issue 2, bad input", "A provider that can't be reached is a 502 in the dialect's shape."
+        "mediation 2 and 4, the model's side", "A provider that can't be reached is a 502 in the dialect's shape."
     ),
     "failure:bad-reply": Requirement("mediation 4, the runner's side", "A reply that is no completion is a 502."),
     "failure:matrix": Requirement(
@@ -740,11 +749,11 @@ PROXY: dict[str, Requirement] = {
         "mediation 2 and 4", "Errors have Anthropic's shape, the provider's keep their status."
     ),
     "proxy:hidden-loop": Requirement(
-        "seed 000", "The runner sees the answer; the managed call and its round stay hidden."
+        "mediation 4, table; seed 000", "The runner sees the answer; the managed call and its round stay hidden."
     ),
     "proxy:streaming": Requirement("mediation 6", "A runner that asked for a stream gets one that its SDK accepts."),
     "proxy:native-handed-back": Requirement(
-        "seed 000, case 4", "The runner gets its native calls, and goes on with them."
+        "mediation 4, table; seed 000, case 4", "The runner gets its native calls, and goes on with them."
     ),
     "proxy:execution-hidden": Requirement(
         "mediation 3.2", "The model sees name, description and schema; nothing of execution."
@@ -774,7 +783,8 @@ PROXY: dict[str, Requirement] = {
         "mediation 4, the runner's side", "A write that was sent may finish, and is recorded."
     ),
     "service:structured-results": Requirement(
-        "issue 2, bad input", "A service that is down, slow, huge or not JSON is a structured result; the turn goes on."
+        "mediation 4, results",
+        "A service that is down, slow, huge or not JSON is a structured result; the turn goes on.",
     ),
     "forward:byte-for-byte": Requirement(
         "mediation 3", "Without managed tools the body is unchanged; with them, all that is not ours is."
@@ -819,7 +829,9 @@ PROXY: dict[str, Requirement] = {
     "keys:account-headers": Requirement(
         "mediation 2; weakness E12", "A runner can't say whose account the key is of, and so kill it with a 401."
     ),
-    "forward:unreachable": Requirement("issue 2, bad input", "An unreachable provider is a 502 that names no address."),
+    "forward:unreachable": Requirement(
+        "mediation 2, upstream", "An unreachable provider is a 502 that names no address."
+    ),
     "route:model-prefix": Requirement("mediation 1", "At the base URL the model's prefix picks the provider."),
     "own:health-ready": Requirement("mediation 1", "GET /health and GET /ready on the proxy's own port."),
     "own:websocket-426": Requirement("mediation 1", "WebSocket upgrades to a governed host are refused with 426."),
@@ -856,6 +868,9 @@ PROXY: dict[str, Requirement] = {
     "connections:http": Requirement(
         "issue 3, failure and bench",
         "What a peer says over HTTP/1.1 is read whole or is one kind of error; no answer is taken for another's.",
+    ),
+    "connections:apart": Requirement(
+        "mediation 4, executing over HTTP", "No two agents share a connection, nor two services of one agent."
     ),
     "bench:alive": Requirement("issue 3, bench", "One command measures every row, and prints a table and JSON."),
     "log:no-chatter": Requirement(

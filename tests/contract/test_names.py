@@ -74,16 +74,19 @@ def test_a_plain_alias_is_service_two_underscores_tool() -> None:
     }
 
 
+@pytest.mark.requirement("names:aliases")
 def test_names_that_would_share_an_alias_are_told_apart_by_their_hash() -> None:
     names = ["a.b.c", "a_b.c"]
     assert aliases(names) == {name: hashed_alias(name) for name in names}
 
 
+@pytest.mark.requirement("names:aliases")
 def test_an_alias_that_the_runner_uses_gives_way() -> None:
     assert aliases(["desk.x"], ["desk__x"]) == {"desk.x": hashed_alias("desk.x")}
     assert aliases(["desk.x"], ["desk__x", hashed_alias("desk.x")])["desk.x"] == hashed_alias("desk.x#1")
 
 
+@pytest.mark.requirement("names:aliases")
 def test_a_name_of_exactly_the_limit_is_kept_and_one_more_is_cut() -> None:
     fits, too_long = "s." + "t" * (ALIAS_LIMIT - 3), "s." + "t" * (ALIAS_LIMIT - 2)
     assert aliases([fits])[fits] == "s__" + "t" * (ALIAS_LIMIT - 3)

@@ -25,10 +25,12 @@ async def call(
     annotations: dict[str, Any] | None = None,
     seconds: float = 20.0,
     result_bytes: int = 16384,
+    agent_id: str = "analyst",
+    name: str = "desk.get",
     **execution: Any,
 ) -> Answer:
-    tool = granted(annotations=annotations, base_url=url, **execution)
-    agent = Agent("analyst", METADATA, (tool,), limits(result_bytes=result_bytes), "d")
+    tool = granted(name, annotations=annotations, base_url=url, **execution)
+    agent = Agent(agent_id, METADATA, (tool,), limits(result_bytes=result_bytes), "d")
     return await pod.call(Caller(agent, "turn_1"), called(tool, text), "turn_1.1.0", seconds)
 
 

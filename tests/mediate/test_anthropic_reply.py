@@ -100,6 +100,7 @@ def test_the_last_call_of_an_answer_that_ran_out_of_tokens_is_never_run() -> Non
     assert isinstance(last.arguments, Unreadable)
 
 
+@pytest.mark.requirement("anthropic:blank-text")
 def test_blank_text_is_not_given_back_to_a_provider_that_refuses_it() -> None:
     reply = replied({"type": "text", "text": " \n"}, call())
     past = Round(1, reply, (result.unknown_tool(reply.calls[0]),))

@@ -74,6 +74,7 @@ def test_a_forced_choice_holds_once_and_names_the_alias(choice: str, asked: str,
     assert shown == {ToolUse.AS_ASKED: asked, ToolUse.RELEASED: released, ToolUse.FORBIDDEN: '{"type":"none"}'}
 
 
+@pytest.mark.requirement("injection:tool-choice-kept")
 def test_no_choice_stays_no_choice_until_tools_are_forbidden() -> None:
     bodies = offered(b'{"messages":[]}')
     assert "tool_choice" not in json.loads(bodies[ToolUse.AS_ASKED])

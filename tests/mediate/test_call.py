@@ -64,6 +64,7 @@ def test_values_that_a_server_could_take_for_a_separator_are_refused(value: str)
     assert got == "the argument 'a' must be one plain path segment: text or a number, without separators."
 
 
+@pytest.mark.requirement("calls:path-segment")
 @pytest.mark.parametrize("value", ["null", "{}", "[]", '["a"]'])
 def test_only_scalars_stand_in_a_path(value: str) -> None:
     assert isinstance(request(f'{{"a":{value}}}', path="/{a}"), str)
@@ -95,6 +96,7 @@ def test_a_body_holds_every_argument_in_its_own_bytes(values: dict[str, str]) ->
     assert got.body == f"{{{expected}}}".encode()
 
 
+@pytest.mark.requirement("calls:query-and-body")
 @given(
     st.dictionaries(st.text(min_size=1, max_size=6).filter(lambda n: n != "claw_id"), st.text(max_size=8), max_size=4)
 )
@@ -121,11 +123,13 @@ def test_the_model_does_not_see_claw_id_in_the_schema() -> None:
     assert visible_schema(granted(schema={"required": ["a", "claw_id"]})) == {"type": "object", "required": ["a"]}
 
 
+@pytest.mark.requirement("calls:query-and-body")
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
 def test_get_and_delete_have_no_body(method: str) -> None:
     assert made('{"a":{"b":[1.0]}}', method=method) == ToolRequest(method, "/x?a=%7B%22b%22%3A%5B1.0%5D%7D", None)
 
 
+@pytest.mark.requirement("calls:query-and-body")
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH"])
 def test_the_others_have_one_and_path_arguments_are_not_in_it(method: str) -> None:
     assert made('{"a":1,"b":2}', method=method, path="/{a}") == ToolRequest(method, "/1", b'{"b":2}')
@@ -173,6 +177,7 @@ def test_what_is_not_one_object_is_never_taken_for_one(text: str, why: str) -> N
     assert read.text == text
 
 
+@pytest.mark.requirement("calls:invalid-arguments")
 @given(st.text(max_size=30))
 def test_any_text_is_read_or_unreadable_and_never_a_fault(text: str) -> None:
     read = read_arguments(text)
@@ -221,6 +226,7 @@ def test_different_arguments_have_different_signatures(one: str, other: str) -> 
     assert arguments(one).signature != arguments(other).signature
 
 
+@pytest.mark.requirement("calls:signature")
 @given(st.dictionaries(st.text(max_size=3), JSON_TEXT, max_size=4), SPACE, st.randoms())
 def test_neither_key_order_nor_white_space_changes_a_signature(values: dict[str, str], space: str, random: Any) -> None:
     names = list(values)

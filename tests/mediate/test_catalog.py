@@ -38,6 +38,7 @@ def test_what_the_runner_declared_is_the_runners_by_that_name(name: str) -> None
     assert names.alias(name) is None
 
 
+@pytest.mark.requirement("names:aliases")
 def test_a_runner_that_takes_the_alias_leaves_the_hashed_one() -> None:
     assert catalog(GET, native=["desk__get"]).offered[0].alias == hashed_alias("desk.get")
     assert catalog(GET, native=["desk__get"]).alias("desk.get") == hashed_alias("desk.get")

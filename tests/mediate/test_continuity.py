@@ -107,11 +107,13 @@ def test_an_answer_that_was_made_again_is_the_latest_one() -> None:
     assert found(["Buy", "Done."], [kept(1, "Buy"), kept(2, "Buy")]) == {1: 2}
 
 
+@pytest.mark.requirement("continuity:evidence")
 def test_evidence_is_no_requirement() -> None:
     assert found(["Done."], [kept(1, "Buy")]) == {0: 1}
     assert found(["Buy", "Done."], [kept(1)]) == {1: 1}
 
 
+@pytest.mark.requirement("continuity:told-apart")
 @given(
     st.lists(st.sampled_from(["Buy", "Sell", "Done."]), max_size=8),
     st.lists(st.sampled_from(["Buy", "Sell"]), max_size=4),

@@ -57,6 +57,7 @@ def test_no_call_of_ours_is_the_answer(calls: tuple[Call, ...]) -> None:
     assert judge(ledger(), said) == Finish(Deliver(said, (), ()))
 
 
+@pytest.mark.requirement("loop:managed-only", "loop:unknown-tool")
 @pytest.mark.parametrize("calls", [(called(GET),), (UNKNOWN,), (called(GET), UNKNOWN, called(SET))])
 def test_managed_and_unknown_calls_are_run(calls: tuple[Call, ...]) -> None:
     assert judge(ledger(), reply(*calls)) == Run(calls)
@@ -142,6 +143,7 @@ def test_only_a_terminal_call_that_ran_well_ends_the_turn() -> None:
     assert not ends_turn((result.duplicate(called(END), 1, 1),))
 
 
+@pytest.mark.requirement("calls:order-of-checks")
 def test_the_order_of_checks_is_unknown_then_arguments_then_repeat_then_schema() -> None:
     picky = granted("desk.get", annotations={"readOnly": True}, schema={"required": ["a"]})
     assert settled(ledger(), called(None, '{"a":')) == "unknown_tool"
@@ -164,6 +166,7 @@ def test_an_equal_call_is_answered_with_its_first_round_and_count(text: str) -> 
     assert (again.answer.first_round, again.answer.repeats) == (1, 2)
 
 
+@pytest.mark.requirement("calls:duplicate")
 def test_a_call_with_other_arguments_or_of_another_tool_is_no_repeat() -> None:
     book = after(ledger(), ran(called(GET, '{"a":1}')))
     assert settled(book, called(GET, '{"a":2}')) is None
@@ -229,6 +232,7 @@ def test_neighbours_that_are_safe_run_together_up_to_the_limit(calls: list[Call]
     assert list(step.calls) == calls[:together]
 
 
+@pytest.mark.requirement("budget:per-tool")
 @pytest.mark.parametrize(("now", "seconds"), [(0.0, 30.0), (80.0, 10.0)])
 def test_a_call_has_its_own_time_and_never_more_than_the_turn(now: float, seconds: float) -> None:
     step = next_step(replace(ledger(), now=now), (called(GET),))

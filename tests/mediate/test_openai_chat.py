@@ -39,6 +39,7 @@ def test_managed_tools_stand_behind_the_runners_own(tools: bytes, after: bytes) 
     assert offered(b'{"messages":[ ]' + tools + b"}")[ToolUse.AS_ASKED] == b'{"messages":[ ]' + after
 
 
+@pytest.mark.requirement("injection:same-bytes")
 def test_the_same_manifest_gives_the_same_bytes() -> None:
     body = b'{"messages":[]}'
     assert offered(body) == offered(body)
@@ -93,6 +94,7 @@ def test_requests_that_are_not_mediated_say_why(more: dict[str, Any], bypass: st
     assert openai_chat.read_request(json.dumps({"messages": [], **more}).encode()).bypass == bypass
 
 
+@pytest.mark.requirement("injection:foreign-tools")
 def test_names_of_tools_of_any_type_are_the_runners() -> None:
     tools = [
         {"type": "function", "function": {"name": "a"}},
@@ -167,6 +169,7 @@ def test_a_member_that_we_change_and_that_stands_twice_is_refused(name: str) -> 
         offered(f'{{"messages":[],"{name}":{value},"{name}":{value}}}'.encode())
 
 
+@pytest.mark.requirement("loop:handoff-continuity")
 def test_hidden_messages_are_woven_in_right_before_their_message() -> None:
     body = b'{"messages":[ {"role":"user"} , {"role":"assistant","content":"x"}],"a":1e400}'
     woven = offered(body, {1: b'{"h":1},{"h":2}'})[ToolUse.AS_ASKED]

@@ -143,6 +143,7 @@ def test_a_custom_call_by_a_managed_name_never_runs_without_arguments() -> None:
     assert native.owner == "native"
 
 
+@pytest.mark.requirement("loop:managed-first-native-behind")
 def test_a_native_suffix_leaves_the_transcript_and_the_rest_keeps_its_bytes() -> None:
     ours, theirs = b'{"id":"a","function":{"name":"desk__get"},"y":1e5}', b'{"id":"b","function":{"name":"shell"}}'
     body = b'{"choices":[{"message":{"role":"assistant","x":1.0,"tool_calls":[ ' + ours + b" , " + theirs + b" ]}}]}"
@@ -153,6 +154,7 @@ def test_a_native_suffix_leaves_the_transcript_and_the_rest_keeps_its_bytes() ->
     assert json.loads(answer)["tool_call_id"] == "a"
 
 
+@pytest.mark.requirement("continuity:advice-left-out")
 def test_advice_for_one_turn_is_not_replayed() -> None:
     reply = replied({"tool_calls": [wire_call()]})
     past = Round(1, reply, tuple(map(result.budget_exhausted, reply.calls)))
@@ -160,6 +162,7 @@ def test_advice_for_one_turn_is_not_replayed() -> None:
     assert len(openai_chat.hidden_messages([past], replayed=False)) == 2
 
 
+@pytest.mark.requirement("calls:terminal-on-success")
 def test_a_terminal_reply_is_the_models_words_without_its_call() -> None:
     reply = replied({"content": None, "tool_calls": [wire_call()], "x": 1}, id="a")
     body = json.loads(openai_chat.write_reply(reply, ASKED, {"total_tokens": 3}, terminal=True))

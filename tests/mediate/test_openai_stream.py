@@ -123,6 +123,7 @@ def test_reasoning_stands_whole_before_the_content(name: str) -> None:
     assert max(i for i, d in enumerate(deltas) if name in d) < max(i for i, d in enumerate(deltas) if d.get("content"))
 
 
+@pytest.mark.requirement("stream:sdk-accepts")
 @pytest.mark.parametrize(
     "message",
     [
@@ -171,6 +172,7 @@ def test_the_finish_reason_is_as_upstream_gave_it(reason: str) -> None:
     assert [c.finish_reason for chunk in chunks(streamed(body)) for c in chunk.choices if c.finish_reason] == [reason]
 
 
+@pytest.mark.requirement("stream:sdk-accepts")
 @pytest.mark.parametrize(("message", "reason"), [({"content": "x"}, "stop"), ({"tool_calls": []}, "stop")])
 def test_a_reason_that_is_missing_is_filled_in_since_a_stream_must_end_with_one(message: Any, reason: str) -> None:
     for body in ({"message": message}, {"message": message, "finish_reason": None}):

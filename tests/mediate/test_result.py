@@ -43,6 +43,7 @@ def test_a_prefix_is_the_longest_that_holds_whole_characters(text: str, limit: i
     assert cut == text or len((cut + text[len(cut)]).encode()) > limit
 
 
+@pytest.mark.requirement("results:truncation")
 @given(st.binary(max_size=40), st.integers(0, 40))
 def test_a_prefix_of_any_bytes_is_text(body: bytes, limit: int) -> None:
     assert len(result.utf8_prefix(body, limit)) <= limit
@@ -101,6 +102,7 @@ def test_json_of_a_service_keeps_its_own_bytes() -> None:
     assert body in result.from_http(READ, 200, body, len(body), 100).content
 
 
+@pytest.mark.requirement("calls:error-results")
 @pytest.mark.parametrize("status", [400, 404, 409, 429, 500, 503, 599, 199, 600])
 def test_any_other_status_is_an_error_with_the_body_as_details(status: int) -> None:
     envelope = http(status, b'{"why":"no"}')
@@ -153,6 +155,7 @@ def test_every_failure_has_the_one_shape_and_can_be_recorded(answer: Answer) -> 
     assert call_record(answer).status == "error"
 
 
+@pytest.mark.requirement("calls:duplicate-advice")
 def test_a_duplicate_tells_tool_first_round_and_count() -> None:
     details = told(result.duplicate(READ, 3, 2))["error"]["details"]
     assert details == {"tool": "desk.get", "first_round": 3, "count": 2}

@@ -273,6 +273,7 @@ async def test_no_spelling_of_the_path_is_a_way_round_the_policy(pod: Pod, spell
     assert (await pod.forwards(pod.request("gpt-huge"), spell(pod.wire.PATH))).body == pod.request("big")
 
 
+@pytest.mark.requirement("policy:clamp")
 async def test_without_a_policy_or_with_an_empty_one_the_runner_chooses(pod: Pod) -> None:
     pod.agent([])
     assert (await pod.forwards(pod.request("gpt-huge"))).body is None

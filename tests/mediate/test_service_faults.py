@@ -76,6 +76,7 @@ async def test_a_tool_may_have_less_time_than_the_turn_gives_it(pod: Services, s
     assert answer.code == "timeout"
 
 
+@pytest.mark.requirement("calls:timeout")
 async def test_a_body_that_never_ends_is_cut_off_by_time(pod: Services, service: Service) -> None:
     async def drip(_request: Request) -> Response:
         async def body() -> AsyncIterator[bytes]:
@@ -117,6 +118,7 @@ async def test_a_redirect_is_not_followed(pod: Services, service: Service) -> No
     assert [one.path for one in service.received] == ["/x"]
 
 
+@pytest.mark.requirement("results:body-kinds")
 @pytest.mark.parametrize(
     ("said", "data"),
     [

@@ -44,6 +44,7 @@ async def test_only_what_may_write_has_an_idempotency_key(
     assert ("idempotency-key" in service.received[0].headers) is keyed
 
 
+@pytest.mark.requirement("calls:path-segment", "calls:query-and-body")
 async def test_path_and_query_arrive_as_they_were_encoded(pod: Services, service: Service) -> None:
     await call(pod, f"{service.url}/base/", text='{"a":"é ?#%2","q":"a&b=c"}', path="/of/{a}/{claw_id}")
     assert service.received[0].path == "/base/of/%C3%A9%20%3F%23%252/analyst?q=a%26b%3Dc"

@@ -56,6 +56,7 @@ def test_a_wrong_value_is_one_line_that_names_the_setting_and_the_value(name: st
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.requirement("providers:hosts")
 def test_hosts_are_pairs_in_lower_case() -> None:
     assert Settings.of(DEFAULTS | {"hosts": " A.test=openai, b.test=x ,"}).hosts == {"a.test": "openai", "b.test": "x"}
 

@@ -133,6 +133,7 @@ def test_what_ran_is_told_and_what_is_told_ran(data: st.DataObject, limits: Limi
         assert len(round_.answers) in (len(ours), len(round_.reply.calls))
 
 
+@pytest.mark.requirement("budget:rounds")
 @settings(max_examples=200, deadline=None)
 @given(st.data(), LIMITS)
 def test_nothing_runs_once_tools_are_forbidden_and_the_answer_is_the_models(

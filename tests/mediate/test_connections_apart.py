@@ -1,0 +1,84 @@
+"""Connections are each agent's own, and each service's: what was meant for one can't be read by another."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from claw_mediate.io.context.asking import Ask, Asker
+from claw_mediate.io.sending import Responded, Sender
+from claw_mediate.io.services import Services
+from claw_mediate.provider import Provider
+from tests.mediate.calling import call
+from tests.peers import Peer
+
+WHO = ("analyst", "analyst", "executor", "analyst", "executor")
+
+
+@dataclass
+class Host(Peer):
+    """Notes which connection each request comes on."""
+
+    ports: list[int] = field(default_factory=list)
+
+    async def answer(self, request: Request) -> Response:
+        assert request.client is not None
+        self.ports.append(request.client.port)
+        return JSONResponse({})
+
+    def connections(self) -> list[int]:
+        """Of each request the connection, numbered as they came."""
+        numbers = {port: number for number, port in enumerate(dict.fromkeys(self.ports))}
+        return [numbers[port] for port in self.ports]
+
+
+@pytest.fixture
+def host() -> Iterator[Host]:
+    made = Host()
+    made.start()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+async def services(tmp_path: Path) -> AsyncIterator[Services]:
+    made = Services(tmp_path)
+    yield made
+    await made.close()
+
+
+@pytest.mark.requirement("connections:apart")
+async def test_agents_share_no_connection_to_a_service(host: Host, services: Services) -> None:
+    for agent_id in WHO:
+        assert (await call(services, host.url, agent_id=agent_id)).ok
+    assert host.connections() == [0, 0, 1, 0, 1]
+
+
+@pytest.mark.requirement("connections:apart")
+async def test_services_share_none_though_they_are_at_one_address(host: Host, services: Services) -> None:
+    for name in ("one.get", "two.get", "one.get"):
+        assert (await call(services, host.url, name=name)).ok
+    assert host.connections() == [0, 1, 0]
+
+
+@pytest.mark.requirement("connections:apart")
+async def test_agents_share_no_connection_to_a_provider(host: Host) -> None:
+    provider, sender = Provider("p", host.url, "none", "openai", ()), Sender()
+    for agent_id in WHO:
+        assert isinstance(await sender.send(agent_id, provider, "/v1/chat/completions", [], b"{}"), Responded)
+    await sender.close()
+    assert host.connections() == [0, 0, 1, 0, 1]
+
+
+@pytest.mark.requirement("connections:apart")
+async def test_agents_share_no_connection_to_feeds_and_memories(host: Host) -> None:
+    asker = Asker()
+    for agent_id in WHO:
+        await asker.ask(agent_id, Ask("GET", f"{host.url}/feed", [], None, 100, 10.0))
+    await asker.close()
+    assert host.connections() == [0, 0, 1, 0, 1]
