@@ -7,7 +7,7 @@ JS := tests/js/node_modules
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help setup sdks demo test lint bench clean
+.PHONY: help setup sdks demo test lint soak bench clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*##/  make \1\t/p' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ lint: $(VENV)/.dev  ## ruff, mypy, import contracts
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+soak: $(VENV)/.dev  ## kill the proxy a thousand times, each run with another seed (about 3 minutes; SEED=… again)
+	CLAW_CRASHES=1000 CLAW_CRASH_SEED=$(or $(SEED),$(shell date +%s)) $(BIN)/python -m pytest -rP tests/crash
 
 bench: $(VENV)/.dev  ## what the proxy costs, beside a bare mitmdump and beside direct calls (about 8 minutes)
 	$(BIN)/python bench/run.py --json bench/figures.json

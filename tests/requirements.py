@@ -729,6 +729,12 @@ PROXY: dict[str, Requirement] = {
     "journal:call-in-flight": Requirement(
         "mediation 5", "A call that was in flight when its runner left is awaited, and its answer used by the retry."
     ),
+    "crash:at-most-once": Requirement(
+        "issue 4, prove", "Killed at any step, a write is made at most once, and the model is told only what is true."
+    ),
+    "crash:goes-on": Requirement(
+        "issue 4, prove", "Killed at any step, the turn is finished, in history, and in every later request."
+    ),
     "journal:join": Requirement("mediation 5", "The same request while its turn runs gets the answer of that turn."),
     "journal:retry-of-a-done-turn": Requirement(
         "mediation 5", "A done turn is answered again only where the request says that it is a retry."

@@ -1,0 +1,84 @@
+"""Where a process dies: right before or right behind a step that matters, by its own SIGKILL. The steps themselves are real.
+
+Armed in a process of its own, whose last deed is a line that says where it was.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from claw_mediate.io.history import History
+from claw_mediate.io.journal import SqliteJournal
+from claw_mediate.io.services import Services
+from claw_mediate.io.store import SqliteStore
+from claw_mediate.io.upstream import Upstream
+
+_STEPS: dict[type, tuple[str, ...]] = {
+    SqliteJournal: ("begin", "resume", "replied", "intends", "answered", "ended", "handed"),
+    SqliteStore: ("keep",),
+    History: ("append",),
+    Services: ("call",),
+    Upstream: ("post",),
+}
+WITHIN = (
+    *(f"{when} {step}" for steps in _STEPS.values() for step in steps for when in ("before", "behind")),
+    "before a chunk",
+    "behind a chunk",
+)
+"""The points at which a process kills itself."""
+_MOST_STEPS = 150
+"""A process that did not come to its point dies here."""
+
+
+class Doom(NamedTuple):
+    """Dies when it comes to this point for the nth time."""
+
+    point: str
+    times: int
+
+
+class Fate:
+    """Counts the steps of this process, to its end."""
+
+    def __init__(self, doom: Doom | None, died: Path) -> None:
+        self._doom = doom
+        self._died = died
+        self._passed: Counter[str] = Counter()
+
+    def passes(self, point: str) -> None:
+        self._passed[point] += 1
+        due = self._doom is not None and self._doom == (point, self._passed[point])
+        if due or (self._doom is not None and self._passed.total() > _MOST_STEPS):
+            with self._died.open("a", encoding="utf-8") as out:
+                out.write(f"{point}\n")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def arm(self) -> None:
+        """Every step of this process passes here."""
+        for owner, names in _STEPS.items():
+            for name in names:
+                setattr(owner, name, self.around(name, getattr(owner, name)))
+
+    def around(self, name: str, step: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(step)
+        def plain(*args: Any) -> Any:
+            self.passes(f"before {name}")
+            done = step(*args)
+            self.passes(f"behind {name}")
+            return done
+
+        @functools.wraps(step)
+        async def awaited(*args: Any) -> Any:
+            self.passes(f"before {name}")
+            done = await step(*args)
+            self.passes(f"behind {name}")
+            return done
+
+        return awaited if inspect.iscoroutinefunction(step) else plain

@@ -1,0 +1,17 @@
+"""addons/cllama.py in a mitmdump that dies where ``CRASH_AT`` says. For tests alone."""
+
+import json as _json
+import os as _os
+from pathlib import Path as _Path
+
+from claw_mediate.mitm import door as _door
+from claw_mediate.mitm.hooks import Cllama as _Cllama
+from tests.crash.faults import Doom as _Doom
+from tests.crash.faults import Fate as _Fate
+
+_doom = _json.loads(_os.environ["CRASH_AT"])
+_fate = _Fate(_Doom(*_doom) if _doom else None, _Path(_os.environ["CRASH_DIED"]))
+_fate.arm()
+_door.Source.pull = _fate.around("a chunk", _door.Source.pull)  # type: ignore[method-assign]
+
+addons = [_Cllama()]

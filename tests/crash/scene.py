@@ -1,0 +1,252 @@
+"""One conversation over many deaths of its proxy: a runner with its SDK's own retries, a next life behind each death."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import random
+import socket
+import threading
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import anthropic
+import httpx2
+import openai
+
+from claw_contract.history import HistoryEntry
+from tests.crash import life
+from tests.crash.faults import WITHIN, Doom
+from tests.crash.peers import NUMBER, Books, Counting, Effect, Model, orders
+from tests.proxy.pod import Pod
+
+WITHOUT = ("the model hears", "the service hears", "the service has done it", "the runner hears")
+"""The points at which somebody else kills the process."""
+_PROCESSES = multiprocessing.get_context("forkserver")
+_PROCESSES.set_forkserver_preload(["pytest", "tests.crash.life"])
+_MOST_TRIES = 60
+"""Of one turn, by a runner that starts again when a stream broke off: no SDK does that by itself."""
+
+
+def dooms(seed: str, deaths: int) -> list[Doom]:
+    """Points drawn by a seed."""
+    drawn = random.Random(seed)
+    return [Doom(drawn.choice((*WITHIN, *WITHOUT)), drawn.choice((1, 1, 2, 3))) for _ in range(deaths)]
+
+
+class Life(Protocol):
+    """A process of the proxy."""
+
+    def kill(self) -> None: ...
+
+    def wait(self) -> None:
+        """Until it is dead."""
+
+
+class Forked:
+    """A process that hosts the mediator and nothing else."""
+
+    def __init__(self, pod: Pod, doom: Doom | None, listener: socket.socket) -> None:
+        arguments = (listener, pod.env(), doom, pod.home / "died")
+        self._process = _PROCESSES.Process(target=life.live, args=arguments, daemon=True)
+        self._process.start()
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def wait(self) -> None:
+        self._process.join()
+
+
+class Mitmdump:
+    """The real proxy."""
+
+    def __init__(self, pod: Pod, doom: Doom | None) -> None:
+        pod.script = Path(__file__).with_name("faulty.py")
+        pod.environment = {"CRASH_AT": json.dumps(doom), "CRASH_DIED": str(pod.home / "died")}
+        pod.start(wait=False)
+        assert pod.process is not None
+        self._process = pod.process
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def wait(self) -> None:
+        self._process.wait()
+
+
+class Proxy:
+    """The lives of one proxy: each dies at its own point, the last one does not."""
+
+    def __init__(self, dooms: list[Doom], begin: Callable[[Doom | None], Life], died: Path) -> None:
+        self._dooms = dooms
+        self._begin = begin
+        self._died = died
+        self._passed: Counter[str] = Counter()
+        self._over = False
+        self._life: Life | None = None
+        self._doom: Doom | None = None
+        self._lives = threading.Thread(target=self._live, daemon=True)
+        self.deaths = 0
+
+    def start(self) -> None:
+        self._lives.start()
+
+    def passes(self, point: str) -> None:
+        """A point outside of the process was passed."""
+        self._passed[point] += 1
+        if self._doom is not None and self._doom == (point, self._passed[point]) and self._life is not None:
+            with self._died.open("a", encoding="utf-8") as out:
+                out.write(f"{point}\n")
+            self._life.kill()
+
+    def stop(self) -> None:
+        self._over = True
+        while self._lives.is_alive():  # the next life may just be beginning
+            if self._life is not None:
+                self._life.kill()
+            self._lives.join(0.1)
+
+    def _live(self) -> None:
+        for doom in (*self._dooms, None):
+            self._passed.clear()
+            self._life, self._doom = self._begin(doom), doom
+            self._life.wait()
+            if self._over:
+                return
+            self.deaths += 1
+
+
+@dataclass
+class Scene:
+    """A conversation, told apart by its name. ``seed`` decides all of it, but for the order of things that happen at once."""
+
+    name: str
+    seed: str
+    home: Path
+    model: Model
+    service: Counting
+    dooms: list[Doom]
+
+    def __post_init__(self) -> None:
+        self.random = random.Random(self.seed)
+        self.books: Books = self.model.books
+        self.pod = Pod(self.home, self.model, self.service)
+        self.claude = self.random.random() < 0.5
+        self.turns: list[str] = []
+        self.messages: list[dict[str, Any]] = []
+        schema = {"type": "object", "properties": NUMBER["properties"]}
+        trade = self.pod.tool("trade", "POST", schema=schema)
+        self.pod.agent("analyst", self.pod.tool("balance", schema=schema), trade)
+
+    def play(self, *, real: bool = False) -> None:
+        """Turn by turn, until the proxy has died often enough; then once more, and the books are checked."""
+        with socket.create_server(("127.0.0.1", 0 if not real else self.pod.port), backlog=64) as listener:
+            if real:
+                listener.close()
+            self.pod.port = self.pod.port if real else listener.getsockname()[1]
+            proxy = Proxy(self.dooms, lambda doom: self._begin(doom, None if real else listener), self.home / "died")
+            self.books.listeners[self.name] = proxy.passes
+            self.proxy = proxy
+            proxy.start()
+            try:
+                with self.pod.client(max_retries=20) as self.gpt, self.pod.claude(max_retries=20) as self.anthropic:
+                    while proxy.deaths < len(self.dooms):
+                        self._turn()
+                    self._turn()
+            finally:
+                proxy.stop()
+        self._check()
+
+    def _begin(self, doom: Doom | None, listener: socket.socket | None) -> Life:
+        return Mitmdump(self.pod, doom) if listener is None else Forked(self.pod, doom, listener)
+
+    def _turn(self) -> None:
+        plan = [
+            [self.random.choice(("write", "write", "read")) for _ in range(self.random.choice((1, 1, 2)))]
+            for _ in range(self.random.choice((1, 2)))
+        ]
+        name = f"{self.name}.{len(self.turns)}"
+        self.turns.append(f"{name} {json.dumps(plan)}")
+        self.messages.append({"role": "user", "content": self.turns[-1]})
+        answer = self._asked(stream=self.random.random() < 0.5)
+        assert answer == f"{name} is over", self.books.faults[self.name] or answer
+        self.messages.append({"role": "assistant", "content": answer})
+
+    def _asked(self, *, stream: bool) -> str:
+        ask = self._asks_claude if self.claude else self._asks_gpt
+        for _ in range(_MOST_TRIES):
+            try:
+                return ask(stream=stream)
+            except (openai.APIError, anthropic.APIError, httpx2.HTTPError, BrokenOffError) as error:
+                assert not self.books.faults[self.name], self.books.faults[self.name]
+                failed = error
+        raise failed
+
+    def _asks_gpt(self, *, stream: bool) -> str:
+        made = self.gpt.chat.completions.create(model="gpt-test", messages=self.messages, stream=stream)
+        if not stream:
+            return made.choices[0].message.content
+        text, ended = "", False
+        for chunk in made:
+            self.proxy.passes("the runner hears")
+            text += "".join(choice.delta.content or "" for choice in chunk.choices)
+            ended = ended or any(choice.finish_reason for choice in chunk.choices)
+        return text if ended else broke_off()
+
+    def _asks_claude(self, *, stream: bool) -> str:
+        asked = {"model": "claude-test", "max_tokens": 100, "messages": self.messages}
+        if not stream:
+            return self.anthropic.messages.create(**asked).content[0].text
+        text, ended = "", False
+        for event in self.anthropic.messages.create(**asked, stream=True):
+            self.proxy.passes("the runner hears")
+            if event.type == "content_block_delta":
+                text += event.delta.text
+            ended = ended or event.type == "message_stop"
+        return text if ended else broke_off()
+
+    def _check(self) -> None:
+        """Nothing done twice, nothing claimed that was not done, nothing forgotten."""
+        assert not self.books.faults[self.name], self.books.faults[self.name]
+        ids = [self._turn_id(words) for words in self.turns]
+        ids = [turn_id for turn_id in ids if turn_id]
+        assert len(set(ids)) == len(ids), "each turn has its own id"
+        entries = self.pod.history("analyst")
+        for entry in entries:
+            HistoryEntry.model_validate_json(json.dumps(entry))
+        assert set(ids) <= {entry["turn_id"] for entry in entries if entry["status"] == "ok"}
+
+    def _turn_id(self, words: str) -> str:
+        """The one id under which all calls of a turn were made, in all its attempts."""
+        for order in orders(words):
+            told = json.loads(self.books.told[order].content)
+            if order in self.books.reads:
+                assert told["ok"], f"{order}: {told}"
+            else:
+                self._check_write(order, told, self.books.writes.get(order, []))
+        made = [*map(self.books.writes.get, orders(words)), *map(self.books.reads.get, orders(words))]
+        ids = {effect.turn for effects in made for effect in effects or ()}
+        assert len(ids) <= 1, f"{words} was one turn, not {ids}"
+        return ids.pop() if ids else ""
+
+    def _check_write(self, order: str, told: dict[str, Any], effects: list[Effect]) -> None:
+        """At most once; and what the model was told is true, or that nobody knows."""
+        assert len(effects) <= 1, f"{order} was done {len(effects)} times"
+        number, place = order.split(".")[-2:]
+        assert all(effect.key == f"{effect.turn}.{number}.{place}" for effect in effects)
+        if told["ok"]:
+            assert effects, f"{order} was not done"
+        else:
+            assert told["error"]["code"] == "outcome_unknown", f"{order}: {told}"
+
+
+class BrokenOffError(Exception):
+    """A stream ended before its end."""
+
+
+def broke_off() -> str:
+    raise BrokenOffError

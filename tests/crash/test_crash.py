@@ -1,0 +1,108 @@
+"""Kill -9 at every step, and the conversation goes on: no write is made twice (docs/decisions/0015-at-most-once.md).
+
+``make soak`` dies a thousand times, each time with another seed. A failure names its seed and its scene:
+
+    CLAW_CRASH_SEED=1 CLAW_CRASH_SCENE=a7 pytest tests/crash
+"""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import anthropic
+import openai
+import pytest
+
+from tests.crash.faults import WITHIN, Doom
+from tests.crash.peers import Books, Counting, Model
+from tests.crash.scene import WITHOUT, Scene, dooms
+
+DEATHS = int(os.environ.get("CLAW_CRASHES", "200"))
+SEED = os.environ.get("CLAW_CRASH_SEED", "1")
+ONLY = os.environ.get("CLAW_CRASH_SCENE")
+_A_SCENE = 10
+REAL = (
+    "before intends",
+    "behind intends",
+    "the service hears",
+    "the service has done it",
+    "behind answered",
+    "before ended",
+    "before handed",
+    "before a chunk",
+    "behind a chunk",
+    "the runner hears",
+)
+"""Where the real proxy dies: a start of mitmdump costs a hundred times as much as a fork."""
+_AT_ONCE = 20
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[tuple[Model, Counting]]:
+    books = Books()
+    model, service = Model(books=books), Counting(books=books)
+    model.start()
+    service.start()
+    yield model, service
+    model.stop()
+    service.stop()
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The SDKs retry by themselves, and wait less than they would before they do."""
+    for base in (openai._base_client, anthropic._base_client):
+        monkeypatch.setattr(base, "INITIAL_RETRY_DELAY", 0.1)
+        monkeypatch.setattr(base, "MAX_RETRY_DELAY", 0.4)
+
+
+@pytest.mark.timeout(60 + DEATHS)
+@pytest.mark.requirement("crash:at-most-once")
+@pytest.mark.requirement("crash:goes-on")
+def test_a_proxy_dies_again_and_again_and_no_write_is_made_twice(tmp_path: Path, world: tuple[Model, Counting]) -> None:
+    names = [ONLY] if ONLY else [f"a{number}" for number in range(-(-DEATHS // _A_SCENE))]
+    scenes = [
+        Scene(name, f"{SEED}/{name}", tmp_path / name, *world, dooms(f"{SEED}/{name}", _A_SCENE)) for name in names
+    ]
+    _play(scenes)
+    died = _died(scenes)
+    print(f"{len(died)} deaths, seed {SEED}")
+    assert len(died) == len(scenes) * _A_SCENE
+    if not ONLY:
+        assert {*WITHIN, *WITHOUT} <= set(died), "every point was died at"
+
+
+@pytest.mark.requirement("crash:at-most-once")
+@pytest.mark.requirement("crash:goes-on")
+def test_the_real_proxy_dies_at_the_steps_that_matter_and_no_write_is_made_twice(
+    tmp_path: Path, world: tuple[Model, Counting]
+) -> None:
+    scenes = [
+        Scene(name, f"{SEED}/{name}", tmp_path / name, *world, [Doom(point, 1) for point in points])
+        for name, points in (("m0", REAL[::2]), ("m1", REAL[1::2]))
+    ]
+    _play(scenes, real=True)
+    assert sorted(_died(scenes)) == sorted(REAL)
+
+
+def _died(scenes: list[Scene]) -> list[str]:
+    """The points at which their proxies died."""
+    return [line for scene in scenes for line in (scene.home / "died").read_text(encoding="utf-8").splitlines()]
+
+
+def _play(scenes: list[Scene], *, real: bool = False) -> None:
+    failed: list[str] = []
+
+    def play(scene: Scene) -> None:
+        try:
+            scene.play(real=real)
+        except BaseException:  # noqa: BLE001 - told with what it takes to see it again
+            failed.append(f"CLAW_CRASH_SEED={SEED} CLAW_CRASH_SCENE={scene.name}\n{traceback.format_exc()}")
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        list(pool.map(play, scenes))
+    assert not failed, "\n".join(failed)
