@@ -516,6 +516,9 @@ MEDIATE: dict[str, Requirement] = {
     "store:bounded": Requirement("mediation 7", "Bounded per agent by turns and age, least recently used first out."),
     "store:durable": Requirement("mediation 7", "A file survives a crash, and is private."),
     "settings:defaults": Requirement("contract, layout", "Settings have the contract's names and defaults."),
+    "settings:documented": Requirement(
+        "CONTRIBUTING, how to add", "The README names every setting, with its option and its default."
+    ),
     "settings:wrong": Requirement("issue 2, build 5", "A wrong setting is one line that names it."),
     "log:error-code": Requirement(
         "contract, the log", "The error event of a turn that failed says why, in a word of ours, in every dialect."

@@ -1,0 +1,66 @@
+"""``/health`` and ``/ready``: what an orchestrator is told, without a credential."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from claw_mediate.exchange import Request
+from claw_mediate.io.log import EventLog
+from claw_mediate.io.settings import SETTINGS, Settings
+from claw_mediate.mediator import Mediator
+
+pytestmark = pytest.mark.requirement("own:health-ready")
+
+
+@pytest.fixture
+async def mediator(tmp_path: Path) -> AsyncIterator[Mediator]:
+    values = {setting.name: setting.default for setting in SETTINGS}
+    values |= {"state": str(tmp_path / "state.db")}
+    values |= {name: str(tmp_path / name) for name in ("context", "auth", "history")}
+    (tmp_path / "context").mkdir()
+    made = Mediator(Settings.of(values), EventLog(lambda _: None), {"OPENAI_API_KEY": "sk-some"})
+    yield made
+    await made.close(0)
+
+
+async def asked(mediator: Mediator, path: str, method: str = "GET", host: str | None = None) -> int | None:
+    answer = await mediator.own(Request(method, path, [], b"", host))
+    return answer.status if answer is not None else None
+
+
+async def test_they_are_answered_on_the_proxys_own_port_only(mediator: Mediator) -> None:
+    for path in ("/health", "/ready", "/ready?x=1"):
+        assert await asked(mediator, path) == await asked(mediator, path, "HEAD") == 200
+        assert await asked(mediator, path, "POST") is None
+        assert await asked(mediator, path, host="api.openai.com") is None
+
+
+def no_contexts(home: Path) -> None:
+    (home / "context").rmdir()
+
+
+def no_history(home: Path) -> None:
+    shutil.rmtree(home / "history")
+    (home / "history").write_text("", encoding="utf-8")
+
+
+@pytest.mark.parametrize("happens", [no_contexts, no_history])
+async def test_what_a_turn_needs_and_is_not_there_is_not_ready_and_alive_all_the_same(
+    mediator: Mediator, tmp_path: Path, happens: Callable[[Path], None]
+) -> None:
+    assert await asked(mediator, "/ready") == 200
+    happens(tmp_path)
+    assert (await asked(mediator, "/ready"), await asked(mediator, "/health")) == (503, 200)
+
+
+async def test_a_state_that_can_not_be_written_is_not_ready_until_it_can(mediator: Mediator, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "state.db", autocommit=True)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        assert await asked(mediator, "/ready") == 503
+    assert await asked(mediator, "/ready") == 200
