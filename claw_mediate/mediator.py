@@ -86,6 +86,8 @@ class Mediator:
         self._journal = SqliteJournal(settings.state, Owner.this())
         self._playing = Playing(self._peers, self._recorder, continuing, self._journal)
         self._mediating = Mediating(settings, log, self._routing, self._offering, self._playing)
+        self._problem: str | None = None
+        """Why the proxy is not ready, as last told."""
 
     def missing(self) -> str | None:
         """What a proxy can't work without, in one line with the remedy; None when all is there."""
@@ -102,15 +104,33 @@ class Mediator:
             problems.append(f"no history can be written in {str(self._settings.history)!r} (CLAW_SESSION_HISTORY_DIR)")
         return "; ".join(problems) or None
 
+    async def _not_ready(self) -> str | None:
+        """What keeps turns from working now, in one line; None when nothing does."""
+        if (problem := self.missing()) is not None:
+            return problem
+        agents = self._agents.ids()
+        if agents and not any(self._agents.find(agent_id) for agent_id in agents):
+            return "no agent's context can be read"
+        if not self.registry.serves():
+            return "no key of any provider is usable now"
+        return None if await self._store.writable() else f"the state {self._settings.state!r} can't be written"
+
     async def own(self, request: Request) -> Exchange | None:
-        """What is answered on the proxy's own port without a credential: ``/health`` and ``/ready``."""
+        """What is answered without a credential: ``/health`` and ``/ready`` on the proxy's own port, and ``HEAD /``, which
+        Claude Code asks of its provider before all else. None of it tells anything; the log says why we are not ready.
+        """
+        if request.method == "HEAD" and request.bare_path == "/":
+            return said(200, {})
         if request.host is not None or request.method not in {"GET", "HEAD"}:
             return None
         if request.bare_path == "/health":
             return said(200, {"ok": True})
         if request.bare_path == "/ready":
-            ready = self.missing() is None and self.registry.serves() and await self._store.writable()
-            return said(200 if ready else 503, {"ready": ready})
+            problem = await self._not_ready()
+            if problem is not None and problem != self._problem:
+                self._log.event("error", error="not_ready", reason=problem)
+            self._problem = problem
+            return said(503 if problem else 200, {"ready": not problem})
         return None
 
     def admit(self, request: Request) -> Admitted | Exchange:

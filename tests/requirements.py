@@ -808,7 +808,6 @@ PROXY: dict[str, Requirement] = {
     "hostile:smuggling": Requirement(
         "mediation 2, fail closed", "A body without a length is framed before it goes out."
     ),
-    "hostile:decompression": Requirement("gateways 4", "A compressed request is refused, and never unpacked."),
     "hostile:large-bodies": Requirement("gateways 4", "A body that is no conversation, or is ambiguous, is a 400."),
     "hostile:cookies": Requirement("mediation 2", "Nothing that an answer sets is part of another request."),
     "hostile:token-elsewhere": Requirement("mediation 2", "The agent's credential goes upstream under no name."),
@@ -930,4 +929,55 @@ PODS: dict[str, Requirement] = {
     ),
 }
 
-REQUIREMENTS = CONTRACT | COMPILE | MEDIATE | CONTEXT | PROXY | PODS
+PASSING: dict[str, Requirement] = {
+    "compressed:any-coding": Requirement(
+        "issue 3, item 4", "gzip, deflate, br and zstd, and chains of two, are read, cut anywhere."
+    ),
+    "compressed:refusals": Requirement(
+        "issue 3, item 4", "A body that can't be unpacked is 400, an unknown coding 415."
+    ),
+    "compressed:bombs": Requirement(
+        "gateways 4", "What unpacks to too much, or for too long, is given up for little memory."
+    ),
+    "packed:requests": Requirement(
+        "issue 3, item 4",
+        "Compressed requests are mediated; forwarded ones keep their bytes, unless they must be edited.",
+    ),
+    "packed:refusals": Requirement("issue 3, item 4", "Such a refusal has the dialect's shape, and nothing goes out."),
+    "packed:responses": Requirement(
+        "issue 3, item 4", "The runner's Accept-Encoding goes upstream, and a compressed response through, untouched."
+    ),
+    "forward:usage-from-a-copy": Requirement(
+        "mediation 3", "Usage is found in both dialects, JSON and streams, packed in any way, cut at any byte."
+    ),
+    "forward:hostile-copy": Requirement(
+        "issue 3, item 4",
+        "A copy that is garbage, endless or a bomb costs little, and never touches what goes through.",
+    ),
+    "forward:every-method": Requirement(
+        "mediation 1; runners, side traffic", "Every method and path goes through, query and body as they came."
+    ),
+    "forward:every-status": Requirement(
+        "mediation 1", "Responses without a body, and repeated headers, stay as they are, and count as whole."
+    ),
+    "forward:one-connection": Requirement(
+        "RFC 9110, 7.6.1", "Headers of the runner's own connection go no further, and remove nothing behind us."
+    ),
+    "forward:expect": Requirement(
+        "RFC 9110, 10.1.1", "Expect: 100-continue is answered: go on, or the refusal at once."
+    ),
+    "forward:errors-tell-no-key": Requirement(
+        "mediation 2", "An error that says our key back is passed on without it; any other one is not touched."
+    ),
+    "forward:leaves": Requirement(
+        "mediation 4, the runner's side",
+        "A runner that leaves ends its request at the provider, and is recorded as 499.",
+    ),
+    "forward:breaks-off": Requirement(
+        "issue 3, item 7",
+        "A provider that gives no response is a 502 in the dialect's shape; one that breaks off, a break.",
+    ),
+    "own:head-root": Requirement("gateways 2.5", "HEAD / is answered, with a credential and without."),
+}
+
+REQUIREMENTS = CONTRACT | COMPILE | MEDIATE | CONTEXT | PROXY | PASSING | PODS

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import random
 import socket
 import time
 from collections.abc import Callable
@@ -32,6 +34,9 @@ async def happens(find: Callable[[], object], what: str) -> None:
 
 
 def free_port() -> int:
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        return int(held.getsockname()[1])
+    """A port below those that the system gives to outgoing connections, of which one might take it before it is used."""
+    while True:
+        port = random.randrange(10_000, 32_000)
+        with contextlib.suppress(OSError), socket.socket() as held:
+            held.bind(("127.0.0.1", port))
+            return port

@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from urllib.parse import urlsplit
 
 from claw_contract.base import JsonObject
 from claw_contract.secret import Redactor
@@ -72,12 +73,13 @@ class Forwarding:
         told = None if counts else view
         passed = Passed(asker.turn_id, admitted.agent, request, told, provider.name, model, redactor, aside)
         self._recorder.forwarded(passed)
+        base_url, target = (provider.base_url, provider.below(request.path)) if view else _aside(provider, request)
         return Forward(
-            base_url=provider.base_url,
-            target=provider.below(request.path),
+            base_url=base_url,
+            target=target,
             credential=provider_auth(provider, key.secret if key else None),
             refusal=refusal(
-                request.path, 502, "provider_unreachable", f"the provider {provider.name!r} can't be reached"
+                request.path, 502, "provider_unreachable", f"the provider {provider.name!r} gave no response"
             ),
             body=None if view is None or view.body is request.body else view.body,
             dropped=holding(request.headers, admitted.secret),
@@ -105,3 +107,14 @@ class Forwarding:
             return refused(request.path, 502, NO_KEY, message)
         body = refusal(request.path, 503, NO_KEY, message)
         return answered(503, body, retry_after=str(math.ceil(seconds)))
+
+
+def _aside(provider: Provider, request: Request) -> tuple[str, str]:
+    """(base URL, path below it) of what is no request of a dialect. Claude Code asks its host for ``/api/…`` too: who names
+    a host, or such a path, means it from the root, wherever the API begins there.
+    """
+    below = provider.below(request.path)
+    from_the_root = request.host is not None or request.path.startswith("/api/")
+    if below == request.path and from_the_root:
+        return urlsplit(provider.base_url)._replace(path="").geturl(), request.path
+    return provider.base_url, below

@@ -8,8 +8,12 @@ and a governed request that nobody decided about is answered here.
 from __future__ import annotations
 
 import functools
+import ipaddress
 import logging
-from collections.abc import Awaitable, Callable
+import re
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from mitmproxy import http
@@ -20,19 +24,71 @@ from claw_mediate.mitm import options
 
 VERDICT = "claw.verdict"
 """Flow metadata: ``forward`` or ``answered``. Set only when a decision was made."""
-_log = logging.getLogger(__name__)
-
-
+LEFT = "claw.left"
+"""Flow metadata: the runner left before its answer was whole."""
 BASE_URL = None
 """The destination of a request at the base-URL entrance: the proxy itself."""
+TOO_LARGE = (413, "request_too_large", "the body of this request is larger than the proxy reads (body_size_limit)")
+_log = logging.getLogger(__name__)
+
+_NOT_IN_A_TARGET = re.compile(rb"[\x00-\x20\x7f]")
+_NOT_IN_A_VALUE = re.compile(rb"[\x00\r\n]")
 
 
-def destination(flow: http.HTTPFlow, governed: frozenset[str]) -> str | None:
+@lru_cache(maxsize=4096)
+def canonical(host: str) -> str:
+    """A host in one spelling: as a name resolver would read it, so that no other spelling is a way round."""
+    host = host.rstrip(".")
+    try:
+        host = host.encode("idna").decode("ascii")
+    except UnicodeError:
+        return host.lower()
+    host = host.lower()
+    try:
+        address = ipaddress.ip_address(host.strip("[]").partition("%")[0])
+    except ValueError:
+        try:
+            return socket.inet_ntoa(socket.inet_aton(host))  # 127.1, 0x7f000001 and 2130706433 are addresses too
+        except OSError:
+            return host
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(mapped or address)
+
+
+def malformed(request: http.Request) -> str | None:
+    """What is wrong with a head that peers might read in different ways; None: nothing."""
+    if _NOT_IN_A_TARGET.search(request.data.path):
+        return "the target of the request holds white space or control characters"
+    if any(_NOT_IN_A_VALUE.search(value) for _, value in request.headers.fields):
+        return "a header holds a line break, a folded line or a null byte"
+    if request.headers.get("transfer-encoding", "chunked").strip().lower() != "chunked":
+        return "no transfer coding but chunked is read"
+    return None
+
+
+def is_framed(request: http.Request) -> bool:
+    """Whether its head tells where its body ends."""
+    return "content-length" in request.headers or "transfer-encoding" in request.headers
+
+
+def chunk(request: http.Request) -> None:
+    """A body that streams in frames (HTTP/2) needs chunks where the provider knows no frames."""
+    if not is_framed(request):
+        request.headers["transfer-encoding"] = "chunked"
+
+
+@lru_cache(maxsize=8)
+def governing(hosts: frozenset[str]) -> Mapping[str, str]:
+    """Canonical name → governed host, as it was configured."""
+    return {canonical(host): host for host in hosts}
+
+
+def destination(flow: http.HTTPFlow, governed: Mapping[str, str]) -> str | None:
     """Where the runner was going: by its connection and its SNI, a governed name first, and never by its Host header."""
     if isinstance(flow.client_conn.proxy_mode, ReverseMode):
         return BASE_URL
-    names = [name.lower().rstrip(".") for name in (flow.request.host, flow.client_conn.sni) if name]
-    return next((name for name in names if name in governed), names[0])
+    names = [canonical(name) for name in (flow.request.host, flow.client_conn.sni) if name]
+    return next((governed[name] for name in names if name in governed), names[0])
 
 
 def refuse(flow: http.HTTPFlow, status: int, code: str, message: str) -> None:
@@ -69,20 +125,26 @@ class Guard:
     name = "claw-guard"
 
     def __init__(self) -> None:
-        self.hosts: frozenset[str] = frozenset()
+        self.hosts: Mapping[str, str] = {}
         """The governed hosts, as last told; they stay governed when the script is gone."""
 
     def governs(self, flow: http.HTTPFlow) -> bool:
         host = destination(flow, self.hosts)
-        return host is BASE_URL or host in self.hosts
+        return host is BASE_URL or host in self.hosts.values()
 
     def configure(self, _updated: set[str]) -> None:
         options.check()
 
     def requestheaders(self, flow: http.HTTPFlow) -> None:
-        """A body goes out while it comes in only after a verdict."""
-        if self.governs(flow) and VERDICT not in flow.metadata:
+        """A governed body goes out while it comes in only after a verdict; any other one always."""
+        if not self.governs(flow):
+            flow.request.stream = flow.response is None
+        elif VERDICT not in flow.metadata:
             flow.request.stream = False
+
+    def responseheaders(self, flow: http.HTTPFlow) -> None:
+        if flow.response is not None and not self.governs(flow):
+            flow.response.stream = True
 
     def request(self, flow: http.HTTPFlow) -> None:
         """The last hook before a request goes out."""

@@ -13,21 +13,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from mitmproxy import ctx, exceptions, http, tls
 
 from claw_mediate.exchange import Exchange, Forward, Request, refused
-from claw_mediate.io.forwarding import Ticket
-from claw_mediate.io.headers import CREDENTIALS
+from claw_mediate.io.body import UnpackableError, codings, unpacked
 from claw_mediate.io.identity import Admitted
 from claw_mediate.io.log import EventLog
 from claw_mediate.io.settings import Settings
 from claw_mediate.mediator import Mediator
-from claw_mediate.mitm import dispatch, door, entrances, guard, options
-from claw_mediate.mitm.tap import Tap
+from claw_mediate.mitm import dispatch, door, entrances, forward, guard, options
 
 DRAIN_SECONDS = 3.5
 """How long streams, and then turns, may take when the proxy stops: all of it within a container's 10 s."""
@@ -36,10 +33,13 @@ _log = logging.getLogger(__name__)
 TURN_SECONDS = 900.0
 """How long turns may take whose proxy goes on without them, with a new script or new settings."""
 
+_AT_ONCE = 64 << 10
+"""Packed bytes that are unpacked in the event loop; more have a thread."""
+_UNPACK_SECONDS = 5.0
+
 # Of requests that are under way. Here and not in the addon: a script that is reloaded between two hooks of a request must
 # not lose it, and this module outlives the script.
 _admitted: dict[str, Admitted] = {}
-_forwarded: dict[str, tuple[Mediator, Ticket, Tap | None]] = {}
 _handed: dict[str, Callable[[], Awaitable[None]]] = {}
 _closing: set[asyncio.Future[None]] = set()
 
@@ -96,8 +96,8 @@ class Cllama:
     def tls_clienthello(self, data: tls.ClientHelloData) -> None:
         """TLS of hosts that are not governed is not opened: their bytes pass through."""
         address = data.context.server.address
-        names = {name.lower().rstrip(".") for name in (data.client_hello.sni, address[0] if address else None) if name}
-        if self._settings is not None and not names & self._hosts():
+        names = {guard.canonical(name) for name in (data.client_hello.sni, address[0] if address else None) if name}
+        if self._settings is not None and not names & self._hosts().keys():
             data.ignore_connection = True
 
     def http_connect(self, flow: http.HTTPFlow) -> None:
@@ -115,57 +115,69 @@ class Cllama:
         if self._mediator is None:
             return  # the guard refuses
         request = _request(flow, b"", hosts)
-        if request.header("upgrade") and "websocket" in request.header("upgrade")[0].lower():
-            await _answer(flow, refused(request.path, 426, "upgrade_required", "WebSocket is not served; use POST"))
-        elif (own := await self._mediator.own(request)) is not None:
-            await _answer(flow, own)
-        elif isinstance(admitted := self._mediator.admit(request), Exchange):
-            await _answer(flow, admitted)
-        elif self._mediator.dialect(request) is not None:
-            _admitted[flow.id] = admitted
+        decision = await self._by_the_head(flow, request)
+        if isinstance(decision, Exchange):
+            await _answer(flow, decision)
+            if flow.request.headers.pop("expect", None) is not None and flow.response is not None:
+                flow.response.headers["connection"] = "close"  # what the runner asked leave for is not to be sent
+        elif isinstance(decision, Forward):
+            forward.send(flow, self._mediator, decision)
+            flow.request.stream = True
         else:
-            await self._apply(flow, self._mediator.forward(admitted, request))
-            # Without a length of its own (HTTP/2) a body must be whole before it can be framed for the provider.
-            flow.request.stream = flow.response is None and _is_framed(flow)
+            _admitted[flow.id] = decision
+
+    async def _by_the_head(self, flow: http.HTTPFlow, request: Request) -> Exchange | Forward | Admitted:
+        """What can be decided without the body: all but a request that is read in a dialect."""
+        assert self._mediator is not None
+        if (problem := guard.malformed(flow.request)) is not None:
+            return refused(request.path, 400, "malformed_request", problem)
+        if any("websocket" in value.lower() for value in request.header("upgrade")):
+            return refused(request.path, 426, "upgrade_required", "WebSocket is not served; use POST")
+        if (own := await self._mediator.own(request)) is not None:
+            return own
+        admitted = self._mediator.admit(request)
+        if isinstance(admitted, Exchange):
+            return admitted
+        if self._mediator.dialect(request) is None:
+            return self._mediator.forward(admitted, request)
+        if _declared(flow) > options.most_bytes():
+            return refused(request.path, *guard.TOO_LARGE)
+        return admitted
 
     @guard.fail_closed
     async def request(self, flow: http.HTTPFlow) -> None:
         """The body is there."""
-        if flow.metadata.get(guard.VERDICT) == "forward" and not flow.request.stream:
-            _frame(flow)
         admitted = _admitted.pop(flow.id, None)
         if admitted is None or flow.response is not None or self._mediator is None:
             return
         flow.metadata["claw.agent"] = admitted.agent.id
-        if flow.request.headers.get("content-encoding", "identity").lower() != "identity":
-            # A few bytes can unpack to gigabytes; no known runner compresses its requests.
-            message = "compressed requests are not read; send the body as it is"
-            await _answer(flow, refused(flow.request.path, 415, "unsupported_content_encoding", message))
+        try:
+            request = _request(flow, await _body(flow), self._hosts())
+        except UnpackableError as error:
+            code = "unreadable_content_encoding"
+            await _answer(flow, refused(flow.request.path, error.status, code, str(error)))
             return
-        request = _request(flow, flow.request.raw_content or b"", self._hosts())
         decision = await door.while_connected(flow, self._mediator.exchange(admitted, request))
-        await self._apply(flow, decision)
+        if isinstance(decision, Exchange):
+            await _answer(flow, decision)
+        else:
+            forward.send(flow, self._mediator, decision)
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
         """A forwarded response: every byte at once, none of them kept."""
-        if flow.metadata.get(guard.VERDICT) != "forward" or flow.response is None:
-            return
-        door.settled(flow)
-        mediator, ticket, _ = _forwarded[flow.id]
-        mediator.forwarding.answered(ticket, flow.response.status_code, flow.response.headers.get("retry-after", ""))
-        tap = Tap(flow.response.headers.get("content-type", ""))
-        _forwarded[flow.id] = (mediator, ticket, tap)
-        flow.response.stream = tap
+        if flow.metadata.get(guard.VERDICT) == "forward" and flow.response is not None:
+            forward.responding(flow)
 
     async def response(self, flow: http.HTTPFlow) -> None:
+        _admitted.pop(flow.id, None)
         if (handed := _handed.pop(flow.id, None)) is not None:
             await handed()  # a stream has been sent by now, and a whole answer is sent next, with nothing between
-        self._over(flow)
+        forward.responded(flow)
 
     def error(self, flow: http.HTTPFlow) -> None:
         _admitted.pop(flow.id, None)
         _handed.pop(flow.id, None)
-        self._over(flow)
+        forward.over(flow, whole=False)
 
     def done(self) -> Any:
         """The mediator's end; awaited when the proxy stops, and left to itself on hot reload."""
@@ -173,44 +185,6 @@ class Cllama:
         if mediator is None:
             return None
         return _close(mediator, DRAIN_SECONDS if ctx.master.should_exit.is_set() else TURN_SECONDS)
-
-    async def _apply(self, flow: http.HTTPFlow, decision: Exchange | Forward) -> None:
-        if isinstance(decision, Exchange):
-            await _answer(flow, decision)
-            return
-        for name in (*CREDENTIALS, *decision.dropped):
-            flow.request.headers.pop(name, None)
-        # Part by part: a path is never read as a part of the authority.
-        base = urlsplit(decision.base_url)
-        flow.request.scheme = base.scheme
-        flow.request.host = base.hostname or ""
-        flow.request.port = base.port or (443 if base.scheme == "https" else 80)
-        flow.request.path = base.path + decision.target
-        for name, value in decision.credential:
-            flow.request.headers[name] = value
-        if decision.body is not None:
-            flow.request.content = decision.body
-        if flow.request.raw_content:
-            _frame(flow)
-        flow.request.headers["accept-encoding"] = "identity"  # so that the copy can be read for its usage
-        door.if_unreachable(flow, 502, decision.refusal)
-        assert isinstance(decision.ticket, Ticket)
-        assert self._mediator is not None
-        _forwarded[flow.id] = (self._mediator, decision.ticket, None)
-        guard.metadata(flow, "forward", provider=decision.ticket.provider.name)
-
-    def _over(self, flow: http.HTTPFlow) -> None:
-        """A forwarded request has had its answer, or never will."""
-        door.settled(flow)
-        mediator, ticket, tap = _forwarded.pop(flow.id, (None, None, None))
-        if mediator is None or ticket is None:
-            return
-        status = flow.response.status_code if flow.response is not None else 502
-        if tap is None:  # the provider could not be reached; what the runner was told is in the flow
-            body = flow.response.data.content or b"" if flow.response is not None else b""
-            mediator.forwarding.over(ticket, status, {}, body, whole=False)
-        else:
-            mediator.forwarding.over(ticket, status, tap.usage, bytes(tap.body), whole=tap.whole)
 
     def _refuse_start(self, problem: str) -> None:
         if self._mediator is not None:
@@ -221,17 +195,17 @@ class Cllama:
         found: guard.Guard = ctx.master.addons.get(guard.Guard.name)
         return found
 
-    def _hosts(self) -> frozenset[str]:
+    def _hosts(self) -> Mapping[str, str]:
         """The governed hosts, told to the guard too, which keeps them when this script is gone."""
-        hosts = self._mediator.registry.hosts() if self._mediator is not None else self._guard().hosts
-        self._guard().hosts = hosts
-        return hosts
+        if self._mediator is not None:
+            self._guard().hosts = guard.governing(self._mediator.registry.hosts())
+        return self._guard().hosts
 
     def _denies(self, flow: http.HTTPFlow) -> bool:
         hosts = self._hosts()
         host = guard.destination(flow, hosts)
         deny = self._settings is None or self._settings.egress == "deny"
-        return deny and host is not guard.BASE_URL and host not in hosts
+        return deny and host is not guard.BASE_URL and host not in hosts.values()
 
 
 def _close(mediator: Mediator, seconds: float) -> asyncio.Future[None]:
@@ -247,19 +221,26 @@ def _close(mediator: Mediator, seconds: float) -> asyncio.Future[None]:
     return future
 
 
-def _is_framed(flow: http.HTTPFlow) -> bool:
-    return "content-length" in flow.request.headers or "transfer-encoding" in flow.request.headers
+def _declared(flow: http.HTTPFlow) -> int:
+    """The length that the head tells, which mitmproxy has checked; 0: it tells none."""
+    return int(flow.request.headers.get("content-length", "0"))
 
 
-def _frame(flow: http.HTTPFlow) -> None:
-    """Tell the provider where the body ends: what lies behind an unframed one would be a request of its own."""
-    if flow.request.raw_content and not _is_framed(flow):
-        flow.request.headers["content-length"] = str(len(flow.request.raw_content))
+async def _body(flow: http.HTTPFlow) -> bytes:
+    """The body, unpacked. Raises ``UnpackableError``."""
+    body = flow.request.raw_content or b""
+    applied = codings(flow.request.headers.get_all("content-encoding"))
+    if not applied:
+        return body
+    most = options.most_bytes()
+    if len(body) < _AT_ONCE:
+        return unpacked(body, applied, most, _UNPACK_SECONDS)
+    return await asyncio.to_thread(unpacked, body, applied, most, _UNPACK_SECONDS)
 
 
-def _request(flow: http.HTTPFlow, body: bytes, hosts: frozenset[str]) -> Request:
+def _request(flow: http.HTTPFlow, body: bytes, hosts: Mapping[str, str]) -> Request:
     host = guard.destination(flow, hosts)
-    assert host is guard.BASE_URL or host in hosts
+    assert host is guard.BASE_URL or host in hosts.values()
     headers = [(name, value) for name, value in flow.request.headers.items(multi=True)]
     return Request(flow.request.method, flow.request.path, headers, body, host)
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import sys
 from typing import Any
 
 from mitmproxy import ctx, exceptions, optmanager
+from mitmproxy.utils import human
 
 from claw_mediate.io.settings import SETTINGS
 from claw_mediate.mitm import entrances
@@ -46,6 +48,12 @@ def add(loader: Any) -> None:
 def values() -> dict[str, str]:
     """The settings' values by name."""
     return {setting.name: getattr(ctx.options, f"cllama_{setting.name}") for setting in SETTINGS}
+
+
+def most_bytes() -> float:
+    """How long a body may be that must be whole to be read (``body_size_limit``)."""
+    most = human.parse_size(ctx.options.body_size_limit)
+    return math.inf if most is None else most
 
 
 def harden() -> None:

@@ -1,12 +1,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.peers import Provider, Service
 from tests.proxy.pod import Pod
+from tests.proxy.wire import Runner, Wire
+from tests.waiting import eventually, free_port
+
+ANTHROPIC_KEY = "sk-ant-provider-key-planted-0004"
 
 
 @pytest.fixture
@@ -29,6 +35,55 @@ def running(pod: Pod) -> Pod:
     pod.agent("analyst", pod.tool("balance"), trade)
     pod.start()
     return pod
+
+
+@dataclass
+class Wired:
+    """A running pod whose provider is on the bare wire: ``plain`` has no tools, ``analyst`` has one."""
+
+    pod: Pod
+    wire: Wire
+
+    def head(self, line: str, *headers: str, agent_id: str = "plain") -> bytes:
+        """A request's head, with the agent's credential."""
+        rows = [f"{line} HTTP/1.1", "host: x", f"authorization: Bearer {self.pod.token(agent_id)}", *headers]
+        return "\r\n".join([*rows, "", ""]).encode("latin-1")
+
+    def idle(self) -> bool:
+        """Whether every request that has begun has been told to have ended."""
+        turns: dict[str, set[str]] = {"request": set(), "response": set(), "error": set()}
+        for event in self.pod.log():
+            turns.setdefault(event["type"], set()).add(event["turn_id"])
+        return turns["request"] <= turns["response"] | turns["error"]
+
+    def recorded(self, lines: int) -> dict[str, Any]:
+        """The line of history that stands behind so many."""
+        return eventually(lambda: self.pod.history("plain")[lines:], "it is in history")[0]
+
+    def runner(self) -> Runner:
+        return Runner(self.pod.port)
+
+
+@pytest.fixture(scope="module")
+def wired_pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wired]:
+    wire = Wire()
+    pod = Pod(tmp_path_factory.mktemp("pod"), Provider(), Service(port=free_port()))
+    pod.environment |= {"OPENAI_BASE_URL": f"{wire.url}/v1", "ANTHROPIC_BASE_URL": f"{wire.url}/v1"}
+    pod.environment["ANTHROPIC_API_KEY"] = ANTHROPIC_KEY
+    pod.agent("plain")
+    pod.agent("analyst", pod.tool("balance"))
+    pod.start()
+    yield Wired(pod, wire)
+    pod.stop()
+    wire.close()
+
+
+@pytest.fixture
+def wired(wired_pod: Wired) -> Wired:
+    """One for the whole module, with nothing left of the test before."""
+    eventually(wired_pod.idle, "what the test before has asked is over")
+    wired_pod.wire.forget()
+    return wired_pod
 
 
 @pytest.fixture(scope="module")

@@ -169,12 +169,17 @@ class Pod:
 
     def log(self) -> list[dict[str, Any]]:
         """The structured log so far. mitmproxy says "Loading script" before any script can stop it; all else is JSON."""
-        lines = self.stdout.read_text(encoding="utf-8").splitlines()
-        return [json.loads(line) for line in lines if "] Loading script " not in line]
+        return [json.loads(line) for line in whole_lines(self.stdout) if "] Loading script " not in line]
+
+    def memory(self) -> int:
+        """Bytes that the proxy's process has had at once, at most."""
+        assert self.process is not None
+        status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="utf-8")
+        return next(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmHWM"))
 
     def history(self, agent_id: str) -> list[dict[str, Any]]:
         file = self.home / "history" / agent_id / "history.jsonl"
-        return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.exists() else []
+        return [json.loads(line) for line in whole_lines(file)] if file.exists() else []
 
     def own_script(self) -> Path:
         """A copy of the addon's script in a folder of its own, to be broken or deleted."""
@@ -191,6 +196,11 @@ class Pod:
                 return bool(response.status == 200)
         except OSError:
             return False
+
+
+def whole_lines(file: Path) -> list[str]:
+    """The lines of a file, without one that is just being written."""
+    return file.read_text(encoding="utf-8").rpartition("\n")[0].splitlines()
 
 
 def headers(pod: Pod, agent_id: str = "plain") -> dict[str, str]:

@@ -1,0 +1,155 @@
+"""A request that is sent on as it is: how it is put on mitmproxy's flow, and what becomes of its response.
+
+    send        another destination and credential, and nothing that concerns one connection only; the body as it came
+    responding  every byte at once, with a copy read for its usage; a short error is held back until it is whole
+    responded   what a provider's error says of our keys is not told
+    over        to the mediator: how it ended
+
+Successes are never changed, and never held back.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from mitmproxy import http
+
+from claw_mediate.exchange import Forward
+from claw_mediate.io.body import UnpackableError, codings, unpacked
+from claw_mediate.io.forwarding import Ticket
+from claw_mediate.io.headers import CREDENTIALS
+from claw_mediate.mediator import Mediator
+from claw_mediate.mitm import door, guard
+from claw_mediate.mitm.stream import MOST_HELD
+from claw_mediate.mitm.tap import Tap
+
+_ERROR = 400
+_LEFT = 499
+_UNREACHED = 502
+_SECONDS = 1.0
+_ONE_CONNECTIONS = ("upgrade", "http2-settings", "proxy-connection", "keep-alive")
+"""Headers that concern the runner's connection to us (RFC 9110, 7.6.1)."""
+_OPTIONS = ("close", "keep-alive")
+
+
+class Forwarded(NamedTuple):
+    """A request under way."""
+
+    mediator: Mediator
+    ticket: Ticket
+    tap: Tap | None = None
+
+
+_under_way: dict[str, Forwarded] = {}
+"""Here, and not in the addon: a script that is reloaded between two hooks of a request must not lose it."""
+
+
+def send(flow: http.HTTPFlow, mediator: Mediator, decision: Forward) -> None:
+    """Put the decision on the flow; mitmproxy sends it."""
+    request = flow.request
+    for name in (*CREDENTIALS, *decision.dropped, *_ONE_CONNECTIONS):
+        request.headers.pop(name, None)
+    _keep_options(request)
+    # Part by part: a path is never read as a part of the authority.
+    base = urlsplit(decision.base_url)
+    request.scheme = base.scheme
+    request.host = base.hostname or ""
+    request.port = base.port or (443 if base.scheme == "https" else 80)
+    request.path = base.path + decision.target
+    for name, value in decision.credential:
+        request.headers[name] = value
+    if decision.body is not None:  # edited, and so it was unpacked
+        for name in ("content-encoding", "transfer-encoding", "content-length"):
+            request.headers.pop(name, None)
+        request.raw_content = decision.body
+    frame(request)
+    door.if_unreachable(flow, _UNREACHED, decision.refusal)
+    assert isinstance(decision.ticket, Ticket)
+    _under_way[flow.id] = Forwarded(mediator, decision.ticket)
+    guard.metadata(flow, "forward", provider=decision.ticket.provider.name)
+
+
+def frame(request: http.Request) -> None:
+    """Tell the provider where the body ends: what lies behind an unframed one would be a request of its own."""
+    if request.raw_content and not guard.is_framed(request):
+        request.headers["content-length"] = str(len(request.raw_content))
+
+
+def responding(flow: http.HTTPFlow) -> None:
+    """The head of the response is there."""
+    assert flow.response is not None
+    door.settled(flow)
+    forwarded, response = _under_way[flow.id], flow.response
+    forwarded.mediator.forwarding.answered(
+        forwarded.ticket, response.status_code, response.headers.get("retry-after", "")
+    )
+    tap = Tap(response.headers.get("content-type", ""), codings(response.headers.get_all("content-encoding")))
+    _under_way[flow.id] = forwarded._replace(tap=tap)
+    if response.status_code >= _ERROR and _declared(response) <= MOST_HELD:
+        door.hold(flow, tap)
+        return
+    response.stream = tap
+    if response.is_http2 and flow.request.http_version == "HTTP/1.1" and "content-length" not in response.headers:
+        # It came in frames; without chunks its end would be the end of the connection, like a break.
+        response.headers["transfer-encoding"] = "chunked"
+
+
+def responded(flow: http.HTTPFlow) -> None:
+    """The response is whole. One that streamed has gone; one that was held back goes now."""
+    forwarded, response = _under_way.get(flow.id), flow.response
+    if forwarded is not None and forwarded.tap is not None and response is not None and not response.stream:
+        _keep_keys_out(forwarded.ticket, response)
+        forwarded.tap(response.raw_content or b"")
+        forwarded.tap(b"")
+    over(flow, whole=True)
+
+
+def over(flow: http.HTTPFlow, *, whole: bool) -> None:
+    """A forwarded request has had its answer, or never will."""
+    door.settled(flow)
+    forwarded = _under_way.pop(flow.id, None)
+    if forwarded is None:
+        return
+    mediator, ticket, tap = forwarded
+    status = flow.response.status_code if flow.response is not None else _UNREACHED
+    if flow.metadata.get(guard.LEFT):
+        status, whole = _LEFT, False
+    if tap is None:  # the provider gave no response; what the runner was told is in the flow
+        body = flow.response.data.content or b"" if flow.response is not None else b""
+        mediator.forwarding.over(ticket, status, {}, body, whole=False)
+    else:
+        mediator.forwarding.over(ticket, status, tap.usage, bytes(tap.body), whole=whole)
+
+
+def _keep_options(request: http.Request) -> None:
+    """Of Connection, what mitmproxy goes by. A runner could have any header removed behind us with it, our key's too."""
+    named = [option.strip().lower() for value in request.headers.get_all("connection") for option in value.split(",")]
+    options = [option for option in named if option in _OPTIONS]
+    request.headers.pop("connection", None)
+    if options:
+        request.headers["connection"] = ", ".join(options)
+
+
+def _declared(response: http.Response) -> int:
+    """The length that the head tells, which mitmproxy has checked; 0: it tells none."""
+    return int(response.headers.get("content-length", "0"))
+
+
+def _keep_keys_out(ticket: Ticket, response: http.Response) -> None:
+    """An error may say our key back; only then it is changed."""
+    redactor = ticket.passed.redactor
+    for name, value in list(response.headers.items(multi=True)):
+        if redactor.text(value) != value:
+            del response.headers[name]
+    packed = response.raw_content or b""
+    try:
+        body = unpacked(packed, codings(response.headers.get_all("content-encoding")), MOST_HELD, _SECONDS)
+    except UnpackableError:
+        return
+    clear = redactor.document(body)
+    if clear != body:
+        response.headers.pop("content-encoding", None)
+        response.raw_content = clear
+        if "transfer-encoding" not in response.headers:
+            response.headers["content-length"] = str(len(clear))

@@ -1,0 +1,224 @@
+"""A provider on the bare wire: it notes the bytes of each request, and answers with bytes."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import queue
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Self
+
+OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+_KEPT = 4 << 20
+
+
+@dataclass
+class Seen:
+    """A request, as it stood on the wire; ``body`` without its chunks, and only the beginning of a long one."""
+
+    line: str
+    headers: list[tuple[str, str]]
+    body: bytes = b""
+    size: int = 0
+    digest: str = ""
+    trailers: list[str] = field(default_factory=list)
+
+    @property
+    def status(self) -> int:
+        """Of a response."""
+        return int(self.line.split()[1])
+
+    def all(self, name: str) -> list[str]:
+        return [value for key, value in self.headers if key.lower() == name]
+
+
+type Answer = bytes | Callable[["Connection", Seen], None]
+
+
+class GoneError(Exception):
+    """The client has closed the connection."""
+
+
+class Connection:
+    """One connection of a client."""
+
+    def __init__(self, peer: socket.socket) -> None:
+        self.peer = peer
+        self._buffer = b""
+
+    def send(self, data: bytes) -> None:
+        self.peer.sendall(data)
+
+    def head(self) -> Seen:
+        while b"\r\n\r\n" not in self._buffer:
+            self._more()
+        head, _, self._buffer = self._buffer.partition(b"\r\n\r\n")
+        line, *lines = head.decode("latin-1").split("\r\n")
+        return Seen(line, [(name, value.removeprefix(" ")) for name, _, value in (row.partition(":") for row in lines)])
+
+    def body(self, seen: Seen) -> None:
+        """Read it to its end, or until the client has gone."""
+        digest = hashlib.sha256()
+        for part in self.parts(seen):
+            digest.update(part)
+            seen.size += len(part)
+            seen.body += part[: max(0, _KEPT - len(seen.body))]
+        seen.digest = digest.hexdigest()
+
+    def parts(self, seen: Seen) -> Iterator[bytes]:
+        """The body, while it comes."""
+        return self._chunks(seen) if seen.all("transfer-encoding") else self._length(seen)
+
+    def chunk(self) -> bytes:
+        """The next chunk."""
+        size = int(self._line(), 16)
+        while len(self._buffer) < size + 2:
+            self._more()
+        data, self._buffer = self._buffer[:size], self._buffer[size + 2 :]
+        return data
+
+    def until_closed(self) -> None:
+        """Wait until the client has gone."""
+        with contextlib.suppress(GoneError):
+            while True:
+                self._buffer = b""
+                self._more()
+
+    def _length(self, seen: Seen) -> Iterator[bytes]:
+        left = sum(map(int, seen.all("content-length")))
+        while left:
+            if not self._buffer:
+                self._more()
+            part, self._buffer = self._buffer[:left], self._buffer[left:]
+            left -= len(part)
+            yield part
+
+    def _chunks(self, seen: Seen) -> Iterator[bytes]:
+        while size := int(self._line(), 16):
+            while size:
+                if not self._buffer:
+                    self._more()
+                part, self._buffer = self._buffer[:size], self._buffer[size:]
+                size -= len(part)
+                yield part
+            self._line()
+        while line := self._line():
+            seen.trailers.append(line)
+
+    def _line(self) -> str:
+        while b"\r\n" not in self._buffer:
+            self._more()
+        line, _, self._buffer = self._buffer.partition(b"\r\n")
+        return line.decode("latin-1")
+
+    def _more(self) -> None:
+        try:
+            data = self.peer.recv(1 << 18)
+        except OSError as error:
+            raise GoneError from error
+        if not data:
+            raise GoneError
+        self._buffer += data
+
+
+class Runner(Connection):
+    """A runner on the bare wire."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__(socket.create_connection(("127.0.0.1", port), timeout=30))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.peer.close()
+
+    def ask(self, *parts: bytes) -> Seen:
+        """Send, and read a whole response."""
+        for part in parts:
+            self.send(part)
+        return self.response()
+
+    def response(self, *, bodiless: bool = False) -> Seen:
+        seen = self.head()
+        if not bodiless:
+            self.body(seen)
+        return seen
+
+    def rest(self) -> bytes:
+        """What comes until the other side closes."""
+        found = bytearray()
+        with contextlib.suppress(GoneError):
+            while True:
+                found += self._buffer
+                self._buffer = b""
+                self._more()
+        return bytes(found)
+
+
+class Wire:
+    """The provider. ``answers`` are given in order, else ``OK``; a callable does as it likes with the connection."""
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+        self.port: int = self._listener.getsockname()[1]
+        self.forget()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def forget(self) -> None:
+        """Begin anew."""
+        self.seen: list[Seen] = []
+        self.answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
+        self.early: queue.SimpleQueue[Answer] = queue.SimpleQueue()
+        """Answers that do not wait for the request's body."""
+        self.gone = threading.Event()
+        """Set when a client left in the middle of its request."""
+
+    def close(self) -> None:
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                peer, _ = self._listener.accept()
+                peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                threading.Thread(target=self._serve, args=[peer], daemon=True).start()
+
+    def _serve(self, peer: socket.socket) -> None:
+        connection = Connection(peer)
+        with contextlib.suppress(GoneError, OSError), peer:
+            while True:
+                seen = connection.head()
+                with contextlib.suppress(queue.Empty):
+                    answer = self.early.get_nowait()
+                    self.seen.append(seen)
+                    _give(answer, connection, seen)
+                    return
+                self._body(connection, seen)
+                self.seen.append(seen)
+                try:
+                    answer = self.answers.get_nowait()
+                except queue.Empty:
+                    answer = OK
+                _give(answer, connection, seen)
+
+    def _body(self, connection: Connection, seen: Seen) -> None:
+        try:
+            connection.body(seen)
+        except GoneError:
+            self.gone.set()
+            raise
+
+
+def _give(answer: Answer, connection: Connection, seen: Seen) -> None:
+    if isinstance(answer, bytes):
+        connection.send(answer)
+    else:
+        answer(connection, seen)
