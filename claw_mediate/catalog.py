@@ -11,9 +11,9 @@ from claw_mediate.call import read_arguments, visible_schema
 from claw_mediate.model import Call, Unreadable
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Offered:
-    """A managed tool as the model sees it."""
+    """A managed tool as the model sees it. Each is like itself only, so that what was made of it can be found again."""
 
     alias: str
     description: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -115,6 +116,7 @@ def _before_prefill(offer: Offer) -> Offer:
     return Offer(offer.head[:start].rstrip(b" \t\r\n,"), offer.tail, prefill=offer.head[start:])
 
 
+@lru_cache(maxsize=4096)
 def _wire_tool(offered: Offered) -> bytes:
     return compact({"name": offered.alias, "description": offered.description, "input_schema": offered.schema})
 

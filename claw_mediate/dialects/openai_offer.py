@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import lru_cache, partial
 from itertools import takewhile
 
 from claw_contract.base import JsonObject
@@ -57,6 +57,7 @@ def with_context(request: RunnerRequest, context: str) -> bytes:
         raise UnreadableRequestError(str(error)) from error
 
 
+@lru_cache(maxsize=4096)
 def _wire_tool(offered: Offered) -> bytes:
     function = {"name": offered.alias, "description": offered.description, "parameters": offered.schema}
     return compact({"type": "function", "function": function})

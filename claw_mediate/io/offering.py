@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from claw_contract.manifest import Tool
 from claw_mediate.catalog import Catalog
 from claw_mediate.dialects.base import Additions, Dialect, Offers, RunnerRequest
 from claw_mediate.io.agents import Agent
@@ -19,12 +20,17 @@ class Around:
     session: str
 
 
+_MOST_CATALOGS = 256
+
+
 class Offering:
     """Requests as the provider gets them."""
 
     def __init__(self, continuing: Continuing, log: EventLog) -> None:
         self._continuing = continuing
         self._log = log
+        self._catalogs: dict[tuple[str, frozenset[str], int], tuple[tuple[Tool, ...], Catalog]] = {}
+        """By agent, names of the runner's own tools, and room, each with the tools that it was made of."""
 
     async def made(self, agent: Agent, view: RunnerRequest, dialect: Dialect, around: Around) -> tuple[Catalog, Offers]:
         """The tools of this request, and its bodies. Raises ``UnreadableRequestError``."""
@@ -34,7 +40,14 @@ class Offering:
 
     def _catalog(self, agent: Agent, view: RunnerRequest, dialect: Dialect) -> Catalog:
         """Those that the provider has no room for are left out from the end."""
-        catalog = Catalog.of(agent.tools, view.declared, dialect.MOST_TOOLS - len(view.declared))
+        room = dialect.MOST_TOOLS - len(view.declared)
+        key = (agent.id, frozenset(view.declared), room)
+        tools, catalog = self._catalogs.get(key, (None, None))
+        if catalog is None or tools is not agent.tools:
+            if len(self._catalogs) >= _MOST_CATALOGS:
+                self._catalogs.clear()
+            catalog = Catalog.of(agent.tools, view.declared, room)
+            self._catalogs[key] = agent.tools, catalog
         if len(catalog.offered) < len(agent.tools):
             left_out = [tool.name for tool in agent.tools[len(catalog.offered) :]]
             self._log.event(

@@ -6,6 +6,7 @@ import pytest
 
 from claw_contract.names import hashed_alias
 from claw_mediate.model import Unreadable
+from tests.mediate.desk import Desk, tool
 from tests.mediate.made import catalog, granted
 
 GET, SET = granted("desk.get"), granted("desk.set", method="POST")
@@ -62,3 +63,19 @@ def test_a_call_keeps_what_could_not_be_read() -> None:
     assert isinstance(call.arguments, Unreadable)
     assert call.signature is None
     assert (call.canonical, call.service) == ("desk.get", "desk")
+
+
+@pytest.mark.requirement("agents:reload")
+async def test_what_is_offered_is_what_is_granted_now(gpt: Desk) -> None:
+    told = []
+    for granted_now in ([tool("balance"), tool("quote")], [tool("quote")], [tool("quote") | {"description": "New."}]):
+        gpt.grant(*granted_now)
+        gpt.model_says("Hello!")
+        await gpt.asks(f"Hi {len(told)}")
+        tools = gpt.history()[-1]["request_effective"]["tools"]
+        told.append([(entry["function"]["name"], entry["function"]["description"]) for entry in tools])
+    assert told == [
+        [("desk__balance", "balance of the desk"), ("desk__quote", "quote of the desk")],
+        [("desk__quote", "quote of the desk")],
+        [("desk__quote", "New.")],
+    ]
