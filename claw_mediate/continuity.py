@@ -8,6 +8,9 @@ Equal keys are told apart by evidence, never by requirement:
     the session      that the runner names; two that differ are two conversations
     what was before  digests of the few messages before it; one that is the same is enough, since runners add and drop some
     order            of those that are still alike, the latest
+
+Where one turn alone has a key that says enough by itself (ids of calls, a longer answer), it needs no evidence: a runner may
+have put a summary in the place of all that was before.
 """
 
 from __future__ import annotations
@@ -22,6 +25,9 @@ MOST_REINJECTED = 256 * 1024
 """Bytes of hidden messages in one request."""
 _BEFORE = 4
 """How many messages before an answer tell it from an equal one."""
+_TELLING = 60
+"""Characters of an answer that hardly anybody gives twice."""
+_TELLING_KINDS = ("calls", "words")
 _VOLATILE = "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>"
 _NOT_ALPHANUMERIC = re.compile(r"[^A-Za-z0-9]")
 
@@ -70,7 +76,8 @@ def call_key(name: str, arguments: str) -> str:
 
 def text_key(text: str) -> str:
     """The key of an answer."""
-    return "text:" + _digest([_plain(text)])
+    plain = _plain(text)
+    return ("words:" if len(plain) >= _TELLING else "text:") + _digest([plain])
 
 
 def is_kept(text: str) -> bool:
@@ -125,7 +132,7 @@ def chosen(anchors: Mapping[int, Anchor], kept: Sequence[Kept], session: str) ->
         (_evidence(one, anchor, session), index, one)
         for index, anchor in anchors.items()
         for one in by_key.get(anchor.key, ())
-        if _may_be(one, anchor, session)
+        if _may_be(one, anchor, session, alone=len(by_key[anchor.key]) == 1)
     ]
     found: dict[int, Kept] = {}
     used: set[int] = set()
@@ -176,11 +183,16 @@ def _make_room(kept: dict[int, bytes], less: Callable[[int], bytes], goal: int) 
     return held
 
 
-def _may_be(one: Kept, anchor: Anchor, session: str) -> bool:
-    """Whether nothing speaks against it: another session, or nothing in common of what was said before."""
+def _may_be(one: Kept, anchor: Anchor, session: str, *, alone: bool) -> bool:
+    """Whether nothing speaks against it: another session, or nothing in common of what was said before. Of what was said before
+    a summary may be left: where nothing else has a key that says enough by itself, it is that.
+    """
+    if _overlap(one, anchor):
+        return True
     if session and one.session:
-        return session == one.session or _overlap(one, anchor) > 0
-    return not (one.anchor.before and anchor.before) or _overlap(one, anchor) > 0
+        return session == one.session
+    telling = anchor.key.split(":")[-2] in _TELLING_KINDS
+    return (alone and telling) or not (one.anchor.before and anchor.before)
 
 
 def _evidence(one: Kept, anchor: Anchor, session: str) -> tuple[bool, int]:

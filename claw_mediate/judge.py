@@ -115,6 +115,8 @@ def ends_turn(answers: tuple[Answer, ...]) -> bool:
 
 
 def _settled(ledger: Ledger, call: Call) -> Answer | None:
+    if call.sent:
+        return None
     if ledger.tool_seconds_left <= 0:
         return result.budget_exhausted(call)
     if call.tool is None:

@@ -43,6 +43,8 @@ class Call:
     """The granted tool; of managed calls only."""
     told_as: str | None = None
     """The name in later requests, where ``name`` is none that providers take back."""
+    sent: bool = False
+    """Whether an earlier attempt at this turn made it: what is known of it counts, whatever is granted now."""
 
     @property
     def canonical(self) -> str:

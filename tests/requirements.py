@@ -358,6 +358,27 @@ MEDIATE: dict[str, Requirement] = {
         "mediation 7",
         "8 MiB are kept of an agent and 256 KiB reinjected in a request: older rounds shrink to a line a call, the oldest go.",
     ),
+    "journal:paid-once": Requirement("mediation 5", "What an earlier attempt of a turn used is paid for once."),
+    "journal:altered": Requirement(
+        "mediation 5, OpenClaw",
+        "After a failed turn a request whose last words begin with the failed one's resumes it.",
+    ),
+    "journal:not-yet-handed": Requirement(
+        "mediation 5",
+        "A turn is done when its whole answer was handed over; until then the same request gets that answer.",
+    ),
+    "journal:cut-off": Requirement(
+        "mediation 5", "A turn that its runner left is resumed, and what is still on its way is waited for."
+    ),
+    "journal:idempotency-key": Requirement("issue 4, 2.", "A call has one key, also when its turn is resumed."),
+    "journal:rounds-count": Requirement("mediation 5 and 4, budgets", "The rounds of an earlier attempt count."),
+    "journal:revoked": Requirement(
+        "mediation 5", "A tool that was revoked in between runs no more; the call that was made stays history."
+    ),
+    "journal:unwritable": Requirement(
+        "issue 4, 3.", "A journal that can't be kept stops writes; reads and plain chat go on, and one event says so."
+    ),
+    "journal:expiry": Requirement("mediation 5", "After 10 minutes the same request is a new turn."),
     "continuity:calls-anchor": Requirement(
         "mediation 7", "A handoff is found by its call ids, in any order, by their alphanumerics."
     ),

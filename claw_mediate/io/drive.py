@@ -86,7 +86,7 @@ class World:
         number = len(command.rounds) + 1
         if (known := await self._tape.reply(number)) is not None:
             self.progress.goes_on.set()
-            self.reply = self._read(known)
+            self.reply = await self._tape.marked(number, self._read(known))
             return ModelReplied(self.reply, self._ports.now())
         self.progress.waiting(number, "model")
         call = ModelCall(

@@ -61,7 +61,7 @@ _ALTERED = (
 _BEGIN = "INSERT INTO turns VALUES (?, ?, ?, ?, ?, ?, 'running', ?, ?, NULL)"
 _RESUME = """
 UPDATE turns SET state = 'running', request = ?, earlier = ?, said = ?, attempt = ?, owner = ?, seen = ?
-WHERE turn = ? AND (state = 'failed' OR (state = 'running' AND owner = ? AND seen = ?))
+WHERE turn = ? AND state = ? AND owner = ? AND seen = ?
 """
 _KEEP = "INSERT OR REPLACE INTO steps VALUES (?, ?, ?, ?)"
 _KEPT = "SELECT record FROM steps WHERE turn = ? AND round = ? AND place = ?"
@@ -123,7 +123,7 @@ class SqliteJournal:
 
     async def resume(self, past: Past, asked: Asked) -> bool:
         """A turn that failed, or whose process died, goes on here; False: it goes on elsewhere by now."""
-        who = (self._owner.name, self._clock(), past.turn_id, past.owner, past.seen)
+        who = (self._owner.name, self._clock(), past.turn_id, past.state, past.owner, past.seen)
         return self._do(_RESUME, asked.request, asked.earlier, asked.said, asked.attempt, *who) == 1
 
     async def alive(self, turn_ids: Collection[str]) -> None:

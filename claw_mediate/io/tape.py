@@ -17,7 +17,7 @@ from dataclasses import replace
 from claw_mediate import result
 from claw_mediate.io.journaling import Attempt, Given, Journal, OnItsWay
 from claw_mediate.io.store import StoreError
-from claw_mediate.model import Answer, Call
+from claw_mediate.model import Answer, Call, Reply
 
 _SETTLED = 0
 """The round before the first, whose page says what is paid for."""
@@ -42,11 +42,18 @@ class Tape:
             self._tell(error)
             return None
 
-    async def replied(self, round_number: int, body: bytes) -> None:
+    async def marked(self, round_number: int, reply: Reply) -> Reply:
+        """What the model said in an earlier attempt, where that is known of its calls: they are not judged again."""
         try:
-            await self._journal.replied(self.turn_id, round_number, body)
+            known = [await self._known(round_number, place, call) for place, call in enumerate(reply.calls)]
         except StoreError as error:
             self._tell(error)
+            return reply
+        pairs = zip(reply.calls, known, strict=True)
+        return replace(reply, calls=tuple(replace(call, sent=told is not None) for call, told in pairs))
+
+    async def replied(self, round_number: int, body: bytes) -> None:
+        await self._write(self._journal.replied, round_number, body)
 
     async def call(self, round_number: int, place: int, call: Call, run: Callable[[], Awaitable[Answer]]) -> Answer:
         """The answer to a call: what is known of it, or what running it brings."""
@@ -66,10 +73,7 @@ class Tape:
             if writes:
                 return result.not_noted(call)
         answer = await run()
-        try:
-            await self._journal.answered(self.turn_id, round_number, place, answer)
-        except StoreError as error:
-            self._tell(error)
+        await self._write(self._journal.answered, round_number, place, answer)
         return answer
 
     async def settled(self) -> int:
@@ -81,22 +85,25 @@ class Tape:
         await self.replied(_SETTLED, b"%d" % replies)
 
     async def ended(self, given: Given | None) -> None:
-        try:
-            await self._journal.ended(self.turn_id, given)
-        except StoreError as error:
-            self._tell(error)
+        await self._write(self._journal.ended, given)
 
     async def handed(self) -> None:
         """The whole answer went to the runner's connection."""
-        try:
-            await self._journal.handed(self.turn_id)
-        except StoreError as error:
-            self._tell(error)
+        await self._write(self._journal.handed)
 
     async def _known(self, round_number: int, place: int, call: Call) -> Answer | OnItsWay | None:
         return (
             await self._journal.answer(self.turn_id, round_number, place, call) if self._attempt == "resumed" else None
         )
+
+    async def _write[*T](self, page: Callable[[str, *T], Awaitable[None]], *what: *T) -> None:
+        """Where the journal has this turn; of one that could not be entered nothing is written."""
+        if self._attempt == "unknown":
+            return
+        try:
+            await page(self.turn_id, *what)
+        except StoreError as error:
+            self._tell(error)
 
     def _tell(self, error: StoreError) -> None:
         tell, self._failed = self._failed, None

@@ -41,7 +41,7 @@ async def gpt(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[D
 @asynccontextmanager
 async def opened(desk: Desk) -> AsyncIterator[Desk]:
     yield desk
-    await desk.mediator.close(0)
+    await desk.close()
 
 
 @pytest.fixture

@@ -76,6 +76,8 @@ class Desk:
         """The last answer, as a whole response of the protocol."""
         self.answer = Said()
         self.events: list[Body] = []
+        self.mediators: list[Mediator] = []
+        """Those that were killed too: what they were at goes on in this process until the end."""
         self.model, self.services = Model(self), Services(self)
         self.grant(*DEFAULT_TOOLS)
         values = {setting.name: setting.default for setting in SETTINGS}
@@ -88,6 +90,11 @@ class Desk:
         log = EventLog(lambda line: self.events.append(json.loads(line)))
         peers = Peers(self.model, self.services, lambda: self.clock)  # type: ignore[arg-type]
         self.mediator = Mediator(self.settings, log, KEYS, peers)
+        self.mediators.append(self.mediator)
+
+    async def close(self) -> None:
+        for mediator in self.mediators:
+            await mediator.close(0)
 
     def remembers(self) -> None:
         """The state is kept in a file from now on, so that ``open`` starts a proxy that finds it."""

@@ -148,14 +148,15 @@ class Services:
 
     async def call(self, caller: Caller, call: Call, key: str, seconds: float) -> Answer:
         self.desk.draw("cllama → service", f"{call.canonical} {call.arguments.values}")  # type: ignore[union-attr]
+        gate = self.gates.get(call.canonical)
         self.keys.append(key)
         self.calls.append(call.canonical)
         self.running += 1
         self.most_at_once = max(self.most_at_once, self.running)
         for _ in range(1 + self.lags.get(call.canonical, 0)):
             await asyncio.sleep(0)
-        if call.canonical in self.gates:
-            await self.gates[call.canonical].wait()
+        if gate is not None:
+            await gate.wait()
         self.running -= 1
         self.answered.append(call.canonical)
         return self._answer(caller, call, seconds)

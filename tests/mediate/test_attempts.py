@@ -1,0 +1,117 @@
+"""What the journal knows of a request, over time and among processes (spec/mediation.md section 5)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from claw_mediate.io.attempts import Attempts, Known, Resumed
+from claw_mediate.io.journal import SqliteJournal
+from claw_mediate.io.journaling import RESUMED_WITHIN, Asked, Given
+from claw_mediate.io.owner import Owner
+
+ASKED = Asked("request", "earlier", "Buy", "")
+ANSWER = Given(200, "application/json", b"{}")
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def journal(tmp_path: Path, clock: Clock) -> AsyncIterator[SqliteJournal]:
+    opened = SqliteJournal(str(tmp_path / "s.db"), Owner.this(), clock)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def other(tmp_path: Path, clock: Clock) -> AsyncIterator[SqliteJournal]:
+    """Of another mediator in this process: with new settings one begins while the turns of the one before go on."""
+    opened = SqliteJournal(str(tmp_path / "s.db"), Owner.this(), clock)
+    yield opened
+    await opened.close()
+
+
+async def found(journal: SqliteJournal, asked: Asked = ASKED, turn_id: str = "t2") -> Known | Resumed | None:
+    async with asyncio.timeout(10):
+        return await Attempts(journal).find("analyst", turn_id, asked, retries=False)
+
+
+@pytest.mark.requirement("journal:expiry")
+@pytest.mark.parametrize("given", [ANSWER, None])
+async def test_after_ten_minutes_the_same_request_is_a_new_turn(
+    journal: SqliteJournal, clock: Clock, given: Given | None
+) -> None:
+    await journal.begin("t1", "analyst", ASKED)
+    await journal.ended("t1", given)
+    clock.now += RESUMED_WITHIN - 1
+    assert isinstance(await found(journal), Known if given else Resumed)
+    await journal.ended("t1", given)
+    clock.now += RESUMED_WITHIN + 1
+    assert await found(journal) is None
+
+
+@pytest.mark.requirement("journal:expiry")
+async def test_a_turn_that_nobody_ended_and_that_is_past_resuming_is_in_nobodys_way(
+    journal: SqliteJournal, clock: Clock
+) -> None:
+    clock.now += RESUMED_WITHIN
+    await journal.begin("t0", "clerk", ASKED)  # old records are dropped once a minute: they were just now
+    clock.now -= RESUMED_WITHIN
+    await journal.begin("t1", "analyst", ASKED)
+    clock.now += RESUMED_WITHIN + 1
+    assert await found(journal) is None
+
+
+@pytest.mark.requirement("journal:join")
+async def test_a_turn_of_another_mediator_of_this_process_is_waited_for(
+    journal: SqliteJournal, other: SqliteJournal
+) -> None:
+    await journal.begin("t1", "analyst", ASKED)
+    waiting = asyncio.ensure_future(found(other))
+    await asyncio.wait([waiting], timeout=0.3)
+    assert not waiting.done()
+    await journal.ended("t1", ANSWER)
+    assert await waiting == Known("t1", ANSWER)
+
+
+@pytest.mark.requirement("journal:altered")
+async def test_altered_words_go_on_with_a_turn_whose_process_died_and_not_with_one_that_lives(
+    journal: SqliteJournal, other: SqliteJournal, clock: Clock
+) -> None:
+    altered = Asked("another request", "earlier", "Buy. Go on.", "")
+    await journal.begin("t1", "analyst", ASKED)
+    assert await found(other, altered) is None
+    await other.ended("t2", ANSWER)
+    await other.handed("t2")
+    clock.now += 60
+    later = Asked("a third request", "earlier", "Buy. Go on, please.", "")
+    assert isinstance(await found(other, later, "t3"), Resumed)
+
+
+@pytest.mark.requirement("journal:resume")
+async def test_of_two_that_find_a_failed_turn_one_goes_on_with_it(journal: SqliteJournal, other: SqliteJournal) -> None:
+    await journal.begin("t1", "analyst", ASKED)
+    await journal.ended("t1", None)
+    past = await journal.find("analyst", ASKED)
+    assert past is not None
+    assert [await one.resume(past, ASKED) for one in (journal, other)] == [True, False]
+
+
+@pytest.mark.requirement("store:own")
+async def test_another_agents_turn_is_not_found(journal: SqliteJournal) -> None:
+    await journal.begin("t1", "clerk", ASKED)
+    await journal.ended("t1", None)
+    assert await found(journal) is None

@@ -1,0 +1,388 @@
+"""A runner that tries again: nothing runs twice, and nothing is forgotten (spec/mediation.md section 5)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import time
+from contextlib import closing
+
+import pytest
+from inline_snapshot import snapshot
+
+from claw_mediate.exchange import Exchange
+from tests.mediate.desk import Desk, tool, with_tools
+from tests.waiting import happens
+
+
+async def failed_after_a_trade(desk: Desk, words: str = "Buy") -> str:
+    """A turn that traded, and then lost its provider."""
+    desk.service_answers("trade", {"order": 1}, {"order": 2})
+    desk.model_says(("desk.trade", {"symbol": "X"}))
+    desk.model_refuses(400, "invalid_request")
+    return await desk.asks(words)
+
+
+async def answer(desk: Desk) -> bytes:
+    """What one more runner gets that sends the same."""
+    exchange = await desk.mediator.exchange(desk._admitted(), desk._request())
+    assert isinstance(exchange, Exchange)
+    body = b"".join([chunk async for chunk in exchange.chunks])
+    if exchange.handed is not None:
+        await exchange.handed()
+    return body
+
+
+async def until_called(desk: Desk, *tools: str) -> None:
+    await happens(lambda: set(tools) <= set(desk.services.calls), f"calls of {tools}")
+
+
+@pytest.mark.requirement("journal:resume")
+async def test_a_turn_that_failed_after_tools_ran_is_resumed_and_nothing_runs_again(desk: Desk) -> None:
+    await failed_after_a_trade(desk)
+    desk.model_says("Bought.")
+    assert await desk.turn() == snapshot("""\
+
+cllama → model    the runner's request + 2 hidden messages
+model  → cllama   'Bought.'
+cllama → runner   'Bought.'   [1 hidden]
+""")
+    assert desk.services.calls == ["desk.trade"]
+    first, second = desk.history()
+    assert first["turn_id"] == second["turn_id"]
+    assert (first["resumed"], second["resumed"]) == (False, True)
+    assert desk.interventions() == ["turn_resumed"]
+
+
+@pytest.mark.requirement("journal:resume")
+async def test_the_rounds_of_a_resumed_turn_are_part_of_the_conversation(desk: Desk) -> None:
+    await failed_after_a_trade(desk)
+    desk.model_says("Bought.")
+    await desk.turn()
+    desk.model_says("Yes.")
+    assert await desk.asks("Sure?") == snapshot("""\
+
+cllama → model    the runner's request + 2 hidden messages
+model  → cllama   'Yes.'
+cllama → runner   'Yes.'
+""")
+
+
+@pytest.mark.requirement("journal:paid-once")
+async def test_what_an_earlier_attempt_used_is_told_to_the_runner_and_not_paid_for_again(desk: Desk) -> None:
+    await failed_after_a_trade(desk)
+    desk.model_says("Bought.")
+    await desk.turn()
+    assert desk.usage == (20, 10)
+    assert [line["usage"]["prompt_tokens"] for line in desk.history()] == [10, 10]
+    assert [line["usage"]["total_rounds"] for line in desk.history()] == [1, 1]
+    ran = [event["name"] for event in desk.events if event["type"] == "tool_call"]
+    assert ran == ["desk.trade"]
+
+
+@pytest.mark.requirement("journal:resume")
+async def test_a_turn_that_fails_again_and_again_is_resumed_each_time_and_paid_for_once(desk: Desk) -> None:
+    await failed_after_a_trade(desk)
+    desk.model_says(("desk.quote", {}))
+    desk.model_refuses(400, "invalid_request")
+    await desk.turn()
+    desk.model_refuses(400, "invalid_request")
+    await desk.turn()
+    desk.model_says("Bought.")
+    await desk.turn()
+    assert desk.services.calls == ["desk.trade", "desk.quote"]
+    assert [line["usage"]["total_rounds"] for line in desk.history()] == [1, 1, 0, 1]
+    assert len({line["turn_id"] for line in desk.history()}) == 1
+
+
+@pytest.mark.requirement("journal:altered")
+async def test_words_that_the_runner_appends_when_it_tries_again_make_no_new_turn(desk: Desk) -> None:
+    await failed_after_a_trade(desk)
+    desk.messages = [desk.wire.user("Buy\n\n[Queued user message] Continue the current task")]
+    desk.model_says("Bought.")
+    await desk.turn()
+    assert desk.services.calls == ["desk.trade"]
+
+
+@pytest.mark.requirement("journal:altered")
+async def test_the_note_that_openclaw_ends_every_request_with_is_not_what_the_user_said_last(gpt: Desk) -> None:
+    gpt.messages = [gpt.wire.user("Buy")]
+    gpt.service_answers("trade", {"order": 1}, {"order": 2})
+    gpt.model_says(("desk.trade", {}))
+    gpt.model_refuses(400, "invalid_request")
+    await gpt.sends(gpt.wire.user("<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>> 12:00"))
+    words = ("Buy\n\n[Queued user message] Go on", "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>> 12:01")
+    gpt.messages = [gpt.wire.user(text) for text in words]
+    gpt.model_says("Bought.")
+    await gpt.turn()
+    assert gpt.services.calls == ["desk.trade"]
+
+
+@pytest.mark.requirement("journal:altered")
+@pytest.mark.parametrize("words", ["Sell", "bu", "Please: Buy"])
+async def test_other_words_are_another_turn(desk: Desk, words: str) -> None:
+    await failed_after_a_trade(desk)
+    desk.messages = [desk.wire.user(words)]
+    desk.model_says(("desk.trade", {"symbol": "X"}))
+    desk.model_says("Done.")
+    await desk.turn()
+    assert desk.services.calls == ["desk.trade"] * 2
+
+
+@pytest.mark.requirement("journal:altered")
+async def test_the_same_words_at_another_place_of_a_native_loop_are_another_turn(desk: Desk) -> None:
+    desk.model_says(("shell", {"cmd": "ls"}))
+    await desk.asks("Buy", native=["shell"])
+    desk.model_says(("desk.trade", {}))
+    desk.model_refuses(400, "invalid_request")
+    await desk.runs_native("a file")
+    desk.messages = [desk.wire.user("Buy now")]
+    desk.model_says("Why?")
+    assert "hidden" not in await desk.turn()
+
+
+@with_tools
+@pytest.mark.requirement("journal:altered")
+async def test_a_follow_up_that_failed_is_resumed_with_the_native_result_run_anew(desk: Desk) -> None:
+    desk.model_says(("shell", {"cmd": "date"}))
+    await desk.asks("Buy", native=["shell"])
+    handed = desk.answer
+    desk.model_says(("desk.trade", {}))
+    desk.model_refuses(400, "invalid_request")
+    await desk.runs_native("12:00")
+    desk.messages, desk.answer = desk.messages[:2], handed
+    desk.model_says("Bought.")
+    await desk.runs_native("12:01")
+    assert desk.services.calls == ["desk.trade"]
+
+
+@pytest.mark.requirement("journal:retry-of-a-done-turn")
+@pytest.mark.parametrize("headers", [{"x-stainless-retry-count": "1"}, {"Idempotency-Key": "k1"}])
+async def test_a_done_turn_is_answered_again_where_the_runner_says_that_it_retries(
+    desk: Desk, headers: dict[str, str]
+) -> None:
+    desk.headers = {"Idempotency-Key": "k1", "x-stainless-retry-count": "0"}
+    desk.model_says(("desk.trade", {}))
+    desk.model_says("Bought.")
+    await desk.asks("Buy")
+    body = desk.body
+    desk.messages, desk.headers = desk.messages[:1], headers
+    assert await desk.turn() == snapshot("""\
+
+cllama → runner   'Bought.'   [1 hidden]
+""")
+    assert json.loads(desk.body) == json.loads(body)
+    assert len(desk.history()) == 1
+    assert desk.interventions() == ["turn_answered_again"]
+
+
+@pytest.mark.requirement("journal:retry-of-a-done-turn")
+@pytest.mark.parametrize("headers", [{}, {"x-stainless-retry-count": "0"}, {"Idempotency-Key": "k2"}])
+async def test_the_same_words_after_a_done_turn_are_a_new_turn(desk: Desk, headers: dict[str, str]) -> None:
+    desk.headers = {"Idempotency-Key": "k1"}
+    desk.model_says("One.")
+    await desk.asks("Count")
+    desk.messages, desk.headers = desk.messages[:1], headers
+    desk.model_says("Two.")
+    await desk.turn()
+    assert desk.answer.text == "Two."
+
+
+@pytest.mark.requirement("journal:not-yet-handed")
+async def test_an_answer_that_the_runner_did_not_take_is_given_to_it_when_it_comes_again(desk: Desk) -> None:
+    desk.listens = False
+    desk.model_says(("desk.trade", {}))
+    desk.model_says("Bought.")
+    await desk.asks("Buy")
+    desk.messages, desk.listens = desk.messages[:1], True
+    assert "'Bought.'" in await desk.turn()
+    desk.messages = desk.messages[:1]
+    desk.model_says("Again?")
+    assert "'Again?'" in await desk.turn()
+    assert desk.services.calls == ["desk.trade"]
+
+
+@pytest.mark.requirement("journal:join")
+async def test_a_runner_that_comes_again_while_its_turn_runs_gets_the_same_answer(desk: Desk) -> None:
+    gate = desk.services.gates["desk.trade"] = asyncio.Event()
+    desk.messages = [desk.wire.user("Buy")]
+    desk.model_says(("desk.trade", {}))
+    desk.model_says("Bought.")
+    runners = [asyncio.ensure_future(answer(desk))]
+    await until_called(desk, "desk.trade")
+    runners += [asyncio.ensure_future(answer(desk)) for _ in range(2)]
+    await happens(lambda: desk.interventions() == ["turn_joined"] * 2, "both have joined")
+    gate.set()
+    bodies = await asyncio.gather(*runners)
+    whole = [desk.wire.assembled(body) if desk.stream else body for body in bodies]
+    assert [desk.wire.said(body).text for body in whole] == ["Bought."] * 3
+    assert desk.services.calls == ["desk.trade"]
+    assert len(desk.model.bodies) == 2
+    # Whoever joins is no request of its own: it spends nothing, and is no line of history.
+    assert len([event for event in desk.events if event["type"] == "request"]) == 1
+    assert len(desk.history()) == 1
+
+
+@pytest.mark.requirement("journal:join")
+async def test_the_first_runner_may_leave_and_the_second_is_answered_all_the_same(desk: Desk) -> None:
+    gate = desk.services.gates["desk.quote"] = asyncio.Event()
+    desk.messages = [desk.wire.user("Look")]
+    desk.model_says(("desk.quote", {}))
+    desk.model_says("There.")
+    first = asyncio.ensure_future(answer(desk))
+    await until_called(desk, "desk.quote")
+    second = asyncio.ensure_future(answer(desk))
+    await happens(lambda: "turn_joined" in desk.interventions(), "the second has joined")
+    first.cancel()
+    await asyncio.wait([first])
+    gate.set()
+    body = await second
+    assert desk.wire.said(desk.wire.assembled(body) if desk.stream else body).text == "There."
+    assert [line["status"] for line in desk.history()] == ["ok"]
+
+
+@pytest.mark.requirement("journal:cut-off")
+async def test_a_runner_that_left_while_a_write_was_under_way_waits_for_it_when_it_comes_again(desk: Desk) -> None:
+    gate = desk.services.gates["desk.trade"] = asyncio.Event()
+    desk.service_answers("trade", {"order": 1})
+    desk.messages = [desk.wire.user("Buy")]
+    desk.model_says(("desk.trade", {}))
+    runner = asyncio.ensure_future(answer(desk))
+    await until_called(desk, "desk.trade")
+    runner.cancel()
+    await asyncio.wait([runner])
+    desk.model_says("Bought.")
+    again = asyncio.ensure_future(answer(desk))
+    await asyncio.sleep(0)
+    gate.set()
+    body = await again
+    assert desk.wire.said(desk.wire.assembled(body) if desk.stream else body).text == "Bought."
+    assert desk.services.calls == ["desk.trade"]
+    told = [json.loads(content) for _, content in desk.wire.answers(desk.model.bodies[-1]["messages"])]
+    assert told[-1]["data"] == {"order": 1}
+    assert [line["status_code"] for line in desk.history()] == [499, 200]
+
+
+def dies(desk: Desk) -> None:
+    """The process that is at the turn is taken for dead: what it wrote is all that is known."""
+    with closing(sqlite3.connect(desk.settings.state, autocommit=True)) as database:
+        database.execute("UPDATE turns SET owner = 'elsewhere/1/life/0', seen = ?", (time.time() - 60,))
+    desk.services.gates.clear()
+    desk.open()
+
+
+@with_tools
+@pytest.mark.requirement("journal:unknown")
+@pytest.mark.requirement("journal:idempotency-key")
+async def test_after_a_crash_what_was_answered_is_known_and_a_write_without_answer_is_of_unknown_outcome(
+    desk: Desk,
+) -> None:
+    desk.remembers()
+    desk.service_answers("balance", {"usd": 1})
+    desk.services.gates |= {"desk.balance": asyncio.Event(), "desk.trade": asyncio.Event()}
+    desk.messages = [desk.wire.user("Buy")]
+    desk.model_says(("desk.balance", {}), ("desk.trade", {}))
+    killed = asyncio.ensure_future(answer(desk))
+    await until_called(desk, "desk.balance")
+    desk.services.gates.pop("desk.balance").set()
+    await until_called(desk, "desk.trade")
+    dies(desk)
+    desk.model_says("I do not know.")
+    await desk.turn()
+    assert desk.services.calls == ["desk.balance", "desk.trade"]
+    told = [json.loads(content) for _, content in desk.wire.answers(desk.model.bodies[-1]["messages"])]
+    assert told[0]["data"] == {"usd": 1}
+    assert told[1]["error"]["code"] == "outcome_unknown"
+    killed.cancel()
+
+
+@pytest.mark.requirement("journal:idempotency-key")
+async def test_a_read_that_runs_again_after_a_crash_has_the_key_that_it_had(desk: Desk) -> None:
+    desk.remembers()
+    desk.services.gates["desk.quote"] = asyncio.Event()
+    desk.messages = [desk.wire.user("Look")]
+    desk.model_says(("desk.quote", {}))
+    killed = asyncio.ensure_future(answer(desk))
+    await until_called(desk, "desk.quote")
+    dies(desk)
+    desk.model_says("There.")
+    await desk.turn()
+    assert desk.services.calls == ["desk.quote"] * 2
+    assert len(set(desk.services.keys)) == 1
+    killed.cancel()
+
+
+@pytest.mark.requirement("journal:rounds-count")
+async def test_the_rounds_of_an_earlier_attempt_count(desk: Desk) -> None:
+    desk.grant(tool("quote"), max_rounds=2)
+    desk.model_says(("desk.quote", {"n": 1}))
+    desk.model_says(("desk.quote", {"n": 2}))
+    desk.model_refuses(400, "invalid_request")
+    await desk.asks("Go")
+    desk.model_says(("desk.quote", {"n": 3}))
+    desk.model_says("That is all.")
+    assert await desk.turn() == snapshot("""\
+
+cllama → model    the runner's request + 4 hidden messages
+model  → cllama   managed:desk.quote{"n": 3}
+cllama → model    desk.quote = ! tool_budget_exhausted [tools forbidden]
+model  → cllama   'That is all.'
+cllama → runner   'That is all.'   [3 hidden]
+""")
+
+
+@pytest.mark.requirement("journal:revoked")
+async def test_of_a_tool_that_was_revoked_in_between_the_call_stays_and_no_new_one_runs(desk: Desk) -> None:
+    desk.native = ["shell"]
+    await failed_after_a_trade(desk)
+    desk.grant(tool("balance"))
+    desk.model_says(("desk.trade", {"symbol": "Y"}))
+    desk.model_says("Bought once.")
+    await desk.turn()
+    assert desk.services.calls == ["desk.trade"]
+    told = [json.loads(content) for _, content in desk.wire.answers(desk.model.bodies[-1]["messages"])]
+    assert told[0]["data"] == {"order": 1}
+    assert told[1]["error"]["code"] == "unknown_tool"
+
+
+@with_tools
+@pytest.mark.requirement("journal:unwritable")
+async def test_a_journal_that_can_not_be_written_stops_writes_and_nothing_else(desk: Desk) -> None:
+    desk.remembers()
+    desk.service_answers("balance", {"usd": 1})
+    desk.model_says(("desk.balance", {}), ("desk.trade", {}))
+    desk.model_says("Not bought.")
+    with closing(sqlite3.connect(desk.settings.state, autocommit=True)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        await desk.asks("Buy")
+        other.execute("ROLLBACK")
+    assert desk.answer.text == "Not bought."
+    assert desk.services.calls == ["desk.balance"]
+    told = [json.loads(content) for _, content in desk.wire.answers(desk.model.bodies[-1]["messages"])]
+    assert told[1]["error"]["code"] == "request_failed"
+    assert [event["error"] for event in desk.events if event["type"] == "error"] == [
+        "journal_not_read",
+        "continuity_not_written",
+    ]
+
+
+@pytest.mark.requirement("journal:unwritable")
+async def test_a_turn_whose_journal_fails_behind_its_beginning_makes_no_write_and_says_so_once(desk: Desk) -> None:
+    desk.remembers()
+    gate = desk.services.gates["desk.quote"] = asyncio.Event()
+    desk.messages = [desk.wire.user("Buy")]
+    for name in ("desk.quote", "desk.trade"):
+        desk.model_says((name, {}))
+    desk.model_says("Not bought.")
+    runner = asyncio.ensure_future(answer(desk))
+    await until_called(desk, "desk.quote")
+    with closing(sqlite3.connect(desk.settings.state, autocommit=True)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        gate.set()
+        body = await runner
+        other.execute("ROLLBACK")
+    assert desk.wire.said(desk.wire.assembled(body) if desk.stream else body).text == "Not bought."
+    assert desk.services.calls == ["desk.quote"]
+    errors = [event["error"] for event in desk.events if event["type"] == "error"]
+    assert errors.count("journal_not_written") == 1
