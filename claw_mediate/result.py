@@ -27,7 +27,6 @@ REQUEST_FAILED = "request_failed"
 REDIRECT_REFUSED = "redirect_refused"
 RESPONSE_TOO_LARGE = "response_too_large"
 CANCELED = "canceled"
-UNSUPPORTED_TRANSPORT = "unsupported_transport"
 
 NOT_REPLAYED = frozenset(
     {MANAGED_TOOLS_FIRST, TERMINAL_ORDER, TOO_MANY_CALLS, TOOL_BUDGET_EXHAUSTED, DUPLICATE_TOOL_CALL}

@@ -59,19 +59,13 @@ class History:
         descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "ab") as out:
             out.writelines((torn, line[:-1], identity, b',"hash":"%b"}\n' % digest.hexdigest().encode()))
-        self._last[agent_id] = (
-            digest.hexdigest()
-        )  # not so where writing failed: then the file says where the chain goes on
+        # Not so where writing failed: then the file says where the chain goes on.
+        self._last[agent_id] = digest.hexdigest()
 
     def _rotate(self, file: Path) -> None:
         with suppress(FileNotFoundError):
             if file.stat().st_size >= self._max_bytes:
                 file.replace(file.with_name(file.name + ".1"))
-
-
-def line_hash(line: bytes) -> str:
-    """The hash that a line must carry: SHA-256 over the line without its last member, ``hash``."""
-    return hashlib.sha256(line.rstrip(b"\n").rpartition(b',"hash":')[0] + b"}").hexdigest()
 
 
 def last_hash(file: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import resource
 from pathlib import Path
@@ -15,7 +16,7 @@ from jsonschema import Draft202012Validator
 
 from claw_contract.published import schemas
 from claw_contract.secret import Redactor
-from claw_mediate.io.history import BODY_LIMIT, GENESIS, History, last_hash, line_hash, recorded_body
+from claw_mediate.io.history import BODY_LIMIT, GENESIS, History, last_hash, recorded_body
 from tests.mediate.desk import Desk
 
 NONE = Redactor(())
@@ -27,6 +28,11 @@ def append(history: History, number: int, agent: str = "analyst", **more: Any) -
 
 def lines(directory: Path, name: str = "history.jsonl", agent: str = "analyst") -> list[bytes]:
     return (directory / agent / name).read_bytes().splitlines(keepends=True)
+
+
+def line_hash(line: bytes) -> str:
+    """As an auditor computes it: SHA-256 over the line without its last member, ``hash``."""
+    return hashlib.sha256(line.rstrip(b"\n").rpartition(b',"hash":')[0] + b"}").hexdigest()
 
 
 def broken_links(found: list[bytes], before: str = GENESIS) -> list[int]:

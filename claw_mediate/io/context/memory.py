@@ -39,7 +39,6 @@ _RAW = frozenset({"raw_transcript", "session_tail", "transcript_tail"})
 
 class _Recalled(msgspec.Struct):
     text: str = ""
-    score: float | None = None
     kind: str = ""
     source: str = ""
     ts: str = ""
