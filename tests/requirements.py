@@ -379,6 +379,21 @@ MEDIATE: dict[str, Requirement] = {
         "issue 4, 3.", "A journal that can't be kept stops writes; reads and plain chat go on, and one event says so."
     ),
     "journal:expiry": Requirement("mediation 5", "After 10 minutes the same request is a new turn."),
+    "continuity:session": Requirement(
+        "mediation 7; gateways 2.2",
+        "A session that a runner names, in a header or a member, is evidence; most name none.",
+    ),
+    "continuity:regenerated": Requirement(
+        "issue 4, 1.", "An answer that a runner had made again has the rounds of its own making."
+    ),
+    "continuity:edited": Requirement("issue 4, 1.", "An edit of an earlier message costs no later message its rounds."),
+    "continuity:compacted": Requirement(
+        "issue 4, 1.", "A summary in the place of earlier messages leaves a kept message its rounds."
+    ),
+    "continuity:restart": Requirement("issue 4, 1.", "A restart between any two requests is not noticed."),
+    "continuity:two-dialects": Requirement(
+        "issue 4, 1.", "Hidden rounds are found in their own dialect; a conversation in another one stays sound."
+    ),
     "continuity:calls-anchor": Requirement(
         "mediation 7", "A handoff is found by its call ids, in any order, by their alphanumerics."
     ),
