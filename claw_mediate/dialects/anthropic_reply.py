@@ -17,7 +17,7 @@ from claw_contract.base import JsonObject
 from claw_mediate import result, wire
 from claw_mediate.catalog import Catalog
 from claw_mediate.dialects.anthropic_views import Block, read_block, visible_text
-from claw_mediate.dialects.base import TERMINAL_TEXT, RunnerRequest, UnreadableReplyError
+from claw_mediate.dialects.base import MOST_PARTS, TERMINAL_TEXT, RunnerRequest, UnreadableReplyError
 from claw_mediate.dialects.edits import Changes, compact
 from claw_mediate.model import Answer, Call, Reply, Round
 
@@ -38,6 +38,8 @@ def read_reply(body: bytes, catalog: Catalog) -> Reply:
         view = _read_response.decode(body)
         if not all(block.type for block in view.content):
             raise UnreadableReplyError("the provider's response has a block without a type")
+        if len(view.content) > MOST_PARTS:
+            raise UnreadableReplyError(f"the provider's response holds more than {MOST_PARTS} blocks")
         place = wire.once(body, ("content", "usage", "stop_reason"))["content"]
         for start, _ in wire.elements(body, place.start):
             wire.once(body, ("type", "id", "name", "input", "text"), start)

@@ -15,6 +15,8 @@ from claw_mediate.talk import ToolUse
 
 MOST_MESSAGES = 50_000
 """More is no conversation."""
+MOST_PARTS = 10_000
+"""Calls, or blocks, of one response; more is no model's answer, and reading it would keep every other turn waiting."""
 
 
 class UnreadableRequestError(ValueError):

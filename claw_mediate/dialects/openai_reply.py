@@ -13,7 +13,7 @@ import msgspec
 from claw_contract.base import JsonObject
 from claw_mediate import result, wire
 from claw_mediate.catalog import Catalog
-from claw_mediate.dialects.base import TERMINAL_TEXT, RunnerRequest, UnreadableReplyError
+from claw_mediate.dialects.base import MOST_PARTS, TERMINAL_TEXT, RunnerRequest, UnreadableReplyError
 from claw_mediate.dialects.edits import Changes, compact
 from claw_mediate.dialects.openai_legacy import as_function_call
 from claw_mediate.dialects.openai_views import Function, WireCall, arguments_text, read_message, visible_text
@@ -51,6 +51,8 @@ def read_reply(body: bytes, catalog: Catalog) -> Reply:
         if not view.choices:
             raise UnreadableReplyError("the provider's response has no choice")
         first = view.choices[0]
+        if len(first.message.tool_calls or ()) > MOST_PARTS:
+            raise UnreadableReplyError(f"the provider's response holds more than {MOST_PARTS} calls")
         message = _once(body)
         if first.message.function_call is not None and not first.message.tool_calls:
             return read_reply(_with_first(body, partial(wire.edited, changes=_as_tool_calls(message))), catalog)

@@ -49,6 +49,20 @@ async def test_ten_thousand_calls_run_none_of_them_and_the_model_is_told_of_each
     assert len(seen.history) == 1
 
 
+@pytest.mark.requirement("attack:many-calls")
+async def test_a_hundred_thousand_calls_are_no_answer(stage: Stage) -> None:
+    one = calling(stage, '{"n":0}', '{"n":1}')
+    first, second = (one.index(b'"c%d"' % number) for number in (0, 1))
+    start = one.rindex(b"{", 0, first)
+    call = one[start : one.rindex(b"{", 0, second)]
+    async with stage.open() as mediator:
+        stage.provider.script = [raw.answers(200, one[:start] + call * 100_000 + one[start:])]
+        stage.service.script = [raw.answers(200, b"{}")]
+        seen = await stage.ask(mediator, stage.request())
+    assert (seen.status, seen.to_service, len(seen.history)) == (502, [], 1)
+    assert b"holds more than 10000" in seen.body
+
+
 @pytest.mark.requirement("attack:deep-and-huge")
 @pytest.mark.parametrize(
     "value",
