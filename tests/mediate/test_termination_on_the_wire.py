@@ -73,7 +73,7 @@ async def test_any_bytes_end_a_turn_and_never_spoil_the_conversation(
     view = dialect.read_request(json.dumps(asked).encode())
     offered = dialect.offer(view, CATALOG, Additions())
     journal = SqliteJournal("", Owner.this())
-    tape = Tape(journal, "turn_1", pytest.fail, resumed=False)
+    tape = Tape(journal, "turn_1", pytest.fail, "first")
     world = World(dialect, CATALOG, offered, Ports(peers.model, peers.tools, lambda: peers.clock), tape)
     try:
         outcome = await drive(turn(limits, 0.0), world)
