@@ -92,7 +92,7 @@ ATTACKS = (
             "service:too-large",
             "calls:schema-bounded",
             "calls:schema-no-fetch",
-            "hostile:decompression",
+            "compressed:bombs",
             "hostile:large-bodies",
             "closed:body-limit",
             "loop:terminates-on-the-wire",
