@@ -132,3 +132,21 @@ def test_a_runner_that_gave_up_and_tries_again_gets_the_answer_of_the_write_that
         assert second.result(timeout=30).json()["choices"][0]["message"]["content"] == "Bought."
     assert len(trades(running)) == 1
     assert len(running.provider.received) == 2
+
+
+@pytest.mark.requirement("journal:not-yet-handed")
+def test_a_stream_that_the_runner_left_in_the_middle_is_given_again_and_the_write_is_not_made_again(
+    running: Pod,
+) -> None:
+    running.service.routes["POST", "/trade"] = JSONResponse({"order": 1})
+    words = "bought " * 2_000_000
+    running.provider.says(calls(("c1", "desk__trade", {"symbol": "X"})), text(words))
+    streamed = {**ASK, "stream": True}
+    sent = headers(running, "analyst")
+    with httpx2.stream("POST", f"{running.url}/v1/chat/completions", headers=sent, json=streamed, timeout=30) as one:
+        assert any(b"bought" in chunk for chunk in one.iter_bytes())
+    answer = post(running, streamed)
+    assert answer.text.count("bought") >= 2_000_000
+    assert answer.text.endswith("data: [DONE]\n\n")
+    assert len(trades(running)) == 1
+    assert len(running.provider.received) == 2
