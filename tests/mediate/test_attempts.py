@@ -101,6 +101,12 @@ async def test_altered_words_go_on_with_a_turn_whose_process_died_and_not_with_o
     assert isinstance(await found(other, later, "t3"), Resumed)
 
 
+@pytest.mark.requirement("journal:altered")
+async def test_words_that_begin_like_those_of_a_turn_that_runs_here_are_another_turn(journal: SqliteJournal) -> None:
+    await journal.begin("t1", "analyst", ASKED)
+    assert await found(journal, Asked("another request", "earlier", "Buy me a car", "")) is None
+
+
 @pytest.mark.requirement("journal:resume")
 async def test_of_two_that_find_a_failed_turn_one_goes_on_with_it(journal: SqliteJournal, other: SqliteJournal) -> None:
     await journal.begin("t1", "analyst", ASKED)
