@@ -30,18 +30,16 @@ from claw_mediate.io.continuing import Continuing
 from claw_mediate.io.forwarding import Forwarding
 from claw_mediate.io.history import History
 from claw_mediate.io.identity import Admitted
-from claw_mediate.io.journal import SqliteJournal
 from claw_mediate.io.log import EventLog
 from claw_mediate.io.mediating import Before, Mediated, Mediating
 from claw_mediate.io.offering import Around, Offering
-from claw_mediate.io.owner import Owner
 from claw_mediate.io.playing import Peers, Playing
 from claw_mediate.io.providers import KEY_VARIABLES, Registry
 from claw_mediate.io.record import Recorder
 from claw_mediate.io.routing import Routing
 from claw_mediate.io.services import Services
 from claw_mediate.io.settings import Settings
-from claw_mediate.io.store import SqliteStore
+from claw_mediate.io.state import opened
 from claw_mediate.io.upstream import Upstream
 from claw_mediate.session import session as session_of
 from claw_mediate.talk import ToolUse
@@ -68,23 +66,22 @@ class Mediator:
     def __init__(
         self, settings: Settings, log: EventLog, env: Mapping[str, str] = os.environ, peers: Peers | None = None
     ) -> None:
-        """Raises ``OSError`` or ``sqlite3.Error`` for a state that can't be opened, ``ValueError`` for a bad base URL."""
+        """Raises ``ValueError`` with one line for a state that can't be opened, or a bad base URL."""
         self._settings = settings
         self._log = log
         self.registry = Registry(settings.auth, settings.hosts, log, env)
         self._agents = Agents(settings.context, log)
         self._peers = peers or Peers(Upstream(self.registry, log), Services(settings.secrets))
-        self._store = SqliteStore(settings.state)
+        self._state = opened(settings.state, log)
         self._accounts = Accounts.of(settings, log)
         self._context = Context.of(settings, log)
         self._history = History(settings.history, settings.history_max_bytes) if settings.history else None
         self._recorder = Recorder(self._history, log, self._accounts, self._context.retain)
         self._routing = Routing(self.registry, log)
         self.forwarding = Forwarding(self.registry, self._routing, self._recorder)
-        continuing = Continuing(self._store, log)
+        continuing = Continuing(self._state.store, log)
         self._offering = Offering(continuing, log)
-        self._journal = SqliteJournal(settings.state, Owner.this())
-        self._playing = Playing(self._peers, self._recorder, continuing, self._journal)
+        self._playing = Playing(self._peers, self._recorder, continuing, self._state.journal)
         self._mediating = Mediating(settings, log, self._routing, self._offering, self._playing)
         self._problem: str | None = None
         """Why the proxy is not ready, as last told."""
@@ -113,7 +110,8 @@ class Mediator:
             return "no agent's context can be read"
         if not self.registry.serves():
             return "no key of any provider is usable now"
-        return None if await self._store.writable() else f"the state {self._settings.state!r} can't be written"
+        shown = self._settings.state.shown
+        return None if await self._state.store.writable() else f"the state {shown!r} can't be written"
 
     async def own(self, request: Request) -> Exchange | None:
         """What is answered without a credential: ``/health`` and ``/ready`` on the proxy's own port, and ``HEAD /``, which
@@ -178,8 +176,8 @@ class Mediator:
         await self._context.close()
         await self._peers.upstream.close()
         await self._peers.services.close()
-        await self._store.close()
-        await self._journal.close()
+        await self._state.store.close()
+        await self._state.journal.close()
         self._accounts.close()
 
     async def _mediate(self, admitted: Admitted, request: Request, view: RunnerRequest, dialect: Dialect) -> Exchange:

@@ -78,4 +78,4 @@ def _in_user_id(user_id: Any) -> str | None:
 
 
 def _named(name: str, value: str) -> str:
-    return f"{name}:{value[:_LONGEST]}"
+    return f"{name}:{value[:_LONGEST]}".encode(errors="replace").decode()  # a header may hold anything

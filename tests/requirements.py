@@ -761,6 +761,19 @@ PROXY: dict[str, Requirement] = {
     "journal:resume": Requirement(
         "mediation 5", "The same request after a turn that failed resumes it: what ran is played, and not run again."
     ),
+    "journal:one-runs": Requirement(
+        "mediation 5; issue 4, 1", "Of one request one turn runs, whichever proxy begins it."
+    ),
+    "journal:lease": Requirement(
+        "issue 4, 1",
+        "A turn whose process is silent goes on elsewhere; what the first one still wants to write is refused.",
+    ),
+    "journal:not-entered": Requirement(
+        "mediation 5", "A turn that is not entered in the journal begins no call: a retry could not find it."
+    ),
+    "journal:ten-minutes": Requirement(
+        "mediation 5", "After ten minutes a turn is not resumed, and the same request may run again."
+    ),
     "journal:kill": Requirement("mediation 5", "A turn survives kill -9: its recorded rounds are played."),
     "journal:unknown": Requirement(
         "mediation 5", "A write whose result was never recorded is answered outcome_unknown, and not run again."

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+
 from claw_contract.base import JsonObject
 from claw_mediate.exchange import Exchange, Request
 from claw_mediate.io.agents import Agent
@@ -9,6 +11,8 @@ from claw_mediate.io.budgets import Budgets
 from claw_mediate.io.log import EventLog
 from claw_mediate.io.prices import PriceList
 from claw_mediate.io.settings import Settings
+from claw_state.place import File, Server
+from claw_state.sqlite import reason
 
 
 class Accounts:
@@ -20,8 +24,14 @@ class Accounts:
 
     @classmethod
     def of(cls, settings: Settings, log: EventLog) -> Accounts:
-        """Raises ``sqlite3.Error`` or ``OSError`` when the state can't be opened."""
-        return cls(Budgets(settings.state, log, settings.budget_fail_mode), PriceList(settings.auth, log))
+        """Raises ``ValueError`` with one line when the state can't be opened."""
+        file = settings.state.path if isinstance(settings.state, File) else ""
+        if isinstance(settings.state, Server):
+            log.event("intervention", intervention="budgets_counted_by_each_proxy")
+        try:
+            return cls(Budgets(file, log, settings.budget_fail_mode), PriceList(settings.auth, log))
+        except (OSError, sqlite3.Error) as error:
+            raise ValueError(f"the state {file!r} can't be opened: {reason(error)}") from error
 
     def admit(self, agent: Agent, request: Request, model: str) -> Exchange | None:
         """Count a request that may spend; the refusal when the agent's budget is spent."""

@@ -16,12 +16,14 @@ import asyncio
 import hashlib
 from dataclasses import dataclass
 
+from claw_contract.secret import Redactor
 from claw_mediate.continuity import is_kept
 from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.exchange import Request
 from claw_mediate.io.journaling import Asked, Given, Journal, Past
 
 _LOOK_AGAIN_SECONDS = 0.2
+_LONGEST_KEY = 255
 _RETRIED = "x-stainless-retry-count"
 
 
@@ -41,13 +43,14 @@ class Resumed:
     acted: bool
 
 
-def asked(request: Request, view: RunnerRequest) -> Asked:
+def asked(request: Request, view: RunnerRequest, redactor: Redactor) -> Asked:
     """What a request is known by. By its path too: another protocol could not read what was recorded in this one."""
     path = request.meant_path.encode(errors="surrogatepass") + b"\0"
     digest = hashlib.sha256(path + request.body).hexdigest()
     earlier = hashlib.sha256(path + view.evidence.earlier.encode()).hexdigest()
-    said = next(filter(is_kept, reversed(view.said)), "")
-    return Asked(digest, earlier, said, (request.header("idempotency-key") or [""])[0])
+    said = redactor.text(next(filter(is_kept, reversed(view.said)), ""))  # it is kept, and a runner may say anything
+    attempt = (request.header("idempotency-key") or [""])[0][:_LONGEST_KEY]
+    return Asked(digest, earlier, _sound(said), _sound(attempt))
 
 
 class Attempts:
@@ -58,11 +61,15 @@ class Attempts:
 
     async def find(self, agent_id: str, turn_id: str, what: Asked, *, retries: bool) -> Known | Resumed | None:
         """``turn_id``: of a new turn, which is begun where there is none to go on with."""
+        awaited = ""
         while True:
             past = await self._journal.find(agent_id, what)
             if past is not None and past.alive:
+                awaited = past.turn_id
                 await asyncio.sleep(_LOOK_AGAIN_SECONDS)
-            elif past is not None and past.given is not None and _is_meant(past, what, retries=retries):
+            elif (past is not None and past.given is not None) and (
+                past.turn_id == awaited or _is_meant(past, what, retries=retries)
+            ):
                 return Known(past.turn_id, past.given)
             elif past is not None and past.state in ("failed", "running"):
                 if await self._journal.resume(past, what):
@@ -75,6 +82,11 @@ class Attempts:
 def retries(request: Request) -> bool:
     """Whether the runner's SDK says that it tries again."""
     return any(count.isdecimal() and int(count) > 0 for count in request.header(_RETRIED))
+
+
+def _sound(text: str) -> str:
+    """Text that can be stored: what a runner sends may hold halves of characters."""
+    return text.encode(errors="replace").decode()
 
 
 def _is_meant(past: Past, what: Asked, *, retries: bool) -> bool:

@@ -7,13 +7,11 @@ requests at one time, of several processes even, do not all slip under the limit
 from __future__ import annotations
 
 import math
-import os
 import sqlite3
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Literal
 
 from claw_contract.metadata import Budget
@@ -21,10 +19,10 @@ from claw_mediate.budget import Bucket, Over, bucket_end, over
 from claw_mediate.exchange import Exchange, Request, refused
 from claw_mediate.io.agents import Agent
 from claw_mediate.io.log import EventLog
+from claw_state.sqlite import opened
 
 type FailMode = Literal["open", "closed"]
 """What happens to requests when the table can't be read: they pass, or they get 503."""
-_LOCK_SECONDS = 0.1
 _LONGEST_RETRY = 60
 """SDKs wait no longer than a minute for a ``Retry-After``; told a longer one, they come back at once instead."""
 _SCHEMA = """
@@ -46,22 +44,12 @@ class Budgets:
         self, file: str, log: EventLog, fail_mode: FailMode = "open", clock: Callable[[], float] = time.time
     ) -> None:
         """``file``: a path, or empty for memory. Raises ``sqlite3.Error`` or ``OSError`` when it can't be opened."""
-        if file:
-            Path(file).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         self._log = log
         self._fail_mode = fail_mode
         self._clock = clock
         self._told: dict[str, float] = {}
         """When each agent's window was last said to hold requests of unknown cost."""
-        self._db = sqlite3.connect(file or ":memory:", autocommit=True, timeout=_LOCK_SECONDS)
-        try:
-            self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.execute("PRAGMA synchronous=NORMAL")
-            self._db.executescript(_SCHEMA)
-        except sqlite3.Error:
-            self._db.close()
-            raise
+        self._db = opened(file, _SCHEMA)
 
     def admit(self, agent: Agent, request: Request, model: str) -> Exchange | None:
         """Count a request that may spend; the refusal when the agent's budget is spent."""

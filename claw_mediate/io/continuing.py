@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from claw_mediate.continuity import Anchor, bounded, chosen
 from claw_mediate.dialects.base import Dialect, RunnerRequest
 from claw_mediate.io.log import EventLog
-from claw_mediate.io.store import Store, StoreError
+from claw_mediate.io.store import Store
+from claw_state.place import StoreError
 
 if TYPE_CHECKING:
     from claw_mediate.io.mediated import Job
@@ -34,7 +35,7 @@ class Continuing:
             found = chosen(anchors, kept, session)
             hidden = {index: one.messages for index, one in found.items() if one.messages}
             woven = bounded(hidden, dialect.shortened)
-            await self._store.used([found[index] for index in woven])
+            await self._store.used(agent_id, [found[index] for index in woven])
         except StoreError as error:
             self._log.event("error", agent_id, error="continuity_not_read", reason=str(error))
             return {}

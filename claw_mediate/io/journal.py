@@ -24,6 +24,7 @@ import msgspec
 from claw_mediate.io.journaling import (
     LEASE_SECONDS,
     LEFT,
+    NOT_OURS,
     RESUMED_WITHIN,
     Asked,
     Given,
@@ -33,23 +34,10 @@ from claw_mediate.io.journaling import (
     as_kept,
 )
 from claw_mediate.io.owner import Owner
-from claw_mediate.io.store import StoreError, opened
 from claw_mediate.model import Answer, Call
+from claw_state.place import StoreError
+from claw_state.sqlite import TURNS, opened, reason, shrink
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS turns (
-    turn TEXT PRIMARY KEY, agent TEXT NOT NULL, request TEXT NOT NULL, earlier TEXT NOT NULL, said TEXT NOT NULL,
-    attempt TEXT NOT NULL, state TEXT NOT NULL, owner TEXT NOT NULL, seen REAL NOT NULL, answer BLOB
-);
-CREATE UNIQUE INDEX IF NOT EXISTS one_runs ON turns (agent, request) WHERE state = 'running';
-CREATE INDEX IF NOT EXISTS turns_by_request ON turns (agent, request, seen);
-CREATE INDEX IF NOT EXISTS turns_that_may_go_on ON turns (agent, earlier, seen) WHERE state IN ('failed', 'running');
-CREATE INDEX IF NOT EXISTS turns_by_time ON turns (seen);
-CREATE TABLE IF NOT EXISTS steps (
-    turn TEXT NOT NULL, round INTEGER NOT NULL, place INTEGER NOT NULL, record BLOB NOT NULL,
-    PRIMARY KEY (turn, round, place)
-) WITHOUT ROWID;
-"""
 _REPLY = -1
 """The place of a model's reply in its round."""
 _FOUND = "SELECT turn, state, owner, seen, attempt, answer FROM turns WHERE agent = ? AND seen > ?"
@@ -63,7 +51,9 @@ _RESUME = """
 UPDATE turns SET state = 'running', request = ?, earlier = ?, said = ?, attempt = ?, owner = ?, seen = ?
 WHERE turn = ? AND state = ? AND owner = ? AND seen = ?
 """
-_KEEP = "INSERT OR REPLACE INTO steps VALUES (?, ?, ?, ?)"
+_KEEP = "INSERT OR REPLACE INTO steps SELECT turn, ?, ?, ? FROM turns WHERE turn = ? AND owner = ?"
+_ALIVE = "UPDATE turns SET seen = ? WHERE turn = ? AND owner = ? AND state = 'running'"
+_END = "UPDATE turns SET state = ?, answer = ?, seen = ? WHERE turn = ? AND owner = ?"
 _KEPT = "SELECT record FROM steps WHERE turn = ? AND round = ? AND place = ?"
 
 
@@ -74,7 +64,7 @@ class SqliteJournal:
         """``file``: a path, or empty for memory. Raises ``sqlite3.Error`` or ``OSError`` when it can't be opened."""
         self._owner = owner
         self._clock = clock
-        self._db = opened(file, _SCHEMA)
+        self._db = opened(file, TURNS)
         self._pruned = 0.0
 
     async def find(self, agent_id: str, asked: Asked) -> Past | None:
@@ -110,31 +100,21 @@ class SqliteJournal:
             self._owner.name,
             self._clock(),
         )
-        try:
-            self._db.execute(_BEGIN, row)
-        except sqlite3.IntegrityError:
-            stale = (
-                "UPDATE turns SET state = 'failed' WHERE agent = ? AND request = ? AND state = 'running' AND seen <= ?"
-            )
-            self._do(stale, agent_id, asked.request, self._clock() - RESUMED_WITHIN)
-            return False
-        except sqlite3.Error as error:
-            raise StoreError(str(error)) from error
-        return True
+        return self._unless_one_runs(_BEGIN, *row) == 1
 
     async def resume(self, past: Past, asked: Asked) -> bool:
         """A turn that failed, or whose process died, goes on here; False: it goes on elsewhere by now."""
         who = (self._owner.name, self._clock(), past.turn_id, past.state, past.owner, past.seen)
-        return self._do(_RESUME, asked.request, asked.earlier, asked.said, asked.attempt, *who) == 1
+        return self._unless_one_runs(_RESUME, asked.request, asked.earlier, asked.said, asked.attempt, *who) == 1
 
     async def alive(self, turn_ids: Collection[str]) -> None:
         """These go on here."""
         for turn_id in turn_ids:
-            self._do("UPDATE turns SET seen = ? WHERE turn = ? AND state = 'running'", self._clock(), turn_id)
+            self._do(_ALIVE, self._clock(), turn_id, self._owner.name)
 
     async def replied(self, turn_id: str, round_number: int, body: bytes) -> None:
         """A model's good answer of this round."""
-        self._do(_KEEP, turn_id, round_number, _REPLY, body)
+        self._keep(turn_id, round_number, _REPLY, body)
 
     async def reply(self, turn_id: str, round_number: int) -> bytes | None:
         """What the model said in this round."""
@@ -145,13 +125,13 @@ class SqliteJournal:
         """A call is about to leave; it must not, when this fails."""
         self._do("PRAGMA synchronous=FULL")
         try:
-            self._do(_KEEP, turn_id, round_number, place, LEFT)
+            self._keep(turn_id, round_number, place, LEFT)
         finally:
             self._do("PRAGMA synchronous=NORMAL")
 
     async def answered(self, turn_id: str, round_number: int, place: int, answer: Answer) -> None:
         """What came of a call."""
-        self._do(_KEEP, turn_id, round_number, place, as_kept(answer))
+        self._keep(turn_id, round_number, place, as_kept(answer))
 
     async def answer(self, turn_id: str, round_number: int, place: int, call: Call) -> Answer | OnItsWay | None:
         """What is known of a call: its answer, that it left, or nothing."""
@@ -161,9 +141,7 @@ class SqliteJournal:
     async def ended(self, turn_id: str, given: Given | None) -> None:
         """The turn has its answer, or failed."""
         state, answer = ("answered", msgspec.msgpack.encode(given)) if given else ("failed", None)
-        self._do(
-            "UPDATE turns SET state = ?, answer = ?, seen = ? WHERE turn = ?", state, answer, self._clock(), turn_id
-        )
+        self._do(_END, state, answer, self._clock(), turn_id, self._owner.name)
 
     async def handed(self, turn_id: str) -> None:
         """The whole answer went to the runner's connection."""
@@ -179,18 +157,39 @@ class SqliteJournal:
         now = self._clock()
         if now > self._pruned + RESUMED_WITHIN / 10:
             self._pruned = now
-            self._do("DELETE FROM turns WHERE seen < ?", now - RESUMED_WITHIN)
+            self._do("DELETE FROM turns WHERE seen <= ?", now - RESUMED_WITHIN)
             self._do("DELETE FROM steps WHERE turn NOT IN (SELECT turn FROM turns)")
+            try:
+                shrink(self._db)
+            except sqlite3.Error as error:
+                raise StoreError(reason(error)) from error
+
+    def _keep(self, turn_id: str, round_number: int, place: int, record: bytes) -> None:
+        """A step of a turn that is entered, and is ours: else nobody finds it again, or somebody else goes on with it."""
+        if self._do(_KEEP, round_number, place, record, turn_id, self._owner.name) == 0:
+            raise StoreError(NOT_OURS)
+
+    def _unless_one_runs(self, statement: str, *values: object) -> int:
+        """Of one request one turn runs. One that was seen too long ago to be found may still be there, and must not be."""
+        for _ in range(2):
+            try:
+                return self._db.execute(statement, values).rowcount
+            except sqlite3.IntegrityError:
+                self._pruned = 0.0
+                self._prune()
+            except sqlite3.Error as error:
+                raise StoreError(reason(error)) from error
+        return 0
 
     def _do(self, statement: str, *values: object) -> int:
         try:
             return self._db.execute(statement, values).rowcount
         except sqlite3.Error as error:
-            raise StoreError(str(error)) from error
+            raise StoreError(reason(error)) from error
 
     def _one(self, query: str, *values: object) -> tuple[Any, ...] | None:
         try:
             row: tuple[Any, ...] | None = self._db.execute(query, values).fetchone()
         except sqlite3.Error as error:
-            raise StoreError(str(error)) from error
+            raise StoreError(reason(error)) from error
         return row

@@ -16,6 +16,7 @@ RESUMED_WITHIN = 600.0
 """Seconds in which the same request resumes a turn that failed, was cut off or still runs."""
 LEASE_SECONDS = 10.0
 """How long a process of another machine is believed to be at a turn that it said nothing more of."""
+NOT_OURS = "this turn is not in the journal, or goes on in another process"
 type State = Literal["running", "failed", "answered", "done"]
 type Attempt = Literal["first", "resumed", "unknown"]
 """At a turn: the first one; one that goes on where another was; one of which the journal, unread, could not tell."""
@@ -92,7 +93,7 @@ class Journal(Protocol):
         """What the model said in this round."""
 
     async def intends(self, turn_id: str, round_number: int, place: int) -> None:
-        """A call is about to leave; it must not, when this fails."""
+        """A call is about to leave; it must not, when this fails: as it does where the turn went on elsewhere meanwhile."""
 
     async def answered(self, turn_id: str, round_number: int, place: int, answer: Answer) -> None:
         """What came of a call."""

@@ -23,8 +23,8 @@ from claw_mediate.io.offering import Around, Offering
 from claw_mediate.io.playing import Playing, UnderWay
 from claw_mediate.io.routing import Asker, Route, Routing, with_model
 from claw_mediate.io.settings import Settings
-from claw_mediate.io.store import StoreError
 from claw_mediate.session import session
+from claw_state.place import StoreError
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Mediating:
 
     async def answer(self, what: Mediated, before: Before) -> Exchange:
         """The turn's answer. Cancelled when the runner leaves. Raises ``UnreadableRequestError`` and ``WireError``."""
-        agent, key = what.admitted.agent, asked(what.request, what.view)
+        agent, key = what.admitted.agent, asked(what.request, what.view, what.redactor)
         pace = self._settings.pace(what.dialect.NAME)
         # Two equal requests at one moment must not both find that there is no turn yet.
         async with self._entering.setdefault((agent.id, key.request), asyncio.Lock()):

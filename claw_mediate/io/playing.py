@@ -19,10 +19,10 @@ from claw_mediate.io.mediated import Ended, Job, MediatedTurn, streamed, whole
 from claw_mediate.io.record import Recorder
 from claw_mediate.io.services import Caller, Services
 from claw_mediate.io.settings import Pace
-from claw_mediate.io.store import StoreError
 from claw_mediate.io.tape import Tape
 from claw_mediate.io.upstream import ModelAnswer, ModelCall, Upstream
 from claw_mediate.model import Answer, Call
+from claw_state.place import StoreError
 
 _LAST_SECONDS = 2.0
 """What turns that were cancelled have for their last lines; a write may take longer than a stop can wait."""

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from claw_state.place import Place, place
+
 
 @dataclass(frozen=True, slots=True)
 class Setting:
@@ -23,9 +25,7 @@ SETTINGS = (
     Setting("secrets", "CLAW_SECRETS_DIR", "/run/secrets", "Directory that token references are resolved in."),
     Setting("history", "CLAW_SESSION_HISTORY_DIR", "", "Directory of session history; empty: none is kept."),
     Setting("history_max_bytes", "CLLAMA_SESSION_HISTORY_MAX_BYTES", "268435456", "Size at which history rotates."),
-    Setting(
-        "state", "CLAW_STATE", "", "File of hidden rounds, the journal and spending; empty: in memory, lost on restart."
-    ),
+    Setting("state", "CLAW_STATE", "", "What outlives a turn: a file, or redis://HOST:PORT/DB; empty: memory."),
     Setting("pod", "CLAW_POD", "", "Name of the pod."),
     Setting("listen", "LISTEN_ADDR", ":8080", "Address of the base-URL entrance, when no --mode is given."),
     Setting("proxy", "CLAW_PROXY_ADDR", ":8082", "Address of the forward proxy, when no --mode is given."),
@@ -87,7 +87,7 @@ class Settings:
     secrets: Path
     history: Path | None
     history_max_bytes: int
-    state: str
+    state: Place
     pod: str
     hosts: dict[str, str]
     egress: Literal["allow", "deny"]
@@ -116,7 +116,7 @@ class Settings:
             secrets=Path(values["secrets"]),
             history=Path(values["history"]) if values["history"] else None,
             history_max_bytes=_positive(values, "history_max_bytes"),
-            state=values["state"],
+            state=_place(values["state"]),
             pod=values["pod"],
             hosts=_hosts(values["hosts"]),
             egress=_word(values, "egress", "allow", "deny"),
@@ -139,6 +139,13 @@ def address(text: str, name: str) -> tuple[str, int]:
     if not port.isdecimal() or not 0 < int(port) < 65536:  # noqa: PLR2004 - a TCP port
         raise ValueError(f"cllama_{name} takes HOST:PORT or :PORT, not {text!r}")
     return host, int(port)
+
+
+def _place(text: str) -> Place:
+    try:
+        return place(text)
+    except ValueError as error:
+        raise ValueError(f"cllama_state: {error}") from None
 
 
 def _positive(values: dict[str, str], name: str) -> int:

@@ -6,31 +6,20 @@ least recently used first out.
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import time
 from collections.abc import Callable, Collection
-from pathlib import Path
 from typing import Protocol
 
 from claw_mediate.continuity import Anchor, Kept
+from claw_state.place import StoreError
+from claw_state.sqlite import KEPT, check, opened, reason
 
 MOST_TURNS = 256
 MOST_AGE_SECONDS = 7 * 24 * 3600.0
 MOST_BYTES = 8 * 1024 * 1024
 MOST_EQUAL = 32
 """Of one agent's turns with equal anchors, those that are looked at: the latest."""
-LOCK_SECONDS = 0.1
-"""How long another process's lock is waited for: everybody waits with us."""
-_SCHEMA = """
-DROP TABLE IF EXISTS hidden;
-CREATE TABLE IF NOT EXISTS kept (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, agent TEXT NOT NULL, key TEXT NOT NULL, before TEXT NOT NULL,
-    session TEXT NOT NULL, messages BLOB NOT NULL, used REAL NOT NULL
-);
-CREATE INDEX IF NOT EXISTS kept_by_key ON kept (agent, key, id);
-CREATE INDEX IF NOT EXISTS kept_by_use ON kept (agent, used);
-"""
 _INSERT = "INSERT INTO kept (agent, key, before, session, messages, used) VALUES (?, ?, ?, ?, ?, ?)"
 _BY_USE = """
 DELETE FROM kept WHERE agent = ? AND used < MAX(?, COALESCE(
@@ -46,10 +35,6 @@ DELETE FROM kept WHERE id IN (
 """
 
 
-class StoreError(Exception):
-    """The store can't be read or written now. It costs the memory of earlier turns, never the turn."""
-
-
 class Store(Protocol):
     """What later requests need of earlier turns."""
 
@@ -62,29 +47,13 @@ class Store(Protocol):
     async def candidates(self, agent_id: str, keys: Collection[str]) -> list[Kept]:
         """The turns whose anchors have one of these keys. Raises ``StoreError``."""
 
-    async def used(self, kept: Collection[Kept]) -> None:
+    async def used(self, agent_id: str, kept: Collection[Kept]) -> None:
         """These were reinjected: they are the last to be forgotten. Raises ``StoreError``."""
 
     async def writable(self) -> bool:
         """For ``/ready``."""
 
     async def close(self) -> None: ...
-
-
-def opened(file: str, schema: str, *, synchronous: str = "NORMAL") -> sqlite3.Connection:
-    """A database of ours, 0600, in WAL mode. Raises ``sqlite3.Error`` or ``OSError`` when it can't be opened."""
-    if file:
-        Path(file).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-    database = sqlite3.connect(file or ":memory:", autocommit=True, timeout=LOCK_SECONDS)
-    try:
-        database.execute("PRAGMA journal_mode=WAL")
-        database.execute(f"PRAGMA synchronous={synchronous}")
-        database.executescript(schema)
-    except sqlite3.Error:
-        database.close()
-        raise
-    return database
 
 
 class SqliteStore:
@@ -95,7 +64,8 @@ class SqliteStore:
         self._clock = clock
         self._held: dict[str, int] = {}
         """By agent the bytes that are held at most: they are summed up again only when it seems to be too many."""
-        self._db = opened(file, _SCHEMA)
+        self._db = opened(file, KEPT)
+        check(self._db)
 
     async def keep(self, agent_id: str, anchor: Anchor, session: str, messages: bytes) -> None:
         try:
@@ -107,25 +77,25 @@ class SqliteStore:
             self._db.execute(_BY_USE, (agent_id, now - MOST_AGE_SECONDS, agent_id, MOST_TURNS - 1))
             self._bound(agent_id, len(messages))
         except sqlite3.Error as error:
-            raise StoreError(str(error)) from error
+            raise StoreError(reason(error)) from error
 
     async def candidates(self, agent_id: str, keys: Collection[str]) -> list[Kept]:
         try:
             return [kept for key in set(keys) for kept in self._rows(agent_id, key)]
         except sqlite3.Error as error:
-            raise StoreError(str(error)) from error
+            raise StoreError(reason(error)) from error
 
-    async def used(self, kept: Collection[Kept]) -> None:
+    async def used(self, agent_id: str, kept: Collection[Kept]) -> None:
         try:
             now = self._clock()
-            self._db.executemany("UPDATE kept SET used = ? WHERE id = ?", [(now, one.id) for one in kept])
+            rows = [(now, agent_id, one.id) for one in kept]
+            self._db.executemany("UPDATE kept SET used = ? WHERE agent = ? AND id = ?", rows)
         except sqlite3.Error as error:
-            raise StoreError(str(error)) from error
+            raise StoreError(reason(error)) from error
 
     async def writable(self) -> bool:
         try:
-            self._db.execute("BEGIN IMMEDIATE")
-            self._db.execute("ROLLBACK")
+            self._db.execute("PRAGMA user_version=1")  # a full disk says no only to what is written
         except sqlite3.Error:
             return False
         return True

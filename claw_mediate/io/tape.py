@@ -16,8 +16,8 @@ from dataclasses import replace
 
 from claw_mediate import result
 from claw_mediate.io.journaling import Attempt, Given, Journal, OnItsWay
-from claw_mediate.io.store import StoreError
 from claw_mediate.model import Answer, Call, Reply
+from claw_state.place import StoreError
 
 _SETTLED = 0
 """The round before the first, whose page says what is paid for."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sqlite3
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -76,9 +75,6 @@ class Cllama:
             return
         try:
             mediator = Mediator(settings, self._events)
-        except (OSError, sqlite3.Error) as error:
-            self._refuse_start(f"the state {settings.state!r} can't be opened: {error}")
-            return
         except ValueError as error:
             self._refuse_start(str(error))
             return

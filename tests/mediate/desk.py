@@ -21,6 +21,7 @@ from claw_mediate.io.log import EventLog
 from claw_mediate.io.playing import Peers
 from claw_mediate.io.settings import SETTINGS, Settings
 from claw_mediate.mediator import Mediator
+from claw_state.place import File
 from tests.mediate.scripted import SERVICE, Model, Part, Services
 from tests.wires import Body, Said, Wire
 
@@ -98,7 +99,7 @@ class Desk:
 
     def remembers(self) -> None:
         """The state is kept in a file from now on, so that ``open`` starts a proxy that finds it."""
-        self.settings = replace(self.settings, state=str(self.home / "state.db"))
+        self.settings = replace(self.settings, state=File(str(self.home / "state.db")))
         self.open()
 
     def grant(self, *tools: dict[str, Any], **policy: Any) -> None:

@@ -14,6 +14,7 @@ from claw_mediate import result
 from claw_mediate.dialects.base import Additions
 from claw_mediate.io.drive import Ports, World, drive
 from claw_mediate.io.journal import SqliteJournal
+from claw_mediate.io.journaling import Asked
 from claw_mediate.io.owner import Owner
 from claw_mediate.io.sending import Responded
 from claw_mediate.io.tape import Tape
@@ -73,6 +74,7 @@ async def test_any_bytes_end_a_turn_and_never_spoil_the_conversation(
     view = dialect.read_request(json.dumps(asked).encode())
     offered = dialect.offer(view, CATALOG, Additions())
     journal = SqliteJournal("", Owner.this())
+    await journal.begin("turn_1", "analyst", Asked("request", "", "", ""))
     tape = Tape(journal, "turn_1", pytest.fail, "first")
     world = World(dialect, CATALOG, offered, Ports(peers.model, peers.tools, lambda: peers.clock), tape)
     try:

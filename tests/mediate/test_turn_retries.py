@@ -266,7 +266,7 @@ async def test_a_runner_that_left_while_a_write_was_under_way_waits_for_it_when_
 
 def dies(desk: Desk) -> None:
     """The process that is at the turn is taken for dead: what it wrote is all that is known."""
-    with closing(sqlite3.connect(desk.settings.state, autocommit=True)) as database:
+    with closing(sqlite3.connect(desk.settings.state.shown, autocommit=True)) as database:
         database.execute("UPDATE turns SET owner = 'elsewhere/1/life/0', seen = ?", (time.time() - 60,))
     desk.services.gates.clear()
     desk.open()
@@ -353,7 +353,7 @@ async def test_a_journal_that_can_not_be_written_stops_writes_and_nothing_else(d
     desk.service_answers("balance", {"usd": 1})
     desk.model_says(("desk.balance", {}), ("desk.trade", {}))
     desk.model_says("Not bought.")
-    with closing(sqlite3.connect(desk.settings.state, autocommit=True)) as other:
+    with closing(sqlite3.connect(desk.settings.state.shown, autocommit=True)) as other:
         other.execute("BEGIN IMMEDIATE")
         await desk.asks("Buy")
         other.execute("ROLLBACK")
@@ -377,7 +377,7 @@ async def test_a_turn_whose_journal_fails_behind_its_beginning_makes_no_write_an
     desk.model_says("Not bought.")
     runner = asyncio.ensure_future(answer(desk))
     await until_called(desk, "desk.quote")
-    with closing(sqlite3.connect(desk.settings.state, autocommit=True)) as other:
+    with closing(sqlite3.connect(desk.settings.state.shown, autocommit=True)) as other:
         other.execute("BEGIN IMMEDIATE")
         gate.set()
         body = await runner

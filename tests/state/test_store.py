@@ -1,38 +1,35 @@
-"""The continuity store: bounded, durable, and each agent's own."""
+"""The continuity store: bounded, durable, and each agent's own; in a file as on a server."""
 
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from claw_mediate.continuity import Anchor
-from claw_mediate.io.store import MOST_AGE_SECONDS, MOST_BYTES, MOST_TURNS, SqliteStore, StoreError
+from claw_mediate.io.store import MOST_AGE_SECONDS, MOST_BYTES, MOST_TURNS, SqliteStore, Store
+from claw_state.place import StoreError
+from tests.state.conftest import Clock
+
+type Stores = Callable[[], Store]
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-async def keep(store: SqliteStore, agent: str, key: str, messages: bytes, session: str = "") -> None:
+async def keep(store: Store, agent: str, key: str, messages: bytes, session: str = "") -> None:
     await store.keep(agent, Anchor(key, ("before",)), session, messages)
 
 
-async def held(store: SqliteStore, agent: str, *keys: str) -> list[tuple[str, bytes]]:
+async def held(store: Store, agent: str, *keys: str) -> list[tuple[str, bytes]]:
     """What is kept, which is thereby used."""
     found = await store.candidates(agent, keys)
-    await store.used(found)
+    await store.used(agent, found)
     return [(one.anchor.key, one.messages) for one in found]
 
 
 @pytest.mark.requirement("store:own")
-async def test_what_is_kept_is_found_by_its_agent_and_key_only_the_latest_first() -> None:
-    store = SqliteStore("")
+async def test_what_is_kept_is_found_by_its_agent_and_key_only_the_latest_first(stores: Stores) -> None:
+    store = stores()
     await keep(store, "a", "x", b"1")
     await keep(store, "b", "x", b"2", "s")
     assert await held(store, "a", "x", "x", "y") == [("x", b"1")]
@@ -45,8 +42,8 @@ async def test_what_is_kept_is_found_by_its_agent_and_key_only_the_latest_first(
 
 
 @pytest.mark.requirement("continuity:evidence")
-async def test_an_answer_behind_which_nothing_is_hidden_is_kept_to_be_told_from_an_equal_one() -> None:
-    store = SqliteStore("")
+async def test_an_answer_behind_which_nothing_is_hidden_is_kept_to_be_told_from_an_equal_one(stores: Stores) -> None:
+    store = stores()
     await keep(store, "a", "x", b"")
     assert await held(store, "a", "x") == []
     await keep(store, "a", "x", b"1")
@@ -56,9 +53,10 @@ async def test_an_answer_behind_which_nothing_is_hidden_is_kept_to_be_told_from_
 
 
 @pytest.mark.requirement("store:bounded")
-async def test_the_least_recently_used_turns_go_first_and_only_those_of_that_agent() -> None:
-    clock = Clock()
-    store = SqliteStore("", clock)
+async def test_the_least_recently_used_turns_go_first_and_only_those_of_that_agent(
+    stores: Stores, clock: Clock
+) -> None:
+    store = stores()
     await keep(store, "other", "x", b"1")
     for number in range(MOST_TURNS):
         clock.now += 1
@@ -76,9 +74,8 @@ async def test_the_least_recently_used_turns_go_first_and_only_those_of_that_age
 
 
 @pytest.mark.requirement("store:bounded")
-async def test_what_was_not_used_for_a_week_is_gone() -> None:
-    clock = Clock()
-    store = SqliteStore("", clock)
+async def test_what_was_not_used_for_a_week_is_gone(stores: Stores, clock: Clock) -> None:
+    store = stores()
     await keep(store, "a", "old", b"1")
     await keep(store, "a", "used", b"1")
     clock.now += MOST_AGE_SECONDS
@@ -135,9 +132,8 @@ def test_a_path_that_cannot_be_is_an_error_at_the_start(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("continuity:bounds")
-async def test_an_agent_keeps_so_many_bytes_and_the_latest_ones() -> None:
-    clock = Clock()
-    store = SqliteStore("", clock)
+async def test_an_agent_keeps_so_many_bytes_and_the_latest_ones(stores: Stores, clock: Clock) -> None:
+    store = stores()
     third = b"x" * (MOST_BYTES // 3)
     for number in range(5):
         clock.now += 1

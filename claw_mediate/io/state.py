@@ -1,0 +1,59 @@
+"""The state that ``CLAW_STATE`` names, opened: the continuity store and the journal, in one place.
+
+A file that can't be opened, or is damaged, and a server that refuses us, keep the proxy from starting. A server that is only
+not there does not: until it is, requests go on without their hidden rounds, nothing that may write is run (``tape``), and
+``/ready`` says so. One event tells when it goes, one when it is back.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from typing import NamedTuple, assert_never
+
+from claw_mediate.io.journal import SqliteJournal
+from claw_mediate.io.journaling import Journal
+from claw_mediate.io.log import EventLog
+from claw_mediate.io.owner import Owner
+from claw_mediate.io.store import SqliteStore, Store
+from claw_mediate.io.valkey_journal import ValkeyJournal
+from claw_mediate.io.valkey_store import ValkeyStore
+from claw_state.place import File, Place, Server
+from claw_state.sqlite import reason
+from claw_state.valkey import Link, probe
+
+
+class State(NamedTuple):
+    """What outlives a turn."""
+
+    store: Store
+    journal: Journal
+
+
+def opened(place: Place, log: EventLog) -> State:
+    """Raises ``ValueError`` with one line, and a remedy where there is one, when there can be no state there."""
+    match place:
+        case File(path):
+            try:
+                return State(SqliteStore(path), SqliteJournal(path, Owner.this()))
+            except (OSError, sqlite3.Error) as error:
+                raise ValueError(f"the state {path!r} can't be opened: {reason(error)}") from error
+        case Server():
+            log.protect(place.secrets)
+            tell = _teller(log, place)
+            if (gone := probe(place)) is not None:
+                tell(gone)
+            link = Link(place, tell, gone=gone is not None)
+            return State(ValkeyStore(link), ValkeyJournal(link, Owner.this()))
+        case _:
+            assert_never(place)
+
+
+def _teller(log: EventLog, server: Server) -> Callable[[str | None], None]:
+    def tell(why: str | None) -> None:
+        if why is None:
+            log.event("continuity", state="reachable", server=server.shown)
+        else:
+            log.event("error", error="state_unreachable", server=server.shown, reason=why)
+
+    return tell

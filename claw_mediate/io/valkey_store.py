@@ -1,0 +1,109 @@
+"""The continuity store on a server that several proxies share: the same bounds as ``store``, each change one script."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from claw_mediate.continuity import Anchor, Kept
+from claw_mediate.io.store import MOST_AGE_SECONDS, MOST_BYTES, MOST_EQUAL, MOST_TURNS
+from claw_state.place import StoreError
+from claw_state.valkey import Link
+
+_KEEP = """
+local agent, key, about, messages = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local age, most_turns, most_bytes = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
+local a = of(agent)
+local by = a .. 'by:' .. key
+if #messages == 0 and redis.call('ZCARD', by) == 0 then return 0 end
+local id = redis.call('INCR', 'claw:last')
+redis.call('HSET', a .. 'about', id, about)
+redis.call('HSET', a .. 'messages', id, messages)
+redis.call('ZADD', by, id, id)
+redis.call('ZADD', a .. 'used', exact(now), id)
+redis.call('INCRBY', a .. 'bytes', #messages)
+
+local function drop(id)
+  local anchor = a .. 'by:' .. string.match(redis.call('HGET', a .. 'about', id), '^[^\\n]*')
+  redis.call('INCRBY', a .. 'bytes', -redis.call('HSTRLEN', a .. 'messages', id))
+  redis.call('HDEL', a .. 'about', id)
+  redis.call('HDEL', a .. 'messages', id)
+  redis.call('ZREM', a .. 'used', id)
+  redis.call('ZREM', anchor, id)
+end
+for _, old in ipairs(redis.call('ZRANGEBYSCORE', a .. 'used', '-inf', '(' .. exact(now - age))) do drop(old) end
+local over = redis.call('ZCARD', a .. 'used') - most_turns
+if over > 0 then
+  for _, old in ipairs(redis.call('ZRANGE', a .. 'used', 0, over - 1)) do drop(old) end
+end
+while tonumber(redis.call('GET', a .. 'bytes')) > most_bytes do
+  drop(redis.call('ZRANGE', a .. 'used', 0, 0)[1])
+end
+for _, name in ipairs({by, a .. 'about', a .. 'messages', a .. 'used', a .. 'bytes'}) do
+  redis.call('EXPIRE', name, age)
+end
+redis.call('ZADD', 'claw:agents', exact(now), agent)
+redis.call('EXPIRE', 'claw:agents', age)
+return id
+"""
+_CANDIDATES = """
+local a, most, found = of(ARGV[2]), tonumber(ARGV[3]), {}
+for place = 4, #ARGV do
+  for _, id in ipairs(redis.call('ZREVRANGE', a .. 'by:' .. ARGV[place], 0, most - 1)) do
+    found[#found + 1] = {id, redis.call('HGET', a .. 'about', id), redis.call('HGET', a .. 'messages', id)}
+  end
+end
+return found
+"""
+_USED = """
+local a, age = of(ARGV[2]), ARGV[3]
+for place = 4, #ARGV do
+  redis.call('ZADD', a .. 'used', 'XX', exact(now), ARGV[place])
+  local about = redis.call('HGET', a .. 'about', ARGV[place])
+  if about then redis.call('EXPIRE', a .. 'by:' .. string.match(about, '^[^\\n]*'), age) end
+end
+for _, name in ipairs({'about', 'messages', 'used', 'bytes'}) do redis.call('EXPIRE', a .. name, age) end
+return 1
+"""
+_WRITE = "redis.call('SET', 'claw:written', exact(now), 'EX', 60) return 1"
+
+
+class ValkeyStore:
+    """A ``Store`` on a server."""
+
+    def __init__(self, link: Link, clock: Callable[[], float] | None = None) -> None:
+        self._link = link
+        self._clock = clock
+
+    async def keep(self, agent_id: str, anchor: Anchor, session: str, messages: bytes) -> None:
+        about = "\n".join([anchor.key, " ".join(anchor.before), session])
+        bounds = (int(MOST_AGE_SECONDS), MOST_TURNS, MOST_BYTES)
+        await self._link.run(_KEEP, self._now(), agent_id, anchor.key, about, messages, *bounds)
+
+    async def candidates(self, agent_id: str, keys: Collection[str]) -> list[Kept]:
+        found = await self._link.run(_CANDIDATES, self._now(), agent_id, MOST_EQUAL, *sorted(set(keys)))
+        try:
+            return [_kept(*one) for one in found]
+        except (ValueError, TypeError, AttributeError) as error:
+            raise StoreError(f"what the server keeps of {agent_id} can't be read: {error}") from error
+
+    async def used(self, agent_id: str, kept: Collection[Kept]) -> None:
+        if kept:
+            await self._link.run(_USED, self._now(), agent_id, int(MOST_AGE_SECONDS), *(one.id for one in kept))
+
+    async def writable(self) -> bool:
+        try:
+            await self._link.run(_WRITE, self._now())
+        except StoreError:
+            return False
+        return True
+
+    async def close(self) -> None:
+        await self._link.close()
+
+    def _now(self) -> float | str:
+        return self._clock() if self._clock else ""
+
+
+def _kept(number: bytes, about: bytes, messages: bytes) -> Kept:
+    key, before, session = about.decode().split("\n", 2)
+    return Kept(int(number), Anchor(key, tuple(before.split())), session, messages)

@@ -1,0 +1,98 @@
+"""The state in a file of SQLite: its tables, how it is opened, and how it stays small.
+
+0600     the file, and the write-ahead log beside it
+WAL      a kill -9 loses nothing that was written
+vacuum   what is deleted is given back to the disk, a little at a time (``shrink``)
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import suppress
+from pathlib import Path
+
+LOCK_SECONDS = 0.1
+"""How long another process's lock is waited for: everybody waits with us."""
+KEPT = """
+DROP TABLE IF EXISTS hidden;
+CREATE TABLE IF NOT EXISTS kept (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, agent TEXT NOT NULL, key TEXT NOT NULL, before TEXT NOT NULL,
+    session TEXT NOT NULL, messages BLOB NOT NULL, used REAL NOT NULL
+);
+CREATE INDEX IF NOT EXISTS kept_by_key ON kept (agent, key, id);
+CREATE INDEX IF NOT EXISTS kept_by_use ON kept (agent, used);
+"""
+"""Hidden rounds, by agent and anchor."""
+TURNS = """
+CREATE TABLE IF NOT EXISTS turns (
+    turn TEXT PRIMARY KEY, agent TEXT NOT NULL, request TEXT NOT NULL, earlier TEXT NOT NULL, said TEXT NOT NULL,
+    attempt TEXT NOT NULL, state TEXT NOT NULL, owner TEXT NOT NULL, seen REAL NOT NULL, answer BLOB
+);
+CREATE UNIQUE INDEX IF NOT EXISTS one_runs ON turns (agent, request) WHERE state = 'running';
+CREATE INDEX IF NOT EXISTS turns_by_request ON turns (agent, request, seen);
+CREATE INDEX IF NOT EXISTS turns_that_may_go_on ON turns (agent, earlier, seen) WHERE state IN ('failed', 'running');
+CREATE INDEX IF NOT EXISTS turns_by_time ON turns (seen);
+CREATE TABLE IF NOT EXISTS steps (
+    turn TEXT NOT NULL, round INTEGER NOT NULL, place INTEGER NOT NULL, record BLOB NOT NULL,
+    PRIMARY KEY (turn, round, place)
+) WITHOUT ROWID;
+"""
+"""The journal."""
+_LOG_BYTES = 4 * 1024 * 1024
+"""To which the write-ahead log is cut when it has been carried over."""
+_PAGES = 256
+"""Given back to the disk at a time: everybody waits with us."""
+_INCREMENTAL = 2
+_REMEDY = (
+    "move the file away (with its -wal and -shm) and start again: conversations then go on without their earlier hidden "
+    "rounds, and retries of turns from before are new turns"
+)
+
+
+def opened(file: str, schema: str) -> sqlite3.Connection:
+    """``file``: a path, or empty for memory. Raises ``sqlite3.Error`` or ``OSError`` when it can't be opened."""
+    if file:
+        Path(file).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        for part in (file, f"{file}-wal", f"{file}-shm"):
+            with suppress(OSError):  # another user's, or not there
+                Path(part).chmod(0o600)
+    database = sqlite3.connect(file or ":memory:", autocommit=True, timeout=LOCK_SECONDS)
+    try:
+        _becomes_ours(database)
+        database.executescript(schema)
+    except sqlite3.Error:
+        database.close()
+        raise
+    return database
+
+
+def check(database: sqlite3.Connection) -> None:
+    """Raises ``sqlite3.DatabaseError`` for a file that is damaged: better now than in the middle of a turn."""
+    (found,) = database.execute("PRAGMA quick_check(1)").fetchone()
+    if found != "ok":
+        raise sqlite3.DatabaseError(f"database disk image is malformed: {str(found).splitlines()[-1]}")
+
+
+def shrink(database: sqlite3.Connection) -> None:
+    """Give pages that are free back to the disk. Raises ``sqlite3.Error``."""
+    database.execute(f"PRAGMA incremental_vacuum({_PAGES})").fetchall()
+
+
+def reason(error: Exception) -> str:
+    """Why the state can't be used, with a remedy where there is one."""
+    damaged = isinstance(error, sqlite3.DatabaseError) and type(error) is sqlite3.DatabaseError
+    return f"{error}; {_REMEDY}" if damaged else str(error)
+
+
+def _becomes_ours(database: sqlite3.Connection) -> None:
+    (vacuum,) = database.execute("PRAGMA auto_vacuum").fetchone()
+    if vacuum != _INCREMENTAL:
+        database.execute("PRAGMA auto_vacuum=INCREMENTAL")
+        if database.execute("SELECT 1 FROM sqlite_master").fetchone() is not None:
+            with suppress(sqlite3.OperationalError):  # others are at it: at the next start
+                database.execute("VACUUM")  # a file of an earlier version: only so does it begin to shrink
+    database.execute("PRAGMA journal_mode=WAL")
+    database.execute("PRAGMA synchronous=NORMAL")
+    database.execute(f"PRAGMA journal_size_limit={_LOG_BYTES}")

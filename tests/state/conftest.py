@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from claw_mediate.io.journal import SqliteJournal
+from claw_mediate.io.journaling import Journal
+from claw_mediate.io.owner import Owner
+from claw_mediate.io.store import SqliteStore, Store
+from claw_mediate.io.valkey_journal import ValkeyJournal
+from claw_mediate.io.valkey_store import ValkeyStore
+from claw_state.valkey import Link
+from tests.state.server import SharedState, shared_state
+
+
+class Clock:
+    """The time is what a test says it is."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Iterator[SharedState]:
+    with shared_state(tmp_path / "server") as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "valkey"])
+def opens(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], tuple[type, object]]:
+    """What stores and journals of one state are made of."""
+    if request.param == "sqlite":
+        return lambda: (SqliteStore, str(tmp_path / "state.db"))
+    server = request.getfixturevalue("shared")
+    return lambda: (ValkeyStore, Link(server.place, seconds=10))
+
+
+@pytest.fixture
+async def stores(opens: Callable[[], tuple[type, object]], clock: Clock) -> AsyncIterator[Callable[[], Store]]:
+    """Each call opens the same state once more, as another proxy does."""
+    made: list[Store] = []
+
+    def store() -> Store:
+        kind, place = opens()
+        made.append(kind(place, clock))
+        return made[-1]
+
+    yield store
+    for one in made:
+        await one.close()
+
+
+@pytest.fixture
+async def journals(opens: Callable[[], tuple[type, object]], clock: Clock) -> AsyncIterator[Callable[[Owner], Journal]]:
+    """The same of journals, each with its process."""
+    made: list[Journal] = []
+
+    def journal(owner: Owner) -> Journal:
+        kind, place = opens()
+        made.append((SqliteJournal if kind is SqliteStore else ValkeyJournal)(place, owner, clock))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield journal
+    for one in made:
+        await one.close()

@@ -1,0 +1,175 @@
+"""The turn journal, in a file as on a server: what a turn did, found by whoever asks again (spec/mediation.md section 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from claw_mediate.io.journaling import LEASE_SECONDS, RESUMED_WITHIN, Asked, Given, Journal, OnItsWay
+from claw_mediate.io.owner import Owner
+from claw_mediate.model import Answer, Call
+from claw_state.place import StoreError
+from tests.mediate.made import called, granted
+from tests.state.conftest import Clock
+
+type Journals = Callable[[Owner], Journal]
+HERE, ELSEWHERE = Owner("here", 1, "a"), Owner("elsewhere", 1, "b")
+ASKED = Asked("request", "earlier", "Buy", "")
+GIVEN = Given(200, "application/json", b'{"answer": "\\u0000"}')
+
+
+def made() -> Call:
+    return called(granted(), "{}")
+
+
+@pytest.mark.requirement("journal:one-runs")
+async def test_of_one_request_one_turn_runs_whoever_begins_it(journals: Journals) -> None:
+    here, elsewhere = journals(HERE), journals(ELSEWHERE)
+    assert await here.begin("t1", "a", ASKED)
+    assert not await elsewhere.begin("t2", "a", ASKED)
+    assert await elsewhere.begin("t3", "another", ASKED)
+    assert await elsewhere.begin("t4", "a", Asked("other request", "earlier", "Buy", ""))
+    past = await elsewhere.find("a", ASKED)
+    assert past is not None
+    assert (past.turn_id, past.state, past.alive) == ("t1", "running", True)
+    assert await elsewhere.find("nobody", ASKED) is None
+
+
+@pytest.mark.requirement("journal:lease")
+async def test_a_turn_whose_process_is_silent_goes_on_elsewhere_and_no_longer_here(
+    journals: Journals, clock: Clock
+) -> None:
+    here, elsewhere = journals(HERE), journals(ELSEWHERE)
+    await here.begin("t1", "a", ASKED)
+    await here.replied("t1", 1, b"reply")
+    await here.intends("t1", 1, 0)
+    clock.now += LEASE_SECONDS - 1
+    await here.alive(["t1"])
+    clock.now += LEASE_SECONDS - 1
+    past = await elsewhere.find("a", ASKED)
+    assert past is not None
+    assert past.alive
+    clock.now += 2
+    past = await elsewhere.find("a", ASKED)
+    assert past is not None
+    assert not past.alive
+    assert await elsewhere.resume(past, ASKED)
+    assert not await elsewhere.resume(past, ASKED)
+    for refused in (here.intends("t1", 2, 0), here.replied("t1", 2, b"late"), here.answered("t1", 1, 0, answer())):
+        with pytest.raises(StoreError):
+            await refused
+    await here.ended("t1", None)
+    await here.alive(["t1"])
+    again = await elsewhere.find("a", ASKED)
+    assert again is not None
+    assert (again.state, again.owner) == ("running", ELSEWHERE.name)
+    assert await elsewhere.reply("t1", 1) == b"reply"
+    assert await elsewhere.reply("t1", 2) is None
+    assert await elsewhere.answer("t1", 1, 0, made()) == OnItsWay()
+
+
+def answer() -> Answer:
+    return Answer(made(), b'{"ok": true}', True, None, 200, 7, True)
+
+
+@pytest.mark.requirement("journal:resume")
+async def test_what_a_turn_did_is_read_as_it_was_written(journals: Journals) -> None:
+    here = journals(HERE)
+    await here.begin("t1", "a", ASKED)
+    assert await here.answer("t1", 1, 0, made()) is None
+    await here.intends("t1", 1, 0)
+    assert await here.answer("t1", 1, 0, made()) == OnItsWay()
+    await here.answered("t1", 1, 0, answer())
+    await here.replied("t1", 1, b"\x00\xff")
+    other = journals(ELSEWHERE)
+    assert await other.answer("t1", 1, 0, made()) == answer()
+    assert await other.answer("t1", 1, 1, made()) is None
+    assert await other.reply("t1", 1) == b"\x00\xff"
+
+
+@pytest.mark.requirement("journal:not-entered")
+async def test_a_turn_that_is_not_entered_may_not_begin_a_call(journals: Journals) -> None:
+    here = journals(HERE)
+    with pytest.raises(StoreError):
+        await here.intends("unknown", 1, 0)
+
+
+@pytest.mark.requirement("journal:retry-of-a-done-turn")
+async def test_an_answer_is_there_until_it_is_handed_over_and_for_those_who_retry(journals: Journals) -> None:
+    here, elsewhere = journals(HERE), journals(ELSEWHERE)
+    keyed = Asked("request", "earlier", "Buy", "key-1")
+    await here.begin("t1", "a", keyed)
+    await here.ended("t1", GIVEN)
+    past = await elsewhere.find("a", ASKED)
+    assert past is not None
+    assert (past.state, past.given, past.attempt, past.alive) == ("answered", GIVEN, "key-1", False)
+    await elsewhere.handed("t1")
+    past = await here.find("a", ASKED)
+    assert past is not None
+    assert (past.state, past.given) == ("done", GIVEN)
+    assert await here.begin("t2", "a", ASKED)
+
+
+@pytest.mark.requirement("journal:resume")
+async def test_a_failed_turn_is_found_by_a_request_that_goes_on_with_its_last_words(journals: Journals) -> None:
+    here, elsewhere = journals(HERE), journals(ELSEWHERE)
+    await here.begin("t1", "a", ASKED)
+    longer = Asked("longer", "earlier", "Buy, I said", "")
+    assert await elsewhere.find("a", longer) is None
+    await here.ended("t1", None)
+    for other in (
+        Asked("x", "else", "Buy, I said", ""),
+        Asked("x", "earlier", "But", ""),
+        Asked("x", "earlier", "", ""),
+    ):
+        assert await elsewhere.find("a", other) is None
+    past = await elsewhere.find("a", longer)
+    assert past is not None
+    assert (past.turn_id, past.state) == ("t1", "failed")
+    assert await elsewhere.resume(past, longer)
+    assert not await here.resume(past, longer)
+    assert await here.find("a", ASKED) is None
+    again = await here.find("a", longer)
+    assert again is not None
+    assert again.turn_id == "t1"
+
+
+@pytest.mark.requirement("journal:one-runs")
+async def test_a_turn_is_not_resumed_where_another_of_that_request_runs(journals: Journals) -> None:
+    here, elsewhere = journals(HERE), journals(ELSEWHERE)
+    await here.begin("t1", "a", ASKED)
+    await here.ended("t1", None)
+    longer = Asked("longer", "earlier", "Buy, I said", "")
+    past = await here.find("a", longer)
+    assert past is not None
+    assert await elsewhere.begin("t2", "a", longer)
+    assert not await here.resume(past, longer)
+
+
+@pytest.mark.requirement("journal:ten-minutes")
+async def test_after_ten_minutes_nothing_is_resumed_and_the_request_may_run_again(
+    journals: Journals, clock: Clock
+) -> None:
+    here, elsewhere = journals(HERE), journals(ELSEWHERE)
+    await here.begin("t1", "a", ASKED)
+    clock.now += RESUMED_WITHIN - 30
+    other = Asked("other", "", "", "")
+    assert await here.begin("t2", "a", other)
+    clock.now += 30
+    assert await elsewhere.find("a", ASKED) is None
+    assert await here.begin("t3", "a", ASKED)
+    assert await elsewhere.find("a", other) is not None
+
+
+@pytest.mark.requirement("journal:kill")
+async def test_a_journal_is_read_by_the_process_that_comes_after(journals: Journals) -> None:
+    first = journals(HERE)
+    await first.begin("t1", "a", ASKED)
+    await first.replied("t1", 1, b"reply")
+    after = journals(Owner("here", 1, "c"))
+    past = await after.find("a", ASKED)
+    assert past is not None
+    assert (past.state, past.alive) == ("running", False)
+    assert await after.resume(past, ASKED)
+    assert await after.reply("t1", 1) == b"reply"
