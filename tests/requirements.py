@@ -761,6 +761,9 @@ PROXY: dict[str, Requirement] = {
     "journal:resume": Requirement(
         "mediation 5", "The same request after a turn that failed resumes it: what ran is played, and not run again."
     ),
+    "state:shared": Requirement(
+        "issue 4, 1", "Proxies on one Valkey serve one conversation: a retry at another one goes on with the turn."
+    ),
     "journal:one-runs": Requirement(
         "mediation 5; issue 4, 1", "Of one request one turn runs, whichever proxy begins it."
     ),
