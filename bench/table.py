@@ -56,8 +56,8 @@ def targets(found: Found) -> Iterator[tuple[str, float, float]]:
         for connections in (1, 16, 64):
             bare, ours, plain = (found.of(what, connections, who, "cpu") for who in ("bare", "ours", "ours, plain"))
             if bare and ours and plain:
-                yield f"CPU of {what}, {connections} connections, to bare", 0.65, ours / bare
-                yield "the same, dispatch plain", 1.3, plain / bare
+                yield f"CPU of {what}, connections: {connections}, to bare", 0.65, ours / bare
+                yield "the same without the fast dispatch", 1.3, plain / bare
     if len(found.memory) > 1:
         values = list(found.memory.values())
         yield "memory after the last turns to after the first", 1.05, values[-1] / values[0]

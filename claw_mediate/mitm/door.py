@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from mitmproxy import connection, ctx, http
@@ -44,7 +45,7 @@ async def whole(to: http.HTTPFlow, exchange: Exchange) -> None:
 
 def if_unreachable(to: http.HTTPFlow, status: int, body: bytes) -> None:
     """What the runner of a forwarded flow is told when its provider gives no response."""
-    fallbacks[to.id] = http.Response.make(status, body, {"content-type": "application/json"})
+    fallbacks[to.id] = partial(http.Response.make, status, body, {"content-type": "application/json"})
 
 
 def hold(to: http.HTTPFlow, tap: Callable[[bytes], bytes]) -> None:

@@ -18,7 +18,7 @@ from mitmproxy import http
 from claw_mediate.exchange import Forward
 from claw_mediate.io.body import UnpackableError, codings, unpacked
 from claw_mediate.io.forwarding import Ticket
-from claw_mediate.io.headers import CREDENTIALS
+from claw_mediate.io.headers import CREDENTIALS, as_read
 from claw_mediate.mediator import Mediator
 from claw_mediate.mitm import door, guard
 from claw_mediate.mitm.stream import MOST_HELD
@@ -30,6 +30,7 @@ _UNREACHED = 502
 _SECONDS = 1.0
 _ONE_CONNECTIONS = ("upgrade", "http2-settings", "proxy-connection", "keep-alive")
 """Headers that concern the runner's connection to us (RFC 9110, 7.6.1)."""
+_GONE = frozenset(name.encode() for name in (*CREDENTIALS, *_ONE_CONNECTIONS))
 _OPTIONS = ("close", "keep-alive")
 
 
@@ -48,17 +49,16 @@ _under_way: dict[str, Forwarded] = {}
 def send(flow: http.HTTPFlow, mediator: Mediator, decision: Forward) -> None:
     """Put the decision on the flow; mitmproxy sends it."""
     request = flow.request
-    for name in (*CREDENTIALS, *decision.dropped, *_ONE_CONNECTIONS):
-        request.headers.pop(name, None)
     _keep_options(request)
+    gone = _GONE.union(name.lower().encode(errors="surrogateescape") for name in decision.dropped)
+    kept = (field for field in request.headers.fields if field[0].lower() not in gone)
+    request.headers.fields = (*kept, *as_read(decision.credential))
     # Part by part: a path is never read as a part of the authority.
     base = urlsplit(decision.base_url)
     request.scheme = base.scheme
-    request.host = base.hostname or ""
-    request.port = base.port or (443 if base.scheme == "https" else 80)
+    request.data.port = base.port or (443 if base.scheme == "https" else 80)
+    request.host = base.hostname or ""  # which says the port of it, too
     request.path = base.path + decision.target
-    for name, value in decision.credential:
-        request.headers[name] = value
     if decision.body is not None:  # edited, and so it was unpacked
         for name in ("content-encoding", "transfer-encoding", "content-length"):
             request.headers.pop(name, None)

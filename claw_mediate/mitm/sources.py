@@ -60,7 +60,7 @@ sources: dict[str, Source] = {}
 """By the flow's id, like the others."""
 deciding: dict[str, asyncio.Task[Any]] = {}
 """Hooks that are still deciding."""
-fallbacks: dict[str, http.Response] = {}
+fallbacks: dict[str, Callable[[], http.Response]] = {}
 """What the runner is told when its provider gives no response."""
 held: dict[str, Callable[[bytes], bytes]] = {}
 """What a response streams through, should it be too long to be held back."""

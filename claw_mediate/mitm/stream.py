@@ -123,7 +123,7 @@ class DoorStream(layers.HttpStream):
             yield from super().send_response(already_streamed=True)
 
     def _fall_back(self) -> _Commands[None]:
-        self.flow.response = fallbacks.pop(self.flow.id)
+        self.flow.response = fallbacks.pop(self.flow.id)()
         yield from self._answer_early()
 
     def _answer_early(self) -> _Commands[None]:
