@@ -31,6 +31,8 @@ class Tape:
         self.turn_id = turn_id
         self._failed: Callable[[str], None] | None = failed
         self._attempt = attempt
+        self._forgotten = False
+        """Whether a reply could not be written: what it leads to would not be found again."""
 
     async def reply(self, round_number: int) -> bytes | None:
         """What the model said in this round, in an earlier attempt."""
@@ -53,7 +55,8 @@ class Tape:
         return replace(reply, calls=tuple(replace(call, sent=told is not None) for call, told in pairs))
 
     async def replied(self, round_number: int, body: bytes) -> None:
-        await self._write(self._journal.replied, round_number, body)
+        if not await self._write(self._journal.replied, round_number, body):
+            self._forgotten = True
 
     async def call(self, round_number: int, place: int, call: Call, run: Callable[[], Awaitable[Answer]]) -> Answer:
         """The answer to a call: what is known of it, or what running it brings."""
@@ -64,7 +67,7 @@ class Tape:
                 return replace(known, replayed=True)
             if writes and known is not None:
                 return result.outcome_unknown(call)
-            if writes and self._attempt == "unknown":
+            if writes and (self._attempt == "unknown" or self._forgotten):
                 return result.not_noted(call)
             if writes:
                 await self._journal.intends(self.turn_id, round_number, place)
@@ -96,14 +99,16 @@ class Tape:
             await self._journal.answer(self.turn_id, round_number, place, call) if self._attempt == "resumed" else None
         )
 
-    async def _write[*T](self, page: Callable[[str, *T], Awaitable[None]], *what: *T) -> None:
-        """Where the journal has this turn; of one that could not be entered nothing is written."""
+    async def _write[*T](self, page: Callable[[str, *T], Awaitable[None]], *what: *T) -> bool:
+        """Where the journal has this turn; of one that could not be entered nothing is written. Whether it was."""
         if self._attempt == "unknown":
-            return
+            return False
         try:
             await page(self.turn_id, *what)
         except StoreError as error:
             self._tell(error)
+            return False
+        return True
 
     def _tell(self, error: StoreError) -> None:
         tell, self._failed = self._failed, None
