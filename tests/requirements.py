@@ -1029,6 +1029,28 @@ PASSING: dict[str, Requirement] = {
         "issue 3, item 7",
         "A provider that gives no response is a 502 in the dialect's shape; one that breaks off, a break.",
     ),
+    "large:streams": Requirement(
+        "issue 3, item 4", "Uploads and downloads of any size stream through, and the proxy's memory stays flat."
+    ),
+    "large:mediated": Requirement("issue 3, item 4", "A chat with 30 MB of images is read, mediated and forwarded."),
+    "large:limit": Requirement(
+        "issue 3, item 4",
+        "A chat beyond body_size_limit is a 413 in the dialect's shape, at once; nothing of it is kept.",
+    ),
+    "odd:trailers": Requirement("RFC 9110, 6.5.1", "Trailers are dropped, in every version of HTTP, and harm nothing."),
+    "odd:endless": Requirement(
+        "mitmproxy reference 7", "Heads, chunks and trailers that never end are closed, and not kept."
+    ),
+    "odd:heads": Requirement(
+        "RFC 9112, 5.2", "Folded lines, line breaks and null bytes in a head are refused, and other transfer codings."
+    ),
+    "entrance:any-spelling": Requirement(
+        "design, the guard", "No spelling of a governed host or address is a way round."
+    ),
+    "egress:untouched": Requirement(
+        "mediation 1", "What goes to a host that is not governed streams through, WebSockets too."
+    ),
+    "start:hangup": Requirement("issue 3, item 7", "A hangup does not end a proxy that has no terminal."),
     "own:head-root": Requirement("gateways 2.5", "HEAD / is answered, with a credential and without."),
 }
 

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import signal
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -87,6 +89,9 @@ class Cllama:
 
     def running(self) -> Any:
         """Open the entrances. No coroutine function, for the same reason as ``done``."""
+        if not os.isatty(0):
+            # In a container: "read your files again", which is done with each request. At a terminal: the end, as ever.
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
         return asyncio.ensure_future(entrances.reopen())
 
     def tls_clienthello(self, data: tls.ClientHelloData) -> None:

@@ -171,9 +171,11 @@ class Pod:
         """The structured log so far. mitmproxy says "Loading script" before any script can stop it; all else is JSON."""
         return [json.loads(line) for line in whole_lines(self.stdout) if "] Loading script " not in line]
 
-    def memory(self) -> int:
-        """Bytes that the proxy's process has had at once, at most."""
+    def memory(self, *, anew: bool = False) -> int:
+        """Bytes that the proxy's process has had at once, at most; ``anew``: from now on."""
         assert self.process is not None
+        if anew:
+            Path(f"/proc/{self.process.pid}/clear_refs").write_text("5", encoding="utf-8")
         status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="utf-8")
         return next(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmHWM"))
 

@@ -143,7 +143,7 @@ def test_a_bomb_that_a_provider_sends_goes_through_as_it_is(wired: Wired) -> Non
     sent = nothing("gzip")
     rows = f"content-type: application/json\r\ncontent-encoding: gzip\r\ncontent-length: {len(sent)}\r\n\r\n"
     wired.wire.answers.put(b"HTTP/1.1 200 OK\r\n" + rows.encode() + sent)
-    before = wired.pod.memory()
+    before = wired.pod.memory(anew=True)
     with wired.runner() as runner:
         seen = runner.ask(wired.head("GET /v1/models"))
     assert seen.body == sent

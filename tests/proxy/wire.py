@@ -162,8 +162,8 @@ class Runner(Connection):
 class Wire:
     """The provider. ``answers`` are given in order, else ``OK``; a callable does as it likes with the connection."""
 
-    def __init__(self) -> None:
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+    def __init__(self, host: str = "127.0.0.1") -> None:
+        self._listener = socket.create_server((host, 0), backlog=64)
         self.port: int = self._listener.getsockname()[1]
         self.forget()
         threading.Thread(target=self._accept, daemon=True).start()

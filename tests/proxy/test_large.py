@@ -1,0 +1,149 @@
+"""Large bodies: what streams through costs no memory, and what must be read has a limit."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.peers import completion
+from tests.proxy.conftest import Wired
+from tests.proxy.wire import Connection, Seen
+from tests.waiting import eventually
+
+BLOCK = bytes(range(256)) * 4096
+MANY = 200
+"""Blocks of a megabyte: more than the limit, and more than a machine would like to keep."""
+SLACK = 24 << 20
+"""Bytes that a process may come to need for other reasons."""
+REPLY = json.dumps(completion("I see.")).encode()
+ANSWER = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(REPLY) + REPLY
+
+
+def digest(blocks: int) -> str:
+    found = hashlib.sha256()
+    for _ in range(blocks):
+        found.update(BLOCK)
+    return found.hexdigest()
+
+
+def image(megabytes: int) -> Iterator[bytes]:
+    """A chat with an image, in parts."""
+    yield b'{"model":"gpt-test","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:'
+    for _ in range(megabytes):
+        yield b"A" * (1 << 20)
+    yield b'"}}]}]}'
+
+
+@pytest.mark.requirement("large:streams")
+@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.parametrize("path", ["/v1/files", "/v1/audio/transcriptions"])
+def test_an_upload_beyond_every_limit_passes_and_the_proxys_memory_stays_flat(
+    wired: Wired, path: str, chunked: bool
+) -> None:
+    framing = "transfer-encoding: chunked" if chunked else f"content-length: {MANY * len(BLOCK)}"
+    before = wired.pod.memory(anew=True)
+    with wired.runner() as runner:
+        runner.send(wired.head(f"POST {path}", framing))
+        for _ in range(MANY):
+            runner.send(b"%x\r\n%s\r\n" % (len(BLOCK), BLOCK) if chunked else BLOCK)
+        assert runner.ask(b"0\r\n\r\n" if chunked else b"").status == 200
+    (seen,) = wired.wire.seen
+    assert (seen.size, seen.digest) == (MANY * len(BLOCK), digest(MANY))
+    assert wired.pod.memory() - before < SLACK
+
+
+@pytest.mark.requirement("large:streams")
+@pytest.mark.parametrize("content_type", ["audio/mpeg", "application/json"])
+def test_a_download_beyond_every_limit_passes_and_the_proxys_memory_stays_flat(wired: Wired, content_type: str) -> None:
+    def long(connection: Connection, _seen: Seen) -> None:
+        rows = f"content-type: {content_type}\r\ncontent-length: {MANY * len(BLOCK)}\r\n\r\n"
+        connection.send(b"HTTP/1.1 200 OK\r\n" + rows.encode())
+        for _ in range(MANY):
+            connection.send(BLOCK)
+
+    wired.wire.answers.put(long)
+    before = wired.pod.memory(anew=True)
+    with wired.runner() as runner:
+        seen = runner.ask(wired.head("GET /v1/files/f/content"))
+    assert (seen.size, seen.digest) == (MANY * len(BLOCK), digest(MANY))
+    assert wired.pod.memory() - before < SLACK
+
+
+@pytest.mark.requirement("large:streams")
+def test_a_runner_that_does_not_read_slows_its_provider_down(wired: Wired) -> None:
+    sent = 0
+
+    def endless(connection: Connection, _seen: Seen) -> None:
+        nonlocal sent
+        connection.send(b"HTTP/1.1 200 OK\r\ncontent-type: audio/mpeg\r\n\r\n")
+        connection.peer.settimeout(1.0)  # nothing is taken from us any more
+        try:
+            while sent < 1 << 30:
+                connection.send(BLOCK)
+                sent += len(BLOCK)
+        except TimeoutError:
+            stalled.append(sent)
+
+    stalled: list[int] = []
+    wired.wire.answers.put(endless)
+    before = wired.pod.memory(anew=True)
+    with wired.runner() as runner:
+        runner.send(wired.head("GET /v1/files/f/content"))
+        eventually(lambda: stalled, "the provider is not read from any more")
+    assert wired.pod.memory() - before < SLACK
+
+
+@pytest.mark.requirement("large:mediated")
+@pytest.mark.parametrize("agent_id", ["plain", "analyst"])
+def test_thirty_megabytes_of_images_are_read_and_go_on(wired: Wired, agent_id: str) -> None:
+    wired.wire.answers.put(ANSWER)
+    body = b"".join(image(30))
+    with wired.runner() as runner:
+        head = wired.head("POST /v1/chat/completions", f"content-length: {len(body)}", agent_id=agent_id)
+        seen = runner.ask(head, body)
+    assert json.loads(seen.body)["choices"][0]["message"]["content"] == "I see."
+    (sent,) = wired.wire.seen
+    if agent_id == "plain":
+        assert (sent.size, sent.digest) == (len(body), hashlib.sha256(body).hexdigest())
+    else:
+        assert len(body) < sent.size < len(body) + 1000
+
+
+@pytest.mark.requirement("large:limit")
+@pytest.mark.parametrize("agent_id", ["plain", "analyst"])
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages"])
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_chat_beyond_the_limit_is_a_413_in_the_dialects_shape_at_once(
+    wired: Wired, agent_id: str, path: str, chunked: bool
+) -> None:
+    before = wired.pod.memory(anew=True)
+    with wired.runner() as runner:
+        framing = "transfer-encoding: chunked" if chunked else f"content-length: {400 << 20}"
+        runner.send(wired.head(f"POST {path}", framing, agent_id=agent_id))
+        for _ in range(70 if chunked else 1):
+            runner.send(b"%x\r\n%s\r\n" % (len(BLOCK), BLOCK) if chunked else BLOCK)
+        seen = runner.response()  # though its body has not come to an end
+    error = json.loads(seen.body)["error"]
+    expected = {"/v1/messages": ("type", "request_too_large"), "/v1/chat/completions": ("code", "request_too_large")}
+    name, value = expected[path]
+    assert (seen.status, error[name]) == (413, value)
+    assert "body_size_limit" in error["message"]
+    assert wired.wire.seen == []
+    assert wired.pod.memory() - before < (80 << 20 if chunked else SLACK)
+
+
+@pytest.mark.requirement("large:limit")
+def test_what_is_refused_by_its_head_is_not_kept_while_it_comes(wired: Wired) -> None:
+    before = wired.pod.memory(anew=True)
+    with wired.runner() as runner:
+        runner.send(
+            f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {MANY * len(BLOCK)}\r\n\r\n".encode()
+        )
+        for _ in range(MANY):
+            runner.send(BLOCK)
+        assert runner.response().status == 401
+        assert runner.ask(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n").status == 200  # the connection is in step
+    assert wired.pod.memory() - before < SLACK
