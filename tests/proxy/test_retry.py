@@ -16,6 +16,7 @@ from starlette.responses import JSONResponse, Response
 
 from tests.peers import calls, text
 from tests.proxy.pod import Pod, headers
+from tests.proxy.test_waiting import Held
 from tests.waiting import eventually
 
 ASK = {"model": "gpt-test", "messages": [{"role": "user", "content": "Buy"}]}
@@ -82,17 +83,18 @@ def test_a_write_whose_result_was_never_recorded_is_not_made_again_and_the_model
 
 @pytest.mark.requirement("journal:join")
 def test_a_request_that_comes_again_while_its_turn_runs_joins_it(running: Pod) -> None:
-    arrived: list[Request] = []
-
-    async def slow(request: Request) -> Response:
-        arrived.append(request)
-        await request.app.state.go.wait() if hasattr(request.app.state, "go") else None
-        return JSONResponse({"order": 1})
-
-    running.service.routes["POST", "/trade"] = slow
+    held = Held(JSONResponse({"order": 1}))
+    running.service.routes["POST", "/trade"] = held
     running.provider.says(calls(("c1", "desk__trade", {"symbol": "X"})), text("Bought."))
+
+    def joined() -> bool:
+        return [line["intervention"] for line in running.log()].count("turn_joined") == 2
+
     with ThreadPoolExecutor(3) as pool:
-        answers = list(pool.map(lambda _: post(running), range(3)))
+        asked = [pool.submit(post, running) for _ in range(3)]
+        eventually(joined, "two of three have joined the turn of the first")
+        held.go.set()
+        answers = [one.result(30) for one in asked]
     assert {answer.json()["choices"][0]["message"]["content"] for answer in answers} == {"Bought."}
     assert len(trades(running)) == 1
     assert len(running.provider.received) == 2
