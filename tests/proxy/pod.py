@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -42,6 +43,8 @@ class Pod:
     script: Path = ROOT / "addons" / "cllama.py"
     environment: dict[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
+    clients: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+    """Closed when the pod stops: one that is left to the garbage collector may find its sockets collected before it."""
 
     @property
     def url(self) -> str:
@@ -102,12 +105,12 @@ class Pod:
     def client(self, agent_id: str = "analyst", **more: Any) -> openai.OpenAI:
         """The real SDK, pointed at the base-URL entrance with the agent's token as its key."""
         options = {"base_url": f"{self.url}/v1", "api_key": self.token(agent_id), "max_retries": 0, "timeout": 30}
-        return openai.OpenAI(**(options | more))
+        return self.clients.enter_context(openai.OpenAI(**(options | more)))
 
     def claude(self, agent_id: str = "analyst", **more: Any) -> anthropic.Anthropic:
         """The real SDK of the other dialect. It sends its key as a bearer; ``default_headers`` can say otherwise."""
         options = {"base_url": self.url, "api_key": self.token(agent_id), "max_retries": 0, "timeout": 30}
-        return anthropic.Anthropic(**(options | more))
+        return self.clients.enter_context(anthropic.Anthropic(**(options | more)))
 
     def env(self) -> dict[str, str]:
         return {
@@ -143,6 +146,7 @@ class Pod:
             eventually(self._ready, f"the proxy is ready; it said: {self.said()}")
 
     def stop(self) -> None:
+        self.clients.close()
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:
