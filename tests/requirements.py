@@ -1032,6 +1032,9 @@ PASSING: dict[str, Requirement] = {
     "large:streams": Requirement(
         "issue 3, item 4", "Uploads and downloads of any size stream through, and the proxy's memory stays flat."
     ),
+    "large:back-pressure": Requirement(
+        "mitmproxy reference 1", "A peer of HTTP/2 that gives no window slows the other side down; nothing piles up."
+    ),
     "large:mediated": Requirement("issue 3, item 4", "A chat with 30 MB of images is read, mediated and forwarded."),
     "large:limit": Requirement(
         "issue 3, item 4",

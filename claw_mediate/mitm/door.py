@@ -21,7 +21,7 @@ from mitmproxy import connection, ctx, http
 from mitmproxy.proxy.layers import http as layers
 
 from claw_mediate.exchange import Exchange
-from claw_mediate.mitm import repairs
+from claw_mediate.mitm import pressure, repairs
 from claw_mediate.mitm.sources import Source, deciding, fallbacks, held, sources
 from claw_mediate.mitm.stream import DoorStream
 
@@ -93,6 +93,7 @@ class Door:
             raise RuntimeError("this version of mitmproxy is built differently: streaming answers are not possible")
         layers.HttpStream = DoorStream  # type: ignore[misc]
         repairs.make()
+        pressure.make()
 
     async def door_chunk(self, flow: http.HTTPFlow) -> None:
         """The next chunk of this flow's answer, and back-pressure: a slow runner slows its source down."""

@@ -22,7 +22,7 @@ from mitmproxy.proxy import commands
 from mitmproxy.proxy.layers import http as layers
 from mitmproxy.utils import human
 
-from claw_mediate.mitm import guard
+from claw_mediate.mitm import guard, pressure
 from claw_mediate.mitm.sources import Source, deciding, fallbacks, held, sources
 
 MOST_HELD = 1 << 20
@@ -43,6 +43,9 @@ class DoorChunkHook(commands.StartHook):
 class DoorStream(layers.HttpStream):
     """One request and its response."""
 
+    _waiting = 0
+    """Bytes of the body that came while a hook was under way, or a provider was being connected."""
+
     def handle_event(self, event: Any) -> _Commands[None]:
         if isinstance(event, layers.RequestTrailers | layers.ResponseTrailers):
             return  # may be dropped on the way (RFC 9110, 6.5.1), and mitmproxy can't send them on over HTTP/1
@@ -52,6 +55,12 @@ class DoorStream(layers.HttpStream):
             if (task := deciding.get(own.id)) is not None:
                 task.cancel()
         yield from super().handle_event(event)
+        if self._paused and isinstance(event, layers.RequestData):
+            self._waiting += len(event.data)
+            pressure.pile(self.context.client, self.stream_id, self._waiting)
+        elif self._waiting and not self._paused:
+            self._waiting = 0
+            pressure.pile(self.context.client, self.stream_id, 0)
 
     def state_wait_for_request_headers(self, event: Any) -> _Commands[None]:
         yield from super().state_wait_for_request_headers(event)

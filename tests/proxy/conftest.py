@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.peers import Provider, Service
+from tests.proxy.frames import FrameProvider
 from tests.proxy.pod import Pod
 from tests.proxy.wire import Runner, Wire
 from tests.waiting import eventually, free_port
@@ -84,6 +85,21 @@ def wired(wired_pod: Wired) -> Wired:
     eventually(wired_pod.idle, "what the test before has asked is over")
     wired_pod.wire.forget()
     return wired_pod
+
+
+@pytest.fixture(scope="module")
+def multiplexed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Pod, FrameProvider]]:
+    """A pod whose provider speaks HTTP/2."""
+    home = tmp_path_factory.mktemp("pod")
+    provider = FrameProvider(home)
+    pod = Pod(home, Provider(), Service())
+    url = f"https://localhost:{provider.port}/v1"
+    pod.environment |= {"OPENAI_BASE_URL": url, "ANTHROPIC_BASE_URL": url}
+    pod.agent("plain")
+    pod.start("--set", f"ssl_verify_upstream_trusted_ca={provider.certificate}")
+    yield pod, provider
+    pod.stop()
+    provider.close()
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ import socket
 import ssl
 import subprocess
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +28,7 @@ class Stream:
     """What came of one stream."""
 
     headers: Fields = field(default_factory=list)
-    body: bytes = b""
+    body: bytearray = field(default_factory=bytearray)
     trailers: Fields = field(default_factory=list)
     ended: bool = False
     reset: bool = False
@@ -39,6 +40,9 @@ class Stream:
 class Frames:
     """One HTTP/2 connection, of either side."""
 
+    deaf = False
+    """Whether it gives no window beyond the first."""
+
     def __init__(self, peer: ssl.SSLSocket, *, client: bool) -> None:
         config = h2.config.H2Configuration(
             client_side=client,
@@ -49,11 +53,18 @@ class Frames:
         self.peer = peer
         self.h2 = h2.connection.H2Connection(config)
         self.streams: dict[int, Stream] = {}
+        self._unheard: Counter[int] = Counter()
         self.h2.initiate_connection()
         self.flush()
 
     def flush(self) -> None:
         self.peer.sendall(self.h2.data_to_send())
+
+    def hear(self) -> None:
+        """Give the window back for all that has come."""
+        for own, size in self._unheard.items():
+            self.h2.acknowledge_received_data(size, own)
+        self._unheard.clear()
 
     def until(self, found: Callable[[], Any]) -> None:
         """Read until it is so. Raises ``ConnectionError`` when the other side has closed, or was asked to."""
@@ -72,7 +83,9 @@ class Frames:
                 stream.headers = list(event.headers)
             case h2.events.DataReceived():
                 stream.body += event.data
-                self.h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+                self._unheard[event.stream_id] += event.flow_controlled_length
+                if not self.deaf:
+                    self.hear()
             case h2.events.TrailersReceived():
                 stream.trailers = list(event.headers)
             case h2.events.StreamEnded():
@@ -96,9 +109,10 @@ def tunnel(pod: Pod, host: str, *protocols: str) -> ssl.SSLSocket:
 class FrameRunner(Frames):
     """A runner that believes it talks to the provider, over HTTP/2."""
 
-    def __init__(self, pod: Pod, host: str = "api.openai.com") -> None:
-        super().__init__(tunnel(pod, host, "h2"), client=True)
+    def __init__(self, pod: Pod, host: str = "api.openai.com", peer: ssl.SSLSocket | None = None) -> None:
+        super().__init__(peer or tunnel(pod, host, "h2"), client=True)
         self.host = host
+        self.until(lambda: self.h2.outbound_flow_control_window > 1 << 30)  # which the proxy gives at once
         self._next = 1
 
     def __enter__(self) -> Self:
@@ -148,6 +162,8 @@ class FrameProvider:
         self.headers: Fields = [(":status", "200")]
         self.parts: list[bytes] = []
         self.trailers: Fields = []
+        self.deaf = False
+        self.connections: list[Frames] = []
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
@@ -162,6 +178,8 @@ class FrameProvider:
     def _serve(self, peer: ssl.SSLSocket) -> None:
         with contextlib.suppress(OSError), peer:
             frames = Frames(peer, client=False)
+            frames.deaf = self.deaf
+            self.connections.append(frames)
             answered: set[int] = set()
             while True:
                 frames.until(

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import socket
+import threading
 from collections.abc import Iterator
 
 import pytest
 
 from tests.peers import completion
 from tests.proxy.conftest import Wired
-from tests.proxy.wire import Connection, Seen
+from tests.proxy.frames import FrameProvider, FrameRunner, tunnel
+from tests.proxy.pod import Pod
+from tests.proxy.wire import Connection, Runner, Seen
 from tests.waiting import eventually
 
 BLOCK = bytes(range(256)) * 4096
@@ -147,3 +152,95 @@ def test_what_is_refused_by_its_head_is_not_kept_while_it_comes(wired: Wired) ->
         assert runner.response().status == 401
         assert runner.ask(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n").status == 200  # the connection is in step
     assert wired.pod.memory() - before < SLACK
+
+
+@pytest.mark.requirement("large:back-pressure")
+def test_a_runner_of_http_2_that_gives_no_window_slows_its_provider_down(wired: Wired) -> None:
+    size, over = 64 * len(BLOCK), threading.Event()
+
+    def long(connection: Connection, _seen: Seen) -> None:
+        connection.send(f"HTTP/1.1 200 OK\r\ncontent-type: audio/mpeg\r\ncontent-length: {size}\r\n\r\n".encode())
+        for _ in range(64):
+            connection.send(BLOCK)
+        over.set()
+
+    wired.wire.answers.put(long)
+    before = wired.pod.memory(anew=True)
+    with FrameRunner(wired.pod) as runner:
+        runner.deaf = True
+        stream = runner.send("GET", "/v1/files/f/content", [("x-api-key", wired.pod.token("plain"))])
+        runner.until(lambda: stream.body)
+        assert not over.wait(1.5)
+        assert wired.pod.memory() - before < SLACK
+        runner.deaf = False
+        runner.hear()
+        runner.flush()
+        runner.until(lambda: stream.ended)
+    assert hashlib.sha256(stream.body).hexdigest() == digest(64)
+
+
+@pytest.mark.requirement("large:back-pressure")
+@pytest.mark.parametrize("protocols", [["h2"], ["http/1.1", "h2"]])
+def test_a_provider_of_http_2_that_gives_no_window_slows_its_runner_down(
+    multiplexed: tuple[Pod, FrameProvider], protocols: list[str]
+) -> None:
+    pod, provider = multiplexed
+    provider.deaf, provider.connections = True, []
+    over = threading.Event()
+    with tunnel(pod, "api.openai.com", *protocols) as peer:
+        head = [("x-api-key", pod.token("plain")), ("content-length", str(64 * len(BLOCK)))]
+
+        def upload() -> None:
+            if protocols == ["h2"]:
+                FrameRunner(pod, peer=peer).send("POST", "/v1/files", head, [BLOCK[:65536]] * 1024)
+            else:
+                rows = "".join(f"{name}: {value}\r\n" for name, value in head)
+                peer.sendall(f"POST /v1/files HTTP/1.1\r\nhost: x\r\n{rows}\r\n".encode())
+                for _ in range(64):
+                    peer.sendall(BLOCK)
+            over.set()
+
+        before = pod.memory(anew=True)
+        threading.Thread(target=upload, daemon=True).start()
+        eventually(lambda: provider.connections and provider.connections[0].streams, "it has begun")
+        assert not over.wait(1.5)
+        assert pod.memory() - before < SLACK
+        (frames,) = provider.connections
+        frames.deaf = False
+        frames.hear()
+        frames.flush()
+        assert over.wait(20)
+        eventually(lambda: provider.seen, "it is there")
+    assert len(provider.seen.pop().body) == 64 * len(BLOCK)
+
+
+@pytest.mark.requirement("large:back-pressure")
+def test_an_upload_waits_while_its_provider_is_being_connected(pod: Pod) -> None:
+    over = threading.Event()
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as silent, contextlib.ExitStack() as held:
+        for _ in range(2):  # whoever comes behind these waits at the door
+            first = held.enter_context(socket.socket())
+            first.setblocking(False)
+            first.connect_ex(silent.getsockname())
+        pod.environment["OPENAI_BASE_URL"] = f"http://127.0.0.1:{silent.getsockname()[1]}/v1"
+        token = pod.agent("plain")
+        pod.start()
+        runner = held.enter_context(Runner(pod.port))
+
+        def upload() -> None:
+            head = (
+                f"POST /v1/files HTTP/1.1\r\nhost: x\r\nx-api-key: {token}\r\ncontent-length: {64 * len(BLOCK)}\r\n\r\n"
+            )
+            runner.send(head.encode())
+            with contextlib.suppress(OSError):
+                for _ in range(64):
+                    runner.send(BLOCK)
+                over.set()
+
+        before = pod.memory(anew=True)
+        uploading = threading.Thread(target=upload)
+        uploading.start()
+        assert not over.wait(1.5)
+        assert pod.memory() - before < SLACK
+        pod.kill()
+        uploading.join()

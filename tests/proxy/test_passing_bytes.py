@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.peers import Provider, Service
 from tests.proxy.conftest import Wired
 from tests.proxy.frames import FrameProvider, FrameRunner, tunnel
 from tests.proxy.pod import PROVIDER_KEY, Pod
@@ -120,21 +118,6 @@ def test_http_2_to_a_provider_of_http_1_passes_byte_for_byte(wired: Wired, asked
     assert free(sent.headers) == lowered(asked.headers)
     assert (stream.all(":status"), stream.body) == (["200"], b"".join(answered.parts))
     assert free(stream.headers[1:]) == lowered(answered.headers)
-
-
-@pytest.fixture(scope="module")
-def multiplexed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Pod, FrameProvider]]:
-    """A pod whose provider speaks HTTP/2."""
-    home = tmp_path_factory.mktemp("pod")
-    provider = FrameProvider(home)
-    pod = Pod(home, Provider(), Service())
-    url = f"https://localhost:{provider.port}/v1"
-    pod.environment |= {"OPENAI_BASE_URL": url, "ANTHROPIC_BASE_URL": url}
-    pod.agent("plain")
-    pod.start("--set", f"ssl_verify_upstream_trusted_ca={provider.certificate}")
-    yield pod, provider
-    pod.stop()
-    provider.close()
 
 
 @pytest.mark.requirement("forward:byte-for-byte")
