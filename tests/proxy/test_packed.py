@@ -45,9 +45,10 @@ def test_a_compressed_request_is_read_and_mediated(wired: Wired, chain: list[str
 def test_a_compressed_request_that_is_forwarded_keeps_its_bytes(wired: Wired, chain: list[str]) -> None:
     wired.wire.answers.put(ANSWER)
     lines = len(wired.pod.history("plain"))
-    assert post(wired, packed(ODD, chain), ", ".join(chain), "plain").content == REPLY
+    body = packed(ODD, chain)
+    assert post(wired, body, ", ".join(chain), "plain").content == REPLY
     (seen,) = wired.wire.seen
-    assert (seen.body, seen.all("content-encoding")) == (packed(ODD, chain), [", ".join(chain)])
+    assert (seen.body, seen.all("content-encoding")) == (body, [", ".join(chain)])
     assert wired.recorded(lines)["request_original"] == json.loads(ODD)
 
 
