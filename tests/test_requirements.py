@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.requirements import REQUIREMENTS
+from tests.requirements import AREAS, REQUIREMENTS
 
 MARK = re.compile(r'requirement\(\s*((?:"[^"]+",?\s*)+)\)')
 
@@ -26,6 +26,10 @@ def test_every_requirement_has_a_test() -> None:
 
 def test_no_test_names_an_unknown_requirement() -> None:
     assert {name: files for name, files in named_by_tests().items() if name not in REQUIREMENTS} == {}
+
+
+def test_no_id_stands_in_two_areas() -> None:
+    assert len(REQUIREMENTS) == sum(len(area) for area in AREAS.values())
 
 
 def test_ids_are_area_and_behaviour() -> None:

@@ -136,7 +136,7 @@ ATTACKS = (
 
 _HEAD = """# Attacks
 
-What systems like this one were attacked by, and the requirements that hold it off here (`tests/requirements.py`; each test
+What systems like this one were attacked by, and the requirements that hold it off here (`tests/requirements/`; each test
 carries the id of its requirement as a mark: `grep -rn 'requirement("attack:names")' tests`). This page is printed:
 `python -m tests.attacks.table > docs/attacks.md`.
 

@@ -1,0 +1,28 @@
+"""The verbs of `claw`: what they print, write and exit with."""
+
+from __future__ import annotations
+
+from tests.requirements.requirement import Requirement
+
+REQUIREMENTS: dict[str, Requirement] = {
+    "cli:compile": Requirement(
+        "compile.md, Verbs",
+        "`claw compile` writes the tree and prints which agent may call what, and its effect.",
+    ),
+    "cli:diagnostic-format": Requirement(
+        "compile.md, Diagnostics",
+        "A diagnostic shows its place, its line with carets, a hint and a help line.",
+    ),
+    "cli:nothing-written-on-error": Requirement(
+        "compile.md, Verbs",
+        "With an error nothing is written, and the old tree stays.",
+    ),
+    "cli:check-writes-nothing": Requirement(
+        "compile.md, Verbs",
+        "`claw check` prints diagnostics as text or JSON and writes nothing.",
+    ),
+    "cli:exit-codes": Requirement(
+        "compile.md, Verbs",
+        "Exit 0, 1 for errors, 2 for wrong usage.",
+    ),
+}

@@ -1,0 +1,116 @@
+"""The compiler: from a pod file to an agent's directory, or to diagnostics."""
+
+from __future__ import annotations
+
+from tests.requirements.requirement import Requirement
+
+REQUIREMENTS: dict[str, Requirement] = {
+    "compile:diagnostics-on-the-line": Requirement(
+        "compile.md, Diagnostics",
+        "Each diagnostic has a stable code and the file, line and column that earn it.",
+    ),
+    "compile:all-errors-in-one-run": Requirement(
+        "compile.md, Diagnostics",
+        "All mistakes of a pod are reported in one run, sorted by place.",
+    ),
+    "compile:secrets-never-printed": Requirement(
+        "compile.md, Interpolation; contract.md",
+        "No value of a variable, token or master secret is printed; files that must hold one are the only ones that do.",
+    ),
+    "compile:codes-are-documented": Requirement(
+        "compile.md, Diagnostics",
+        "docs/diagnostics.md is printed from the registry of codes, and current.",
+    ),
+    "compile:golden-pod": Requirement(
+        "design.md, Tests",
+        "The trading desk compiles to the bytes of its expected/ directory.",
+    ),
+    "compile:same-input-same-bytes": Requirement(
+        "compile.md",
+        "The same input gives the same bytes, on any machine.",
+    ),
+    "compile:order-of-yaml-is-no-matter": Requirement(
+        "compile.md, Tools",
+        "No reordering of mappings, grants or names in the pod file changes a byte.",
+    ),
+    "compile:output-loads": Requirement(
+        "contract.md",
+        "What the compiler writes is what the proxy's reader accepts, nothing left out.",
+    ),
+    "compile:digest": Requirement(
+        "contract.md, metadata.json",
+        "metadata.json carries the SHA-256 of the agent's compiled files.",
+    ),
+    "compile:agent-page-names-tools-only": Requirement(
+        "compile.md, Output",
+        "CLAWDAPUS.md names tools as they are presented, and no endpoint, URL or token.",
+    ),
+    "compile:deny-by-default": Requirement(
+        "guide, Subscribing in Pod YAML",
+        "An agent has the tools that it was granted, and no others.",
+    ),
+    "compile:grants": Requirement(
+        "compile.md, Tools",
+        "Per service `all` wins, else names are united; deny beats allow; the order is the descriptor's.",
+    ),
+    "compile:defaults": Requirement(
+        "compile.md, Defaults",
+        "Absent inherits, present replaces, `...` splices, empty and null suppress.",
+    ),
+    "compile:policy": Requirement(
+        "compile.md, Defaults",
+        "tool-policy replaces the pod's default whole; what it leaves out takes the contract's default.",
+    ),
+    "compile:auth": Requirement(
+        "compile.md, Auth",
+        "A provider's credential comes from its own environment or from a secret, never from the agent.",
+    ),
+    "compile:discovered-descriptor": Requirement(
+        "guide, Wrapping Stdio MCP Servers",
+        "A snapshot in .claw-discovered/ describes its service.",
+    ),
+    "compile:yaml-1-2": Requirement(
+        "compile.md, Diagnostics",
+        "Scalars are YAML 1.2's: `on` is a name, `4000:22` a string.",
+    ),
+    "compile:no-traceback": Requirement(
+        "compile.md, Diagnostics",
+        "Whatever a pod file or a descriptor holds, the answer is diagnostics.",
+    ),
+    "compile:paths-stay-inside": Requirement(
+        "compile.md; origin-compile 2.1",
+        "Contracts and descriptors stay in the pod's directory, after symlinks.",
+    ),
+    "compile:interpolation": Requirement(
+        "compile.md, Interpolation",
+        "Variables are filled in by Compose's rules; an unset one without a default is an error.",
+    ),
+    "compile:dotenv": Requirement(
+        "compile.md, Interpolation",
+        ".env is read in Compose's dialect, under the process's environment.",
+    ),
+    "compile:base-url": Requirement(
+        "compile.md, base_url",
+        "A base URL is stated, or made of the first TCP port of expose, then of ports.",
+    ),
+    "compile:tokens": Requirement(
+        "compile.md, Tokens",
+        "Agent tokens are derived from the pod's master secret, the agent's id and an epoch.",
+    ),
+    "compile:master-secret": Requirement(
+        "compile.md, Tokens",
+        "The first compile makes a master secret, says so, and later ones keep it.",
+    ),
+    "compile:private-files": Requirement(
+        "contract.md, Layout",
+        "Compiled directories are 0700 and files 0600.",
+    ),
+    "compile:atomic": Requirement(
+        "compile.md, Verbs",
+        "The compiled tree is replaced whole; a kill leaves the old one.",
+    ),
+    "compile:never-replaces-foreign-files": Requirement(
+        "no user loses files to -o",
+        "A directory that holds anything the compiler did not make is not replaced.",
+    ),
+}

@@ -1,0 +1,24 @@
+"""What is told of a turn: history and the log."""
+
+from __future__ import annotations
+
+from tests.requirements.requirement import Requirement
+
+REQUIREMENTS: dict[str, Requirement] = {
+    "history:every-dialect": Requirement(
+        "contract, history and log", "History and log tell a turn in the same words in every dialect."
+    ),
+    "history:chain": Requirement("contract, history", "Each line holds the hash of the one before; edits show."),
+    "history:restart": Requirement("contract, history", "A restart continues the chain, however long the last line."),
+    "history:torn-line": Requirement("contract, history", "A torn last line breaks neither chain nor next line."),
+    "history:rotation": Requirement("contract, history", "Rotation by size keeps the chain."),
+    "history:bodies": Requirement("contract, history", "Bodies keep their exact JSON; long ones are cut with a mark."),
+    "log:error-code": Requirement(
+        "contract, the log", "The error event of a turn that failed says why, in a word of ours, in every dialect."
+    ),
+    "log:shape": Requirement("contract, the log", "One JSON object a line, with the common members."),
+    "log:json-only": Requirement("contract, the log", "stdout is one JSON object a line, whatever goes wrong."),
+    "log:no-chatter": Requirement(
+        "issue 3, bench", "What mitmproxy and clients say of each request is not made into records that nobody reads."
+    ),
+}

@@ -1,0 +1,112 @@
+"""What is kept: hidden rounds, the journal of turns, and both behind a crash or at another proxy."""
+
+from __future__ import annotations
+
+from tests.requirements.requirement import Requirement
+
+REQUIREMENTS: dict[str, Requirement] = {
+    "continuity:same-bytes": Requirement(
+        "mediation 7", "What a provider was sent once begins every later request in the same bytes."
+    ),
+    "continuity:advice-left-out": Requirement(
+        "mediation 7", "Rejections, budget and duplicate answers are kept out of what is replayed."
+    ),
+    "continuity:told-apart": Requirement("mediation 7", "Equal answers of two conversations keep their own rounds."),
+    "continuity:dropped-by-the-runner": Requirement(
+        "mediation 7", "Hidden rounds of a message that the runner dropped or compacted are not reinjected."
+    ),
+    "continuity:evidence": Requirement(
+        "mediation 7",
+        "Equal answers are told apart by the session, by what was said before, and by order; none of it is required.",
+    ),
+    "continuity:bounds": Requirement(
+        "mediation 7",
+        "8 MiB are kept of an agent and 256 KiB reinjected in a request: older rounds shrink to a line a call, the oldest go.",
+    ),
+    "continuity:session": Requirement(
+        "mediation 7; gateways 2.2",
+        "A session that a runner names, in a header or a member, is evidence; most name none.",
+    ),
+    "continuity:regenerated": Requirement(
+        "issue 4, 1.", "An answer that a runner had made again has the rounds of its own making."
+    ),
+    "continuity:edited": Requirement("issue 4, 1.", "An edit of an earlier message costs no later message its rounds."),
+    "continuity:compacted": Requirement(
+        "issue 4, 1.", "A summary in the place of earlier messages leaves a kept message its rounds."
+    ),
+    "continuity:restart": Requirement("issue 4, 1.", "A restart between any two requests is not noticed."),
+    "continuity:two-dialects": Requirement(
+        "issue 4, 1.", "Hidden rounds are found in their own dialect; a conversation in another one stays sound."
+    ),
+    "continuity:calls-anchor": Requirement(
+        "mediation 7", "A handoff is found by its call ids, in any order, by their alphanumerics."
+    ),
+    "continuity:text-anchor": Requirement(
+        "mediation 7", "An answer is found by its text and the user's words before it, white space aside."
+    ),
+    "continuity:runners": Requirement(
+        "mediation 7, first bullet; reference/runners.md",
+        "A message is found again as runners send it: nulls, parts, added members, other ids' signs, arguments written anew.",
+    ),
+    "journal:paid-once": Requirement("mediation 5", "What an earlier attempt of a turn used is paid for once."),
+    "journal:altered": Requirement(
+        "mediation 5, OpenClaw",
+        "After a failed turn a request whose last words begin with the failed one's resumes it.",
+    ),
+    "journal:not-yet-handed": Requirement(
+        "mediation 5",
+        "A turn is done when its whole answer was handed over; until then the same request gets that answer.",
+    ),
+    "journal:cut-off": Requirement(
+        "mediation 5", "A turn that its runner left is resumed, and what is still on its way is waited for."
+    ),
+    "journal:idempotency-key": Requirement("issue 4, 2.", "A call has one key, also when its turn is resumed."),
+    "journal:rounds-count": Requirement("mediation 5 and 4, budgets", "The rounds of an earlier attempt count."),
+    "journal:revoked": Requirement(
+        "mediation 5", "A tool that was revoked in between runs no more; the call that was made stays history."
+    ),
+    "journal:unwritable": Requirement(
+        "issue 4, 3.", "A journal that can't be kept stops writes; reads and plain chat go on, and one event says so."
+    ),
+    "journal:expiry": Requirement("mediation 5", "After 10 minutes the same request is a new turn."),
+    "journal:resume": Requirement(
+        "mediation 5", "The same request after a turn that failed resumes it: what ran is played, and not run again."
+    ),
+    "journal:one-runs": Requirement(
+        "mediation 5; issue 4, 1", "Of one request one turn runs, whichever proxy begins it."
+    ),
+    "journal:lease": Requirement(
+        "issue 4, 1",
+        "A turn whose process is silent goes on elsewhere; what the first one still wants to write is refused.",
+    ),
+    "journal:not-entered": Requirement(
+        "mediation 5", "A turn that is not entered in the journal begins no call: a retry could not find it."
+    ),
+    "journal:ten-minutes": Requirement(
+        "mediation 5", "After ten minutes a turn is not resumed, and the same request may run again."
+    ),
+    "journal:kill": Requirement("mediation 5", "A turn survives kill -9: its recorded rounds are played."),
+    "journal:unknown": Requirement(
+        "mediation 5", "A write whose result was never recorded is answered outcome_unknown, and not run again."
+    ),
+    "journal:call-in-flight": Requirement(
+        "mediation 5", "A call that was in flight when its runner left is awaited, and its answer used by the retry."
+    ),
+    "journal:join": Requirement("mediation 5", "The same request while its turn runs gets the answer of that turn."),
+    "journal:retry-of-a-done-turn": Requirement(
+        "mediation 5", "A done turn is answered again only where the request says that it is a retry."
+    ),
+    "state:shared": Requirement(
+        "issue 4, 1", "Proxies on one Valkey serve one conversation: a retry at another one goes on with the turn."
+    ),
+    "crash:at-most-once": Requirement(
+        "issue 4, prove", "Killed at any step, a write is made at most once, and the model is told only what is true."
+    ),
+    "crash:goes-on": Requirement(
+        "issue 4, prove", "Killed at any step, the turn is finished, in history, and in every later request."
+    ),
+    "restart:continuity-and-chain": Requirement("mediation 7; contract, history", "Both survive kill -9."),
+    "store:own": Requirement("mediation 7", "Hidden rounds are found by their own agent and anchor only."),
+    "store:bounded": Requirement("mediation 7", "Bounded per agent by turns and age, least recently used first out."),
+    "store:durable": Requirement("mediation 7", "A file survives a crash, and is private."),
+}
