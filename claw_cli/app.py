@@ -6,7 +6,7 @@ import typer
 
 from claw_cli.check import check
 from claw_cli.compile import compile_verb
-from claw_compile.report import plain_streams
+from claw_compile.diagnostics.report import plain_streams
 
 app = typer.Typer(
     name="claw",

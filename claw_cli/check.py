@@ -11,8 +11,9 @@ import typer
 
 from claw_cli.compile import DEFAULT_POD, Pod
 from claw_compile.compiler import check_pod
-from claw_compile.diagnostic import has_errors
-from claw_compile.report import as_json, as_text, count, summary
+from claw_compile.diagnostics.diagnostic import has_errors
+from claw_compile.diagnostics.report import as_json, as_text, count
+from claw_compile.summary import summary
 
 
 class Format(StrEnum):

@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 from claw_compile.compiler import compile_pod
-from claw_compile.report import as_text, count, plain_streams, summary
+from claw_compile.diagnostics.report import as_text, count, plain_streams
+from claw_compile.summary import summary
 
 
 def main() -> int:

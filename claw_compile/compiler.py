@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from claw_compile import codes
-from claw_compile.check import check
-from claw_compile.diagnostic import Checked, Diagnostic, has_errors, in_order, start_of
-from claw_compile.emit import emit
-from claw_compile.load import MASTER_FILE, load
-from claw_compile.project import Projected, connect, project
-from claw_compile.resolve import resolve
-from claw_compile.write import create_master, write
+from claw_compile.authority.check import check
+from claw_compile.authority.project import Projected, connect, project
+from claw_compile.authority.resolve import resolve
+from claw_compile.diagnostics.diagnostic import Checked, Diagnostic, has_errors, in_order, start_of
+from claw_compile.loading.load import MASTER_FILE, load
+from claw_compile.output.emit import emit
+from claw_compile.output.write import create_master, write
 from claw_contract.secret import Secret
 
 OUTPUT = ".claw-runtime"

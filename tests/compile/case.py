@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from claw_compile.diagnostic import Diagnostic
+from claw_compile.diagnostics.diagnostic import Diagnostic
 
 CASES = Path(__file__).parent / "cases"
 ENVIRON = {"CASE_TOKEN": "planted-secret-value"}

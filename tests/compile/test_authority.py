@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from claw_compile.compiler import compile_pod
-from claw_compile.diagnostic import has_errors
+from claw_compile.diagnostics.diagnostic import has_errors
 
 TOOLS = ("get_quote", "get_orders", "trade", "cancel")
 DESCRIPTOR: dict[str, Any] = {

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from claw_compile.codes import CODES
+from claw_compile.codes.registry import CODES
 from claw_compile.compiler import check_pod
-from claw_compile.report import as_json, as_text
+from claw_compile.diagnostics.report import as_json, as_text
 
 DESK = Path(__file__).parents[2] / "pods" / "trading-desk"
 POD = (DESK / "claw-pod.yml").read_text(encoding="utf-8")

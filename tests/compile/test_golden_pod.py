@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from claw_compile.compiler import compile_pod
-from claw_compile.emit import digest
+from claw_compile.output.emit import digest
 from claw_contract.manifest import read_manifest
 from claw_contract.metadata import Metadata
 

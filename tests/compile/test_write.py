@@ -9,8 +9,8 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from claw_compile import write as writing
-from claw_compile.write import write
+from claw_compile.output import write as writing
+from claw_compile.output.write import write
 
 OLD = {PurePosixPath("context/one/AGENTS.md"): b"old"}
 NEW = {PurePosixPath("context/one/AGENTS.md"): b"new", PurePosixPath("agents/one/env"): b"A=1\n"}

@@ -13,17 +13,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from claw_compile import codes
-from claw_compile.descriptors import Described, read_descriptor
-from claw_compile.diagnostic import Checked, Diagnostic, Span, quoted, start_of
-from claw_compile.dotenv import read_dotenv
+from claw_compile.descriptors.descriptor import Described, read_descriptor
+from claw_compile.diagnostics.diagnostic import Checked, Diagnostic, Span, quoted, start_of
+from claw_compile.grammar.pod import PodSpec, ServiceSpec
+from claw_compile.grammar.read_pod import read_pod
 from claw_compile.identity import SHORTEST_MASTER
-from claw_compile.json_reader import read_json
-from claw_compile.node import MapNode, ScalarNode
-from claw_compile.pod import PodSpec, ServiceSpec
-from claw_compile.read_pod import read_pod
-from claw_compile.source import decode
-from claw_compile.variables import Variables
-from claw_compile.yaml_reader import read_yaml
+from claw_compile.reading.dotenv import read_dotenv
+from claw_compile.reading.json_reader import read_json
+from claw_compile.reading.node import MapNode, ScalarNode
+from claw_compile.reading.source import decode
+from claw_compile.reading.variables import Variables
+from claw_compile.reading.yaml_reader import read_yaml
 from claw_contract.secret import Secret
 
 MASTER_VARIABLE = "CLAW_MASTER_SECRET"

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 import yaml
 
 from claw_compile import codes
-from claw_compile.diagnostic import Checked, Diagnostic, Note, Span, quoted, start_of
-from claw_compile.node import Entry, ListNode, MapNode, Node, ScalarNode
-from claw_compile.source import Source
+from claw_compile.diagnostics.diagnostic import Checked, Diagnostic, Note, Span, quoted, start_of
+from claw_compile.reading.node import Entry, ListNode, MapNode, Node, ScalarNode
+from claw_compile.reading.source import Source
 
 MOST_NODES = 100_000
 """How many values a document may have once its aliases are expanded."""

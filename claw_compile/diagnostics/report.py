@@ -13,8 +13,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from claw_compile.compiler import Plan, Written
-from claw_compile.diagnostic import Diagnostic, Span
+from claw_compile.diagnostics.diagnostic import Diagnostic, Span
 
 _ASSIGNMENT = re.compile(r"""(?P<name>\b[A-Z][A-Z0-9_]*["']?\s*[:=]\s*)(?P<value>\S.*)$""")
 _REFERENCE = re.compile(r"""["']?\$(\w+|\{\w+(:?\?[^{}]*)?\})["']?[\s,}\]]*(#.*)?""")
@@ -47,17 +46,6 @@ def count(diagnostics: Iterable[Diagnostic]) -> str:
     errors = sum(each.is_error for each in found)
     numbers = (("error", errors), ("warning", len(found) - errors))
     return ", ".join(f"{number} {name}{'s' if number > 1 else ''}" for name, number in numbers if number)
-
-
-def summary(plan: Plan | Written) -> str:
-    """Agents × tools: what each agent may call, and what a call may do."""
-    lines: list[str] = []
-    for agent in plan.agents:
-        tools = agent.manifest.tools if agent.manifest is not None else ()
-        lines.append(f"{agent.agent.id}: {len(tools)} tool{'' if len(tools) == 1 else 's'}")
-        width = max((len(tool.name) for tool in tools), default=0)
-        lines.extend(f"  {tool.name:<{width}}  {tool.effect}" for tool in tools)
-    return "".join(f"{line}\n" for line in lines)
 
 
 def _lines(found: Diagnostic) -> Iterator[str]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from claw_compile.diagnostic import Span
-from claw_compile.node import Node, ScalarNode
+from claw_compile.diagnostics.diagnostic import Span
+from claw_compile.reading.node import Node, ScalarNode
 from claw_contract.manifest import Policy
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from claw_compile import codes
-from claw_compile.diagnostic import Diagnostic, Note, did_you_mean, quoted
-from claw_compile.load import Loaded
-from claw_compile.node import ScalarNode
-from claw_compile.pod import All, Grant, Spread
-from claw_compile.resolve import Agent, Resolved, inherited_note
+from claw_compile.authority.resolve import Agent, Resolved, inherited_note
+from claw_compile.diagnostics.diagnostic import Diagnostic, Note, did_you_mean, quoted
+from claw_compile.grammar.pod import All, Grant, Spread
+from claw_compile.loading.load import Loaded
+from claw_compile.reading.node import ScalarNode
 from claw_contract.descriptor import DescriptorTool
 from claw_contract.manifest import Effect
 from claw_contract.names import SERVICE_NAME

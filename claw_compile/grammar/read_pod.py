@@ -10,12 +10,12 @@ import re
 from typing import Any
 
 from claw_compile import codes
-from claw_compile.diagnostic import Checked, quoted
-from claw_compile.grammar import Reading
-from claw_compile.interpolation import Lookup
-from claw_compile.node import Entry, MapNode, Node, ScalarNode, kind
-from claw_compile.pod import PodSpec, ProviderAuth, ServiceSpec
-from claw_compile.read_tools import read_cllama, read_grants, read_limits, read_surfaces
+from claw_compile.diagnostics.diagnostic import Checked, quoted
+from claw_compile.grammar.pod import PodSpec, ProviderAuth, ServiceSpec
+from claw_compile.grammar.read_tools import read_cllama, read_grants, read_limits, read_surfaces
+from claw_compile.grammar.reading import Reading
+from claw_compile.reading.interpolation import Lookup
+from claw_compile.reading.node import Entry, MapNode, Node, ScalarNode, kind
 from claw_contract.names import is_agent_id
 
 POD_KEYS = ("pod", "cllama-defaults", "tools-defaults", "tool-policy-defaults", "surfaces-defaults", "strict-surfaces")

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from claw_compile import codes
-from claw_compile.descriptors import Described
-from claw_compile.diagnostic import Checked, Diagnostic, Note, Span
-from claw_compile.load import Loaded
-from claw_compile.pod import All, Grant, Listed, PodSpec, ServiceSpec, Spread, Surface
+from claw_compile.descriptors.descriptor import Described
+from claw_compile.diagnostics.diagnostic import Checked, Diagnostic, Note, Span
+from claw_compile.grammar.pod import All, Grant, Listed, PodSpec, ServiceSpec, Spread, Surface
+from claw_compile.loading.load import Loaded
 from claw_contract.descriptor import DescriptorTool
 from claw_contract.manifest import Policy
 

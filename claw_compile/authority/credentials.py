@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping
 from typing import assert_never
 
 from claw_compile import codes
-from claw_compile.descriptors import Described
-from claw_compile.diagnostic import Diagnostic, Note, did_you_mean
-from claw_compile.environment import variables
-from claw_compile.grammar import problem_at
-from claw_compile.interpolation import Lookup
-from claw_compile.node import ScalarNode, span_at
-from claw_compile.pod import PodSpec, ProviderAuth, ServiceSpec
+from claw_compile.authority.environment import variables
+from claw_compile.descriptors.descriptor import Described
+from claw_compile.diagnostics.diagnostic import Diagnostic, Note, did_you_mean
+from claw_compile.grammar.pod import PodSpec, ProviderAuth, ServiceSpec
+from claw_compile.grammar.reading import problem_at
+from claw_compile.reading.interpolation import Lookup
+from claw_compile.reading.node import ScalarNode, span_at
 from claw_contract.manifest import Auth, BearerAuth, HeaderAuth, NoAuth
 from claw_contract.secret import MIN_REDACTED, Secret, SecretRef
 

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from claw_compile import codes
-from claw_compile.diagnostic import Checked, Diagnostic, Span
-from claw_compile.interpolation import interpolate
-from claw_compile.source import Source
+from claw_compile.diagnostics.diagnostic import Checked, Diagnostic, Span
+from claw_compile.reading.interpolation import interpolate
+from claw_compile.reading.source import Source
 
 _ASSIGNMENT = re.compile(r"[ \t]*(?:export[ \t]+)?(?P<name>[A-Za-z_][A-Za-z0-9_.-]*)[ \t]*(?P<sign>[=:]?)[ \t]*")
 _COMMENT = re.compile(r"(^|\s)#.*$")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from claw_compile.diagnostic import Span
-from claw_compile.interpolation import Interpolated, Lookup, interpolate
-from claw_compile.node import ListNode, MapNode, Node, ScalarNode
+from claw_compile.diagnostics.diagnostic import Span
+from claw_compile.reading.interpolation import Interpolated, Lookup, interpolate
+from claw_compile.reading.node import ListNode, MapNode, Node, ScalarNode
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from jsonschema.exceptions import SchemaError
 from jsonschema.validators import Draft202012Validator, validator_for
 
 from claw_compile import codes
-from claw_compile.diagnostic import Diagnostic
-from claw_compile.node import ListNode, MapNode, Node, ScalarNode, span_at
+from claw_compile.diagnostics.diagnostic import Diagnostic
+from claw_compile.reading.node import ListNode, MapNode, Node, ScalarNode, span_at
 from claw_contract.base import JsonObject
 from claw_contract.pattern import PatternError, pattern, patterns
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, assert_never
 
-from claw_compile.diagnostic import Span
-from claw_compile.scalars import typed
+from claw_compile.diagnostics.diagnostic import Span
+from claw_compile.reading.scalars import typed
 
 
 @dataclass(frozen=True)

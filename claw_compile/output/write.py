@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from claw_compile import codes
-from claw_compile.diagnostic import Diagnostic, quoted, start_of
-from claw_compile.emit import Tree
+from claw_compile.diagnostics.diagnostic import Diagnostic, quoted, start_of
+from claw_compile.output.emit import Tree
 from claw_contract.secret import Secret
 
 OURS = {"context", "agents"}

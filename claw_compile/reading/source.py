@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from claw_compile import codes
-from claw_compile.diagnostic import Checked, Span
+from claw_compile.diagnostics.diagnostic import Checked, Span
 
 _LINE_BREAK = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
 """Where PyYAML breaks lines; the JSON reader counts the same way."""

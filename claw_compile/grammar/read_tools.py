@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from claw_compile import codes
-from claw_compile.diagnostic import Note, quoted
-from claw_compile.grammar import Reading, is_spread
-from claw_compile.node import Entry, ListNode, MapNode, Node, ScalarNode
-from claw_compile.pod import All, Cllama, Grant, Limits, Listed, Spread, Surface
+from claw_compile.diagnostics.diagnostic import Note, quoted
+from claw_compile.grammar.pod import All, Cllama, Grant, Limits, Listed, Spread, Surface
+from claw_compile.grammar.reading import Reading, is_spread
+from claw_compile.reading.node import Entry, ListNode, MapNode, Node, ScalarNode
 from claw_contract.manifest import TIMEOUT_PER_TOOL_MS, TOTAL_TIMEOUT_MS, Policy
 
 GRANT_KEYS = ("service", "allow", "deny")

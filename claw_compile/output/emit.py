@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
+from claw_compile.authority.project import Projected
 from claw_compile.identity import agent_token
-from claw_compile.project import Projected
 from claw_contract.manifest import Manifest, Policy, Tool
 from claw_contract.metadata import Metadata
 from claw_contract.names import aliases

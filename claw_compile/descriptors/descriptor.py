@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 
 from claw_compile import codes
-from claw_compile.diagnostic import Checked, Code, Diagnostic, Note, did_you_mean, quoted
-from claw_compile.node import ListNode, MapNode, Node, kind, plain_data, span_at
-from claw_compile.tool_schema import check_schema
+from claw_compile.descriptors.tool_schema import check_schema
+from claw_compile.diagnostics.diagnostic import Checked, Code, Diagnostic, Note, did_you_mean, quoted
+from claw_compile.reading.node import ListNode, MapNode, Node, kind, plain_data, span_at
 from claw_contract.descriptor import Descriptor, DescriptorTool, DescriptorV1, DescriptorV2
 from claw_contract.manifest import PLACEHOLDER
 

@@ -1,0 +1,1 @@
+"""What each agent has, and may not have."""

@@ -1,0 +1,1 @@
+"""What the compiler says, and how it is shown."""

@@ -1,0 +1,1 @@
+"""The one phase that reads the disk."""

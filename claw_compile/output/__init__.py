@@ -1,0 +1,1 @@
+"""Files, and the one phase that writes them."""
