@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from claw_compile import codes
-from claw_compile.authority.resolve import Agent, Resolved, inherited_note
+from claw_compile.authority.agent import Agent, Resolved
+from claw_compile.authority.resolve import inherited_note
 from claw_compile.diagnostics.diagnostic import Diagnostic, Note, did_you_mean, quoted
 from claw_compile.grammar.pod import All, Grant, Spread
 from claw_compile.loading.load import Loaded

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from claw_compile.authority.agent import Agent, GrantedTool, Resolved
 from claw_compile.authority.credentials import project_auth, visible_tokens
 from claw_compile.authority.ports import base_url
-from claw_compile.authority.resolve import Agent, GrantedTool, Resolved
 from claw_compile.diagnostics.diagnostic import Checked, Diagnostic
 from claw_compile.loading.load import Loaded
 from claw_contract.descriptor import DescriptorV2

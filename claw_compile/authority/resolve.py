@@ -7,49 +7,14 @@ names are united; ``deny`` beats ``allow``. The order is service, then descripto
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from claw_compile import codes
+from claw_compile.authority.agent import Agent, GrantedTool, Resolved
 from claw_compile.descriptors.descriptor import Described
 from claw_compile.diagnostics.diagnostic import Checked, Diagnostic, Note, Span
-from claw_compile.grammar.pod import All, Grant, Listed, PodSpec, ServiceSpec, Spread, Surface
+from claw_compile.grammar.pod import All, Grant, Listed, PodSpec, ServiceSpec, Spread
 from claw_compile.loading.load import Loaded
-from claw_contract.descriptor import DescriptorTool
 from claw_contract.manifest import Policy
-
-
-@dataclass(frozen=True)
-class GrantedTool:
-    """A tool that an agent may use, and where its service stands."""
-
-    service: str
-    tool: DescriptorTool
-
-
-@dataclass(frozen=True)
-class Agent:
-    """One agent with its authority. ``takes_defaults``: some of its grants are the pod's ``tools-defaults``."""
-
-    spec: ServiceSpec
-    has_proxy: bool
-    grants: tuple[Grant, ...]
-    surfaces: tuple[Surface, ...]
-    tools: tuple[GrantedTool, ...]
-    policy: Policy
-    takes_defaults: bool
-
-    @property
-    def id(self) -> str:
-        return self.spec.name.text
-
-    @property
-    def providers(self) -> tuple[str, ...]:
-        return tuple(sorted({granted.service for granted in self.tools}))
-
-
-@dataclass(frozen=True)
-class Resolved:
-    agents: tuple[Agent, ...]
 
 
 def resolve(loaded: Loaded) -> Checked[Resolved]:
@@ -68,6 +33,7 @@ def _agent(
     limits = spec.limits if spec.limits is not None else pod.limits
     return Agent(
         spec=spec,
+        id=spec.name.text,
         has_proxy=cllama is not None and bool(cllama.proxies),
         grants=grants,
         surfaces=_expanded(spec.surfaces, pod.surfaces, "surfaces-defaults", found),

@@ -6,12 +6,17 @@ What Compose owns (``environment``, ``expose``, ``ports``) stays a tree: it is r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from claw_compile.diagnostics.diagnostic import Span
-from claw_compile.reading.node import Node, ScalarNode
+from claw_compile.grammar.relations import Blocks, Feed, MemoryOf, Models, PodSecret, Principal, Skill, Spending, Stdio
+from claw_compile.reading.node import MapNode, Node, ScalarNode
 from claw_contract.manifest import Policy
+
+type Mode = Literal["base-url", "proxy", "transparent"]
+type Delivery = Literal["mediated", "native"]
 
 
 @dataclass(frozen=True)
@@ -57,10 +62,11 @@ class Listed[T]:
 
 @dataclass(frozen=True)
 class Cllama:
-    """Which proxies stand before the agent; none when ``cllama`` is ``null`` or ``[]``."""
+    """Which proxies stand before the agent, and by which entrance; none when ``cllama`` is ``null`` or ``[]``."""
 
     key: Span
     proxies: tuple[str, ...]
+    mode: Mode = "base-url"
 
 
 @dataclass(frozen=True)
@@ -86,7 +92,8 @@ class ProviderAuth:
 class ServiceSpec:
     """One Compose service, with its ``x-claw``. It is an agent when it has ``agent``.
 
-    ``names_descriptor`` without ``describe_file``: the name could not be read, which is reported already.
+    ``names_descriptor`` without ``describe_file``: the name could not be read, which is reported already. ``body`` is the whole
+    Compose service, for the file that is made from it; ``carried`` are keys of the original that only pod-manifest.json has.
     """
 
     name: ScalarNode
@@ -100,7 +107,22 @@ class ServiceSpec:
     names_descriptor: bool = False
     base_url: ScalarNode | None = None
     auth: ProviderAuth | None = None
+    stdio: Stdio | None = None
     wraps_stdio: bool = False
+    mcp_path: ScalarNode | None = None
+    count: int = 1
+    count_key: Span | None = None
+    cllama_env: Mapping[str, ScalarNode] = field(default_factory=dict)
+    models: Models | None = None
+    feeds: Listed[Feed] | None = None
+    skills: Listed[Skill] | None = None
+    memory: MemoryOf | None = None
+    spending: Spending | None = None
+    context: Blocks | None = None
+    delivery: Delivery = "mediated"
+    principals: tuple[Principal, ...] = ()
+    carried: Mapping[str, Node] = field(default_factory=dict)
+    body: MapNode | None = None
     environment: Node | None = None
     expose: Node | None = None
     ports: Node | None = None
@@ -118,6 +140,16 @@ class PodSpec:
     limits: Limits | None
     strict_surfaces: bool
     services: tuple[ServiceSpec, ...]
+    document: MapNode
+    cllama_env: Mapping[str, ScalarNode] = field(default_factory=dict)
+    models: Models | None = None
+    feeds: Listed[Feed] | None = None
+    skills: Listed[Skill] | None = None
+    memory: MemoryOf | None = None
+    spending: Spending | None = None
+    context: Blocks | None = None
+    secrets: tuple[PodSecret, ...] = ()
+    carried: Mapping[str, Node] = field(default_factory=dict)
 
     def service(self, name: str) -> ServiceSpec | None:
         return next((service for service in self.services if service.name.text == name), None)

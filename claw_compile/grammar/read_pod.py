@@ -62,6 +62,7 @@ def read_pod(file: str, root: MapNode, lookup: Lookup) -> Checked[PodSpec]:
         strict_surfaces="strict-surfaces" in entries
         and reading.flag(entries["strict-surfaces"].value, "'strict-surfaces'"),
         services=tuple(_service(reading, entry) for entry in bodies),
+        document=root,
     )
     if not pod.agents:
         at = services.span if services is not None else root.span
@@ -117,6 +118,7 @@ def _service(reading: Reading, entry: Entry) -> ServiceSpec:
         base_url=reading.optional_text(entries.get("base-url")),
         auth=_auth(reading, entries["auth"]) if "auth" in entries else None,
         wraps_stdio="mcp-stdio" in entries and _stdio(reading, entries["mcp-stdio"]),
+        body=body,
         environment=body.value("environment"),
         expose=body.value("expose"),
         ports=body.value("ports"),
