@@ -54,7 +54,7 @@ class MemoryRelation:
 
 @dataclass(frozen=True)
 class Agent:
-    """One agent, of ``count`` perhaps, with its authority. ``takes_defaults``: it has grants of the pod's ``tools-defaults``."""
+    """One agent, of ``count`` perhaps, with its authority. ``takes_defaults``: some grants are ``tools-defaults``."""
 
     spec: ServiceSpec
     id: str
