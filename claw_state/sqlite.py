@@ -1,6 +1,6 @@
 """The state in a file of SQLite: its tables, how it is opened, and how it stays small.
 
-0600     the file, and the write-ahead log beside it
+0600     the file, and what SQLite keeps beside it (-wal, -shm), whatever they were; 0700 a directory that is made for it
 WAL      a kill -9 loses nothing that was written
 vacuum   what is deleted is given back to the disk, a little at a time (``shrink``)
 """
@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from contextlib import suppress
 from pathlib import Path
 
+SCHEMA = 1
+"""Of the tables, as the file says it (``user_version``)."""
 LOCK_SECONDS = 0.1
 """How long another process's lock is waited for: everybody waits with us."""
 KEPT = """
@@ -44,6 +47,8 @@ _LOG_BYTES = 4 * 1024 * 1024
 _PAGES = 256
 """Given back to the disk at a time: everybody waits with us."""
 _INCREMENTAL = 2
+_TRIES = 100
+"""To cut the log while others use it."""
 _REMEDY = (
     "move the file away (with its -wal and -shm) and start again: conversations then go on without their earlier hidden "
     "rounds, and retries of turns from before are new turns"
@@ -53,19 +58,31 @@ _REMEDY = (
 def opened(file: str, schema: str) -> sqlite3.Connection:
     """``file``: a path, or empty for memory. Raises ``sqlite3.Error`` or ``OSError`` when it can't be opened."""
     if file:
-        Path(file).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        _make(Path(file).parent)
+        if not Path(file).exists():  # one that is there must not be opened: closing it takes SQLite's locks from it
+            os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         for part in (file, f"{file}-wal", f"{file}-shm"):
             with suppress(OSError):  # another user's, or not there
                 Path(part).chmod(0o600)
     database = sqlite3.connect(file or ":memory:", autocommit=True, timeout=LOCK_SECONDS)
     try:
+        refuse_newer(database)
         _becomes_ours(database)
         database.executescript(schema)
     except sqlite3.Error:
         database.close()
         raise
     return database
+
+
+def refuse_newer(database: sqlite3.Connection) -> int:
+    """The file's version. Raises ``sqlite3.NotSupportedError`` for one that a later claw has written."""
+    version: int = database.execute("PRAGMA user_version").fetchone()[0]
+    if version > SCHEMA:
+        raise sqlite3.NotSupportedError(
+            f"a newer claw has written it (schema {version}, and this one knows {SCHEMA}): use that one, or another file"
+        )
+    return version
 
 
 def check(database: sqlite3.Connection) -> None:
@@ -80,10 +97,37 @@ def shrink(database: sqlite3.Connection) -> None:
     database.execute(f"PRAGMA incremental_vacuum({_PAGES})").fetchall()
 
 
+def given_back(database: sqlite3.Connection, pause: float) -> bool:
+    """All free pages go back to the disk, and the log is carried over and cut; False: others read in it all the time."""
+    pages = -1
+    while database.execute("PRAGMA freelist_count").fetchone()[0] not in (
+        0,
+        pages,
+    ):  # else an old file: it does not shrink
+        pages = database.execute("PRAGMA freelist_count").fetchone()[0]
+        shrink(database)
+        time.sleep(pause)
+    database.execute("PRAGMA busy_timeout=20")  # nobody can write while the log waits for its readers
+    for _ in range(_TRIES):
+        if database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0:
+            return True
+        time.sleep(pause)
+    return False
+
+
 def reason(error: Exception) -> str:
     """Why the state can't be used, with a remedy where there is one."""
     damaged = isinstance(error, sqlite3.DatabaseError) and type(error) is sqlite3.DatabaseError
     return f"{error}; {_REMEDY}" if damaged else str(error)
+
+
+def _make(directory: Path) -> None:
+    """As ``mkdir -p``, but every directory that is made is private."""
+    if not directory.is_dir():
+        _make(directory.parent)
+        with suppress(FileExistsError):  # another process just made it; or it is a file, as opening will tell
+            directory.mkdir()
+            directory.chmod(0o700)
 
 
 def _becomes_ours(database: sqlite3.Connection) -> None:
@@ -96,3 +140,5 @@ def _becomes_ours(database: sqlite3.Connection) -> None:
     database.execute("PRAGMA journal_mode=WAL")
     database.execute("PRAGMA synchronous=NORMAL")
     database.execute(f"PRAGMA journal_size_limit={_LOG_BYTES}")
+    if database.execute("PRAGMA user_version").fetchone()[0] != SCHEMA:
+        database.execute(f"PRAGMA user_version={SCHEMA}")

@@ -22,7 +22,6 @@ from typing import Any
 import msgspec
 
 from claw_mediate.io.journaling import (
-    LEASE_SECONDS,
     LEFT,
     NOT_OURS,
     RESUMED_WITHIN,
@@ -33,11 +32,13 @@ from claw_mediate.io.journaling import (
     as_answer,
     as_kept,
 )
-from claw_mediate.io.owner import Owner
 from claw_mediate.model import Answer, Call
+from claw_state.owner import Owner
 from claw_state.place import StoreError
 from claw_state.sqlite import TURNS, opened, reason, shrink
 
+_SHRINK_SECONDS = 0.9
+"""How often a little of the file is given back to the disk, while turns begin."""
 _REPLY = -1
 """The place of a model's reply in its round."""
 _FOUND = "SELECT turn, state, owner, seen, attempt, answer FROM turns WHERE agent = ? AND seen > ?"
@@ -65,7 +66,7 @@ class SqliteJournal:
         self._owner = owner
         self._clock = clock
         self._db = opened(file, TURNS)
-        self._pruned = 0.0
+        self._pruned = self._shrunk = 0.0
 
     async def find(self, agent_id: str, asked: Asked) -> Past | None:
         """The latest attempt at this request; else one that failed and that this request goes on with."""
@@ -85,7 +86,7 @@ class SqliteJournal:
     def _lives(self, row: tuple[Any, ...]) -> bool:
         """Whether another process, or another mediator of this one, is at a turn."""
         _, state, owner, seen, *_ = row
-        return state == "running" and self._owner.may_live(owner) and seen > self._clock() - LEASE_SECONDS
+        return state == "running" and self._owner.may_be_at(owner, self._clock() - seen)
 
     async def begin(self, turn_id: str, agent_id: str, asked: Asked) -> bool:
         """A new turn; False: another process just began it."""
@@ -153,12 +154,14 @@ class SqliteJournal:
         self._db.close()
 
     def _prune(self) -> None:
-        """Of what can't be resumed any more nothing is kept."""
+        """Of what can't be resumed any more nothing is kept, and what it took of the disk is given back."""
         now = self._clock()
         if now > self._pruned + RESUMED_WITHIN / 10:
             self._pruned = now
             self._do("DELETE FROM turns WHERE seen <= ?", now - RESUMED_WITHIN)
             self._do("DELETE FROM steps WHERE turn NOT IN (SELECT turn FROM turns)")
+        if now > self._shrunk + _SHRINK_SECONDS:
+            self._shrunk = now
             try:
                 shrink(self._db)
             except sqlite3.Error as error:

@@ -14,8 +14,6 @@ from claw_mediate.model import Answer, Call
 
 RESUMED_WITHIN = 600.0
 """Seconds in which the same request resumes a turn that failed, was cut off or still runs."""
-LEASE_SECONDS = 10.0
-"""How long a process of another machine is believed to be at a turn that it said nothing more of."""
 NOT_OURS = "this turn is not in the journal, or goes on in another process"
 type State = Literal["running", "failed", "answered", "done"]
 type Attempt = Literal["first", "resumed", "unknown"]

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from claw_mediate.exchange import Exchange
 from claw_mediate.io.continuing import Continuing
 from claw_mediate.io.drive import Ports, World
-from claw_mediate.io.journaling import LEASE_SECONDS, Journal
+from claw_mediate.io.journaling import Journal
 from claw_mediate.io.mediated import Ended, Job, MediatedTurn, streamed, whole
 from claw_mediate.io.record import Recorder
 from claw_mediate.io.services import Caller, Services
@@ -22,6 +22,7 @@ from claw_mediate.io.settings import Pace
 from claw_mediate.io.tape import Tape
 from claw_mediate.io.upstream import ModelAnswer, ModelCall, Upstream
 from claw_mediate.model import Answer, Call
+from claw_state.owner import LEASE_SECONDS
 from claw_state.place import StoreError
 
 _LAST_SECONDS = 2.0

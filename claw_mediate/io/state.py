@@ -14,10 +14,10 @@ from typing import NamedTuple, assert_never
 from claw_mediate.io.journal import SqliteJournal
 from claw_mediate.io.journaling import Journal
 from claw_mediate.io.log import EventLog
-from claw_mediate.io.owner import Owner
 from claw_mediate.io.store import SqliteStore, Store
 from claw_mediate.io.valkey_journal import ValkeyJournal
 from claw_mediate.io.valkey_store import ValkeyStore
+from claw_state.owner import Owner
 from claw_state.place import File, Place, Server
 from claw_state.sqlite import reason
 from claw_state.valkey import Link, probe

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from claw_mediate.continuity import Anchor, Kept
 from claw_state.place import StoreError
-from claw_state.sqlite import KEPT, check, opened, reason
+from claw_state.sqlite import KEPT, SCHEMA, check, opened, reason
 
 MOST_TURNS = 256
 MOST_AGE_SECONDS = 7 * 24 * 3600.0
@@ -95,7 +95,7 @@ class SqliteStore:
 
     async def writable(self) -> bool:
         try:
-            self._db.execute("PRAGMA user_version=1")  # a full disk says no only to what is written
+            self._db.execute(f"PRAGMA user_version={SCHEMA}")  # a full disk says no only to what is written
         except sqlite3.Error:
             return False
         return True

@@ -12,7 +12,6 @@ from typing import Any, cast
 import msgspec
 
 from claw_mediate.io.journaling import (
-    LEASE_SECONDS,
     LEFT,
     NOT_OURS,
     RESUMED_WITHIN,
@@ -24,8 +23,8 @@ from claw_mediate.io.journaling import (
     as_answer,
     as_kept,
 )
-from claw_mediate.io.owner import Owner
 from claw_mediate.model import Answer, Call
+from claw_state.owner import Owner
 from claw_state.place import StoreError
 from claw_state.valkey import Link
 
@@ -205,7 +204,7 @@ class ValkeyJournal:
 
     def _past(self, *found: bytes) -> Past:
         turn_id, state, owner, seen, attempt = (part.decode() for part in found[:5])
-        alive = state == "running" and self._owner.may_live(owner) and float(found[6]) < LEASE_SECONDS
+        alive = state == "running" and self._owner.may_be_at(owner, float(found[6]))
         given = msgspec.msgpack.decode(found[5], type=Given) if found[5] else None
         return Past(turn_id, cast("State", state), alive, attempt, given, owner, float(seen))
 

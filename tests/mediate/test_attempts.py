@@ -11,7 +11,7 @@ import pytest
 from claw_mediate.io.attempts import Attempts, Known, Resumed
 from claw_mediate.io.journal import SqliteJournal
 from claw_mediate.io.journaling import RESUMED_WITHIN, Asked, Given
-from claw_mediate.io.owner import Owner
+from claw_state.owner import Owner
 
 ASKED = Asked("request", "earlier", "Buy", "")
 ANSWER = Given(200, "application/json", b"{}")

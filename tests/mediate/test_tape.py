@@ -7,10 +7,10 @@ import pytest
 from claw_mediate import result
 from claw_mediate.io.journal import SqliteJournal
 from claw_mediate.io.journaling import Asked
-from claw_mediate.io.owner import Owner
 from claw_mediate.io.store import StoreError
 from claw_mediate.io.tape import Tape
 from claw_mediate.model import Answer
+from claw_state.owner import Owner
 from tests.mediate.made import called, granted
 
 READ = called(granted("desk.get", annotations={"readOnly": True}))

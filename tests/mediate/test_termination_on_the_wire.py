@@ -15,13 +15,13 @@ from claw_mediate.dialects.base import Additions
 from claw_mediate.io.drive import Ports, World, drive
 from claw_mediate.io.journal import SqliteJournal
 from claw_mediate.io.journaling import Asked
-from claw_mediate.io.owner import Owner
 from claw_mediate.io.sending import Responded
 from claw_mediate.io.tape import Tape
 from claw_mediate.io.upstream import ModelAnswer, ModelCall, understood
 from claw_mediate.model import Answer, Call, Limits
 from claw_mediate.talk import Deliver, Refuse
 from claw_mediate.turn import turn
+from claw_state.owner import Owner
 from tests.mediate.any_reply import WIRES, bodies
 from tests.mediate.made import limits
 from tests.mediate.test_any_reply import CATALOG, DIALECTS

@@ -109,4 +109,14 @@ REQUIREMENTS: dict[str, Requirement] = {
     "store:own": Requirement("mediation 7", "Hidden rounds are found by their own agent and anchor only."),
     "store:bounded": Requirement("mediation 7", "Bounded per agent by turns and age, least recently used first out."),
     "store:durable": Requirement("mediation 7", "A file survives a crash, and is private."),
+    "store:whole": Requirement(
+        "mediation 7", "What a process writes is seen by others and survives, whichever of them come and go meanwhile."
+    ),
+    "store:private": Requirement(
+        "issue 4, 3.", "The file, its log and its index are 0600, a directory made for them 0700, whatever they were."
+    ),
+    "store:shrinks": Requirement(
+        "issue 4, 3.", "What is deleted is given back to the disk while turns go on, and the log stays short."
+    ),
+    "state:newer": Requirement("issue 4, 4.", "A state that a newer claw has written is not touched, and said so."),
 }

@@ -7,10 +7,10 @@ import pytest
 
 from claw_mediate.io.journal import SqliteJournal
 from claw_mediate.io.journaling import Journal
-from claw_mediate.io.owner import Owner
 from claw_mediate.io.store import SqliteStore, Store
 from claw_mediate.io.valkey_journal import ValkeyJournal
 from claw_mediate.io.valkey_store import ValkeyStore
+from claw_state.owner import Owner
 from claw_state.valkey import Link
 from tests.state.server import SharedState, shared_state
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from claw_mediate.io.journaling import LEASE_SECONDS, RESUMED_WITHIN, Asked, Given, Journal, OnItsWay
-from claw_mediate.io.owner import Owner
+from claw_mediate.io.journaling import RESUMED_WITHIN, Asked, Given, Journal, OnItsWay
 from claw_mediate.model import Answer, Call
+from claw_state.owner import LEASE_SECONDS, Owner
 from claw_state.place import StoreError
 from tests.mediate.made import called, granted
 from tests.state.conftest import Clock

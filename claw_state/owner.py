@@ -10,6 +10,8 @@ import uuid
 from dataclasses import dataclass
 from itertools import count
 
+LEASE_SECONDS = 10.0
+"""How long a process is believed to be at a turn that it said nothing more of."""
 _LIFE = uuid.uuid4().hex
 """Of this process."""
 _mediators = count()
@@ -32,20 +34,28 @@ class Owner:
     def name(self) -> str:
         return f"{self.node}/{self.pid}/{self.life}/{self.number}"
 
-    def may_live(self, name: str) -> bool:
-        """Whether somebody else may be at its turns. What this mediator has begun it knows itself."""
-        node, pid, life, number = name.rsplit("/", 3)
+    def may_be_at(self, name: str, silent: float) -> bool:
+        """Whether somebody else may be at a turn that runs, and of which nothing was heard for so many seconds. What this
+        mediator has begun it knows itself.
+        """
+        return silent < LEASE_SECONDS and self._may_live(name)
+
+    def _may_live(self, name: str) -> bool:
+        try:
+            node, pid, life, number = name.rsplit("/", 3)
+        except ValueError:  # no name of ours: its lease decides
+            return True
         if node != self.node:
             return True
         if life == self.life:
-            return int(number) != self.number
-        return int(pid) != self.pid and _runs(int(pid))
+            return number != str(self.number)
+        return pid != str(self.pid) and _runs(pid)
 
 
-def _runs(pid: int) -> bool:
+def _runs(pid: str) -> bool:
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        os.kill(int(pid), 0)
+    except (ProcessLookupError, ValueError, OverflowError):
         return False
     except PermissionError:
         return True

@@ -1,0 +1,132 @@
+"""The file of a state: private, small, and whole, whatever other processes do with it."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from claw_mediate.continuity import Anchor
+from claw_mediate.io.journal import SqliteJournal
+from claw_mediate.io.journaling import RESUMED_WITHIN, Asked, Given
+from claw_mediate.io.store import SqliteStore
+from claw_state.owner import Owner
+from claw_state.sqlite import SCHEMA, TURNS, opened
+from tests.state.conftest import Clock
+
+PARTS = ("", "-wal", "-shm")
+
+
+def modes(file: Path) -> dict[str, str]:
+    return {part: oct(Path(f"{file}{part}").stat().st_mode)[-3:] for part in PARTS if Path(f"{file}{part}").exists()}
+
+
+@contextmanager
+def umask(mask: int) -> Iterator[None]:
+    before = os.umask(mask)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def other_process(code: str, file: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sqlite3, sys; db = sqlite3.connect(sys.argv[1]); {code}", str(file)],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return done.stdout
+
+
+@pytest.mark.requirement("store:whole")
+async def test_another_process_that_ends_does_not_take_the_log_from_those_that_go_on(tmp_path: Path) -> None:
+    """SQLite's last user removes the log. A process that lost its locks is none in the eyes of others."""
+    file = tmp_path / "s.db"
+    store, journal = SqliteStore(str(file)), SqliteJournal(str(file), Owner.this())
+    other_process("db.execute('DELETE FROM kept'); db.commit(); db.close()", file)
+    await store.keep("a", Anchor("x", ()), "", b"1")
+    assert other_process("print(db.execute('SELECT COUNT(*) FROM kept').fetchone()[0])", file) == "1\n"
+    await store.close()
+    await journal.close()
+
+
+@pytest.mark.requirement("store:private")
+@pytest.mark.parametrize("mask", [0o000, 0o022, 0o077])
+def test_whatever_the_umask_the_file_and_its_log_are_their_owner_s_and_so_is_a_directory_that_is_made(
+    tmp_path: Path, mask: int
+) -> None:
+    file = tmp_path / "new" / "deep" / "s.db"
+    with umask(mask), closing(opened(str(file), TURNS)):
+        assert modes(file) == dict.fromkeys(PARTS, "600")
+    assert [oct(made.stat().st_mode)[-3:] for made in (file.parent, file.parent.parent)] == ["700", "700"]
+
+
+@pytest.mark.requirement("store:private")
+def test_a_file_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None:
+    file = tmp_path / "s.db"
+    with umask(0), closing(sqlite3.connect(file)) as wide:
+        wide.execute("PRAGMA journal_mode=WAL")
+        wide.execute("CREATE TABLE unrelated (x)")
+        assert modes(file) == dict.fromkeys(PARTS, "644")
+        file.chmod(0o666)
+        with closing(opened(str(file), TURNS)):
+            assert modes(file) == dict.fromkeys(PARTS, "600")
+
+
+@pytest.mark.requirement("store:private")
+def test_a_name_that_leads_to_a_file_that_is_not_there_yet_makes_a_private_one(tmp_path: Path) -> None:
+    (tmp_path / "name.db").symlink_to(tmp_path / "s.db")
+    with umask(0), closing(opened(str(tmp_path / "name.db"), TURNS)):
+        assert modes(tmp_path / "s.db")[""] == "600"
+
+
+@pytest.mark.requirement("state:newer")
+def test_a_file_of_a_newer_claw_is_not_touched(tmp_path: Path) -> None:
+    file = tmp_path / "s.db"
+    with closing(opened(str(file), TURNS)) as database:
+        assert database.execute("PRAGMA user_version").fetchone() == (SCHEMA,)
+        database.execute(f"PRAGMA user_version={SCHEMA + 1}")
+    before = file.read_bytes()
+    with pytest.raises(sqlite3.NotSupportedError, match=f"schema {SCHEMA + 1}, and this one knows {SCHEMA}"):
+        SqliteStore(str(file))
+    assert file.read_bytes() == before
+
+
+@pytest.mark.requirement("store:shrinks")
+async def test_what_a_flood_took_of_the_disk_is_given_back_while_turns_go_on_and_the_log_stays_short(
+    tmp_path: Path, clock: Clock
+) -> None:
+    file, log = tmp_path / "s.db", tmp_path / "s.db-wal"
+    journal = SqliteJournal(str(file), Owner.this(), clock)
+    store = SqliteStore(str(file), clock)
+    answer, longest = Given(200, "application/json", b"x" * 200_000), 0
+    for number in range(200):
+        clock.now += 0.1
+        await turn(journal, f"flood-{number}", answer)
+        await store.keep("analyst", Anchor(f"text:{number}", ()), "", b"y" * 50_000)
+        longest = max(longest, log.stat().st_size)
+    grown = file.stat().st_size
+    assert grown > 40_000_000
+    clock.now += RESUMED_WITHIN
+    for number in range(60):
+        clock.now += 1
+        await turn(journal, f"later-{number}", Given(200, "application/json", b"small"))
+        longest = max(longest, log.stat().st_size)
+    assert file.stat().st_size < grown / 2
+    assert longest < 8_000_000
+    await journal.close()
+    await store.close()
+
+
+async def turn(journal: SqliteJournal, name: str, given: Given) -> None:
+    assert await journal.begin(name, "analyst", Asked(name, "", "", ""))
+    await journal.ended(name, given)
+    await journal.handed(name)
