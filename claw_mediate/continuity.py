@@ -49,7 +49,7 @@ class Evidence:
     before: tuple[str, ...] = ()
     """Digests of the last visible messages: the evidence that goes with this request's answer."""
     earlier: str = ""
-    """The digest of all messages before the user's last one."""
+    """The digest of all messages but the user's last one; "" where there is no other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,20 +92,22 @@ class Transcript:
 
     def __init__(self, before: Sequence[str] = ()) -> None:
         self._digests = list(before)
-        self._earlier = 0
-        self._since: list[str] = []
+        self._steps: list[str] = []
+        self._asked: int | None = None
 
     def user_says(self, text: str) -> None:
         """A message of the user's; one without visible text, as one with results, is none."""
         if is_kept(text):
-            self._earlier = len(self._digests)
-            self._since.clear()
+            self._asked = len(self._steps)
+            self._steps.append(text_key(text))
             self.says(text)
 
     @property
     def earlier(self) -> str:
         """All that was said but for the user's last message: before it, and of the assistant since."""
-        return _digest([*self._digests[: self._earlier], "", *self._since])
+        if self._asked is None or len(self._steps) == 1:
+            return ""
+        return _digest([*self._steps[: self._asked], "", *self._steps[self._asked + 1 :]])
 
     @property
     def before(self) -> tuple[str, ...]:
@@ -119,7 +121,8 @@ class Transcript:
 
     def anchor(self, key: str) -> Anchor:
         """The anchor of a message of the assistant's, that comes now."""
-        self._since.append(key)
+        if key != text_key(""):
+            self._steps.append(key)
         return Anchor(key, self.before)
 
 

@@ -21,6 +21,7 @@ from claw_mediate.continuity import is_kept
 from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.exchange import Request
 from claw_mediate.io.journaling import Asked, Given, Journal, Past
+from claw_mediate.session import session
 
 _LOOK_AGAIN_SECONDS = 0.2
 _LONGEST_KEY = 255
@@ -44,13 +45,24 @@ class Resumed:
 
 
 def asked(request: Request, view: RunnerRequest, redactor: Redactor) -> Asked:
-    """What a request is known by. By its path too: another protocol could not read what was recorded in this one."""
-    path = request.meant_path.encode(errors="surrogatepass") + b"\0"
-    digest = hashlib.sha256(path + request.body).hexdigest()
-    earlier = hashlib.sha256(path + view.evidence.earlier.encode()).hexdigest()
+    """What a request is known by. By its path too: another protocol could not read what was recorded in this one; and by its
+    session, where that is named: equal words in two conversations are two turns.
+    """
+    earlier, named = view.evidence.earlier, session(request.headers, view.session)
+    where = request.meant_path, named
     said = redactor.text(next(filter(is_kept, reversed(view.said)), ""))  # it is kept, and a runner may say anything
     attempt = (request.header("idempotency-key") or [""])[0][:_LONGEST_KEY]
-    return Asked(digest, earlier, _sound(said), _sound(attempt))
+    return Asked(
+        _digest(*where, body=request.body),
+        _digest(*where, earlier),
+        _sound(said),
+        _sound(attempt),
+        alone=not (earlier or named),
+    )
+
+
+def _digest(*parts: str, body: bytes = b"") -> str:
+    return hashlib.sha256("\0".join(parts).encode(errors="surrogatepass") + b"\0" + body).hexdigest()
 
 
 class Attempts:

@@ -23,6 +23,7 @@ import msgspec
 
 from claw_mediate.io.journaling import (
     LEFT,
+    MOST_ALIKE,
     NOT_OURS,
     RESUMED_WITHIN,
     Asked,
@@ -41,11 +42,11 @@ _SHRINK_SECONDS = 0.9
 """How often a little of the file is given back to the disk, while turns begin."""
 _REPLY = -1
 """The place of a model's reply in its round."""
-_FOUND = "SELECT turn, state, owner, seen, attempt, answer FROM turns WHERE agent = ? AND seen > ?"
+_FOUND = "SELECT turn, state, owner, seen, attempt, answer, said FROM turns WHERE agent = ? AND seen > ?"
 _SAME = f"{_FOUND} AND request = ? ORDER BY seen DESC LIMIT 1"
 _ALTERED = (
     f"{_FOUND} AND earlier = ? AND state IN ('failed', 'running') AND said != '' AND substr(?, 1, length(said)) = said"
-    " ORDER BY seen DESC LIMIT 1"
+    f" ORDER BY seen DESC LIMIT {MOST_ALIKE}"
 )
 _BEGIN = "INSERT INTO turns VALUES (?, ?, ?, ?, ?, ?, 'running', ?, ?, NULL)"
 _RESUME = """
@@ -73,12 +74,11 @@ class SqliteJournal:
         since = self._clock() - RESUMED_WITHIN
         row = self._one(_SAME, agent_id, since, asked.request)
         if row is None and asked.said:
-            row = self._one(_ALTERED, agent_id, since, asked.earlier, asked.said)
-            # One that runs here is looked for by its own request only (``Playing``): by these words it can but be another.
-            row = None if row and (self._lives(row) or row[1:3] == ("running", self._owner.name)) else row
+            alike = self._all(_ALTERED, agent_id, since, asked.earlier, asked.said)
+            row = next((one for one in alike if asked.goes_on_from(one[-1]) and not self._is_at(one)), None)
         if row is None:
             return None
-        turn_id, state, owner, seen, attempt, answer = row
+        turn_id, state, owner, seen, attempt, answer, _ = row
         alive = self._lives(row)
         given = msgspec.msgpack.decode(answer, type=Given) if answer else None
         return Past(turn_id, state, alive, attempt, given, owner, seen)
@@ -87,6 +87,10 @@ class SqliteJournal:
         """Whether another process, or another mediator of this one, is at a turn."""
         _, state, owner, seen, *_ = row
         return state == "running" and self._owner.may_be_at(owner, self._clock() - seen)
+
+    def _is_at(self, row: tuple[Any, ...]) -> bool:
+        """Whether somebody is at a turn. One that runs here is looked for by its own request only (``Playing``)."""
+        return self._lives(row) or row[1:3] == ("running", self._owner.name)
 
     async def begin(self, turn_id: str, agent_id: str, asked: Asked) -> bool:
         """A new turn; False: another process just began it."""
@@ -191,8 +195,10 @@ class SqliteJournal:
             raise StoreError(reason(error)) from error
 
     def _one(self, query: str, *values: object) -> tuple[Any, ...] | None:
+        return next(iter(self._all(query, *values)), None)
+
+    def _all(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         try:
-            row: tuple[Any, ...] | None = self._db.execute(query, values).fetchone()
+            return self._db.execute(query, values).fetchall()
         except sqlite3.Error as error:
             raise StoreError(reason(error)) from error
-        return row

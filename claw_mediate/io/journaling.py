@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -18,6 +19,11 @@ NOT_OURS = "this turn is not in the journal, or goes on in another process"
 type State = Literal["running", "failed", "answered", "done"]
 type Attempt = Literal["first", "resumed", "unknown"]
 """At a turn: the first one; one that goes on where another was; one of which the journal, unread, could not tell."""
+MOST_ALIKE = 32
+"""Of turns whose earlier messages are equal, those whose last words are looked at: the latest."""
+_NEW_WORD = re.compile(r"\W|_")
+_NOTE = re.compile(r"[^\S\r\n]*[\r\n\[<({]")
+"""A new line, or a bracket: as OpenClaw puts ``[Queued user message …]`` there."""
 
 
 class _Call(msgspec.Struct, array_like=True):
@@ -42,13 +48,26 @@ class Given(msgspec.Struct, frozen=True, array_like=True):
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What a request is known by: all of it (``request``); and, for runners that alter it when they try again, all but the last
-    words (``earlier``) and those words (``said``). ``attempt``: the runner's ``Idempotency-Key``.
+    words (``earlier``) and those words (``said``). ``attempt``: the runner's ``Idempotency-Key``. ``alone``: nothing came
+    before those words and no session is named, so that nothing else tells which conversation it is.
     """
 
     request: str
     earlier: str
     said: str
     attempt: str
+    alone: bool = False
+
+    def goes_on_from(self, said: str) -> bool:
+        """Whether its last words are those of an earlier attempt, or these with something behind them that is no part of them:
+        it does not go on within a word, and where the request is ``alone``, not within a line ("Buy", "Buy me a car"), but
+        for a note in brackets.
+        """
+        end = len(said.rstrip())
+        more = self.said[end:]
+        if not end or not self.said.startswith(said):
+            return False
+        return not more.strip() or (_NOTE if self.alone else _NEW_WORD).match(more) is not None
 
 
 @dataclass(frozen=True, slots=True)

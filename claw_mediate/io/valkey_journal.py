@@ -13,6 +13,7 @@ import msgspec
 
 from claw_mediate.io.journaling import (
     LEFT,
+    MOST_ALIKE,
     NOT_OURS,
     RESUMED_WITHIN,
     Asked,
@@ -55,21 +56,22 @@ local function past(turn)
   if not known[1] or tonumber(known[3]) <= now - within then return nil end
   return known
 end
-local function told(turn, known, how)
-  return {turn, known[1], known[2], known[3], known[4], known[5] or '', exact(now - tonumber(known[3])), how}
+local function told(turn, known)
+  return {turn, known[1], known[2], known[3], known[4], known[5] or '', exact(now - tonumber(known[3])), known[7]}
 end
 local turn = redis.call('GET', of(agent) .. 'asked:' .. request)
 local known = turn and past(turn)
-if known and known[6] == request then return told(turn, known, 'same') end
+if known and known[6] == request then return {'same', told(turn, known)} end
 if said == '' then return nil end
-for _, other in ipairs(redis.call('ZREVRANGE', of(agent) .. 'earlier:' .. earlier, 0, 31)) do
+local alike = {'altered'}
+for _, other in ipairs(redis.call('ZREVRANGE', of(agent) .. 'earlier:' .. earlier, 0, tonumber(ARGV[7]) - 1)) do
   known = past(other)
   local goes_on = known and (known[1] == 'failed' or known[1] == 'running') and known[8] == earlier
   if goes_on and known[7] ~= '' and string.sub(said, 1, #known[7]) == known[7] then
-    return told(other, known, 'altered')
+    alike[#alike + 1] = told(other, known)
   end
 end
-return nil
+return alike
 """
 _BEGIN = (
     _SEEN
@@ -154,12 +156,15 @@ class ValkeyJournal:
 
     async def find(self, agent_id: str, asked: Asked) -> Past | None:
         words = (asked.request, asked.earlier, asked.said)
-        found = await self._link.run(_FIND, self._now(), agent_id, _WITHIN, *words)
+        found = await self._link.run(_FIND, self._now(), agent_id, _WITHIN, *words, MOST_ALIKE)
         try:
-            past = None if found is None else self._past(*found[:7])
+            how, *pasts = found or [b"same"]
+            if how == b"altered":
+                alike = [self._past(*past) for *past, said in pasts if asked.goes_on_from(said.decode())]
+                return next((past for past in alike if not self._is_at(past)), None)
+            return next((self._past(*past) for *past, _ in pasts), None)
         except (ValueError, TypeError, msgspec.DecodeError) as error:
             raise StoreError(f"what the server keeps of a turn can't be read: {error}") from error
-        return None if past is not None and past.alive and found[7] == b"altered" else past
 
     async def begin(self, turn_id: str, agent_id: str, asked: Asked) -> bool:
         words = (asked.request, asked.earlier, asked.said, asked.attempt)
@@ -207,6 +212,10 @@ class ValkeyJournal:
         alive = state == "running" and self._owner.may_be_at(owner, float(found[6]))
         given = msgspec.msgpack.decode(found[5], type=Given) if found[5] else None
         return Past(turn_id, cast("State", state), alive, attempt, given, owner, float(seen))
+
+    def _is_at(self, past: Past) -> bool:
+        """Whether somebody is at a turn. One that runs here is looked for by its own request only (``Playing``)."""
+        return past.alive or (past.state == "running" and past.owner == self._owner.name)
 
     async def _do(self, script: str, *values: str | bytes | float) -> bool:
         return bool(await self._link.run(script, self._now(), _WITHIN, *values) == 1)

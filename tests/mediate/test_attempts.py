@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,37 @@ async def test_altered_words_go_on_with_a_turn_whose_process_died_and_not_with_o
 async def test_words_that_begin_like_those_of_a_turn_that_runs_here_are_another_turn(journal: SqliteJournal) -> None:
     await journal.begin("t1", "analyst", ASKED)
     assert await found(journal, Asked("another request", "earlier", "Buy me a car", "")) is None
+
+
+@pytest.mark.requirement("journal:altered")
+@pytest.mark.parametrize(
+    ("more", "goes_on", "alone"),
+    [
+        ("", True, True),
+        ("\n", True, True),
+        ("\n\n[Queued user message] Continue the current task", True, True),
+        (" [Queued user message] Continue the current task", True, True),
+        ("[Queued user message]", True, True),
+        ("\r\nGo on.", True, True),
+        (" me a car", True, False),
+        (", please", True, False),
+        ("ers", False, False),
+        ("1", False, False),
+        ("é", False, False),
+    ],
+)
+def test_what_is_appended_is_no_part_of_the_last_word_and_where_nothing_else_tells_of_the_last_line(
+    more: str, *, goes_on: bool, alone: bool
+) -> None:
+    asked = Asked("r", "e", f"Buy{more}", "")
+    assert asked.goes_on_from("Buy") is goes_on
+    assert replace(asked, alone=True).goes_on_from("Buy") is alone
+
+
+@pytest.mark.requirement("journal:altered")
+@pytest.mark.parametrize("before", ["", " ", "Sell", "uy", "Buy\nmore"])
+def test_words_that_do_not_begin_with_those_of_before_go_on_with_nothing(before: str) -> None:
+    assert not Asked("r", "e", "Buy", "").goes_on_from(before)
 
 
 @pytest.mark.requirement("journal:resume")

@@ -51,7 +51,10 @@ REQUIREMENTS: dict[str, Requirement] = {
     "journal:paid-once": Requirement("mediation 5", "What an earlier attempt of a turn used is paid for once."),
     "journal:altered": Requirement(
         "mediation 5, OpenClaw",
-        "After a failed turn a request whose last words begin with the failed one's resumes it.",
+        "After a failed turn of this conversation a request whose last words go on from the failed one's resumes it.",
+    ),
+    "journal:sessions": Requirement(
+        "mediation 5 and 7, sessions", "Equal requests of two sessions that their runner names are two turns."
     ),
     "journal:not-yet-handed": Requirement(
         "mediation 5",

@@ -135,6 +135,22 @@ async def test_a_failed_turn_is_found_by_a_request_that_goes_on_with_its_last_wo
     assert again.turn_id == "t1"
 
 
+@pytest.mark.requirement("journal:altered")
+async def test_of_those_that_failed_the_latest_that_the_words_go_on_from_is_found_and_none_that_runs_here(
+    journals: Journals, clock: Clock
+) -> None:
+    here = journals(HERE)
+    for number, said in enumerate(["Buy", "Buy me", "Buy m", "Buy me a"]):
+        clock.now += 1
+        await here.begin(f"t{number}", "a", Asked(f"r{number}", "earlier", said, ""))
+        if said != "Buy me a":
+            await here.ended(f"t{number}", None)
+    past = await here.find("a", Asked("longer", "earlier", "Buy me a car", ""))
+    assert past is not None
+    assert past.turn_id == "t1"
+    assert await here.find("a", Asked("longer", "earlier", "Buy me a car", "", alone=True)) is None
+
+
 @pytest.mark.requirement("journal:one-runs")
 async def test_a_turn_is_not_resumed_where_another_of_that_request_runs(journals: Journals) -> None:
     here, elsewhere = journals(HERE), journals(ELSEWHERE)
