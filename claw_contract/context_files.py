@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, RootModel, StringConstraints
 
 from claw_contract.base import Contract
 from claw_contract.manifest import BaseUrl, BearerAuth, UrlPath
-from claw_contract.secret import Secret
+from claw_contract.secret import Secret, SecretRef
 
 MOST_CHARS = 800
 """Of a context block that says nothing else; the original's default."""
@@ -30,14 +30,14 @@ Label = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 
 class Feed(Contract):
-    """Live data for the system prompt; ``ttl`` in seconds; ``auth`` a bare bearer token."""
+    """Live data for the system prompt; ``ttl`` in seconds; ``auth`` a bare bearer token, or + a reference to one."""
 
     name: Label
     source: Label
     path: str
     ttl: Annotated[int, Field(ge=0)] = 60
     url: Annotated[str, AfterValidator(_checked_url)]
-    auth: Secret | None = None
+    auth: Secret | SecretRef | None = None
 
 
 class Feeds(RootModel[tuple[Feed, ...]]):
@@ -90,5 +90,5 @@ class ServiceAuth(Contract):
 
     service: str
     auth_type: Literal["bearer"]
-    token: Secret
+    token: Secret | SecretRef
     principal: str = ""

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple
 
+from claw_contract.known_providers import KEY_VARIABLES
 from claw_contract.secret import Redactor
 from claw_mediate import wire
 from claw_mediate.dialects import anthropic_messages, openai_chat
@@ -34,7 +35,7 @@ from claw_mediate.io.log import EventLog
 from claw_mediate.io.mediating import Before, Mediated, Mediating
 from claw_mediate.io.offering import Around, Offering
 from claw_mediate.io.playing import Peers, Playing
-from claw_mediate.io.providers import KEY_VARIABLES, Registry
+from claw_mediate.io.providers import Registry
 from claw_mediate.io.record import Recorder
 from claw_mediate.io.routing import Routing
 from claw_mediate.io.services import Services

@@ -69,7 +69,7 @@ class Agent:
     def secrets(self) -> tuple[Secret, ...]:
         """Values that must not leave the process on this agent's account."""
         found = [secret for tool in self.tools for secret in _secrets(tool.execution.auth)]
-        found += [feed.auth for feed in self.feeds if feed.auth is not None]
+        found += [feed.auth for feed in self.feeds if isinstance(feed.auth, Secret)]
         if self.memory is not None and self.memory.auth is not None:
             found += _secrets(self.memory.auth)
         return (*found, *([self.metadata.token] if self.metadata.token else []))

@@ -12,7 +12,6 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -21,8 +20,9 @@ from urllib.parse import urlsplit
 from pydantic import ValidationError
 
 from claw_contract.base import error_line
+from claw_contract.known_providers import KNOWN_PROVIDERS, KnownProvider
 from claw_contract.manifest import checked_base_url
-from claw_contract.providers import ApiFormat, ProviderAuth, ProviderEntry, ProviderKey, Providers
+from claw_contract.providers import ApiFormat, ProviderEntry, ProviderKey, Providers
 from claw_contract.secret import Secret
 from claw_mediate.io.files import Identity, identity, read_at
 from claw_mediate.io.keys import LONGEST_REST_SECONDS, KeyStates, posix, rfc3339
@@ -38,30 +38,7 @@ _OUT_OF_QUOTA = re.compile(rb'"(?:code|type)"\s*:\s*"(?:insufficient_quota|billi
 _ERROR_BYTES = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    base_url: str | None
-    auth: ProviderAuth
-    api_format: ApiFormat
-    env: str
-    """What its environment names begin with."""
-    keys: tuple[str, ...] = ()
-
-
-_GOOGLE = "https://generativelanguage.googleapis.com/v1beta/openai"
-_ANTHROPIC = "https://api.anthropic.com/v1"
-_KNOWN: dict[str, _Known] = {
-    "openai": _Known("https://api.openai.com/v1", "bearer", "openai", "OPENAI", ("OPENAI_API_KEY",)),
-    "anthropic": _Known(_ANTHROPIC, "x-api-key", "anthropic", "ANTHROPIC", ("ANTHROPIC_API_KEY",)),
-    "openrouter": _Known("https://openrouter.ai/api/v1", "bearer", "openai", "OPENROUTER", ("OPENROUTER_API_KEY",)),
-    "google": _Known(_GOOGLE, "bearer", "openai", "GOOGLE", ("GEMINI_API_KEY", "GOOGLE_API_KEY")),
-    "xai": _Known("https://api.x.ai/v1", "bearer", "openai", "XAI", ("XAI_API_KEY",)),
-    "ai-gateway": _Known("https://ai-gateway.vercel.sh/v1", "bearer", "openai", "AI_GATEWAY", ("AI_GATEWAY_API_KEY",)),
-    "ollama": _Known(None, "none", "openai", "OLLAMA"),
-}
-
-_KNOWN_HOSTS = {urlsplit(known.base_url or "").hostname or "" for known in _KNOWN.values()}
-KEY_VARIABLES = tuple(name for known in _KNOWN.values() for name in known.keys)
+_KNOWN_HOSTS = {urlsplit(known.base_url or "").hostname or "" for known in KNOWN_PROVIDERS.values()}
 
 
 class Registry:
@@ -76,7 +53,7 @@ class Registry:
         clock: Callable[[], float] = time.time,
     ) -> None:
         """Raises ``ValueError``, in one line, for a ``<NAME>_BASE_URL`` that is no base URL."""
-        for known in _KNOWN.values():
+        for known in KNOWN_PROVIDERS.values():
             variable = f"{known.env}_BASE_URL"
             try:
                 if url := env.get(variable):
@@ -117,7 +94,7 @@ class Registry:
         providers = self.all()
         if name is not None:
             return providers.get(name)
-        for known_name, known in _KNOWN.items():
+        for known_name, known in KNOWN_PROVIDERS.items():
             if known.base_url and urlsplit(known.base_url).hostname == host.lower():
                 return providers.get(known_name)
         return next((provider for provider in providers.values() if provider.host == host.lower()), None)
@@ -208,10 +185,10 @@ def rest_seconds(retry_after: str, now: float) -> float | None:
 
 
 def _merged(written: Providers, env: Mapping[str, str]) -> dict[str, Provider]:
-    names = [*_KNOWN, *(name for name in written.providers if name not in _KNOWN)]
+    names = [*KNOWN_PROVIDERS, *(name for name in written.providers if name not in KNOWN_PROVIDERS)]
     merged = {}
     for name in names:
-        entry, known = written.providers.get(name, ProviderEntry()), _KNOWN.get(name)
+        entry, known = written.providers.get(name, ProviderEntry()), KNOWN_PROVIDERS.get(name)
         prefix = known.env if known else re.sub(r"[^A-Z0-9]", "_", name.upper())
         base_url = env.get(f"{prefix}_BASE_URL") or entry.base_url or (known.base_url if known else None)
         if base_url is None:
@@ -242,7 +219,7 @@ def _rests_until(key: ProviderKey) -> float:
         return 0.0
 
 
-def _env_keys(known: _Known | None, env: Mapping[str, str]) -> tuple[Key, ...]:
+def _env_keys(known: KnownProvider | None, env: Mapping[str, str]) -> tuple[Key, ...]:
     """``NAME``, ``NAME_1``, ``NAME_2`` …, in that order, each value once."""
     found: dict[str, Key] = {}
     for name in known.keys if known else ():

@@ -36,7 +36,7 @@ class Gathering:
         log = EventLog(lambda line: self.events.append(json.loads(line)))
         self.asker = Asker()
         bound = FeedLimits(**({"feed_bytes": 32768, "total_bytes": 65536, "seconds": 20.0} | bounds))
-        self.feeds = Feeds(self.asker, bound, log, lambda: self.now)
+        self.feeds = Feeds(self.asker, secrets, bound, log, lambda: self.now)
         self.memories = Memories(self.asker, secrets, log)
         self.context = Context(
             Sources(self.asker, self.feeds, self.memories), log, time_line=time_line, now=lambda: self.wall

@@ -50,6 +50,21 @@ async def test_a_feed_is_fetched_as_the_agent_and_shown_as_it_is(desk: Gathering
     assert (told["feed_status"], told["feed_cached"], told["feed_truncated"]) == ("included", False, False)
 
 
+@pytest.mark.requirement("feeds:reference")
+async def test_a_feeds_credential_may_be_a_reference(desk: Gathering, tmp_path: Path) -> None:
+    async def echo(request: Request) -> Response:
+        return Response(f"You sent {request.headers['authorization']}.".encode())
+
+    serve(desk.service, echo)
+    desk.has(desk.feed(auth={"secret": "feed-token"}))
+    assert "unavailable" in await desk.text()
+    assert (desk.service.received, desk.said("feed_fetch")[0]["error"]) == ([], "credential_missing")
+    (tmp_path / "feed-token").write_text("from-a-file\n", encoding="utf-8")
+    desk.now += 60
+    assert "You sent Bearer ••••••." in await desk.text()
+    assert desk.service.received[0].headers["authorization"] == "Bearer from-a-file"
+
+
 @pytest.mark.requirement("context:no-topology")
 async def test_no_address_is_in_the_text_or_in_the_log(desk: Gathering) -> None:
     serve(desk.service, Response(b"up"))

@@ -38,6 +38,9 @@ REQUIREMENTS: dict[str, Requirement] = {
     "feeds:fetch": Requirement(
         "mediation 8", "A feed is fetched as the agent, with its credential, and shown as it is."
     ),
+    "feeds:reference": Requirement(
+        "issue 5.3", "A feed's credential may be a reference to the secrets directory; missing, the feed is not asked."
+    ),
     "feeds:ttl": Requirement("mediation 8", "A feed is fetched once in its TTL, for each agent."),
     "feeds:revalidate": Requirement(
         "issue 3.6", "A copy that has just expired is used and refreshed beside the turn; a much older one is not."

@@ -17,12 +17,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 
 from claw_contract.context_files import Feed
 from claw_contract.secret import Redactor
 from claw_mediate.context import readable
 from claw_mediate.io.agents import Agent
 from claw_mediate.io.context.asking import Ask, Asker, Heard, Unheard, asking
+from claw_mediate.io.credentials import MissingCredentialError, resolved
 from claw_mediate.io.headers import bearer
 from claw_mediate.io.log import EventLog
 
@@ -67,10 +69,16 @@ class Feeds:
     """The feeds of all agents."""
 
     def __init__(
-        self, asker: Asker, limits: FeedLimits, log: EventLog, clock: Callable[[], float] = time.monotonic
+        self,
+        asker: Asker,
+        secrets: Path,
+        limits: FeedLimits,
+        log: EventLog,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.limits = limits
         self._asker = asker
+        self._secrets = secrets
         self._log = log
         self._clock = clock
         self._copies: dict[str, dict[str, _Copy]] = {}
@@ -107,12 +115,7 @@ class Feeds:
     async def _fetch(self, agent: Agent, feed: Feed, copy: _Copy) -> None:
         """Fetch once; what was there stays when that fails."""
         try:
-            redactor = Redactor([*agent.secrets, *([feed.auth] if feed.auth else [])])
-            keep = self.limits.feed_bytes + redactor.longest
-            headers = [*asking(agent), ("accept", "application/json, text/plain;q=0.9, */*;q=0.5")]
-            if feed.auth is not None:
-                headers.append(bearer(feed.auth))
-            heard = await self._asker.ask(agent.id, Ask("GET", feed.url, headers, None, keep, self.limits.seconds))
+            heard, redactor = await self._ask(agent, feed)
             problem = _problem(heard)
             copy.failed = problem is not None
             if isinstance(heard, Heard) and problem is None:
@@ -125,6 +128,19 @@ class Feeds:
             self._tell(agent, feed, heard, problem)
         finally:
             copy.fetching = None
+
+    async def _ask(self, agent: Agent, feed: Feed) -> tuple[Heard | Unheard, Redactor]:
+        """The service's answer, and what to blank out in it."""
+        try:
+            credential = None if feed.auth is None else resolved(self._secrets, feed.auth)
+        except MissingCredentialError:
+            return Unheard("credential_missing", 0), Redactor(agent.secrets)
+        redactor = Redactor([*agent.secrets, *([credential] if credential else [])])
+        headers = [*asking(agent), ("accept", "application/json, text/plain;q=0.9, */*;q=0.5")]
+        if credential is not None:
+            headers.append(bearer(credential))
+        keep = self.limits.feed_bytes + redactor.longest
+        return await self._asker.ask(agent.id, Ask("GET", feed.url, headers, None, keep, self.limits.seconds)), redactor
 
     def _tell(self, agent: Agent, feed: Feed, heard: Heard | Unheard, problem: str | None) -> None:
         self._log.event(

@@ -51,7 +51,7 @@ class Context:
     @classmethod
     def of(cls, settings: Settings, log: EventLog) -> Context:
         asker, limits = Asker(), FeedLimits(settings.feed_bytes, settings.feeds_bytes, settings.feed_seconds)
-        sources = Sources(asker, Feeds(asker, limits, log), Memories(asker, settings.secrets, log))
+        sources = Sources(asker, Feeds(asker, settings.secrets, limits, log), Memories(asker, settings.secrets, log))
         return cls(sources, log, time_line=settings.time_line)
 
     def concerns(self, agent: Agent) -> bool:
