@@ -80,6 +80,7 @@ class World:
 
     async def ask(self, command: AskModel) -> ModelReplied | ModelFailed:
         """One model call, within the time that is left of the turn."""
+        await self._note_unmade(command.rounds)
         self.rounds, self.answers = command.rounds, []
         if command.rounds:
             self.progress.goes_on.set()
@@ -127,10 +128,17 @@ class World:
         self.answers += answers
         return ToolsAnswered(answers, self._ports.now())
 
+    async def _note_unmade(self, rounds: tuple[Round, ...]) -> None:
+        """Calls of a round that is closed which were not made, for want of time above all: the model hears of it now."""
+        for past in rounds[len(self.rounds) :]:
+            for answer in past.answers:
+                if answer.call.owner != "native" and not any(answer is made for made in self.answers):
+                    await self._tape.not_made(past.number, _place(past.reply, answer.call), answer)
+
     async def _run(self, command: RunTools, call: Call) -> Answer:
         """One call, by its place among the calls of its reply: there it is found again."""
         assert self.reply is not None
-        place = [made.id for made in self.reply.calls].index(call.id)
+        place = _place(self.reply, call)
         key = f"{self._tape.turn_id}.{command.round}.{place}"
         run = partial(self._ports.tools, call, key, command.seconds)
         return await self._tape.call(command.round, place, call, run)
@@ -176,6 +184,10 @@ async def drive[T](turn: Asks[T], world: World) -> T:
                 heard = await world.run(command)
             case _:
                 assert_never(command)
+
+
+def _place(reply: Reply, call: Call) -> int:
+    return [made.id for made in reply.calls].index(call.id)
 
 
 async def _last_word(task: asyncio.Future[Answer], call: Call) -> Answer:

@@ -4,15 +4,21 @@ of a call             known            the journal can't be written
 ────────────────────  ───────────────  ──────────────────────────────────────────
 that only reads       its answer       it runs
 that may write        its answer;      it does not run: nothing would keep it from
-on its way: not  running twice (nor where
-run again, and   it could not be read)
-said so
+                      on its way: not  running twice (nor where it could not be
+                      run again, and   read)
+                      said so
+
+A page that could not be written is written before the next one, or none is: what the model has been told is found again as it
+was told, or is not known at all. Also that a call was not made: a resumed turn must not make it behind the model's back.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 
 from claw_mediate import result
 from claw_mediate.io.journaling import Attempt, Given, Journal, OnItsWay
@@ -21,6 +27,8 @@ from claw_state.place import StoreError
 
 _SETTLED = 0
 """The round before the first, whose page says what is paid for."""
+_NOT_ENTERED = "this turn is not in the journal"
+type _Page = Callable[[], Awaitable[None]]
 
 
 class Tape:
@@ -31,8 +39,9 @@ class Tape:
         self.turn_id = turn_id
         self._failed: Callable[[str], None] | None = failed
         self._attempt = attempt
-        self._forgotten = False
-        """Whether a reply could not be written: what it leads to would not be found again."""
+        self._unwritten: deque[_Page] = deque()
+        """What could not be written yet, in order: a later page without it would tell of another turn."""
+        self._writing = asyncio.Lock()
 
     async def reply(self, round_number: int) -> bytes | None:
         """What the model said in this round, in an earlier attempt."""
@@ -55,29 +64,32 @@ class Tape:
         return replace(reply, calls=tuple(replace(call, sent=told is not None) for call, told in pairs))
 
     async def replied(self, round_number: int, body: bytes) -> None:
-        if not await self._write(self._journal.replied, round_number, body):
-            self._forgotten = True
+        await self._write(partial(self._journal.replied, self.turn_id, round_number, body))
 
     async def call(self, round_number: int, place: int, call: Call, run: Callable[[], Awaitable[Answer]]) -> Answer:
         """The answer to a call: what is known of it, or what running it brings."""
-        writes = call.tool is None or call.tool.effect != "read"
+        answered = partial(self._journal.answered, self.turn_id, round_number, place)
         try:
             known = await self._known(round_number, place, call)
             if isinstance(known, Answer):
                 return replace(known, replayed=True)
-            if writes and known is not None:
+            if _may_write(call) and known is not None:
                 return result.outcome_unknown(call)
-            if writes and (self._attempt == "unknown" or self._forgotten):
-                return result.not_noted(call)
-            if writes:
-                await self._journal.intends(self.turn_id, round_number, place)
+            if _may_write(call):
+                await self._intends(round_number, place)
         except StoreError as error:
             self._tell(error)
-            if writes:
-                return result.not_noted(call)
+            if _may_write(call):
+                await self._write(partial(answered, refused := result.not_noted(call)))
+                return refused
         answer = await run()
-        await self._write(self._journal.answered, round_number, place, answer)
+        await self._write(partial(answered, answer))
         return answer
+
+    async def not_made(self, round_number: int, place: int, answer: Answer) -> None:
+        """What the model is told of a call that was settled without being made: another attempt must not make it."""
+        if _may_write(answer.call) and not answer.call.sent:
+            await self._write(partial(self._journal.answered, self.turn_id, round_number, place, answer))
 
     async def settled(self) -> int:
         """How many replies of earlier attempts are paid for."""
@@ -88,29 +100,46 @@ class Tape:
         await self.replied(_SETTLED, b"%d" % replies)
 
     async def ended(self, given: Given | None) -> None:
-        await self._write(self._journal.ended, given)
+        await self._write(partial(self._journal.ended, self.turn_id, given))
 
     async def handed(self) -> None:
         """The whole answer went to the runner's connection."""
-        await self._write(self._journal.handed)
+        await self._write(partial(self._journal.handed, self.turn_id))
 
     async def _known(self, round_number: int, place: int, call: Call) -> Answer | OnItsWay | None:
         return (
             await self._journal.answer(self.turn_id, round_number, place, call) if self._attempt == "resumed" else None
         )
 
-    async def _write[*T](self, page: Callable[[str, *T], Awaitable[None]], *what: *T) -> bool:
-        """Where the journal has this turn; of one that could not be entered nothing is written. Whether it was."""
+    async def _intends(self, round_number: int, place: int) -> None:
+        """Raises ``StoreError`` where the call must not be made."""
         if self._attempt == "unknown":
-            return False
-        try:
-            await page(self.turn_id, *what)
-        except StoreError as error:
-            self._tell(error)
-            return False
-        return True
+            raise StoreError(_NOT_ENTERED)
+        async with self._writing:
+            await self._catch_up()
+            await self._journal.intends(self.turn_id, round_number, place)
+
+    async def _write(self, page: _Page) -> None:
+        """Where the journal has this turn; of one that could not be entered nothing is written."""
+        if self._attempt == "unknown":
+            return
+        async with self._writing:
+            self._unwritten.append(page)
+            try:
+                await self._catch_up()
+            except StoreError as error:
+                self._tell(error)
+
+    async def _catch_up(self) -> None:
+        while self._unwritten:
+            await self._unwritten[0]()
+            self._unwritten.popleft()
 
     def _tell(self, error: StoreError) -> None:
         tell, self._failed = self._failed, None
-        if tell is not None:
+        if tell is not None and self._attempt != "unknown":  # of which it was told when it was looked for
             tell(str(error))
+
+
+def _may_write(call: Call) -> bool:
+    return call.tool is None or call.tool.effect != "read"

@@ -2,43 +2,106 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 import pytest
 
 from claw_mediate import result
 from claw_mediate.io.journal import SqliteJournal
-from claw_mediate.io.journaling import Asked
-from claw_mediate.io.store import StoreError
+from claw_mediate.io.journaling import Asked, Attempt
 from claw_mediate.io.tape import Tape
-from claw_mediate.model import Answer
+from claw_mediate.model import Answer, Call
 from claw_state.owner import Owner
+from claw_state.place import StoreError
 from tests.mediate.made import called, granted
 
 READ = called(granted("desk.get", annotations={"readOnly": True}))
 WRITE = called(granted("desk.buy", method="POST"))
+ASKED = Asked("request", "", "Buy", "")
 
 
 class Forgetful(SqliteJournal):
-    """Its disk is full for as long as the model's replies are written."""
+    """Its disk is full for as long as the test says."""
+
+    full = True
 
     async def replied(self, turn_id: str, round_number: int, body: bytes) -> None:
-        raise StoreError(f"the disk is full: {turn_id} {round_number} {len(body)}")
+        self._needs_room()
+        await super().replied(turn_id, round_number, body)
+
+    async def intends(self, turn_id: str, round_number: int, place: int) -> None:
+        self._needs_room()
+        await super().intends(turn_id, round_number, place)
+
+    async def answered(self, turn_id: str, round_number: int, place: int, answer: Answer) -> None:
+        self._needs_room()
+        await super().answered(turn_id, round_number, place, answer)
+
+    def _needs_room(self) -> None:
+        if self.full:
+            raise StoreError("the disk is full")
+
+
+class Desk:
+    """A turn, its journal, and what runs."""
+
+    def __init__(self, journal: Forgetful) -> None:
+        self.journal = journal
+        self.told: list[str] = []
+        self.made: list[Call] = []
+
+    def tape(self, attempt: Attempt = "first") -> Tape:
+        return Tape(self.journal, "turn_1", self.told.append, attempt)
+
+    async def call(self, tape: Tape, round_number: int, place: int, call: Call) -> Answer:
+        async def run() -> Answer:
+            self.made.append(call)
+            return result.from_http(call, 200, b"{}", 2, 100)
+
+        return await tape.call(round_number, place, call, run)
+
+
+@pytest.fixture
+async def desk() -> AsyncIterator[Desk]:
+    journal = Forgetful("", Owner.this())
+    await journal.begin("turn_1", "analyst", ASKED)
+    yield Desk(journal)
+    await journal.close()
 
 
 @pytest.mark.requirement("journal:unwritable")
-async def test_behind_a_reply_that_could_not_be_written_no_write_is_made_and_reads_are() -> None:
-    told: list[str] = []
-    journal = Forgetful("", Owner.this())
-    await journal.begin("turn_1", "analyst", Asked("request", "", "Buy", ""))
-    tape = Tape(journal, "turn_1", told.append, "first")
-    made: list[str] = []
-
-    async def run() -> Answer:
-        made.append("ran")
-        return result.from_http(READ, 200, b"{}", 2, 100)
-
+async def test_behind_a_reply_that_could_not_be_written_no_write_is_made_and_reads_are(desk: Desk) -> None:
+    tape = desk.tape()
     await tape.replied(1, b"{}")
-    assert (await tape.call(1, 0, READ, run)).ok
-    assert (await tape.call(1, 1, WRITE, run)).code == result.REQUEST_FAILED
-    assert made == ["ran"]
-    assert len(told) == 1
-    await journal.close()
+    assert (await desk.call(tape, 1, 0, READ)).ok
+    assert (await desk.call(tape, 1, 1, WRITE)).code == result.REQUEST_FAILED
+    assert desk.made == [READ]
+    assert len(desk.told) == 1
+
+
+@pytest.mark.requirement("journal:caught-up")
+async def test_a_journal_that_is_back_is_told_what_it_missed_and_the_turn_may_write_again(desk: Desk) -> None:
+    tape = desk.tape()
+    await tape.replied(1, b"first")
+    assert not (await desk.call(tape, 1, 0, WRITE)).ok
+    await tape.replied(2, b"second")
+    desk.journal.full = False
+    assert (await desk.call(tape, 2, 0, WRITE)).ok
+    assert [await desk.journal.reply("turn_1", number) for number in (1, 2)] == [b"first", b"second"]
+    assert desk.made == [WRITE]
+
+
+@pytest.mark.requirement("journal:not-behind-the-models-back")
+async def test_a_write_that_was_refused_is_not_made_by_the_attempt_that_goes_on_where_the_model_heard_of_it(
+    desk: Desk,
+) -> None:
+    tape = desk.tape()
+    desk.journal.full = False
+    await tape.replied(1, b"{}")
+    desk.journal.full = True
+    refused = await desk.call(tape, 1, 0, WRITE)
+    desk.journal.full = False
+    await tape.replied(2, b"the model heard of it")
+    again = desk.tape("resumed")
+    assert (await desk.call(again, 1, 0, WRITE)).content == refused.content
+    assert desk.made == []

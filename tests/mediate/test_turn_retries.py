@@ -435,3 +435,20 @@ async def test_a_turn_whose_journal_fails_behind_its_beginning_makes_no_write_an
     assert desk.services.calls == ["desk.quote"]
     errors = [event["error"] for event in desk.events if event["type"] == "error"]
     assert errors.count("journal_not_written") == 1
+
+
+@with_tools
+@pytest.mark.requirement("journal:not-behind-the-models-back")
+async def test_a_write_for_which_there_was_no_time_is_not_made_by_the_attempt_that_goes_on(desk: Desk) -> None:
+    """The model was told that it was not made, and may have told its user."""
+    desk.grant(tool("quote"), tool("trade", write=True), total_timeout_ms=10_000)
+    desk.service_answers("quote", {"usd": 1})
+    desk.model_says(("desk.quote", {}), ("desk.trade", {}), takes=9.5)
+    desk.model_says(("desk.quote", {}))  # though tools are forbidden
+    await desk.asks("Buy")
+    assert (desk.status, desk.services.calls) == (502, [])
+    desk.model_says("Not bought.")
+    await desk.turn()
+    assert "desk.trade" not in desk.services.calls
+    told = [json.loads(content) for _, content in desk.wire.answers(desk.model.bodies[-1]["messages"])]
+    assert told[1]["error"]["code"] == "tool_budget_exhausted"

@@ -71,6 +71,13 @@ REQUIREMENTS: dict[str, Requirement] = {
     "journal:unwritable": Requirement(
         "issue 4, 3.", "A journal that can't be kept stops writes; reads and plain chat go on, and one event says so."
     ),
+    "journal:caught-up": Requirement(
+        "issue 4, 3.", "A turn whose journal is back writes what it missed first, and may write again."
+    ),
+    "journal:not-behind-the-models-back": Requirement(
+        "mediation 5",
+        "A write of which the model was told that it was not made (no time, no journal) is not made when the turn is resumed.",
+    ),
     "journal:expiry": Requirement("mediation 5", "After 10 minutes the same request is a new turn."),
     "journal:resume": Requirement(
         "mediation 5", "The same request after a turn that failed resumes it: what ran is played, and not run again."
