@@ -30,11 +30,15 @@ ToolName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,48}$")]
 
 
 class DescriptorAuth(Contract):
-    """How the service wants to be called; ``env`` is a variable of the service's own environment."""
+    """How the service wants to be called; ``env`` is a variable of the service's own environment.
 
-    type: Annotated[Literal["bearer", "header", "none"], BeforeValidator(_lower)]
+    It holds the token, or the password of ``username``.
+    """
+
+    type: Annotated[Literal["bearer", "header", "basic", "none"], BeforeValidator(_lower)]
     env: Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] | None = None
     header: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9-]{1,64}$")] | None = None
+    username: Annotated[str, StringConstraints(pattern=r"^[!-9;-~]{1,200}$")] | None = None
 
 
 class DescriptorFeed(Contract):

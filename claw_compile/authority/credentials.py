@@ -18,7 +18,8 @@ from claw_compile.grammar.pod import PodSpec, ProviderAuth, ServiceSpec
 from claw_compile.grammar.reading import problem_at
 from claw_compile.reading.interpolation import Lookup
 from claw_compile.reading.node import ScalarNode, span_at
-from claw_contract.manifest import Auth, BearerAuth, HeaderAuth, NoAuth
+from claw_contract.descriptor import DescriptorAuth
+from claw_contract.manifest import Auth, BasicAuth, BearerAuth, HeaderAuth, NoAuth
 from claw_contract.secret import MIN_REDACTED, Secret, SecretRef
 
 _HEADER_VALUE = re.compile(r"[!-~]+( [!-~]+)*")
@@ -32,15 +33,26 @@ def project_auth(service: ServiceSpec, described: Described, lookup: Lookup, fou
     if auth is None or auth.type == "none":
         return NoAuth(type="none")
     at = span_at(described.root, ("auth",))
-    if auth.env is None or (auth.type == "header" and auth.header is None):
-        what = "'env', the variable that holds the token" if auth.env is None else "'header'"
+    lacks = _lacking(auth)
+    if auth.env is None or lacks is not None:
         help_text = f"or set 'x-claw.auth' of {service.name.text}"
-        found.append(codes.TOKEN_MISSING.at(at, f"the descriptor's 'auth' lacks {what}", help_text=help_text))
+        found.append(codes.TOKEN_MISSING.at(at, f"the descriptor's 'auth' lacks {lacks}", help_text=help_text))
         return None
     token = _token(service, ScalarNode(auth.env, span_at(described.root, ("auth", "env"))), lookup, found)
     if token is None:
         return None
+    if auth.type == "basic":
+        assert auth.username is not None
+        return BasicAuth(type="basic", username=auth.username, password=token)
     return _auth(token, auth.header if auth.type == "header" else None)
+
+
+def _lacking(auth: DescriptorAuth) -> str | None:
+    if auth.env is None:
+        return "'env', the variable that holds the token"
+    if auth.type == "header" and auth.header is None:
+        return "'header'"
+    return "'username'" if auth.type == "basic" and auth.username is None else None
 
 
 def _from_pod(service: ServiceSpec, auth: ProviderAuth, lookup: Lookup, found: list[Diagnostic]) -> Auth | None:
@@ -92,7 +104,7 @@ def visible_tokens(
     pod: PodSpec, auths: Mapping[str, Auth], master: Secret | None, lookup: Lookup
 ) -> Iterator[Diagnostic]:
     """Each variable of an agent that holds a credential which only the proxy or a provider may have."""
-    secrets = {service: auth.token for service, auth in auths.items() if isinstance(auth, BearerAuth | HeaderAuth)}
+    secrets = {service: secret for service, auth in auths.items() if (secret := _secret_of(auth)) is not None}
     held = [(f"the token of {name}", token) for name, token in sorted(secrets.items()) if isinstance(token, Secret)]
     if master is not None:
         held.append(("the pod's master secret", master))
@@ -102,6 +114,15 @@ def visible_tokens(
                 if _holds(variable.value.text, secret.reveal()):
                     message = f"{variable.name} of {agent.name.text} holds {owner}"
                     yield codes.TOKEN_VISIBLE_TO_AGENT.at(variable.key, message)
+
+
+def _secret_of(auth: Auth) -> Secret | SecretRef | None:
+    match auth:
+        case NoAuth():
+            return None
+        case BearerAuth(token=secret) | HeaderAuth(token=secret) | BasicAuth(password=secret):
+            return secret
+    assert_never(auth)
 
 
 def _holds(value: str, secret: str) -> bool:

@@ -1,35 +1,35 @@
-"""A descriptor's tree → the tools that a service offers, or what is wrong with it (spec/compile.md "Descriptors", Rules).
+"""A descriptor's tree → what a service says of itself, or what is wrong with it (spec/compile.md "Descriptors").
 
-Shapes are the contract's models: a pydantic error's ``loc`` finds its place in the tree. Here are the rules that relate one
-part to another.
+Shapes are the contract's models: a pydantic error's ``loc`` finds its place in the tree. ``rules`` has what relates one part
+to another.
 """
 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pydantic import ValidationError
 
 from claw_compile import codes
-from claw_compile.descriptors.tool_schema import check_schema
+from claw_compile.descriptors.rules import rules
 from claw_compile.diagnostics.diagnostic import Checked, Code, Diagnostic, Note, did_you_mean, quoted
 from claw_compile.reading.node import ListNode, MapNode, Node, kind, plain_data, span_at
 from claw_contract.descriptor import Descriptor, DescriptorTool, DescriptorV1, DescriptorV2
-from claw_contract.manifest import PLACEHOLDER
 
-LONGEST_DESCRIPTION = 1024
 _V2_KEYS = ("tools", "mcp", "memory")
-_BODY_METHODS = {"POST", "PUT", "PATCH"}
 _KNOWN: dict[tuple[str, ...], tuple[str, ...]] = {
     (): ("version", "description", "feeds", "endpoints", "auth", "skill", "mcp", "tools", "memory"),
     ("feeds",): ("name", "path", "ttl", "description"),
     ("endpoints",): ("method", "path", "description"),
-    ("auth",): ("type", "env", "header"),
+    ("auth",): ("type", "env", "header", "username"),
     ("mcp",): ("transport", "path"),
-    ("tools",): ("name", "description", "inputSchema", "http", "annotations"),
+    # The last four are MCP's own: an output of tools/list has them, and nothing of ours acts on them.
+    ("tools",): (
+        *("name", "description", "inputSchema", "http", "annotations"),
+        *("title", "outputSchema", "icons", "execution", "_meta"),
+    ),
     ("tools", "http"): ("method", "path", "body", "body_key"),
     ("memory",): ("recall", "retain", "forget"),
 }
@@ -56,10 +56,10 @@ def read_descriptor(file: str, root: Node) -> Checked[Described]:
     found.extend(_unknown_keys(root, ()))
     model = DescriptorV2 if plain_data(root)["version"] == 2 else DescriptorV1  # noqa: PLR2004 - the format's version
     try:
-        described = Described(file, model.model_validate_json(_json(root), strict=True), root)
+        descriptor = model.model_validate_json(_json(root), strict=True)
     except ValidationError as error:
         return Checked(None, (*found, *_shape_errors(error, root)))
-    return Checked(described, (*found, *_rules(described)))
+    return Checked(Described(file, descriptor, root), (*found, *rules(descriptor, root)))
 
 
 def _json(root: Node) -> bytes:
@@ -120,74 +120,3 @@ def _shape_code(path: tuple[str | int, ...]) -> Code:
 
 def _dotted(path: tuple[str | int, ...]) -> str:
     return ".".join(str(part) for part in path)
-
-
-def _rules(described: Described) -> Iterator[Diagnostic]:
-    root = described.root
-    for name in (
-        name for name, count in Counter(feed.name for feed in described.descriptor.feeds).items() if count > 1
-    ):
-        places = [span_at(root, ("feeds", i)) for i, f in enumerate(described.descriptor.feeds) if f.name == name]
-        notes = [Note(places[0], "the first one is here")]
-        yield codes.DESCRIPTOR_SHAPE.at(places[1], f"two feeds are called {quoted(name)}", notes=notes)
-    first: dict[str, int] = {}
-    for index, tool in enumerate(described.tools):
-        if tool.name in first:
-            notes = [Note(span_at(root, ("tools", first[tool.name], "name")), "the first one is here")]
-            at = span_at(root, ("tools", index, "name"))
-            yield codes.DUPLICATE_TOOL.at(at, f"two tools are called {quoted(tool.name)}", notes=notes)
-        first.setdefault(tool.name, index)
-        yield from _tool_rules(described, index, tool)
-
-
-def _tool_rules(described: Described, index: int, tool: DescriptorTool) -> Iterator[Diagnostic]:
-    descriptor, base = described.descriptor, ("tools", index)
-    assert isinstance(descriptor, DescriptorV2)
-    if len(tool.description) > LONGEST_DESCRIPTION:
-        at = span_at(described.root, (*base, "description"))
-        yield codes.LONG_DESCRIPTION.at(at, f"the description has {len(tool.description)} characters")
-    yield from check_schema(_node(described.root, (*base, "inputSchema")), tool.input_schema)
-    if tool.http is None and descriptor.mcp is None:
-        yield codes.HTTP_REQUIRED.at(span_at(described.root, base), f"{quoted(tool.name)} needs 'http'")
-    elif tool.http is not None and descriptor.mcp is not None:
-        at = span_at(described.root, (*base, "http"))
-        notes = [Note(span_at(described.root, ("mcp",)), "'mcp' is here")]
-        yield codes.HTTP_FORBIDDEN.at(at, f"{quoted(tool.name)} has 'http' beside 'mcp'", notes=notes)
-    elif tool.http is not None:
-        yield from _http_rules(described.root, base, tool)
-
-
-def _http_rules(root: Node, base: tuple[str | int, ...], tool: DescriptorTool) -> Iterator[Diagnostic]:
-    http, at_path = tool.http, span_at(root, (*base, "http", "path"))
-    assert http is not None
-    left = PLACEHOLDER.sub("", http.path)
-    if any(segment in {".", ".."} for segment in http.path.split("/")) or "{" in left or "}" in left:
-        yield codes.BAD_PATH.at(at_path, f"{quoted(http.path)} holds '.' or '..' segments, or a stray brace")
-    properties, required = tool.input_schema.get("properties"), tool.input_schema.get("required")
-    for name in dict.fromkeys(PLACEHOLDER.findall(http.path)):
-        if name == "claw_id":
-            continue
-        if not isinstance(properties, dict) or name not in properties:
-            yield codes.PATH_PARAMETER.at(at_path, f"the schema has no property {quoted(name)}")
-        elif not isinstance(required, list) or name not in required:
-            at = span_at(root, (*base, "inputSchema", "properties", name))
-            notes = [Note(at_path, "the path needs it here")]
-            yield codes.PATH_PARAMETER.at(at, f"the property {quoted(name)} is not required", notes=notes)
-    if http.body_key is not None and http.method not in _BODY_METHODS:
-        yield codes.BAD_BODY.at(span_at(root, (*base, "http", "body_key")), f"{http.method} takes no body")
-    if http.method == "DELETE" and tool.annotations.effect == "read":
-        at = span_at(root, (*base, "http", "method"))
-        yield codes.READ_ONLY_DELETE.at(at, f"{quoted(tool.name)} is a DELETE that says it only reads")
-
-
-def _node(root: Node, path: tuple[str | int, ...]) -> Node:
-    """What stands at ``path``, which the model has found there already."""
-    node: Node | None = root
-    for part in path:
-        node = node.items[part] if isinstance(node, ListNode) and isinstance(part, int) else _child(node, part)
-    assert node is not None
-    return node
-
-
-def _child(node: Node | None, key: str | int) -> Node | None:
-    return node.value(str(key)) if isinstance(node, MapNode) else None

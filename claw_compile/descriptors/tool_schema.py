@@ -6,6 +6,8 @@ nowhere would fail at the first call: both are found here. So are patterns that 
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import unquote
@@ -22,10 +24,19 @@ from claw_contract.pattern import PatternError, pattern, patterns
 
 _NO_FORMATS = FormatChecker(formats=())
 _REFERENCES = ("$ref", "$dynamicRef")
+_ANCHORS = ("$anchor", "$dynamicAnchor")
+MOST_CHARACTERS = 65536
+DEEPEST = 24
+_INDEX = re.compile(r"[0-9]{1,9}")
 
 
 def check_schema(node: Node, schema: JsonObject) -> Iterator[Diagnostic]:
     """What is wrong with a schema, each at its place under ``node``."""
+    size, depth = len(json.dumps(schema, ensure_ascii=False)), _depth(schema)
+    if size > MOST_CHARACTERS or depth > DEEPEST:
+        what = f"{size} characters" if size > MOST_CHARACTERS else f"{depth} levels"
+        yield codes.SCHEMA_TOO_LARGE.at(node.span, f"inputSchema has {what}")
+        return
     if schema.get("type") != "object":
         yield codes.BAD_SCHEMA.at(span_at(node, ("type",)), "inputSchema needs 'type': 'object'")
         return
@@ -48,6 +59,11 @@ def check_schema(node: Node, schema: JsonObject) -> Iterator[Diagnostic]:
     yield from _closed(node, node)
 
 
+def _depth(value: Any) -> int:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return 0 if inner is None else 1 + max(map(_depth, inner), default=0)
+
+
 def _closed(node: Node, root: Node) -> Iterator[Diagnostic]:
     if isinstance(node, ListNode):
         for item in node.items:
@@ -65,14 +81,25 @@ def _closed(node: Node, root: Node) -> Iterator[Diagnostic]:
 
 
 def _leads_somewhere(reference: str, root: Node) -> bool:
-    """Whether a JSON pointer finds something; an anchor's name is taken on trust."""
-    if not reference.startswith("#/"):
+    """Whether a JSON pointer, or the name of an anchor, finds something."""
+    if reference == "#":
         return True
+    if not reference.startswith("#/"):
+        return unquote(reference[1:]) in _anchors(root)
     node: Node | None = root
     for part in unquote(reference[2:]).split("/"):
         key = part.replace("~1", "/").replace("~0", "~")
         if isinstance(node, ListNode):
-            node = node.items[int(key)] if key.isdecimal() and int(key) < len(node.items) else None
+            node = node.items[int(key)] if _INDEX.fullmatch(key) and int(key) < len(node.items) else None
         else:
             node = node.value(key) if isinstance(node, MapNode) else None
     return node is not None
+
+
+def _anchors(node: Node) -> Iterator[str]:
+    for child in node.items if isinstance(node, ListNode) else ():
+        yield from _anchors(child)
+    for entry in node.entries if isinstance(node, MapNode) else ():
+        if entry.key.text in _ANCHORS and isinstance(entry.value, ScalarNode):
+            yield entry.value.text
+        yield from _anchors(entry.value)

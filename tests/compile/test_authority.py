@@ -77,6 +77,7 @@ def test_grants_are_united_in_descriptor_order_and_denied_last(
     assert names(tools_json(tmp_path, claw, pod)) == expected
 
 
+FIND = {"name": "find", "description": "Find a page", "inputSchema": {"type": "object"}}
 ALL = ", tools: [{service: api, allow: all}]"
 
 
@@ -125,10 +126,19 @@ def test_a_providers_credential_is_projected_byte_for_byte(tmp_path: Path, auth:
     assert manifest["tools"][0]["execution"]["auth"] == expected
 
 
+@pytest.mark.requirement("compile:auth")
+def test_a_descriptors_basic_credential_is_the_providers_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(DESCRIPTOR, "auth", {"type": "Basic", "username": "desk", "env": "KEY"})
+    manifest = tools_json(tmp_path, ALL, API_KEY="p$word-with-dollar")
+    assert manifest is not None
+    expected = {"type": "basic", "username": "desk", "password": "p$word-with-dollar"}
+    assert manifest["tools"][0]["execution"]["auth"] == expected
+
+
 @pytest.mark.requirement("compile:discovered-descriptor")
 def test_a_discovered_mcp_service_compiles_to_mcp_calls(tmp_path: Path) -> None:
     (tmp_path / ".claw-discovered").mkdir()
-    snapshot = {"version": 2, "mcp": {"path": "/mcp"}, "tools": [{"name": "find", "inputSchema": {"type": "object"}}]}
+    snapshot = {"version": 2, "mcp": {"path": "/mcp"}, "tools": [FIND]}
     file = tmp_path / ".claw-discovered" / "api.claw-describe.json"
     file.write_text(json.dumps(snapshot), encoding="utf-8")
     (tmp_path / "AGENTS.md").write_text("x", encoding="utf-8")
