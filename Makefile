@@ -1,6 +1,7 @@
 # Everything runs in .venv, which is made on first use by a Python >= 3.12 that scripts/find-python finds.
 
 PYTHON ?=
+WORKERS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 JS := tests/js/node_modules
@@ -19,8 +20,8 @@ sdks: $(JS)/.installed
 demo: $(VENV)/.demo  ## the trading desk: an agent through the proxy, what it saw beside what was hidden
 	@$(BIN)/python pods/trading-desk/demo.py
 
-test: lint sdks  ## lint, then every test, with branch coverage
-	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered
+test: lint sdks  ## lint, then every test, with branch coverage, in two processes (WORKERS=…)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --inline-snapshot=disable --cov --cov-report=term:skip-covered
 
 lint: $(VENV)/.dev  ## ruff, mypy, import contracts
 	$(BIN)/ruff check

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import signal
+import socket
 import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -98,11 +100,12 @@ def loaded(load: Load) -> Seen:
 
 
 def free_port() -> int:
-    import socket
-
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        return int(held.getsockname()[1])
+    """Below those that the system gives to outgoing connections, of which the load makes many."""
+    while True:
+        port = 10_000 + secrets.randbelow(22_000)
+        with suppress(OSError), socket.socket() as held:
+            held.bind(("127.0.0.1", port))
+            return port
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -53,12 +54,15 @@ async def within(seconds: float, what: str) -> AsyncIterator[None]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that are free now; all are held until the last is found, so that they differ."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in sockets]
+    """Ports that are free now, below those that the system gives to outgoing connections, of which one might take them."""
+    found: list[int] = []
+    with contextlib.ExitStack() as held_until_they_differ:
+        while len(found) < count:
+            port = 10_000 + secrets.randbelow(22_000)
+            with contextlib.suppress(OSError):
+                held_until_they_differ.enter_context(socket.socket()).bind(("127.0.0.1", port))
+                found.append(port)
+    return found
 
 
 class Stage:

@@ -44,7 +44,7 @@ async def target(tmp_path: Path, text: str, path: str) -> str | None:
 
 
 @pytest.mark.requirement("attack:path-arguments")
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(value=ARGUMENT)
 async def test_a_path_argument_is_one_segment_on_the_wire_or_nothing_is_sent(
     tmp_path_factory: pytest.TempPathFactory, value: str
@@ -62,7 +62,7 @@ async def test_a_path_argument_is_one_segment_on_the_wire_or_nothing_is_sent(
 
 
 @pytest.mark.requirement("attack:path-arguments")
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(name=VALUE.filter(lambda text: text not in {"", "a", "claw_id"}), value=ARGUMENT)
 async def test_a_query_argument_is_one_pair_on_the_wire(
     tmp_path_factory: pytest.TempPathFactory, name: str, value: str

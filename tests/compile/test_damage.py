@@ -52,14 +52,14 @@ def judge(pod: str, descriptor: str) -> None:
 
 
 @pytest.mark.requirement("compile:no-traceback")
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(damaged(POD))
 @example(POD.replace("...", "\n..."))
 def test_one_damaged_character_of_the_pod_file_gives_diagnostics(pod: str) -> None:
     judge(pod, DESCRIPTOR)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(damaged(DESCRIPTOR))
 def test_one_damaged_character_of_a_descriptor_gives_diagnostics(descriptor: str) -> None:
     judge(POD, descriptor)

@@ -66,7 +66,7 @@ def final(stream: bytes) -> anthropic.types.Message:
 
 
 @pytest.mark.requirement("stream:sdk-accepts")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(BLOCK, max_size=5), st.sampled_from(["end_turn", "max_tokens", "tool_use", "refusal", "pause_turn"]))
 def test_the_sdk_puts_the_same_message_together(blocks: list[dict[str, Any]], stop_reason: str) -> None:
     said = message(*blocks, stop_reason=stop_reason)
@@ -81,7 +81,7 @@ def test_the_sdk_puts_the_same_message_together(blocks: list[dict[str, Any]], st
 
 
 @pytest.mark.requirement("stream:anthropic-lifecycle")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(BLOCK, max_size=5))
 def test_one_message_starts_its_blocks_are_counted_from_zero_without_gaps_and_it_stops(blocks: list[Any]) -> None:
     kinds = [(event["type"], event.get("index")) for event in events(streamed(message(*blocks)))]
@@ -110,7 +110,7 @@ def test_citations_reach_the_client_behind_their_text() -> None:
 
 
 @pytest.mark.requirement("stream:unknown-fields")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(JSON_TEXT, JSON_TEXT, JSON_TEXT)
 def test_members_and_blocks_that_nobody_knows_travel_as_they_are(top: str, block: str, arguments: str) -> None:
     body = (

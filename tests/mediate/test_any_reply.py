@@ -25,7 +25,7 @@ CATALOG = catalog(granted("desk.get"), granted("desk.set", method="POST"), grant
 @pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")
 @pytest.mark.requirement("stream:any-reply")
 @pytest.mark.parametrize("name", WIRES)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_any_response_is_refused_or_its_stream_is_one_that_the_sdk_reads(name: str, data: st.DataObject) -> None:
     dialect, wire = DIALECTS[name], WIRES[name]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
-import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response, Stream
 from tests.mediate.gathered import TOKEN, Gathering
 from tests.peers import Answer as Said
 from tests.peers import Service
-from tests.waiting import happens
+from tests.waiting import happens, nobody_listens
 
 
 @pytest.fixture
@@ -331,11 +330,9 @@ async def test_a_feed_with_nothing_to_say_is_not_there(desk: Gathering, said: Sa
 
 @pytest.mark.requirement("feeds:bounded")
 async def test_a_service_that_is_down_is_one_line(desk: Gathering) -> None:
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        port = closed.getsockname()[1]
-    desk.has(desk.feed(url=f"http://127.0.0.1:{port}/x"), desk.feed("b", url="http://does-not-exist.invalid/x"))
-    assert (await desk.text()).count("unavailable at the moment") == 2
+    with nobody_listens() as address:
+        desk.has(desk.feed(url=f"{address}/x"), desk.feed("b", url="http://does-not-exist.invalid/x"))
+        assert (await desk.text()).count("unavailable at the moment") == 2
     assert [event["error"] for event in desk.said("feed_fetch")] == ["unreachable"] * 2
 
 

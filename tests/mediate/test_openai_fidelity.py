@@ -42,7 +42,7 @@ def messages(draw: st.DrawFn) -> list[str]:
 
 
 @pytest.mark.requirement("wire:byte-fidelity")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(messages(), OTHERS, st.lists(OTHERS, max_size=2), st.booleans())
 def test_a_request_keeps_its_bytes_but_for_what_is_added(
     said: list[str],
@@ -63,7 +63,7 @@ def test_a_request_keeps_its_bytes_but_for_what_is_added(
 
 
 @pytest.mark.requirement("wire:byte-fidelity")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(messages(), OTHERS, WORDS.filter(bool))
 def test_context_is_added_to_one_message_and_changes_no_other_byte(
     said: list[str], others: dict[str, str], words: str
@@ -119,7 +119,7 @@ TEXT = st.one_of(WORDS.map(json.dumps), WORDS.map(lambda text: json.dumps(text, 
 
 
 @pytest.mark.requirement("stream:same-as-json")
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(responses())
 def test_a_stream_put_together_as_a_client_does_is_the_response(body: bytes) -> None:
     reply = openai_chat.read_reply(body, NAMES)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from claw_mediate.continuity import Kept, chosen
@@ -132,7 +132,6 @@ TURN = st.lists(st.sampled_from([[USER], [CALL, ANSWER], [{**CALL, "content": "x
 
 
 @pytest.mark.requirement("legacy:history")
-@settings(deadline=None)
 @given(TURN, TURN)
 def test_the_same_history_has_the_same_bytes_in_every_later_request_and_each_call_an_id_of_its_own(
     first: list[list[Any]], later: list[list[Any]]

@@ -45,7 +45,7 @@ def streamed(body: Any, *, include_usage: bool = True) -> bytes:
 
 
 @pytest.mark.requirement("stream:sdk-accepts")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(TEXT | st.none(), st.lists(CALL, max_size=3, unique_by=lambda call: call[0]), TEXT | st.none(), st.booleans())
 def test_any_message_comes_out_of_the_sdk_as_it_went_in(
     words: str | None, made: list[tuple[str, str, str]], refusal: str | None, usage: bool
@@ -63,7 +63,7 @@ def test_any_message_comes_out_of_the_sdk_as_it_went_in(
 
 
 @pytest.mark.requirement("stream:sdk-accepts")
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(TEXT, st.lists(CALL, max_size=3))
 def test_the_stream_is_one_well_formed_lifecycle(words: str, made: list[tuple[str, str, str]]) -> None:
     seen = chunks(streamed(completion(words, calls=made)))

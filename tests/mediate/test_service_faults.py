@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
-import socket
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -18,6 +17,7 @@ from claw_mediate.io.services import Services
 from tests.mediate.calling import READ, call, serve, told
 from tests.peers import Answer as Said
 from tests.peers import Service
+from tests.waiting import nobody_listens
 
 
 async def endless(_request: Request) -> Response:
@@ -27,10 +27,8 @@ async def endless(_request: Request) -> Response:
 
 @pytest.mark.requirement("service:unreachable")
 async def test_a_service_that_is_down_was_certainly_not_reached(pod: Services) -> None:
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        port = closed.getsockname()[1]
-    answer = await call(pod, f"http://127.0.0.1:{port}", method="POST")
+    with nobody_listens() as address:
+        answer = await call(pod, address, method="POST")
     assert told(answer)["error"] == {"code": "request_failed", "message": "The service can't be reached."}
     assert not answer.ran
     nowhere = await call(pod, "http://does-not-exist.invalid")

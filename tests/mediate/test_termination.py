@@ -107,7 +107,7 @@ class World:
 
 
 @pytest.mark.requirement("loop:terminates")
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.data(), LIMITS)
 def test_any_turn_ends_within_its_budgets_and_repeats_nothing_that_it_may_not(
     data: st.DataObject, limits: Limits
@@ -121,7 +121,7 @@ def test_any_turn_ends_within_its_budgets_and_repeats_nothing_that_it_may_not(
 
 
 @pytest.mark.requirement("loop:terminates")
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.data(), LIMITS)
 def test_what_ran_is_told_and_what_is_told_ran(data: st.DataObject, limits: Limits) -> None:
     world = World(data, limits)
@@ -134,7 +134,7 @@ def test_what_ran_is_told_and_what_is_told_ran(data: st.DataObject, limits: Limi
 
 
 @pytest.mark.requirement("budget:rounds")
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.data(), LIMITS)
 def test_nothing_runs_once_tools_are_forbidden_and_the_answer_is_the_models(
     data: st.DataObject, limits: Limits

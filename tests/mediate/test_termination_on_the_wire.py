@@ -63,7 +63,7 @@ class Peers:
 
 @pytest.mark.requirement("loop:terminates-on-the-wire")
 @pytest.mark.parametrize("name", WIRES)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data(), LIMITS)
 async def test_any_bytes_end_a_turn_and_never_spoil_the_conversation(
     name: str, data: st.DataObject, limits: Limits

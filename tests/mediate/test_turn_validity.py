@@ -75,7 +75,7 @@ async def everywhere(turns: Turns) -> list[list[str]]:
 
 
 @pytest.mark.requirement("transcript:valid")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(TURNS)
 def test_whatever_a_model_calls_every_request_is_valid_and_every_dialect_draws_the_same(turns: Turns) -> None:
     first, *others = asyncio.run(everywhere(turns))

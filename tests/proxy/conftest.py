@@ -11,7 +11,7 @@ from tests.peers import Provider, Service
 from tests.proxy.frames import FrameProvider
 from tests.proxy.pod import Pod
 from tests.proxy.wire import Runner, Wire
-from tests.waiting import eventually, free_port
+from tests.waiting import eventually, free_port, nobody_listens
 
 ANTHROPIC_KEY = "sk-ant-provider-key-planted-0004"
 
@@ -19,7 +19,7 @@ ANTHROPIC_KEY = "sk-ant-provider-key-planted-0004"
 @pytest.fixture
 def pod(tmp_path: Path) -> Iterator[Pod]:
     """A pod whose proxy the test starts when its files are there; nothing of it outlives the test."""
-    provider, service = Provider(), Service()
+    provider, service = Provider(), Service(port=free_port())
     provider.start()
     service.start()
     made = Pod(tmp_path, provider, service)
@@ -36,6 +36,13 @@ def running(pod: Pod) -> Pod:
     pod.agent("analyst", pod.tool("balance"), trade)
     pod.start()
     return pod
+
+
+@pytest.fixture
+def nobody() -> Iterator[str]:
+    """Where a peer is down."""
+    with nobody_listens() as address:
+        yield address
 
 
 @dataclass
@@ -68,7 +75,7 @@ class Wired:
 @pytest.fixture(scope="module")
 def wired_pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wired]:
     wire = Wire()
-    pod = Pod(tmp_path_factory.mktemp("pod"), Provider(), Service(port=free_port()))
+    pod = Pod(tmp_path_factory.mktemp("pod"), Provider(), Service())
     pod.environment |= {"OPENAI_BASE_URL": f"{wire.url}/v1", "ANTHROPIC_BASE_URL": f"{wire.url}/v1"}
     pod.environment["ANTHROPIC_API_KEY"] = ANTHROPIC_KEY
     pod.agent("plain")

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 from claw_contract.history import HistoryEntry
 from tests.peers import calls, events, text
 from tests.proxy.pod import PROVIDER_KEY, Pod, headers
-from tests.waiting import eventually, free_port
+from tests.waiting import eventually
 
 HI: Any = [{"role": "user", "content": "Go"}]
 ODD = (
@@ -182,9 +182,10 @@ def test_the_models_prefix_picks_the_provider(running: Pod, agent_id: str) -> No
 @pytest.mark.requirement("forward:unreachable")
 @pytest.mark.parametrize("agent_id", ["plain", "analyst"])
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/models"])
-def test_a_provider_that_cannot_be_reached_is_a_502_in_the_dialects_shape(pod: Pod, agent_id: str, path: str) -> None:
-    port = free_port()
-    pod.environment["OPENAI_BASE_URL"] = f"http://127.0.0.1:{port}/v1"
+def test_a_provider_that_cannot_be_reached_is_a_502_in_the_dialects_shape(
+    pod: Pod, nobody: str, agent_id: str, path: str
+) -> None:
+    pod.environment["OPENAI_BASE_URL"] = f"{nobody}/v1"
     pod.agent("plain")
     pod.agent("analyst", pod.tool("balance"))
     pod.start()
@@ -193,7 +194,7 @@ def test_a_provider_that_cannot_be_reached_is_a_502_in_the_dialects_shape(pod: P
     answer = httpx2.request(method, pod.url + path, content=content, headers=headers(pod, agent_id))
     assert answer.status_code == 502
     assert answer.json()["error"]["code"] == "provider_unreachable"
-    assert str(port) not in answer.text
+    assert nobody.rpartition(":")[2] not in answer.text
 
 
 @pytest.mark.requirement("own:health-ready")

@@ -49,7 +49,7 @@ CHATS = st.builds(
     ),
     st.text(" \n\t\r", max_size=3),
 )
-MANY = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+MANY = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 
 
 def written(headers: list[tuple[str, str]]) -> str:

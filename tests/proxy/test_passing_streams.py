@@ -12,7 +12,7 @@ import pytest
 
 from tests.proxy.conftest import Wired
 from tests.proxy.wire import Connection, GoneError, Runner, Seen
-from tests.waiting import eventually, free_port
+from tests.waiting import eventually
 
 CHAT = json.dumps({"model": "gpt-test", "messages": [], "stream": True}).encode()
 EVENT_STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -195,8 +195,8 @@ def test_a_provider_that_hangs_up_in_the_middle_of_an_upload_is_a_502(wired: Wir
 
 
 @pytest.mark.requirement("forward:unreachable")
-def test_an_upload_to_a_provider_that_cannot_be_reached_is_a_502_in_its_shape(pod: Any) -> None:
-    pod.environment["OPENAI_BASE_URL"] = f"http://127.0.0.1:{free_port()}/v1"
+def test_an_upload_to_a_provider_that_cannot_be_reached_is_a_502_in_its_shape(pod: Any, nobody: str) -> None:
+    pod.environment["OPENAI_BASE_URL"] = f"{nobody}/v1"
     token = pod.agent("plain")
     pod.start()
     with Runner(pod.port) as runner:

@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, RedirectRespons
 
 from tests.peers import calls, text
 from tests.proxy.pod import Pod
-from tests.waiting import eventually, free_port
+from tests.waiting import eventually
 
 HI: Any = [{"role": "user", "content": "Go"}]
 
@@ -173,9 +173,9 @@ def test_whatever_a_service_does_the_model_is_told_and_the_turn_goes_on(
 
 
 @pytest.mark.requirement("service:structured-results")
-def test_a_service_that_is_down_is_a_result_without_its_address(pod: Pod) -> None:
+def test_a_service_that_is_down_is_a_result_without_its_address(pod: Pod, nobody: str) -> None:
     down = pod.tool("balance")
-    down["execution"]["base_url"] = f"http://127.0.0.1:{free_port()}"
+    down["execution"]["base_url"] = nobody
     pod.agent("analyst", down)
     pod.start()
     pod.provider.says(calls(("c1", "desk__balance", {})), text("It is down."))

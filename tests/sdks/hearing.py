@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import functools
 import json
 import subprocess
 from collections.abc import Awaitable, Callable, Sequence
@@ -53,12 +55,20 @@ async def _hear(jobs: Sequence[Job]) -> list[Heard]:
 def _in_node(jobs: Sequence[Job]) -> list[Heard]:
     if not jobs:
         return []
-    subprocess.run(["make", "--silent", "-C", ROOT, "sdks"], check=True, timeout=100)
+    _install()
     said = json.dumps([vars(job) for job in jobs]).encode()
     run = subprocess.run(["node", JAVASCRIPT / "sdks.mjs"], input=said, capture_output=True, check=False, timeout=100)
     assert run.returncode == 0, run.stderr.decode()
     heard: list[Heard] = json.loads(run.stdout)
     return heard
+
+
+@functools.cache
+def _install() -> None:
+    """Once, by one of the processes that run tests."""
+    with (JAVASCRIPT / "package.json").open(encoding="utf-8") as alone:
+        fcntl.flock(alone, fcntl.LOCK_EX)
+        subprocess.run(["make", "--silent", "-C", ROOT, "sdks"], check=True, timeout=100)
 
 
 async def _in_python(job: Job) -> Heard:
