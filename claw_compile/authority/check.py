@@ -9,6 +9,7 @@ from claw_compile.authority.agent import Agent, Resolved
 from claw_compile.authority.resolve import inherited_note
 from claw_compile.diagnostics.diagnostic import Diagnostic, Note, did_you_mean, quoted
 from claw_compile.grammar.pod import All, Grant, Spread
+from claw_compile.loading.describing import is_stdio
 from claw_compile.loading.load import Loaded
 from claw_compile.reading.node import ScalarNode
 from claw_contract.descriptor import DescriptorTool
@@ -49,10 +50,9 @@ def _known(grant: Grant, loaded: Loaded) -> Iterator[Diagnostic]:
         return
     if not SERVICE_NAME.fullmatch(name) or len(name) > LONGEST_HOST:
         yield codes.BAD_SERVICE_NAME.at(service.name.span, f"{quoted(name)} can't provide tools")
-    if name not in loaded.described:
-        wrapper = ", which wraps a stdio server," if service.wraps_stdio else ""
-        help_text = f"name one with 'x-claw.describe-file', or run 'claw discover {name}'"
-        yield codes.NO_DESCRIPTOR.at(grant.service.span, f"{name}{wrapper} has no descriptor", help_text=help_text)
+    if name not in loaded.described and not is_stdio(service):
+        help_text = "name one with 'x-claw.describe-file'"
+        yield codes.NO_DESCRIPTOR.at(grant.service.span, f"{name} has no descriptor", help_text=help_text)
     described = loaded.described.get(name)
     if described is None:
         return

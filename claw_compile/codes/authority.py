@@ -9,7 +9,8 @@ UNKNOWN_TOOL = error("unknown-tool", "The service's descriptor declares no tool 
 NO_DESCRIPTOR = error(
     "no-descriptor",
     "A service whose tools are granted has no descriptor.",
-    "Name one with `x-claw.describe-file`, or run `claw discover SERVICE` once.",
+    "Name one with `x-claw.describe-file`, keep a `.claw-describe.json` in the service's build context (one outside of the"
+    " pod's directory is not looked into), or run `claw discover SERVICE` once.",
 )
 NO_TOOLS = error("no-tools", "A service whose tools are granted declares none.", "Declare them in its descriptor.")
 TOOLS_WITHOUT_CLLAMA = error(

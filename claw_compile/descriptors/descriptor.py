@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 from pydantic import ValidationError
 
@@ -35,13 +36,19 @@ _KNOWN: dict[tuple[str, ...], tuple[str, ...]] = {
 }
 
 
+type Source = Literal["describe-file", "snapshot", "image", "build", "tools-list"]
+"""Where a descriptor is from, in the order of rank."""
+
+
 @dataclass(frozen=True)
 class Described:
-    """A descriptor that has the right shape, and its tree for places."""
+    """A descriptor that has the right shape, and its tree for places. ``digest`` is of its file."""
 
     file: str
     descriptor: Descriptor
     root: Node
+    source: Source = "describe-file"
+    digest: str = ""
 
     @property
     def tools(self) -> tuple[DescriptorTool, ...]:

@@ -69,6 +69,10 @@ REQUIREMENTS: dict[str, Requirement] = {
         "guide, Wrapping Stdio MCP Servers",
         "A snapshot in .claw-discovered/ describes its service.",
     ),
+    "compile:dockerfile-labels": Requirement(
+        "compile.md, Descriptors (resolution order)",
+        "A build context's Dockerfile says by LABEL where its descriptor is, read by Docker's own rules.",
+    ),
     "compile:yaml-1-2": Requirement(
         "compile.md, Diagnostics",
         "Scalars are YAML 1.2's: `on` is a name, `4000:22` a string.",

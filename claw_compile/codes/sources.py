@@ -1,0 +1,37 @@
+"""Where a descriptor is from, and whether it is still what the lock has."""
+
+from __future__ import annotations
+
+from claw_compile.codes.registry import error, warning
+
+NO_SNAPSHOT = error(
+    "no-snapshot",
+    "A service wraps a stdio server, and nothing says which tools that has.",
+    "Run `claw discover SERVICE` once and keep what it writes, or name a descriptor with `x-claw.describe-file`.",
+)
+STALE_SNAPSHOT = warning(
+    "stale-snapshot",
+    "A snapshot in `.claw-discovered/` is of another command, or of another image. That of a stdio server is used all the"
+    " same; that of an image is passed over.",
+    "Run `claw discover SERVICE` again.",
+)
+SOURCES_DISAGREE = warning(
+    "sources-disagree",
+    "Two descriptors of one service declare different tools; the one of higher rank counts.",
+    "Bring the other one up to date, or remove it.",
+)
+BAD_DESCRIBE_LABEL = error(
+    "bad-describe-label",
+    "`LABEL claw.describe` of a Dockerfile names no file of the build context.",
+    "Correct the label, or name the descriptor with `x-claw.describe-file`.",
+)
+BAD_TOOLS_LIST = error(
+    "bad-tools-list",
+    "`.claw-tools.json` is not the whole result of MCP's `tools/list`.",
+    'Write `{"tools": […]}` with the tools of every page.',
+)
+TOOLS_LIST_WITHOUT_MCP = warning(
+    "tools-list-without-mcp",
+    "`.claw-tools.json` says which tools there are, and nothing says where the server listens: it is passed over.",
+    "Add `x-claw.mcp: {path: /mcp}` to the service, or `LABEL claw.mcp=/mcp` to its Dockerfile.",
+)

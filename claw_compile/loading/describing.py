@@ -1,0 +1,195 @@
+"""Which descriptor a service has: the first of several sources (spec/compile.md "Descriptors", Resolution order).
+
+1. `describe-file`: the pod names it.
+2. `.claw-discovered/SERVICE.claw-describe.json`: of a stdio server even when stale, of what is built only if of that image.
+3. The image, as `claw.lock` has it.
+4. The build context: where `LABEL claw.describe` points, else `.claw-describe.json`.
+5. `.claw-tools.json`, a baked tools/list, with an MCP endpoint from the pod or from `LABEL claw.mcp`.
+
+What is wrong with the one that counts is reported. The others are only compared: two sources that declare different tools warn.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from claw_compile import codes
+from claw_compile.descriptors.descriptor import Described, Source, read_descriptor
+from claw_compile.descriptors.snapshot import differences, is_of_image
+from claw_compile.descriptors.tools_list import as_descriptor
+from claw_compile.diagnostics.diagnostic import Checked, Diagnostic, Note, has_errors, quoted
+from claw_compile.grammar.pod import PodSpec, ServiceSpec
+from claw_compile.loading.build_context import BuildContext, build_context, filled
+from claw_compile.loading.files import Files
+from claw_compile.reading import source as text
+from claw_compile.reading.interpolation import Lookup
+from claw_compile.reading.json_reader import read_json
+from claw_compile.reading.node import Node, ScalarNode
+
+DISCOVERED = ".claw-discovered"
+DESCRIPTOR_FILE = ".claw-describe.json"
+TOOLS_FILE = ".claw-tools.json"
+DESCRIBE_LABEL, MCP_LABEL = "claw.describe", "claw.mcp"
+
+
+type _Candidate = Checked[Described] | Diagnostic
+"""A descriptor, sound or not; or why one is passed over."""
+
+
+@dataclass(frozen=True)
+class Describing:
+    """One reading of the descriptors of a pod."""
+
+    pod: PodSpec
+    files: Files
+    lookup: Lookup = field(repr=False)
+
+    def all(self) -> Mapping[str, Described | None]:
+        """Every service that has a descriptor; None for one whose descriptor can't be read."""
+        described: dict[str, Described | None] = {}
+        for service in self.pod.services:
+            if service.names_descriptor and service.describe_file is None:
+                described[service.name.text] = None
+                continue
+            sources = self._sources(service)
+            first = self._first(sources)
+            if first is not None:
+                self.files.found.extend(first.diagnostics)
+                described[service.name.text] = first.value
+                self._compare(service, first.value, sources)
+            elif is_stdio(service):
+                name = service.name.text
+                help_text = f"run 'claw discover {name}' once, and keep what it writes"
+                message = f"{quoted(name)} wraps a stdio server, and has no snapshot of its tools"
+                self.files.found.append(codes.NO_SNAPSHOT.at(service.name.span, message, help_text=help_text))
+        return described
+
+    def _first(self, sources: Iterator[_Candidate]) -> Checked[Described] | None:
+        for candidate in sources:
+            if isinstance(candidate, Checked):
+                return candidate
+            self.files.found.append(candidate)
+        return None
+
+    def _compare(self, service: ServiceSpec, first: Described | None, others: Iterator[_Candidate]) -> None:
+        if first is None:
+            return
+        names = {tool.name for tool in first.tools}
+        for other in others:
+            if not isinstance(other, Checked) or other.value is None or has_errors(other.diagnostics):
+                continue
+            theirs = {tool.name for tool in other.value.tools}
+            if names != theirs:
+                notes = [
+                    Note(each.root.span, f"only here: {', '.join(sorted(only))}")
+                    for each, only in ((first, names - theirs), (other.value, theirs - names))
+                    if only
+                ]
+                message = f"{service.name.text} is described twice, with different tools; {first.file} counts"
+                self.files.found.append(codes.SOURCES_DISAGREE.at(service.name.span, message, notes=notes))
+
+    def _sources(self, service: ServiceSpec) -> Iterator[_Candidate]:
+        if service.describe_file is not None:
+            path = service.describe_file
+            data = self.files.named(path, "the descriptor")
+            # A path that came from the environment is named as it is written.
+            shown = self.files.shown(path.shown)
+            yield _described(text.decode(shown, data), "describe-file") if data is not None else Checked(None)
+        yield from self._snapshot(service)
+        context = build_context(service, self.files, self.lookup)
+        if context is not None:
+            yield from self._build(context)
+        yield from self._tools_list(service, context)
+
+    def _snapshot(self, service: ServiceSpec) -> Iterator[_Candidate]:
+        found = self._discovered(service, DESCRIPTOR_FILE)
+        if found is None:
+            return
+        checked = _described(found, "snapshot")
+        if checked.value is None:
+            yield checked
+            return
+        image, stale = self._image(service), None
+        if is_stdio(service):
+            differ = differences(checked.value, service.stdio, image)
+            stale = f"another {' and '.join(differ)}; it is used all the same" if differ else None
+        elif service.body is not None and service.body.get("build") is not None:
+            image = image or f"{self.pod.name.text if self.pod.name else ''}-{service.name.text}"
+            stale = None if is_of_image(checked.value, image) else "another image; it is passed over"
+        elif differences(checked.value, None, image):
+            stale = "another image; it is passed over"
+        if stale is not None:
+            notes = [Note(checked.value.root.span, "the snapshot is here")]
+            message = f"the snapshot of {service.name.text} is of {stale}"
+            help_text = f"run 'claw discover {service.name.text}' again"
+            found_stale = codes.STALE_SNAPSHOT.at(service.name.span, message, notes=notes, help_text=help_text)
+            if not is_stdio(service):
+                yield found_stale
+                return
+            checked = replace(checked, diagnostics=(*checked.diagnostics, found_stale))
+        yield checked
+
+    def _build(self, context: BuildContext) -> Iterator[_Candidate]:
+        label = context.labels.get(DESCRIBE_LABEL)
+        for path in context.places(label.text if label is not None else DESCRIPTOR_FILE):
+            found = self.files.implied(path, "the descriptor")
+            if found is not None:
+                yield _described(found, "build")
+                return
+        if label is not None:
+            why = (
+                "is no file of the build context" if "$" not in label.text else "has a variable, which is not filled in"
+            )
+            message = f"the descriptor {quoted(label.text)} {why}"
+            yield Checked(None, (codes.BAD_DESCRIBE_LABEL.at(label.span, message),))
+
+    def _tools_list(self, service: ServiceSpec, context: BuildContext | None) -> Iterator[_Candidate]:
+        found = self._discovered(service, TOOLS_FILE)
+        if found is None and context is not None:
+            found = next(
+                filter(None, (self.files.implied(path, "the list") for path in context.places(TOOLS_FILE))), None
+            )
+        if found is None:
+            return
+        path = service.mcp_path or (context.labels.get(MCP_LABEL) if context else None)
+        if path is not None:
+            yield _described(found, "tools-list", path)
+        elif found.value is not None:
+            at = text.Source(found.value.file, found.value.text).span(0, 0)
+            notes = [Note(service.name.span, "of this service")]
+            message = "nothing says where this MCP server listens"
+            yield codes.TOOLS_LIST_WITHOUT_MCP.at(at, message, notes=notes)
+
+    def _discovered(self, service: ServiceSpec, file: str) -> Checked[text.Source] | None:
+        name = service.name.text
+        if "/" in name or not name.isprintable():
+            return None
+        return self.files.implied(f"{DISCOVERED}/{name}{file}", f"the snapshot of {quoted(name)}")
+
+    def _image(self, service: ServiceSpec) -> str | None:
+        return filled(service.body.value("image"), self.lookup) if service.body else None
+
+
+def is_stdio(service: ServiceSpec) -> bool:
+    """Whether the service wraps a stdio server, soundly declared or not."""
+    return service.wraps_stdio or service.stdio is not None
+
+
+def _described(found: Checked[text.Source], source: Source, mcp_path: ScalarNode | None = None) -> Checked[Described]:
+    """A file's text as a descriptor, with everything that is wrong with it."""
+    if found.value is None:
+        return Checked(None, found.diagnostics)
+    tree = read_json(found.value)
+    root: Checked[Node] = tree
+    if mcp_path is not None and tree.value is not None:
+        root = as_descriptor(tree.value, mcp_path)
+    diagnostics = tree.diagnostics if root is tree else (*tree.diagnostics, *root.diagnostics)
+    if root.value is None:
+        return Checked(None, diagnostics)
+    described = read_descriptor(found.value.file, root.value)
+    if described.value is None:
+        return Checked(None, (*diagnostics, *described.diagnostics))
+    digest = "sha256:" + hashlib.sha256(found.value.text.encode()).hexdigest()
+    return Checked(replace(described.value, source=source, digest=digest), (*diagnostics, *described.diagnostics))
