@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from claw_compile.diagnostics.diagnostic import Span
-from claw_compile.grammar.pod import Delivery, Grant, Mode, ServiceSpec, Surface
+from claw_compile.grammar.pod import Cllama, Delivery, Grant, Mode, ServiceSpec, Setting, Surface
 from claw_contract.context_files import ContextBlock
 from claw_contract.descriptor import DescriptorMemory, DescriptorTool
 from claw_contract.manifest import Policy
@@ -54,19 +55,17 @@ class MemoryRelation:
 
 @dataclass(frozen=True)
 class Agent:
-    """One agent, of ``count`` perhaps, with its authority. ``takes_defaults``: some grants are ``tools-defaults``."""
+    """One agent, of ``count`` perhaps, with its authority. ``takes`` names the pod's defaults that reach it."""
 
     spec: ServiceSpec
     id: str
-    has_proxy: bool
+    cllama: Cllama | None
     grants: tuple[Grant, ...]
     surfaces: tuple[Surface, ...]
     tools: tuple[GrantedTool, ...]
     policy: Policy
-    takes_defaults: bool
+    takes: frozenset[str]
     ordinal: int | None = None
-    mode: Mode = "base-url"
-    delivery: Delivery = "mediated"
     feeds: tuple[ResolvedFeed, ...] = ()
     skills: tuple[SkillFile, ...] = ()
     models: tuple[AllowedModel, ...] = ()
@@ -76,10 +75,29 @@ class Agent:
     timezone: str = "UTC"
 
     @property
+    def has_proxy(self) -> bool:
+        return self.cllama is not None and bool(self.cllama.proxies)
+
+    @property
+    def mode(self) -> Mode:
+        """By which entrance the runner comes to its proxy."""
+        return self.cllama.mode if self.cllama is not None else "base-url"
+
+    @property
+    def delivery(self) -> Delivery:
+        return self.spec.delivery
+
+    @property
     def providers(self) -> tuple[str, ...]:
-        return tuple(sorted({granted.service for granted in self.tools}))
+        """The services that the proxy asks for this agent: for its tools, feeds and memory."""
+        remembers = {self.memory.service} if self.memory is not None else set()
+        tools = {granted.service for granted in self.tools}
+        return tuple(sorted(tools | {feed.service for feed in self.feeds} | remembers))
 
 
 @dataclass(frozen=True)
 class Resolved:
+    """``proxy_env`` is the environment of the pod's proxy, by ``cllama-defaults.env`` and every agent's ``cllama-env``."""
+
     agents: tuple[Agent, ...]
+    proxy_env: Mapping[str, Setting] = field(default_factory=dict)

@@ -25,12 +25,14 @@ from claw_contract.secret import MIN_REDACTED, Secret, SecretRef
 _HEADER_VALUE = re.compile(r"[!-~]+( [!-~]+)*")
 
 
-def project_auth(service: ServiceSpec, described: Described, lookup: Lookup, found: list[Diagnostic]) -> Auth | None:
-    """The ``auth`` of the service's tools; None, and a diagnostic, when its credential is missing."""
+def project_auth(
+    service: ServiceSpec, described: Described | None, lookup: Lookup, found: list[Diagnostic]
+) -> Auth | None:
+    """How the proxy is known to the service; None, and a diagnostic, when its credential is missing."""
     if service.auth is not None:
         return _from_pod(service, service.auth, lookup, found)
-    auth = described.descriptor.auth
-    if auth is None or auth.type == "none":
+    auth = described.descriptor.auth if described is not None else None
+    if described is None or auth is None or auth.type == "none":
         return NoAuth(type="none")
     at = span_at(described.root, ("auth",))
     lacks = _lacking(auth)

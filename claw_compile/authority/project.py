@@ -36,17 +36,18 @@ class Projected:
 
 
 def connect(loaded: Loaded, resolved: Resolved) -> Checked[Mapping[str, Provider]]:
-    """Every provider that an agent has tools of; what is missing (a port, a token) is reported."""
+    """Every provider of an agent's tools, feeds or memory; what is missing (a port, a token) is reported."""
     found: list[Diagnostic] = []
     lookup = loaded.variables.lookup
     providers: dict[str, Provider] = {}
     for name in sorted({name for agent in resolved.agents for name in agent.providers}):
-        service, described = loaded.pod.service(name), loaded.described[name]
-        if service is None or described is None or not isinstance(described.descriptor, DescriptorV2):
+        service, described = loaded.pod.service(name), loaded.described.get(name)
+        if service is None or (described is None and name in loaded.described):
             continue
         url = base_url(service, lookup, found)
         auth = project_auth(service, described, lookup, found)
-        mcp = described.descriptor.mcp
+        descriptor = described.descriptor if described is not None else None
+        mcp = descriptor.mcp if isinstance(descriptor, DescriptorV2) else None
         if url is not None and auth is not None:
             providers[name] = Provider(name, url, mcp.path if mcp else None, auth)
     auths = {name: provider.auth for name, provider in providers.items()}
@@ -59,7 +60,8 @@ def project(loaded: Loaded, resolved: Resolved, providers: Mapping[str, Provider
     assert loaded.pod.name is not None
     name = loaded.pod.name.text
     return tuple(
-        Projected(agent, name, loaded.contracts[agent.id], _manifest(agent, providers)) for agent in resolved.agents
+        Projected(agent, name, loaded.contracts[agent.spec.name.text], _manifest(agent, providers))
+        for agent in resolved.agents
     )
 
 

@@ -1,63 +1,89 @@
-"""Resolve: what each agent has once defaults and spreads are expanded (spec/compile.md "Tools", "Defaults").
+"""Resolve: what each agent has once defaults and spreads are expanded (spec/compile.md "Tools", "Defaults", "count").
 
-Rules. Absent inherits, present replaces, ``...`` splices the defaults at its place. Per service ``all`` wins, else the
-names are united; ``deny`` beats ``allow``. The order is service, then descriptor: no reordering of the YAML changes it.
+Rules. Per service ``all`` wins, else the names are united; ``deny`` beats ``allow``. The order is service, then descriptor: no
+reordering of the YAML changes it. ``count`` above one makes ``name-0 … name-(N-1)``, which differ in nothing but their ids.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
-from claw_compile import codes
-from claw_compile.authority.agent import Agent, GrantedTool, Resolved
+from claw_compile.authority.agent import Agent, GrantedTool, MemoryRelation, Resolved
+from claw_compile.authority.defaults import expanded, merged_models, taken
+from claw_compile.authority.environment import variables
+from claw_compile.authority.feeds import Feeds
+from claw_compile.authority.proxy_env import proxy_env
 from claw_compile.descriptors.descriptor import Described
-from claw_compile.diagnostics.diagnostic import Checked, Diagnostic, Note, Span
-from claw_compile.grammar.pod import All, Grant, Listed, PodSpec, ServiceSpec, Spread
+from claw_compile.diagnostics.diagnostic import Checked, Diagnostic
+from claw_compile.grammar.pod import All, Grant, PodSpec, ServiceSpec
+from claw_compile.grammar.relations import MemoryOf
 from claw_compile.loading.load import Loaded
+from claw_contract.descriptor import DescriptorV2
 from claw_contract.manifest import Policy
+
+_ZONE = re.compile(r"[A-Za-z0-9_+-]{1,32}(/[A-Za-z0-9_+-]{1,32}){0,2}")
 
 
 def resolve(loaded: Loaded) -> Checked[Resolved]:
-    """Every agent of the pod, by name."""
-    found: list[Diagnostic] = []
-    agents = tuple(_agent(loaded.pod, spec, loaded.described, found) for spec in loaded.pod.agents)
-    return Checked(Resolved(agents), tuple(found))
+    """Every agent of the pod, by service and ordinal."""
+    resolving = _Resolving(loaded, loaded.pod, Feeds(loaded.pod, loaded.described))
+    agents = tuple(agent for spec in loaded.pod.agents for agent in resolving.agents(spec))
+    env = proxy_env(loaded.pod, agents, resolving.found)
+    return Checked(Resolved(agents, env), tuple(resolving.found))
 
 
-def _agent(
-    pod: PodSpec, spec: ServiceSpec, described: Mapping[str, Described | None], found: list[Diagnostic]
-) -> Agent:
-    grants = _expanded(spec.tools, pod.tools, "tools-defaults", found)
-    inherits = spec.tools is None or any(isinstance(entry, Spread) for entry in spec.tools.entries)
-    cllama = spec.cllama if spec.cllama is not None else pod.cllama
-    limits = spec.limits if spec.limits is not None else pod.limits
-    return Agent(
-        spec=spec,
-        id=spec.name.text,
-        has_proxy=cllama is not None and bool(cllama.proxies),
-        grants=grants,
-        surfaces=_expanded(spec.surfaces, pod.surfaces, "surfaces-defaults", found),
-        tools=_authority(grants, described),
-        policy=limits.policy if limits is not None else Policy(),
-        takes_defaults=inherits and pod.tools is not None,
-    )
+@dataclass(frozen=True)
+class _Resolving:
+    loaded: Loaded
+    pod: PodSpec
+    feeds: Feeds
+    found: list[Diagnostic] = field(default_factory=list)
 
+    def agents(self, spec: ServiceSpec) -> Iterator[Agent]:
+        agent = self._agent(spec)
+        wanted = expanded(spec.feeds, self.pod.feeds, "feeds-defaults", self.found)
+        for index, host in enumerate(spec.hosts):
+            feeds = self.feeds.resolve(wanted, host, self.found)
+            yield replace(agent, id=host, ordinal=index if spec.count > 1 else None, feeds=feeds)
 
-def _expanded[T](
-    own: Listed[T] | None, defaults: Listed[T] | None, name: str, found: list[Diagnostic]
-) -> tuple[T, ...]:
-    inherited = tuple(entry for entry in defaults.entries if not isinstance(entry, Spread)) if defaults else ()
-    if own is None:
-        return inherited
-    expanded: list[T] = []
-    for entry in own.entries:
-        if not isinstance(entry, Spread):
-            expanded.append(entry)
-        elif defaults is None:
-            found.append(codes.SPREAD_WITHOUT_DEFAULTS.at(entry.span, f"the pod has no '{name}'"))
-        else:
-            expanded.extend(inherited)
-    return tuple(expanded)
+    def _agent(self, spec: ServiceSpec) -> Agent:
+        pod, found = self.pod, self.found
+        grants = expanded(spec.tools, pod.tools, "tools-defaults", found)
+        limits = spec.limits if spec.limits is not None else pod.limits
+        spending = spec.spending if spec.spending is not None else pod.spending
+        blocks = spec.context if spec.context is not None else pod.context
+        return Agent(
+            spec=spec,
+            id=spec.name.text,
+            cllama=spec.cllama if spec.cllama is not None else pod.cllama,
+            grants=grants,
+            surfaces=expanded(spec.surfaces, pod.surfaces, "surfaces-defaults", found),
+            tools=_authority(grants, self.loaded.described),
+            policy=limits.policy if limits is not None else Policy(),
+            takes=taken(pod, spec),
+            models=merged_models(spec.models, pod.models),
+            budget=spending.budget if spending is not None else None,
+            memory=self._memory(spec.memory if spec.memory is not None else pod.memory),
+            blocks=blocks.blocks if blocks is not None else (),
+            timezone=self._timezone(spec),
+        )
+
+    def _memory(self, wanted: MemoryOf | None) -> MemoryRelation | None:
+        if wanted is None or wanted.service is None:
+            return None
+        described = self.loaded.described.get(wanted.service.text)
+        descriptor = described.descriptor if described is not None else None
+        if not isinstance(descriptor, DescriptorV2) or descriptor.memory is None:
+            return None
+        return MemoryRelation(wanted.service.text, wanted.timeout_ms, descriptor.memory, wanted.service.span)
+
+    def _timezone(self, spec: ServiceSpec) -> str:
+        """The container's ``TZ``. Whether the zone exists is the proxy's to know: it differs from machine to machine."""
+        zones = (each for each in variables(spec.environment, self.loaded.variables.lookup) if each.name == "TZ")
+        zone = next((each.value.text.strip() for each in zones if not each.value.problems), "")
+        return zone if _ZONE.fullmatch(zone) else "UTC"
 
 
 def _authority(grants: Iterable[Grant], described: Mapping[str, Described | None]) -> tuple[GrantedTool, ...]:
@@ -83,11 +109,3 @@ def _allowed(grants: Iterable[Grant], described: Described) -> set[str]:
             allowed |= {name.text for name in grant.allow}
         denied |= {name.text for name in grant.deny}
     return allowed - denied
-
-
-def inherited_note(agent: Agent, pod: PodSpec) -> tuple[Span, tuple[Note, ...]]:
-    """Where an agent's grants come from: its own ``tools``, or its name and the defaults that it inherits."""
-    if agent.spec.tools is not None:
-        return agent.spec.tools.key, ()
-    assert pod.tools is not None
-    return agent.spec.name.span, (Note(pod.tools.key, "the tools are inherited from here"),)

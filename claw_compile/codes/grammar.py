@@ -27,8 +27,13 @@ NOT_AN_AGENT = error(
 NO_AGENTS = warning("no-agents", "The pod has no agent, so nothing is compiled.", "Give a service `x-claw.agent`.")
 NOT_ACTED_ON = warning(
     "not-acted-on",
-    "The key belongs to the grammar, but this version does not act on it.",
-    "Remove the key, or keep it for a later version: it does no harm.",
+    "The key belongs to the original system: it is carried into `pod-manifest.json`, and nothing here acts on it.",
+    "Keep the key if something of yours reads that file; else remove it.",
+)
+NATIVE_IS_MEDIATED = warning(
+    "native-is-mediated",
+    "`delivery: native` is compiled, but what the agent gets is mediated delivery: the proxy has no MCP endpoint yet.",
+    "Keep it for a later version, or write `delivery: mediated`.",
 )
 SPREAD_TWICE = error("spread-twice", "`...` stands twice in one list.", "Keep one of them.")
 SPREAD_WITHOUT_DEFAULTS = error(
@@ -36,8 +41,8 @@ SPREAD_WITHOUT_DEFAULTS = error(
 )
 UNUSED_DEFAULT = warning(
     "unused-default",
-    "No agent takes the pod's `tools-defaults`.",
-    "Splice them with `- ...`, leave `tools` out to inherit them, or remove them.",
+    "No agent takes these defaults of the pod.",
+    "Leave the key out of an agent to inherit them (a list also splices them with `- ...`), or remove them.",
 )
 ALLOW_MISSING = error(
     "allow-missing",
@@ -57,4 +62,25 @@ BAD_SURFACE = error(
     "bad-surface",
     "A surface is `service://X`, `volume://N [ro|rw]`, `host:///abs [ro|rw]`, `channel://P` or `egress://`.",
     "Write it in one of these forms.",
+)
+BAD_MODEL = error(
+    "bad-model",
+    "A model is `provider/model`, or the name alone of one of Anthropic's; each slot has one, and `fallback` a list.",
+    "Write `primary: provider/model` and `fallback: [provider/model, …]`.",
+)
+BAD_BUDGET = error(
+    "bad-budget",
+    "A budget has a `window` (a duration such as `24h`), and at least one of `limit-usd` and `max-requests`.",
+    "Write both; to have no budget write `budget: null`.",
+)
+BAD_BLOCK = error("bad-block", "A context block has no text, or an `id` that another block has.", "Correct it.")
+BLOCK_IS_CUT = warning(
+    "block-is-cut",
+    "The text of a context block is longer than its `max-chars`, and is cut.",
+    "Shorten it, or raise it.",
+)
+COUNT_CONFLICT = error(
+    "count-conflict",
+    "What Compose says of a service does not go with `count`, or makes several containers share one identity.",
+    "Remove `container_name`, `scale` or `deploy.replicas`; to have several agents write `count: N`.",
 )

@@ -16,7 +16,11 @@ from claw_compile.reading.node import MapNode, Node, ScalarNode
 from claw_contract.manifest import Policy
 
 type Mode = Literal["base-url", "proxy", "transparent"]
+MODES: tuple[Mode, ...] = ("base-url", "proxy", "transparent")
 type Delivery = Literal["mediated", "native"]
+DELIVERIES: tuple[Delivery, ...] = ("mediated", "native")
+type Scheme = Literal["service", "volume", "host", "channel", "egress"]
+type Access = Literal["ro", "rw"]
 
 
 @dataclass(frozen=True)
@@ -45,11 +49,14 @@ class Grant:
 
 @dataclass(frozen=True)
 class Surface:
-    """One entry of ``surfaces``: ``service://target``."""
+    """One entry of ``surfaces``: ``service://target``. ``mode`` is for volumes and hosts, ``channel`` for a runner."""
 
-    scheme: str
+    scheme: Scheme
     target: str
     span: Span
+    shown: str
+    mode: Access | None = None
+    channel: MapNode | None = None
 
 
 @dataclass(frozen=True)
@@ -60,13 +67,27 @@ class Listed[T]:
     entries: tuple[T | Spread, ...]
 
 
+def written[T](listed: Listed[T] | None) -> tuple[T, ...]:
+    """The entries that stand in the list themselves."""
+    entries = listed.entries if listed is not None else ()
+    return tuple(entry for entry in entries if not isinstance(entry, Spread))
+
+
 @dataclass(frozen=True)
 class Cllama:
     """Which proxies stand before the agent, and by which entrance; none when ``cllama`` is ``null`` or ``[]``."""
 
     key: Span
-    proxies: tuple[str, ...]
+    proxies: tuple[ScalarNode, ...]
     mode: Mode = "base-url"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One variable of the proxy's environment. Its value may be a credential, and is never shown."""
+
+    key: Span
+    value: str = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -112,7 +133,7 @@ class ServiceSpec:
     mcp_path: ScalarNode | None = None
     count: int = 1
     count_key: Span | None = None
-    cllama_env: Mapping[str, ScalarNode] = field(default_factory=dict)
+    cllama_env: Mapping[str, Setting] = field(default_factory=dict)
     models: Models | None = None
     feeds: Listed[Feed] | None = None
     skills: Listed[Skill] | None = None
@@ -126,6 +147,12 @@ class ServiceSpec:
     environment: Node | None = None
     expose: Node | None = None
     ports: Node | None = None
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The names of its containers: its own, or ``name-0 … name-(N-1)``."""
+        name = self.name.text
+        return (name,) if self.count == 1 else tuple(f"{name}-{ordinal}" for ordinal in range(self.count))
 
 
 @dataclass(frozen=True)
@@ -141,7 +168,7 @@ class PodSpec:
     strict_surfaces: bool
     services: tuple[ServiceSpec, ...]
     document: MapNode
-    cllama_env: Mapping[str, ScalarNode] = field(default_factory=dict)
+    cllama_env: Mapping[str, Setting] = field(default_factory=dict)
     models: Models | None = None
     feeds: Listed[Feed] | None = None
     skills: Listed[Skill] | None = None
@@ -153,6 +180,11 @@ class PodSpec:
 
     def service(self, name: str) -> ServiceSpec | None:
         return next((service for service in self.services if service.name.text == name), None)
+
+    @property
+    def owners(self) -> tuple[PodSpec | ServiceSpec, ...]:
+        """Whoever can declare what an agent has: the pod in its defaults, and each service."""
+        return (self, *self.services)
 
     @property
     def agents(self) -> tuple[ServiceSpec, ...]:

@@ -7,7 +7,7 @@ one run. What is read here is interpolated; what is not read is left to Compose.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from claw_compile import codes
@@ -25,10 +25,10 @@ class Reading:
 
     lookup: Lookup
     found: list[Diagnostic] = field(default_factory=list)
-    later: dict[str, list[Span]] = field(default_factory=dict)
+    carried: dict[str, list[Span]] = field(default_factory=dict)
 
-    def keys(self, node: Node, what: str, known: Collection[str], later: Collection[str] = ()) -> dict[str, Entry]:
-        """The entries of a mapping by key; ``later`` are those of the grammar that are not acted on yet."""
+    def keys(self, node: Node, what: str, known: Collection[str]) -> dict[str, Entry]:
+        """The entries of a mapping by key; those that are not known are reported."""
         if isinstance(node, ScalarNode) and node.is_null:
             return {}
         if not isinstance(node, MapNode):
@@ -39,35 +39,46 @@ class Reading:
             name = entry.key.text
             if name in known:
                 entries[name] = entry
-            elif name not in later:
-                hint = did_you_mean(name, {*known, *later})
-                self.found.append(
-                    codes.UNKNOWN_KEY.at(entry.key.span, f"{what} takes no key {quoted(name)}", hint=hint)
-                )
-            if name in later:
-                self.postpone(entry.key)
+            else:
+                message, hint = f"{what} takes no key {quoted(name)}", did_you_mean(name, known)
+                self.found.append(codes.UNKNOWN_KEY.at(entry.key.span, message, hint=hint))
         return entries
 
-    def postpone(self, key: ScalarNode, name: str | None = None) -> None:
-        """The key is known, and nothing comes of it yet: one warning for each name, at its first place."""
-        self.later.setdefault(name or key.text, []).append(key.span)
+    def require(self, entries: Mapping[str, Entry], at: Span, what: str, *names: str) -> bool:
+        """Whether all of the keys are there."""
+        missing = [name for name in names if name not in entries]
+        self.found.extend(codes.MISSING_KEY.at(at, f"{what} needs {quoted(name)}") for name in missing)
+        return not missing
 
-    def postponed(self) -> list[Diagnostic]:
-        """The warnings for all that was postponed."""
-        warnings = []
-        for name, spans in self.later.items():
+    def one_of(self, entries: Mapping[str, Entry], at: Span, what: str, *names: str) -> bool:
+        """Whether exactly one of the keys is there."""
+        if sum(name in entries for name in names) == 1:
+            return True
+        either = " or ".join(quoted(name) for name in names)
+        self.found.append(codes.MISSING_KEY.at(at, f"{what} needs either {either}"))
+        return False
+
+    def carry(self, key: ScalarNode, name: str | None = None) -> None:
+        """The key is carried and not acted on: one warning for each name, at its first place."""
+        self.carried.setdefault(name or key.text, []).append(key.span)
+
+    def warnings(self) -> list[Diagnostic]:
+        """The warnings for all that is only carried."""
+        found = []
+        for name, spans in self.carried.items():
             first, *others = sorted(set(spans))
             notes = [Note(span, "and here") for span in others]
-            warnings.append(codes.NOT_ACTED_ON.at(first, f"{quoted(name)} is not acted on yet", notes=notes))
-        return warnings
+            message = f"{quoted(name)} is carried into pod-manifest.json, and not acted on"
+            found.append(codes.NOT_ACTED_ON.at(first, message, notes=notes))
+        return found
 
-    def filled(self, node: ScalarNode) -> ScalarNode | None:
-        """The scalar with its variables filled in; it still shows as it is written."""
+    def filled(self, node: ScalarNode, allowed: str = "") -> ScalarNode | None:
+        """The scalar with its variables filled in; it still shows as it is written. ``allowed``: which control characters."""
         result = interpolate(node.text, self.lookup)
         self.found.extend(problem_at(node, problem) for problem in result.problems)
         if result.problems:
             return None
-        if any(ord(char) < ord(" ") or "\ud800" <= char <= "\udfff" for char in result.text):
+        if any((char < " " and char not in allowed) or "\ud800" <= char <= "\udfff" for char in result.text):
             self.found.append(codes.BAD_VALUE.at(node.span, "a value with control characters"))
             return None
         return ScalarNode(result.text, node.span, plain=node.plain, raw=node.text)
@@ -83,14 +94,22 @@ class Reading:
             return None
         return filled
 
+    def prose(self, node: Node, what: str) -> str | None:
+        """A text of any number of lines."""
+        if not isinstance(node, ScalarNode) or node.is_null:
+            self.found.append(codes.WRONG_TYPE.at(node.span, f"{what} is a text, and this is {kind(node)}"))
+            return None
+        filled = self.filled(node, allowed="\n\t")
+        return filled.text if filled else None
+
     def optional_text(self, entry: Entry | None) -> ScalarNode | None:
         return self.text(entry.value, quoted(entry.key.text)) if entry else None
 
-    def choice(self, node: Node, what: str, options: Collection[str]) -> str | None:
+    def choice[W: str](self, node: Node, what: str, options: Sequence[W]) -> W | None:
         """One word of a closed set."""
         word = self.text(node, what)
         if word is None or word.text in options:
-            return word.text if word else None
+            return next(option for option in options if option == word.text) if word else None
         message = f"{what} is one of {', '.join(options)}"
         self.found.append(codes.BAD_VALUE.at(node.span, message, hint=did_you_mean(word.shown, options)))
         return None

@@ -47,11 +47,18 @@ class Skill:
 
 @dataclass(frozen=True)
 class Models:
-    """``models``: slot → ``provider/model``. ``fallback`` is a list, replaced as a whole."""
+    """``models``: slot → ``provider/model``, or None where it suppresses the pod's. ``fallback`` is one list, replaced whole.
+
+    With no slots and no fallback (``{}`` or ``null``) all of the pod's are suppressed.
+    """
 
     key: Span
-    slots: tuple[tuple[ScalarNode, ScalarNode], ...]
-    fallback: tuple[ScalarNode, ...] | None = None
+    slots: tuple[tuple[ScalarNode, str | None], ...] = ()
+    fallback: tuple[str, ...] | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.slots and self.fallback is None
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ def tools_json(directory: Path, claw: str, pod: str = "", provider: str = "", **
     (directory / "AGENTS.md").write_text("# Contract\n", encoding="utf-8")
     (directory / "api.json").write_text(json.dumps(DESCRIPTOR), encoding="utf-8")
     (directory / "claw-pod.yml").write_text(
-        f"x-claw: {{pod: desk, cllama-defaults: {{proxy: passthrough}}{pod}}}\n"
+        f"x-claw: {{pod: desk, cllama-defaults: {{proxy: passthrough}}, secrets: {{api: {{env: API_KEY}}}}{pod}}}\n"
         f"services:\n  one:\n    x-claw: {{agent: AGENTS.md{claw}}}\n"
         f"  api:\n    expose: ['4000']\n    environment: {{KEY: $API_KEY}}\n"
         f"    x-claw: {{describe-file: api.json{provider}}}\n",

@@ -1,0 +1,104 @@
+"""Check: grants against what services declare, and against surfaces (spec/compile.md "Tools")."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from claw_compile import codes
+from claw_compile.authority.agent import Agent
+from claw_compile.diagnostics.diagnostic import Diagnostic, Note, did_you_mean, quoted
+from claw_compile.grammar.pod import All, Grant, written
+from claw_compile.loading.load import Loaded
+from claw_compile.reading.node import ScalarNode
+from claw_contract.descriptor import DescriptorTool
+from claw_contract.manifest import Effect
+from claw_contract.names import SERVICE_NAME
+
+LONGEST_HOST = 63
+
+
+def check_written_grants(loaded: Loaded) -> Iterator[Diagnostic]:
+    """Every grant of the file once, the defaults too, used or not."""
+    for owner in loaded.pod.owners:
+        for grant in written(owner.tools):
+            yield from _known(grant, loaded)
+
+
+def _known(grant: Grant, loaded: Loaded) -> Iterator[Diagnostic]:
+    """The service exists, offers tools, and among them those named."""
+    name = grant.service.text
+    service = loaded.pod.service(name)
+    if service is None:
+        yield unknown_service(grant.service, loaded)
+        return
+    if not SERVICE_NAME.fullmatch(name) or len(name) > LONGEST_HOST:
+        yield codes.BAD_SERVICE_NAME.at(service.name.span, f"{quoted(name)} can't provide tools")
+    if name not in loaded.described and not service.wraps_stdio:
+        yield no_descriptor(grant.service)
+    described = loaded.described.get(name)
+    if described is None:
+        return
+    if not described.tools:
+        yield codes.NO_TOOLS.at(grant.service.span, f"{name} declares no tools in {described.file}")
+        return
+    names = (*(() if isinstance(grant.allow, All) else grant.allow), *grant.deny)
+    for word in names:
+        yield from _known_tool(word, name, described.tools)
+    if isinstance(grant.allow, All):
+        yield from _writes(grant.allow, grant, described.tools)
+
+
+def unknown_service(name: ScalarNode, loaded: Loaded) -> Diagnostic:
+    hint = did_you_mean(name.text, [other.name.text for other in loaded.pod.services])
+    return codes.UNKNOWN_SERVICE.at(name.span, f"no service {quoted(name.shown)}", hint=hint)
+
+
+def no_descriptor(name: ScalarNode) -> Diagnostic:
+    help_text = "name one with 'x-claw.describe-file'"
+    return codes.NO_DESCRIPTOR.at(name.span, f"{name.text} has no descriptor", help_text=help_text)
+
+
+def _known_tool(word: ScalarNode, service: str, tools: tuple[DescriptorTool, ...]) -> Iterator[Diagnostic]:
+    known = [tool.name for tool in tools]
+    if word.text not in known:
+        message = f"{service} declares no tool {quoted(word.shown)}"
+        help_text = f"{service} declares {', '.join(known)}"
+        yield codes.UNKNOWN_TOOL.at(word.span, message, hint=did_you_mean(word.text, known), help_text=help_text)
+
+
+def _writes(allow: All, grant: Grant, tools: tuple[DescriptorTool, ...]) -> Iterator[Diagnostic]:
+    denied = {name.text for name in grant.deny}
+    writes = [tool.name for tool in tools if effect(tool) != "read" and tool.name not in denied]
+    if writes:
+        message = f"'all' grants tools of {grant.service.shown} that write: {', '.join(writes)}"
+        yield codes.WRITE_GRANTED_BY_ALL.at(allow.span, message)
+
+
+def effect(tool: DescriptorTool) -> Effect:
+    """What the tool does to the world; a DELETE is never a read."""
+    if tool.http is not None and tool.http.method == "DELETE":
+        return "write"
+    return tool.annotations.effect
+
+
+def check_surfaces(agent: Agent, loaded: Loaded) -> Iterator[Diagnostic]:
+    """Surfaces lead to services that exist, and not round the proxy."""
+    hosts = {host for service in loaded.pod.services for host in service.hosts}
+    surfaces = {each.target: each for each in agent.surfaces if each.scheme == "service"}
+    for name, reached in surfaces.items():
+        if name not in hosts and loaded.pod.service(name) is None:
+            message = f"no service of the pod is behind {quoted(reached.shown)}"
+            yield codes.UNKNOWN_SERVICE.at(reached.span, message, hint=did_you_mean(name, hosts))
+    granted: dict[str, Grant] = {}
+    for grant in agent.grants:
+        granted.setdefault(grant.service.text, grant)
+    for name, grant in granted.items():
+        surface = surfaces.get(name)
+        if surface is not None and not loaded.pod.strict_surfaces:
+            message = f"{agent.id} reaches {grant.service.shown} directly, beside its grant"
+            notes = [Note(grant.span, "the grant is here")]
+            help_text = "the grant works without the surface"
+            yield codes.GRANT_BESIDE_SURFACE.at(surface.span, message, notes=notes, help_text=help_text)
+        elif surface is None and loaded.pod.strict_surfaces:
+            message = f"{agent.id} has no surface 'service://{grant.service.shown}'"
+            yield codes.GRANT_WITHOUT_SURFACE.at(grant.span, message)
