@@ -16,10 +16,11 @@ A server that is slow or gone never stalls a turn: a call has ``SECONDS``, and a
 from __future__ import annotations
 
 import asyncio
+import re
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from claw_state.health import GoneError, Health
 from claw_state.place import Server, StoreError
 
 if TYPE_CHECKING:
@@ -37,16 +38,14 @@ local function of(agent) return 'claw:a:' .. agent .. ':' end
 """
 """Of every script. The time is the server's: proxies' clocks may differ. A test gives its own."""
 _NOT_INSTALLED = "a state on a server needs the redis client, which is not installed: pip install 'clawdapus[redis]'"
-type Tell = Callable[[str | None], None]
-"""Told when the server is gone (why), and when it is there again (None)."""
+_CODE = re.compile("[A-Z]{2,} ")
+_OF_ONE_KEY = "WRONGTYPE "
 
 
 class Link:
     """The connection to a server. It is made when it is needed, and made again by itself."""
 
-    def __init__(
-        self, server: Server, tell: Tell = lambda _: None, *, gone: bool = False, seconds: float = SECONDS
-    ) -> None:
+    def __init__(self, server: Server, health: Health | None = None, *, seconds: float = SECONDS) -> None:
         """Raises ``ValueError`` with one line where the client's package is not installed."""
         try:
             from redis import asyncio as client  # an optional extra
@@ -66,41 +65,41 @@ class Link:
         self._scripts: dict[str, AsyncScript] = {}
         self._broken = (exceptions.ConnectionError, exceptions.TimeoutError)
         self._refused = exceptions.RedisError
-        self._tell = tell
+        self._plain = exceptions.ResponseError
+        self._health = health or Health()
         self._seconds = seconds
         self._rests_until = 0.0
-        self._gone = gone
 
     async def run(self, script: str, *values: str | bytes | float) -> Any:
-        """The script's answer. Raises ``StoreError``."""
+        """The answer of a script that writes. Raises ``StoreError``."""
+        answer = await self.read(script, *values)
+        self._health.written()
+        return answer
+
+    async def read(self, script: str, *values: str | bytes | float) -> Any:
+        """The answer of a script that may not. Raises ``StoreError``."""
         if time.monotonic() < self._rests_until:
-            raise StoreError("the server of the state can't be reached")
+            raise GoneError("the server of the state can't be reached")
         if script not in self._scripts:
             self._scripts[script] = self._redis.register_script(_PRELUDE + script)
         try:
             async with asyncio.timeout(self._seconds):
-                answer = await self._scripts[script](args=values)
+                return await self._scripts[script](args=values)
         except (*self._broken, TimeoutError, OSError) as error:
-            self._is_gone(_words(error))
-            raise StoreError(_words(error)) from error
+            self._rests_until = time.monotonic() + _REST
+            raise self._health.failed(_words(error)) from error
         except self._refused as error:
-            raise StoreError(str(error)) from error
-        self._is_there()
-        return answer
+            if self._is_of_our_keys(error):
+                raise StoreError(str(error)) from error
+            raise self._health.failed(f"the server of the state refuses: {error}") from error
 
     async def close(self) -> None:
         await self._redis.aclose()
 
-    def _is_gone(self, why: str) -> None:
-        self._rests_until = time.monotonic() + _REST
-        if not self._gone:
-            self._gone = True
-            self._tell(why)
-
-    def _is_there(self) -> None:
-        if self._gone:
-            self._gone = False
-            self._tell(None)
+    def _is_of_our_keys(self, error: Exception) -> bool:
+        """Whether a script went wrong by what it found, which says nothing of the server."""
+        words = str(error)
+        return type(error) is self._plain and (words.startswith(_OF_ONE_KEY) or not _CODE.match(words))
 
 
 def probe(server: Server) -> str | None:

@@ -1,6 +1,6 @@
 """Conversations that go on: hidden rounds are kept behind a turn, and woven in again before one (spec section 7).
 
-A store that fails costs the memory of earlier turns, never the turn: one event says so.
+A store that fails costs the memory of earlier turns, never the turn: one event says so, the state's own where it is gone.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from claw_mediate.continuity import Anchor, bounded, chosen
 from claw_mediate.dialects.base import Dialect, RunnerRequest
 from claw_mediate.io.log import EventLog
 from claw_mediate.io.store import Store
+from claw_state.health import GoneError
 from claw_state.place import StoreError
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ class Continuing:
             hidden = {index: one.messages for index, one in found.items() if one.messages}
             woven = bounded(hidden, dialect.shortened)
             await self._store.used(agent_id, [found[index] for index in woven])
+        except GoneError:
+            return {}
         except StoreError as error:
             self._log.event("error", agent_id, error="continuity_not_read", reason=str(error))
             return {}
@@ -55,6 +58,8 @@ class Continuing:
         """Keep what led to an answer or a handoff."""
         try:
             await self._store.keep(job.agent.id, _of(job.dialect, anchor), job.session, b",".join(hidden))
+        except GoneError:
+            return
         except StoreError as error:
             self._log.event("error", job.agent.id, error="continuity_not_written", reason=str(error))
 

@@ -24,6 +24,7 @@ from claw_mediate.io.playing import Playing, UnderWay
 from claw_mediate.io.routing import Asker, Route, Routing, with_model
 from claw_mediate.io.settings import Settings
 from claw_mediate.session import session
+from claw_state.health import GoneError
 from claw_state.place import StoreError
 
 
@@ -107,6 +108,8 @@ class Mediating:
         """A journal that can't be read costs the memory of earlier attempts; what may write is then not run (``tape``)."""
         try:
             return await self._attempts.find(what.admitted.agent.id, turn_id, key, retries=retries(what.request))
+        except GoneError as error:
+            return error
         except StoreError as error:
             self._log.event("error", what.admitted.agent.id, error="journal_not_read", reason=str(error))
             return error

@@ -8,7 +8,6 @@ not there does not: until it is, requests go on without their hidden rounds, not
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
 from typing import NamedTuple, assert_never
 
 from claw_mediate.io.journal import SqliteJournal
@@ -17,6 +16,7 @@ from claw_mediate.io.log import EventLog
 from claw_mediate.io.store import SqliteStore, Store
 from claw_mediate.io.valkey_journal import ValkeyJournal
 from claw_mediate.io.valkey_store import ValkeyStore
+from claw_state.health import Health, Tell
 from claw_state.owner import Owner
 from claw_state.place import File, Place, Server
 from claw_state.sqlite import reason
@@ -40,20 +40,20 @@ def opened(place: Place, log: EventLog) -> State:
                 raise ValueError(f"the state {path!r} can't be opened: {reason(error)}") from error
         case Server():
             log.protect(place.secrets)
-            tell = _teller(log, place)
+            health = Health(_teller(log, place))
             if (gone := probe(place)) is not None:
-                tell(gone)
-            link = Link(place, tell, gone=gone is not None)
+                health.failed(gone)
+            link = Link(place, health)
             return State(ValkeyStore(link), ValkeyJournal(link, Owner.this()))
         case _:
             assert_never(place)
 
 
-def _teller(log: EventLog, server: Server) -> Callable[[str | None], None]:
+def _teller(log: EventLog, place: Place) -> Tell:
     def tell(why: str | None) -> None:
         if why is None:
-            log.event("continuity", state="reachable", server=server.shown)
+            log.event("continuity", state="usable", place=place.shown)
         else:
-            log.event("error", error="state_unreachable", server=server.shown, reason=why)
+            log.event("error", error="state_unusable", place=place.shown, reason=why)
 
     return tell

@@ -23,6 +23,7 @@ from functools import partial
 from claw_mediate import result
 from claw_mediate.io.journaling import Attempt, Given, Journal, OnItsWay
 from claw_mediate.model import Answer, Call, Reply
+from claw_state.health import GoneError
 from claw_state.place import StoreError
 
 _SETTLED = 0
@@ -136,8 +137,10 @@ class Tape:
             self._unwritten.popleft()
 
     def _tell(self, error: StoreError) -> None:
+        if isinstance(error, GoneError) or self._attempt == "unknown":  # of which it was told when it was looked for
+            return
         tell, self._failed = self._failed, None
-        if tell is not None and self._attempt != "unknown":  # of which it was told when it was looked for
+        if tell is not None:
             tell(str(error))
 
 

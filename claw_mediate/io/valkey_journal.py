@@ -156,7 +156,7 @@ class ValkeyJournal:
 
     async def find(self, agent_id: str, asked: Asked) -> Past | None:
         words = (asked.request, asked.earlier, asked.said)
-        found = await self._link.run(_FIND, self._now(), agent_id, _WITHIN, *words, MOST_ALIKE)
+        found = await self._link.read(_FIND, self._now(), agent_id, _WITHIN, *words, MOST_ALIKE)
         try:
             how, *pasts = found or [b"same"]
             if how == b"altered":
@@ -226,7 +226,7 @@ class ValkeyJournal:
             raise StoreError(NOT_OURS)
 
     async def _kept(self, turn_id: str, round_number: int, place: int | str) -> bytes | None:
-        found: Any = await self._link.run(_STEPPED, self._now(), turn_id, f"{round_number}.{place}")
+        found: Any = await self._link.read(_STEPPED, self._now(), turn_id, f"{round_number}.{place}")
         return None if found is None else bytes(found)
 
     def _now(self) -> float | str:

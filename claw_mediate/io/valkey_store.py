@@ -80,7 +80,7 @@ class ValkeyStore:
         await self._link.run(_KEEP, self._now(), agent_id, anchor.key, about, messages, *bounds)
 
     async def candidates(self, agent_id: str, keys: Collection[str]) -> list[Kept]:
-        found = await self._link.run(_CANDIDATES, self._now(), agent_id, MOST_EQUAL, *sorted(set(keys)))
+        found = await self._link.read(_CANDIDATES, self._now(), agent_id, MOST_EQUAL, *sorted(set(keys)))
         try:
             return [_kept(*one) for one in found]
         except (ValueError, TypeError, AttributeError) as error:

@@ -78,6 +78,19 @@ REQUIREMENTS: dict[str, Requirement] = {
         "mediation 5",
         "A write of which the model was told that it was not made (no time, no journal) is not made when the turn is resumed.",
     ),
+    "state:outage": Requirement(
+        "issue 4, 3.",
+        "While the state is gone, in whatever way, chat goes on and reads run, writes are refused, one event says so, and one"
+        " that it is back.",
+    ),
+    "state:outage-in-a-turn": Requirement(
+        "issue 4, 3.",
+        "A state that goes between a reply, an intent, a result and the answer makes no write happen twice.",
+    ),
+    "state:outage-at-the-start": Requirement(
+        "issue 4, 3.",
+        "A state that is not there yet is no reason not to start: until it is, reads run and writes do not.",
+    ),
     "journal:expiry": Requirement("mediation 5", "After 10 minutes the same request is a new turn."),
     "journal:resume": Requirement(
         "mediation 5", "The same request after a turn that failed resumes it: what ran is played, and not run again."

@@ -1,0 +1,98 @@
+"""A running pod, the server of its state, and every way in which that goes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+
+from tests.peers import calls, text
+from tests.proxy.pod import Pod, headers
+from tests.state.relay import Relay
+from tests.state.server import SharedState
+
+PASSWORD = "planted-password-0001"
+
+
+@dataclass
+class Outage:
+    """A running pod, the server of its state, and the network between them."""
+
+    pod: Pod
+    server: SharedState
+    relay: Relay
+
+    def asks(self, *messages: dict[str, str], agent: str = "analyst", **more: str) -> httpx2.Response:
+        sent = {"model": "gpt-test", "messages": list(messages)}
+        url = f"{self.pod.url}/v1/chat/completions"
+        return httpx2.post(url, headers=headers(self.pod, agent) | more, json=sent, timeout=20)
+
+    def turn(self, *messages: dict[str, str], trades: str = "") -> tuple[str, list[dict[str, Any]]]:
+        """A turn that reads the balance and trades; what the runner hears, and what the model was told of its calls."""
+        made = calls(("c1", "desk__balance", {}), ("c2", "desk__trade", {"symbol": trades}))
+        self.pod.provider.says(made, text("Done."))
+        answer = self.asks(*messages)
+        assert answer.status_code == 200
+        told = [json.loads(content) for content in self.results()]
+        return answer.json()["choices"][0]["message"]["content"], told[-2:]
+
+    def results(self) -> list[str]:
+        """What the model was shown of tools, the last time that it was asked."""
+        messages = self.pod.provider.received[-1].json["messages"]
+        return [message["content"] for message in messages if message["role"] == "tool"]
+
+    def traded(self) -> list[str]:
+        made = [call for call in self.pod.service.received if call.path == "/trade"]
+        return [call.json["symbol"] for call in made]
+
+    def told(self, lines: int = 0) -> list[str]:
+        """What the log says of the state, behind so many lines."""
+        events = self.pod.log()[lines:]
+        return [event.get("error", event.get("state")) for event in events if event["type"] in ("error", "continuity")]
+
+    def ready(self) -> bool:
+        return httpx2.get(f"{self.pod.url}/ready").status_code == 200
+
+
+type Change = Callable[[Outage], object]
+
+
+def commands(*made: str) -> Change:
+    """The server is told so many things."""
+    return lambda on: [on.server.asks(*command.split(" ")) for command in made]
+
+
+def refuses(words: str) -> Change:
+    return lambda on: setattr(on.relay, "refusal", f"-{words}\r\n".encode())
+
+
+def password(new: str) -> Change:
+    """The server has another one, and whoever is connected must say it."""
+
+    def change(on: Outage) -> None:
+        on.server.asks("CONFIG", "SET", "requirepass", new)
+        on.server.password = new
+        on.server.asks("CLIENT", "KILL", "TYPE", "normal")
+
+    return change
+
+
+def passes(on: Outage) -> None:
+    on.relay.passes()
+
+
+WAYS: dict[str, tuple[Change, Change]] = {
+    "frozen": (lambda on: on.server.freeze(), lambda on: on.server.thaw()),
+    "killed": (lambda on: on.server.kill(), lambda on: on.server.start()),
+    "slow": (lambda on: on.relay.holds(), passes),
+    "answers-cut": (lambda on: setattr(on.relay, "cuts", True), passes),
+    "password-changed": (password("another"), password(PASSWORD)),
+    "replica": (commands("REPLICAOF 127.0.0.1 1"), commands("REPLICAOF NO ONE")),
+    "full": (commands("CONFIG SET maxmemory 1"), commands("CONFIG SET maxmemory 0")),
+    "loading": (refuses("LOADING Redis is loading the dataset in memory"), passes),
+    "cannot-persist": (refuses("MISCONF Errors writing to the AOF file: No space left on device"), passes),
+}
+"""How it goes, and how it is back."""
