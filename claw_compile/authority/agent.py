@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from claw_compile.descriptors.skill import SkillFile
 from claw_compile.diagnostics.diagnostic import Span
 from claw_compile.grammar.pod import Cllama, Delivery, Grant, Mode, ServiceSpec, Setting, Surface
 from claw_contract.context_files import ContextBlock
@@ -31,16 +32,6 @@ class ResolvedFeed:
     ttl: int | None
     description: str
     span: Span
-
-
-@dataclass(frozen=True)
-class SkillFile:
-    """A skill as the agent gets it. ``origin`` is the file or the service that it is from; ``name`` its base name."""
-
-    name: str
-    description: str
-    content: bytes
-    origin: str
 
 
 @dataclass(frozen=True)

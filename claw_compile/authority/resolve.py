@@ -16,6 +16,7 @@ from claw_compile.authority.environment import variables
 from claw_compile.authority.feeds import Feeds
 from claw_compile.authority.proxy_env import proxy_env
 from claw_compile.descriptors.descriptor import Described
+from claw_compile.descriptors.skill import SkillFile
 from claw_compile.diagnostics.diagnostic import Checked, Diagnostic
 from claw_compile.grammar.pod import All, Grant, PodSpec, ServiceSpec
 from claw_compile.grammar.relations import MemoryOf
@@ -66,6 +67,7 @@ class _Resolving:
             models=merged_models(spec.models, pod.models),
             budget=spending.budget if spending is not None else None,
             memory=self._memory(spec.memory if spec.memory is not None else pod.memory),
+            skills=self._skills(spec),
             blocks=blocks.blocks if blocks is not None else (),
             timezone=self._timezone(spec),
         )
@@ -78,6 +80,12 @@ class _Resolving:
         if not isinstance(descriptor, DescriptorV2) or descriptor.memory is None:
             return None
         return MemoryRelation(wanted.service.text, wanted.timeout_ms, descriptor.memory, wanted.service.span)
+
+    def _skills(self, spec: ServiceSpec) -> tuple[SkillFile, ...]:
+        """In the order of the file; what can't be read, or has a name twice, is reported where it is read and checked."""
+        named = expanded(spec.skills, self.pod.skills, "skills-defaults", self.found)
+        paths = dict.fromkeys(skill.path.text for skill in named)
+        return tuple(self.loaded.skills[path] for path in paths if path in self.loaded.skills)
 
     def _timezone(self, spec: ServiceSpec) -> str:
         """The container's ``TZ``. Whether the zone exists is the proxy's to know: it differs from machine to machine."""

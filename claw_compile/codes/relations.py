@@ -21,6 +21,11 @@ NEEDS_CLLAMA = warning(
     "An agent has feeds, context blocks or a budget, its own or inherited, but no proxy that could act on them.",
     "Add `cllama: passthrough`, or suppress them with `null`.",
 )
+BAD_SKILL = error(
+    "bad-skill",
+    "The front matter of a skill is not closed, or has no `description`, by which the agent knows what it is for.",
+    "Open the file with `---`, `description: …`, `---`; or leave the front matter out.",
+)
 SKILL_TWICE = error(
     "skill-twice", "Two skills of an agent have the same base name, by which it knows them.", "Rename one of the files."
 )

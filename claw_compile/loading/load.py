@@ -8,12 +8,14 @@ from pathlib import Path
 
 from claw_compile import codes
 from claw_compile.descriptors.descriptor import Described
+from claw_compile.descriptors.skill import SkillFile
 from claw_compile.diagnostics.diagnostic import Checked, Diagnostic, Span, quoted, start_of
 from claw_compile.grammar.pod import PodSpec
 from claw_compile.grammar.read_pod import read_pod
 from claw_compile.identity import SHORTEST_MASTER
 from claw_compile.loading.describing import Describing
 from claw_compile.loading.files import Files, read_file
+from claw_compile.loading.skills import named_skills
 from claw_compile.reading.dotenv import read_dotenv
 from claw_compile.reading.node import MapNode, ScalarNode
 from claw_compile.reading.source import decode
@@ -27,13 +29,17 @@ MASTER_FILE = ".claw-master"
 
 @dataclass(frozen=True)
 class Loaded:
-    """All that the other phases need; none of them opens a file. A descriptor that can't be read is ``None``."""
+    """All that the other phases need; none of them opens a file. A descriptor that can't be read is ``None``.
+
+    ``skills`` are those that the pod names, by their paths.
+    """
 
     pod: PodSpec
     described: Mapping[str, Described | None]
     contracts: Mapping[str, bytes]
     variables: Variables = field(repr=False)
     master: Secret | None = None
+    skills: Mapping[str, SkillFile] = field(default_factory=dict)
 
 
 def load(pod_file: Path, environ: Mapping[str, str]) -> Checked[Loaded]:
@@ -64,7 +70,8 @@ def _files(pod_file: Path, files: Files, document: MapNode, variables: Variables
         if agent.agent is not None and (text := _contract(files, agent.agent)) is not None
     }
     master = _master(files, pod.value, variables)
-    return Checked(Loaded(pod.value, described, contracts, variables, master), tuple(files.found))
+    skills = named_skills(pod.value, files)
+    return Checked(Loaded(pod.value, described, contracts, variables, master, skills), tuple(files.found))
 
 
 def _variables(directory: Path, environ: Mapping[str, str]) -> Checked[Variables]:
