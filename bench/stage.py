@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -63,8 +63,8 @@ class Stage:
 def stage(home: Path) -> Iterator[Stage]:
     """Everything started, and ended again."""
     with ExitStack() as started:
-        provider, service = (started.enter_context(_peer(name)) for name in ("provider", "service"))
-        context = _pod(home, f"http://127.0.0.1:{service}")
+        provider, service = (started.enter_context(peer(name)) for name in ("provider", "service"))
+        context = pod(home, f"http://127.0.0.1:{service}", {"analyst": True, "plain": False})
 
         def bare(**more: Any) -> Process:
             port = free_port()
@@ -109,7 +109,7 @@ def free_port() -> int:
 
 
 @contextmanager
-def _peer(name: str) -> Iterator[int]:
+def peer(name: str) -> Iterator[int]:
     command = [sys.executable, str(HERE / "peers.py"), name]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
@@ -153,14 +153,15 @@ def _wait_until_ready(process: subprocess.Popen[bytes], url: str, log: Path) -> 
     raise SystemExit(f"a proxy is not ready; it said: {log.read_text(encoding='utf-8', errors='replace')}")
 
 
-def _pod(home: Path, service_url: str) -> Path:
-    """Context directories of two agents: ``analyst`` has twelve tools, ``plain`` none."""
+def pod(home: Path, service_url: str, agents: Mapping[str, bool]) -> Path:
+    """Context directories of agents, with twelve tools or without."""
     (home / "auth").mkdir()
-    for agent, tools in (("analyst", wire.manifest(service_url)), ("plain", None)):
+    tools = wire.manifest(service_url)
+    for agent, has_tools in agents.items():
         directory = home / "context" / agent
         directory.mkdir(parents=True)
         metadata = {"service": agent, "pod": "bench", "type": "generic", "token": f"{agent}:{wire.AGENT_SECRET}"}
         (directory / "metadata.json").write_text(json.dumps(metadata), encoding="utf-8")
-        if tools:
+        if has_tools:
             (directory / "tools.json").write_text(json.dumps(tools), encoding="utf-8")
     return home / "context"

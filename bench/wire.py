@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 AGENT_SECRET = "bench-agent-secret-0001"
@@ -54,9 +55,25 @@ def completion(text: str | None, calls: list[dict[str, Any]] | None = None) -> b
     return json.dumps({**head, "choices": [choice], "usage": usage, "system_fingerprint": "fp_1"}).encode()
 
 
-def call(number: int) -> bytes:
+def conversation(kind: str, system: str, questions: Sequence[int]) -> bytes:
+    """The last question of a conversation, behind the earlier ones with their answers; ``kind``: reads, or writes."""
+    messages: list[dict[str, Any]] = [{"role": "system", "content": system}]
+    for number in questions:
+        said = {
+            "role": "user",
+            "content": f"{number}: what does the desk hold in ACME, and what is the margin left? " * 3,
+        }
+        messages += [said, {"role": "assistant", "content": answer(number)}]
+    return json.dumps({"model": f"{kind}-{questions[-1]}", "messages": messages[:-1], "tools": [_native()]}).encode()
+
+
+def answer(number: int) -> str:
+    return f"{number}: {TEXT}"
+
+
+def call(number: int, tool: str = "desk__position") -> bytes:
     """The model's reply that asks for a managed tool; no two calls of a turn are alike."""
-    function = {"name": "desk__position", "arguments": json.dumps({"symbol": "ACME", "page": number})}
+    function = {"name": tool, "arguments": json.dumps({"symbol": "ACME", "page": number})}
     return completion(None, [{"id": f"call_{number:024}", "type": "function", "function": function}])
 
 
@@ -80,8 +97,8 @@ def events() -> list[bytes]:
 
 
 def manifest(service_url: str) -> dict[str, Any]:
-    """Twelve tools of ordinary size; the first is the one that is called."""
-    names = ["position", *(f"report_{number}" for number in range(1, _TOOLS))]
+    """Twelve tools of ordinary size; the first is the one that is called, or the last, which writes."""
+    names = ["position", *(f"report_{number}" for number in range(1, _TOOLS - 1)), "order"]
     return {"version": 1, "tools": [_managed(name, service_url) for name in names], "policy": {}}
 
 
@@ -119,12 +136,12 @@ def _managed(name: str, service_url: str) -> dict[str, Any]:
             "required": ["symbol"],
             "additionalProperties": False,
         },
-        "annotations": {"readOnly": True},
+        "annotations": {"readOnly": name != "order"},
         "execution": {
             "transport": "http",
             "service": "desk",
             "base_url": service_url,
-            "method": "GET",
+            "method": "POST" if name == "order" else "GET",
             "path": f"/{name}/{{symbol}}",
             "auth": {"type": "bearer", "token": "bench-tool-token-0002"},
         },

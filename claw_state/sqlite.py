@@ -25,8 +25,6 @@ CREATE TABLE IF NOT EXISTS kept (
 );
 CREATE INDEX IF NOT EXISTS kept_by_key ON kept (agent, key, id);
 CREATE INDEX IF NOT EXISTS kept_by_use ON kept (agent, used);
-CREATE INDEX IF NOT EXISTS kept_whole ON kept (agent, used) WHERE LENGTH(messages) > 1;
-CREATE INDEX IF NOT EXISTS kept_marks ON kept (agent, used) WHERE LENGTH(messages) <= 1;
 """
 """Hidden rounds, by agent and anchor."""
 TURNS = """
@@ -42,10 +40,15 @@ CREATE TABLE IF NOT EXISTS steps (
     turn TEXT NOT NULL, round INTEGER NOT NULL, place INTEGER NOT NULL, record BLOB NOT NULL,
     PRIMARY KEY (turn, round, place)
 ) WITHOUT ROWID;
+CREATE TRIGGER IF NOT EXISTS a_turn_goes_with_its_steps AFTER DELETE ON turns BEGIN
+    DELETE FROM steps WHERE turn = OLD.turn;
+END;
 """
 """The journal."""
 _LOG_BYTES = 4 * 1024 * 1024
 """To which the write-ahead log is cut when it has been carried over."""
+_LONGEST_LOG = 8000
+"""Pages of the log at which who writes carries it over. Before that others do (``claw_mediate/io/disk.py``)."""
 _PAGES = 256
 """Given back to the disk at a time: everybody waits with us."""
 _INCREMENTAL = 2
@@ -142,5 +145,6 @@ def _becomes_ours(database: sqlite3.Connection) -> None:
     database.execute("PRAGMA journal_mode=WAL")
     database.execute("PRAGMA synchronous=NORMAL")
     database.execute(f"PRAGMA journal_size_limit={_LOG_BYTES}")
+    database.execute(f"PRAGMA wal_autocheckpoint={_LONGEST_LOG}")
     if database.execute("PRAGMA user_version").fetchone()[0] != SCHEMA:
         database.execute(f"PRAGMA user_version={SCHEMA}")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import time
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
@@ -22,7 +21,7 @@ from claw_mediate.io.headers import holding, provider_auth
 from claw_mediate.io.identity import Admitted
 from claw_mediate.io.providers import THROTTLED, Registry, out_of_quota
 from claw_mediate.io.record import Ending, Passed, Recorder
-from claw_mediate.io.routing import NO_KEY, Asker, Routing
+from claw_mediate.io.routing import NO_KEY, Asker, Routing, new_turn_id
 from claw_mediate.provider import Candidate, Key, Provider
 
 
@@ -58,7 +57,7 @@ class Forwarding:
         """The bytes of the view (the runner's own, unless it was edited), with the credential swapped and the model's
         prefix off. ``counts``: its answer is no turn, and no line of history; ``aside``: nor anything to remember.
         """
-        asker = Asker(admitted.agent, f"turn_{uuid.uuid4().hex}")
+        asker = Asker(admitted.agent, new_turn_id())
         candidates = self._routing.candidates(asker, request, view)
         if isinstance(candidates, Exchange):
             return candidates

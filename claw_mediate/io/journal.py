@@ -9,7 +9,7 @@
     handed     done      the whole answer went to the runner's connection
 
 A kill -9 loses nothing: each record is in the database's log before the step that it announces. A power cut may lose the last
-moments, but never an intent: that record is flushed to the disk first (``synchronous=FULL``, for it alone).
+moments, but never an intent: the log is flushed to the disk first (``disk``), for it alone; the loop goes on meanwhile.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any
 
 import msgspec
 
+from claw_mediate.io.disk import Disk
 from claw_mediate.io.journaling import (
     LEFT,
     MOST_ALIKE,
@@ -56,6 +57,11 @@ WHERE turn = ? AND state = ? AND owner = ? AND seen = ?
 _KEEP = "INSERT OR REPLACE INTO steps SELECT turn, ?, ?, ? FROM turns WHERE turn = ? AND owner = ?"
 _ALIVE = "UPDATE turns SET seen = ? WHERE turn = ? AND owner = ? AND state = 'running'"
 _END = "UPDATE turns SET state = ?, answer = ?, seen = ? WHERE turn = ? AND owner = ?"
+_FORGET = """
+DELETE FROM turns WHERE turn IN (SELECT turn FROM turns WHERE seen <= ? ORDER BY seen LIMIT 16)
+"""
+"""With each turn that begins: more go than come, and never so many that the others wait."""
+_FORGET_ONE = "DELETE FROM turns WHERE seen <= ? AND request = ? AND state = 'running'"
 _KEPT = "SELECT record FROM steps WHERE turn = ? AND round = ? AND place = ?"
 
 
@@ -67,7 +73,8 @@ class SqliteJournal:
         self._owner = owner
         self._clock = clock
         self._db = opened(file, TURNS)
-        self._pruned = self._shrunk = 0.0
+        self._disk = Disk(file) if file else None
+        self._shrunk = 0.0
 
     async def find(self, agent_id: str, asked: Asked) -> Past | None:
         """The latest attempt at this request; else one that failed and that this request goes on with."""
@@ -105,12 +112,13 @@ class SqliteJournal:
             self._owner.name,
             self._clock(),
         )
-        return self._unless_one_runs(_BEGIN, *row) == 1
+        return self._unless_one_runs(asked.request, _BEGIN, *row) == 1
 
     async def resume(self, past: Past, asked: Asked) -> bool:
         """A turn that failed, or whose process died, goes on here; False: it goes on elsewhere by now."""
         who = (self._owner.name, self._clock(), past.turn_id, past.state, past.owner, past.seen)
-        return self._unless_one_runs(_RESUME, asked.request, asked.earlier, asked.said, asked.attempt, *who) == 1
+        words = (asked.request, asked.earlier, asked.said, asked.attempt)
+        return self._unless_one_runs(asked.request, _RESUME, *words, *who) == 1
 
     async def alive(self, turn_ids: Collection[str]) -> None:
         """These go on here."""
@@ -128,11 +136,12 @@ class SqliteJournal:
 
     async def intends(self, turn_id: str, round_number: int, place: int) -> None:
         """A call is about to leave; it must not, when this fails."""
-        self._do("PRAGMA synchronous=FULL")
-        try:
-            self._keep(turn_id, round_number, place, LEFT)
-        finally:
-            self._do("PRAGMA synchronous=NORMAL")
+        self._keep(turn_id, round_number, place, LEFT)
+        if self._disk is not None:
+            try:
+                await self._disk.flushed()
+            except OSError as error:
+                raise StoreError(f"the log of the state can't be flushed: {error}") from error
 
     async def answered(self, turn_id: str, round_number: int, place: int, answer: Answer) -> None:
         """What came of a call."""
@@ -155,40 +164,42 @@ class SqliteJournal:
         )
 
     async def close(self) -> None:
+        if self._disk is not None:
+            self._disk.close()
         self._db.close()
 
     def _prune(self) -> None:
-        """Of what can't be resumed any more nothing is kept, and what it took of the disk is given back."""
+        """Of what can't be resumed any more nothing is kept, and what it took of the disk is given back: a little each time."""
         now = self._clock()
-        if now > self._pruned + RESUMED_WITHIN / 10:
-            self._pruned = now
-            self._do("DELETE FROM turns WHERE seen <= ?", now - RESUMED_WITHIN)
-            self._do("DELETE FROM steps WHERE turn NOT IN (SELECT turn FROM turns)")
+        self._do(_FORGET, now - RESUMED_WITHIN)
         if now > self._shrunk + _SHRINK_SECONDS:
             self._shrunk = now
             try:
                 shrink(self._db)
             except sqlite3.Error as error:
                 raise StoreError(reason(error)) from error
+            if self._disk is not None:
+                self._disk.carry()  # only then is the file shorter
 
     def _keep(self, turn_id: str, round_number: int, place: int, record: bytes) -> None:
         """A step of a turn that is entered, and is ours: else nobody finds it again, or somebody else goes on with it."""
         if self._do(_KEEP, round_number, place, record, turn_id, self._owner.name) == 0:
             raise StoreError(NOT_OURS)
 
-    def _unless_one_runs(self, statement: str, *values: object) -> int:
+    def _unless_one_runs(self, request: str, statement: str, *values: object) -> int:
         """Of one request one turn runs. One that was seen too long ago to be found may still be there, and must not be."""
         for _ in range(2):
             try:
                 return self._db.execute(statement, values).rowcount
             except sqlite3.IntegrityError:
-                self._pruned = 0.0
-                self._prune()
+                self._do(_FORGET_ONE, self._clock() - RESUMED_WITHIN, request)
             except sqlite3.Error as error:
                 raise StoreError(reason(error)) from error
         return 0
 
     def _do(self, statement: str, *values: object) -> int:
+        if self._disk is not None:
+            self._disk.written(sum(len(value) for value in values if isinstance(value, bytes)))
         try:
             return self._db.execute(statement, values).rowcount
         except sqlite3.Error as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -21,7 +20,7 @@ from claw_mediate.io.log import EventLog
 from claw_mediate.io.mediated import Job, given
 from claw_mediate.io.offering import Around, Offering
 from claw_mediate.io.playing import Playing, UnderWay
-from claw_mediate.io.routing import Asker, Route, Routing, with_model
+from claw_mediate.io.routing import Asker, Route, Routing, new_turn_id, with_model
 from claw_mediate.io.settings import Settings
 from claw_mediate.session import session
 from claw_state.health import GoneError
@@ -82,7 +81,7 @@ class Mediating:
         return await self._playing.attend(turn, pace)
 
     async def _enter(self, what: Mediated, key: Asked, before: Before) -> UnderWay | Exchange:
-        turn_id = f"turn_{uuid.uuid4().hex}"
+        turn_id = new_turn_id()
         found = await self._found(what, key, turn_id)
         if isinstance(found, Known):
             self._tell(what, found.turn_id, "turn_answered_again")
@@ -124,7 +123,7 @@ class Mediating:
             view = replace(view, body=with_model(view.body, candidates[0].model))
         headers = [*for_provider(request.headers, what.admitted.secret), ("accept-encoding", "gzip, deflate")]
         route = Route(asker, request.path, headers, candidates)
-        around = Around(context, session(request.headers, view.session), turn_id)
+        around = Around(context, session(request.headers, view.session))
         catalog, offered = await self._offering.made(agent, view, what.dialect, around)
         return Job(turn_id, agent, request, view, what.dialect, catalog, offered, route, what.redactor, around.session)
 

@@ -7,6 +7,8 @@ Only requests of a dialect are clamped (chat completions, messages, and the coun
 from __future__ import annotations
 
 import json
+import secrets
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -29,6 +31,11 @@ class Asker(NamedTuple):
 
     agent: Agent
     turn_id: str
+
+
+def new_turn_id() -> str:
+    """Beginning with the time, so that what is kept of turns of one time is kept together; nobody can guess the rest."""
+    return f"turn_{time.time_ns() // 1_000_000:012x}{secrets.token_hex(10)}"
 
 
 NO_KEY = "no_provider_key"

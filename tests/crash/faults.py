@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from claw_mediate.io.disk import Disk
 from claw_mediate.io.history import History
 from claw_mediate.io.journal import SqliteJournal
 from claw_mediate.io.services import Services
@@ -22,6 +23,7 @@ from claw_mediate.io.upstream import Upstream
 
 _STEPS: dict[type, tuple[str, ...]] = {
     SqliteJournal: ("begin", "resume", "replied", "intends", "answered", "ended", "handed"),
+    Disk: ("flushed",),
     SqliteStore: ("keep",),
     History: ("append",),
     Services: ("call",),

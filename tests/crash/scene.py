@@ -31,10 +31,17 @@ _MOST_TRIES = 60
 """Of one turn, by a runner that starts again when a stream broke off: no SDK does that by itself."""
 
 
-def dooms(seed: str, deaths: int) -> list[Doom]:
-    """Points drawn by a seed."""
-    drawn = random.Random(seed)
-    return [Doom(drawn.choice((*WITHIN, *WITHOUT)), drawn.choice((1, 1, 2, 3))) for _ in range(deaths)]
+def dooms(seed: str, number: int, deaths: int) -> list[Doom]:
+    """Of the scene with that number. All points are dealt before any of them is dealt again."""
+    dealt = random.Random(seed)
+    deck: list[str] = []
+    while len(deck) < (number + 1) * deaths:
+        deck += dealt.sample((*WITHIN, *WITHOUT), len(WITHIN) + len(WITHOUT))
+    times = random.Random(f"{seed}/{number}")
+    return [
+        Doom(point, 1 if point.endswith("resume") else times.choice((1, 1, 2, 3)))  # a life seldom resumes twice
+        for point in deck[number * deaths : (number + 1) * deaths]
+    ]
 
 
 class Life(Protocol):
@@ -98,7 +105,8 @@ class Proxy:
     def passes(self, point: str) -> None:
         """A point outside of the process was passed."""
         self._passed[point] += 1
-        if self._doom is not None and self._doom == (point, self._passed[point]) and self._life is not None:
+        if self._doom == (point, self._passed[point]) and self._life is not None:
+            self._doom = None
             with self._died.open("a", encoding="utf-8") as out:
                 out.write(f"{point}\n")
             self._life.kill()
@@ -112,8 +120,10 @@ class Proxy:
 
     def _live(self) -> None:
         for doom in (*self._dooms, None):
+            self._doom = None  # who is still at work for the life before does not end the next one
             self._passed.clear()
-            self._life, self._doom = self._begin(doom), doom
+            self._life = self._begin(doom)
+            self._doom = doom
             self._life.wait()
             if self._over:
                 return

@@ -1,0 +1,306 @@
+"""What continuity and the journal cost a turn, by how much is stored; and what turns that write do to each other.
+
+The real mediator in this process, with peers in theirs: what a turn spends in the store and in the journal is the time of their
+methods. Turns are conversations of several agents, each of eight turns. What is stored already came through the same methods,
+spread over the last ten minutes, so that what is measured has as much to forget as it adds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import hashlib
+import itertools
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import stage
+import wire
+
+from claw_mediate.continuity import Anchor
+from claw_mediate.exchange import Exchange, Request
+from claw_mediate.io.journal import SqliteJournal
+from claw_mediate.io.journaling import RESUMED_WITHIN, Asked, Given, Journal
+from claw_mediate.io.log import EventLog
+from claw_mediate.io.settings import SETTINGS, Settings
+from claw_mediate.io.store import SqliteStore, Store
+from claw_mediate.io.valkey_journal import ValkeyJournal
+from claw_mediate.io.valkey_store import ValkeyStore
+from claw_mediate.mediator import Mediator
+from claw_mediate.model import Answer, Call, Unreadable
+from claw_state.owner import Owner
+from claw_state.place import Server, place
+from claw_state.valkey import Link
+
+_A_CONVERSATION = 8
+_OF_AN_AGENT = 250
+"""Stored turns, about as many as an agent keeps."""
+_AGENTS = [f"agent-{number}" for number in range(8)]
+"""Those that are asked something; there may be more of which something is stored."""
+_HIDDEN = wire.call(0)[:700] + b"," + wire.result(0)
+_STATE: dict[type, tuple[str, ...]] = {
+    kind: names
+    for kinds, names in (
+        ((SqliteStore, ValkeyStore), ("keep", "candidates", "used")),
+        ((SqliteJournal, ValkeyJournal), ("find", "begin", "replied", "intends", "answered", "ended", "handed")),
+    )
+    for kind in kinds
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much is measured: with how many stored turns, in how many turns, by how many at once."""
+
+    stored: tuple[int, ...] = (10, 1_000, 100_000)
+    turns: int = 400
+    connections: tuple[int, ...] = (1, 16, 64)
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Milliseconds of a turn, and those of them that it was at the store and the journal."""
+
+    by: str
+    stored: int
+    state_p50: float
+    state_p99: float
+    turn_p50: float
+    turn_p99: float
+
+
+@dataclass(frozen=True)
+class Together:
+    """Milliseconds of turns that write, so many at once, and for which the loop stood still."""
+
+    by: str
+    connections: int
+    p50: float
+    p99: float
+    pause_p99: float
+    pause: float
+
+
+class Spent:
+    """The time that was spent in the methods of a store and a journal."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        kept = [(kind, name, getattr(kind, name)) for kind, names in _STATE.items() for name in names]
+        for kind, name, method in kept:
+            setattr(kind, name, self._around(method))
+        try:
+            yield
+        finally:
+            for kind, name, method in kept:
+                setattr(kind, name, method)
+
+    def _around[**P, T](self, method: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
+        @functools.wraps(method)
+        async def timed(*args: P.args, **kwargs: P.kwargs) -> T:
+            started = time.perf_counter()
+            try:
+                return await method(*args, **kwargs)
+            finally:
+                self.seconds += time.perf_counter() - started
+
+        return timed
+
+
+class Desk:
+    """A mediator, and conversations with it."""
+
+    def __init__(self, mediator: Mediator) -> None:
+        self._mediator = mediator
+        self._numbers = itertools.count(int(time.time()) % 1_000_000 * 1000)
+        self._talks: dict[str, list[int]] = {}
+
+    async def turn(self, who: int, kind: str) -> None:
+        """The next one of a conversation of an agent; of eight turns, then another one begins."""
+        agent = _AGENTS[who % len(_AGENTS)]
+        talk = self._talks.setdefault(f"{who}", [])
+        if len(talk) == _A_CONVERSATION:
+            talk.clear()
+        talk.append(next(self._numbers))
+        body = wire.conversation(kind, f"You are {agent}, of desk {who}, in conversation {talk[0]}.", talk)
+        headers = [("authorization", f"Bearer {agent}:{wire.AGENT_SECRET}"), ("content-type", "application/json")]
+        request = Request("POST", "/v1/chat/completions", headers, body)
+        admitted = self._mediator.admit(request)
+        assert not isinstance(admitted, Exchange)
+        exchange = await self._mediator.exchange(admitted, request)
+        assert isinstance(exchange, Exchange)
+        said = b"".join([chunk async for chunk in exchange.chunks])
+        assert exchange.status == 200, said
+        assert wire.answer(talk[-1])[:20].encode() in said, said
+        assert exchange.handed is not None
+        await exchange.handed()
+
+
+class Bench:
+    """The peers of a mediator, and places for its state."""
+
+    def __init__(self, plan: Plan, home: Path) -> None:
+        self._plan = plan
+        self._home = home
+
+    async def stored(self, by: str, state: str) -> list[Stored]:
+        found, there, spent = [], 0, Spent()
+        for stored in self._plan.stored if state else self._plan.stored[:1]:
+            if state:
+                await _fill(state, there, stored)
+            there = stored
+            with spent.watching():
+                async with self._desk(state) as desk:
+                    found.append(await self._cost(desk, by, stored if state else 0, spent))
+        return found
+
+    async def together(self, by: str, state: str) -> list[Together]:
+        found = []
+        for connections in self._plan.connections:
+            async with self._desk(state) as desk:
+                await asyncio.gather(*(desk.turn(who, "writes") for who in range(connections)))
+                times: list[float] = []
+                left = iter(range(max(self._plan.turns, 4 * connections)))
+
+                async def work(who: int, desk: Desk = desk, left: Iterator[int] = left) -> None:
+                    for _ in left:
+                        started = time.perf_counter()
+                        await desk.turn(who, "writes")
+                        times.append(time.perf_counter() - started)  # noqa: B023 - of this round
+
+                pauses: list[float] = []
+                heart = asyncio.ensure_future(_beat(pauses))
+                await asyncio.gather(*map(work, range(connections)))
+                heart.cancel()
+            p50, p99 = median(times) * 1000, _p99(times)
+            found.append(Together(by, connections, p50, p99, _p99(pauses), max(pauses) * 1000))
+        return found
+
+    async def _cost(self, desk: Desk, by: str, stored: int, spent: Spent) -> Stored:
+        for who in range(len(_AGENTS) * 2):
+            await desk.turn(who % len(_AGENTS), "reads")
+        turns, state = [], []
+        for number in range(self._plan.turns):
+            before, started = spent.seconds, time.perf_counter()
+            await desk.turn(number % len(_AGENTS), "reads")
+            turns.append(time.perf_counter() - started)
+            state.append(spent.seconds - before)
+        return Stored(by, stored, median(state) * 1000, _p99(state), median(turns) * 1000, _p99(turns))
+
+    @asynccontextmanager
+    async def _desk(self, state: str) -> AsyncIterator[Desk]:
+        with stage.peer("provider") as provider, stage.peer("service") as service:
+            home = Path(tempfile.mkdtemp(dir=self._home))
+            context = stage.pod(home, f"http://127.0.0.1:{service}", dict.fromkeys(_AGENTS, True))
+            env = {
+                "CLAW_CONTEXT_ROOT": str(context),
+                "CLAW_AUTH_DIR": str(home / "auth"),
+                "CLAW_SESSION_HISTORY_DIR": str(home / "history"),
+                "CLAW_STATE": state,
+                "OPENAI_API_KEY": "sk-bench-provider-key-0003",
+                "OPENAI_BASE_URL": f"http://127.0.0.1:{provider}/v1",
+            }
+            settings = Settings.of({setting.name: env.get(setting.env, setting.default) for setting in SETTINGS})
+            mediator = Mediator(settings, EventLog(lambda _: None), env)
+            try:
+                yield Desk(mediator)
+            finally:
+                await mediator.close(5)
+
+
+async def measured(plan: Plan) -> tuple[list[Stored], list[Together]]:
+    """Both, for each kind of state that there is here."""
+    with tempfile.TemporaryDirectory(prefix="claw-bench-state-") as name, _server(Path(name)) as server:
+        bench = Bench(plan, Path(name))
+        file = Path(name) / "file" / "state.db"
+        states = {"memory": "", "SQLite": str(file), **({"Valkey": server} if server else {})}
+        stored = [row for by, state in states.items() for row in await bench.stored(by, state)]
+        together = [row for by, state in states.items() for row in await bench.together(by, state)]
+        return stored, together
+
+
+async def _fill(state: str, there: int, to: int) -> None:
+    """So many turns of so many agents, as if they had been made in the last ten minutes."""
+    began, numbers = time.time(), iter(range(there, to))
+    at = began - RESUMED_WITHIN
+    store, journal = _opened(state, lambda: at)
+
+    async def fill() -> None:
+        nonlocal at
+        for number in numbers:
+            at = began - RESUMED_WITHIN * (to - number) / to
+            await _turn(store, journal, f"agent-{number % max(len(_AGENTS), to // _OF_AN_AGENT)}", str(number))
+
+    await asyncio.gather(*(fill() for _ in range(16)))
+    await store.close()
+    await journal.close()
+
+
+async def _turn(store: Store, journal: Journal, agent: str, name: str) -> None:
+    """What the journal and the store are told of a turn with one call."""
+    digests = [hashlib.sha256(f"{part} {name}".encode()).hexdigest() for part in ("request", "earlier", "key")]
+    turn_id = f"turn_{int(name):032x}"
+    await journal.begin(turn_id, agent, Asked(digests[0], digests[1], f"What of {name}?", ""))
+    await journal.replied(turn_id, 1, wire.call(0))
+    await journal.answered(turn_id, 1, 0, _ANSWER)
+    await journal.replied(turn_id, 2, _GIVEN.body)
+    await store.keep(agent, Anchor(f"openai_chat:words:{digests[2]}", (digests[0][:16],)), "", _HIDDEN)
+    await journal.ended(turn_id, _GIVEN)
+    await journal.handed(turn_id)
+
+
+_GIVEN = Given(200, "application/json", wire.completion(wire.TEXT))
+_CALL = Call("call_1", "desk__position", "managed", Unreadable("of no matter here", ""))
+_ANSWER = Answer(_CALL, wire.result(0), True, None, 200, 3, True)
+
+
+def _opened(state: str, clock: Callable[[], float]) -> tuple[Store, Journal]:
+    where, owner = place(state), Owner("bench", 1, "earlier")
+    if isinstance(where, Server):
+        return ValkeyStore(Link(where, seconds=10), clock), ValkeyJournal(Link(where, seconds=10), owner, clock)
+    return SqliteStore(where.path, clock), SqliteJournal(where.path, owner, clock)
+
+
+@contextmanager
+def _server(home: Path) -> Iterator[str]:
+    """A Valkey (or Redis) as a pod should have it, where one is installed; else ""."""
+    binary = shutil.which("valkey-server") or shutil.which("redis-server")
+    if binary is None:
+        yield ""
+        return
+    port = stage.free_port()
+    options: dict[str, Any] = {"port": port, "bind": "127.0.0.1", "dir": home, "save": "", "appendonly": "yes"}
+    arguments = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    with subprocess.Popen([binary, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
+        try:
+            yield f"redis://127.0.0.1:{port}/0"
+        finally:
+            process.terminate()
+
+
+async def _beat(pauses: list[float]) -> None:
+    while True:
+        asleep = time.perf_counter()
+        await asyncio.sleep(0.001)
+        pauses.append(time.perf_counter() - asleep - 0.001)
+
+
+def _p99(seconds: list[float]) -> float:
+    return sorted(seconds)[min(int(len(seconds) * 0.99), len(seconds) - 1)] * 1000
+
+
+if __name__ == "__main__":
+    for rows in asyncio.run(measured(Plan())):
+        for row in rows:
+            print(row)

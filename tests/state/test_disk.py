@@ -1,0 +1,101 @@
+"""An intent is on the disk before its call leaves, and nobody else waits for that (spec/mediation.md section 5)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from claw_mediate.io import disk
+from claw_mediate.io.journal import SqliteJournal
+from claw_mediate.io.journaling import Asked, OnItsWay
+from claw_state.owner import Owner
+from claw_state.place import StoreError
+from tests.state.test_journal import made
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.requirement("journal:flush")
+
+
+class Slow:
+    """A disk whose flushes end when a test lets them: what each of them found in the log, and how it went."""
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        self.found: list[bytes] = []
+        self.free = threading.Event()
+        self.broken = False
+
+    def __call__(self, descriptor: int) -> None:
+        assert os.path.samestat(os.fstat(descriptor), self._log.stat())
+        self.found.append(self._log.read_bytes())
+        assert self.free.wait(60)
+        if self.broken:
+            raise OSError(5, "Input/output error")
+        os.fsync(descriptor)
+
+
+@pytest.fixture
+def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Slow:
+    made = Slow(tmp_path / "s.db-wal")
+    monkeypatch.setattr(disk, "_sync", made)
+    return made
+
+
+async def running(tmp_path: Path, turns: int) -> SqliteJournal:
+    journal = SqliteJournal(str(tmp_path / "s.db"), Owner.this())
+    for number in range(turns):
+        assert await journal.begin(f"intent-of-turn-{number}", "a", Asked(f"{number}", "", "", ""))
+        await journal.replied(f"intent-of-turn-{number}", 1, b"reply")
+    return journal
+
+
+async def until(fact: Callable[[], bool]) -> None:
+    await asyncio.to_thread(eventually, fact, "it is so")
+
+
+async def test_intents_that_wait_at_one_moment_share_a_flush_and_the_loop_goes_on(tmp_path: Path, slow: Slow) -> None:
+    journal = await running(tmp_path, 7)
+    first = asyncio.ensure_future(journal.intends("intent-of-turn-0", 1, 0))
+    await until(lambda: len(slow.found) == 1)
+    others = [asyncio.ensure_future(journal.intends(f"intent-of-turn-{number}", 1, 0)) for number in range(1, 7)]
+    await asyncio.sleep(0)  # they begin
+    await journal.replied("intent-of-turn-0", 2, b"meanwhile")
+    assert await journal.answer("intent-of-turn-6", 1, 0, made()) == OnItsWay()
+    assert not any(waiting.done() for waiting in (first, *others))
+    slow.free.set()
+    await asyncio.gather(first, *others)
+    assert len(slow.found) == 2, "those that came while a flush was under way waited for the next one, all for the same"
+    assert b"intent-of-turn-6" in slow.found[1]
+    await journal.close()
+
+
+async def test_an_intent_that_may_not_be_on_the_disk_is_none(tmp_path: Path, slow: Slow) -> None:
+    journal = await running(tmp_path, 2)
+    slow.broken = True
+    slow.free.set()
+    told = await asyncio.gather(*(journal.intends(f"intent-of-turn-{n}", 1, 0) for n in (0, 1)), return_exceptions=True)
+    assert [type(one) for one in told] == [StoreError, StoreError]
+    slow.broken = False
+    await journal.intends("intent-of-turn-0", 1, 1)
+    await journal.close()
+
+
+async def test_a_flush_that_nobody_waits_for_any_more_ends_before_the_file_is_closed(
+    tmp_path: Path, slow: Slow
+) -> None:
+    journal = await running(tmp_path, 1)
+    gone = asyncio.ensure_future(journal.intends("intent-of-turn-0", 1, 0))
+    await until(lambda: len(slow.found) == 1)
+    gone.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await gone
+    slow.free.set()
+    await journal.close()
+    after = SqliteJournal(str(tmp_path / "s.db"), Owner.this())
+    assert await after.answer("intent-of-turn-0", 1, 0, made()) == OnItsWay()
+    await after.close()
