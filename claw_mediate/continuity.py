@@ -6,11 +6,15 @@ answer its visible text, white space aside.
 Equal keys are told apart by evidence, never by requirement:
 
     the session      that the runner names; two that differ are two conversations
-    what was before  digests of the few messages before it; one that is the same is enough, since runners add and drop some
+    what was before  digests of the few messages before it; one that is the same is enough, since runners add and drop some;
+                     of those that are alike in as many, the one that differs in fewer
     order            of those that are still alike, the latest
 
 Where one turn alone has a key that says enough by itself (ids of calls, a longer answer), it needs no evidence: a runner may
 have put a summary in the place of all that was before.
+
+A model may answer with nothing at all, and many runners drop such a message. It is looked for where it would stand, between the
+user's messages that nobody answered; since nothing tells one from another, what was said right before must be the same.
 """
 
 from __future__ import annotations
@@ -46,6 +50,8 @@ class Evidence:
 
     anchors: Mapping[int, Anchor] = field(default_factory=dict)
     """Index in ``messages`` → the anchor of the assistant message there (spec section 7)."""
+    gaps: Mapping[int, Anchor] = field(default_factory=dict)
+    """Index of a user's message → the anchor of an empty answer that may have stood before it."""
     before: tuple[str, ...] = ()
     """Digests of the last visible messages: the evidence that goes with this request's answer."""
     earlier: str = ""
@@ -55,13 +61,14 @@ class Evidence:
 @dataclass(frozen=True, slots=True)
 class Kept:
     """Hidden messages of an earlier turn, by its anchor. ``id`` grows: a higher one is later. No messages: nothing was hidden
-    before that answer, which tells it from an equal one that had something.
+    before that answer, which tells it from an equal one that had something; or (``evicted``) there was no room for them.
     """
 
     id: int
     anchor: Anchor
     session: str
     messages: bytes
+    evicted: bool = False
 
 
 def calls_key(ids: Iterable[str]) -> str:
@@ -121,7 +128,7 @@ class Transcript:
 
     def anchor(self, key: str) -> Anchor:
         """The anchor of a message of the assistant's, that comes now."""
-        if key != text_key(""):
+        if key != NOTHING_SAID:
             self._steps.append(key)
         return Anchor(key, self.before)
 
@@ -190,6 +197,8 @@ def _may_be(one: Kept, anchor: Anchor, session: str, *, alone: bool) -> bool:
     """Whether nothing speaks against it: another session, or nothing in common of what was said before. Of what was said before
     a summary may be left: where nothing else has a key that says enough by itself, it is that.
     """
+    if anchor.key.endswith(NOTHING_SAID):
+        return one.anchor.before[-1:] == anchor.before[-1:] != ()
     if _overlap(one, anchor):
         return True
     if session and one.session:
@@ -198,8 +207,10 @@ def _may_be(one: Kept, anchor: Anchor, session: str, *, alone: bool) -> bool:
     return (alone and telling) or not (one.anchor.before and anchor.before)
 
 
-def _evidence(one: Kept, anchor: Anchor, session: str) -> tuple[bool, int]:
-    return bool(session) and session == one.session, _overlap(one, anchor)
+def _evidence(one: Kept, anchor: Anchor, session: str) -> tuple[bool, int, int]:
+    """The more is the same; and then, the less is not: what was said later was not said before this."""
+    differs = len(set(one.anchor.before) ^ set(anchor.before))
+    return bool(session) and session == one.session, _overlap(one, anchor), -differs
 
 
 def _overlap(one: Kept, anchor: Anchor) -> int:
@@ -217,3 +228,7 @@ def _digest(parts: Iterable[str]) -> str:
         data = part.encode(errors="surrogatepass")
         digest.update(len(data).to_bytes(8) + data)
     return digest.hexdigest()
+
+
+NOTHING_SAID = text_key("")
+"""The key of an answer without visible text."""

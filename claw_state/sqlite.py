@@ -25,6 +25,8 @@ CREATE TABLE IF NOT EXISTS kept (
 );
 CREATE INDEX IF NOT EXISTS kept_by_key ON kept (agent, key, id);
 CREATE INDEX IF NOT EXISTS kept_by_use ON kept (agent, used);
+CREATE INDEX IF NOT EXISTS kept_whole ON kept (agent, used) WHERE LENGTH(messages) > 1;
+CREATE INDEX IF NOT EXISTS kept_marks ON kept (agent, used) WHERE LENGTH(messages) <= 1;
 """
 """Hidden rounds, by agent and anchor."""
 TURNS = """

@@ -9,10 +9,11 @@ from typing import Any, Protocol
 import msgspec
 
 from claw_mediate import wire
-from claw_mediate.continuity import Anchor, Evidence, Transcript
+from claw_mediate.continuity import NOTHING_SAID, Anchor, Evidence, Transcript, is_kept
 from claw_mediate.dialects.base import MOST_MESSAGES, UnreadableRequestError
 
 ABSENT = msgspec.Raw(b"null")
+_RESULTS = ("tool", "function")
 
 
 class _Request(Protocol):
@@ -55,16 +56,23 @@ def evidence_of[M: _Message](
     @cache
     def evidence() -> Evidence:
         anchors: dict[int, Anchor] = {}
+        gaps: dict[int, Anchor] = {}
         transcript = Transcript()
+        waits = False
         for index, message in enumerate(messages):
-            if message.role not in ("user", "assistant"):
-                continue
-            text = text_of(message)
-            if message.role == "user":
+            if message.role in _RESULTS:
+                waits = True
+            elif message.role == "user":
+                text = text_of(message)
+                if waits and is_kept(text):
+                    gaps[index] = Anchor(NOTHING_SAID, transcript.before)
                 transcript.user_says(text)
-            else:
+                waits = True
+            elif message.role == "assistant":
+                text = text_of(message)
                 anchors[index] = transcript.anchor(key_of(message, text))
                 transcript.says(text)
-        return Evidence(anchors, transcript.before, transcript.earlier)
+                waits = False
+        return Evidence(anchors, gaps, transcript.before, transcript.earlier)
 
     return evidence

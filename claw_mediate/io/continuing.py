@@ -5,13 +5,15 @@ A store that fails costs the memory of earlier turns, never the turn: one event 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from claw_mediate.continuity import Anchor, bounded, chosen
+from claw_mediate.continuity import Anchor, Evidence
 from claw_mediate.dialects.base import Dialect, RunnerRequest
 from claw_mediate.io.log import EventLog
 from claw_mediate.io.store import Store
+from claw_mediate.recall import recalled
 from claw_state.health import GoneError
 from claw_state.place import StoreError
 
@@ -26,33 +28,27 @@ class Continuing:
         self._store = store
         self._log = log
 
-    async def woven(self, agent_id: str, view: RunnerRequest, session: str, dialect: Dialect) -> dict[int, bytes]:
+    async def woven(
+        self, agent_id: str, view: RunnerRequest, dialect: Dialect, *, session: str, turn_id: str | None
+    ) -> Mapping[int, bytes]:
         """Hidden messages by the index of the message that they go before; the same bytes every time."""
-        if not view.evidence.anchors:
+        evidence = _evidence_of(dialect, view.evidence)
+        anchors = [*evidence.anchors.values(), *evidence.gaps.values()]
+        if not anchors:
             return {}
-        anchors = {index: _of(dialect, anchor) for index, anchor in view.evidence.anchors.items()}
         try:
-            kept = await self._store.candidates(agent_id, {anchor.key for anchor in anchors.values()})
-            found = chosen(anchors, kept, session)
-            hidden = {index: one.messages for index, one in found.items() if one.messages}
-            woven = bounded(hidden, dialect.shortened)
-            await self._store.used(agent_id, [found[index] for index in woven])
+            kept = await self._store.candidates(agent_id, {anchor.key for anchor in anchors})
+            recall = recalled(evidence, kept, session, dialect.shortened)
+            await self._store.used(agent_id, recall.used)
         except GoneError:
             return {}
         except StoreError as error:
-            self._log.event("error", agent_id, error="continuity_not_read", reason=str(error))
+            self._log.event("error", agent_id, turn_id=turn_id, error="continuity_not_read", reason=str(error))
             return {}
-        if hidden:
-            self._log.event(
-                "continuity",
-                agent_id,
-                model=view.model,
-                turns=len(woven),
-                bytes=sum(map(len, woven.values())),
-                shortened=sum(messages != hidden[index] for index, messages in woven.items()),
-                left_out=len(hidden) - len(woven),
-            )
-        return woven
+        if recall.told.anchors:
+            told = recall.told.model_dump()
+            self._log.event("continuity", agent_id, turn_id=turn_id, model=view.model, **told)
+        return recall.woven
 
     async def remember(self, job: Job, anchor: Anchor, hidden: tuple[bytes, ...]) -> None:
         """Keep what led to an answer or a handoff."""
@@ -62,6 +58,12 @@ class Continuing:
             return
         except StoreError as error:
             self._log.event("error", job.agent.id, error="continuity_not_written", reason=str(error))
+
+
+def _evidence_of(dialect: Dialect, evidence: Evidence) -> Evidence:
+    anchors = {index: _of(dialect, anchor) for index, anchor in evidence.anchors.items()}
+    gaps = {index: _of(dialect, anchor) for index, anchor in evidence.gaps.items()}
+    return replace(evidence, anchors=anchors, gaps=gaps)
 
 
 def _of(dialect: Dialect, anchor: Anchor) -> Anchor:

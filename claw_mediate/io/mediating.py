@@ -123,7 +123,7 @@ class Mediating:
             view = replace(view, body=with_model(view.body, candidates[0].model))
         headers = [*for_provider(request.headers, what.admitted.secret), ("accept-encoding", "gzip, deflate")]
         route = Route(asker, request.path, headers, candidates)
-        around = Around(context, session(request.headers, view.session))
+        around = Around(context, session(request.headers, view.session), turn_id)
         catalog, offered = await self._offering.made(agent, view, what.dialect, around)
         return Job(turn_id, agent, request, view, what.dialect, catalog, offered, route, what.redactor, around.session)
 

@@ -14,10 +14,13 @@ from claw_mediate.io.log import EventLog
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What goes with a request: text for the system prompt, and the conversation that it belongs to where that is known."""
+    """What goes with a request: text for the system prompt, the conversation that it belongs to where that is known, and the
+    turn that it begins, if any.
+    """
 
     context: str
     session: str
+    turn_id: str | None = None
 
 
 _MOST_CATALOGS = 256
@@ -35,7 +38,7 @@ class Offering:
     async def made(self, agent: Agent, view: RunnerRequest, dialect: Dialect, around: Around) -> tuple[Catalog, Offers]:
         """The tools of this request, and its bodies. Raises ``UnreadableRequestError``."""
         catalog = self._catalog(agent, view, dialect)
-        woven = await self._continuing.woven(agent.id, view, around.session, dialect)
+        woven = await self._continuing.woven(agent.id, view, dialect, session=around.session, turn_id=around.turn_id)
         return catalog, dialect.offer(view, catalog, Additions(woven, around.context))
 
     def _catalog(self, agent: Agent, view: RunnerRequest, dialect: Dialect) -> Catalog:

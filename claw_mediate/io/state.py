@@ -52,7 +52,7 @@ def opened(place: Place, log: EventLog) -> State:
 def _teller(log: EventLog, place: Place) -> Tell:
     def tell(why: str | None) -> None:
         if why is None:
-            log.event("continuity", state="usable", place=place.shown)
+            log.event("state", state="usable", place=place.shown)
         else:
             log.event("error", error="state_unusable", place=place.shown, reason=why)
 

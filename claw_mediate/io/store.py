@@ -1,7 +1,8 @@
 """The continuity store: hidden rounds by agent and anchor (spec/mediation.md section 7), in SQLite.
 
 With a file it survives a restart; without one it lives as long as the process. Bounded per agent by turns, bytes and age,
-least recently used first out.
+least recently used first out. What goes for want of room leaves a mark, as does an answer before which nothing was hidden: so
+an equal answer of another conversation is not taken for it.
 """
 
 from __future__ import annotations
@@ -18,18 +19,29 @@ from claw_state.sqlite import KEPT, SCHEMA, check, opened, reason
 MOST_TURNS = 256
 MOST_AGE_SECONDS = 7 * 24 * 3600.0
 MOST_BYTES = 8 * 1024 * 1024
-MOST_EQUAL = 32
+MOST_MARKS = 1024
+"""Of one agent's turns without hidden messages, those that are kept: the latest."""
+MOST_EQUAL = 64
 """Of one agent's turns with equal anchors, those that are looked at: the latest."""
+EVICTED = b"-"
+"""What is stored in the place of messages that there was no room for."""
 _INSERT = "INSERT INTO kept (agent, key, before, session, messages, used) VALUES (?, ?, ?, ?, ?, ?)"
+_BY_AGE = "DELETE FROM kept WHERE agent = ? AND used < ?"
 _BY_USE = """
-DELETE FROM kept WHERE agent = ? AND used < MAX(?, COALESCE(
-    (SELECT used FROM kept WHERE agent = ? ORDER BY used DESC LIMIT 1 OFFSET ?), 0
-))
+UPDATE kept SET messages = x'2d' WHERE agent = ? AND LENGTH(messages) > 1 AND used < (
+    SELECT used FROM kept WHERE agent = ? AND LENGTH(messages) > 1 ORDER BY used DESC LIMIT 1 OFFSET ?
+)
+"""
+_MARKS = """
+DELETE FROM kept WHERE agent = ? AND LENGTH(messages) <= 1 AND used < (
+    SELECT used FROM kept WHERE agent = ? AND LENGTH(messages) <= 1 ORDER BY used DESC LIMIT 1 OFFSET ?
+)
 """
 _BY_SIZE = """
-DELETE FROM kept WHERE id IN (
+UPDATE kept SET messages = x'2d' WHERE id IN (
     SELECT id FROM (
-        SELECT id, SUM(LENGTH(messages)) OVER (ORDER BY used DESC, id DESC) AS held FROM kept WHERE agent = ?
+        SELECT id, SUM(LENGTH(messages)) OVER (ORDER BY used DESC, id DESC) AS held FROM kept
+        WHERE agent = ? AND LENGTH(messages) > 1
     ) WHERE held > ?
 )
 """
@@ -39,9 +51,8 @@ class Store(Protocol):
     """What later requests need of earlier turns."""
 
     async def keep(self, agent_id: str, anchor: Anchor, session: str, messages: bytes) -> None:
-        """Hidden messages (JSON, comma separated) that led to the message with that anchor. Raises ``StoreError``.
-
-        Without messages it is kept only where an equal anchor is: to tell the two apart.
+        """Hidden messages (JSON, comma separated) that led to the message with that anchor; none, where nothing was hidden.
+        Raises ``StoreError``.
         """
 
     async def candidates(self, agent_id: str, keys: Collection[str]) -> list[Kept]:
@@ -69,12 +80,12 @@ class SqliteStore:
 
     async def keep(self, agent_id: str, anchor: Anchor, session: str, messages: bytes) -> None:
         try:
-            if not messages and not self._rows(agent_id, anchor.key):
-                return
             now = self._clock()
             row = (agent_id, anchor.key, " ".join(anchor.before), session, messages, now)
             self._db.execute(_INSERT, row)
-            self._db.execute(_BY_USE, (agent_id, now - MOST_AGE_SECONDS, agent_id, MOST_TURNS - 1))
+            self._db.execute(_BY_AGE, (agent_id, now - MOST_AGE_SECONDS))
+            self._db.execute(_BY_USE, (agent_id, agent_id, MOST_TURNS - 1))
+            self._db.execute(_MARKS, (agent_id, agent_id, MOST_MARKS - 1))
             self._bound(agent_id, len(messages))
         except sqlite3.Error as error:
             raise StoreError(reason(error)) from error
@@ -114,5 +125,12 @@ class SqliteStore:
         query = "SELECT id, before, session, messages FROM kept WHERE agent = ? AND key = ? ORDER BY id DESC LIMIT ?"
         rows = self._db.execute(query, (agent_id, key, MOST_EQUAL))
         return [
-            Kept(row, Anchor(key, tuple(before.split())), session, bytes(held)) for row, before, session, held in rows
+            as_kept(row, Anchor(key, tuple(before.split())), session, bytes(held))
+            for row, before, session, held in rows
         ]
+
+
+def as_kept(number: int, anchor: Anchor, session: str, stored: bytes) -> Kept:
+    """A turn as it is stored."""
+    evicted = stored == EVICTED
+    return Kept(number, anchor, session, b"" if evicted else stored, evicted)

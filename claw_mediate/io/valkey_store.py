@@ -5,40 +5,64 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from claw_mediate.continuity import Anchor, Kept
-from claw_mediate.io.store import MOST_AGE_SECONDS, MOST_BYTES, MOST_EQUAL, MOST_TURNS
+from claw_mediate.io.store import (
+    EVICTED,
+    MOST_AGE_SECONDS,
+    MOST_BYTES,
+    MOST_EQUAL,
+    MOST_MARKS,
+    MOST_TURNS,
+    as_kept,
+)
 from claw_state.place import StoreError
 from claw_state.valkey import Link
 
 _KEEP = """
 local agent, key, about, messages = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local age, most_turns, most_bytes = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
+local most_marks, evicted = tonumber(ARGV[9]), ARGV[10]
 local a = of(agent)
 local by = a .. 'by:' .. key
-if #messages == 0 and redis.call('ZCARD', by) == 0 then return 0 end
 local id = redis.call('INCR', 'claw:last')
 redis.call('HSET', a .. 'about', id, about)
 redis.call('HSET', a .. 'messages', id, messages)
 redis.call('ZADD', by, id, id)
 redis.call('ZADD', a .. 'used', exact(now), id)
 redis.call('INCRBY', a .. 'bytes', #messages)
+if #messages > 0 then redis.call('ZADD', a .. 'whole', exact(now), id) end
 
 local function drop(id)
   local anchor = a .. 'by:' .. string.match(redis.call('HGET', a .. 'about', id), '^[^\\n]*')
-  redis.call('INCRBY', a .. 'bytes', -redis.call('HSTRLEN', a .. 'messages', id))
+  redis.call('INCRBY', a .. 'bytes', 0 - redis.call('HSTRLEN', a .. 'messages', id)) -- there is a -0, which is no integer
   redis.call('HDEL', a .. 'about', id)
   redis.call('HDEL', a .. 'messages', id)
   redis.call('ZREM', a .. 'used', id)
+  redis.call('ZREM', a .. 'whole', id)
   redis.call('ZREM', anchor, id)
 end
+local function evict(id)
+  redis.call('INCRBY', a .. 'bytes', #evicted - redis.call('HSTRLEN', a .. 'messages', id))
+  redis.call('HSET', a .. 'messages', id, evicted)
+  redis.call('ZREM', a .. 'whole', id)
+end
 for _, old in ipairs(redis.call('ZRANGEBYSCORE', a .. 'used', '-inf', '(' .. exact(now - age))) do drop(old) end
-local over = redis.call('ZCARD', a .. 'used') - most_turns
+local over = redis.call('ZCARD', a .. 'whole') - most_turns
 if over > 0 then
-  for _, old in ipairs(redis.call('ZRANGE', a .. 'used', 0, over - 1)) do drop(old) end
+  for _, old in ipairs(redis.call('ZRANGE', a .. 'whole', 0, over - 1)) do evict(old) end
 end
-while tonumber(redis.call('GET', a .. 'bytes')) > most_bytes do
-  drop(redis.call('ZRANGE', a .. 'used', 0, 0)[1])
+while tonumber(redis.call('GET', a .. 'bytes')) > most_bytes and redis.call('ZCARD', a .. 'whole') > 0 do
+  evict(redis.call('ZRANGE', a .. 'whole', 0, 0)[1])
 end
-for _, name in ipairs({by, a .. 'about', a .. 'messages', a .. 'used', a .. 'bytes'}) do
+over = redis.call('ZCARD', a .. 'used') - redis.call('ZCARD', a .. 'whole') - most_marks
+if over > 0 then
+  for _, old in ipairs(redis.call('ZRANGE', a .. 'used', 0, most_turns + over)) do
+    if over > 0 and not redis.call('ZSCORE', a .. 'whole', old) then
+      drop(old)
+      over = over - 1
+    end
+  end
+end
+for _, name in ipairs({by, a .. 'about', a .. 'messages', a .. 'used', a .. 'whole', a .. 'bytes'}) do
   redis.call('EXPIRE', name, age)
 end
 redis.call('ZADD', 'claw:agents', exact(now), agent)
@@ -58,10 +82,11 @@ _USED = """
 local a, age = of(ARGV[2]), ARGV[3]
 for place = 4, #ARGV do
   redis.call('ZADD', a .. 'used', 'XX', exact(now), ARGV[place])
+  redis.call('ZADD', a .. 'whole', 'XX', exact(now), ARGV[place])
   local about = redis.call('HGET', a .. 'about', ARGV[place])
   if about then redis.call('EXPIRE', a .. 'by:' .. string.match(about, '^[^\\n]*'), age) end
 end
-for _, name in ipairs({'about', 'messages', 'used', 'bytes'}) do redis.call('EXPIRE', a .. name, age) end
+for _, name in ipairs({'about', 'messages', 'used', 'whole', 'bytes'}) do redis.call('EXPIRE', a .. name, age) end
 return 1
 """
 _WRITE = "redis.call('SET', 'claw:written', exact(now), 'EX', 60) return 1"
@@ -76,7 +101,7 @@ class ValkeyStore:
 
     async def keep(self, agent_id: str, anchor: Anchor, session: str, messages: bytes) -> None:
         about = "\n".join([anchor.key, " ".join(anchor.before), session])
-        bounds = (int(MOST_AGE_SECONDS), MOST_TURNS, MOST_BYTES)
+        bounds = (int(MOST_AGE_SECONDS), MOST_TURNS, MOST_BYTES, MOST_MARKS, EVICTED)
         await self._link.run(_KEEP, self._now(), agent_id, anchor.key, about, messages, *bounds)
 
     async def candidates(self, agent_id: str, keys: Collection[str]) -> list[Kept]:
@@ -106,4 +131,4 @@ class ValkeyStore:
 
 def _kept(number: bytes, about: bytes, messages: bytes) -> Kept:
     key, before, session = about.decode().split("\n", 2)
-    return Kept(int(number), Anchor(key, tuple(before.split())), session, messages)
+    return as_kept(int(number), Anchor(key, tuple(before.split())), session, messages)

@@ -127,4 +127,4 @@ async def test_a_long_conversation_goes_on_within_the_bounds_and_stays_valid(des
     assert held >= 18, "a provider's cache of the beginning holds, but for a few requests"
     events = [event for event in desk.events if event["type"] == "continuity"]
     assert events[-1]["shortened"] > 0
-    assert events[-1]["left_out"] == 0
+    assert events[-1]["missed"]["over_bound"] == 0

@@ -51,7 +51,7 @@ class Outage:
     def told(self, lines: int = 0) -> list[str]:
         """What the log says of the state, behind so many lines."""
         events = self.pod.log()[lines:]
-        return [event.get("error", event.get("state")) for event in events if event["type"] in ("error", "continuity")]
+        return [event.get("error", event.get("state")) for event in events if event["type"] in ("error", "state")]
 
     def ready(self) -> bool:
         return httpx2.get(f"{self.pod.url}/ready").status_code == 200

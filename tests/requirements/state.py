@@ -12,6 +12,10 @@ REQUIREMENTS: dict[str, Requirement] = {
         "mediation 7", "Rejections, budget and duplicate answers are kept out of what is replayed."
     ),
     "continuity:told-apart": Requirement("mediation 7", "Equal answers of two conversations keep their own rounds."),
+    "continuity:any-conversation": Requirement(
+        "issue 4, prove",
+        "In any order of asking, forking, editing, failing, trying again and restarting, hidden rounds are where they belong.",
+    ),
     "continuity:dropped-by-the-runner": Requirement(
         "mediation 7", "Hidden rounds of a message that the runner dropped or compacted are not reinjected."
     ),
@@ -140,6 +144,14 @@ REQUIREMENTS: dict[str, Requirement] = {
     ),
     "store:private": Requirement(
         "issue 4, 3.", "The file, its log and its index are 0600, a directory made for them 0700, whatever they were."
+    ),
+    "log:continuity": Requirement(
+        "issue 4, 4.",
+        "A request with answers in it tells how many of them got hidden rounds back, and why the others did not.",
+    ),
+    "store:marks": Requirement(
+        "mediation 7",
+        "An answer before which nothing was hidden is kept as a mark, which takes no room from hidden rounds.",
     ),
     "store:shrinks": Requirement(
         "issue 4, 3.", "What is deleted is given back to the disk while turns go on, and the log is cut."

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from claw_mediate.continuity import Anchor
-from claw_mediate.io.store import MOST_AGE_SECONDS, MOST_BYTES, MOST_TURNS, SqliteStore, Store
+from claw_mediate.io.store import MOST_AGE_SECONDS, MOST_BYTES, MOST_MARKS, MOST_TURNS, SqliteStore, Store
 from claw_state.place import StoreError
 from tests.state.conftest import Clock
 
@@ -21,8 +21,8 @@ async def keep(store: Store, agent: str, key: str, messages: bytes, session: str
 
 
 async def held(store: Store, agent: str, *keys: str) -> list[tuple[str, bytes]]:
-    """What is kept, which is thereby used."""
-    found = await store.candidates(agent, keys)
+    """What is kept and has its messages, or never had any; which is thereby used."""
+    found = [one for one in await store.candidates(agent, keys) if not one.evicted]
     await store.used(agent, found)
     return [(one.anchor.key, one.messages) for one in found]
 
@@ -30,14 +30,14 @@ async def held(store: Store, agent: str, *keys: str) -> list[tuple[str, bytes]]:
 @pytest.mark.requirement("store:own")
 async def test_what_is_kept_is_found_by_its_agent_and_key_only_the_latest_first(stores: Stores) -> None:
     store = stores()
-    await keep(store, "a", "x", b"1")
-    await keep(store, "b", "x", b"2", "s")
-    assert await held(store, "a", "x", "x", "y") == [("x", b"1")]
+    await keep(store, "a", "x", b"11")
+    await keep(store, "b", "x", b"22", "s")
+    assert await held(store, "a", "x", "x", "y") == [("x", b"11")]
     (one,) = await store.candidates("b", ["x"])
-    assert (one.anchor, one.session, one.messages) == (Anchor("x", ("before",)), "s", b"2")
+    assert (one.anchor, one.session, one.messages) == (Anchor("x", ("before",)), "s", b"22")
     assert await held(store, "c", "x") == await held(store, "a") == []
     await keep(store, "a", "x", b"new")
-    assert await held(store, "a", "x") == [("x", b"new"), ("x", b"1")]
+    assert await held(store, "a", "x") == [("x", b"new"), ("x", b"11")]
     await store.close()
 
 
@@ -45,10 +45,10 @@ async def test_what_is_kept_is_found_by_its_agent_and_key_only_the_latest_first(
 async def test_an_answer_behind_which_nothing_is_hidden_is_kept_to_be_told_from_an_equal_one(stores: Stores) -> None:
     store = stores()
     await keep(store, "a", "x", b"")
-    assert await held(store, "a", "x") == []
-    await keep(store, "a", "x", b"1")
+    assert await held(store, "a", "x") == [("x", b"")]
+    await keep(store, "a", "x", b"11")
     await keep(store, "a", "x", b"")
-    assert await held(store, "a", "x") == [("x", b""), ("x", b"1")]
+    assert await held(store, "a", "x") == [("x", b""), ("x", b"11"), ("x", b"")]
     await store.close()
 
 
@@ -57,31 +57,49 @@ async def test_the_least_recently_used_turns_go_first_and_only_those_of_that_age
     stores: Stores, clock: Clock
 ) -> None:
     store = stores()
-    await keep(store, "other", "x", b"1")
+    await keep(store, "other", "x", b"11")
     for number in range(MOST_TURNS):
         clock.now += 1
-        await keep(store, "a", f"t{number}", b"1")
+        await keep(store, "a", f"t{number}", b"11")
     clock.now += 1
     await held(store, "a", "t0")
     clock.now += 1
-    await keep(store, "a", "new", b"1")
+    await keep(store, "a", "new", b"11")
     kept = [key for key, _ in await held(store, "a", *(f"t{number}" for number in range(MOST_TURNS)))]
     assert len(kept) == MOST_TURNS - 1
     assert "t0" in kept
     assert "t1" not in kept
-    assert await held(store, "other", "x") == [("x", b"1")]
+    assert await held(store, "other", "x") == [("x", b"11")]
+    (evicted,) = await store.candidates("a", ["t1"])
+    assert (evicted.evicted, evicted.messages, evicted.anchor.before) == (True, b"", ("before",))
+    await store.close()
+
+
+@pytest.mark.requirement("store:marks")
+async def test_answers_without_hidden_messages_take_no_room_from_those_with_any_and_are_bounded_too(
+    stores: Stores, clock: Clock
+) -> None:
+    store = stores()
+    for number in range(3):
+        clock.now += 1
+        await keep(store, "a", f"whole{number}", b"11")
+    for number in range(MOST_MARKS + 2):
+        clock.now += 1
+        await keep(store, "a", f"mark{number}", b"")
+    assert [key for key, _ in await held(store, "a", "mark0", "mark1", "mark2")] == ["mark2"]
+    assert len(await held(store, "a", "whole0", "whole1", "whole2")) == 3
     await store.close()
 
 
 @pytest.mark.requirement("store:bounded")
 async def test_what_was_not_used_for_a_week_is_gone(stores: Stores, clock: Clock) -> None:
     store = stores()
-    await keep(store, "a", "old", b"1")
-    await keep(store, "a", "used", b"1")
+    await keep(store, "a", "old", b"11")
+    await keep(store, "a", "used", b"11")
     clock.now += MOST_AGE_SECONDS
     await held(store, "a", "used")
     clock.now += 1
-    await keep(store, "a", "new", b"1")
+    await keep(store, "a", "new", b"11")
     assert {key for key, _ in await held(store, "a", "old", "used", "new")} == {"used", "new"}
     await store.close()
 
@@ -100,7 +118,7 @@ async def test_a_file_survives_a_restart_and_is_private(tmp_path: Path) -> None:
 
 async def test_memory_is_lost_with_the_process() -> None:
     store = SqliteStore("")
-    await keep(store, "a", "x", b"1")
+    await keep(store, "a", "x", b"11")
     await store.close()
     store = SqliteStore("")
     assert await held(store, "a", "x") == []
@@ -113,7 +131,7 @@ async def test_a_store_that_can_t_be_used_says_so(tmp_path: Path) -> None:
     await store.close()
     assert not await store.writable()
     with pytest.raises(StoreError):
-        await keep(store, "a", "x", b"1")
+        await keep(store, "a", "x", b"11")
     with pytest.raises(StoreError):
         await held(store, "a", "x")
 
