@@ -6,6 +6,8 @@ import typer
 
 from claw_cli.check import check
 from claw_cli.compile import compile_verb
+from claw_cli.lock import lock
+from claw_cli.rotate import rotate
 from claw_compile.diagnostics.report import plain_streams
 
 app = typer.Typer(
@@ -17,6 +19,8 @@ app = typer.Typer(
 )
 app.command("compile")(compile_verb)
 app.command("check")(check)
+app.command("lock")(lock)
+app.command("rotate")(rotate)
 
 
 @app.callback()

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from claw_compile import codes
 from claw_compile.authority.check import check
+from claw_compile.authority.drift import drift
 from claw_compile.authority.project import Projected, connect, project
 from claw_compile.authority.resolve import resolve
 from claw_compile.diagnostics.diagnostic import Checked, Diagnostic, has_errors, in_order, start_of
@@ -54,6 +55,7 @@ def check_pod(pod_file: Path, environ: Mapping[str, str]) -> Checked[Plan]:
             *loaded.diagnostics,
             *resolved.diagnostics,
             *check(loaded.value, resolved.value),
+            *drift(loaded.value, resolved.value),
             *providers.diagnostics,
         )
     )

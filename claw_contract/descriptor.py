@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, StringConstraints
 
 from claw_contract.base import Contract, JsonObject
-from claw_contract.manifest import Annotations, UrlPath
+from claw_contract.manifest import Annotations, Effect, UrlPath
 
 
 def _lower(value: Any) -> Any:
@@ -78,6 +78,11 @@ class DescriptorTool(Contract):
     input_schema: Annotated[JsonObject, Field(alias="inputSchema")]
     http: DescriptorHttp | None = None
     annotations: Annotations = Annotations()
+
+    @property
+    def effect(self) -> Effect:
+        """What a call does to the world; a DELETE is never a read."""
+        return "write" if self.http is not None and self.http.method == "DELETE" else self.annotations.effect
 
 
 class DescriptorMemoryPath(Contract):

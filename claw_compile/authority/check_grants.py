@@ -11,7 +11,6 @@ from claw_compile.grammar.pod import All, Grant, written
 from claw_compile.loading.load import Loaded
 from claw_compile.reading.node import ScalarNode
 from claw_contract.descriptor import DescriptorTool
-from claw_contract.manifest import Effect
 from claw_contract.names import SERVICE_NAME
 
 LONGEST_HOST = 63
@@ -68,17 +67,10 @@ def _known_tool(word: ScalarNode, service: str, tools: tuple[DescriptorTool, ...
 
 def _writes(allow: All, grant: Grant, tools: tuple[DescriptorTool, ...]) -> Iterator[Diagnostic]:
     denied = {name.text for name in grant.deny}
-    writes = [tool.name for tool in tools if effect(tool) != "read" and tool.name not in denied]
+    writes = [tool.name for tool in tools if tool.effect != "read" and tool.name not in denied]
     if writes:
         message = f"'all' grants tools of {grant.service.shown} that write: {', '.join(writes)}"
         yield codes.WRITE_GRANTED_BY_ALL.at(allow.span, message)
-
-
-def effect(tool: DescriptorTool) -> Effect:
-    """What the tool does to the world; a DELETE is never a read."""
-    if tool.http is not None and tool.http.method == "DELETE":
-        return "write"
-    return tool.annotations.effect
 
 
 def check_surfaces(agent: Agent, loaded: Loaded) -> Iterator[Diagnostic]:

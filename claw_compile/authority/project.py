@@ -27,12 +27,13 @@ class Provider:
 
 @dataclass(frozen=True)
 class Projected:
-    """One agent, ready to be written. ``manifest`` is None for an agent without tools."""
+    """One agent, ready to be written. ``manifest`` is None for an agent without tools; ``epoch`` is of its token."""
 
     agent: Agent
     pod: str
     contract: bytes
     manifest: Manifest | None
+    epoch: int = 0
 
 
 def connect(loaded: Loaded, resolved: Resolved) -> Checked[Mapping[str, Provider]]:
@@ -59,8 +60,11 @@ def project(loaded: Loaded, resolved: Resolved, providers: Mapping[str, Provider
     """Every agent with its manifest, of a pod without errors."""
     assert loaded.pod.name is not None
     name = loaded.pod.name.text
+    epochs = loaded.lock.content.epochs if loaded.lock else {}
     return tuple(
-        Projected(agent, name, loaded.contracts[agent.spec.name.text], _manifest(agent, providers))
+        Projected(
+            agent, name, loaded.contracts[agent.spec.name.text], _manifest(agent, providers), epochs.get(agent.id, 0)
+        )
         for agent in resolved.agents
     )
 

@@ -5,6 +5,11 @@ from __future__ import annotations
 from claw_compile.codes.registry import error, warning
 
 UNKNOWN_SERVICE = error("unknown-service", "No service of the pod has that name.", "Correct the name.")
+UNKNOWN_AGENT = error(
+    "unknown-agent",
+    "No agent of the pod has that name; with `count` they are `name-0`, `name-1` ….",
+    "Correct the name.",
+)
 UNKNOWN_TOOL = error("unknown-tool", "The service's descriptor declares no tool of that name.", "Correct the name.")
 NO_DESCRIPTOR = error(
     "no-descriptor",

@@ -33,7 +33,7 @@ DOCUMENT_END = error(
 ALIAS_BOMB = error(
     "alias-bomb", "Anchors refer to themselves, or multiply into a document of unreasonable size.", "Write it out."
 )
-JSON_SYNTAX = error("json-syntax", "A descriptor is not JSON.", "Correct the text at that place.")
+JSON_SYNTAX = error("json-syntax", "A descriptor, or `claw.lock`, is not JSON.", "Correct the text at that place.")
 DOTENV_SYNTAX = error(
     "dotenv-syntax",
     "A line of `.env` is not `NAME=value`, or a quote is not closed.",

@@ -35,3 +35,19 @@ TOOLS_LIST_WITHOUT_MCP = warning(
     "`.claw-tools.json` says which tools there are, and nothing says where the server listens: it is passed over.",
     "Add `x-claw.mcp: {path: /mcp}` to the service, or `LABEL claw.mcp=/mcp` to its Dockerfile.",
 )
+BAD_LOCK = error(
+    "bad-lock",
+    "`claw.lock` is damaged, was edited by hand, or is of a newer claw; nothing of it is believed.",
+    "Restore it from version control, or delete it and run `claw lock` after a look at every tool.",
+)
+LOCK_DRIFT = error(
+    "lock-drift",
+    "The tools of a service are not those that `claw.lock` has: one was changed, is gone, or is granted without having been"
+    " locked.",
+    "Look at the difference; then `claw lock --accept SERVICE`, or `claw lock` for a service that is new.",
+)
+LOCK_OUTDATED = warning(
+    "lock-outdated",
+    "`claw.lock` has another descriptor of a service, with the same tools, or a service that is no longer described.",
+    "Run `claw lock`.",
+)

@@ -11,12 +11,12 @@ What is wrong with the one that counts is reported. The others are only compared
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from claw_compile import codes
 from claw_compile.descriptors.descriptor import Described, Source, read_descriptor
+from claw_compile.descriptors.lock import Lock, sha256
 from claw_compile.descriptors.snapshot import differences, is_of_image
 from claw_compile.descriptors.tools_list import as_descriptor
 from claw_compile.diagnostics.diagnostic import Checked, Diagnostic, Note, has_errors, quoted
@@ -44,6 +44,7 @@ class Describing:
 
     pod: PodSpec
     files: Files
+    lock: Lock | None
     lookup: Lookup = field(repr=False)
 
     def all(self) -> Mapping[str, Described | None]:
@@ -98,6 +99,7 @@ class Describing:
             shown = self.files.shown(path.shown)
             yield _described(text.decode(shown, data), "describe-file") if data is not None else Checked(None)
         yield from self._snapshot(service)
+        yield from self._baked(service)
         context = build_context(service, self.files, self.lookup)
         if context is not None:
             yield from self._build(context)
@@ -129,6 +131,24 @@ class Describing:
                 yield found_stale
                 return
             checked = replace(checked, diagnostics=(*checked.diagnostics, found_stale))
+        yield checked
+
+    def _baked(self, service: ServiceSpec) -> Iterator[_Candidate]:
+        """The image's own descriptor, from the lock."""
+        name = service.name.text
+        root = self.lock.descriptor(name) if self.lock is not None else None
+        if self.lock is None or self.lock.services is None or root is None:
+            return
+        locked = self.lock.services[name]
+        if locked.image != written_image(service):
+            message = f"{self.lock.file} has the descriptor of another image of {name}; it is passed over"
+            notes = [Note(self.lock.place(name), "it is here")]
+            help_text = "run: claw lock --images"
+            yield codes.STALE_SNAPSHOT.at(service.name.span, message, notes=notes, help_text=help_text)
+            return
+        checked = read_descriptor(self.lock.file, root)
+        if checked.value is not None:
+            checked = replace(checked, value=replace(checked.value, source="image", digest=locked.digest))
         yield checked
 
     def _build(self, context: BuildContext) -> Iterator[_Candidate]:
@@ -172,6 +192,12 @@ class Describing:
         return filled(service.body.value("image"), self.lookup) if service.body else None
 
 
+def written_image(service: ServiceSpec) -> str | None:
+    """The image as the pod file has it, before its variables: what the lock knows it by."""
+    image = service.body.value("image") if service.body else None
+    return image.text if isinstance(image, ScalarNode) and not image.is_null else None
+
+
 def is_stdio(service: ServiceSpec) -> bool:
     """Whether the service wraps a stdio server, soundly declared or not."""
     return service.wraps_stdio or service.stdio is not None
@@ -191,5 +217,5 @@ def _described(found: Checked[text.Source], source: Source, mcp_path: ScalarNode
     described = read_descriptor(found.value.file, root.value)
     if described.value is None:
         return Checked(None, (*diagnostics, *described.diagnostics))
-    digest = "sha256:" + hashlib.sha256(found.value.text.encode()).hexdigest()
+    digest = sha256(found.value.text.encode())
     return Checked(replace(described.value, source=source, digest=digest), (*diagnostics, *described.diagnostics))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from claw_compile import codes
 from claw_compile.descriptors.descriptor import Described
+from claw_compile.descriptors.lock import LOCK_FILE, Lock, read_lock
 from claw_compile.descriptors.skill import SkillFile
 from claw_compile.diagnostics.diagnostic import Checked, Diagnostic, Span, quoted, start_of
 from claw_compile.grammar.pod import PodSpec
@@ -17,6 +18,7 @@ from claw_compile.loading.describing import Describing
 from claw_compile.loading.files import Files, read_file
 from claw_compile.loading.skills import named_skills
 from claw_compile.reading.dotenv import read_dotenv
+from claw_compile.reading.json_reader import read_json
 from claw_compile.reading.node import MapNode, ScalarNode
 from claw_compile.reading.source import decode
 from claw_compile.reading.variables import Variables
@@ -40,6 +42,7 @@ class Loaded:
     variables: Variables = field(repr=False)
     master: Secret | None = None
     skills: Mapping[str, SkillFile] = field(default_factory=dict)
+    lock: Lock | None = None
 
 
 def load(pod_file: Path, environ: Mapping[str, str]) -> Checked[Loaded]:
@@ -63,7 +66,8 @@ def _files(pod_file: Path, files: Files, document: MapNode, variables: Variables
     pod = read_pod(str(pod_file), document, variables.lookup)
     files.found.extend(pod.diagnostics)
     assert pod.value is not None
-    described = Describing(pod.value, files, variables.lookup).all()
+    lock = _lock(files)
+    described = Describing(pod.value, files, lock, variables.lookup).all()
     contracts = {
         agent.name.text: text
         for agent in pod.value.agents
@@ -71,7 +75,7 @@ def _files(pod_file: Path, files: Files, document: MapNode, variables: Variables
     }
     master = _master(files, pod.value, variables)
     skills = named_skills(pod.value, files)
-    return Checked(Loaded(pod.value, described, contracts, variables, master, skills), tuple(files.found))
+    return Checked(Loaded(pod.value, described, contracts, variables, master, skills, lock), tuple(files.found))
 
 
 def _variables(directory: Path, environ: Mapping[str, str]) -> Checked[Variables]:
@@ -100,6 +104,15 @@ def _contract(files: Files, path: ScalarNode) -> bytes | None:
     text = decode(files.shown(path.shown), data)
     files.found.extend(text.diagnostics)
     return data if text.value is not None else None
+
+
+def _lock(files: Files) -> Lock | None:
+    text = files.implied(LOCK_FILE, "the lock")
+    root = read_json(text.value) if text is not None and text.value is not None else None
+    lock = read_lock(files.shown(LOCK_FILE), root.value) if root is not None and root.value is not None else None
+    for checked in (text, root, lock):
+        files.found.extend(checked.diagnostics if checked is not None else ())
+    return lock.value if lock is not None else None
 
 
 def _master(files: Files, spec: PodSpec, variables: Variables) -> Secret | None:

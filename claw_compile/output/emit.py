@@ -30,7 +30,7 @@ def emit(agents: Iterable[Projected], master: Secret) -> Tree:
     """``context/<agent-id>/…`` for the proxy, ``agents/<agent-id>/env`` for the runner."""
     tree: dict[PurePosixPath, bytes] = {}
     for agent in agents:
-        token = agent_token(master, agent.agent.id)
+        token = agent_token(master, agent.agent.id, agent.epoch)
         for name, content in _context(agent, token).items():
             tree[PurePosixPath("context", agent.agent.id, name)] = content
         tree[PurePosixPath("agents", agent.agent.id, "env")] = _runner_env(token)

@@ -52,6 +52,21 @@ def create_master(path: Path) -> Secret:
     return secret
 
 
+def replace_file(path: Path, content: bytes) -> tuple[Diagnostic, ...]:
+    """Replace one file that is for everybody, in one rename; a symlink stays one."""
+    place = Path(os.path.realpath(path))
+    fresh = place.with_name(f".{place.name}.new-{secrets.token_hex(4)}")
+    try:
+        try:
+            _create(fresh, content, 0o666)
+            fresh.replace(place)
+        finally:
+            fresh.unlink(missing_ok=True)
+    except OSError as error:
+        return (codes.UNWRITABLE_OUTPUT.at(start_of(str(path)), f"it can't be written: {error.strerror}"),)
+    return ()
+
+
 def _strange(place: Path) -> str | None:
     """The first thing at ``place`` that keeps it from being replaced."""
     if not place.exists():
@@ -90,8 +105,8 @@ def _replace(tree: Tree, place: Path) -> None:
             shutil.rmtree(fresh)
 
 
-def _create(path: Path, content: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+def _create(path: Path, content: bytes, mode: int = 0o600) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
         file.flush()

@@ -73,6 +73,22 @@ REQUIREMENTS: dict[str, Requirement] = {
         "compile.md, Descriptors (resolution order)",
         "A build context's Dockerfile says by LABEL where its descriptor is, read by Docker's own rules.",
     ),
+    "compile:lock": Requirement(
+        "compile.md, Verbs (claw lock)",
+        "`claw.lock` has each service's descriptor and each tool's digest; locked tools compile.",
+    ),
+    "compile:lock-drift": Requirement(
+        "compile.md, Verbs (claw lock)",
+        "With a lock, a tool that is changed, gone, or granted without having been locked is refused until accepted.",
+    ),
+    "compile:lock-image": Requirement(
+        "compile.md, Descriptors (resolution order)",
+        "The descriptor that an image holds is compiled as the lock recorded it, without Docker.",
+    ),
+    "compile:rotate": Requirement(
+        "compile.md, Tokens",
+        "`claw rotate AGENT` gives that agent another token at the next compile, and no other agent.",
+    ),
     "compile:yaml-1-2": Requirement(
         "compile.md, Diagnostics",
         "Scalars are YAML 1.2's: `on` is a name, `4000:22` a string.",

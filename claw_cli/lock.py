@@ -1,0 +1,38 @@
+"""``claw lock [POD] [--accept SERVICE]``: which tools each service has, written down (spec/compile.md "Verbs")."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from claw_cli.compile import DEFAULT_POD, Pod
+from claw_compile.diagnostics.report import as_text
+from claw_compile.locking import Locked, lock_pod
+
+
+def lock(
+    pod: Pod = DEFAULT_POD,
+    accept: Annotated[
+        list[str] | None,
+        typer.Option("--accept", metavar="SERVICE", help="Take the service's tools as they are now; may be repeated."),
+    ] = None,
+) -> None:
+    """Lock the tools of a pod. Exit 0, 1 for errors and for tools that have changed, 2 for wrong usage."""
+    result = lock_pod(pod, os.environ, accept or ())
+    sys.stderr.write(as_text(result.diagnostics))
+    if result.value is None:
+        raise typer.Exit(1)
+    sys.stdout.write(_summary(result.value))
+
+
+def _summary(written: Locked) -> str:
+    services = written.content.services or {}
+    lines = [
+        f"{name}: {len(each.tools)} tools, from {each.source} {each.file}" for name, each in sorted(services.items())
+    ]
+    moved = (("added", written.added), ("accepted", written.accepted), ("removed", written.removed))
+    lines.extend(f"{what}: {', '.join(names)}" for what, names in moved if names)
+    return "".join(f"{line}\n" for line in (*lines, f"wrote {written.file}"))

@@ -1,0 +1,28 @@
+"""``claw rotate AGENT [POD]``: a new token for one agent (spec/compile.md "Tokens")."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from claw_cli.compile import DEFAULT_POD, Pod
+from claw_compile.diagnostics.report import as_text
+from claw_compile.locking import rotate_pod
+
+
+def rotate(
+    agent: Annotated[str, typer.Argument(metavar="AGENT", help="The agent's id; with count: name-0, name-1 …")],
+    pod: Pod = DEFAULT_POD,
+) -> None:
+    """Give an agent a new token. Exit 0, 1 for errors, 2 for wrong usage."""
+    result = rotate_pod(pod, os.environ, agent)
+    sys.stderr.write(as_text(result.diagnostics))
+    if result.value is None:
+        raise typer.Exit(1)
+    sys.stdout.write(
+        f"{agent}: epoch {result.value.epoch}, in {result.value.file}\n"
+        f"The next compile gives {agent} a new token, and the old one ends with it: compile, and recreate its container.\n"
+    )

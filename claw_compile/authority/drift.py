@@ -1,0 +1,110 @@
+"""What has changed since the tools were locked, and by that what may not be compiled (spec/compile.md, claw lock).
+
+Rules. A locked tool that is gone or says anything else than it did, and a tool that is granted without having been locked, is
+refused until the service is accepted. A tool that nobody is granted may come as it likes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from claw_compile import codes
+from claw_compile.authority.agent import Resolved
+from claw_compile.descriptors.descriptor import Described
+from claw_compile.descriptors.lock import Lock, LockedService, LockedTool, locked_tool
+from claw_compile.diagnostics.diagnostic import Diagnostic, Note, Span
+from claw_compile.loading.load import Loaded
+from claw_compile.reading.node import span_at
+
+WRITE = "  +WRITE"
+
+
+@dataclass(frozen=True)
+class Change:
+    """One tool: ``before`` is None for a new one, ``after`` for one that is gone."""
+
+    tool: str
+    before: LockedTool | None
+    after: LockedTool | None
+    span: Span | None = None
+
+    def __str__(self) -> str:
+        if self.before is None:
+            assert self.after is not None
+            return (
+                f"+ {self.tool} ({self.after.effect}): {self.after.call}{WRITE if self.after.effect != 'read' else ''}"
+            )
+        if self.after is None:
+            return f"- {self.tool} ({self.before.effect}): {self.before.call}"
+        widened = self.before.effect == "read" and self.after.effect != "read"
+        return f"~ {self.tool}: {'; '.join(_differences(self.before, self.after))}{WRITE if widened else ''}"
+
+
+def drift(loaded: Loaded, resolved: Resolved) -> Iterator[Diagnostic]:
+    """One diagnostic for each service that is not what the lock has."""
+    lock = loaded.lock
+    if lock is None or lock.services is None:
+        return
+    granted = granted_tools(resolved)
+    for service in loaded.pod.services:
+        name = service.name.text
+        described, before = loaded.described.get(name), lock.services.get(name)
+        if described is None:
+            continue
+        if before is None:
+            if granted.get(name):
+                message = f"{name} is granted, and {lock.file} has nothing of it"
+                yield codes.LOCK_DRIFT.at(service.name.span, message, help_text="look at its tools, then: claw lock")
+            continue
+        yield from compare(lock, name, described, granted.get(name, ()), service.name.span)
+    for name in sorted(lock.services.keys() - loaded.described.keys()):
+        message = f"{name} is no service with a descriptor any more"
+        yield codes.LOCK_OUTDATED.at(lock.place(name), message, help_text="run: claw lock")
+
+
+def compare(lock: Lock, name: str, described: Described, granted: Collection[str], at: Span) -> Iterator[Diagnostic]:
+    """What is told of one service that is in the lock."""
+    assert lock.services is not None
+    before = lock.services[name]
+    found = changes(before, described, granted)
+    if found:
+        notes = [Note(change.span or lock.place(name, "tools", change.tool), str(change)) for change in found]
+        message = f"the tools of {name} are not those that {lock.file} has"
+        help_text = f"look at the difference, then: claw lock --accept {name}"
+        yield codes.LOCK_DRIFT.at(at, message, notes=notes, help_text=help_text)
+    elif before.digest != described.digest or before.source != described.source:
+        message = f"the descriptor of {name} is not the one that {lock.file} has; its tools are the same"
+        yield codes.LOCK_OUTDATED.at(at, message, notes=[Note(lock.place(name), "it was this one")])
+
+
+def granted_tools(resolved: Resolved) -> Mapping[str, set[str]]:
+    """Service → the tools of it that somebody is granted."""
+    granted: dict[str, set[str]] = {}
+    for agent in resolved.agents:
+        for tool in agent.tools:
+            granted.setdefault(tool.service, set()).add(tool.tool.name)
+    return granted
+
+
+def changes(before: LockedService, described: Described, granted: Collection[str]) -> tuple[Change, ...]:
+    """Tool by tool, by name."""
+    after = {tool.name: locked_tool(described, tool) for tool in described.tools}
+    places = {tool.name: span_at(described.root, ("tools", index)) for index, tool in enumerate(described.tools)}
+    names = {*before.tools, *(name for name in after if name in granted)}
+    return tuple(
+        Change(name, before.tools.get(name), after.get(name), places.get(name))
+        for name in sorted(names)
+        if before.tools.get(name) != after.get(name)
+    )
+
+
+def _differences(before: LockedTool, after: LockedTool) -> Iterator[str]:
+    if before.call != after.call:
+        yield f"was {before.call}, is {after.call}"
+    if before.effect != after.effect:
+        yield f"was {before.effect}, is {after.effect}"
+    if before.schema_digest != after.schema_digest:
+        yield "takes other arguments"
+    if (before.call, before.effect, before.schema_digest) == (after.call, after.effect, after.schema_digest):
+        yield "says other things of itself"

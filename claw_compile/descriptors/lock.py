@@ -1,0 +1,167 @@
+"""``claw.lock``: which tools each service had when somebody looked at them (spec/compile.md "Verbs", claw lock).
+
+It is JSON with sorted names, one fact a line, so that a change of it reads as a change of authority. ``epochs`` are those of
+the agents' tokens; without ``services`` the tools are not locked. The descriptor that an image holds stands in it, since a
+compile asks no Docker.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from claw_compile import codes
+from claw_compile.descriptors.descriptor import Described, Source
+from claw_compile.diagnostics.diagnostic import Checked, Diagnostic, Span, quoted
+from claw_compile.reading.node import MapNode, Node, kind, plain_data, span_at
+from claw_contract.base import JsonObject
+from claw_contract.descriptor import DescriptorTool, DescriptorV2
+from claw_contract.manifest import Effect
+from claw_contract.names import AgentId
+
+LOCK_FILE = "claw.lock"
+VERSION = 1
+Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
+
+
+class _Locked(BaseModel):
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid", populate_by_name=True)
+
+
+class LockedTool(_Locked):
+    """One tool: ``call`` is how the proxy calls it, ``digest`` is of all that the descriptor says of it."""
+
+    effect: Effect
+    call: str
+    schema_digest: Annotated[Digest, Field(alias="inputSchema")]
+    digest: Digest
+
+
+class LockedService(_Locked):
+    """One descriptor. ``image`` is the pod's word for it, ``image_digest`` what Docker had under that name."""
+
+    source: Source
+    file: str
+    digest: Digest
+    image: str | None = None
+    image_digest: Digest | None = None
+    descriptor: JsonObject | None = None
+    tools: dict[str, LockedTool]
+
+
+class LockContent(_Locked):
+    """The whole file."""
+
+    version: Literal[1] = 1
+    epochs: dict[AgentId, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
+    services: dict[str, LockedService] | None = None
+
+
+@dataclass(frozen=True)
+class Lock:
+    """A lock that was read, and its tree for places."""
+
+    file: str
+    content: LockContent
+    root: Node
+
+    @property
+    def services(self) -> Mapping[str, LockedService] | None:
+        return self.content.services
+
+    def place(self, *path: str) -> Span:
+        """Where a service, or a tool of it, stands."""
+        return span_at(self.root, ("services", *path))
+
+    def descriptor(self, service: str) -> Node | None:
+        """The tree of the descriptor that an image holds."""
+        node: Node | None = self.root
+        for part in ("services", service, "descriptor"):
+            node = node.value(part) if isinstance(node, MapNode) else None
+        return node
+
+
+def read_lock(file: str, root: Node) -> Checked[Lock]:
+    """The lock, or what is wrong with it; nothing of a lock that is damaged is believed."""
+    found = tuple(_version(root))
+    if found:
+        return Checked(None, found)
+    try:
+        content = LockContent.model_validate_json(json.dumps(plain_data(root)), strict=True)
+    except ValidationError as error:
+        return Checked(None, tuple(_shape_errors(error, root)))
+    return Checked(Lock(file, content, root))
+
+
+def _version(root: Node) -> Iterator[Diagnostic]:
+    if not isinstance(root, MapNode):
+        yield codes.BAD_LOCK.at(root.span, f"a lock is an object, and this is {kind(root)}")
+        return
+    version = root.value("version")
+    if version is None:
+        yield codes.BAD_LOCK.at(root.span, "the lock has no 'version'")
+    elif (number := plain_data(version)) != VERSION or isinstance(number, bool):
+        newer = isinstance(number, int) and number > VERSION
+        help_text = "a newer claw made it: use that one" if newer else None
+        yield codes.BAD_LOCK.at(version.span, f"this claw reads version {VERSION} of the lock", help_text=help_text)
+
+
+def _shape_errors(error: ValidationError, root: Node) -> Iterator[Diagnostic]:
+    for problem in error.errors(include_input=False, include_url=False, include_context=False):
+        path = tuple(part for part in problem["loc"] if part != "[key]")
+        place = ".".join(str(part) for part in path)
+        yield codes.BAD_LOCK.at(span_at(root, path), f"{quoted(place)[1:-1]}: {problem['msg']}")
+
+
+def locked(described: Described, file: str, image: str | None) -> LockedService:
+    """What the lock has of a descriptor; ``file`` is its path from the pod's directory."""
+    tools = {tool.name: locked_tool(described, tool) for tool in described.tools}
+    return LockedService(source=described.source, file=file, digest=described.digest, image=image, tools=tools)
+
+
+def locked_tool(described: Described, tool: DescriptorTool) -> LockedTool:
+    """What the lock has of one tool. The order of a schema's keys is no matter."""
+    said = tool.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    call = _call(described, tool)
+    return LockedTool(
+        effect=tool.effect,
+        call=call,
+        schema_digest=sha256(_canonical(tool.input_schema)),
+        digest=sha256(_canonical({"call": call, "tool": said})),
+    )
+
+
+def _call(described: Described, tool: DescriptorTool) -> str:
+    if tool.http is not None:
+        return f"{tool.http.method} {tool.http.path}"
+    descriptor = described.descriptor
+    path = descriptor.mcp.path if isinstance(descriptor, DescriptorV2) and descriptor.mcp is not None else ""
+    return f"MCP {path}"
+
+
+def _canonical(data: Any) -> bytes:
+    return json.dumps(data, sort_keys=True, separators=(",", ":")).encode()
+
+
+def sha256(data: bytes) -> str:
+    """A digest as the lock writes it."""
+    return "sha256:" + hashlib.sha256(data).hexdigest()
+
+
+def rendered(content: LockContent) -> bytes:
+    """The lock as its file holds it: names sorted, and an image's descriptor in its own order."""
+    data: dict[str, Any] = {"version": content.version, "epochs": dict(sorted(content.epochs.items()))}
+    if content.services is not None:
+        dumped = {
+            name: each.model_dump(mode="json", by_alias=True, exclude_none=True)
+            for name, each in content.services.items()
+        }
+        for service in dumped.values():
+            service["tools"] = dict(sorted(service["tools"].items()))
+        data["services"] = dict(sorted(dumped.items()))
+    return (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode()

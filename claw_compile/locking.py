@@ -1,0 +1,187 @@
+"""``claw lock`` and ``claw rotate``: the two verbs that write ``claw.lock`` (spec/compile.md "Verbs", "Tokens").
+
+Rules. A lock is widened only for services that are accepted by name; what is new to it comes in, what is no longer described
+goes. An agent's epoch never goes back, not even when the agent is gone: a token that was rotated away stays worthless. With an
+error nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from claw_compile import codes
+from claw_compile.authority.drift import changes, compare, granted_tools
+from claw_compile.authority.resolve import resolve
+from claw_compile.descriptors.descriptor import Described, read_descriptor
+from claw_compile.descriptors.lock import LOCK_FILE, LockContent, LockedService, locked, rendered, sha256
+from claw_compile.diagnostics.diagnostic import (
+    Checked,
+    Diagnostic,
+    did_you_mean,
+    has_errors,
+    in_order,
+    quoted,
+    start_of,
+)
+from claw_compile.grammar.pod import ServiceSpec
+from claw_compile.loading.build_context import filled
+from claw_compile.loading.describing import written_image
+from claw_compile.loading.load import Loaded, load
+from claw_compile.output.write import replace_file
+from claw_compile.reading.json_reader import read_json
+from claw_compile.reading.node import plain_data
+from claw_compile.reading.source import decode
+
+
+@dataclass(frozen=True)
+class Baked:
+    """A descriptor in an image: its path there, its bytes, and the image's own digest."""
+
+    path: str
+    data: bytes
+    image_digest: str | None = None
+
+
+type Ask = Callable[[str], Baked | None]
+"""What an image says of itself; None when it has no descriptor. Docker is asked by the command line, never by the compiler."""
+
+
+@dataclass(frozen=True)
+class Locked:
+    """A lock that was written, and the services that came, were accepted, and went."""
+
+    file: Path
+    content: LockContent
+    added: tuple[str, ...]
+    accepted: tuple[str, ...]
+    removed: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Rotated:
+    """An agent's next epoch."""
+
+    file: Path
+    agent: str
+    epoch: int
+
+
+def lock_pod(
+    pod_file: Path, environ: Mapping[str, str], accept: Collection[str] = (), ask: Ask | None = None
+) -> Checked[Locked]:
+    """Write the lock of a pod as it is now; a service whose tools have changed only when it is accepted."""
+    loaded = load(pod_file, environ)
+    if loaded.value is None or has_errors(loaded.diagnostics):
+        return Checked(None, in_order(loaded.diagnostics))
+    resolved = resolve(loaded.value).value
+    assert resolved is not None
+    now = _Now(loaded.value, pod_file.parent, granted_tools(resolved), list(loaded.diagnostics), {})
+    for service in loaded.value.pod.services:
+        now.lock(service, accept, ask)
+    known = [service.name.text for service in loaded.value.pod.services]
+    for name in sorted(set(accept) - now.services.keys()):
+        hint = did_you_mean(name, known)
+        message = f"no service {quoted(name)} with a descriptor, to accept"
+        now.found.append(codes.UNKNOWN_SERVICE.at(start_of(str(pod_file)), message, hint=hint))
+    found = in_order(now.found)
+    if has_errors(found):
+        return Checked(None, found)
+    before = now.before
+    content = LockContent(epochs=now.epochs, services=now.services)
+    path = pod_file.parent / LOCK_FILE
+    refused = replace_file(path, rendered(content))
+    if refused:
+        return Checked(None, (*found, *refused))
+    added, removed = now.services.keys() - before.keys(), before.keys() - now.services.keys()
+    accepted = {name for name in accept if name in before}
+    return Checked(Locked(path, content, *(tuple(sorted(names)) for names in (added, accepted, removed))), found)
+
+
+@dataclass
+class _Now:
+    """The pod as it is, on its way into the lock."""
+
+    loaded: Loaded
+    directory: Path
+    granted: Mapping[str, Collection[str]]
+    found: list[Diagnostic]
+    services: dict[str, LockedService]
+
+    @property
+    def before(self) -> Mapping[str, LockedService]:
+        return (self.loaded.lock.services or {}) if self.loaded.lock else {}
+
+    @property
+    def epochs(self) -> dict[str, int]:
+        return self.loaded.lock.content.epochs if self.loaded.lock else {}
+
+    def lock(self, service: ServiceSpec, accept: Collection[str], ask: Ask | None) -> None:
+        """Take one service in, or say why not."""
+        name, lock = service.name.text, self.loaded.lock
+        described, entry = self._entry(service, ask)
+        if described is None or entry is None:
+            return
+        granted = self.granted.get(name, ())
+        if name in self.before and name not in accept and changes(self.before[name], described, granted):
+            assert lock is not None
+            self.found.extend(compare(lock, name, described, granted, service.name.span))
+        self.services[name] = entry
+
+    def _entry(self, service: ServiceSpec, ask: Ask | None) -> tuple[Described | None, LockedService | None]:
+        name, image = service.name.text, written_image(service)
+        described = self.loaded.described.get(name)
+        if ask is not None and service.agent is None and (described is None or described.source not in _NAMED):
+            baked = self._baked(service, ask)
+            if baked is not None:
+                return baked
+        if described is None:
+            return None, None
+        if described.source == "image":
+            return described, self.before[name]
+        path = Path(described.file)
+        inside = path.relative_to(self.directory) if path.is_relative_to(self.directory) else path
+        return described, locked(described, inside.as_posix(), image)
+
+    def _baked(self, service: ServiceSpec, ask: Ask) -> tuple[Described, LockedService] | None:
+        """What the service's image says of itself."""
+        image = filled(service.body.value("image"), self.loaded.variables.lookup) if service.body else None
+        baked = ask(image) if image is not None else None
+        if baked is None:
+            return None
+        file = f"{written_image(service)}:{baked.path}"
+        text = decode(file, baked.data)
+        root = read_json(text.value) if text.value is not None else None
+        described = read_descriptor(file, root.value) if root is not None and root.value is not None else None
+        for checked in (text, root, described):
+            self.found.extend(checked.diagnostics if checked is not None else ())
+        if root is None or root.value is None or described is None or described.value is None:
+            return None
+        value = replace(described.value, source="image", digest=sha256(baked.data))
+        entry = locked(value, baked.path, written_image(service))
+        held = {"image_digest": baked.image_digest, "descriptor": plain_data(root.value)}
+        return value, entry.model_copy(update=held)
+
+
+_NAMED = ("describe-file", "snapshot")
+"""Sources of a higher rank than an image."""
+
+
+def rotate_pod(pod_file: Path, environ: Mapping[str, str], agent: str) -> Checked[Rotated]:
+    """Give an agent a new token from the next compile on, and leave the others theirs."""
+    loaded = load(pod_file, environ)
+    if loaded.value is None or has_errors(loaded.diagnostics):
+        return Checked(None, in_order(loaded.diagnostics))
+    resolved = resolve(loaded.value).value
+    known = [each.id for each in resolved.agents] if resolved is not None else []
+    if agent not in known:
+        message, hint = f"no agent {quoted(agent)}", did_you_mean(agent, known)
+        help_text = f"the agents are {', '.join(known)}" if known else None
+        found = codes.UNKNOWN_AGENT.at(start_of(str(pod_file)), message, hint=hint, help_text=help_text)
+        return Checked(None, in_order((*loaded.diagnostics, found)))
+    content = loaded.value.lock.content if loaded.value.lock else LockContent()
+    epoch = content.epochs.get(agent, 0) + 1
+    path = pod_file.parent / LOCK_FILE
+    refused = replace_file(path, rendered(content.model_copy(update={"epochs": {**content.epochs, agent: epoch}})))
+    return Checked(None, refused) if refused else Checked(Rotated(path, agent, epoch), in_order(loaded.diagnostics))
