@@ -60,7 +60,7 @@ class Describing:
                 self.files.found.extend(first.diagnostics)
                 described[service.name.text] = first.value
                 self._compare(service, first.value, sources)
-            elif is_stdio(service):
+            elif service.wraps_stdio:
                 name = service.name.text
                 help_text = f"run 'claw discover {name}' once, and keep what it writes"
                 message = f"{quoted(name)} wraps a stdio server, and has no snapshot of its tools"
@@ -114,7 +114,7 @@ class Describing:
             yield checked
             return
         image, stale = self._image(service), None
-        if is_stdio(service):
+        if service.wraps_stdio:
             differ = differences(checked.value, service.stdio, image)
             stale = f"another {' and '.join(differ)}; it is used all the same" if differ else None
         elif service.body is not None and service.body.get("build") is not None:
@@ -127,7 +127,7 @@ class Describing:
             message = f"the snapshot of {service.name.text} is of {stale}"
             help_text = f"run 'claw discover {service.name.text}' again"
             found_stale = codes.STALE_SNAPSHOT.at(service.name.span, message, notes=notes, help_text=help_text)
-            if not is_stdio(service):
+            if not service.wraps_stdio:
                 yield found_stale
                 return
             checked = replace(checked, diagnostics=(*checked.diagnostics, found_stale))
@@ -196,11 +196,6 @@ def written_image(service: ServiceSpec) -> str | None:
     """The image as the pod file has it, before its variables: what the lock knows it by."""
     image = service.body.value("image") if service.body else None
     return image.text if isinstance(image, ScalarNode) and not image.is_null else None
-
-
-def is_stdio(service: ServiceSpec) -> bool:
-    """Whether the service wraps a stdio server, soundly declared or not."""
-    return service.wraps_stdio or service.stdio is not None
 
 
 def _described(found: Checked[text.Source], source: Source, mcp_path: ScalarNode | None = None) -> Checked[Described]:
