@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import ssl
+from collections.abc import Callable, Iterator
+from typing import Any
 
+import httpx2
+import pytest
 from hypothesis import HealthCheck, settings
 
 # A property proves the same on a busy machine (no deadline, no complaint of slowness), and in every run: examples are the
@@ -16,3 +22,20 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("clawdapus")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _trust_stores_are_read_once() -> Iterator[None]:
+    """Reading one takes longer than most tests. One for what is tested, and one for the clients that test it."""
+    with pytest.MonkeyPatch.context() as patch:
+        for owner in (httpx2, httpx2._transports.default):
+            patch.setattr(owner, "create_ssl_context", _once(owner.create_ssl_context))
+        yield
+
+
+def _once(create: Callable[..., ssl.SSLContext]) -> Callable[..., ssl.SSLContext]:
+    @functools.cache
+    def made(_certificates: str | None, **how: Any) -> ssl.SSLContext:
+        return create(**how)
+
+    return lambda **how: made(os.environ.get("SSL_CERT_FILE"), **how)

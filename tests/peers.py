@@ -6,6 +6,7 @@ Only the model is scripted. Both are real HTTP servers (uvicorn) in threads of t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import socket
 import threading
@@ -39,6 +40,29 @@ class Received:
         return json.loads(self.body)
 
 
+class _Server(uvicorn.Server):
+    """Ends when it is told to, at once: uvicorn's own looks for it ten times a second, and then gives as long to clients."""
+
+    async def main_loop(self) -> None:
+        self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
+        await self.on_tick(0)
+        if not self.should_exit:
+            await self._over.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for listening in (*self.servers, *(sockets or ())):
+            listening.close()
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+        await asyncio.sleep(0)  # they hear of it
+
+    def end(self) -> None:
+        self.should_exit = True
+        if hasattr(self, "_over"):
+            with contextlib.suppress(RuntimeError):  # it has ended
+                self._loop.call_soon_threadsafe(self._over.set)
+
+
 @dataclass
 class Peer(ABC):
     """A server that notes what it receives."""
@@ -47,7 +71,7 @@ class Peer(ABC):
     gone: threading.Event = field(default_factory=threading.Event)
     """Set when a client left while its answer was being made."""
     port: int = 0
-    _server: uvicorn.Server | None = None
+    _server: _Server | None = None
     _thread: threading.Thread | None = None
 
     @abstractmethod
@@ -61,15 +85,14 @@ class Peer(ABC):
         self.port = listener.getsockname()[1]
         methods = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"]
         app = Starlette(routes=[Route("/{path:path}", self._receive, methods=methods)])
-        self._server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off", access_log=False))
+        self._server = _Server(uvicorn.Config(app, log_level="critical", lifespan="off", access_log=False))
         self._thread = threading.Thread(target=self._server.run, args=([listener],), daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
         assert self._server is not None
         assert self._thread is not None
-        self._server.should_exit = True
-        self._server.force_exit = True
+        self._server.end()
         self._thread.join(timeout=10)
 
     @property

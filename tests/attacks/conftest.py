@@ -4,11 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.failures.conftest import _one_trust_store
 from tests.failures.stage import Stage
 from tests.wires import anthropic, openai
-
-__all__ = ["_one_trust_store"]
 
 
 @pytest.fixture(params=[openai, anthropic], ids=["openai", "anthropic"])
