@@ -96,6 +96,8 @@ class Proxy:
         self._over = False
         self._life: Life | None = None
         self._doom: Doom | None = None
+        """Of the life that is; none once it has been met, so that what that life still asked for kills nothing again."""
+        self._lock = threading.Lock()
         self._lives = threading.Thread(target=self._live, daemon=True)
         self.deaths = 0
 
@@ -104,8 +106,10 @@ class Proxy:
 
     def passes(self, point: str) -> None:
         """A point outside of the process was passed."""
-        self._passed[point] += 1
-        if self._doom == (point, self._passed[point]) and self._life is not None:
+        with self._lock:
+            self._passed[point] += 1
+            if self._doom is None or self._doom != (point, self._passed[point]) or self._life is None:
+                return
             self._doom = None
             with self._died.open("a", encoding="utf-8") as out:
                 out.write(f"{point}\n")
@@ -120,11 +124,13 @@ class Proxy:
 
     def _live(self) -> None:
         for doom in (*self._dooms, None):
-            self._doom = None  # who is still at work for the life before does not end the next one
-            self._passed.clear()
-            self._life = self._begin(doom)
-            self._doom = doom
-            self._life.wait()
+            with self._lock:  # who is still at work for the life before does not end the next one
+                self._doom = None
+            life = self._begin(doom)
+            with self._lock:
+                self._passed.clear()
+                self._life, self._doom = life, doom
+            life.wait()
             if self._over:
                 return
             self.deaths += 1
