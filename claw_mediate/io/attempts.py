@@ -4,6 +4,7 @@ the same request, within 10 minutes               what happens
 ────────────────────────────────────────────────  ─────────────────────────────────────────────────────
 its turn runs in this process                     Joined: both get the answer of the one turn
 its turn runs in another process                  waits for it, then one of the rows below
+its runner left, and a write is on its way        the same, also with words behind the last ones
 its turn has an answer, not yet handed over       Known: that answer
 its turn is done, and the runner says it retries  Known: that answer
 its turn failed, or its process died              Resumed: what it did is played, not done again
@@ -83,7 +84,7 @@ class Attempts:
                 past.turn_id == awaited or _is_meant(past, what, retries=retries)
             ):
                 return Known(past.turn_id, past.given)
-            elif past is not None and past.state in ("failed", "running"):
+            elif past is not None and past.state in ("failed", "running", "abandoned"):
                 if await self._journal.resume(past, what):
                     acted = await self._journal.reply(past.turn_id, 1) is not None
                     return Resumed(past.turn_id, acted=acted)

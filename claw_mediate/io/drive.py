@@ -122,6 +122,7 @@ class World:
         try:
             await asyncio.wait(tasks)
         except asyncio.CancelledError:
+            await self._tape.abandoned()
             self.answers += [await _last_word(task, call) for task, call in tasks.items()]
             raise
         answers = tuple(task.result() for task in tasks)

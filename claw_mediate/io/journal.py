@@ -1,12 +1,13 @@
 """The turn journal: what a turn did, written down before it matters (spec/mediation.md section 5). In SQLite.
 
-    begun      running   a process is at it
-    replied              a model's good answer: never asked for again
-    intends              a call that may write is about to leave: from here on its outcome is unknown until
-    answered             what came of a call: never run again
-    ended      answered  there is an answer, which was not yet handed to the runner
-               failed    there is none
-    handed     done      the whole answer went to the runner's connection
+    begun      running    a process is at it
+    replied               a model's good answer: never asked for again
+    intends               a call that may write is about to leave: from here on its outcome is unknown until
+    answered              what came of a call: never run again
+    left       abandoned  the runner has gone while a write is on its way: whoever asks again waits for it
+    ended      answered   there is an answer, which was not yet handed to the runner
+               failed     there is none
+    handed     done       the whole answer went to the runner's connection
 
 A kill -9 loses nothing: each record is in the database's log before the step that it announces. A power cut may lose the last
 moments, but never an intent: the log is flushed to the disk first (``disk``), for it alone; the loop goes on meanwhile.
@@ -33,8 +34,10 @@ from claw_mediate.io.journaling import (
     Past,
     as_answer,
     as_kept,
+    is_at,
 )
 from claw_mediate.model import Answer, Call
+from claw_state.life import Life
 from claw_state.owner import Owner
 from claw_state.place import StoreError
 from claw_state.sqlite import TURNS, opened, reason, shrink
@@ -46,8 +49,8 @@ _REPLY = -1
 _FOUND = "SELECT turn, state, owner, seen, attempt, answer, said FROM turns WHERE agent = ? AND seen > ?"
 _SAME = f"{_FOUND} AND request = ? ORDER BY seen DESC LIMIT 1"
 _ALTERED = (
-    f"{_FOUND} AND earlier = ? AND state IN ('failed', 'running') AND said != '' AND substr(?, 1, length(said)) = said"
-    f" ORDER BY seen DESC LIMIT {MOST_ALIKE}"
+    f"{_FOUND} AND earlier = ? AND state IN ('failed', 'running', 'abandoned') AND said != ''"
+    f" AND substr(?, 1, length(said)) = said ORDER BY seen DESC LIMIT {MOST_ALIKE}"
 )
 _BEGIN = "INSERT INTO turns VALUES (?, ?, ?, ?, ?, ?, 'running', ?, ?, NULL)"
 _RESUME = """
@@ -55,7 +58,8 @@ UPDATE turns SET state = 'running', request = ?, earlier = ?, said = ?, attempt 
 WHERE turn = ? AND state = ? AND owner = ? AND seen = ?
 """
 _KEEP = "INSERT OR REPLACE INTO steps SELECT turn, ?, ?, ? FROM turns WHERE turn = ? AND owner = ?"
-_ALIVE = "UPDATE turns SET seen = ? WHERE turn = ? AND owner = ? AND state = 'running'"
+_ALIVE = "UPDATE turns SET seen = ? WHERE turn = ? AND owner = ? AND state IN ('running', 'abandoned')"
+_LEAVE = "UPDATE turns SET state = 'abandoned', seen = ? WHERE turn = ? AND owner = ? AND state = 'running'"
 _END = "UPDATE turns SET state = ?, answer = ?, seen = ? WHERE turn = ? AND owner = ?"
 _FORGET = """
 DELETE FROM turns WHERE turn IN (SELECT turn FROM turns WHERE seen <= ? ORDER BY seen LIMIT 16)
@@ -70,11 +74,12 @@ class SqliteJournal:
 
     def __init__(self, file: str, owner: Owner, clock: Callable[[], float] = time.time) -> None:
         """``file``: a path, or empty for memory. Raises ``sqlite3.Error`` or ``OSError`` when it can't be opened."""
-        self._owner = owner
+        self._owner = owner.beside(file)
         self._clock = clock
         self._db = opened(file, TURNS)
         self._disk = Disk(file) if file else None
         self._shrunk = 0.0
+        self._life = Life(file, owner.life) if file else None
 
     async def find(self, agent_id: str, asked: Asked) -> Past | None:
         """The latest attempt at this request; else one that failed and that this request goes on with."""
@@ -82,7 +87,7 @@ class SqliteJournal:
         row = self._one(_SAME, agent_id, since, asked.request)
         if row is None and asked.said:
             alike = self._all(_ALTERED, agent_id, since, asked.earlier, asked.said)
-            row = next((one for one in alike if asked.goes_on_from(one[-1]) and not self._is_at(one)), None)
+            row = next((one for one in alike if asked.goes_on_from(one[-1]) and not self._runs(one)), None)
         if row is None:
             return None
         turn_id, state, owner, seen, attempt, answer, _ = row
@@ -93,11 +98,11 @@ class SqliteJournal:
     def _lives(self, row: tuple[Any, ...]) -> bool:
         """Whether another process, or another mediator of this one, is at a turn."""
         _, state, owner, seen, *_ = row
-        return state == "running" and self._owner.may_be_at(owner, self._clock() - seen)
+        return is_at(self._owner, state, owner, self._clock() - seen)
 
-    def _is_at(self, row: tuple[Any, ...]) -> bool:
-        """Whether somebody is at a turn. One that runs here is looked for by its own request only (``Playing``)."""
-        return self._lives(row) or row[1:3] == ("running", self._owner.name)
+    def _runs(self, row: tuple[Any, ...]) -> bool:
+        """Whether a turn runs, and its runner waits. One that runs here is looked for by its own request only (``Playing``)."""
+        return row[1] == "running" and (self._lives(row) or row[2] == self._owner.name)
 
     async def begin(self, turn_id: str, agent_id: str, asked: Asked) -> bool:
         """A new turn; False: another process just began it."""
@@ -152,6 +157,10 @@ class SqliteJournal:
         row = self._one(_KEPT, turn_id, round_number, place)
         return None if row is None else as_answer(row[0], call)
 
+    async def abandoned(self, turn_id: str) -> None:
+        """Its runner has left while a write is on its way."""
+        self._do(_LEAVE, self._clock(), turn_id, self._owner.name)
+
     async def ended(self, turn_id: str, given: Given | None) -> None:
         """The turn has its answer, or failed."""
         state, answer = ("answered", msgspec.msgpack.encode(given)) if given else ("failed", None)
@@ -166,6 +175,8 @@ class SqliteJournal:
     async def close(self) -> None:
         if self._disk is not None:
             self._disk.close()
+        if self._life is not None:
+            self._life.close()
         self._db.close()
 
     def _prune(self) -> None:

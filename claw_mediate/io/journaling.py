@@ -12,11 +12,12 @@ from typing import Literal, Protocol
 import msgspec
 
 from claw_mediate.model import Answer, Call
+from claw_state.owner import Owner
 
 RESUMED_WITHIN = 600.0
 """Seconds in which the same request resumes a turn that failed, was cut off or still runs."""
 NOT_OURS = "this turn is not in the journal, or goes on in another process"
-type State = Literal["running", "failed", "answered", "done"]
+type State = Literal["running", "abandoned", "failed", "answered", "done"]
 type Attempt = Literal["first", "resumed", "unknown"]
 """At a turn: the first one; one that goes on where another was; one of which the journal, unread, could not tell."""
 MOST_ALIKE = 32
@@ -88,6 +89,17 @@ class OnItsWay:
     """A call that left, and of which nothing was heard."""
 
 
+def is_at(me: Owner, state: str, owner: str, silent: float) -> bool:
+    """Whether somebody else is at a turn; or anybody, this mediator too, at the last write of one that its runner left."""
+    match state:
+        case "running":
+            return me.may_be_at(owner, silent)
+        case "abandoned":
+            return me.believes(owner, silent)
+        case _:
+            return False
+
+
 class Journal(Protocol):
     """The turns of all agents. Every method raises ``StoreError`` when the journal can't be read or written."""
 
@@ -117,6 +129,9 @@ class Journal(Protocol):
 
     async def answer(self, turn_id: str, round_number: int, place: int, call: Call) -> Answer | OnItsWay | None:
         """What is known of a call: its answer, that it left, or nothing."""
+
+    async def abandoned(self, turn_id: str) -> None:
+        """The runner has left while a write is on its way: until the turn ends it is waited for, whatever is asked again."""
 
     async def ended(self, turn_id: str, given: Given | None) -> None:
         """The turn has its answer, or failed."""

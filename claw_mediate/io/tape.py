@@ -100,6 +100,10 @@ class Tape:
         """So many replies are paid for, those of earlier attempts among them."""
         await self.replied(_SETTLED, b"%d" % replies)
 
+    async def abandoned(self) -> None:
+        """The runner has left while a write is on its way."""
+        await self._write(partial(self._journal.abandoned, self.turn_id))
+
     async def ended(self, given: Given | None) -> None:
         await self._write(partial(self._journal.ended, self.turn_id, given))
 

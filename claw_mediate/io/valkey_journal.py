@@ -23,6 +23,7 @@ from claw_mediate.io.journaling import (
     State,
     as_answer,
     as_kept,
+    is_at,
 )
 from claw_mediate.model import Answer, Call
 from claw_state.owner import Owner
@@ -66,7 +67,7 @@ if said == '' then return nil end
 local alike = {'altered'}
 for _, other in ipairs(redis.call('ZREVRANGE', of(agent) .. 'earlier:' .. earlier, 0, tonumber(ARGV[7]) - 1)) do
   known = past(other)
-  local goes_on = known and (known[1] == 'failed' or known[1] == 'running') and known[8] == earlier
+  local goes_on = known and (known[1] == 'failed' or known[1] == 'running' or known[1] == 'abandoned') and known[8] == earlier
   if goes_on and known[7] ~= '' and string.sub(said, 1, #known[7]) == known[7] then
     alike[#alike + 1] = told(other, known)
   end
@@ -108,7 +109,7 @@ _ALIVE = (
     + """
 for place = 4, #ARGV do
   local known = redis.call('HMGET', 'claw:t:' .. ARGV[place], 'state', 'owner', 'agent', 'request')
-  if known[1] == 'running' and known[2] == ARGV[3] then seen(ARGV[place], known[3], known[4]) end
+  if (known[1] == 'running' or known[1] == 'abandoned') and known[2] == ARGV[3] then seen(ARGV[place], known[3], known[4]) end
 end
 return 1
 """
@@ -120,6 +121,16 @@ redis.call('HSET', t, ARGV[4], ARGV[5])
 return 1
 """
 _STEPPED = "return redis.call('HGET', 'claw:t:' .. ARGV[2], ARGV[3])"
+_LEAVE = (
+    _SEEN
+    + """
+local known = redis.call('HMGET', 'claw:t:' .. ARGV[3], 'state', 'owner', 'agent', 'request')
+if known[1] ~= 'running' or known[2] ~= ARGV[4] then return 0 end
+redis.call('HSET', 'claw:t:' .. ARGV[3], 'state', 'abandoned')
+seen(ARGV[3], known[3], known[4])
+return 1
+"""
+)
 _END = (
     _SEEN
     + """
@@ -161,7 +172,7 @@ class ValkeyJournal:
             how, *pasts = found or [b"same"]
             if how == b"altered":
                 alike = [self._past(*past) for *past, said in pasts if asked.goes_on_from(said.decode())]
-                return next((past for past in alike if not self._is_at(past)), None)
+                return next((past for past in alike if not self._runs(past)), None)
             return next((self._past(*past) for *past, _ in pasts), None)
         except (ValueError, TypeError, msgspec.DecodeError) as error:
             raise StoreError(f"what the server keeps of a turn can't be read: {error}") from error
@@ -197,6 +208,9 @@ class ValkeyJournal:
         except msgspec.DecodeError as error:
             raise StoreError(f"what the server keeps of a call can't be read: {error}") from error
 
+    async def abandoned(self, turn_id: str) -> None:
+        await self._do(_LEAVE, turn_id, self._owner.name)
+
     async def ended(self, turn_id: str, given: Given | None) -> None:
         state, answer = ("answered", msgspec.msgpack.encode(given)) if given else ("failed", b"")
         await self._do(_END, turn_id, self._owner.name, state, answer)
@@ -209,13 +223,13 @@ class ValkeyJournal:
 
     def _past(self, *found: bytes) -> Past:
         turn_id, state, owner, seen, attempt = (part.decode() for part in found[:5])
-        alive = state == "running" and self._owner.may_be_at(owner, float(found[6]))
+        alive = is_at(self._owner, state, owner, float(found[6]))
         given = msgspec.msgpack.decode(found[5], type=Given) if found[5] else None
         return Past(turn_id, cast("State", state), alive, attempt, given, owner, float(seen))
 
-    def _is_at(self, past: Past) -> bool:
-        """Whether somebody is at a turn. One that runs here is looked for by its own request only (``Playing``)."""
-        return past.alive or (past.state == "running" and past.owner == self._owner.name)
+    def _runs(self, past: Past) -> bool:
+        """Whether a turn runs, and its runner waits. One that runs here is looked for by its own request only (``Playing``)."""
+        return past.state == "running" and (past.alive or past.owner == self._owner.name)
 
     async def _do(self, script: str, *values: str | bytes | float) -> bool:
         return bool(await self._link.run(script, self._now(), _WITHIN, *values) == 1)

@@ -452,3 +452,26 @@ async def test_a_write_for_which_there_was_no_time_is_not_made_by_the_attempt_th
     assert "desk.trade" not in desk.services.calls
     told = [json.loads(content) for _, content in desk.wire.answers(desk.model.bodies[-1]["messages"])]
     assert told[1]["error"]["code"] == "tool_budget_exhausted"
+
+
+@pytest.mark.requirement("journal:altered-while-a-write-is-on-its-way")
+async def test_an_altered_retry_waits_for_the_write_that_was_on_its_way_when_the_runner_left(desk: Desk) -> None:
+    gate = desk.services.gates["desk.trade"] = asyncio.Event()
+    desk.service_answers("trade", {"order": 1}, {"order": 2})
+    desk.messages = [desk.wire.user("Buy")]
+    desk.model_says(("desk.trade", {}))
+    runner = asyncio.ensure_future(answer(desk))
+    await until_called(desk, "desk.trade")
+    runner.cancel()
+    await asyncio.wait([runner])
+    desk.messages = [desk.wire.user("Buy\n\n[Queued user message] Continue the current task")]
+    desk.model_says("Bought.")
+    again = asyncio.ensure_future(answer(desk))
+    await asyncio.wait([again], timeout=0.3)
+    assert len(desk.model.bodies) == 1, "no turn has begun"
+    gate.set()
+    body = await again
+    assert desk.wire.said(desk.wire.assembled(body) if desk.stream else body).text == "Bought."
+    assert desk.services.calls == ["desk.trade"]
+    told = [json.loads(content) for _, content in desk.wire.answers(desk.model.bodies[-1]["messages"])]
+    assert told[-1]["data"] == {"order": 1}

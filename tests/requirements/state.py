@@ -95,6 +95,13 @@ REQUIREMENTS: dict[str, Requirement] = {
         "issue 4, 3.",
         "A state that is not there yet is no reason not to start: until it is, reads run and writes do not.",
     ),
+    "journal:owner": Requirement(
+        "issue 4, 3.",
+        "Whether a process lives is proved by a lock that it holds or by its lease, never by a host name or a number.",
+    ),
+    "journal:altered-while-a-write-is-on-its-way": Requirement(
+        "mediation 5", "An altered retry waits for the write that was on its way when the runner left, at every proxy."
+    ),
     "journal:expiry": Requirement("mediation 5", "After 10 minutes the same request is a new turn."),
     "journal:resume": Requirement(
         "mediation 5", "The same request after a turn that failed resumes it: what ran is played, and not run again."

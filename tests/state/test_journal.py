@@ -179,13 +179,55 @@ async def test_after_ten_minutes_nothing_is_resumed_and_the_request_may_run_agai
 
 
 @pytest.mark.requirement("journal:kill")
-async def test_a_journal_is_read_by_the_process_that_comes_after(journals: Journals) -> None:
+async def test_a_journal_is_read_by_the_process_that_comes_after(journals: Journals, clock: Clock) -> None:
     first = journals(HERE)
     await first.begin("t1", "a", ASKED)
     await first.replied("t1", 1, b"reply")
+    clock.now += LEASE_SECONDS
     after = journals(Owner("here", 1, "c"))
     past = await after.find("a", ASKED)
     assert past is not None
     assert (past.state, past.alive) == ("running", False)
     assert await after.resume(past, ASKED)
     assert await after.reply("t1", 1) == b"reply"
+
+
+@pytest.mark.requirement("journal:owner")
+async def test_a_process_of_the_same_name_and_number_is_another_one_and_its_turns_go_on(journals: Journals) -> None:
+    """Two containers may have the same host name, and each is process 1 of its own."""
+    here, there = journals(Owner("same", 1, "a")), journals(Owner("same", 1, "b"))
+    await here.begin("t1", "a", ASKED)
+    past = await there.find("a", ASKED)
+    assert past is not None
+    assert (past.state, past.alive) == ("running", True)
+    await there.alive(["t1"])
+    with pytest.raises(StoreError):
+        await there.intends("t1", 1, 0)
+
+
+@pytest.mark.requirement("journal:altered-while-a-write-is-on-its-way")
+async def test_a_turn_that_its_runner_left_is_waited_for_by_altered_words_too_everywhere(
+    journals: Journals, clock: Clock
+) -> None:
+    here, elsewhere = journals(HERE), journals(ELSEWHERE)
+    longer = Asked("longer", "earlier", "Buy, I said", "")
+    await here.begin("t1", "a", ASKED)
+    await elsewhere.abandoned("t1")  # not its own
+    assert await here.find("a", longer) is None
+    await here.abandoned("t1")
+    for journal in (here, elsewhere):
+        for asked in (ASKED, longer):
+            past = await journal.find("a", asked)
+            assert past is not None
+            assert (past.turn_id, past.state, past.alive) == ("t1", "abandoned", True)
+    clock.now += LEASE_SECONDS - 1
+    await here.alive(["t1"])
+    clock.now += LEASE_SECONDS - 1
+    past = await elsewhere.find("a", longer)
+    assert past is not None
+    assert past.alive
+    await here.ended("t1", None)
+    past = await elsewhere.find("a", longer)
+    assert past is not None
+    assert (past.state, past.alive) == ("failed", False)
+    assert await elsewhere.resume(past, longer)

@@ -1,0 +1,61 @@
+"""That another process on the same file lives is seen at once, and so is its death."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from claw_mediate.io.journal import SqliteJournal
+from claw_mediate.io.journaling import Asked
+from claw_state.life import lives
+from claw_state.owner import Owner
+
+ASKED = Asked("request", "earlier", "Buy", "")
+BEGINS = """
+import asyncio, sys
+from claw_mediate.io.journal import SqliteJournal
+from claw_mediate.io.journaling import Asked
+from claw_state.owner import Owner
+journal = SqliteJournal(sys.argv[1], Owner("same", 1, "other"))
+asyncio.run(journal.begin("t1", "a", Asked("request", "earlier", "Buy", "")))
+print("begun", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.requirement("journal:owner")
+async def test_a_process_that_is_killed_is_dead_at_once_and_what_it_left_is_cleared_away(tmp_path: Path) -> None:
+    file = str(tmp_path / "s.db")
+    with begun(file) as other:
+        journal = SqliteJournal(file, Owner("same", 1, "mine"))
+        past = await journal.find("a", ASKED)
+        assert past is not None
+        assert past.alive
+        other.kill()
+        other.wait()
+        past = await journal.find("a", ASKED)
+        assert past is not None
+        assert not past.alive
+        assert await journal.resume(past, ASKED)
+    assert [lives(file, name) for name in ("mine", "other", "nobody")] == [True, False, False]
+    later = SqliteJournal(file, Owner("same", 1, "later"))
+    assert left_in(tmp_path) == ["s.db-life-later", "s.db-life-mine"]
+    await later.close()
+    await journal.close()
+    assert left_in(tmp_path) == []
+
+
+def begun(file: str) -> subprocess.Popen[bytes]:
+    """A process that is at a turn."""
+    arguments = [sys.executable, "-c", BEGINS, file]
+    other = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert other.stdout is not None
+    assert other.stdout.readline() == b"begun\n"
+    return other
+
+
+def left_in(home: Path) -> list[str]:
+    return sorted(file.name for file in home.glob("*-life-*"))
