@@ -15,6 +15,7 @@ from claw_compile.authority.defaults import expanded, merged_models, taken
 from claw_compile.authority.environment import variables
 from claw_compile.authority.feeds import Feeds
 from claw_compile.authority.proxy_env import proxy_env
+from claw_compile.authority.skills import agent_skills
 from claw_compile.descriptors.descriptor import Described
 from claw_compile.descriptors.skill import SkillFile
 from claw_compile.diagnostics.diagnostic import Checked, Diagnostic
@@ -52,6 +53,8 @@ class _Resolving:
     def _agent(self, spec: ServiceSpec) -> Agent:
         pod, found = self.pod, self.found
         grants = expanded(spec.tools, pod.tools, "tools-defaults", found)
+        surfaces = expanded(spec.surfaces, pod.surfaces, "surfaces-defaults", found)
+        reached = (surface.target for surface in surfaces if surface.scheme == "service")
         limits = spec.limits if spec.limits is not None else pod.limits
         spending = spec.spending if spec.spending is not None else pod.spending
         blocks = spec.context if spec.context is not None else pod.context
@@ -60,14 +63,14 @@ class _Resolving:
             id=spec.name.text,
             cllama=spec.cllama if spec.cllama is not None else pod.cllama,
             grants=grants,
-            surfaces=expanded(spec.surfaces, pod.surfaces, "surfaces-defaults", found),
+            surfaces=surfaces,
             tools=_authority(grants, self.loaded.described),
             policy=limits.policy if limits is not None else Policy(),
             takes=taken(pod, spec),
             models=merged_models(spec.models, pod.models),
             budget=spending.budget if spending is not None else None,
             memory=self._memory(spec.memory if spec.memory is not None else pod.memory),
-            skills=self._skills(spec),
+            skills=self._skills(spec, (*(grant.service.text for grant in grants), *reached)),
             blocks=blocks.blocks if blocks is not None else (),
             timezone=self._timezone(spec),
         )
@@ -81,11 +84,11 @@ class _Resolving:
             return None
         return MemoryRelation(wanted.service.text, wanted.timeout_ms, descriptor.memory, wanted.service.span)
 
-    def _skills(self, spec: ServiceSpec) -> tuple[SkillFile, ...]:
-        """In the order of the file; what can't be read, or has a name twice, is reported where it is read and checked."""
+    def _skills(self, spec: ServiceSpec, services: Iterable[str]) -> tuple[SkillFile, ...]:
+        """The agent's own, and those of the services that it may use."""
         named = expanded(spec.skills, self.pod.skills, "skills-defaults", self.found)
-        paths = dict.fromkeys(skill.path.text for skill in named)
-        return tuple(self.loaded.skills[path] for path in paths if path in self.loaded.skills)
+        brought = (self.loaded.brought[name] for name in sorted(set(services)) if name in self.loaded.brought)
+        return agent_skills(named, self.loaded.skills, brought, self.found)
 
     def _timezone(self, spec: ServiceSpec) -> str:
         """The container's ``TZ``. Whether the zone exists is the proxy's to know: it differs from machine to machine."""

@@ -29,6 +29,22 @@ BAD_SKILL = error(
 SKILL_TWICE = error(
     "skill-twice", "Two skills of an agent have the same base name, by which it knows them.", "Rename one of the files."
 )
+SKILL_HIDDEN = warning(
+    "skill-hidden",
+    "A skill of an agent has the name of one that a service brings, and is read in its place.",
+    "Rename the file, or leave it if that is meant.",
+)
+SKILL_MISSING = warning(
+    "skill-missing",
+    "A descriptor names a skill, and no such file is beside it or in the build context.",
+    "Keep a copy of the skill beside the descriptor, or remove `skill`.",
+)
+SKILL_TELLS_ENDPOINTS = warning(
+    "skill-tells-endpoints",
+    "A skill tells the address or a path of a service that has tools. Agents call tools by name; the address is no use to them,"
+    " and leads round the proxy where they can reach the service.",
+    "Describe the tools by their names.",
+)
 UNKNOWN_SECRET = error(
     "unknown-secret",
     "No secret of the pod has that name.",

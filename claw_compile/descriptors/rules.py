@@ -41,9 +41,14 @@ def _feeds(descriptor: Descriptor, root: Node) -> Iterator[Diagnostic]:
 
 def _skill(descriptor: Descriptor, root: Node) -> Iterator[Diagnostic]:
     skill = descriptor.skill
-    if skill is not None and (not skill.strip("/") or ".." in skill.split("/") or not skill.isprintable()):
+    if skill is not None and not is_image_path(skill):
         at = span_at(root, ("skill",))
         yield codes.DESCRIPTOR_SHAPE.at(at, "'skill' is the path of a file in the image, without '..'")
+
+
+def is_image_path(path: str) -> bool:
+    """Whether a descriptor may name a file of its image so."""
+    return bool(path.strip("/ ")) and ".." not in path.split("/") and path.isprintable()
 
 
 def _memory(descriptor: DescriptorV2, root: Node) -> Iterator[Diagnostic]:

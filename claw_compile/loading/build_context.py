@@ -6,6 +6,7 @@ Compose may build from anywhere; a context that is an address, or outside of the
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from claw_compile.descriptors.dockerfile import Labels, labels
@@ -25,11 +26,12 @@ class BuildContext:
     path: str
     labels: Labels = field(default_factory=dict)
 
-    def places(self, in_image: str) -> tuple[str, ...]:
-        """Where a file of the image may be found before it is built: at its path, or copied from the top."""
-        inside = posixpath.normpath(in_image.strip()).lstrip("/")
-        paths = (posixpath.join(self.path, inside), posixpath.join(self.path, posixpath.basename(inside)))
-        return tuple(dict.fromkeys(paths))
+
+def places(directories: Iterable[str], in_image: str) -> tuple[str, ...]:
+    """Where a file of the image may be found before it is built: at its path, or copied from the top."""
+    inside = posixpath.normpath(in_image.strip()).lstrip("/")
+    names = (inside, posixpath.basename(inside))
+    return tuple(dict.fromkeys(posixpath.join(directory, name) for directory in directories for name in names))
 
 
 def build_context(service: ServiceSpec, files: Files, lookup: Lookup) -> BuildContext | None:

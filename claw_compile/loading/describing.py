@@ -21,7 +21,7 @@ from claw_compile.descriptors.snapshot import differences, is_of_image
 from claw_compile.descriptors.tools_list import as_descriptor
 from claw_compile.diagnostics.diagnostic import Checked, Diagnostic, Note, has_errors, quoted
 from claw_compile.grammar.pod import PodSpec, ServiceSpec
-from claw_compile.loading.build_context import BuildContext, build_context, filled
+from claw_compile.loading.build_context import BuildContext, build_context, filled, places
 from claw_compile.loading.files import Files
 from claw_compile.reading import source as text
 from claw_compile.reading.interpolation import Lookup
@@ -153,7 +153,7 @@ class Describing:
 
     def _build(self, context: BuildContext) -> Iterator[_Candidate]:
         label = context.labels.get(DESCRIBE_LABEL)
-        for path in context.places(label.text if label is not None else DESCRIPTOR_FILE):
+        for path in places([context.path], label.text if label is not None else DESCRIPTOR_FILE):
             found = self.files.implied(path, "the descriptor")
             if found is not None:
                 yield _described(found, "build")
@@ -169,7 +169,8 @@ class Describing:
         found = self._discovered(service, TOOLS_FILE)
         if found is None and context is not None:
             found = next(
-                filter(None, (self.files.implied(path, "the list") for path in context.places(TOOLS_FILE))), None
+                filter(None, (self.files.implied(path, "the list") for path in places([context.path], TOOLS_FILE))),
+                None,
             )
         if found is None:
             return

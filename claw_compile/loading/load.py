@@ -16,7 +16,7 @@ from claw_compile.grammar.read_pod import read_pod
 from claw_compile.identity import SHORTEST_MASTER
 from claw_compile.loading.describing import Describing
 from claw_compile.loading.files import Files, read_file
-from claw_compile.loading.skills import named_skills
+from claw_compile.loading.skills import brought_skills, named_skills
 from claw_compile.reading.dotenv import read_dotenv
 from claw_compile.reading.json_reader import read_json
 from claw_compile.reading.node import MapNode, ScalarNode
@@ -43,6 +43,7 @@ class Loaded:
     master: Secret | None = None
     skills: Mapping[str, SkillFile] = field(default_factory=dict)
     lock: Lock | None = None
+    brought: Mapping[str, SkillFile] = field(default_factory=dict)
 
 
 def load(pod_file: Path, environ: Mapping[str, str]) -> Checked[Loaded]:
@@ -75,7 +76,10 @@ def _files(pod_file: Path, files: Files, document: MapNode, variables: Variables
     }
     master = _master(files, pod.value, variables)
     skills = named_skills(pod.value, files)
-    return Checked(Loaded(pod.value, described, contracts, variables, master, skills, lock), tuple(files.found))
+    brought = brought_skills(pod.value, described, files, variables.lookup)
+    return Checked(
+        Loaded(pod.value, described, contracts, variables, master, skills, lock, brought), tuple(files.found)
+    )
 
 
 def _variables(directory: Path, environ: Mapping[str, str]) -> Checked[Variables]:

@@ -1,13 +1,30 @@
-"""The skills that a pod names: files of its directory."""
+"""Skills: the files that a pod names, and those that its services bring.
+
+A descriptor names its skill by the path in the image. It is looked for beside a ``describe-file`` or a snapshot, and in the
+build context, as the descriptor itself is. The endpoints of a service that has tools are not for its agents: a skill that tells
+them is reported.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import posixpath
+import re
+from collections.abc import Iterator, Mapping
 
+from claw_compile import codes
+from claw_compile.descriptors.descriptor import Described
+from claw_compile.descriptors.rules import is_image_path
 from claw_compile.descriptors.skill import SkillFile, read_skill
-from claw_compile.grammar.pod import PodSpec, written
+from claw_compile.diagnostics.diagnostic import Diagnostic, quoted
+from claw_compile.grammar.pod import PodSpec, ServiceSpec, written
+from claw_compile.loading.build_context import build_context, places
+from claw_compile.loading.describing import DISCOVERED
 from claw_compile.loading.files import Files
-from claw_compile.reading.source import decode
+from claw_compile.reading.interpolation import Lookup
+from claw_compile.reading.node import span_at
+from claw_compile.reading.source import Source, decode
+
+_SHORTEST_PATH = 3
 
 
 def named_skills(pod: PodSpec, files: Files) -> Mapping[str, SkillFile]:
@@ -22,3 +39,57 @@ def named_skills(pod: PodSpec, files: Files) -> Mapping[str, SkillFile]:
         if skill is not None and skill.value is not None:
             skills[path.text] = skill.value
     return skills
+
+
+def brought_skills(
+    pod: PodSpec, described: Mapping[str, Described | None], files: Files, lookup: Lookup
+) -> Mapping[str, SkillFile]:
+    """Service → the skill that its descriptor names; one that is not to be found is reported, and left out."""
+    skills: dict[str, SkillFile] = {}
+    for service in pod.services:
+        name, offered = service.name.text, described.get(service.name.text)
+        path = offered.descriptor.skill if offered is not None else None
+        if offered is None or path is None or not is_image_path(path):
+            continue
+        within = _within(service, offered, files, lookup)
+        found = next(filter(None, (files.implied(at, "the skill") for at in places(within, path))), None)
+        if found is None:
+            message = f"the skill {quoted(path)} of {name} is neither beside its descriptor nor in its build context"
+            files.found.append(codes.SKILL_MISSING.at(span_at(offered.root, ("skill",)), message))
+            continue
+        skill = read_skill(path, name, found.value) if found.value is not None else None
+        files.found.extend((*found.diagnostics, *(skill.diagnostics if skill else ())))
+        if found.value is not None and skill is not None and skill.value is not None:
+            files.found.extend(_endpoints(name, offered, found.value))
+            skills[name] = skill.value
+    return skills
+
+
+def _within(service: ServiceSpec, described: Described, files: Files, lookup: Lookup) -> tuple[str, ...]:
+    """The directories in which the skill of a service is looked for."""
+    context = build_context(service, files, lookup)
+    contexts = (context.path,) if context is not None else ()
+    match described.source:
+        case "describe-file" if service.describe_file is not None:
+            return (posixpath.dirname(service.describe_file.text), *contexts)
+        case "snapshot":
+            return (DISCOVERED, *contexts)
+        case _:
+            return contexts
+
+
+def _endpoints(service: str, described: Described, skill: Source) -> Iterator[Diagnostic]:
+    """Where a skill tells how a service that has tools is reached."""
+    if not described.tools:
+        return
+    paths = {tool.http.path for tool in described.tools if tool.http is not None}
+    paths |= {endpoint.path for endpoint in described.descriptor.endpoints}
+    fixed = {path.partition("{")[0].rstrip("/") for path in paths}
+    told = [
+        rf"https?://{re.escape(service)}\b",
+        *(rf"(?<![\w/]){re.escape(path)}(?![\w-])" for path in sorted(fixed) if len(path) >= _SHORTEST_PATH),
+    ]
+    found = re.search("|".join(told), skill.text)
+    if found is not None:
+        message = f"the skill of {service} tells how it is reached, and the proxy calls its tools for the agent"
+        yield codes.SKILL_TELLS_ENDPOINTS.at(skill.span_of(*found.span()), message)

@@ -89,6 +89,10 @@ REQUIREMENTS: dict[str, Requirement] = {
         "compile.md, Tokens",
         "`claw rotate AGENT` gives that agent another token at the next compile, and no other agent.",
     ),
+    "compile:brought-skills": Requirement(
+        "compile.md, Descriptors (skill); origin-compile 2.18",
+        "An agent gets the skill of every service that it may use; its own skill of the same name wins.",
+    ),
     "compile:yaml-1-2": Requirement(
         "compile.md, Diagnostics",
         "Scalars are YAML 1.2's: `on` is a name, `4000:22` a string.",

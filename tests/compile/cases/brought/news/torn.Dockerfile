@@ -1,0 +1,2 @@
+FROM a
+LABEL claw.describe=/torn.json
