@@ -62,13 +62,18 @@ def _from_pod(service: ServiceSpec, auth: ProviderAuth, lookup: Lookup, found: l
     match auth.type:
         case "none":
             return NoAuth(type="none")
-        case "bearer" | "header":
+        case "bearer" | "header" | "basic":
             if auth.secret is not None:
                 token = SecretRef(secret=auth.secret.text)
             else:
                 assert auth.env is not None
                 token = _token(service, auth.env, lookup, found)
-            return _auth(token, auth.header.text if auth.header else None) if token is not None else None
+            if token is None:
+                return None
+            if auth.type == "basic":
+                assert auth.username is not None
+                return BasicAuth(type="basic", username=auth.username.text, password=token)
+            return _auth(token, auth.header.text if auth.type == "header" and auth.header else None)
     assert_never(auth.type)
 
 

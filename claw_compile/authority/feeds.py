@@ -57,6 +57,11 @@ class Feeds:
                 resolved.setdefault((filled.name, filled.service, filled.path), filled)
         return tuple(resolved.values())
 
+    def check(self, feeds: Iterable[Feed], found: list[Diagnostic]) -> None:
+        """Feeds that no agent may have taken: the pod's defaults are judged all the same."""
+        for feed in feeds:
+            self._resolve(feed, found)
+
     def _resolve(self, feed: Feed, found: list[Diagnostic]) -> ResolvedFeed | None:
         match feed:
             case NamedFeed():

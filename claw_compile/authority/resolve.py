@@ -19,7 +19,7 @@ from claw_compile.authority.skills import agent_skills
 from claw_compile.descriptors.descriptor import Described
 from claw_compile.descriptors.skill import SkillFile
 from claw_compile.diagnostics.diagnostic import Checked, Diagnostic
-from claw_compile.grammar.pod import All, Grant, PodSpec, ServiceSpec
+from claw_compile.grammar.pod import All, Grant, PodSpec, ServiceSpec, written
 from claw_compile.grammar.relations import MemoryOf
 from claw_compile.loading.load import Loaded
 from claw_contract.descriptor import DescriptorV2
@@ -31,6 +31,7 @@ _ZONE = re.compile(r"[A-Za-z0-9_+-]{1,32}(/[A-Za-z0-9_+-]{1,32}){0,2}")
 def resolve(loaded: Loaded) -> Checked[Resolved]:
     """Every agent of the pod, by service and ordinal."""
     resolving = _Resolving(loaded, loaded.pod, Feeds(loaded.pod, loaded.described))
+    resolving.feeds.check(written(loaded.pod.feeds), resolving.found)
     agents = tuple(agent for spec in loaded.pod.agents for agent in resolving.agents(spec))
     env = proxy_env(loaded.pod, agents, resolving.found)
     return Checked(Resolved(agents, env), tuple(resolving.found))

@@ -102,11 +102,12 @@ class Limits:
 class ProviderAuth:
     """``x-claw.auth`` of a provider: the credential is in its environment, or in the proxy's secrets directory."""
 
-    type: Literal["none", "bearer", "header"]
+    type: Literal["none", "bearer", "header", "basic"]
     span: Span
     env: ScalarNode | None = None
     secret: ScalarNode | None = None
     header: ScalarNode | None = None
+    username: ScalarNode | None = None
 
 
 @dataclass(frozen=True)

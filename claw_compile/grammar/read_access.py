@@ -12,50 +12,46 @@ from claw_compile.grammar.reading import Reading
 from claw_compile.grammar.relations import PodSecret, Principal, Stdio
 from claw_compile.reading.node import Entry, MapNode, Node, ScalarNode, kind
 
-AUTH_TYPES: tuple[Literal["none", "bearer", "header"], ...] = ("none", "bearer", "header")
+AUTH_TYPES: tuple[Literal["none", "bearer", "header", "basic"], ...] = ("none", "bearer", "header", "basic")
 MCP_PATH = "/mcp"
 _HEADER = re.compile(r"[A-Za-z0-9-]{1,64}")
+_USERNAME = re.compile(r"[!-9;-~]{1,200}")
 _SECRET = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MCP_PATH = re.compile(r"/[^\s?#\\]*")
 
 
 def read_auth(reading: Reading, entry: Entry) -> ProviderAuth | None:
-    """``auth {type, env|secret, header}``."""
-    entries = reading.keys(entry.value, "'auth'", ("type", "env", "secret", "header"))
+    """``auth {type, env|secret, header, username}``."""
+    entries = reading.keys(entry.value, "'auth'", ("type", "env", "secret", "header", "username"))
     span = entry.key.span
     if "type" not in entries:
         reading.found.append(codes.MISSING_KEY.at(span, f"'auth' needs 'type': {', '.join(AUTH_TYPES)}"))
         return None
     kind_of = reading.choice(entries["type"].value, "'type'", AUTH_TYPES)
+    if kind_of is None or kind_of == "none":
+        return ProviderAuth("none", span) if kind_of else None
     env, secret = reading.optional_text(entries.get("env")), _secret_name(reading, entries.get("secret"))
-    header = reading.optional_text(entries.get("header"))
-    if header is not None and not _HEADER.fullmatch(header.text):
-        reading.found.append(codes.BAD_VALUE.at(header.span, "'header' is the name of an HTTP header"))
+    header = _matching(reading, entries.get("header"), _HEADER, "'header' is the name of an HTTP header")
+    username = _matching(reading, entries.get("username"), _USERNAME, "'username' has visible characters, and no ':'")
+    sound = reading.one_of(entries, span, "'auth'", "env", "secret") and (env is None) != (secret is None)
+    needed = {"header": header, "basic": username}.get(kind_of, env or secret)
+    key = {"header": "header", "basic": "username"}.get(kind_of, "type")
+    if not reading.require(entries, span, f"'auth' of type {kind_of}", key) or needed is None or not sound:
         return None
-    match kind_of:
-        case None:
-            return None
-        case "none":
-            return ProviderAuth("none", span)
-        case "bearer":
-            kept = ProviderAuth("bearer", span, env, secret)
-        case "header":
-            if header is None:
-                reading.found.append(codes.MISSING_KEY.at(span, "'auth' of type header needs 'header'"))
-                return None
-            kept = ProviderAuth("header", span, env, secret, header)
-    if not reading.one_of(entries, span, "'auth'", "env", "secret") or (env is None) == (secret is None):
-        return None
-    return kept
+    return ProviderAuth(kind_of, span, env, secret, header, username)
+
+
+def _matching(reading: Reading, entry: Entry | None, pattern: re.Pattern[str], message: str) -> ScalarNode | None:
+    text = reading.optional_text(entry)
+    if text is None or pattern.fullmatch(text.text):
+        return text
+    reading.found.append(codes.BAD_VALUE.at(text.span, message))
+    return None
 
 
 def _secret_name(reading: Reading, entry: Entry | None) -> ScalarNode | None:
-    name = reading.optional_text(entry)
-    if name is None or _SECRET.fullmatch(name.text):
-        return name
-    reading.found.append(codes.BAD_VALUE.at(name.span, "'secret' is the name of one of the pod's secrets"))
-    return None
+    return _matching(reading, entry, _SECRET, "'secret' is the name of one of the pod's secrets")
 
 
 def read_principals(reading: Reading, entry: Entry) -> tuple[Principal, ...]:

@@ -115,6 +115,10 @@ def test_a_policy_is_replaced_whole(tmp_path: Path) -> None:
         (", auth: {type: bearer, env: KEY}", {"type": "bearer", "token": "p$word-with-dollar"}),
         (", auth: {type: bearer, secret: api}", {"type": "bearer", "token": {"secret": "api"}}),
         (
+            ", auth: {type: basic, username: desk, env: KEY}",
+            {"type": "basic", "username": "desk", "password": "p$word-with-dollar"},
+        ),
+        (
             ", auth: {type: header, header: X-Key, env: KEY}",
             {"type": "header", "header": "X-Key", "token": "p$word-with-dollar"},
         ),
