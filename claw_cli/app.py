@@ -8,6 +8,7 @@ from claw_cli.check import check
 from claw_cli.compile import compile_verb
 from claw_cli.lock import lock
 from claw_cli.rotate import rotate
+from claw_cli.state import state_verbs
 from claw_compile.diagnostics.report import plain_streams
 
 app = typer.Typer(
@@ -21,6 +22,7 @@ app.command("compile")(compile_verb)
 app.command("check")(check)
 app.command("lock")(lock)
 app.command("rotate")(rotate)
+app.add_typer(state_verbs)
 
 
 @app.callback()

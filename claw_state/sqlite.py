@@ -56,7 +56,7 @@ _LONGEST_LOG = 8000
 _PAGES = 256
 """Given back to the disk at a time: everybody waits with us."""
 _INCREMENTAL = 2
-_TRIES = 100
+_TRIES = 50
 """To cut the log while others use it."""
 _REMEDY = (
     "move the file away (with its -wal and -shm) and start again: conversations then go on without their earlier hidden "

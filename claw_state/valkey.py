@@ -7,6 +7,7 @@
     claw:a:AGENT:by:KEY      the numbers of one anchor
     claw:a:AGENT:turns       the journal's turns by when they were last seen; asked:…, earlier:…: how they are found
     claw:t:TURN              a turn with all its steps
+    claw:schema              the version of these keys
 
 Every change is one script, so that it is whole or not there, and every key expires. One server, or a primary with replicas:
 scripts make up their keys, which a cluster does not allow. A pod has a database of its own.
@@ -19,25 +20,42 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from claw_state.health import GoneError, Health
 from claw_state.place import Server, StoreError
 
 if TYPE_CHECKING:
+    from redis import Redis as Blocking
     from redis.asyncio import Redis
     from redis.commands.core import AsyncScript
 
+SCHEMA = 1
+"""Of the keys."""
 SECONDS = 0.25
 _REST = 1.0
 _MOST_CONNECTIONS = 32
-_PRELUDE = """
+PRELUDE = """
 local clock = redis.call('TIME')
 local now = tonumber(ARGV[1]) or (tonumber(clock[1]) + tonumber(clock[2]) / 1000000)
 local function exact(number) return string.format('%.6f', number) end
 local function of(agent) return 'claw:a:' .. agent .. ':' end
 """
 """Of every script. The time is the server's: proxies' clocks may differ. A test gives its own."""
+DROP = """
+local function drop(a, id)
+  local anchor = a .. 'by:' .. string.match(redis.call('HGET', a .. 'about', id), '^[^\\n]*')
+  redis.call('INCRBY', a .. 'bytes', 0 - redis.call('HSTRLEN', a .. 'messages', id)) -- there is a -0, which is no integer
+  redis.call('HDEL', a .. 'about', id)
+  redis.call('HDEL', a .. 'messages', id)
+  redis.call('ZREM', a .. 'used', id)
+  redis.call('ZREM', a .. 'whole', id)
+  redis.call('ZREM', anchor, id)
+end
+"""
+"""One of an agent's hidden rounds goes."""
 _NOT_INSTALLED = "a state on a server needs the redis client, which is not installed: pip install 'clawdapus[redis]'"
 _CODE = re.compile("[A-Z]{2,} ")
 _OF_ONE_KEY = "WRONGTYPE "
@@ -82,7 +100,7 @@ class Link:
         if time.monotonic() < self._rests_until:
             raise GoneError("the server of the state can't be reached")
         if script not in self._scripts:
-            self._scripts[script] = self._redis.register_script(_PRELUDE + script)
+            self._scripts[script] = self._redis.register_script(PRELUDE + script)
         try:
             async with asyncio.timeout(self._seconds):
                 return await self._scripts[script](args=values)
@@ -103,23 +121,47 @@ class Link:
         return type(error) is self._plain and (words.startswith(_OF_ONE_KEY) or not _CODE.match(words))
 
 
-def probe(server: Server) -> str | None:
-    """Why the server can't be reached now; None: it can. Raises ``ValueError`` where it refuses us for good."""
+@contextmanager
+def asked(server: Server, seconds: float) -> Iterator[Blocking]:
+    """A client that is waited for. Raises ``StoreError`` when the server can't be reached now, and ``ValueError`` with one line
+    where it refuses us for good, or holds what we can't know.
+    """
     try:
         import redis  # an optional extra
     except ImportError:
         raise ValueError(_NOT_INSTALLED) from None
+    errors = redis.exceptions
     client = redis.Redis.from_url(
-        server.url.reveal(), socket_timeout=SECONDS, socket_connect_timeout=SECONDS, protocol=2
+        server.url.reveal(), socket_timeout=seconds, socket_connect_timeout=seconds, protocol=2
     )
     try:
-        client.ping()
-    except (redis.exceptions.AuthenticationError, redis.exceptions.ResponseError) as error:
+        yield client
+    except (errors.AuthenticationError, errors.ResponseError, errors.InvalidResponse) as error:
         raise ValueError(f"the state at {server.shown} refuses us: {error}") from None
-    except (redis.exceptions.RedisError, OSError) as error:
-        return _words(error)
+    except (errors.RedisError, OSError) as error:
+        raise StoreError(_words(error)) from None
     finally:
         client.close()
+
+
+def schema(client: Blocking, server: Server) -> int:
+    """The version of what the server keeps. Raises ``ValueError`` for one that a later claw has written."""
+    version = int(client.get("claw:schema") or SCHEMA)
+    if version > SCHEMA:
+        raise ValueError(
+            f"a newer claw has written the state at {server.shown} (schema {version}, and this one knows {SCHEMA}): use that"
+            " one, or another server"
+        )
+    return version
+
+
+def probe(server: Server) -> str | None:
+    """Why the server can't be reached now; None: it can. Raises ``ValueError`` where it can't be used."""
+    try:
+        with asked(server, SECONDS) as client:
+            schema(client, server)
+    except StoreError as error:
+        return str(error)
     return None
 
 

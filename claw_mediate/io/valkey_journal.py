@@ -85,6 +85,7 @@ redis.call('HSET', 'claw:t:' .. turn, 'agent', agent, 'state', 'running', 'owner
 seen(turn, agent, request)
 redis.call('ZREMRANGEBYSCORE', of(agent) .. 'turns', '-inf', exact(now - within))
 redis.call('ZADD', 'claw:agents', 'NX', exact(now), agent)
+if redis.call('TTL', 'claw:agents') < within then redis.call('EXPIRE', 'claw:agents', within) end
 return 1
 """
 )

@@ -15,9 +15,11 @@ from claw_mediate.io.store import (
     as_kept,
 )
 from claw_state.place import StoreError
-from claw_state.valkey import Link
+from claw_state.valkey import DROP, SCHEMA, Link
 
-_KEEP = """
+_KEEP = (
+    DROP
+    + """
 local agent, key, about, messages = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local age, most_turns, most_bytes = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local most_marks, evicted = tonumber(ARGV[9]), ARGV[10]
@@ -30,22 +32,12 @@ redis.call('ZADD', by, id, id)
 redis.call('ZADD', a .. 'used', exact(now), id)
 redis.call('INCRBY', a .. 'bytes', #messages)
 if #messages > 0 then redis.call('ZADD', a .. 'whole', exact(now), id) end
-
-local function drop(id)
-  local anchor = a .. 'by:' .. string.match(redis.call('HGET', a .. 'about', id), '^[^\\n]*')
-  redis.call('INCRBY', a .. 'bytes', 0 - redis.call('HSTRLEN', a .. 'messages', id)) -- there is a -0, which is no integer
-  redis.call('HDEL', a .. 'about', id)
-  redis.call('HDEL', a .. 'messages', id)
-  redis.call('ZREM', a .. 'used', id)
-  redis.call('ZREM', a .. 'whole', id)
-  redis.call('ZREM', anchor, id)
-end
 local function evict(id)
   redis.call('INCRBY', a .. 'bytes', #evicted - redis.call('HSTRLEN', a .. 'messages', id))
   redis.call('HSET', a .. 'messages', id, evicted)
   redis.call('ZREM', a .. 'whole', id)
 end
-for _, old in ipairs(redis.call('ZRANGEBYSCORE', a .. 'used', '-inf', '(' .. exact(now - age))) do drop(old) end
+for _, old in ipairs(redis.call('ZRANGEBYSCORE', a .. 'used', '-inf', '(' .. exact(now - age))) do drop(a, old) end
 local over = redis.call('ZCARD', a .. 'whole') - most_turns
 if over > 0 then
   for _, old in ipairs(redis.call('ZRANGE', a .. 'whole', 0, over - 1)) do evict(old) end
@@ -57,7 +49,7 @@ over = redis.call('ZCARD', a .. 'used') - redis.call('ZCARD', a .. 'whole') - mo
 if over > 0 then
   for _, old in ipairs(redis.call('ZRANGE', a .. 'used', 0, most_turns + over)) do
     if over > 0 and not redis.call('ZSCORE', a .. 'whole', old) then
-      drop(old)
+      drop(a, old)
       over = over - 1
     end
   end
@@ -67,8 +59,10 @@ for _, name in ipairs({by, a .. 'about', a .. 'messages', a .. 'used', a .. 'who
 end
 redis.call('ZADD', 'claw:agents', exact(now), agent)
 redis.call('EXPIRE', 'claw:agents', age)
+redis.call('ZREMRANGEBYSCORE', 'claw:agents', '-inf', exact(now - age))
 return id
 """
+)
 _CANDIDATES = """
 local a, most, found = of(ARGV[2]), tonumber(ARGV[3]), {}
 for place = 4, #ARGV do
@@ -89,7 +83,7 @@ end
 for _, name in ipairs({'about', 'messages', 'used', 'whole', 'bytes'}) do redis.call('EXPIRE', a .. name, age) end
 return 1
 """
-_WRITE = "redis.call('SET', 'claw:written', exact(now), 'EX', 60) return 1"
+_WRITE = "redis.call('SET', 'claw:schema', ARGV[2], 'EX', ARGV[3]) return 1"
 
 
 class ValkeyStore:
@@ -117,7 +111,7 @@ class ValkeyStore:
 
     async def writable(self) -> bool:
         try:
-            await self._link.run(_WRITE, self._now())
+            await self._link.run(_WRITE, self._now(), SCHEMA, int(MOST_AGE_SECONDS))
         except StoreError:
             return False
         return True

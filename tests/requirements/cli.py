@@ -25,4 +25,10 @@ REQUIREMENTS: dict[str, Requirement] = {
         "compile.md, Verbs",
         "Exit 0, 1 for errors, 2 for wrong usage.",
     ),
+    "cli:state": Requirement(
+        "issue 4, 4.", "claw state tells what is kept of each agent, as a table or as JSON, and never what it says."
+    ),
+    "cli:state-forget": Requirement(
+        "issue 4, 4.", "claw state forget says what went and what was left, and does nothing without a yes."
+    ),
 }

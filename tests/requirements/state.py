@@ -163,5 +163,15 @@ REQUIREMENTS: dict[str, Requirement] = {
     "store:shrinks": Requirement(
         "issue 4, 3.", "What is deleted is given back to the disk while turns go on, and the log is cut."
     ),
+    "state:inventory": Requirement(
+        "issue 4, 4.", "What is kept is told by agent, in counts, sizes and times, and reading it changes no file."
+    ),
+    "state:forget": Requirement(
+        "issue 4, 4.",
+        "An agent's hidden rounds and turns are forgotten, but for a turn that a process is at; a proxy that runs goes on.",
+    ),
+    "state:errors": Requirement(
+        "issue 4, 4.", "A state that can't be read or forgotten from is one line: the thing, the place, the remedy."
+    ),
     "state:newer": Requirement("issue 4, 4.", "A state that a newer claw has written is not touched, and said so."),
 }

@@ -10,8 +10,12 @@ from claw_mediate.io.journaling import Journal
 from claw_mediate.io.store import SqliteStore, Store
 from claw_mediate.io.valkey_journal import ValkeyJournal
 from claw_mediate.io.valkey_store import ValkeyStore
+from claw_state.inventory import Kept
 from claw_state.owner import Owner
+from claw_state.place import File
+from claw_state.sqlite_inventory import SqliteInventory
 from claw_state.valkey import Link
+from claw_state.valkey_inventory import ValkeyInventory
 from tests.state.server import SharedState, shared_state
 
 
@@ -73,3 +77,13 @@ async def journals(opens: Callable[[], tuple[type, object]], clock: Clock) -> As
     yield journal
     for one in made:
         await one.close()
+
+
+@pytest.fixture
+def kept(opens: Callable[[], tuple[type, object]], request: pytest.FixtureRequest, clock: Clock) -> Kept:
+    """What an operator sees of the same state."""
+    kind, where = opens()
+    if kind is SqliteStore:
+        return SqliteInventory(File(str(where)), clock)
+    server: SharedState = request.getfixturevalue("shared")
+    return ValkeyInventory(server.place, clock)

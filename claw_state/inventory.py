@@ -1,0 +1,90 @@
+"""What is kept of each agent, in counts and sizes, and forgetting it: what ``claw state`` asks of a state, and is told.
+
+Never what is kept: an operator's screen is no place for a conversation.
+
+    running   a process is at it
+    cut off   it was running, and its process has died or gone silent
+    failed    there was no answer
+    answered  there is one, which was not yet handed to the runner
+    done      it was handed over
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, cast, get_args
+
+type TurnState = Literal["running", "cut_off", "failed", "answered", "done"]
+TURN_STATES: tuple[TurnState, ...] = get_args(TurnState.__value__)
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """Hidden rounds: how many turns of them, their bytes, and when they were last used (seconds since 1970)."""
+
+    count: int = 0
+    size: int = 0
+    oldest: float | None = None
+    newest: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What is on record of an agent's budget."""
+
+    requests: int
+    cost: float
+    unknown: int
+    """Requests of which nobody knows the cost."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentState:
+    agent: str
+    rounds: Rounds = Rounds()
+    turns: dict[TurnState, int] = field(default_factory=dict)
+    spent: Spent | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """``size`` and ``log``: bytes of the file and of the log beside it; ``keys``: of a server."""
+
+    place: str
+    store: Literal["SQLite", "Valkey"]
+    schema: int
+    agents: tuple[AgentState, ...]
+    size: int | None = None
+    log: int | None = None
+    keys: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """``running``: turns that were left, because a process is at them. ``lingers``: what is forgotten could not yet be taken
+    out of the log beside the file.
+    """
+
+    rounds: int
+    turns: int
+    running: int
+    lingers: bool = False
+
+
+class Kept(Protocol):
+    """A state. Every method raises ``StoreError`` with one line: the thing, the place, and the remedy."""
+
+    def inventory(self) -> Inventory:
+        """Changes nothing."""
+
+    def forget(self, agent_id: str) -> Forgotten | None:
+        """Hidden rounds and turns of an agent, but for turns that somebody is at; None: nothing was kept of it. What it has
+        spent stays: forgetting is no way round a budget.
+        """
+
+
+def counted(states: Iterable[str]) -> dict[TurnState, int]:
+    """How many turns are in each state; a state that is none of ours is nobody's turn."""
+    found = list(states)
+    return {state: number for state in TURN_STATES if (number := found.count(cast("str", state)))}

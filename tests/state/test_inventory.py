@@ -1,0 +1,139 @@
+"""What an operator is told of a state, and what is forgotten at his word: of a file as of a server (issue 4, 3 and 4)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from itertools import batched
+
+import pytest
+
+from claw_mediate.continuity import Anchor
+from claw_mediate.io.journaling import Asked, Given, Journal
+from claw_mediate.io.store import MOST_BYTES, MOST_TURNS, Store
+from claw_state.inventory import AgentState, Forgotten, Kept, Rounds
+from claw_state.owner import LEASE_SECONDS, Owner
+from claw_state.place import StoreError
+from tests.state.conftest import Clock
+
+type Stores = Callable[[], Store]
+type Journals = Callable[[Owner], Journal]
+ELSEWHERE = Owner("elsewhere", 1, "b")
+GIVEN = Given(200, "application/json", b"{}")
+AGENTS = 10_000
+
+
+async def keep(store: Store, agent: str, key: str, messages: bytes) -> None:
+    await store.keep(agent, Anchor(key, ("before",)), "", messages)
+
+
+async def begin(journal: Journal, agent: str, turn: str) -> None:
+    assert await journal.begin(turn, agent, Asked(turn, "earlier", "Buy", ""))
+    await journal.replied(turn, 1, b"reply")
+
+
+async def found(store: Store, agent: str, *keys: str) -> list[str]:
+    return sorted(kept.anchor.key for kept in await store.candidates(agent, keys))
+
+
+@pytest.mark.requirement("state:inventory")
+async def test_what_is_kept_is_told_by_agent_in_counts_sizes_and_times(
+    stores: Stores, journals: Journals, kept: Kept, clock: Clock
+) -> None:
+    store, journal = stores(), journals(ELSEWHERE)
+    await keep(store, "analyst", "x", b"12345")
+    clock.now = 2000.0
+    await keep(store, "analyst", "y", b"1234567")
+    await keep(store, "executor", "x", b"1")
+    for turn in ("dies", "fails", "answered", "done", "done-too"):
+        await begin(journal, "analyst", turn)
+    clock.now += LEASE_SECONDS
+    await begin(journal, "analyst", "runs")
+    await begin(journal, "watcher", "runs-too")
+    await journal.ended("fails", None)
+    for turn in ("answered", "done", "done-too"):
+        await journal.ended(turn, GIVEN)
+    for turn in ("done", "done-too"):
+        await journal.handed(turn)
+    told = kept.inventory()
+    assert told.agents == (
+        AgentState(
+            "analyst",
+            Rounds(2, 12, 1000.0, 2000.0),
+            {"running": 1, "cut_off": 1, "failed": 1, "answered": 1, "done": 2},
+        ),
+        AgentState("executor", Rounds(1, 1, 2000.0, 2000.0)),
+        AgentState("watcher", Rounds(), {"running": 1}),
+    )
+    assert told.schema == 1
+    assert kept.inventory() == told, "reading changes nothing"
+
+
+@pytest.mark.requirement("state:forget")
+async def test_what_is_kept_of_an_agent_is_forgotten_but_for_a_turn_that_somebody_is_at(
+    stores: Stores, journals: Journals, kept: Kept, clock: Clock
+) -> None:
+    store, journal = stores(), journals(ELSEWHERE)
+    for number in range(50):
+        await keep(store, "analyst", f"t{number}", b"hidden")
+    await keep(store, "executor", "t1", b"hidden")
+    for turn in ("dies", "fails", "done"):
+        await begin(journal, "analyst", turn)
+    await begin(journal, "executor", "another's")
+    clock.now += LEASE_SECONDS
+    await journal.ended("fails", None)
+    await journal.ended("done", GIVEN)
+    await begin(journal, "analyst", "runs")
+    assert kept.forget("analyst") == Forgotten(rounds=50, turns=3, running=1)
+    assert await found(store, "analyst", *(f"t{number}" for number in range(50))) == []
+    assert await found(store, "executor", "t1") == ["t1"]
+    for turn in ("dies", "fails", "done"):
+        assert await journal.find("analyst", Asked(turn, "", "", "")) is None
+        assert await journal.reply(turn, 1) is None
+    assert await journal.find("executor", Asked("another's", "", "", "")) is not None
+    await journal.intends("runs", 1, 0)
+    await journal.ended("runs", GIVEN)
+    assert kept.forget("analyst") == Forgotten(rounds=0, turns=1, running=0)
+    assert kept.forget("analyst") is None
+    assert [state.agent for state in kept.inventory().agents] == ["executor"]
+    await keep(store, "analyst", "t1", b"new")
+    await begin(journal, "analyst", "done")
+    assert kept.inventory().agents[0] == AgentState("analyst", Rounds(1, 3, clock.now, clock.now), {"running": 1}), (
+        "it begins anew"
+    )
+
+
+@pytest.mark.requirement("state:forget", "journal:lease")
+async def test_a_proxy_that_was_believed_dead_makes_no_call_of_a_turn_that_is_forgotten(
+    journals: Journals, kept: Kept, clock: Clock
+) -> None:
+    journal = journals(ELSEWHERE)
+    await begin(journal, "analyst", "slow")
+    clock.now += LEASE_SECONDS
+    assert kept.forget("analyst") == Forgotten(0, 1, 0)
+    with pytest.raises(StoreError):
+        await journal.intends("slow", 1, 0)
+    await journal.alive(["slow"])
+    await journal.ended("slow", GIVEN)
+    await journal.handed("slow")
+    assert kept.inventory().agents == ()
+
+
+@pytest.mark.requirement("store:bounded")
+async def test_of_ten_thousand_agents_one_that_floods_takes_nothing_from_another(
+    stores: Stores, kept: Kept, clock: Clock
+) -> None:
+    store = stores()
+    for some in batched(range(AGENTS), 100):
+        await asyncio.gather(*(keep(store, f"agent-{number:05}", "x", b"hidden") for number in some))
+    for number in range(MOST_TURNS + 20):
+        clock.now += 1
+        await keep(store, "flood", f"t{number}", b"x")
+    for number in range(12):
+        clock.now += 1
+        await keep(store, "large", f"t{number}", b"x" * (MOST_BYTES // 8))
+    told = kept.inventory().agents
+    assert [state.agent for state in told] == [*(f"agent-{number:05}" for number in range(AGENTS)), "flood", "large"]
+    assert {state.rounds for state in told[:AGENTS]} == {Rounds(1, 6, 1000.0, 1000.0)}
+    assert [state.rounds.count for state in told[AGENTS:]] == [MOST_TURNS, 8]
+    assert await found(store, "agent-04711", "x") == ["x"]

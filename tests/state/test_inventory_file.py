@@ -1,0 +1,143 @@
+"""Reading a state's file changes nothing, whoever has it open or left it open; what is forgotten is not on the disk."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from claw_mediate.continuity import Anchor
+from claw_mediate.io.journal import SqliteJournal
+from claw_mediate.io.journaling import Asked, Given
+from claw_mediate.io.store import SqliteStore
+from claw_state import sqlite_inventory
+from claw_state.owner import Owner
+from claw_state.place import File, StoreError
+from claw_state.sqlite import TURNS, opened
+from claw_state.sqlite_inventory import SqliteInventory
+
+HIDDEN = b"planted-hidden-round"
+
+
+def files(directory: Path) -> dict[str, bytes]:
+    """But for what is in the index: every process that reads makes a note there."""
+    return {file.name: b"" if file.name.endswith("-shm") else file.read_bytes() for file in sorted(directory.iterdir())}
+
+
+@contextmanager
+def written(file: Path) -> Iterator[subprocess.Popen[str]]:
+    """By another process, which has it open until it is told to end, or is killed."""
+    code = (
+        "import asyncio, sys\n"
+        "from claw_mediate.continuity import Anchor\n"
+        "from claw_mediate.io.store import SqliteStore\n"
+        "store = SqliteStore(sys.argv[1])\n"
+        f"asyncio.run(store.keep('analyst', Anchor('x', ()), '', {HIDDEN!r}))\n"
+        "print('written', flush=True)\n"
+        "sys.stdin.read()\n"
+        "asyncio.run(store.close())\n"
+    )
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", code, str(file)], **streams) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "written\n"
+        yield process
+        process.kill()
+
+
+def told(file: Path) -> list[tuple[str, int]]:
+    return [(state.agent, state.rounds.count) for state in SqliteInventory(File(str(file))).inventory().agents]
+
+
+@pytest.mark.requirement("state:inventory")
+def test_reading_makes_no_file_and_changes_none_whether_a_proxy_runs_was_killed_or_ended(tmp_path: Path) -> None:
+    home, copied = tmp_path / "home", tmp_path / "copied"
+    home.mkdir()
+    with written(home / "s.db") as process:
+        before = files(home)
+        assert list(before) == ["s.db", "s.db-shm", "s.db-wal"]
+        assert told(home / "s.db") == [("analyst", 1)]
+        assert files(home) == before
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert told(home / "s.db") == [("analyst", 1)]
+    assert files(home) == before
+    shutil.copytree(home, copied)
+    (copied / "s.db-shm").unlink()
+    assert told(copied / "s.db") == [("analyst", 1)]
+    assert list(files(copied)) == ["s.db", "s.db-wal"]
+    with written(home / "s.db") as process:
+        process.communicate("")
+    assert list(files(home)) == ["s.db"]
+    before = files(home)
+    assert told(home / "s.db") == [("analyst", 2)]
+    assert files(home) == before
+
+
+@pytest.mark.requirement("state:inventory")
+def test_a_file_in_which_nothing_stands_yet_is_an_empty_state(tmp_path: Path) -> None:
+    (tmp_path / "s.db").touch()
+    assert told(tmp_path / "s.db") == []
+    assert files(tmp_path) == {"s.db": b""}
+
+
+@pytest.mark.requirement("state:forget")
+async def test_what_is_forgotten_is_in_no_byte_of_the_file_or_its_log_and_the_file_is_smaller(tmp_path: Path) -> None:
+    file = tmp_path / "s.db"
+    store, journal = SqliteStore(str(file)), SqliteJournal(str(file), Owner.this())
+    for number in range(40):
+        await store.keep("analyst", Anchor(f"x{number}", ()), "", HIDDEN * 5000)
+        await journal.begin(f"t{number}", "analyst", Asked(f"t{number}", "", "planted-words", ""))
+        await journal.replied(f"t{number}", 1, b"planted-reply" * 5000)
+        await journal.ended(f"t{number}", Given(200, "text/plain", b"planted-answer" * 5000))
+    await store.keep("executor", Anchor("x", ()), "", b"another's")
+    grown = file.stat().st_size
+    forgotten = SqliteInventory(File(str(file))).forget("analyst")
+    assert forgotten is not None
+    assert (forgotten.rounds, forgotten.turns, forgotten.lingers) == (40, 40, False)
+    held = b"".join(files(tmp_path).values())
+    assert b"another's" in held
+    assert b"planted" not in held
+    assert file.stat().st_size < grown / 20
+    await store.keep("analyst", Anchor("x", ()), "", b"anew")
+    assert [one.messages for one in await store.candidates("analyst", ["x"])] == [b"anew"]
+    await store.close()
+    await journal.close()
+
+
+@pytest.mark.requirement("state:forget")
+async def test_a_log_that_somebody_reads_is_not_waited_for_and_said(tmp_path: Path) -> None:
+    file = tmp_path / "s.db"
+    store = SqliteStore(str(file))
+    await store.keep("analyst", Anchor("x", ()), "", HIDDEN)
+    with closing(sqlite3.connect(file)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM kept").fetchall()
+        forgotten = SqliteInventory(File(str(file))).forget("analyst")
+    assert forgotten is not None
+    assert (forgotten.rounds, forgotten.lingers) == (1, True)
+    await store.close()
+
+
+@pytest.mark.requirement("state:errors")
+def test_a_lock_that_does_not_end_is_an_error_and_nothing_is_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_inventory, "_PATIENCE_SECONDS", 0.01)
+    file = tmp_path / "s.db"
+    with closing(opened(str(file), TURNS)) as database:
+        database.execute("INSERT INTO turns VALUES ('t', 'analyst', '', '', '', '', 'done', '', 0, NULL)")
+        database.execute("BEGIN IMMEDIATE")
+        kept = SqliteInventory(File(str(file)))
+        with pytest.raises(StoreError, match="another process has locked it for too long; try again"):
+            kept.forget("analyst")
+        assert kept.inventory().agents[0].turns == {"done": 1}, "reading waits for no lock"
+        database.execute("COMMIT")
+        assert kept.forget("analyst") is not None
