@@ -25,7 +25,6 @@ from claw_mediate.io.journaling import Asked, Given, Journal, Past
 from claw_mediate.session import session
 
 _LOOK_AGAIN_SECONDS = 0.2
-_LONGEST_KEY = 255
 _RETRIED = "x-stainless-retry-count"
 
 
@@ -52,12 +51,12 @@ def asked(request: Request, view: RunnerRequest, redactor: Redactor) -> Asked:
     earlier, named = view.evidence.earlier, session(request.headers, view.session)
     where = request.meant_path, named
     said = redactor.text(next(filter(is_kept, reversed(view.said)), ""))  # it is kept, and a runner may say anything
-    attempt = (request.header("idempotency-key") or [""])[0][:_LONGEST_KEY]
+    key = (request.header("idempotency-key") or [""])[0]
     return Asked(
         _digest(*where, body=request.body),
         _digest(*where, earlier),
         _sound(said),
-        _sound(attempt),
+        _digest(key) if key else "",
         alone=not (earlier or named),
     )
 

@@ -5,6 +5,7 @@ A store that fails costs the memory of earlier turns, never the turn: one event 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -38,7 +39,7 @@ class Continuing:
             return {}
         try:
             kept = await self._store.candidates(agent_id, {anchor.key for anchor in anchors})
-            recall = recalled(evidence, kept, session, dialect.shortened)
+            recall = recalled(evidence, kept, _digest(session), dialect.shortened)
             await self._store.used(agent_id, recall.used)
         except GoneError:
             return {}
@@ -53,7 +54,7 @@ class Continuing:
     async def remember(self, job: Job, anchor: Anchor, hidden: tuple[bytes, ...]) -> None:
         """Keep what led to an answer or a handoff."""
         try:
-            await self._store.keep(job.agent.id, _of(job.dialect, anchor), job.session, b",".join(hidden))
+            await self._store.keep(job.agent.id, _of(job.dialect, anchor), _digest(job.session), b",".join(hidden))
         except GoneError:
             return
         except StoreError as error:
@@ -69,3 +70,8 @@ def _evidence_of(dialect: Dialect, evidence: Evidence) -> Evidence:
 def _of(dialect: Dialect, anchor: Anchor) -> Anchor:
     """Hidden messages are a dialect's own: a conversation that goes on in another one must not find them."""
     return replace(anchor, key=f"{dialect.NAME}:{anchor.key}")
+
+
+def _digest(session: str) -> str:
+    """A session's name is only compared, and a runner may put anything there."""
+    return hashlib.sha256(session.encode()).hexdigest() if session else ""

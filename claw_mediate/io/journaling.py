@@ -49,8 +49,9 @@ class Given(msgspec.Struct, frozen=True, array_like=True):
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What a request is known by: all of it (``request``); and, for runners that alter it when they try again, all but the last
-    words (``earlier``) and those words (``said``). ``attempt``: the runner's ``Idempotency-Key``. ``alone``: nothing came
-    before those words and no session is named, so that nothing else tells which conversation it is.
+    words (``earlier``) and those words (``said``). ``attempt``: the digest of the runner's ``Idempotency-Key``, which may hold
+    anything. ``alone``: nothing came before those words and no session is named, so that nothing else tells which
+    conversation it is.
     """
 
     request: str

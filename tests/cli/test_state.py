@@ -25,7 +25,7 @@ from claw_state.owner import Owner
 from claw_state.sqlite import SCHEMA, TURNS, opened
 from tests.cli.test_cli import claw
 from tests.state.server import SharedState, shared_state
-from tests.waiting import free_port
+from tests.waiting import nobody_listens
 
 PASSWORD = "planted-password-0001"
 
@@ -243,7 +243,8 @@ def test_a_server_that_refuses_us_or_is_not_there_is_told_and_no_password_is(ser
     server.asks("SET", "claw:schema", "2")
     newer = f"a newer claw has written the state at {server.place.shown} (schema 2, and this one knows 1): "
     assert fails("--state", server.url).startswith(newer)
-    gone = fails("--state", f"redis://:{PASSWORD}@127.0.0.1:{free_port()}/0")
+    with nobody_listens() as url:
+        gone = fails("--state", url.replace("http://", f"redis://:{PASSWORD}@"))
     assert "can't be reached" in gone
     assert "redis://127.0.0.1:" in gone
     assert PASSWORD not in gone

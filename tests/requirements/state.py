@@ -173,5 +173,9 @@ REQUIREMENTS: dict[str, Requirement] = {
     "state:errors": Requirement(
         "issue 4, 4.", "A state that can't be read or forgotten from is one line: the thing, the place, the remedy."
     ),
+    "state:no-secrets": Requirement(
+        "mediation 2; issue 4, 3.",
+        "No secret of ours or a runner's is in any byte of the state, in any form that a peer may say it in.",
+    ),
     "state:newer": Requirement("issue 4, 4.", "A state that a newer claw has written is not touched, and said so."),
 }
