@@ -20,8 +20,8 @@ from claw_state.place import File, Server, StoreError, place
 from claw_state.sqlite_inventory import SqliteInventory
 from claw_state.valkey_inventory import ValkeyInventory
 
-_PIPE_WIDTH = 160
-"""Of a table that goes to no terminal."""
+_PIPE_WIDTH = 1000
+"""Where there is no terminal, at which lines would end."""
 _MOST_NAMED = 10
 _NO_PLACE = (
     "no state is named: give --state PLACE, or set CLAW_STATE as the proxy has it"
@@ -106,11 +106,12 @@ def _fail(why: str, code: int) -> NoReturn:
 
 
 def _told(agent: str, forgotten: Forgotten) -> Iterator[str]:
-    yield f"forgot of {agent}: {_many(forgotten.rounds, 'hidden round')}, {_many(forgotten.turns, 'turn')}"
+    marks = f", {_many(forgotten.marks, 'mark')}" if forgotten.marks else ""
+    yield f"forgot of {agent}: {_many(forgotten.rounds, 'hidden round')}{marks}, {_many(forgotten.turns, 'turn')}"
     if forgotten.running:
         yield (
-            f"left: {_many(forgotten.running, 'turn')}, since a proxy is at it now, and stopping it would leave its writes in"
-            " doubt; forget again when it is over"
+            f"left: {_many(forgotten.running, 'turn')} that a proxy is at now, and whose writes would else be in doubt;"
+            " forget again when that is over"
         )
     if forgotten.lingers:
         yield "the log beside the file is being read: it holds what was forgotten until a proxy next cuts it"
@@ -136,7 +137,16 @@ def _show(found: Inventory) -> None:
         return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("agent", overflow="fold")
-    for heading in ("hidden rounds", "size", "oldest use", "latest use", *map(_words, TURN_STATES), "requests", "USD"):
+    for heading in (
+        "hidden rounds",
+        "size",
+        "oldest use",
+        "latest use",
+        "marks",
+        *map(_words, TURN_STATES),
+        "requests",
+        "USD",
+    ):
         table.add_column(heading, justify="right", overflow="fold")
     for agent in found.agents:
         table.add_row(*_row(agent))
@@ -146,7 +156,13 @@ def _show(found: Inventory) -> None:
 def _row(agent: AgentState) -> Iterator[str]:
     rounds, spent = agent.rounds, agent.spent
     yield _plain(agent.agent)
-    yield from (str(rounds.count), _bytes(rounds.size), _time(rounds.oldest) or "", _time(rounds.newest) or "")
+    yield from (
+        str(rounds.count),
+        _bytes(rounds.size),
+        _time(rounds.oldest) or "",
+        _time(rounds.newest) or "",
+        str(rounds.marks),
+    )
     yield from (str(agent.turns.get(state, 0)) for state in TURN_STATES)
     yield from (str(spent.requests), f"{spent.cost:.4f}{' + ?' if spent.unknown else ''}") if spent else ("", "")
 
@@ -200,7 +216,13 @@ def _document(found: Inventory) -> dict[str, Any]:
 
 def _agent(state: AgentState) -> dict[str, Any]:
     rounds = state.rounds
-    told = {"count": rounds.count, "bytes": rounds.size, "oldest": _time(rounds.oldest), "latest": _time(rounds.newest)}
+    told = {
+        "count": rounds.count,
+        "bytes": rounds.size,
+        "oldest": _time(rounds.oldest),
+        "latest": _time(rounds.newest),
+        "marks": rounds.marks,
+    }
     spent = state.spent
     return {
         "agent": state.agent,

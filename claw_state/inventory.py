@@ -2,11 +2,12 @@
 
 Never what is kept: an operator's screen is no place for a conversation.
 
-    running   a process is at it
-    cut off   it was running, and its process has died or gone silent
-    failed    there was no answer
-    answered  there is one, which was not yet handed to the runner
-    done      it was handed over
+    running    a process is at it
+    abandoned  its runner has left, and a process awaits what a write of it brings
+    cut off    it was one of these, and its process has died or gone silent
+    failed     there was no answer
+    answered   there is one, which was not yet handed to the runner
+    done       it was handed over
 """
 
 from __future__ import annotations
@@ -15,18 +16,26 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, cast, get_args
 
-type TurnState = Literal["running", "cut_off", "failed", "answered", "done"]
+from claw_state.owner import Owner
+
+type TurnState = Literal["running", "abandoned", "cut_off", "failed", "answered", "done"]
 TURN_STATES: tuple[TurnState, ...] = get_args(TurnState.__value__)
+
+
+_AT_WORK = ("running", "abandoned")
 
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """Hidden rounds: how many turns of them, their bytes, and when they were last used (seconds since 1970)."""
+    """Hidden rounds: of how many answers, their bytes, and when they were last used (seconds since 1970). ``marks``: answers
+    that have none, or none any more, which are kept to be told from those.
+    """
 
     count: int = 0
     size: int = 0
     oldest: float | None = None
     newest: float | None = None
+    marks: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +76,7 @@ class Forgotten:
     """
 
     rounds: int
+    marks: int
     turns: int
     running: int
     lingers: bool = False
@@ -82,6 +92,16 @@ class Kept(Protocol):
         """Hidden rounds and turns of an agent, but for turns that somebody is at; None: nothing was kept of it. What it has
         spent stays: forgetting is no way round a budget.
         """
+
+
+def as_it_is(me: Owner, state: str, owner: str, silent: float) -> str:
+    """The state of a turn of which nothing was heard for so many seconds."""
+    return "cut_off" if state in _AT_WORK and not me.believes(owner, silent) else state
+
+
+def may_go(state: str) -> bool:
+    """Whether nobody is at a turn."""
+    return state not in _AT_WORK
 
 
 def counted(states: Iterable[str]) -> dict[TurnState, int]:

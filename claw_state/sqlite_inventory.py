@@ -19,7 +19,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from claw_state.inventory import AgentState, Forgotten, Inventory, Rounds, Spent, counted
+from claw_state.inventory import AgentState, Forgotten, Inventory, Rounds, Spent, as_it_is, counted, may_go
 from claw_state.owner import Owner
 from claw_state.place import File, StoreError
 from claw_state.sqlite import given_back, reason, refuse_newer
@@ -33,15 +33,18 @@ _PAUSE_SECONDS = 0.002
 _TRIES = 5
 _OURS = {"kept", "turns", "steps", "spending"}
 _ROUNDS = """
-SELECT CAST(agent AS TEXT), COUNT(*), SUM(LENGTH(messages)), CAST(MIN(used) AS REAL), CAST(MAX(used) AS REAL) FROM kept
-GROUP BY agent
+SELECT CAST(agent AS TEXT), COUNT(*) FILTER (WHERE LENGTH(messages) > 1), SUM(LENGTH(messages)),
+    CAST(MIN(used) FILTER (WHERE LENGTH(messages) > 1) AS REAL), CAST(MAX(used) FILTER (WHERE LENGTH(messages) > 1) AS REAL),
+    COUNT(*) FILTER (WHERE LENGTH(messages) <= 1)
+FROM kept GROUP BY agent
 """
 _TURNS = "SELECT CAST(agent AS TEXT), CAST(state AS TEXT), CAST(owner AS TEXT), CAST(seen AS REAL) FROM turns"
 _SPENT = """
 SELECT CAST(agent AS TEXT), CAST(SUM(requests) AS INTEGER), CAST(SUM(cost) AS REAL), CAST(SUM(unknown) AS INTEGER)
 FROM spending GROUP BY agent
 """
-_ROUNDS_OF = "SELECT id FROM kept WHERE agent = ?"
+_ROUNDS_OF = "SELECT id FROM kept WHERE agent = ? AND LENGTH(messages) > 1"
+_MARKS_OF = "SELECT id FROM kept WHERE agent = ? AND LENGTH(messages) <= 1"
 _TURNS_OF = "SELECT turn FROM turns WHERE agent = ?"
 _TURN = "SELECT CAST(state AS TEXT), CAST(owner AS TEXT), CAST(seen AS REAL) FROM turns WHERE turn = ?"
 
@@ -60,7 +63,7 @@ class SqliteInventory:
         self._shown = place.shown
         self._file = Path(place.path)
         self._clock = clock
-        self._me = Owner.this()
+        self._me = Owner.this().beside(place.path)
 
     def inventory(self) -> Inventory:
         with self._told():
@@ -82,13 +85,14 @@ class SqliteInventory:
             tables = self._tables(database)
             database.execute("PRAGMA secure_delete=ON")  # what is forgotten can't be read from the disk either
             rounds = _ids(database, _ROUNDS_OF, agent_id, "kept" in tables)
+            marks = _ids(database, _MARKS_OF, agent_id, "kept" in tables)
             turns = _ids(database, _TURNS_OF, agent_id, "turns" in tables)
-            if not rounds and not turns:
+            if not rounds and not marks and not turns:
                 return None
-            gone = _in_parts(database, rounds, self._forget_round)
+            gone, unmarked = (_in_parts(database, ids, self._forget_round) for ids in (rounds, marks))
             ended = _in_parts(database, turns, self._forget_turn)
             left = _ids(database, _TURNS_OF, agent_id, "turns" in tables)
-            return Forgotten(gone, ended, len(left), lingers=not given_back(database, _PAUSE_SECONDS))
+            return Forgotten(gone, unmarked, ended, len(left), lingers=not given_back(database, _PAUSE_SECONDS))
 
     def _way(self) -> _Way:
         log, index = (Path(f"{self._file}{part}") for part in ("-wal", "-shm"))
@@ -116,7 +120,7 @@ class SqliteInventory:
         spent = {agent: Spent(*row) for agent, *row in _rows(database, _SPENT, "spending" in tables)}
         turns: dict[str, list[str]] = {}
         for agent, state, owner, seen in _rows(database, _TURNS, "turns" in tables):
-            turns.setdefault(agent, []).append("cut_off" if self._is_cut_off(state, owner, seen) else state)
+            turns.setdefault(agent, []).append(self._as_it_is(state, owner, seen))
         agents = tuple(
             AgentState(agent, rounds.get(agent, Rounds()), counted(turns.get(agent, ())), spent.get(agent))
             for agent in sorted(rounds.keys() | turns.keys() | spent.keys())
@@ -134,17 +138,19 @@ class SqliteInventory:
             )
         return tables
 
-    def _is_cut_off(self, state: str, owner: str, seen: float) -> bool:
-        return state == "running" and not self._me.may_be_at(owner, self._clock() - seen)
+    def _as_it_is(self, state: str, owner: str, seen: float) -> str:
+        return as_it_is(self._me, state, owner, self._clock() - seen)
 
     def _forget_round(self, database: sqlite3.Connection, number: int) -> int:
         return database.execute("DELETE FROM kept WHERE id = ?", (number,)).rowcount
 
     def _forget_turn(self, database: sqlite3.Connection, turn: str) -> int:
         row = database.execute(_TURN, (turn,)).fetchone()
-        if row is None or (row[0] == "running" and not self._is_cut_off(*row)):
+        if row is None or not may_go(self._as_it_is(*row)):
             return 0
-        database.execute("DELETE FROM steps WHERE turn = ?", (turn,))
+        database.execute(
+            "DELETE FROM steps WHERE turn = ?", (turn,)
+        )  # a file that an earlier claw has written has no trigger
         return database.execute("DELETE FROM turns WHERE turn = ?", (turn,)).rowcount
 
     @contextmanager

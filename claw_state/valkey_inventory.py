@@ -8,7 +8,7 @@ from itertools import batched
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from claw_contract.secret import Redactor
-from claw_state.inventory import AgentState, Forgotten, Inventory, Rounds, TurnState, counted
+from claw_state.inventory import AgentState, Forgotten, Inventory, Rounds, as_it_is, counted, may_go
 from claw_state.owner import Owner
 from claw_state.place import Server, StoreError
 from claw_state.valkey import DROP, PRELUDE, asked, schema
@@ -23,7 +23,7 @@ _FORGET_ROUNDS = (
     DROP
     + """
 local a = of(ARGV[2])
-local ids = redis.call('ZRANGE', a .. 'used', 0, tonumber(ARGV[3]) - 1)
+local ids = redis.call('ZRANGE', a .. ARGV[3], 0, tonumber(ARGV[4]) - 1)
 for _, id in ipairs(ids) do drop(a, id) end
 if redis.call('ZCARD', a .. 'used') == 0 then redis.call('DEL', a .. 'bytes') end
 return #ids
@@ -74,37 +74,38 @@ class ValkeyInventory:
     def forget(self, agent_id: str) -> Forgotten | None:
         with self._connected() as redis:
             schema(redis, self._server)
-            gone, ended = 0, 0
-            while some := _run(redis, _FORGET_ROUNDS, agent_id, _AT_A_TIME):
-                gone += some
+            rounds, marks = (sum(_forget(redis, agent_id, kind)) for kind in ("whole", "used"))
+            ended = 0
             turns = _turns(redis, [agent_id.encode()])[agent_id.encode()]
             now = self._now(redis)
             for turn in turns:
-                if self._state(turn, now) != "running":
+                if may_go(self._state(turn, now)):
                     ended += _run(redis, _FORGET_TURN, agent_id, *turn)
             _run(redis, _FORGET_AGENT, agent_id)
             left = len(_turns(redis, [agent_id.encode()])[agent_id.encode()])
-            return Forgotten(gone, ended, left) if gone or turns else None
+            return Forgotten(rounds, marks, ended, left) if rounds or marks or turns else None
 
     def _agents(self, redis: Redis, names: tuple[bytes, ...], now: float) -> Iterator[AgentState]:
         asking = redis.pipeline(transaction=False)
         for name in names:
-            used = b"claw:a:%b:used" % name
-            asking.zcard(used)
+            whole = b"claw:a:%b:whole" % name
+            asking.zcard(whole)
+            asking.zcard(b"claw:a:%b:used" % name)
             asking.get(b"claw:a:%b:bytes" % name)
-            asking.zrange(used, 0, 0, withscores=True)
-            asking.zrange(used, -1, -1, withscores=True)
+            asking.zrange(whole, 0, 0, withscores=True)
+            asking.zrange(whole, -1, -1, withscores=True)
         told = asking.execute()
         turns = _turns(redis, names)
-        for name, (count, size, oldest, newest) in zip(names, batched(told, 4), strict=True):
-            rounds = Rounds(count, int(size or 0), *(found[0][1] if found else None for found in (oldest, newest)))
+        for name, (count, all_kept, size, oldest, newest) in zip(names, batched(told, 5), strict=True):
+            oldest_use, newest_use = (found[0][1] if found else None for found in (oldest, newest))
+            rounds = Rounds(count, int(size or 0), oldest_use, newest_use, all_kept - count)
             states = counted(self._state(turn, now) for turn in turns[name])
-            if count or states:
+            if all_kept or states:
                 yield AgentState(name.decode(errors="replace"), rounds, states)
 
-    def _state(self, turn: _Turn, now: float) -> TurnState | str:
+    def _state(self, turn: _Turn, now: float) -> str:
         state, owner = turn.state.decode(errors="replace"), turn.owner.decode(errors="replace")
-        return "cut_off" if state == "running" and not self._me.may_be_at(owner, now - float(turn.seen)) else state
+        return as_it_is(self._me, state, owner, now - float(turn.seen))
 
     def _now(self, redis: Redis) -> float:
         if self._clock:
@@ -146,6 +147,11 @@ def _told(redis: Redis, names: list[bytes]) -> Iterator[_Turn]:
         for name, known in zip(some, asking.execute(), strict=True):
             if None not in known:  # else it expired
                 yield _Turn(name, *known)
+
+
+def _forget(redis: Redis, agent_id: str, kind: str) -> Iterator[int]:
+    while some := _run(redis, _FORGET_ROUNDS, agent_id, kind, _AT_A_TIME):
+        yield some
 
 
 def _run(redis: Redis, script: str, *values: Any) -> int:

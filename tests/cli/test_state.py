@@ -21,6 +21,7 @@ from claw_mediate.continuity import Anchor
 from claw_mediate.io.journal import SqliteJournal
 from claw_mediate.io.journaling import Asked
 from claw_mediate.io.store import SqliteStore
+from claw_state.life import Life
 from claw_state.owner import Owner
 from claw_state.sqlite import SCHEMA, TURNS, opened
 from tests.cli.test_cli import claw
@@ -44,7 +45,7 @@ def fails(*arguments: str, **environ: str) -> str:
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> str:
+def file(tmp_path: Path) -> Iterator[str]:
     """A round and a failed turn of ``analyst``, and a turn of ``executor`` that runs."""
     name = str(tmp_path / "s.db")
 
@@ -62,7 +63,8 @@ def file(tmp_path: Path) -> str:
         database.execute("CREATE TABLE spending (agent, ends, requests, cost, unknown)")
         database.execute("INSERT INTO spending VALUES ('analyst', 0, 3, 0.25, 1)")
         database.commit()
-    return name
+    with closing(Life(name, "b")):
+        yield name
 
 
 @pytest.mark.requirement("cli:state")
@@ -71,8 +73,10 @@ def test_a_table_tells_of_each_agent_and_json_of_the_same(file: str) -> None:
     assert result.exit_code == 0
     lines = [line.split() for line in result.stdout.splitlines() if line.strip()]
     assert " ".join(lines[0]).startswith(f"{file} (SQLite, schema {SCHEMA}): ")
-    assert " ".join(lines[3]) == "analyst 1 1.8 KiB 2001-09-09T01:46:40Z 2001-09-09T01:46:40Z 0 0 1 0 0 3 0.2500 + ?"
-    assert " ".join(lines[4]) == "executor 0 0 bytes 1 0 0 0 0"
+    assert (
+        " ".join(lines[3]) == "analyst 1 1.8 KiB 2001-09-09T01:46:40Z 2001-09-09T01:46:40Z 0 0 0 0 1 0 0 3 0.2500 + ?"
+    )
+    assert " ".join(lines[4]) == "executor 0 0 bytes 0 1 0 0 0 0 0"
     told = json.loads(state("--json", CLAW_STATE=file).stdout)
     assert told.keys() == {"place", "store", "schema", "bytes", "log_bytes", "keys", "agents"}
     assert told["agents"][0] == {
@@ -82,8 +86,9 @@ def test_a_table_tells_of_each_agent_and_json_of_the_same(file: str) -> None:
             "bytes": 1800,
             "oldest": "2001-09-09T01:46:40Z",
             "latest": "2001-09-09T01:46:40Z",
+            "marks": 0,
         },
-        "turns": {"running": 0, "cut_off": 0, "failed": 1, "answered": 0, "done": 0},
+        "turns": {"running": 0, "abandoned": 0, "cut_off": 0, "failed": 1, "answered": 0, "done": 0},
         "spent": {"requests": 3, "usd": 0.25, "unknown": 1},
     }
 
@@ -112,11 +117,9 @@ def test_forgetting_says_what_went_and_what_was_left_and_why(file: str) -> None:
     result = state("forget", "analyst", "--yes", "--state", file)
     assert (result.exit_code, result.stdout) == (0, "forgot of analyst: 1 hidden round, 1 turn\n")
     result = state("--state", file, "forget", "executor", "--yes", CLAW_STATE="/elsewhere")
-    assert result.stdout.startswith(
-        "forgot of executor: 0 hidden rounds, 0 turns\nleft: 1 turn, since a proxy is at it"
-    )
+    assert result.stdout.startswith("forgot of executor: 0 hidden rounds, 0 turns\nleft: 1 turn that a proxy is at now")
     told = json.loads(state("forget", "executor", "--yes", "--json", CLAW_STATE=file).stdout)
-    assert told == {"agent": "executor", "rounds": 0, "turns": 0, "running": 1, "lingers": False}
+    assert told == {"agent": "executor", "rounds": 0, "marks": 0, "turns": 0, "running": 1, "lingers": False}
     (analyst, _) = json.loads(state("--json", CLAW_STATE=file).stdout)["agents"]
     assert analyst["spent"]["requests"] == 3, "forgetting is no way round a budget"
 

@@ -44,12 +44,14 @@ async def test_what_is_kept_is_told_by_agent_in_counts_sizes_and_times(
     await keep(store, "analyst", "x", b"12345")
     clock.now = 2000.0
     await keep(store, "analyst", "y", b"1234567")
-    await keep(store, "executor", "x", b"1")
+    await keep(store, "executor", "x", b"12")
+    await keep(store, "executor", "y", b"")
     for turn in ("dies", "fails", "answered", "done", "done-too"):
         await begin(journal, "analyst", turn)
     clock.now += LEASE_SECONDS
     await begin(journal, "analyst", "runs")
-    await begin(journal, "watcher", "runs-too")
+    await begin(journal, "watcher", "left")
+    await journal.abandoned("left")
     await journal.ended("fails", None)
     for turn in ("answered", "done", "done-too"):
         await journal.ended(turn, GIVEN)
@@ -62,8 +64,8 @@ async def test_what_is_kept_is_told_by_agent_in_counts_sizes_and_times(
             Rounds(2, 12, 1000.0, 2000.0),
             {"running": 1, "cut_off": 1, "failed": 1, "answered": 1, "done": 2},
         ),
-        AgentState("executor", Rounds(1, 1, 2000.0, 2000.0)),
-        AgentState("watcher", Rounds(), {"running": 1}),
+        AgentState("executor", Rounds(1, 2, 2000.0, 2000.0, marks=1)),
+        AgentState("watcher", Rounds(), {"abandoned": 1}),
     )
     assert told.schema == 1
     assert kept.inventory() == told, "reading changes nothing"
@@ -76,6 +78,7 @@ async def test_what_is_kept_of_an_agent_is_forgotten_but_for_a_turn_that_somebod
     store, journal = stores(), journals(ELSEWHERE)
     for number in range(50):
         await keep(store, "analyst", f"t{number}", b"hidden")
+    await keep(store, "analyst", "mark", b"")
     await keep(store, "executor", "t1", b"hidden")
     for turn in ("dies", "fails", "done"):
         await begin(journal, "analyst", turn)
@@ -83,8 +86,10 @@ async def test_what_is_kept_of_an_agent_is_forgotten_but_for_a_turn_that_somebod
     clock.now += LEASE_SECONDS
     await journal.ended("fails", None)
     await journal.ended("done", GIVEN)
-    await begin(journal, "analyst", "runs")
-    assert kept.forget("analyst") == Forgotten(rounds=50, turns=3, running=1)
+    for turn in ("runs", "left"):
+        await begin(journal, "analyst", turn)
+    await journal.abandoned("left")
+    assert kept.forget("analyst") == Forgotten(rounds=50, marks=1, turns=3, running=2)
     assert await found(store, "analyst", *(f"t{number}" for number in range(50))) == []
     assert await found(store, "executor", "t1") == ["t1"]
     for turn in ("dies", "fails", "done"):
@@ -92,8 +97,9 @@ async def test_what_is_kept_of_an_agent_is_forgotten_but_for_a_turn_that_somebod
         assert await journal.reply(turn, 1) is None
     assert await journal.find("executor", Asked("another's", "", "", "")) is not None
     await journal.intends("runs", 1, 0)
-    await journal.ended("runs", GIVEN)
-    assert kept.forget("analyst") == Forgotten(rounds=0, turns=1, running=0)
+    for turn in ("runs", "left"):
+        await journal.ended(turn, GIVEN)
+    assert kept.forget("analyst") == Forgotten(rounds=0, marks=0, turns=2, running=0)
     assert kept.forget("analyst") is None
     assert [state.agent for state in kept.inventory().agents] == ["executor"]
     await keep(store, "analyst", "t1", b"new")
@@ -110,7 +116,7 @@ async def test_a_proxy_that_was_believed_dead_makes_no_call_of_a_turn_that_is_fo
     journal = journals(ELSEWHERE)
     await begin(journal, "analyst", "slow")
     clock.now += LEASE_SECONDS
-    assert kept.forget("analyst") == Forgotten(0, 1, 0)
+    assert kept.forget("analyst") == Forgotten(0, 0, 1, 0)
     with pytest.raises(StoreError):
         await journal.intends("slow", 1, 0)
     await journal.alive(["slow"])
@@ -128,12 +134,12 @@ async def test_of_ten_thousand_agents_one_that_floods_takes_nothing_from_another
         await asyncio.gather(*(keep(store, f"agent-{number:05}", "x", b"hidden") for number in some))
     for number in range(MOST_TURNS + 20):
         clock.now += 1
-        await keep(store, "flood", f"t{number}", b"x")
+        await keep(store, "flood", f"t{number}", b"flood")
     for number in range(12):
         clock.now += 1
-        await keep(store, "large", f"t{number}", b"x" * (MOST_BYTES // 8))
+        await keep(store, "large", f"t{number}", b"x" * (MOST_BYTES // 8 - 9))
     told = kept.inventory().agents
     assert [state.agent for state in told] == [*(f"agent-{number:05}" for number in range(AGENTS)), "flood", "large"]
     assert {state.rounds for state in told[:AGENTS]} == {Rounds(1, 6, 1000.0, 1000.0)}
-    assert [state.rounds.count for state in told[AGENTS:]] == [MOST_TURNS, 8]
+    assert [(state.rounds.count, state.rounds.marks) for state in told[AGENTS:]] == [(MOST_TURNS, 20), (8, 4)]
     assert await found(store, "agent-04711", "x") == ["x"]
