@@ -28,6 +28,10 @@ COMMON = ("ts", "type", "claw_id", "turn_id", "model", "intervention")
 """The members of every line, null where they do not apply."""
 
 
+type How = Literal["running", "awaited", "answered"]
+"""How a request came to the answer of a turn: it is under way here; it was in another process; it had ended."""
+
+
 class Missed(Contract):
     """Assistant's messages of a request that got no hidden rounds back, though there may have been some."""
 
@@ -75,8 +79,6 @@ class ResumeEvent(_Event):
     """A turn goes on where an earlier attempt was: told when all that is known of it was played."""
 
     type: Literal["resume"]
-    altered: bool
-    """Whether the runner had altered the request."""
     replies: int
     """The model's replies that were not asked for again."""
     calls: int
@@ -89,8 +91,7 @@ class JoinEvent(_Event):
     """A request gets the answer of a turn that an equal one began."""
 
     type: Literal["join"]
-    how: Literal["running", "awaited", "answered"]
-    """``running``: the turn is under way here; ``awaited``: it was in another process; ``answered``: it had ended."""
+    how: How
     waiting: int
     """Runners that wait for a turn that is under way here, this one among them."""
     bytes: int

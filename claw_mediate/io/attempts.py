@@ -30,10 +30,11 @@ _RETRIED = "x-stainless-retry-count"
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """There is an answer."""
+    """There is an answer. ``awaited``: the turn ran in another process, until just now."""
 
     turn_id: str
     given: Given
+    awaited: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ class Attempts:
             elif (past is not None and past.given is not None) and (
                 past.turn_id == awaited or _is_meant(past, what, retries=retries)
             ):
-                return Known(past.turn_id, past.given)
+                return Known(past.turn_id, past.given, past.turn_id == awaited)
             elif past is not None and past.state in ("failed", "running", "abandoned"):
                 if await self._journal.resume(past, what):
                     acted = await self._journal.reply(past.turn_id, 1) is not None

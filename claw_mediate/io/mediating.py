@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from weakref import WeakValueDictionary
 
+from claw_contract.log import How
 from claw_contract.secret import Redactor
 from claw_mediate.dialects.base import Dialect, RunnerRequest
 from claw_mediate.exchange import Exchange, Request
@@ -72,7 +73,7 @@ class Mediating:
                 await asyncio.wait([turn.play])
                 turn = None
             if turn is not None:
-                self._tell(what, turn.job.turn_id, "turn_joined")
+                self._joined(what, turn.job.turn_id, "running", waiting=turn.waiting + 1)
             else:
                 entered = await self._enter(what, key, before)
                 if isinstance(entered, Exchange):
@@ -84,13 +85,11 @@ class Mediating:
         turn_id = new_turn_id()
         found = await self._found(what, key, turn_id)
         if isinstance(found, Known):
-            self._tell(what, found.turn_id, "turn_answered_again")
+            self._joined(what, found.turn_id, "awaited" if found.awaited else "answered", size=len(found.given.body))
             return replace(given(what.view, what.dialect, found.given), handed=partial(self._handed, found.turn_id))
         attempt: Attempt = "unknown" if isinstance(found, StoreError) else "first"
         if isinstance(found, Resumed):
             turn_id, attempt = found.turn_id, "resumed" if found.acted else "first"
-        if attempt == "resumed":
-            self._tell(what, turn_id, "turn_resumed")
         begun = False
         try:
             job = before.spend() or await self._job(what, turn_id, await before.context())
@@ -131,6 +130,6 @@ class Mediating:
         with suppress(StoreError):
             await self._playing.journal.handed(turn_id)
 
-    def _tell(self, what: Mediated, turn_id: str, intervention: str) -> None:
+    def _joined(self, what: Mediated, turn_id: str, how: How, *, waiting: int = 0, size: int = 0) -> None:
         agent_id, model = what.admitted.agent.id, what.view.model
-        self._log.event("intervention", agent_id, turn_id=turn_id, model=model, intervention=intervention)
+        self._log.event("join", agent_id, turn_id=turn_id, model=model, how=how, waiting=waiting, bytes=size)

@@ -72,7 +72,13 @@ class Playing:
     def start(self, job: Job) -> UnderWay:
         """Begin to play a turn."""
         self._recorder.request(job, len(job.catalog.offered))
-        tape = Tape(self.journal, job.turn_id, lambda reason: self._recorder.unwritten(job, reason), job.attempt)
+        tape = Tape(
+            self.journal,
+            job.turn_id,
+            lambda reason: self._recorder.unwritten(job, reason),
+            job.attempt,
+            lambda played: self._recorder.resumed(job, played),
+        )
         world = World(job.dialect, job.catalog, job.offered, self._ports(job), tape)
         turn = MediatedTurn(job, world, self._recorder, self._continuing)
         key = (job.agent.id, job.asked)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from claw_contract.base import JsonObject
@@ -23,6 +23,7 @@ from claw_mediate.trace import tool_trace, usage_record
 
 if TYPE_CHECKING:
     from claw_mediate.io.mediated import Ended, Job
+    from claw_mediate.io.tape import Played
 
 GONE = 499
 """What history says of a runner that left (nginx's word for it)."""
@@ -165,6 +166,10 @@ class Recorder:
         """Something of ours broke; named by its type, since its text may hold anything."""
         name = f"{type(error).__module__}.{type(error).__qualname__}"
         self._log.event("error", job.agent.id, turn_id=job.turn_id, model=job.model, error="internal", reason=name)
+
+    def resumed(self, job: Job, played: Played) -> None:
+        """All that an earlier attempt at this turn did was played."""
+        self._log.event("resume", job.agent.id, turn_id=job.turn_id, model=job.model, **asdict(played))
 
     def unwritten(self, job: Job, reason: str) -> None:
         """The journal can't be kept: calls that may write are not made."""

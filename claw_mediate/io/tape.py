@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from claw_mediate import result
@@ -32,13 +32,35 @@ _NOT_ENTERED = "this turn is not in the journal"
 type _Page = Callable[[], Awaitable[None]]
 
 
-class Tape:
-    """The pages of a turn. ``failed`` is told, once, that the journal can't be used."""
+@dataclass(slots=True)
+class Played:
+    """What an earlier attempt did, and this one does not do again: replies of the model, calls whose results are known, and
+    calls whose outcome is not.
+    """
 
-    def __init__(self, journal: Journal, turn_id: str, failed: Callable[[str], None], attempt: Attempt) -> None:
+    replies: int = 0
+    calls: int = 0
+    unknown: int = 0
+
+
+class Tape:
+    """The pages of a turn. ``failed`` is told, once, that the journal can't be used; ``resumed``, once, what was played of an
+    earlier attempt, when all of it was.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        turn_id: str,
+        failed: Callable[[str], None],
+        attempt: Attempt,
+        resumed: Callable[[Played], None] = lambda _: None,
+    ) -> None:
         self._journal = journal
         self.turn_id = turn_id
         self._failed: Callable[[str], None] | None = failed
+        self._resumed: Callable[[Played], None] | None = resumed if attempt == "resumed" else None
+        self._played = Played()
         self._attempt = attempt
         self._unwritten: deque[_Page] = deque()
         """What could not be written yet, in order: a later page without it would tell of another turn."""
@@ -46,6 +68,14 @@ class Tape:
 
     async def reply(self, round_number: int) -> bytes | None:
         """What the model said in this round, in an earlier attempt."""
+        known = await self._page(round_number)
+        if known is None:
+            self._goes_on()
+        else:
+            self._played.replies += 1
+        return known
+
+    async def _page(self, round_number: int) -> bytes | None:
         if self._attempt != "resumed":
             return None
         try:
@@ -53,6 +83,12 @@ class Tape:
         except StoreError as error:
             self._tell(error)
             return None
+
+    def _goes_on(self) -> None:
+        """What comes now was not done before."""
+        tell, self._resumed = self._resumed, None
+        if tell is not None:
+            tell(self._played)
 
     async def marked(self, round_number: int, reply: Reply) -> Reply:
         """What the model said in an earlier attempt, where that is known of its calls: they are not judged again."""
@@ -73,8 +109,10 @@ class Tape:
         try:
             known = await self._known(round_number, place, call)
             if isinstance(known, Answer):
+                self._played.calls += known.ran
                 return replace(known, replayed=True)
             if _may_write(call) and known is not None:
+                self._played.unknown += 1
                 return result.outcome_unknown(call)
             if _may_write(call):
                 await self._intends(round_number, place)
@@ -94,7 +132,7 @@ class Tape:
 
     async def settled(self) -> int:
         """How many replies of earlier attempts are paid for."""
-        return int(await self.reply(_SETTLED) or 0)
+        return int(await self._page(_SETTLED) or 0)
 
     async def settles(self, replies: int) -> None:
         """So many replies are paid for, those of earlier attempts among them."""
@@ -105,6 +143,7 @@ class Tape:
         await self._write(partial(self._journal.abandoned, self.turn_id))
 
     async def ended(self, given: Given | None) -> None:
+        self._goes_on()
         await self._write(partial(self._journal.ended, self.turn_id, given))
 
     async def handed(self) -> None:

@@ -201,6 +201,10 @@ class Desk:
             HistoryEntry.model_validate_json(line)
         return [json.loads(line) for line in lines]
 
+    def told(self, kind: str) -> list[Body]:
+        """The log's events of a type."""
+        return [event for event in self.events if event["type"] == kind]
+
     def interventions(self) -> list[str]:
         return [event["intervention"] for event in self.events if event["type"] == "intervention"]
 

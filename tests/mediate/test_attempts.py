@@ -85,7 +85,7 @@ async def test_a_turn_of_another_mediator_of_this_process_is_waited_for(
     await asyncio.wait([waiting], timeout=0.3)
     assert not waiting.done()
     await journal.ended("t1", ANSWER)
-    assert await waiting == Known("t1", ANSWER)
+    assert await waiting == Known("t1", ANSWER, awaited=True)
 
 
 @pytest.mark.requirement("journal:altered")

@@ -125,6 +125,6 @@ async def test_a_long_conversation_goes_on_within_the_bounds_and_stays_valid(des
     assert told[-1]["data"] == {"text": "x" * 30_000}
     held = sum(later[: len(earlier) - 1] == earlier[:-1] for earlier, later in pairwise(map(sent, firsts)))
     assert held >= 18, "a provider's cache of the beginning holds, but for a few requests"
-    events = [event for event in desk.events if event["type"] == "continuity"]
+    events = desk.told("continuity")
     assert events[-1]["shortened"] > 0
     assert events[-1]["missed"]["over_bound"] == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
@@ -14,10 +13,6 @@ from tests.mediate.desk import Desk
 from tests.mediate.test_turn_conversations import said
 
 ROOM = 256 * 1024
-
-
-def told(desk: Desk, kind: str = "continuity") -> list[dict[str, Any]]:
-    return [event for event in desk.events if event["type"] == kind]
 
 
 def recall(anchors: dict[int, str], *kept: Kept, session: str = "") -> Recall:
@@ -32,18 +27,18 @@ def kept(number: int, key: str, messages: bytes = b"", *, before: str = "asked",
 @pytest.mark.requirement("log:continuity")
 async def test_a_request_tells_what_it_got_back_and_of_which_turn_it_is(desk: Desk) -> None:
     await said(desk, "One?", "desk.balance", "First.")
-    assert told(desk) == [], "no message of the assistant's, nothing to tell"
+    assert desk.told("continuity") == [], "no message of the assistant's, nothing to tell"
     desk.model_says("Second.")
     await desk.asks("Two?")
     desk.messages[:0] = [desk.wire.user("Zero?"), {"role": "assistant", "content": "I was never said."}]
     desk.model_says("Third.")
     await desk.asks("Three?")
-    first, second = map(ContinuityEvent.model_validate, told(desk))
+    first, second = map(ContinuityEvent.model_validate, desk.told("continuity"))
     assert (first.anchors, first.hits, first.turns) == (1, 1, 1)
     assert (second.anchors, second.hits, second.turns, second.missed.unknown) == (3, 2, 1, 1)
     assert first.bytes == second.bytes > 0
     assert [event.turn_id for event in (first, second)] == [line["turn_id"] for line in desk.history()[1:]]
-    words = json.dumps(told(desk))
+    words = json.dumps(desk.told("continuity"))
     assert all(word not in words for word in ("One?", "First.", "never said", "balance"))
 
 

@@ -11,6 +11,7 @@ from contextlib import closing
 import pytest
 from inline_snapshot import snapshot
 
+from claw_contract.log import JoinEvent, ResumeEvent
 from claw_mediate.exchange import Exchange
 from tests.mediate.desk import Desk, tool, with_tools
 from tests.waiting import happens
@@ -38,6 +39,7 @@ async def until_called(desk: Desk, *tools: str) -> None:
     await happens(lambda: set(tools) <= set(desk.services.calls), f"calls of {tools}")
 
 
+@pytest.mark.requirement("log:resume")
 @pytest.mark.requirement("journal:resume")
 async def test_a_turn_that_failed_after_tools_ran_is_resumed_and_nothing_runs_again(desk: Desk) -> None:
     await failed_after_a_trade(desk)
@@ -52,7 +54,10 @@ cllama → runner   'Bought.'   [1 hidden]
     first, second = desk.history()
     assert first["turn_id"] == second["turn_id"]
     assert (first["resumed"], second["resumed"]) == (False, True)
-    assert desk.interventions() == ["turn_resumed"]
+    (event,) = desk.told("resume")
+    assert ResumeEvent.model_validate(event)
+    assert (event["turn_id"], event["replies"], event["calls"], event["unknown"]) == (first["turn_id"], 1, 1, 0)
+    assert "order" not in json.dumps(event)
 
 
 @pytest.mark.requirement("journal:resume")
@@ -188,7 +193,7 @@ async def test_equal_requests_of_two_sessions_at_one_moment_do_not_join(desk: De
     gate.set()
     await asyncio.gather(*runners)
     assert len(set(desk.services.keys)) == 2
-    assert desk.interventions() == []
+    assert desk.told("join") == []
 
 
 @with_tools
@@ -206,6 +211,7 @@ async def test_a_follow_up_that_failed_is_resumed_with_the_native_result_run_ane
     assert desk.services.calls == ["desk.trade"]
 
 
+@pytest.mark.requirement("log:join")
 @pytest.mark.requirement("journal:retry-of-a-done-turn")
 @pytest.mark.parametrize("headers", [{"x-stainless-retry-count": "1"}, {"Idempotency-Key": "k1"}])
 async def test_a_done_turn_is_answered_again_where_the_runner_says_that_it_retries(
@@ -223,7 +229,10 @@ cllama → runner   'Bought.'   [1 hidden]
 """)
     assert json.loads(desk.body) == json.loads(body)
     assert len(desk.history()) == 1
-    assert desk.interventions() == ["turn_answered_again"]
+    (event,) = desk.told("join")
+    assert JoinEvent.model_validate(event)
+    assert (event["turn_id"], event["how"], event["waiting"]) == (desk.history()[0]["turn_id"], "answered", 0)
+    assert event["bytes"] == len(body) if not desk.stream else event["bytes"] > 0
 
 
 @pytest.mark.requirement("journal:retry-of-a-done-turn")
@@ -252,6 +261,7 @@ async def test_an_answer_that_the_runner_did_not_take_is_given_to_it_when_it_com
     assert desk.services.calls == ["desk.trade"]
 
 
+@pytest.mark.requirement("log:join")
 @pytest.mark.requirement("journal:join")
 async def test_a_runner_that_comes_again_while_its_turn_runs_gets_the_same_answer(desk: Desk) -> None:
     gate = desk.services.gates["desk.trade"] = asyncio.Event()
@@ -261,13 +271,17 @@ async def test_a_runner_that_comes_again_while_its_turn_runs_gets_the_same_answe
     runners = [asyncio.ensure_future(answer(desk))]
     await until_called(desk, "desk.trade")
     runners += [asyncio.ensure_future(answer(desk)) for _ in range(2)]
-    await happens(lambda: desk.interventions() == ["turn_joined"] * 2, "both have joined")
+    await happens(lambda: len(desk.told("join")) == 2, "both have joined")
     gate.set()
     bodies = await asyncio.gather(*runners)
     whole = [desk.wire.assembled(body) if desk.stream else body for body in bodies]
     assert [desk.wire.said(body).text for body in whole] == ["Bought."] * 3
     assert desk.services.calls == ["desk.trade"]
     assert len(desk.model.bodies) == 2
+    assert [(event["how"], event["waiting"], event["bytes"]) for event in desk.told("join")] == [
+        ("running", 2, 0),
+        ("running", 3, 0),
+    ]
     # Whoever joins is no request of its own: it spends nothing, and is no line of history.
     assert len([event for event in desk.events if event["type"] == "request"]) == 1
     assert len(desk.history()) == 1
@@ -282,7 +296,7 @@ async def test_the_first_runner_may_leave_and_the_second_is_answered_all_the_sam
     first = asyncio.ensure_future(answer(desk))
     await until_called(desk, "desk.quote")
     second = asyncio.ensure_future(answer(desk))
-    await happens(lambda: "turn_joined" in desk.interventions(), "the second has joined")
+    await happens(lambda: bool(desk.told("join")), "the second has joined")
     first.cancel()
     await asyncio.wait([first])
     gate.set()
@@ -343,6 +357,8 @@ async def test_after_a_crash_what_was_answered_is_known_and_a_write_without_answ
     told = [json.loads(content) for _, content in desk.wire.answers(desk.model.bodies[-1]["messages"])]
     assert told[0]["data"] == {"usd": 1}
     assert told[1]["error"]["code"] == "outcome_unknown"
+    (event,) = desk.told("resume")
+    assert (event["replies"], event["calls"], event["unknown"]) == (1, 1, 1)
     killed.cancel()
 
 

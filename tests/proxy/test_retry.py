@@ -88,7 +88,7 @@ def test_a_request_that_comes_again_while_its_turn_runs_joins_it(running: Pod) -
     running.provider.says(calls(("c1", "desk__trade", {"symbol": "X"})), text("Bought."))
 
     def joined() -> bool:
-        return [line["intervention"] for line in running.log()].count("turn_joined") == 2
+        return [line["type"] for line in running.log()].count("join") == 2
 
     with ThreadPoolExecutor(3) as pool:
         asked = [pool.submit(post, running) for _ in range(3)]

@@ -156,6 +156,12 @@ REQUIREMENTS: dict[str, Requirement] = {
         "issue 4, 4.",
         "A request with answers in it tells how many of them got hidden rounds back, and why the others did not.",
     ),
+    "log:resume": Requirement(
+        "issue 4, 4.", "A turn that goes on tells what of an earlier attempt was played, in numbers."
+    ),
+    "log:join": Requirement(
+        "issue 4, 4.", "A request that gets another one's answer tells whose turn that is, and how it came to it."
+    ),
     "store:marks": Requirement(
         "mediation 7",
         "An answer before which nothing was hidden is kept as a mark, which takes no room from hidden rounds.",
