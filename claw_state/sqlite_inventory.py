@@ -14,6 +14,7 @@ import os
 import sqlite3
 import stat
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -26,8 +27,8 @@ from claw_state.sqlite import given_back, reason, refuse_newer
 
 _PATIENCE_SECONDS = 5.0
 """How long another process's lock is waited for: nobody waits with us here."""
-_AT_A_TIME = 16
-"""Forgotten in one transaction: a proxy waits a tenth of a second for us, and no longer."""
+_HELD_SECONDS = 0.01
+"""For how long one transaction forgets, and what it has begun with: a proxy waits a tenth of a second for us."""
 _PAUSE_SECONDS = 0.002
 """Between two transactions, so that others come to write."""
 _TRIES = 5
@@ -183,10 +184,13 @@ def _ids(database: sqlite3.Connection, query: str, agent_id: str, exists: bool) 
 
 def _in_parts[T](database: sqlite3.Connection, ids: list[T], forget: Callable[[sqlite3.Connection, T], int]) -> int:
     """How many were forgotten."""
-    gone = 0
-    for start in range(0, len(ids), _AT_A_TIME):
+    gone, waiting = 0, deque(ids)
+    while waiting:
         database.execute("BEGIN IMMEDIATE")
-        gone += sum(forget(database, one) for one in ids[start : start + _AT_A_TIME])
+        until = time.monotonic() + _HELD_SECONDS
+        gone += forget(database, waiting.popleft())
+        while waiting and time.monotonic() < until:
+            gone += forget(database, waiting.popleft())
         database.execute("COMMIT")
         time.sleep(_PAUSE_SECONDS)
     return gone
