@@ -115,7 +115,7 @@ class Conversing:
 
     def restarts(self, *, gracefully: bool) -> None:
         if gracefully:
-            self.loop.run(self.desk.mediator.close(1))
+            self.loop.run(self.desk.mediators.pop().close(1))
         self.desk.open()
 
     def asks(
