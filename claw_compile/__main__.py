@@ -33,7 +33,7 @@ def run(pod: Path, output: Path | None) -> int:
     if result.value.new_master is not None:
         sys.stderr.write(f"made {result.value.new_master}: the pod's master secret; keep it, and keep it private\n")
     sys.stdout.write(summary(result.value))
-    sys.stdout.write(f"wrote {result.value.directory}\n")
+    sys.stdout.write(f"wrote {result.value.directory} and {result.value.compose_file}\n")
     return 0
 
 

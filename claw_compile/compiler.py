@@ -7,17 +7,22 @@ writes nothing at all.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
 
 from claw_compile import codes
+from claw_compile.authority.agent import Resolved
 from claw_compile.authority.check import check
 from claw_compile.authority.drift import drift
 from claw_compile.authority.project import Projected, connect, project
 from claw_compile.authority.resolve import resolve
-from claw_compile.diagnostics.diagnostic import Checked, Diagnostic, has_errors, in_order, start_of
-from claw_compile.loading.load import MASTER_FILE, load
-from claw_compile.output.emit import emit
+from claw_compile.diagnostics.diagnostic import Checked, has_errors, in_order, start_of
+from claw_compile.loading.load import MASTER_FILE, Loaded, load
+from claw_compile.output.compose import COMPOSE_FILE, compose
+from claw_compile.output.deployment import Deployment
+from claw_compile.output.emit import Tree, emit
+from claw_compile.output.proxy_env import proxy_env_file
+from claw_compile.output.secret_files import secret_files
 from claw_compile.output.write import create_master, write
 from claw_contract.secret import Secret
 
@@ -26,10 +31,11 @@ OUTPUT = ".claw-runtime"
 
 @dataclass(frozen=True)
 class Plan:
-    """A pod without errors, before it is written. ``master`` is None when the pod has no master secret yet."""
+    """A pod without errors, before it is written. It has no master secret yet where ``loaded`` has none."""
 
     agents: tuple[Projected, ...]
-    master: Secret | None = None
+    resolved: Resolved
+    loaded: Loaded = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -37,6 +43,7 @@ class Written:
     """What a compile wrote, and where. ``new_master`` is the file of a master secret that it made."""
 
     directory: Path
+    compose_file: Path
     agents: tuple[Projected, ...]
     new_master: Path | None = None
 
@@ -61,25 +68,44 @@ def check_pod(pod_file: Path, environ: Mapping[str, str]) -> Checked[Plan]:
     )
     if has_errors(found):
         return Checked(None, found)
-    return Checked(Plan(project(loaded.value, resolved.value, providers.value), loaded.value.master), found)
+    return Checked(Plan(project(loaded.value, resolved.value, providers.value), resolved.value, loaded.value), found)
+
+
+def outputs(plan: Plan, master: Secret) -> tuple[Tree, bytes]:
+    """The compiled tree, and compose.generated.yml."""
+    pod = plan.loaded.pod
+    tree = {
+        **emit(plan.agents, master),
+        **proxy_env_file(plan.resolved),
+        **secret_files(pod, plan.loaded.variables.lookup),
+    }
+    return tree, compose(Deployment(pod, plan.resolved, tree, master))
 
 
 def compile_pod(pod_file: Path, environ: Mapping[str, str], output: Path | None = None) -> Checked[Written]:
-    """Compile a pod into ``output`` (default: ``.claw-runtime`` beside it). With an error nothing is written."""
+    """Compile a pod into ``.claw-runtime`` and compose.generated.yml beside it; with an error nothing is written.
+
+    ``output`` is another place for all of it; what is written there is what would be written beside the pod.
+    """
     checked = check_pod(pod_file, environ)
     plan = checked.value
     if plan is None:
         return Checked(None, checked.diagnostics)
     directory = pod_file.parent / OUTPUT if output is None else output
     new_master = None
-    if (master := plan.master) is None:
+    if (master := plan.loaded.master) is None:
         new_master = pod_file.parent / MASTER_FILE
         try:
             master = create_master(new_master)
         except OSError as error:
             found = codes.UNWRITABLE_OUTPUT.at(start_of(str(new_master)), f"it can't be written: {error.strerror}")
             return Checked(None, (*checked.diagnostics, found))
-    refused: tuple[Diagnostic, ...] = write(emit(plan.agents, master), directory)
+    tree, made = outputs(plan, master)
+    compose_file = (pod_file.parent if output is None else output) / COMPOSE_FILE
+    if output is None:
+        refused = write(tree, directory, {compose_file: made})
+    else:
+        refused = write({**tree, PurePosixPath(COMPOSE_FILE): made}, directory)
     if refused:
         return Checked(None, (*checked.diagnostics, *refused))
-    return Checked(Written(directory, plan.agents, new_master), checked.diagnostics)
+    return Checked(Written(directory, compose_file, plan.agents, new_master), checked.diagnostics)

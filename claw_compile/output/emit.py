@@ -1,7 +1,7 @@
 """Emit: the compiled pod as bytes by path (spec/contract.md "Layout"). Pure, and the same bytes on any machine.
 
-Rules. What the model may know is in CLAWDAPUS.md: names and descriptions, no endpoint, URL or token. ``metadata.json`` and
-``tools.json`` hold credentials: they are for the proxy.
+Rules. What the model may know is in CLAWDAPUS.md: names and descriptions, no endpoint, URL or token. ``metadata.json``
+and ``tools.json`` hold credentials: they are for the proxy.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 
 from claw_compile.authority.project import Projected
 from claw_compile.identity import agent_token
+from claw_compile.output.runner_env import runner_env
 from claw_contract.manifest import Manifest, Policy, Tool
 from claw_contract.metadata import Metadata
 from claw_contract.names import aliases
 from claw_contract.secret import REVEAL, Secret
 
-PROXY_URL = "http://cllama:8080"
 _OPTIONAL_LIMITS = ("on_budget", "max_parallel")
 
 type Tree = Mapping[PurePosixPath, bytes]
@@ -33,7 +33,7 @@ def emit(agents: Iterable[Projected], master: Secret) -> Tree:
         token = agent_token(master, agent.agent.id, agent.epoch)
         for name, content in _context(agent, token).items():
             tree[PurePosixPath("context", agent.agent.id, name)] = content
-        tree[PurePosixPath("agents", agent.agent.id, "env")] = _runner_env(token)
+        tree[PurePosixPath("agents", agent.agent.id, "env")] = runner_env(agent.agent, token)
     return tree
 
 
@@ -118,16 +118,3 @@ def _infrastructure(agent: Projected) -> str:
 def _tool_line(name: str, tool: Tool) -> str:
     described = " ".join(tool.description.split())
     return f"- `{name}`: {described}" if described else f"- `{name}`"
-
-
-def _runner_env(token: Secret) -> bytes:
-    """What the runner needs. Both SDKs find the proxy by it; the token is its only credential."""
-    revealed = token.reveal()
-    lines = [
-        f"OPENAI_BASE_URL={PROXY_URL}/v1",
-        f"OPENAI_API_KEY={revealed}",
-        f"ANTHROPIC_BASE_URL={PROXY_URL}",
-        f"ANTHROPIC_API_KEY={revealed}",
-        f"CLLAMA_TOKEN={revealed}",
-    ]
-    return ("\n".join(lines) + "\n").encode()

@@ -1,19 +1,24 @@
-"""Write: the one phase that writes the disk (spec/contract.md "Layout", spec/compile.md "Verbs").
+"""Write: the one phase that writes the disk (spec/contract.md "Layout", spec/compile.md "Verbs"; decision 0019).
 
-Rules. The whole tree is written beside its place and exchanged in one rename: who reads at any moment sees the old
-tree or the new one. A kill leaves a hidden sibling, which the next write removes. Directories are 0700, files 0600. A
-directory that the compiler did not make is never replaced.
+    <directory>/.tree/          the compiled tree; exchanged in one rename
+    <directory>/context         → .tree/context; so for each name at the tree's top
+    <file beside the pod>       renamed into place behind the tree
+
+Rules. Who reads at any moment sees the old tree or the new one, also a container that has ``<directory>`` mounted: it
+stays where it is, and the rename happens in it. A kill leaves a hidden sibling, which the next write removes.
+Directories are 0700, files 0600. A directory that the compiler did not make is never replaced.
 """
 
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,14 +27,28 @@ from claw_compile.diagnostics.diagnostic import Diagnostic, quoted, start_of
 from claw_compile.output.emit import Tree
 from claw_contract.secret import Secret
 
-OURS = {"context", "agents"}
+TREE = ".tree"
+OURS = {
+    "context",
+    "agents",
+    "auth",
+    "secrets",
+    "pod-manifest.json",
+    "compose.generated.yml",
+    "kubernetes.generated.yml",
+}
 """What a compiled tree has at its top."""
+_FRESH = f".{TREE}.new-"
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 
 
-def write(tree: Tree, directory: Path) -> tuple[Diagnostic, ...]:
-    """Replace ``directory`` by ``tree``. A diagnostic, and the old tree untouched, when that can't be done."""
+def write(tree: Tree, directory: Path, beside: Mapping[Path, bytes] | None = None) -> tuple[Diagnostic, ...]:
+    """Replace ``directory`` by ``tree``, and each file of ``beside``, which is for everybody to read.
+
+    A diagnostic, and the old tree untouched, when that can't be done. The tree comes first: what it takes away is gone at
+    once, and a file that is older than it describes what ran so far. All is on the disk before anything is renamed.
+    """
     at = start_of(str(directory))
     # A symlink stays one: what it points at is replaced.
     place = Path(os.path.realpath(directory))
@@ -37,9 +56,11 @@ def write(tree: Tree, directory: Path) -> tuple[Diagnostic, ...]:
         if (strange := _strange(place)) is not None:
             help_text = "choose a directory that is empty, or not there"
             return (codes.UNWRITABLE_OUTPUT.at(at, f"{quoted(strange)} in it is not ours", help_text=help_text),)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with _alone(place.parent):
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _alone(place), _prepared(beside or {}) as prepared:
             _replace(tree, place)
+            for path, ready in prepared.items():
+                ready.replace(path)
     except OSError as error:
         return (codes.UNWRITABLE_OUTPUT.at(at, f"the output can't be written: {error.strerror}"),)
     return ()
@@ -73,13 +94,14 @@ def _strange(place: Path) -> str | None:
         return None
     if not place.is_dir():
         return place.name
-    return next((name for name in sorted(path.name for path in place.iterdir()) if name not in OURS), None)
+    names = sorted(path.name for path in place.iterdir())
+    return next((name for name in names if name not in {TREE, *OURS} and not name.startswith(_FRESH)), None)
 
 
 @contextmanager
-def _alone(parent: Path) -> Iterator[None]:
+def _alone(place: Path) -> Iterator[None]:
     """Two compiles at a time would remove each other's unfinished trees."""
-    held = os.open(parent, os.O_RDONLY)
+    held = os.open(place, os.O_RDONLY)
     try:
         fcntl.flock(held, fcntl.LOCK_EX)
         yield
@@ -87,22 +109,55 @@ def _alone(parent: Path) -> Iterator[None]:
         os.close(held)
 
 
+@contextmanager
+def _prepared(files: Mapping[Path, bytes]) -> Iterator[Mapping[Path, Path]]:
+    """Each file whole beside its place, and gone again if it did not get there."""
+    ready = {path: path.with_name(f".{path.name}.new") for path in files}
+    try:
+        for path, temporary in ready.items():
+            if path.is_dir():
+                raise IsADirectoryError(errno.EISDIR, f"{path.name} is a directory")
+            temporary.unlink(missing_ok=True)
+            _create(temporary, files[path], 0o644)
+        yield ready
+    finally:
+        for temporary in ready.values():
+            temporary.unlink(missing_ok=True)
+
+
 def _replace(tree: Tree, place: Path) -> None:
-    prefix = f".{place.name}.new-"
-    for left_over in place.parent.glob(f"{prefix}*"):
+    for left_over in place.glob(f"{_FRESH}*"):
         shutil.rmtree(left_over)
-    fresh = Path(tempfile.mkdtemp(prefix=prefix, dir=place.parent))
+    fresh = Path(tempfile.mkdtemp(prefix=_FRESH, dir=place))
     try:
         for path, content in tree.items():
-            target = fresh / path
             for part in reversed(path.parents):
                 (fresh / part).mkdir(mode=0o700, exist_ok=True)
-            _create(target, content)
-        _swap(fresh, place)
+            _create(fresh / path, content)
+        names = {path.parts[0] for path in tree}
+        _link(place, names)
+        _swap(fresh, place / TREE)
+        for name in OURS - names:
+            _remove(place / name)
     finally:
         # The old tree after the exchange, or the unfinished new one.
         if fresh.exists():
             shutil.rmtree(fresh)
+
+
+def _link(place: Path, names: Iterable[str]) -> None:
+    for name in names:
+        link = place / name
+        if not link.is_symlink():
+            _remove(link)  # from before there was a directory that stays
+            link.symlink_to(Path(TREE, name))
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _create(path: Path, content: bytes, mode: int = 0o600) -> None:
@@ -118,7 +173,7 @@ def _swap(fresh: Path, place: Path) -> None:
         fresh.rename(place)
     elif not _exchange(fresh, place):
         # No atomic exchange on this system: for a moment there is no tree, and never half a one.
-        old = Path(tempfile.mkdtemp(prefix=f".{place.name}.new-", dir=place.parent))
+        old = Path(tempfile.mkdtemp(prefix=_FRESH, dir=place.parent))
         place.rename(old)
         fresh.rename(place)
         shutil.rmtree(old)

@@ -15,12 +15,16 @@ from claw_compile.reading.scalars import typed
 
 @dataclass(frozen=True)
 class ScalarNode:
-    """``plain`` is a scalar without quotes: only that can be a number, a boolean or null."""
+    """``plain`` is a scalar without quotes: only that can be a number, a boolean or null.
+
+    ``tag`` is one that a file writes and YAML's schema does not imply, as Compose's ``!reset``.
+    """
 
     text: str
     span: Span
     plain: bool = False
     raw: str | None = None
+    tag: str = ""
 
     @property
     def shown(self) -> str:
@@ -35,6 +39,7 @@ class ScalarNode:
 class ListNode:
     items: tuple[Node, ...]
     span: Span
+    tag: str = ""
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,7 @@ class MapNode:
 
     entries: tuple[Entry, ...]
     span: Span
+    tag: str = ""
 
     def get(self, key: str) -> Entry | None:
         return next((entry for entry in self.entries if entry.key.text == key), None)

@@ -14,10 +14,12 @@ import yaml
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Checked, Diagnostic, Note, Span, quoted, start_of
 from claw_compile.reading.node import Entry, ListNode, MapNode, Node, ScalarNode
+from claw_compile.reading.scalars import typed
 from claw_compile.reading.source import Source
 
 MOST_NODES = 100_000
 """How many values a document may have once its aliases are expanded."""
+_STRING = "tag:yaml.org,2002:str"
 _PRESENTATION = re.compile(r"\s*(#.*|%.*)?$")
 SPREAD_HELP = "to splice the pod's defaults write '- ...', with the dash, where the list's entries stand"
 
@@ -81,6 +83,11 @@ def _one_line(text: str) -> str:
     return "".join(char if char.isprintable() else "?" for char in " ".join(text.split()))
 
 
+def _own_tag(raw: yaml.Node) -> str:
+    """A tag that is not of YAML's own, as the file writes it."""
+    return raw.tag if raw.tag.startswith("!") else ""
+
+
 @dataclass
 class _Reading:
     """One conversion of PyYAML's graph; shared nodes are converted once and stay shared."""
@@ -114,7 +121,8 @@ class _Reading:
             return self._scalar(raw), 1
         if isinstance(raw, yaml.SequenceNode):
             items = [self._sized(item) for item in raw.value]
-            return ListNode(tuple(item for item, _ in items), self._span(raw)), 1 + sum(size for _, size in items)
+            node = ListNode(tuple(item for item, _ in items), self._span(raw), _own_tag(raw))
+            return node, 1 + sum(size for _, size in items)
         assert isinstance(raw, yaml.MappingNode)
         return self._mapping(raw)
 
@@ -123,7 +131,9 @@ class _Reading:
         if any("\ud800" <= char <= "\udfff" for char in text):
             self.found.append(codes.YAML_SYNTAX.at(self._span(raw), "an escape that names half a character"))
             text = ""
-        return ScalarNode(text, self._span(raw), plain=raw.style is None)
+        # ``!!str 0123`` is what ``"0123"`` is: PyYAML itself takes no such text for a string.
+        plain = raw.style is None and not (raw.tag == _STRING and not isinstance(typed(text), str))
+        return ScalarNode(text, self._span(raw), plain=plain, tag=_own_tag(raw))
 
     def _mapping(self, raw: yaml.MappingNode) -> tuple[Node, int]:
         own: dict[str, Entry] = {}
@@ -146,7 +156,7 @@ class _Reading:
             else:
                 own[key.text] = Entry(key, value)
         entries = (*own.values(), *(entry for name, entry in merged.items() if name not in own))
-        return MapNode(entries, self._span(raw)), size
+        return MapNode(entries, self._span(raw), _own_tag(raw)), size
 
     def _key(self, raw: yaml.Node) -> ScalarNode | None:
         if isinstance(raw, yaml.ScalarNode):

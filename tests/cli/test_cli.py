@@ -53,7 +53,7 @@ def test_compile_writes_the_tree_and_says_what_each_agent_may_do(desk: Path) -> 
         "  trading-api.execute_trade       write\n"
         "  trading-api.get_order_history   read\n"
         "  trading-api.cancel_order        write\n"
-        "wrote .claw-runtime\n"
+        "wrote .claw-runtime and compose.generated.yml\n"
     )
     assert names(desk / ".claw-runtime" / "context") == ["analyst", "executor"]
 
@@ -149,11 +149,13 @@ def test_no_secret_is_printed_or_written_where_it_does_not_belong(desk: Path) ->
             result = claw(desk, verb[0], name, *verb[1:], **SECRETS)
             assert not any(secret in result.stdout + result.stderr for secret in SECRETS.values())
     holders = {
-        str(path.relative_to(desk / ".claw-runtime"))
-        for path in (desk / ".claw-runtime").rglob("*")
+        str(path.relative_to(desk / ".claw-runtime" / ".tree"))
+        for path in (desk / ".claw-runtime" / ".tree").rglob("*")
         if path.is_file() and any(secret.encode() in path.read_bytes() for secret in SECRETS.values())
     }
     assert holders == {"context/analyst/tools.json", "context/executor/tools.json"}
+    everybody_reads = (desk / "compose.generated.yml").read_text(encoding="utf-8")
+    assert not any(secret in everybody_reads for secret in SECRETS.values())
 
 
 def test_a_terminal_without_unicode_gets_no_traceback(desk: Path) -> None:

@@ -26,7 +26,7 @@ def files_below(directory: Path) -> dict[str, bytes]:
 def compiled(pod_file: Path, output: Path) -> dict[str, bytes]:
     result = compile_pod(pod_file, ENVIRON, output)
     assert [found.code.name for found in result.diagnostics] == ["write-granted-by-all"]
-    return files_below(output)
+    return files_below(output / ".tree")
 
 
 @pytest.fixture

@@ -55,7 +55,7 @@ def test_directories_are_0700_and_files_0600(tmp_path: Path) -> None:
 def test_the_whole_tree_is_replaced_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
     write(NEW, tmp_path / "out")
     write(OLD, tmp_path / "out")
-    assert names(tmp_path / "out") == ["context"]
+    assert names(tmp_path / "out") == [".tree", "context"]
     assert content(tmp_path / "out") == b"old"
     assert names(tmp_path) == ["out"]
 
@@ -65,13 +65,35 @@ def test_an_interrupted_write_leaves_the_old_tree(tmp_path: Path) -> None:
     with pytest.raises(Killed):
         write(_Cut(), tmp_path / "out")
     assert content(tmp_path / "out") == b"old"
-    assert names(tmp_path) == ["out"]
+    assert names(tmp_path / "out") == [".tree", "context"]
 
 
 def test_what_a_kill_left_behind_is_removed_by_the_next_write(tmp_path: Path) -> None:
-    (tmp_path / ".out.new-abc" / "context").mkdir(parents=True)
+    (tmp_path / "out" / "..tree.new-abc" / "context").mkdir(parents=True)
+    (tmp_path / ".made.yml.new").write_text("half a f", encoding="utf-8")
+    assert write(NEW, tmp_path / "out", {tmp_path / "made.yml": b"{}\n"}) == ()
+    assert names(tmp_path / "out") == [".tree", "agents", "context"]
+    assert names(tmp_path) == ["made.yml", "out"]
+
+
+def test_a_tree_from_before_there_was_a_directory_that_stays_is_replaced(tmp_path: Path) -> None:
+    for name in ("context/one", "auth"):
+        (tmp_path / "out" / name).mkdir(parents=True)
+    (tmp_path / "out/context/one/AGENTS.md").write_bytes(b"older")
     assert write(NEW, tmp_path / "out") == ()
-    assert names(tmp_path) == ["out"]
+    assert content(tmp_path / "out") == b"new"
+    assert names(tmp_path / "out") == [".tree", "agents", "context"]
+
+
+def test_a_file_beside_the_tree_is_for_everybody_to_read_and_comes_with_it_or_not_at_all(tmp_path: Path) -> None:
+    write(OLD, tmp_path / "out")
+    (tmp_path / "taken").mkdir()
+    (found,) = write(NEW, tmp_path / "out", {tmp_path / "made.yml": b"{}\n", tmp_path / "taken": b"{}\n"})
+    assert found.code.name == "unwritable-output"
+    assert content(tmp_path / "out") == b"old"
+    assert names(tmp_path) == ["out", "taken"]
+    assert write(NEW, tmp_path / "out", {tmp_path / "made.yml": b"{}\n"}) == ()
+    assert stat.S_IMODE((tmp_path / "made.yml").stat().st_mode) == 0o644
 
 
 def test_a_reader_that_opened_the_old_tree_reads_it_to_the_end(tmp_path: Path) -> None:

@@ -1,0 +1,92 @@
+"""Who can reach whom: the networks of a pod, derived from grants and surfaces (spec/compile.md "Output"; decision 0018).
+
+    claw-agent-<id>   the agent, its proxy, and the services that it has a surface on; internal unless it has egress://
+    claw-tool-<name>  the proxy and one service that it calls for somebody: tools, feeds, memory, a model server
+    claw-egress       the proxy alone, and the world
+
+No agent is on a network of another one, and no service on one for the sake of another service.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from claw_compile.authority.agent import Agent, Resolved
+from claw_compile.grammar.pod import PodSpec
+
+PROXY = "cllama"
+EGRESS = "claw-egress"
+AGENT_NETWORK = "claw-agent-"
+TOOL_NETWORK = "claw-tool-"
+
+
+@dataclass(frozen=True)
+class Network:
+    """``internal``: nothing on it reaches the world. ``members`` are names of containers to be, ``cllama`` among them."""
+
+    name: str
+    internal: bool
+    members: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Topology:
+    """Every derived network, by name; a service's own networks are not among them."""
+
+    networks: tuple[Network, ...]
+
+    def of(self, member: str) -> tuple[str, ...]:
+        """The networks that a container is on."""
+        return tuple(network.name for network in self.networks if member in network.members)
+
+    def reached_by(self, agent: str) -> frozenset[str]:
+        """What an agent reaches beside its proxy."""
+        own = next(network for network in self.networks if network.name == AGENT_NETWORK + agent)
+        return own.members - {agent, PROXY}
+
+
+def topology(pod: PodSpec, resolved: Resolved) -> Topology:
+    """The networks of the pod's agents and of their proxy."""
+    agents = resolved.agents
+    networks = [_of_agent(agent, pod) for agent in agents]
+    networks += [
+        Network(TOOL_NETWORK + name, internal=True, members=frozenset({name, PROXY})) for name in called(pod, resolved)
+    ]
+    if any(agent.has_proxy for agent in agents):
+        networks.append(Network(EGRESS, internal=False, members=frozenset({PROXY})))
+    return Topology(tuple(sorted(networks, key=lambda network: network.name)))
+
+
+def has_egress(agent: Agent) -> bool:
+    return any(surface.scheme == "egress" for surface in agent.surfaces)
+
+
+def surfaces_on(agent: Agent, pod: PodSpec) -> tuple[str, ...]:
+    """The services that the agent reaches directly, each once; those that the pod has not are reported elsewhere."""
+    targets = {surface.target for surface in agent.surfaces if surface.scheme == "service"}
+    return tuple(sorted(name for name in targets if pod.service(name) is not None))
+
+
+def called(pod: PodSpec, resolved: Resolved) -> tuple[str, ...]:
+    """The services of the pod that the proxy calls, for whichever agent."""
+    names = {name for agent in resolved.agents if agent.has_proxy for name in agent.providers}
+    names |= set(_named_in_settings(resolved))
+    return tuple(sorted(name for name in names if pod.service(name) is not None))
+
+
+def _of_agent(agent: Agent, pod: PodSpec) -> Network:
+    members = {agent.id, *surfaces_on(agent, pod)} | ({PROXY} if agent.has_proxy else set())
+    return Network(AGENT_NETWORK + agent.id, internal=not has_egress(agent), members=frozenset(members))
+
+
+def _named_in_settings(resolved: Resolved) -> Iterator[str]:
+    """Hosts of URLs in the proxy's environment: a model server, a shared state."""
+    for setting in resolved.proxy_env.values():
+        try:
+            host = urlsplit(setting.value).hostname
+        except ValueError:
+            continue
+        if host is not None:
+            yield host

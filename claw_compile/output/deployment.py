@@ -1,0 +1,73 @@
+"""What the files of a deployment are made from: the pod, its agents, its networks, and the compiled tree."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import PurePosixPath
+
+from claw_compile.authority.agent import Agent, Resolved
+from claw_compile.authority.topology import Topology, topology
+from claw_compile.grammar.pod import PodSpec
+from claw_compile.identity import hkdf_sha256
+from claw_contract.secret import Secret
+
+RUNTIME = ".claw-runtime"
+"""Where the compiled tree stands beside the file that mounts it, whatever ``-o`` says: the file is the same on any machine."""
+CA_DIRECTORY = ".claw-ca/public"
+CA_PRIVATE = ".claw-ca/private"
+"""The pod's CA, beside the pod file: what agents get, and mitmproxy's ``confdir`` with the key."""
+AUTHORITY = "x-claw"
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """``master`` keys the digests: a reader of the file can't test guesses of what a secret is."""
+
+    pod: PodSpec
+    resolved: Resolved
+    tree: Mapping[PurePosixPath, bytes]
+    master: Secret
+
+    @property
+    def agents(self) -> Sequence[Agent]:
+        return self.resolved.agents
+
+    @property
+    def pod_name(self) -> str:
+        assert self.pod.name is not None
+        return self.pod.name.text
+
+    @cached_property
+    def topology(self) -> Topology:
+        return topology(self.pod, self.resolved)
+
+    @property
+    def has_proxy(self) -> bool:
+        return any(agent.has_proxy for agent in self.agents)
+
+    @property
+    def intercepts(self) -> bool:
+        """Whether an agent's traffic reaches its proxy without the agent's knowledge."""
+        return any(agent.has_proxy and agent.mode == "transparent" for agent in self.agents)
+
+    @property
+    def uses_ca(self) -> bool:
+        return any(agent.has_proxy and agent.mode != "base-url" for agent in self.agents)
+
+    def containers(self, service: str) -> Sequence[str]:
+        """The containers that a service becomes: several for an agent with ``count``, in the order of their ordinals."""
+        return [agent.id for agent in self.agents if agent.spec.name.text == service] or [service]
+
+    def digest(self, contents: Mapping[str, bytes]) -> str:
+        """Changes with a name or a byte of the contents."""
+        digest = hmac.new(self._digest_key, digestmod="sha256")
+        for name in sorted(contents):
+            digest.update(name.encode() + b"\0" + str(len(contents[name])).encode() + b"\0" + contents[name])
+        return digest.hexdigest()[:32]
+
+    @cached_property
+    def _digest_key(self) -> bytes:
+        return hkdf_sha256(self.master.reveal().encode(), b"clawdapus", b"compose-digest", 32)

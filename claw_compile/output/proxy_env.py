@@ -1,0 +1,50 @@
+"""The proxy's environment: where its files are, and what the operator sets with ``cllama-env`` (spec/contract.md).
+
+Rules. Values of ``cllama-env`` may be credentials, so all of them are in a file that only its owner reads, and none in
+compose.generated.yml. What the operator sets is not set by us: ``environment`` would win over the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from urllib.parse import urlsplit
+
+from claw_compile.authority.agent import Resolved
+from claw_compile.output.deployment import Deployment
+from claw_contract.known_providers import KNOWN_PROVIDERS
+
+ENV_FILE = PurePosixPath("auth", "env")
+RUNTIME_MOUNT, HISTORY, STATE = "/claw/runtime", "/claw/history", "/claw/state"
+HOSTS = "CLLAMA_HOSTS"
+
+
+def proxy_env_file(resolved: Resolved) -> Mapping[PurePosixPath, bytes]:
+    """``auth/env`` of the compiled tree; nothing, where the pod sets nothing."""
+    lines = [f"{name}={setting.value}\n" for name, setting in resolved.proxy_env.items()]
+    return {ENV_FILE: "".join(lines).encode()} if lines else {}
+
+
+def proxy_environment(deployment: Deployment) -> tuple[dict[str, str], PurePosixPath | None]:
+    """What stands in the Compose file, and the env file that stands beside it."""
+    ours = {
+        "CLAW_POD": deployment.pod_name,
+        "CLAW_CONTEXT_ROOT": f"{RUNTIME_MOUNT}/context",
+        "CLAW_AUTH_DIR": f"{RUNTIME_MOUNT}/auth",
+        "CLAW_SESSION_HISTORY_DIR": HISTORY,
+        "CLAW_STATE": f"{STATE}/state.db",
+        # The forward proxy would be a way out for agents that have no egress.
+        "CLLAMA_EGRESS": "deny",
+        "HOME": "/tmp",  # noqa: S108 - a tmpfs of the container's own
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    environment = {name: value for name, value in ours.items() if name not in deployment.resolved.proxy_env}
+    return environment, ENV_FILE if ENV_FILE in deployment.tree else None
+
+
+def governed_hosts(deployment: Deployment) -> list[str]:
+    """The names of model providers that lead an unaware agent to its proxy."""
+    known = {urlsplit(each.base_url).hostname for each in KNOWN_PROVIDERS.values() if each.base_url is not None}
+    setting = deployment.resolved.proxy_env.get(HOSTS)
+    stated = {part.partition("=")[0].strip() for part in (setting.value if setting else "").split(",")}
+    return sorted(host for host in known | stated if host)

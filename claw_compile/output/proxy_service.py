@@ -1,0 +1,123 @@
+"""The proxy's Compose service (spec/compile.md "Output"; decisions 0018, 0019).
+
+Rules. Nothing of it is privileged: no root, no capability, a file system that it can't write to. The compiled tree is
+replaced by a rename *in* the directory that is mounted, so that the proxy sees the new one. No value of a secret is in
+this file. Where an agent does not know of its proxy, a holder keeps the network namespace, a step with NET_ADMIN sets
+the redirect and ends, and only then the proxy starts: it never has the capability.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from claw_compile.authority.topology import AGENT_NETWORK, PROXY
+from claw_compile.output.agent_service import bind
+from claw_compile.output.deployment import CA_PRIVATE, RUNTIME, Deployment
+from claw_compile.output.edits import literal
+from claw_compile.output.proxy_env import HISTORY, STATE, governed_hosts, proxy_environment
+from claw_compile.output.secret_files import SECRETS, secret_sources
+from claw_compile.output.yaml_text import Data, mapping
+from claw_compile.reading.node import Entry
+
+HOLDER, REDIRECT = f"{PROXY}-gateway", f"{PROXY}-redirect"
+IMAGE = "${CLLAMA_IMAGE:-clawdapus/cllama:0.1.0}"
+"""Compose's own interpolation: who builds the image elsewhere sets one variable."""
+USER = "${CLAW_UID:-1000}:${CLAW_GID:-1000}"
+"""Who owns the compiled tree, which others can't read; ``claw up`` sets both."""
+HISTORY_VOLUME, STATE_VOLUME = "claw-history", "claw-state"
+CONFDIR = "/claw/ca"
+COMMAND = ("mitmdump", "-s", "addons/cllama.py")
+MODES = ("reverse:http://pod.invalid@8080", "regular@8082", "transparent@8083")
+REDIRECTION = (
+    "add table inet claw; flush table inet claw; "
+    "add chain inet claw pre { type nat hook prerouting priority dstnat; }; "
+    "add rule inet claw pre tcp dport { 80, 443 } redirect to :8083"
+)
+HEALTH = "import urllib.request as r; r.urlopen('http://127.0.0.1:8080/health', timeout=4).close()"
+
+
+def proxy_services(deployment: Deployment) -> Iterator[Entry]:
+    """``cllama``, and what stands before it where an agent is intercepted."""
+    networks = _networks(deployment)
+    if not deployment.intercepts:
+        yield from mapping({PROXY: _proxy(deployment) | {"networks": networks}}).entries
+        return
+    shared = f"service:{HOLDER}"
+    holder: Data = _unprivileged(deployment) | {"command": ["sleep", "infinity"], "networks": networks}
+    redirect: Data = _unprivileged(deployment) | {
+        "user": "0:0",
+        "cap_add": ["NET_ADMIN"],
+        "restart": "no",
+        "command": ["nft", REDIRECTION],
+        "network_mode": shared,
+        "depends_on": {HOLDER: {"condition": "service_started"}},
+    }
+    waits: Data = {REDIRECT: {"condition": "service_completed_successfully"}}
+    proxy: Data = _proxy(deployment) | {"network_mode": shared, "depends_on": waits}
+    yield from mapping({PROXY: proxy, HOLDER: holder, REDIRECT: redirect}).entries
+
+
+def _unprivileged(deployment: Deployment) -> dict[str, Data]:
+    return {
+        "image": IMAGE,
+        "user": USER,
+        "read_only": True,
+        "cap_drop": ["ALL"],
+        "security_opt": ["no-new-privileges:true"],
+        "init": True,
+        "restart": "unless-stopped",
+        "labels": _labels(deployment),
+    }
+
+
+def _labels(deployment: Deployment) -> dict[str, Data]:
+    return {"claw.pod": deployment.pod_name, "claw.role": "proxy"}
+
+
+def _proxy(deployment: Deployment) -> dict[str, Data]:
+    secrets = secret_sources(deployment)
+    kept = {str(path): content for path, content in deployment.tree.items() if path.parts[0] == SECRETS}
+    environment, env_file = proxy_environment(deployment)
+    body = _unprivileged(deployment)
+    body["labels"] = _labels(deployment) | {"claw.digest": deployment.digest(kept)}
+    body["command"] = list(_command(deployment))
+    body["environment"] = {name: literal(value) for name, value in environment.items()}
+    if env_file is not None:
+        body["env_file"] = [{"path": f"./{RUNTIME}/{env_file}", "format": "raw"}]
+    if secrets:
+        body["secrets"] = [{"source": source, "target": name} for name, source in secrets.items()]
+    return body | {"volumes": list(_volumes(deployment)), "tmpfs": ["/tmp:mode=1777,size=64m"], **_health()}  # noqa: S108
+
+
+def _command(deployment: Deployment) -> Iterator[str]:
+    yield from COMMAND
+    yield from ("--set", f"confdir={CONFDIR if deployment.uses_ca else '/tmp/mitmproxy'}")  # noqa: S108 - its own tmpfs
+    if deployment.uses_ca:
+        # The CA is good for the providers' names only: a leaf must not copy others from the provider's certificate.
+        yield from ("--set", "upstream_cert=false")
+    if deployment.intercepts:
+        for mode in MODES:
+            yield from ("--mode", mode)
+
+
+def _volumes(deployment: Deployment) -> Iterator[Data]:
+    yield bind(f"./{RUNTIME}", "/claw/runtime")
+    for source, target in ((HISTORY_VOLUME, HISTORY), (STATE_VOLUME, STATE)):
+        yield {"type": "volume", "source": source, "target": target}
+    if deployment.uses_ca:
+        yield bind(f"./{CA_PRIVATE}", CONFDIR)
+
+
+def _health() -> dict[str, Data]:
+    test = ["CMD", "python", "-c", HEALTH]
+    return {"healthcheck": {"test": test, "interval": "10s", "timeout": "5s", "retries": 3, "start_period": "20s"}}
+
+
+def _networks(deployment: Deployment) -> dict[str, Data]:
+    """Every network that it is a member of; the providers' names lead to it where an agent is intercepted."""
+    unaware = {
+        AGENT_NETWORK + agent.id for agent in deployment.agents if agent.has_proxy and agent.mode == "transparent"
+    }
+    named: Data = {"aliases": [PROXY, *governed_hosts(deployment)]}
+    known: Data = {"aliases": [PROXY]} if deployment.intercepts else None
+    return {name: named if name in unaware else known for name in deployment.topology.of(PROXY)}

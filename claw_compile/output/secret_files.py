@@ -1,0 +1,47 @@
+"""The pod's secrets as files that the proxy finds in ``/run/secrets`` (spec/compile.md "Grammar", ``secrets``).
+
+Rules. A secret from the environment is written below the compiled tree, 0600, byte for byte; one from a file stays
+where it is. Compose gets paths only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+
+from claw_compile.grammar.pod import PodSpec
+from claw_compile.grammar.relations import PodSecret
+from claw_compile.output.deployment import RUNTIME, Deployment
+from claw_compile.output.edits import literal
+from claw_compile.output.yaml_text import Data
+from claw_compile.reading.interpolation import Lookup
+
+SECRETS = "secrets"
+_PREFIX = "claw-"
+"""Of the names in Compose's ``secrets``, where the user's own are too."""
+
+
+def secret_files(pod: PodSpec, lookup: Lookup) -> Mapping[PurePosixPath, bytes]:
+    """``secrets/<name>`` for each secret whose value is a variable's; one that is not set is reported elsewhere."""
+    return {
+        PurePosixPath(SECRETS, secret.name.text): value.encode()
+        for secret in pod.secrets
+        if secret.source == "env" and (value := lookup(secret.of.text))
+    }
+
+
+def secret_sources(deployment: Deployment) -> dict[str, str]:
+    """The name in ``/run/secrets`` → the name in Compose's ``secrets``."""
+    names = sorted(secret.name.text for secret in deployment.pod.secrets)
+    return {name: _PREFIX + name for name in names}
+
+
+def compose_secrets(deployment: Deployment) -> dict[str, Data]:
+    """What is added to Compose's ``secrets``."""
+    return {_PREFIX + secret.name.text: {"file": _path(secret)} for secret in deployment.pod.secrets}
+
+
+def _path(secret: PodSecret) -> str:
+    if secret.source == "env":
+        return f"./{RUNTIME}/{SECRETS}/{secret.name.text}"
+    return literal(secret.of.text if secret.of.text.startswith("/") else f"./{secret.of.text}")
