@@ -1,4 +1,4 @@
-"""``claw lock [POD] [--accept SERVICE]``: which tools each service has, written down (spec/compile.md "Verbs")."""
+"""``claw lock [POD] [--accept SERVICE] [--images]``: which tools each service has, written down (spec/compile.md "Verbs")."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from claw_cli.compile import DEFAULT_POD, Pod
+from claw_cli.images import baked
 from claw_compile.diagnostics.report import as_text
 from claw_compile.locking import Locked, lock_pod
 
@@ -19,9 +20,12 @@ def lock(
         list[str] | None,
         typer.Option("--accept", metavar="SERVICE", help="Take the service's tools as they are now; may be repeated."),
     ] = None,
+    images: Annotated[
+        bool, typer.Option("--images", help="Ask Docker for the descriptors that images hold, of images that are here.")
+    ] = False,
 ) -> None:
     """Lock the tools of a pod. Exit 0, 1 for errors and for tools that have changed, 2 for wrong usage."""
-    result = lock_pod(pod, os.environ, accept or ())
+    result = lock_pod(pod, os.environ, accept or (), baked if images else None)
     sys.stderr.write(as_text(result.diagnostics))
     if result.value is None:
         raise typer.Exit(1)

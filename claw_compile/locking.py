@@ -37,10 +37,10 @@ from claw_compile.reading.source import decode
 
 @dataclass(frozen=True)
 class Baked:
-    """A descriptor in an image: its path there, its bytes, and the image's own digest."""
+    """A descriptor in an image: its path there, its bytes (None: its label names no file), and the image's own digest."""
 
     path: str
-    data: bytes
+    data: bytes | None
     image_digest: str | None = None
 
 
@@ -151,6 +151,10 @@ class _Now:
         if baked is None:
             return None
         file = f"{written_image(service)}:{baked.path}"
+        if baked.data is None:
+            message = f"the image has no file {quoted(baked.path)}, which its label names"
+            self.found.append(codes.BAD_DESCRIBE_LABEL.at(service.name.span, message))
+            return None
         text = decode(file, baked.data)
         root = read_json(text.value) if text.value is not None else None
         described = read_descriptor(file, root.value) if root is not None and root.value is not None else None

@@ -60,10 +60,21 @@ def provider_safe(name: str) -> str:
     return _UNSAFE.sub("_", name)[:ALIAS_LIMIT] or "unnamed"
 
 
+def plain_alias(canonical: str) -> str:
+    """The alias of a tool whose name is short enough and alone.
+
+    >>> plain_alias("trading.api.get_quote")
+    'trading_api__get_quote'
+    """
+    # The last dot divides: a service's name may hold dots, a tool's may not.
+    service, _, tool = canonical.rpartition(".")
+    return _UNSAFE.sub("_", f"{service}__{tool}" if service else tool)
+
+
 def hashed_alias(canonical: str) -> str:
     """The alias that cannot collide: cut, and 8 hex digits of the canonical name's SHA-256 behind it."""
     suffix = "_" + hashlib.sha256(canonical.encode()).hexdigest()[:8]
-    return _plain_alias(canonical)[: ALIAS_LIMIT - len(suffix)] + suffix
+    return plain_alias(canonical)[: ALIAS_LIMIT - len(suffix)] + suffix
 
 
 def aliases(canonicals: Iterable[str], taken: Collection[str] = ()) -> dict[str, str]:
@@ -73,7 +84,7 @@ def aliases(canonicals: Iterable[str], taken: Collection[str] = ()) -> dict[str,
     {'trading-api.get_quote': 'trading-api__get_quote'}
     """
     names = list(dict.fromkeys(canonicals))
-    plain = {name: _plain_alias(name) for name in names}
+    plain = {name: plain_alias(name) for name in names}
     shared = {alias for alias in plain.values() if list(plain.values()).count(alias) > 1}
     chosen: dict[str, str] = {}
     for name in names:
@@ -82,12 +93,6 @@ def aliases(canonicals: Iterable[str], taken: Collection[str] = ()) -> dict[str,
             alias = _free_alias(name, {*taken, *chosen.values()})
         chosen[name] = alias
     return chosen
-
-
-def _plain_alias(canonical: str) -> str:
-    # The last dot divides: a service's name may hold dots, a tool's may not.
-    service, _, tool = canonical.rpartition(".")
-    return _UNSAFE.sub("_", f"{service}__{tool}" if service else tool)
 
 
 def _free_alias(canonical: str, taken: Collection[str]) -> str:

@@ -8,6 +8,7 @@ from claw_compile import codes
 from claw_compile.authority.agent import Resolved
 from claw_compile.authority.check_counts import check_counted, check_names
 from claw_compile.authority.check_grants import check_surfaces, check_written_grants
+from claw_compile.authority.check_presented import check_presented
 from claw_compile.authority.check_relations import (
     check_memories,
     check_principals,
@@ -38,6 +39,7 @@ def check(loaded: Loaded, resolved: Resolved) -> tuple[Diagnostic, ...]:
     for agent in resolved.agents:
         found.extend(check_proxied(agent, pod))
         found.extend(check_surfaces(agent, loaded))
+        found.extend(check_presented(agent, loaded))
     return tuple(found)
 
 

@@ -18,6 +18,12 @@ NO_DESCRIPTOR = error(
     " pod's directory is not looked into), or run `claw discover SERVICE` once.",
 )
 NO_TOOLS = error("no-tools", "A service whose tools are granted declares none.", "Declare them in its descriptor.")
+PRESENTED_NAME = warning(
+    "presented-name",
+    "Models see a tool as `service__tool`, in at most 64 characters of `[A-Za-z0-9_-]`. Where that is too long, or two tools of"
+    " an agent would have one name, it is cut, and 8 hex digits of the tool's full name follow.",
+    "Give the service or the tool a shorter name, or one of its own; or leave it: it works.",
+)
 TOOLS_WITHOUT_CLLAMA = error(
     "tools-without-cllama",
     "An agent has tools, its own or inherited, but no proxy that could run them.",

@@ -22,7 +22,7 @@ SOURCES_DISAGREE = warning(
 )
 BAD_DESCRIBE_LABEL = error(
     "bad-describe-label",
-    "`LABEL claw.describe` of a Dockerfile names no file of the build context.",
+    "`LABEL claw.describe` names no file of the build context, or of the image.",
     "Correct the label, or name the descriptor with `x-claw.describe-file`.",
 )
 BAD_TOOLS_LIST = error(

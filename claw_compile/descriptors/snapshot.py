@@ -18,10 +18,12 @@ _IMAGE_KEYS = ("image", "wrapper_image")
 def differences(snapshot: Described, stdio: Stdio | None, image: str | None) -> tuple[str, ...]:
     """What of the pod is no longer what the snapshot was made of, by name: a value may be a variable's."""
     recorded = _recorded(snapshot)
-    pod: dict[str, Any] = {} if image is None else dict.fromkeys(_IMAGE_KEYS, image)
+    parts: list[tuple[str, str, Any]] = []
     if stdio is not None:
-        pod |= {"command": stdio.command.text, "args": [arg.text for arg in stdio.args]}
-    return tuple(name for name, value in pod.items() if name in recorded and recorded[name] != value)
+        parts += [("command", "command", stdio.command.text), ("args", "args", [arg.text for arg in stdio.args])]
+    if image is not None:
+        parts += [(key, "image", image) for key in _IMAGE_KEYS]
+    return tuple(dict.fromkeys(name for key, name, value in parts if key in recorded and recorded[key] != value))
 
 
 def is_of_image(snapshot: Described, image: str) -> bool:

@@ -31,4 +31,12 @@ REQUIREMENTS: dict[str, Requirement] = {
     "cli:state-forget": Requirement(
         "issue 4, 4.", "claw state forget says what went and what was left, and does nothing without a yes."
     ),
+    "cli:lock": Requirement(
+        "compile.md, Verbs (claw lock)",
+        "`claw lock` writes claw.lock and says what came, was accepted and went; `--accept` takes a service as it is.",
+    ),
+    "cli:rotate": Requirement(
+        "compile.md, Tokens",
+        "`claw rotate AGENT` says that the next compile ends the old token, and that the container is to be recreated.",
+    ),
 }
