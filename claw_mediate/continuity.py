@@ -13,8 +13,9 @@ Equal keys are told apart by evidence, never by requirement:
 Where one turn alone has a key that says enough by itself (ids of calls, a longer answer), it needs no evidence: a runner may
 have put a summary in the place of all that was before.
 
-A model may answer with nothing at all, and many runners drop such a message. It is looked for where it would stand, between the
-user's messages that nobody answered; since nothing tells one from another, what was said right before must be the same.
+A turn may end without an answer: the model says nothing at all, and many runners drop such a message, or the turn fails. What
+was hidden is looked for where the answer would stand, between the user's messages that nobody answered; since nothing tells one
+such place from another, what was said right before must be the same.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Evidence:
     anchors: Mapping[int, Anchor] = field(default_factory=dict)
     """Index in ``messages`` → the anchor of the assistant message there (spec section 7)."""
     gaps: Mapping[int, Anchor] = field(default_factory=dict)
-    """Index of a user's message → the anchor of an empty answer that may have stood before it."""
+    """Index of a user's message → the anchor of a turn without an answer that may have been before it."""
     before: tuple[str, ...] = ()
     """Digests of the last visible messages: the evidence that goes with this request's answer."""
     earlier: str = ""
@@ -198,7 +199,8 @@ def _may_be(one: Kept, anchor: Anchor, session: str, *, alone: bool) -> bool:
     a summary may be left: where nothing else has a key that says enough by itself, it is that.
     """
     if anchor.key.endswith(NOTHING_SAID):
-        return one.anchor.before[-1:] == anchor.before[-1:] != ()
+        elsewhere = session and one.session and session != one.session
+        return not elsewhere and one.anchor.before[-1:] == anchor.before[-1:] != ()
     if _overlap(one, anchor):
         return True
     if session and one.session:
@@ -231,4 +233,4 @@ def _digest(parts: Iterable[str]) -> str:
 
 
 NOTHING_SAID = text_key("")
-"""The key of an answer without visible text."""
+"""The key of an answer without visible text, and of none."""

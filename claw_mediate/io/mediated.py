@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from claw_contract.history import UsageRecord
 from claw_contract.secret import Redactor
 from claw_mediate.catalog import Catalog
+from claw_mediate.continuity import NOTHING_SAID, Anchor
 from claw_mediate.dialects.base import Dialect, Offers, Opening, RunnerRequest
 from claw_mediate.dialects.errors import refusal
 from claw_mediate.exchange import Exchange, Request, answered
@@ -116,6 +117,7 @@ class MediatedTurn:
         except asyncio.CancelledError:
             left = Refuse(GONE, "runner_left", "the runner closed its connection", self._world.cut_short())
             self._record(left, Ended(GONE, b"", "application/json", ok=False, code=left.code))
+            await self._remember_unanswered(left)
             raise
         except Exception as error:  # noqa: BLE001 - a fault of ours: recorded with what ran, and told in the stream's own form
             self._recorder.fault(self._job, error)
@@ -133,6 +135,7 @@ class MediatedTurn:
             body = job.dialect.write_reply(outcome.reply, job.view, add_usage(outcome.usage), terminal=outcome.terminal)
             body = job.redactor.document(body)
             return Ended(200, body, "application/json", ok=True)
+        await self._remember_unanswered(outcome)
         failure = outcome.failure
         later = _sound(_SECONDS, failure.retry_after) if failure is not None else ""
         if failure is not None and failure.body:
@@ -148,6 +151,12 @@ class MediatedTurn:
         hidden = job.dialect.hidden_messages(outcome.rounds, replayed=True)
         anchor = job.dialect.reply_anchor(outcome.reply, job.view, terminal=outcome.terminal)
         await self._continuing.remember(job, anchor, hidden)
+
+    async def _remember_unanswered(self, outcome: Refuse) -> None:
+        """A runner may go on behind a turn that failed: what was done in it is looked for where its answer would stand."""
+        job = self._job
+        hidden = job.dialect.hidden_messages(outcome.rounds, replayed=True)
+        await self._continuing.remember(job, Anchor(NOTHING_SAID, job.view.evidence.before), hidden)
 
     def _record(self, outcome: Outcome, ended: Ended) -> None:
         job = self._job

@@ -52,7 +52,7 @@ class Conversations(RuleBasedStateMachine):
 
     @rule(target=talks, talk=talks, calls=CALLS)
     def drops_an_answer_without_words(self, talk: Talk, calls: list[str]) -> Any:
-        """In Anthropic's protocol there can be no two messages of the user's in a row."""
+        """With OpenAI: Anthropic's API takes no two messages of the user's in a row for two, and runners send one."""
         if talk.wire is not openai:
             return multiple()
         return self.desk.asks(talk, self.desk.words("ask"), calls, "")
@@ -136,6 +136,14 @@ class Conversations(RuleBasedStateMachine):
     @rule(target=talks, failed=consumes(broken), calls=CALLS)
     def says_something_else_after_a_failure(self, failed: Broken, calls: list[str]) -> Talk:
         return self.desk.asks(failed.before, self.desk.words("other"), calls, self.desk.words("answer"))
+
+    @rule(target=talks, failed=consumes(broken), calls=CALLS)
+    def goes_on_behind_a_failure(self, failed: Broken, calls: list[str]) -> Any:
+        """What was done stands where the answer would be."""
+        if failed.asked.wire is not openai:
+            return multiple()
+        asked = failed.asked.then(Piece((), (), failed.made))
+        return self.desk.asks(asked, self.desk.words("other"), calls, self.desk.words("answer"))
 
     @rule(gracefully=st.booleans())
     def the_proxy_begins_anew(self, gracefully: bool) -> None:

@@ -16,6 +16,13 @@ REQUIREMENTS: dict[str, Requirement] = {
         "issue 4, prove",
         "In any order of asking, forking, editing, failing, trying again and restarting, hidden rounds are where they belong.",
     ),
+    "continuity:empty-answers": Requirement(
+        "issue 4, 1.",
+        "An answer without words, which the runner drops, leaves its rounds in the place where it stood.",
+    ),
+    "continuity:unanswered": Requirement(
+        "issue 4, 1.", "What a turn did that failed is in the conversation when its runner goes on behind it."
+    ),
     "continuity:dropped-by-the-runner": Requirement(
         "mediation 7", "Hidden rounds of a message that the runner dropped or compacted are not reinjected."
     ),

@@ -1,0 +1,123 @@
+"""Hidden rounds whose answer is odd: empty, dropped, never given, or the proxy's own (spec/mediation.md section 7)."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from inline_snapshot import snapshot
+
+from tests.mediate.desk import Desk, tool, with_tools
+from tests.mediate.test_turn_conversations import said, told
+from tests.mediate.test_turn_retries import answer, failed_after_a_trade, until_called
+from tests.waiting import happens
+
+
+@pytest.mark.requirement("continuity:empty-answers")
+@pytest.mark.parametrize("note", [False, True])
+async def test_an_answer_without_words_that_the_runner_drops_leaves_its_rounds_in_its_place(
+    gpt: Desk, *, note: bool
+) -> None:
+    await said(gpt, "One?", "desk.quote", "First.")
+    gpt.model_says(("desk.balance", {}))
+    gpt.model_says("")
+    await gpt.asks("Look")
+    gpt.messages.pop()
+    if note:
+        gpt.messages.append({"role": "system", "content": "The answer was empty."})
+    assert await told(gpt) == ["desk__quote", "desk__balance"]
+    assert gpt.wire.parts([one for one in gpt.model.bodies[-1]["messages"] if one["role"] != "system"]) == [
+        *("user", "assistant", "tool", "assistant"),
+        *("user", "assistant", "tool", "user"),
+    ]
+    assert await told(gpt, "Quite sure?") == ["desk__quote", "desk__balance"], "on every later request too"
+
+
+@pytest.mark.requirement("continuity:empty-answers")
+@pytest.mark.parametrize("words", ["Look at this", "And?"])
+async def test_between_other_words_of_the_users_nothing_is_put(gpt: Desk, words: str) -> None:
+    gpt.model_says(("desk.balance", {}))
+    gpt.model_says("")
+    await gpt.asks("Look")
+    gpt.messages = [gpt.wire.user("Look"), {"role": "assistant", "content": "There."}, gpt.wire.user(words)]
+    assert await told(gpt) == []
+
+
+@pytest.mark.requirement("continuity:unanswered")
+async def test_what_a_failed_turn_did_is_known_when_the_runner_goes_on_behind_it(gpt: Desk) -> None:
+    await failed_after_a_trade(gpt)
+    assert await told(gpt, "What happened?") == ["desk__trade"]
+    assert await told(gpt, "And now?") == ["desk__trade"]
+    assert gpt.services.calls == ["desk.trade"]
+
+
+@pytest.mark.requirement("continuity:unanswered")
+@pytest.mark.parametrize("session", ["another", ""])
+async def test_what_a_failed_turn_did_is_not_known_where_the_same_words_failed_without_it(
+    gpt: Desk, session: str
+) -> None:
+    gpt.headers = {"x-claude-code-session-id": "one"} if session else {}
+    await failed_after_a_trade(gpt)
+    gpt.headers = {"x-claude-code-session-id": session} if session else {}
+    gpt.messages = [gpt.wire.user("Hello"), {"role": "assistant", "content": "Hi."}]
+    gpt.model_refuses(400, "invalid_request")
+    await gpt.asks("Buy")
+    assert await told(gpt, "What happened?") == []
+
+
+@pytest.mark.requirement("continuity:unanswered")
+async def test_what_a_turn_did_whose_runner_left_is_known_when_it_goes_on_behind_it(gpt: Desk) -> None:
+    gate = gpt.services.gates["desk.quote"] = asyncio.Event()
+    gpt.messages = [gpt.wire.user("Buy")]
+    gpt.model_says(("desk.trade", {}))
+    gpt.model_says(("desk.quote", {}))
+    runner = asyncio.ensure_future(answer(gpt))
+    await until_called(gpt, "desk.quote")
+    runner.cancel()
+    await asyncio.wait([runner])
+    gate.set()
+    await happens(lambda: bool(gpt.told("error")), "the turn has ended")
+    assert gpt.logged_error() == "runner_left"
+    assert (await told(gpt, "What have you done?"))[:1] == ["desk__trade"]
+
+
+@with_tools
+@pytest.mark.requirement("loop:handoff-continuity")
+async def test_of_three_native_steps_each_has_its_rounds_though_the_last_failed_and_was_tried_again(desk: Desk) -> None:
+    desk.model_says(("desk.balance", {"n": 1}))
+    desk.model_says(("shell", {"n": 1}))
+    await desk.asks("Look", native=["shell"])
+    for number in (2, 3):
+        desk.model_says(("desk.quote", {"n": number}))
+        desk.model_says(("shell", {"n": number}))
+        await desk.runs_native(f"step {number}")
+    desk.model_says(("desk.trade", {}))
+    desk.model_refuses(400, "invalid_request")
+    await desk.runs_native("step 4")
+    desk.model_says("Done.")
+    assert await desk.turn() == snapshot("""\
+
+cllama → model    the runner's request + 8 hidden messages
+model  → cllama   'Done.'
+cllama → runner   'Done.'   [1 hidden]
+""")
+    assert await told(desk) == ["desk__balance", "shell", "desk__quote", "shell", "desk__quote", "shell", "desk__trade"]
+    assert desk.services.calls == ["desk.balance", "desk.quote", "desk.quote", "desk.trade"]
+
+
+@pytest.mark.requirement("loop:answer-continuity")
+@pytest.mark.parametrize("words", ["", "Bought, I think."])
+async def test_a_turn_that_a_terminal_tool_ended_has_its_rounds_later_too(desk: Desk, words: str) -> None:
+    desk.grant(tool("trade", write=True, **{"x-claw.terminalOnSuccess": True}), tool("balance"))
+    desk.model_says(("desk.balance", {}))
+    desk.model_says(words, ("desk.trade", {}))
+    await desk.asks("Buy")
+    assert desk.answer.text
+    desk.model_says("Yes.")
+    assert await desk.asks("Sure?") == snapshot("""\
+
+cllama → model    the runner's request + 4 hidden messages
+model  → cllama   'Yes.'
+cllama → runner   'Yes.'
+""")
+    assert desk.wire.called(desk.model.bodies[-1]) == ["desk__balance", "desk__trade"]
