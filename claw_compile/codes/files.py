@@ -40,7 +40,7 @@ DOTENV_SYNTAX = error(
     "Write `NAME=value`; a value that begins with a quote ends with the same one.",
 )
 BAD_INTERPOLATION = error(
-    "bad-interpolation", "A `$` begins nothing that Compose can interpolate.", "Write `${NAME}`, or `$$` for a `$`."
+    "bad-interpolation", "A `${` begins nothing that Compose can interpolate.", "Write `${NAME}`, or `$$` for a `$`."
 )
 UNSET_VARIABLE = error(
     "unset-variable",

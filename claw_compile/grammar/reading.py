@@ -152,6 +152,8 @@ def is_spread(node: Node) -> bool:
 def problem_at(node: ScalarNode, problem: Problem) -> Diagnostic:
     """A problem of interpolation at its scalar, in words of the file only."""
     if isinstance(problem, Malformed):
-        return codes.BAD_INTERPOLATION.at(node.span, "a '$' that begins no variable", help_text="a literal '$' is '$$'")
+        return codes.BAD_INTERPOLATION.at(
+            node.span, "a '${' that begins no variable", help_text="a literal '$' is '$$'"
+        )
     why = f": {quoted(problem.message)[1:-1]}" if problem.message else ""
     return codes.UNSET_VARIABLE.at(node.span, f"{problem.name} is not set{why}")

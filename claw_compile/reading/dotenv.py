@@ -1,9 +1,9 @@
 """``.env`` in Compose's dialect, which no library reads (spec/compile.md "Interpolation").
 
-Rules. ``NAME=value``, ``NAME: value``, ``export NAME=value``; ``#`` begins a comment at the start or behind a blank; a bare
-``NAME`` takes nothing from here. Single quotes are literal and may span lines; double quotes know escapes; unquoted
-and double-quoted values are interpolated, from the lines above and then from the process. A message names the
-variable and never the value, and an excerpt is never printed.
+Rules. ``NAME=value``, ``NAME: value``, ``export NAME=value``; ``#`` begins a comment at the start of a line, or behind a
+value and a blank; a bare ``NAME`` takes nothing from here. Single quotes are literal but for an escaped quote, and may span
+lines; double quotes know escapes; unquoted and double-quoted values are interpolated, from the process and then from the
+lines above. A message names the variable and never the value, and an excerpt is never printed.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from dataclasses import dataclass, field
 
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Checked, Diagnostic, Span
-from claw_compile.reading.interpolation import interpolate
+from claw_compile.reading.interpolation import Malformed, interpolate
 from claw_compile.reading.source import Source
 
-_ASSIGNMENT = re.compile(r"[ \t]*(?:export[ \t]+)?(?P<name>[A-Za-z_][A-Za-z0-9_.-]*)[ \t]*(?P<sign>[=:]?)[ \t]*")
-_COMMENT = re.compile(r"(^|\s)#.*$")
+_ASSIGNMENT = re.compile(r"[^\S\n]*(?:export[^\S\n]+)?(?P<name>[\w.\-\[\]]+)[^\S\n]*(?P<sign>[=:]?)[ \t]*")
+_COMMENT = re.compile(r" #.*$")
+_BLANKS = " \t\v\f\r\x85\xa0"
 _ESCAPE = re.compile(r"\\([abfnrtv$\"\\])")
 _ESCAPED = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "$": "$$"}
-_CLOSING = {"'": re.compile(r"[^']*'"), '"': re.compile(r'(?:[^"\\]|\\.)*"', re.DOTALL)}
+_CLOSING = {"'": re.compile(r"(?:[^'\\]|\\.)*'", re.DOTALL), '"': re.compile(r'(?:[^"\\]|\\.)*"', re.DOTALL)}
 
 
 def read_dotenv(source: Source, environ: Mapping[str, str]) -> Checked[dict[str, str]]:
@@ -55,7 +56,7 @@ class _Reading:
             return end
         if self.text[match.end() : match.end() + 1] in _CLOSING:
             return self._quoted(at, match["name"], match.end())
-        self._keep(match["name"], _without_comment(" " + self.text[match.end() : end]))
+        self._keep(at, match["name"], _without_comment(self.text[match.end() : end]))
         return end
 
     def _quoted(self, at: int, name: str, start: int) -> int:
@@ -65,16 +66,22 @@ class _Reading:
             self._bad(at, f"the quote of {name} is not closed")
             return len(self.text)
         end = self._line_end(closed.end())
-        if _without_comment(" " + self.text[closed.end() : end]):
+        if self.text[closed.end() : end].strip().partition("#")[0]:
             self._bad(at, f"something stands behind the closing quote of {name}")
         elif quote == "'":
-            self.values[name] = closed[0][:-1]
+            self.values[name] = closed[0][:-1].replace("\\'", "'")
         else:
-            self._keep(name, _ESCAPE.sub(lambda escape: _ESCAPED.get(escape[1], escape[1]), closed[0][:-1]))
+            self._keep(at, name, _ESCAPE.sub(lambda escape: _ESCAPED.get(escape[1], escape[1]), closed[0][:-1]))
         return end
 
-    def _keep(self, name: str, written: str) -> None:
-        self.values[name] = interpolate(written, lambda key: self.values.get(key, self.environ.get(key))).text
+    def _keep(self, at: int, name: str, written: str) -> None:
+        filled = interpolate(written, lambda key: self.environ.get(key, self.values.get(key)))
+        for problem in filled.problems:
+            if isinstance(problem, Malformed):
+                self._bad(at, f"the value of {name} holds a '${{' that begins no variable")
+            elif problem.message is not None:
+                self._bad(at, f"the value of {name} needs {problem.name}, which is not set")
+        self.values[name] = filled.text
 
     def _line_end(self, at: int) -> int:
         end = self.text.find("\n", at)
@@ -86,4 +93,4 @@ class _Reading:
 
 
 def _without_comment(text: str) -> str:
-    return _COMMENT.sub("", text).strip()
+    return _COMMENT.sub("", text.lstrip(_BLANKS)).strip(_BLANKS)

@@ -1,9 +1,10 @@
 """Compose's interpolation, and which values came from the environment (spec/compile.md "Interpolation").
 
 Rules, as in compose-go: ``$NAME`` ``${NAME}`` ``${NAME:-default}`` ``${NAME-default}`` ``${NAME:?message}``
-``${NAME?message}`` ``${NAME:+other}`` ``${NAME+other}``, nested; ``$$`` is a ``$``; the colon forms treat an
-empty value as unset (blanks are not empty); the earliest operator counts. Here an unset variable without a default is
-a problem, where Compose warns and takes nothing. A problem's words come from the file, never from a value.
+``${NAME?message}`` ``${NAME:+other}`` ``${NAME+other}``, nested, on one line; ``$$`` is a ``$``, and so is one that begins
+nothing; the colon forms treat an empty value as unset (blanks are not empty); the earliest operator counts. Here an unset
+variable without a default is a problem, where Compose warns and takes nothing. A problem's words come from the file, never
+from a value.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ DEEPEST = 30
 
 @dataclass(frozen=True)
 class Unset:
-    """A variable without a value; ``message`` is what ``:?`` says, if it does."""
+    """A variable without a value; ``message`` is what ``:?`` says, None for a variable that is just named."""
 
     name: str
-    message: str = ""
+    message: str | None = None
 
 
 @dataclass(frozen=True)
 class Malformed:
-    """A ``$`` at ``offset`` that begins nothing."""
+    """A ``${`` at ``offset`` that Compose can't read."""
 
     offset: int
 
@@ -82,13 +83,12 @@ class _Filling:
             return self._braced(text, dollar, depth)
         if (name := _NAME.match(text, dollar + 1)) is not None:
             return self._required(name[0]), name.end()
-        self.problems.append(Malformed(dollar))
-        return "", dollar + 1
+        return "$", dollar + 1
 
     def _braced(self, text: str, dollar: int, depth: int) -> tuple[str, int]:
         end = _closing_brace(text, dollar + 2)
         name = _NAME.match(text, dollar + 2)
-        if end is None or name is None or depth > DEEPEST:
+        if end is None or name is None or "\n" in text[dollar:end] or depth > DEEPEST:
             self.problems.append(Malformed(dollar))
             return "", len(text) if end is None else end + 1
         rest = text[name.end() : end]

@@ -25,6 +25,7 @@ from claw_compile.reading.source import Source
         ("${A+x}", {"A": ""}, "x"),
         ("${A:+${B}}", {"A": "1", "B": "2"}, "2"),
         ("$$HOME $${A}", {}, "$HOME ${A}"),
+        ("a $ b$1 $", {}, "a $ b$1 $"),
         ("${A:-}", {}, ""),
         ("${A:-http://x:1}/", {}, "http://x:1/"),
         ("${A:?${NOT_READ}}", {"A": "1"}, "1"),
@@ -39,10 +40,11 @@ def test_variables_are_filled_in_as_compose_does_it(text: str, environ: dict[str
     ("text", "environ", "problem"),
     [
         ("$A", {}, Unset("A")),
+        ("${A}", {}, Unset("A")),
         ("x${A:?need A}", {}, Unset("A", "need A")),
         ("${A:?need A}", {"A": ""}, Unset("A", "need A")),
-        ("${A?}", {}, Unset("A")),
-        ("a $ b", {}, Malformed(2)),
+        ("${A?}", {}, Unset("A", "")),
+        ("${A:-a\nb}", {}, Malformed(0)),
         ("${", {}, Malformed(0)),
         ("${}", {}, Malformed(0)),
         ("${A:}", {}, Malformed(0)),
@@ -72,7 +74,8 @@ def test_interpolation_never_raises(text: str) -> None:
         ("X: yaml", "yaml"),
         ("X=a#b", "a#b"),
         ("X=", ""),
-        ("X= # only a comment", ""),
+        ("X= # no comment", "# no comment"),
+        ("X='it\\'s'", "it's"),
         ("X='${A} $A # kept'", "${A} $A # kept"),
         ('X="${A}\\n\\t\\"q\\" \\$A"', 'first\n\t"q" $A'),
         ("X=${A}-${B:-b}", "first-b"),
@@ -91,7 +94,7 @@ def test_a_line_of_dotenv_reads_as_compose_reads_it(line: str, value: str | None
     assert result.value["LAST"] == "1"
 
 
-@pytest.mark.parametrize("line", ["1X=2", "X Y", "=1", "X='open", 'X="open', "X='a' b", 'X="a"b'])
+@pytest.mark.parametrize("line", ["X Y", "=1", "X='open", 'X="open', "X='a' b", 'X="a"b', "X=${Z:?why}", "X=${A"])
 def test_a_bad_line_of_dotenv_is_reported_without_its_text(line: str) -> None:
     (found,) = read_dotenv(Source(".env", f"A=1\n{line}\n"), {}).diagnostics
     assert (found.code.name, found.span.line, found.span.text) == ("dotenv-syntax", 2, "")
