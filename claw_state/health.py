@@ -4,9 +4,12 @@ only be read (a full disk, a replica) is not one that can be used.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from claw_state.place import StoreError
+
+_REST_SECONDS = 1.0
 
 type Tell = Callable[[str | None], None]
 """Told why it can't be used; and None: it can be, again."""
@@ -22,6 +25,26 @@ class Health:
     def __init__(self, tell: Tell = lambda _: None) -> None:
         self._tell = tell
         self._gone = False
+        self._over: str | None = None
+        self._rests_until = 0.0
+
+    def check(self) -> None:
+        """Raises ``GoneError`` where it is over."""
+        if self._over is not None:
+            raise GoneError(self._over)
+
+    def rest(self) -> None:
+        """What was waited for in vain is not asked for by everybody."""
+        self._rests_until = time.monotonic() + _REST_SECONDS
+
+    @property
+    def resting(self) -> bool:
+        return time.monotonic() < self._rests_until
+
+    def over(self, why: str) -> GoneError:
+        """It can't be used any more, by nobody of this process: what to raise."""
+        self._over = why
+        return self.failed(why)
 
     def failed(self, why: str) -> GoneError:
         """What to raise."""
@@ -32,6 +55,7 @@ class Health:
 
     def written(self) -> None:
         """Something was."""
-        if self._gone:
+        self._rests_until = 0.0
+        if self._gone and self._over is None:
             self._gone = False
             self._tell(None)

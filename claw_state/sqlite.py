@@ -55,10 +55,11 @@ _LONGEST_LOG = 8000
 """Pages of the log at which who writes carries it over. Before that others do (``claw_mediate/io/disk.py``)."""
 _PAGES = 256
 """Given back to the disk at a time: everybody waits with us."""
+SHRINK = f"PRAGMA incremental_vacuum({_PAGES})"
 _INCREMENTAL = 2
 _TRIES = 50
 """To cut the log while others use it."""
-_REMEDY = (
+REMEDY = (
     "move the file away (with its -wal and -shm) and start again: conversations then go on without their earlier hidden "
     "rounds, and retries of turns from before are new turns"
 )
@@ -103,7 +104,7 @@ def check(database: sqlite3.Connection) -> None:
 
 def shrink(database: sqlite3.Connection) -> None:
     """Give pages that are free back to the disk. Raises ``sqlite3.Error``."""
-    database.execute(f"PRAGMA incremental_vacuum({_PAGES})").fetchall()
+    database.execute(SHRINK).fetchall()
 
 
 def given_back(database: sqlite3.Connection, pause: float) -> bool:
@@ -127,7 +128,7 @@ def given_back(database: sqlite3.Connection, pause: float) -> bool:
 def reason(error: Exception) -> str:
     """Why the state can't be used, with a remedy where there is one."""
     damaged = isinstance(error, sqlite3.DatabaseError) and type(error) is sqlite3.DatabaseError
-    return f"{error}; {_REMEDY}" if damaged else str(error)
+    return f"{error}; {REMEDY}" if damaged else str(error)
 
 
 def _make(directory: Path) -> None:

@@ -12,14 +12,13 @@
 Every change is one script, so that it is whole or not there, and every key expires. One server, or a primary with replicas:
 scripts make up their keys, which a cluster does not allow. A pod has a database of its own.
 
-A server that is slow or gone never stalls a turn: a call has ``SECONDS``, and after one in vain nobody asks for ``_REST``.
+A server that is slow or gone never stalls a turn: a call has ``SECONDS``, and after one in vain nobody asks for a second.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 SCHEMA = 1
 """Of the keys."""
 SECONDS = 0.25
-_REST = 1.0
 _MOST_CONNECTIONS = 32
 PRELUDE = """
 local clock = redis.call('TIME')
@@ -87,7 +85,6 @@ class Link:
         self._plain = exceptions.ResponseError
         self._health = health or Health()
         self._seconds = seconds
-        self._rests_until = 0.0
 
     async def run(self, script: str, *values: str | bytes | float) -> Any:
         """The answer of a script that writes. Raises ``StoreError``."""
@@ -97,7 +94,7 @@ class Link:
 
     async def read(self, script: str, *values: str | bytes | float) -> Any:
         """The answer of a script that may not. Raises ``StoreError``."""
-        if time.monotonic() < self._rests_until:
+        if self._health.resting:
             raise GoneError("the server of the state can't be reached")
         if script not in self._scripts:
             self._scripts[script] = self._redis.register_script(PRELUDE + script)
@@ -105,7 +102,7 @@ class Link:
             async with asyncio.timeout(self._seconds):
                 return await self._scripts[script](args=values)
         except (*self._broken, TimeoutError, OSError) as error:
-            self._rests_until = time.monotonic() + _REST
+            self._health.rest()
             raise self._health.failed(_words(error)) from error
         except self._refused as error:
             if self._is_of_our_keys(error):

@@ -37,10 +37,12 @@ from claw_mediate.io.journaling import (
     is_at,
 )
 from claw_mediate.model import Answer, Call
+from claw_state.database import Database
+from claw_state.health import Health
 from claw_state.life import Life
 from claw_state.owner import Owner
 from claw_state.place import StoreError
-from claw_state.sqlite import TURNS, opened, reason, shrink
+from claw_state.sqlite import SHRINK, TURNS
 
 _SHRINK_SECONDS = 0.9
 """How often a little of the file is given back to the disk, while turns begin."""
@@ -72,11 +74,13 @@ _KEPT = "SELECT record FROM steps WHERE turn = ? AND round = ? AND place = ?"
 class SqliteJournal:
     """A ``Journal`` in a file, or in memory."""
 
-    def __init__(self, file: str, owner: Owner, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, file: str, owner: Owner, clock: Callable[[], float] = time.time, health: Health | None = None
+    ) -> None:
         """``file``: a path, or empty for memory. Raises ``sqlite3.Error`` or ``OSError`` when it can't be opened."""
         self._owner = owner.beside(file)
         self._clock = clock
-        self._db = opened(file, TURNS)
+        self._db = Database(file, TURNS, health)
         self._disk = Disk(file) if file else None
         self._shrunk = 0.0
         self._life = Life(file, owner.life) if file else None
@@ -86,13 +90,16 @@ class SqliteJournal:
         since = self._clock() - RESUMED_WITHIN
         row = self._one(_SAME, agent_id, since, asked.request)
         if row is None and asked.said:
-            alike = self._all(_ALTERED, agent_id, since, asked.earlier, asked.said)
+            alike = self._db.read(_ALTERED, agent_id, since, asked.earlier, asked.said)
             row = next((one for one in alike if asked.goes_on_from(one[-1]) and not self._runs(one)), None)
         if row is None:
             return None
         turn_id, state, owner, seen, attempt, answer, _ = row
         alive = self._lives(row)
-        given = msgspec.msgpack.decode(answer, type=Given) if answer else None
+        try:
+            given = msgspec.msgpack.decode(answer, type=Given) if answer else None
+        except msgspec.DecodeError as error:
+            raise StoreError(f"what is kept of a turn can't be read: {error}") from error
         return Past(turn_id, state, alive, attempt, given, owner, seen)
 
     def _lives(self, row: tuple[Any, ...]) -> bool:
@@ -146,7 +153,7 @@ class SqliteJournal:
             try:
                 await self._disk.flushed()
             except OSError as error:
-                raise StoreError(f"the log of the state can't be flushed: {error}") from error
+                raise self._db.health.failed(f"the log of the state can't be flushed: {error}") from error
 
     async def answered(self, turn_id: str, round_number: int, place: int, answer: Answer) -> None:
         """What came of a call."""
@@ -155,7 +162,10 @@ class SqliteJournal:
     async def answer(self, turn_id: str, round_number: int, place: int, call: Call) -> Answer | OnItsWay | None:
         """What is known of a call: its answer, that it left, or nothing."""
         row = self._one(_KEPT, turn_id, round_number, place)
-        return None if row is None else as_answer(row[0], call)
+        try:
+            return None if row is None else as_answer(row[0], call)
+        except msgspec.DecodeError as error:
+            raise StoreError(f"what is kept of a call can't be read: {error}") from error
 
     async def abandoned(self, turn_id: str) -> None:
         """Its runner has left while a write is on its way."""
@@ -185,10 +195,7 @@ class SqliteJournal:
         self._do(_FORGET, now - RESUMED_WITHIN)
         if now > self._shrunk + _SHRINK_SECONDS:
             self._shrunk = now
-            try:
-                shrink(self._db)
-            except sqlite3.Error as error:
-                raise StoreError(reason(error)) from error
+            self._db.read(SHRINK)
             if self._disk is not None:
                 self._disk.carry()  # only then is the file shorter
 
@@ -201,26 +208,15 @@ class SqliteJournal:
         """Of one request one turn runs. One that was seen too long ago to be found may still be there, and must not be."""
         for _ in range(2):
             try:
-                return self._db.execute(statement, values).rowcount
+                return self._db.write(statement, *values)
             except sqlite3.IntegrityError:
                 self._do(_FORGET_ONE, self._clock() - RESUMED_WITHIN, request)
-            except sqlite3.Error as error:
-                raise StoreError(reason(error)) from error
         return 0
 
     def _do(self, statement: str, *values: object) -> int:
         if self._disk is not None:
             self._disk.written(sum(len(value) for value in values if isinstance(value, bytes)))
-        try:
-            return self._db.execute(statement, values).rowcount
-        except sqlite3.Error as error:
-            raise StoreError(reason(error)) from error
+        return self._db.write(statement, *values)
 
     def _one(self, query: str, *values: object) -> tuple[Any, ...] | None:
-        return next(iter(self._all(query, *values)), None)
-
-    def _all(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        try:
-            return self._db.execute(query, values).fetchall()
-        except sqlite3.Error as error:
-            raise StoreError(reason(error)) from error
+        return next(iter(self._db.read(query, *values)), None)

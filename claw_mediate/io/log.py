@@ -19,11 +19,11 @@ def now_rfc3339() -> str:
 
 
 def to_stdout(line: bytes) -> None:
-    """One line, at once; a reader that has gone away must not stop the proxy."""
+    """One line, at once; a reader that has gone away, or a disk that is full, must not stop the proxy."""
     try:
         sys.stdout.buffer.write(line)
         sys.stdout.buffer.flush()
-    except (BrokenPipeError, ValueError):
+    except (OSError, ValueError):
         return
 
 

@@ -34,8 +34,9 @@ def opened(place: Place, log: EventLog) -> State:
     """Raises ``ValueError`` with one line, and a remedy where there is one, when there can be no state there."""
     match place:
         case File(path):
+            health = Health(_teller(log, place))
             try:
-                return State(SqliteStore(path), SqliteJournal(path, Owner.this()))
+                return State(SqliteStore(path, health=health), SqliteJournal(path, Owner.this(), health=health))
             except (OSError, sqlite3.Error) as error:
                 raise ValueError(f"the state {path!r} can't be opened: {reason(error)}") from error
         case Server():

@@ -7,14 +7,17 @@ an equal answer of another conversation is not taken for it.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import time
 from collections.abc import Callable, Collection
 from typing import Protocol
 
 from claw_mediate.continuity import Anchor, Kept
+from claw_state.database import Database
+from claw_state.health import Health
 from claw_state.place import StoreError
-from claw_state.sqlite import KEPT, SCHEMA, check, opened, reason
+from claw_state.sqlite import KEPT, SCHEMA
 
 MOST_TURNS = 256
 MOST_AGE_SECONDS = 7 * 24 * 3600.0
@@ -45,6 +48,7 @@ UPDATE kept SET messages = x'2d' WHERE id IN (
     ) WHERE held > ?
 )
 """
+_USED = "UPDATE kept SET used = ? WHERE agent = ? AND id IN (SELECT value FROM json_each(?))"
 
 
 class Store(Protocol):
@@ -70,44 +74,38 @@ class Store(Protocol):
 class SqliteStore:
     """In a file, or in memory."""
 
-    def __init__(self, file: str, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, file: str, clock: Callable[[], float] = time.time, health: Health | None = None) -> None:
         """``file``: a path, or empty for memory. Raises ``sqlite3.Error`` or ``OSError`` when it can't be opened."""
         self._clock = clock
         self._held: dict[str, int] = {}
         """By agent the bytes that are held at most: they are summed up again only when it seems to be too many."""
-        self._db = opened(file, KEPT)
-        check(self._db)
+        self._db = Database(file, KEPT, health)
+        try:
+            self._db.check()
+        except sqlite3.Error:
+            self._db.close()
+            raise
 
     async def keep(self, agent_id: str, anchor: Anchor, session: str, messages: bytes) -> None:
-        try:
-            now = self._clock()
-            row = (agent_id, anchor.key, " ".join(anchor.before), session, messages, now)
-            self._db.execute(_INSERT, row)
-            self._db.execute(_BY_AGE, (agent_id, now - MOST_AGE_SECONDS))
-            self._db.execute(_BY_USE, (agent_id, agent_id, MOST_TURNS - 1))
-            self._db.execute(_MARKS, (agent_id, agent_id, MOST_MARKS - 1))
-            self._bound(agent_id, len(messages))
-        except sqlite3.Error as error:
-            raise StoreError(reason(error)) from error
+        now = self._clock()
+        self._db.write(_INSERT, agent_id, anchor.key, " ".join(anchor.before), session, messages, now)
+        self._db.write(_BY_AGE, agent_id, now - MOST_AGE_SECONDS)
+        self._db.write(_BY_USE, agent_id, agent_id, MOST_TURNS - 1)
+        self._db.write(_MARKS, agent_id, agent_id, MOST_MARKS - 1)
+        self._bound(agent_id, len(messages))
 
     async def candidates(self, agent_id: str, keys: Collection[str]) -> list[Kept]:
-        try:
-            return [kept for key in set(keys) for kept in self._rows(agent_id, key)]
-        except sqlite3.Error as error:
-            raise StoreError(reason(error)) from error
+        return [kept for key in set(keys) for kept in self._rows(agent_id, key)]
 
     async def used(self, agent_id: str, kept: Collection[Kept]) -> None:
-        try:
-            now = self._clock()
-            rows = [(now, agent_id, one.id) for one in kept]
-            self._db.executemany("UPDATE kept SET used = ? WHERE agent = ? AND id = ?", rows)
-        except sqlite3.Error as error:
-            raise StoreError(reason(error)) from error
+        if kept:
+            ids = json.dumps([one.id for one in kept])
+            self._db.write(_USED, self._clock(), agent_id, ids)
 
     async def writable(self) -> bool:
         try:
-            self._db.execute(f"PRAGMA user_version={SCHEMA}")  # a full disk says no only to what is written
-        except sqlite3.Error:
+            self._db.probe(f"PRAGMA user_version={SCHEMA}")  # a full disk says no only to what is written
+        except StoreError:
             return False
         return True
 
@@ -117,13 +115,13 @@ class SqliteStore:
     def _bound(self, agent_id: str, added: int) -> None:
         self._held[agent_id] = self._held.get(agent_id, MOST_BYTES) + added
         if self._held[agent_id] > MOST_BYTES:
-            self._db.execute(_BY_SIZE, (agent_id, MOST_BYTES))
-            sized = self._db.execute("SELECT SUM(LENGTH(messages)) FROM kept WHERE agent = ?", (agent_id,))
-            self._held[agent_id] = sized.fetchone()[0] or 0
+            self._db.write(_BY_SIZE, agent_id, MOST_BYTES)
+            ((sized,),) = self._db.read("SELECT SUM(LENGTH(messages)) FROM kept WHERE agent = ?", agent_id)
+            self._held[agent_id] = sized or 0
 
     def _rows(self, agent_id: str, key: str) -> list[Kept]:
         query = "SELECT id, before, session, messages FROM kept WHERE agent = ? AND key = ? ORDER BY id DESC LIMIT ?"
-        rows = self._db.execute(query, (agent_id, key, MOST_EQUAL))
+        rows = self._db.read(query, agent_id, key, MOST_EQUAL)
         return [
             as_kept(row, Anchor(key, tuple(before.split())), session, bytes(held))
             for row, before, session, held in rows

@@ -426,10 +426,7 @@ async def test_a_journal_that_can_not_be_written_stops_writes_and_nothing_else(d
     assert desk.services.calls == ["desk.balance"]
     told = [json.loads(content) for _, content in desk.wire.answers(desk.model.bodies[-1]["messages"])]
     assert told[1]["error"]["code"] == "request_failed"
-    assert [event["error"] for event in desk.events if event["type"] == "error"] == [
-        "journal_not_read",
-        "continuity_not_written",
-    ]
+    assert [event["error"] for event in desk.events if event["type"] == "error"] == ["state_unusable"]
 
 
 @pytest.mark.requirement("journal:unwritable")
@@ -450,7 +447,7 @@ async def test_a_turn_whose_journal_fails_behind_its_beginning_makes_no_write_an
     assert desk.wire.said(desk.wire.assembled(body) if desk.stream else body).text == "Not bought."
     assert desk.services.calls == ["desk.quote"]
     errors = [event["error"] for event in desk.events if event["type"] == "error"]
-    assert errors.count("journal_not_written") == 1
+    assert errors == ["state_unusable"]
 
 
 @with_tools

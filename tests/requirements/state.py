@@ -109,6 +109,14 @@ REQUIREMENTS: dict[str, Requirement] = {
     "journal:altered-while-a-write-is-on-its-way": Requirement(
         "mediation 5", "An altered retry waits for the write that was on its way when the runner left, at every proxy."
     ),
+    "state:file-outage": Requirement(
+        "issue 4, 3.",
+        "A file that is full, locked, deleted or replaced is told of once, and used again by itself when it can be written.",
+    ),
+    "state:file-damaged": Requirement(
+        "issue 4, 3.",
+        "A file that is damaged under the proxy is used no more; one that is damaged at the start keeps it from starting.",
+    ),
     "journal:expiry": Requirement("mediation 5", "After 10 minutes the same request is a new turn."),
     "journal:resume": Requirement(
         "mediation 5", "The same request after a turn that failed resumes it: what ran is played, and not run again."

@@ -1,0 +1,151 @@
+"""A file of SQLite that fails under those who use it: what each way leads to (docs/state.md)."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from claw_state.database import Database
+from claw_state.health import GoneError, Health
+from claw_state.sqlite import check, opened
+
+SCHEMA = "CREATE TABLE IF NOT EXISTS held (id INTEGER PRIMARY KEY, what BLOB);"
+ADD = "INSERT INTO held (what) VALUES (?)"
+ALL = "SELECT COUNT(*), SUM(LENGTH(what)) FROM held"
+
+
+class Used:
+    """A file in use, and what was told of it."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.told: list[str | None] = []
+        self.health = Health(self.told.append)
+        self.database = Database(str(file), SCHEMA, self.health)
+
+    def adds(self, size: int = 10) -> bool:
+        """Whether something could be written."""
+        try:
+            return self.database.probe(ADD, b"x" * size) == 1
+        except GoneError:
+            return False
+
+    def counts(self) -> int | None:
+        """How much there is; None: it can't be read."""
+        try:
+            return int(self.database.read(ALL)[0][0])
+        except GoneError:
+            return None
+
+
+@pytest.fixture
+def used(tmp_path: Path) -> Iterator[Used]:
+    one = Used(tmp_path / "s.db")
+    yield one
+    one.database.close()
+
+
+def is_full(used: Used) -> Callable[[], object]:
+    """As SQLite says it when the disk is."""
+    used.database.read("PRAGMA max_page_count=1")
+    return lambda: used.database.read("PRAGMA max_page_count=1000000")
+
+
+def is_locked(used: Used) -> Callable[[], object]:
+    other = sqlite3.connect(used.file, autocommit=True)
+    other.execute("BEGIN EXCLUSIVE")
+    return other.close
+
+
+def is_deleted(used: Used) -> Callable[[], object]:
+    away = used.file.with_name("away.db")
+    used.file.rename(away)
+    return lambda: away.rename(used.file)
+
+
+def is_replaced(used: Used) -> Callable[[], object]:
+    away = used.file.with_name("away.db")
+    used.file.rename(away)
+    used.file.touch()
+    return lambda: away.rename(used.file)
+
+
+def has_lost_its_log(used: Used) -> Callable[[], object]:
+    log = Path(f"{used.file}-wal")
+    log.rename(f"{log}.away")
+    return lambda: Path(f"{log}.away").rename(log)
+
+
+@pytest.mark.requirement("state:file-outage")
+@pytest.mark.parametrize("way", [is_full, is_locked, is_deleted, is_replaced, has_lost_its_log])
+def test_a_file_that_can_not_be_written_is_told_once_and_used_again_when_it_can(
+    used: Used, way: Callable[[Used], Callable[[], object]]
+) -> None:
+    assert used.adds()
+    ends = way(used)
+    assert [used.adds(100_000), used.adds(100_000)] == [False, False]
+    assert len(used.told) == 1
+    ends()
+    assert used.adds(100_000)
+    assert used.told[1:] == [None]
+    assert used.counts() == 2
+
+
+@pytest.mark.requirement("state:file-outage")
+def test_behind_a_lock_that_was_waited_for_in_vain_nobody_waits_again_until_it_is_gone(used: Used) -> None:
+    ends = is_locked(used)
+    assert not used.adds()
+    with pytest.raises(GoneError, match="another process"):
+        used.database.write(ADD, b"x")
+    assert used.counts() == 0, "who reads goes on"
+    ends()
+    assert used.adds()
+    used.database.write(ADD, b"x")
+
+
+@pytest.mark.requirement("state:file-damaged")
+@pytest.mark.parametrize("damage", ["bytes in the middle", "cut", "garbage"])
+def test_a_file_that_is_damaged_while_it_is_used_is_used_no_more_and_refused_at_the_next_start(
+    used: Used, damage: str
+) -> None:
+    for _ in range(200):
+        assert used.adds(2000)
+    used.database.read("PRAGMA wal_checkpoint(TRUNCATE)")
+    size = used.file.stat().st_size
+    with used.file.open("r+b") as file:
+        match damage:
+            case "bytes in the middle":
+                for page in range(4096, size, 4096):
+                    file.seek(page)
+                    file.write(os.urandom(64))
+            case "cut":
+                file.truncate(size // 2 // 4096 * 4096)
+            case _:
+                file.write(b"not a database at all. " * (size // 23))
+    used.database.read("PRAGMA shrink_memory")
+    assert used.counts() is None
+    assert not used.adds()
+    assert len(used.told) == 1
+    assert "move the file away" in str(used.told[0])
+    used.database.close()
+    with pytest.raises(sqlite3.DatabaseError), closing(opened(str(used.file), SCHEMA)) as database:
+        check(database)
+
+
+@pytest.mark.requirement("state:file-damaged")
+def test_a_log_full_of_garbage_costs_what_stood_in_it_and_no_more(tmp_path: Path) -> None:
+    """SQLite holds each part of it to a checksum: what does not fit was never written."""
+    file = tmp_path / "s.db"
+    one = Used(file)
+    assert one.adds()
+    one.database.close()
+    Path(f"{file}-wal").write_bytes(os.urandom(100_000))
+    again = Used(file)
+    assert again.counts() == 1
+    assert again.adds()
+    again.database.close()
