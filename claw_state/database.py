@@ -59,7 +59,8 @@ class Database:
             if _code(error) in _LOCKED:
                 self.health.rest()
             raise self._failed(error) from error
-        self.health.written()
+        if changed:  # else nothing had to be written, which a full disk allows
+            self.health.written()
         return changed
 
     def read(self, query: str, *values: object) -> list[tuple[Any, ...]]:

@@ -89,7 +89,8 @@ class Link:
     async def run(self, script: str, *values: str | bytes | float) -> Any:
         """The answer of a script that writes. Raises ``StoreError``."""
         answer = await self.read(script, *values)
-        self._health.written()
+        if answer:  # else nothing had to be written, which a server that is full allows
+            self._health.written()
         return answer
 
     async def read(self, script: str, *values: str | bytes | float) -> Any:

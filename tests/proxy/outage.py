@@ -1,4 +1,4 @@
-"""A running pod, the server of its state, and every way in which that goes."""
+"""A running pod whose state goes: what it does meanwhile, and of a state on a server every way in which that goes."""
 
 from __future__ import annotations
 
@@ -18,12 +18,10 @@ PASSWORD = "planted-password-0001"
 
 
 @dataclass
-class Outage:
-    """A running pod, the server of its state, and the network between them."""
+class Scene:
+    """A running pod: ``analyst`` reads balances and trades, ``plain`` has no tools."""
 
     pod: Pod
-    server: SharedState
-    relay: Relay
 
     def asks(self, *messages: dict[str, str], agent: str = "analyst", **more: str) -> httpx2.Response:
         sent = {"model": "gpt-test", "messages": list(messages)}
@@ -53,8 +51,37 @@ class Outage:
         events = self.pod.log()[lines:]
         return [event.get("error", event.get("state")) for event in events if event["type"] in ("error", "state")]
 
+    def goes_on_but_for_writes(self, way: str) -> None:
+        """What holds while the state is gone."""
+        for number in range(2):
+            asked = {"role": "user", "content": f"Buy more {way} {number}"}
+            words, (balance, trade) = self.turn(asked, trades="refused")
+            assert words == "Done."
+            assert balance["data"] == {"usd": 1}
+            assert trade["error"]["message"].startswith("The call was not made: the proxy can't keep its journal now.")
+        self.pod.provider.says(text("Hello."))
+        assert self.asks({"role": "user", "content": "Hi"}, agent="plain").status_code == 200
+        assert not self.ready()
+
+    def is_as_before(self, asked: dict[str, str], way: str) -> None:
+        """What holds again: ``asked`` was a turn's, which traded."""
+        self.pod.provider.says(text("Yes."))
+        answer = {"role": "assistant", "content": "Done."}
+        assert self.asks(asked, answer, {"role": "user", "content": "Sure?"}).is_success
+        assert json.loads(self.results()[-1])["data"] == {"order": 1}, "what was hidden is there again"
+        assert self.turn({"role": "user", "content": f"Sell {way}"}, trades=f"{way} behind")[1][1]["ok"]
+        assert self.traded()[-2:] == [f"{way} before", f"{way} behind"]
+
     def ready(self) -> bool:
         return httpx2.get(f"{self.pod.url}/ready").status_code == 200
+
+
+@dataclass
+class Outage(Scene):
+    """The server of its state too, and the network between them."""
+
+    server: SharedState
+    relay: Relay
 
 
 type Change = Callable[[Outage], object]

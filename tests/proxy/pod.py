@@ -42,6 +42,8 @@ class Pod:
     proxy_port: int = field(default_factory=free_port)
     script: Path = ROOT / "addons" / "cllama.py"
     environment: dict[str, str] = field(default_factory=dict)
+    launcher: tuple[str, ...] = ()
+    """A program that starts the proxy, and becomes it."""
     process: subprocess.Popen[bytes] | None = None
     clients: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     """Closed when the pod stops: one that is left to the garbage collector may find its sockets collected before it."""
@@ -137,7 +139,7 @@ class Pod:
     def start(self, *arguments: str, wait: bool = True) -> None:
         """``mitmdump -s addons/cllama.py``, with no other flag unless the test is about flags."""
         (self.home / "home").mkdir(exist_ok=True)
-        command = [str(MITMDUMP), "-s", str(self.script), *arguments]
+        command = [*self.launcher, str(MITMDUMP), "-s", str(self.script), *arguments]
         with self.stdout.open("ab") as out, self.stderr.open("ab") as err:
             self.process = subprocess.Popen(
                 command, cwd=self.home, env=self.env(), stdin=subprocess.DEVNULL, stdout=out, stderr=err

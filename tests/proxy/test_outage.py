@@ -68,27 +68,12 @@ def test_while_the_state_is_gone_chat_goes_on_reads_run_and_writes_are_refused_u
     assert outage.turn(asked, trades=f"{way} before")[1][1]["ok"]
     lines = len(outage.pod.log())
     goes(outage)
-    for number in range(2):
-        words, (balance, trade) = outage.turn({"role": "user", "content": f"Buy more {way} {number}"}, trades="refused")
-        assert words == "Done."
-        assert balance["data"] == {"usd": 1}
-        assert (
-            trade["error"]["message"] == "The call was not made: the proxy can't keep its journal now. Try again later."
-        )
-    outage.pod.provider.says(text("Hello."))
-    assert outage.asks({"role": "user", "content": "Hi"}, agent="plain").status_code == 200
-    assert not outage.ready()
+    outage.goes_on_but_for_writes(way)
     assert outage.told(lines) == ["state_unusable", "not_ready"]
     is_back(outage)
     eventually(outage.ready, "the state is back")
     assert outage.told(lines) == ["state_unusable", "not_ready", "usable"]
-    outage.pod.provider.says(text("Yes."))
-    assert outage.asks(
-        asked, {"role": "assistant", "content": "Done."}, {"role": "user", "content": "Sure?"}
-    ).is_success
-    assert json.loads(outage.results()[-1])["data"] == {"order": 1}, "what was hidden is there again"
-    assert outage.turn({"role": "user", "content": f"Sell {way}"}, trades=f"{way} behind")[1][1]["ok"]
-    assert outage.traded()[-2:] == [f"{way} before", f"{way} behind"]
+    outage.is_as_before(asked, way)
     assert PASSWORD not in outage.pod.said()
 
 
