@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass
 
 from claw_contract.history import UsageRecord
@@ -188,27 +188,51 @@ async def streamed(job: Job, world: World, play: asyncio.Task[Ended], pace: Pace
     world.progress.goes_on.set()
     if play.done() and not (ended := play.result()).ok:
         return answered(ended.status, ended.body, ended.content_type, ended.retry_after)
-    return Exchange(200, _STREAM, _events(job, world, play, pace, left), streaming=True)
+    return Exchange(200, _STREAM, Attended(_events(job, world, play, pace), left), streaming=True)
 
 
-async def _events(job: Job, world: World, play: asyncio.Task[Ended], pace: Pace, left: Left) -> AsyncIterator[bytes]:
+class Attended:
+    """A stream with its runner, which leaves it once. A generator that never began has no last lines that could tell of it."""
+
+    def __init__(self, chunks: AsyncGenerator[bytes], left: Left) -> None:
+        self._chunks = chunks
+        self._left: Left | None = left
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        try:
+            return await anext(self._chunks)
+        except BaseException:  # its end, too
+            self._leave()
+            raise
+
+    async def aclose(self) -> None:
+        self._leave()
+        await self._chunks.aclose()
+
+    def _leave(self) -> None:
+        left, self._left = self._left, None
+        if left is not None:
+            left()
+
+
+async def _events(job: Job, world: World, play: asyncio.Task[Ended], pace: Pace) -> AsyncGenerator[bytes]:
     dialect = job.dialect
     opening = Opening("chatcmpl" + job.turn_id.removeprefix("turn_"), job.view.model, int(time.time()))
     opened = False
-    try:
-        while not play.done():
-            if pace.kind != "off":
-                opened = pace.kind == "native"
-                yield dialect.keepalive(world.progress.note, pace.kind, opening)
-            await asyncio.wait([play], timeout=None if pace.kind == "off" else pace.every)
-        ended = play.result()
-        if ended.ok:
-            for event in dialect.stream(ended.body, job.view, opening if opened else None):
-                yield event
-        else:
-            yield dialect.stream_error(_error_event(job, ended))
-    finally:
-        left()
+    while not play.done():
+        if pace.kind != "off":
+            opened = pace.kind == "native"
+            yield dialect.keepalive(world.progress.note, pace.kind, opening)
+        await asyncio.wait([play], timeout=None if pace.kind == "off" else pace.every)
+    ended = play.result()
+    if ended.ok:
+        for event in dialect.stream(ended.body, job.view, opening if opened else None):
+            yield event
+    else:
+        yield dialect.stream_error(_error_event(job, ended))
 
 
 def given(view: RunnerRequest, dialect: Dialect, answer: Given) -> Exchange:

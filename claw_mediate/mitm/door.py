@@ -21,7 +21,7 @@ from mitmproxy import connection, ctx, http
 from mitmproxy.proxy.layers import http as layers
 
 from claw_mediate.exchange import Exchange
-from claw_mediate.mitm import pressure, repairs
+from claw_mediate.mitm import guard, pressure, repairs
 from claw_mediate.mitm.sources import Source, deciding, fallbacks, held, sources
 from claw_mediate.mitm.stream import DoorStream
 
@@ -72,6 +72,8 @@ async def while_connected[T](to: http.HTTPFlow, decision: Coroutine[Any, Any, T]
     """Await a decision in this flow's hook; it is cancelled when the runner goes away."""
     task = asyncio.ensure_future(decision)
     deciding[to.id] = task
+    if guard.LEFT in to.metadata:  # while its body was being unpacked
+        task.cancel()
     try:
         return await task
     finally:

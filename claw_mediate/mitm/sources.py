@@ -48,12 +48,18 @@ class Source:
         self.ready = bytes(collected)
 
     def cancel(self) -> None:
-        """The runner has gone, or the stream is over: let the generator run its last lines."""
+        """The runner has gone, or the stream is over: whoever makes the chunks hears of it, also where none was asked for."""
         if self._next is not None:
             self._next.cancel()
-        elif not self.ended and (close := getattr(self.chunks, "aclose", None)) is not None:
-            _keep(asyncio.ensure_future(close()))
+        if not self.ended:
+            _keep(asyncio.ensure_future(self._close(self._next)))
         self.ended = True
+
+    async def _close(self, pulling: asyncio.Future[bytes] | None) -> None:
+        if pulling is not None:
+            await asyncio.wait([pulling])
+        if (close := getattr(self.chunks, "aclose", None)) is not None:
+            await close()
 
 
 sources: dict[str, Source] = {}

@@ -50,6 +50,7 @@ class DoorStream(layers.HttpStream):
         if isinstance(event, layers.RequestTrailers | layers.ResponseTrailers):
             return  # may be dropped on the way (RFC 9110, 6.5.1), and mitmproxy can't send them on over HTTP/1
         if isinstance(event, layers.RequestProtocolError) and (own := getattr(self, "flow", None)) is not None:
+            own.metadata[guard.LEFT] = True
             if (source := sources.get(own.id)) is not None:
                 source.cancel()
             if (task := deciding.get(own.id)) is not None:
@@ -104,15 +105,19 @@ class DoorStream(layers.HttpStream):
         return connected
 
     def handle_protocol_error(self, event: Any) -> _Commands[None]:
-        if isinstance(event, layers.RequestProtocolError):
-            self.flow.metadata[guard.LEFT] = True
-        elif self.client_state == self.state_stream_request_body and self.server_state == self.state_done:
+        ours = isinstance(event, layers.ResponseProtocolError)
+        if ours and self.client_state == self.state_stream_request_body and self.server_state == self.state_done:
             # The provider answered before the upload was over, and hung up: the answer stands.
             self.client_state = self.state_done
             yield from self.flow_done()
             self.client_state = self.state_errored
             return
-        elif self.flow.response is None and self.client_state != self.state_errored and self.flow.id in fallbacks:
+        if (
+            ours
+            and self.flow.response is None
+            and self.client_state != self.state_errored
+            and self.flow.id in fallbacks
+        ):
             yield from self._fall_back()
             return
         yield from super().handle_protocol_error(event)

@@ -7,12 +7,14 @@ import json
 import sqlite3
 import time
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 from inline_snapshot import snapshot
 
 from claw_contract.log import JoinEvent, ResumeEvent
 from claw_mediate.exchange import Exchange
+from claw_mediate.mitm.sources import Source
 from tests.mediate.desk import Desk, tool, with_tools
 from tests.waiting import happens
 
@@ -303,6 +305,37 @@ async def test_the_first_runner_may_leave_and_the_second_is_answered_all_the_sam
     body = await second
     assert desk.wire.said(desk.wire.assembled(body) if desk.stream else body).text == "There."
     assert [line["status"] for line in desk.history()] == ["ok"]
+
+
+@pytest.mark.requirement("runner:leaves-before-the-first-chunk")
+@pytest.mark.parametrize("pulled", [False, True])
+async def test_the_last_runner_that_leaves_a_stream_before_its_first_chunk_takes_the_turn_along(
+    desk: Desk, pulled: bool
+) -> None:
+    """``pulled``: the first chunk was just asked for."""
+    desk.settings = replace(desk.settings, keepalive_openai="off", keepalive_anthropic="off")
+    desk.open()
+    desk.stream = True
+    history = desk.home / "history" / "analyst" / "history.jsonl"
+    desk.services.gates["desk.quote"] = asyncio.Event()
+    desk.messages = [desk.wire.user("Look")]
+    desk.model_says(("desk.quote", {}))
+    exchanges = [await desk.mediator.exchange(desk._admitted(), desk._request()) for _ in range(2)]
+    runners = [Source(exchange.chunks) for exchange in exchanges if isinstance(exchange, Exchange)]
+    for left, runner in enumerate(runners, 1):
+        pulling = asyncio.ensure_future(runner.pull())
+        if pulled:
+            await asyncio.sleep(0)
+        else:
+            pulling.cancel()
+        runner.cancel()
+        await asyncio.wait([pulling])
+        if left == 1:
+            await asyncio.to_thread(int)  # the loop goes round
+            assert not history.exists(), "the other one listens"
+    await happens(history.exists, "the turn is over")
+    assert [line["status_code"] for line in desk.history()] == [499]
+    assert len(desk.model.bodies) == 1
 
 
 @pytest.mark.requirement("journal:cut-off")

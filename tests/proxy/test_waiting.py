@@ -119,6 +119,42 @@ def test_a_write_that_is_on_its_way_may_finish_and_is_recorded_though_the_runner
     assert len(running.provider.received) == 1
 
 
+@pytest.mark.requirement("runner:leaves-before-the-first-chunk")
+@pytest.mark.parametrize("kind", ["off", "comment"])
+def test_runners_that_leave_a_stream_before_they_read_of_it_take_their_turns_along(pod: Pod, kind: str) -> None:
+    """At once, and behind the headers; alone, and two at one turn. The model never answers."""
+    held = Held(text("too late"))
+    pod.environment.update({"CLLAMA_KEEPALIVE_FIRST_MS": "1", "CLLAMA_KEEPALIVE_OPENAI": kind})
+    pod.agent("analyst", pod.tool("balance"))
+    pod.start()
+    pod.provider.says(*[held] * 40)
+
+    async def leave(number: int) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", pod.port)
+        asked = {**body(stream=True), "messages": [{"role": "user", "content": f"Go {number // 2 * 2}"}]}
+        payload = json.dumps(asked).encode()
+        head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {pod.token()}\r\n"
+        writer.write(f"{head}content-length: {len(payload)}\r\n\r\n".encode() + payload)
+        await writer.drain()
+        if number % 4:
+            await reader.readuntil(b"\r\n")
+        writer.transport.abort()
+
+    async def leave_all() -> None:
+        await asyncio.gather(*map(leave, range(40)))
+
+    asyncio.run(leave_all())
+
+    def all_are_over() -> bool:
+        begun = [line for line in pod.log() if line["type"] == "request"]
+        return len(begun) >= 10 and len(pod.history("analyst")) == len(begun)
+
+    eventually(all_are_over, "each turn that was begun is over")
+    assert {entry["status_code"] for entry in pod.history("analyst")} == {499}
+    assert not held.finished.is_set()
+    held.go.set()
+
+
 def leave_while(pod: Pod, held: Held, request: dict[str, Any]) -> None:
     """Send the request, and close the connection once the peer behind the proxy has been asked."""
 

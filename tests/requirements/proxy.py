@@ -33,6 +33,10 @@ REQUIREMENTS: dict[str, Requirement] = {
     "proxy:no-way-round": Requirement("mediation 1", "A path counts by what a lenient provider would make of it."),
     "proxy:headers-survive": Requirement("mediation 3.5", "Headers that are not ours go through, in any bytes."),
     "runner:leaves": Requirement("mediation 4, the runner's side", "A runner that disconnects cancels the model call."),
+    "runner:leaves-before-the-first-chunk": Requirement(
+        "mediation 4, the runner's side; decision 0014",
+        "A runner that leaves a stream before its first chunk has left: the last one takes the turn along.",
+    ),
     "runner:leaves-while-writing": Requirement(
         "mediation 4, the runner's side", "A write that was sent may finish, and is recorded."
     ),
