@@ -7,7 +7,7 @@ to another.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,10 +16,11 @@ from pydantic import ValidationError
 from claw_compile import codes
 from claw_compile.descriptors.rules import rules
 from claw_compile.diagnostics.diagnostic import Checked, Code, Diagnostic, Note, did_you_mean, quoted
-from claw_compile.reading.node import ListNode, MapNode, Node, kind, plain_data, span_at
+from claw_compile.reading.node import Entry, ListNode, MapNode, Node, kind, plain_data, span_at
 from claw_contract.descriptor import Descriptor, DescriptorTool, DescriptorV1, DescriptorV2
 
 _V2_KEYS = ("tools", "mcp", "memory")
+_LISTS = ("tools", "feeds", "endpoints")
 _KNOWN: dict[tuple[str, ...], tuple[str, ...]] = {
     (): ("version", "description", "feeds", "endpoints", "auth", "skill", "mcp", "tools", "memory"),
     ("feeds",): ("name", "path", "ttl", "description"),
@@ -61,17 +62,36 @@ def read_descriptor(file: str, root: Node) -> Checked[Described]:
     if found or not isinstance(root, MapNode):
         return Checked(None, tuple(found))
     found.extend(_unknown_keys(root, ()))
-    model = DescriptorV2 if plain_data(root)["version"] == 2 else DescriptorV1  # noqa: PLR2004 - the format's version
     try:
-        descriptor = model.model_validate_json(_json(root), strict=True)
+        descriptor = _validated(root)
     except ValidationError as error:
-        return Checked(None, (*found, *_shape_errors(error, root)))
+        return Checked(None, (*found, *_shape_errors(error, root), *_rules_of_the_rest(error, root)))
     return Checked(Described(file, descriptor, root), (*found, *rules(descriptor, root)))
 
 
-def _json(root: Node) -> bytes:
+def _validated(root: Node) -> Descriptor:
+    data = plain_data(root)
+    model = DescriptorV2 if data["version"] == 2 else DescriptorV1  # noqa: PLR2004 - the format's version
     # By way of JSON, because strict models take a list for a tuple only there.
-    return json.dumps(plain_data(root)).encode()
+    return model.model_validate_json(json.dumps(data), strict=True)
+
+
+def _rules_of_the_rest(error: ValidationError, root: MapNode) -> Iterator[Diagnostic]:
+    """What is wrong with the parts that have their shapes: one bad tool must not hide the mistakes of the others."""
+    bad = {
+        problem["loc"][:2] for problem in error.errors(include_input=False, include_url=False, include_context=False)
+    }
+    if any(path[0] not in _LISTS or len(path) == 1 for path in bad):
+        return
+    entries = tuple(Entry(entry.key, _without(entry.value, entry.key.text, bad)) for entry in root.entries)
+    rest = MapNode(entries, root.span)
+    yield from rules(_validated(rest), rest)
+
+
+def _without(node: Node, key: str, bad: Collection[tuple[str | int, ...]]) -> Node:
+    if not isinstance(node, ListNode):
+        return node
+    return ListNode(tuple(item for index, item in enumerate(node.items) if (key, index) not in bad), node.span)
 
 
 def _version(root: Node) -> Iterator[Diagnostic]:

@@ -93,6 +93,10 @@ REQUIREMENTS: dict[str, Requirement] = {
         "compile.md, Descriptors (skill); origin-compile 2.18",
         "An agent gets the skill of every service that it may use; its own skill of the same name wins.",
     ),
+    "compile:edge-cases": Requirement(
+        "origin-compile 7",
+        "Each edge case of the original has a result, and a case or test that proves it.",
+    ),
     "compile:yaml-1-2": Requirement(
         "compile.md, Diagnostics",
         "Scalars are YAML 1.2's: `on` is a name, `4000:22` a string.",

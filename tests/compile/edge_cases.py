@@ -1,0 +1,111 @@
+"""The original's edge cases (origin-compile.md section 7), what comes of each, and where that is proved.
+
+A proof is a case (``cases/…``), or a test: ``file::function``, from the tests' directory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class EdgeCase:
+    """``result`` is ours; where it is not the original study's, ``because`` says what rules so."""
+
+    given: str
+    result: str
+    proofs: tuple[str, ...]
+    because: str = ""
+
+
+EDGE_CASES: dict[str, EdgeCase] = {
+    "11": EdgeCase(
+        "`allow: all`, and the provider adds a tool that writes",
+        "refused as lock-drift with the difference, +WRITE marked, until `claw lock --accept`",
+        (
+            "compile/cases/locked/claw-pod.yml",
+            "compile/test_lock.py::test_a_tool_that_changed_comes_or_goes_is_refused_until_its_service_is_accepted",
+        ),
+    ),
+    "12": EdgeCase(
+        "a descriptor of version 1 with `tools`",
+        "descriptor-needs-v2, at the key inside the JSON",
+        ("compile/cases/descriptors.yml",),
+    ),
+    "13": EdgeCase("a descriptor without `version`", "descriptor-version", ("compile/cases/descriptors.yml",)),
+    "14": EdgeCase("a tool with `http` where `mcp` is set", "http-forbidden", ("compile/cases/descriptors.yml",)),
+    "15": EdgeCase(
+        "`/users/{id}` and no `id` in the schema, or one that is optional, or a list",
+        "path-parameter, at the path or at the property",
+        ("compile/cases/descriptor-rules.yml", "compile/cases/descriptor-checks.yml"),
+        "compile.md: every parameter is in the schema and required",
+    ),
+    "16": EdgeCase(
+        "a path or a schema with `claw_id`",
+        "the path needs no such property; the model does not see it, and what it sends for it reaches nobody",
+        (
+            "compile/cases/descriptor-rules.yml",
+            "mediate/test_call.py::test_claw_id_is_the_agents_and_never_the_models",
+            "mediate/test_call.py::test_the_model_does_not_see_claw_id_in_the_schema",
+        ),
+        "README.md, rulings: the proxy takes it out of the schema, since the schema tells it where to fill it in",
+    ),
+    "17": EdgeCase(
+        "`x.a` and `x_a`, each with a tool `b`",
+        "both are presented with a hash, and presented-name says so at both places",
+        (
+            "compile/cases/presented.yml",
+            "contract/test_names.py::test_names_that_would_share_an_alias_are_told_apart_by_their_hash",
+        ),
+        "README.md, rulings: provider-safe name",
+    ),
+    "18": EdgeCase(
+        "a service and a tool whose names have more than 64 characters together",
+        "cut, with a hash; presented-name says so",
+        (
+            "compile/cases/presented.yml",
+            "contract/test_names.py::test_a_name_of_exactly_the_limit_is_kept_and_one_more_is_cut",
+        ),
+        "README.md, rulings: provider-safe name",
+    ),
+    "19": EdgeCase('`x-claw.terminalOnSuccess: "true"`', "bad-annotation", ("compile/cases/descriptor-shapes.yml",)),
+    "20": EdgeCase(
+        "a DELETE that says it only reads",
+        "read-only-delete, and it is a write",
+        (
+            "compile/cases/descriptor-rules.yml",
+            "contract/test_manifest.py::test_the_effect_is_what_is_declared_and_a_delete_is_never_a_read",
+        ),
+    ),
+    "33": EdgeCase(
+        "bearer auth whose variable only the provider has; the agent has; nobody has",
+        "projected; token-visible-to-agent; token-missing",
+        (
+            "compile/test_authority.py::test_a_providers_credential_is_projected_byte_for_byte",
+            "compile/cases/token-visible-to-agent.yml",
+            "compile/cases/token-missing.yml",
+        ),
+        "compile.md, Auth: a token that an agent sees is an error",
+    ),
+    "34": EdgeCase(
+        "auth of type `header` or `basic`",
+        "compiled as such",
+        (
+            "compile/test_authority.py::test_a_providers_credential_is_projected_byte_for_byte",
+            "compile/test_authority.py::test_a_descriptors_basic_credential_is_the_providers_own",
+        ),
+    ),
+    "label": EdgeCase(
+        "the path of a label is not in the image, or the implied path is not",
+        "bad-describe-label; nothing",
+        (
+            "cli/test_lock.py::test_a_label_that_names_no_file_is_an_error_and_an_image_without_a_label_may_have_none",
+            "compile/cases/sources/claw-pod.yml",
+        ),
+    ),
+    "stale": EdgeCase(
+        "a stale snapshot of a stdio server, or of an image",
+        "stale-snapshot, and used; stale-snapshot, and passed over",
+        ("compile/cases/sources/claw-pod.yml",),
+    ),
+}

@@ -1,0 +1,25 @@
+"""The table of edge cases names proofs that exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.compile.edge_cases import EDGE_CASES
+
+TESTS = Path(__file__).parents[1]
+
+
+@pytest.mark.requirement("compile:edge-cases")
+@pytest.mark.parametrize("name", sorted(EDGE_CASES))
+def test_an_edge_case_has_its_proofs(name: str) -> None:
+    assert EDGE_CASES[name].proofs
+    for proof in EDGE_CASES[name].proofs:
+        file, _, function = proof.partition("::")
+        text = (TESTS / file).read_text(encoding="utf-8")
+        if function:
+            assert re.search(rf"^(async )?def {function}\(", text, re.MULTILINE), proof
+        else:
+            assert re.search(r"[EW]:[0-9]+", text), proof
