@@ -11,7 +11,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 
-DEADLINE = 30.0
+DEADLINE = 60.0
 
 
 def eventually[T](find: Callable[[], T | None], what: str) -> T:

@@ -13,6 +13,7 @@ from claw_mediate.io.attempts import Attempts, Known, Resumed
 from claw_mediate.io.journal import SqliteJournal
 from claw_mediate.io.journaling import RESUMED_WITHIN, Asked, Given
 from claw_state.owner import Owner
+from tests.waiting import DEADLINE
 
 ASKED = Asked("request", "earlier", "Buy", "")
 ANSWER = Given(200, "application/json", b"{}")
@@ -46,7 +47,7 @@ async def other(tmp_path: Path, clock: Clock) -> AsyncIterator[SqliteJournal]:
 
 
 async def found(journal: SqliteJournal, asked: Asked = ASKED, turn_id: str = "t2") -> Known | Resumed | None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(DEADLINE):
         return await Attempts(journal).find("analyst", turn_id, asked, retries=False)
 
 

@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response, Stream
 from tests.mediate.gathered import TOKEN, Gathering
 from tests.peers import Answer as Said
 from tests.peers import Service
-from tests.waiting import happens, nobody_listens
+from tests.waiting import DEADLINE, happens, nobody_listens
 
 
 @pytest.fixture
@@ -262,7 +262,7 @@ async def test_a_feed_that_is_slow_costs_no_more_than_its_time(service: Service,
     serve(service, never, "never")
     serve(service, drip, "drip")
     desk.has(desk.feed("never"), desk.feed("drip"))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(DEADLINE):
         text = await desk.text()
     assert text.count("unavailable at the moment") == 2
     assert {event["error"] for event in desk.said("feed_fetch")} == {"timed_out"}
@@ -355,6 +355,6 @@ async def test_stopping_does_not_wait_for_a_feed(desk: Gathering) -> None:
     desk.has(desk.feed())
     waiting = asyncio.ensure_future(desk.text())
     await happens(lambda: desk.service.received, "the service is asked")
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(DEADLINE):
         await desk.close()
         assert "unavailable at the moment" in await waiting

@@ -19,7 +19,7 @@ from claw_mediate.io.context import memory as module
 from tests.mediate.gathered import Gathering
 from tests.peers import Answer as Said
 from tests.peers import Service
-from tests.waiting import happens
+from tests.waiting import DEADLINE, happens
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ async def test_a_slow_service_costs_no_more_than_its_time(desk: Gathering) -> No
 
     desk.service.routes["POST", "/recall"] = drip
     desk.has(memory=desk.memory(recall={"path": "/recall", "timeout_ms": 50}))
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(DEADLINE):
         assert await desk.text() == ""
     assert desk.said("memory_op")[0]["memory_status"] == "timed_out"
 
@@ -237,6 +237,6 @@ async def test_a_service_that_never_answers_is_given_up(desk: Gathering, monkeyp
     monkeypatch.setattr(module, "RETAIN_SECONDS", 0.05)
     desk.service.routes["POST", "/retain"] = never
     desk.context.retain(desk.agent, {"requested_model": "m"}, Redactor(()))
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(DEADLINE):
         await desk.close()
     assert [event["memory_status"] for event in desk.said("memory_op")] == ["timed_out"]

@@ -136,7 +136,7 @@ def test_a_turn_that_is_under_way_survives_a_reload(pod: Pod) -> None:
     pod.provider.says(calls(("c1", "desk__balance", {})), text("Done."))
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(ask, pod)
-        assert held.asked.wait(10)
+        assert held.asked.wait(30)
         loaded = pod.said().count("tool_manifest_loaded")
         touch(script, 5)
         unknown = {"authorization": "Bearer analyst:wrong"}

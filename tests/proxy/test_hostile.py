@@ -123,7 +123,7 @@ def test_a_stream_under_way_is_sent_to_its_end_when_the_proxy_is_stopped(running
     running.service.routes["GET", "/balance"] = held
     running.provider.says(calls(("c1", "desk__balance", {})), text("Done. " * 3000))
     stream: Any = running.client().chat.completions.create(model="gpt-test", messages=HI, stream=True)
-    assert held.asked.wait(10)
+    assert held.asked.wait(30)
     assert running.process is not None
     running.process.terminate()
     held.go.set()

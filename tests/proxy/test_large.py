@@ -209,7 +209,7 @@ def test_a_provider_of_http_2_that_gives_no_window_slows_its_runner_down(
         frames.deaf = False
         frames.hear()
         frames.flush()
-        assert over.wait(20)
+        assert over.wait(30)
         eventually(lambda: provider.seen, "it is there")
     assert len(provider.seen.pop().body) == 64 * len(BLOCK)
 

@@ -75,7 +75,7 @@ def test_an_upload_reaches_the_provider_while_it_is_made(wired: Wired, framing: 
         runner.send(wired.head("POST /v1/audio/transcriptions", framing))
         for part in (b"one", b"two", b"six"):
             runner.send(chunk(part) if "chunked" in framing else part)
-            assert step.wait(10), "the part has reached the provider before the next one is sent"
+            assert step.wait(30), "the part has reached the provider before the next one is sent"
             step.clear()
             assert reached[-1] == part
         assert runner.ask(b"0\r\n\r\n" if "chunked" in framing else b"").status == 200
@@ -88,7 +88,7 @@ def test_a_runner_that_leaves_in_the_middle_of_an_upload_ends_it_at_the_provider
     with wired.runner() as runner:
         runner.send(wired.head(f"POST {path}", "content-length: 1000") + b"abc")
         eventually(lambda: len(wired.pod.log()) > said, "it has begun")
-    assert wired.wire.gone.wait(10)
+    assert wired.wire.gone.wait(30)
     assert ending(wired, said) == ("error", 499)
 
 
@@ -107,7 +107,7 @@ def test_a_runner_that_leaves_in_the_middle_of_a_response_ends_it_at_the_provide
         runner.send(wired.head("POST /v1/chat/completions", f"content-length: {len(CHAT)}") + CHAT)
         runner.head()
         runner.chunk()
-    assert gone.wait(10)
+    assert gone.wait(30)
     assert ending(wired, said) == ("error", 499)
     entry = wired.recorded(lines)
     assert (entry["status"], entry["status_code"], entry["usage"]["prompt_tokens"]) == ("error", 499, 3)
