@@ -34,6 +34,8 @@ _TELLING = 60
 """Characters of an answer that hardly anybody gives twice."""
 _TELLING_KINDS = ("calls", "words")
 _VOLATILE = "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>"
+_NO_WORDS = "(nocontent)"
+"""What Claude Code keeps of a message without words, white space aside."""
 _NOT_ALPHANUMERIC = re.compile(r"[^A-Za-z0-9]")
 
 
@@ -85,6 +87,8 @@ def call_key(name: str, arguments: str) -> str:
 def text_key(text: str) -> str:
     """The key of an answer."""
     plain = _plain(text)
+    if plain == _NO_WORDS:
+        return NOTHING_SAID
     return ("words:" if len(plain) >= _TELLING else "text:") + _digest([plain])
 
 

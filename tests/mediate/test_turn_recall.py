@@ -14,6 +14,16 @@ from tests.waiting import happens
 
 
 @pytest.mark.requirement("continuity:empty-answers")
+async def test_an_answer_without_words_for_which_the_runner_writes_so_has_its_rounds(desk: Desk) -> None:
+    """Claude Code."""
+    desk.model_says(("desk.balance", {}))
+    desk.model_says("")
+    await desk.asks("Look")
+    desk.messages[-1]["content"] = "(no content)"
+    assert await told(desk) == ["desk__balance"]
+
+
+@pytest.mark.requirement("continuity:empty-answers")
 @pytest.mark.parametrize("note", [False, True])
 async def test_an_answer_without_words_that_the_runner_drops_leaves_its_rounds_in_its_place(
     gpt: Desk, *, note: bool
