@@ -117,6 +117,10 @@ REQUIREMENTS: dict[str, Requirement] = {
         "issue 4, 3.",
         "A file that is damaged under the proxy is used no more; one that is damaged at the start keeps it from starting.",
     ),
+    "state:file-at-the-start": Requirement(
+        "issue 4, 3.",
+        "A lock passes, and is no reason not to start; what can never be used is, in one line with the remedy.",
+    ),
     "journal:expiry": Requirement("mediation 5", "After 10 minutes the same request is a new turn."),
     "journal:resume": Requirement(
         "mediation 5", "The same request after a turn that failed resumes it: what ran is played, and not run again."

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from claw_mediate.io import state
+from claw_mediate.io.log import EventLog
+from claw_mediate.io.state import State
 from claw_state.database import Database
 from claw_state.health import GoneError, Health
+from claw_state.place import place
 from claw_state.sqlite import check, opened
 
 SCHEMA = "CREATE TABLE IF NOT EXISTS held (id INTEGER PRIMARY KEY, what BLOB);"
@@ -149,3 +155,39 @@ def test_a_log_full_of_garbage_costs_what_stood_in_it_and_no_more(tmp_path: Path
     assert again.counts() == 1
     assert again.adds()
     again.database.close()
+
+
+@pytest.mark.requirement("state:file-at-the-start")
+async def test_a_file_that_is_locked_when_the_proxy_starts_is_no_reason_not_to(tmp_path: Path) -> None:
+    before, _ = started(tmp_path / "s.db")
+    with closing(sqlite3.connect(tmp_path / "s.db", autocommit=True)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        kept, events = started(tmp_path / "s.db")
+        assert not await kept.store.writable()
+    assert await kept.store.writable()
+    assert [event.get("error", event.get("state")) for event in events] == ["state_unusable", "usable"]
+    for one in (*before, *kept):
+        await one.close()
+
+
+@pytest.mark.requirement("state:file-at-the-start")
+@pytest.mark.parametrize("content", [b"no database at all. " * 500, None])
+def test_a_file_that_can_never_be_used_keeps_the_proxy_from_starting_in_one_line(
+    tmp_path: Path, content: bytes | None
+) -> None:
+    file = tmp_path / "s.db"
+    if content is None:
+        file.mkdir()
+    else:
+        file.write_bytes(content)
+    with pytest.raises(ValueError, match=f"the state '{file}' can't be opened: ") as refused:
+        started(file)
+    assert "\n" not in str(refused.value)
+    assert content is None or "move the file away" in str(refused.value)
+
+
+def started(file: Path) -> tuple[State, list[dict[str, Any]]]:
+    """The state as a proxy opens it, and the log's events."""
+    events: list[dict[str, Any]] = []
+    log = EventLog(lambda line: events.append(json.loads(line)))
+    return state.opened(place(str(file)), log), events
