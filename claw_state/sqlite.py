@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 SCHEMA = 1
@@ -59,6 +60,9 @@ SHRINK = f"PRAGMA incremental_vacuum({_PAGES})"
 _INCREMENTAL = 2
 _TRIES = 50
 """To cut the log while others use it."""
+_HELD_SECONDS = 0.005
+_PAUSES = 3
+"""For each second that a lock was held."""
 REMEDY = (
     "move the file away (with its -wal and -shm) and start again: conversations then go on without their earlier hidden "
     "rounds, and retries of turns from before are new turns"
@@ -107,7 +111,19 @@ def shrink(database: sqlite3.Connection) -> None:
     database.execute(SHRINK).fetchall()
 
 
-def given_back(database: sqlite3.Connection, pause: float) -> bool:
+@contextmanager
+def briefly(database: sqlite3.Connection) -> Iterator[float]:
+    """A transaction of somebody who is in no hurry; it should end by the time that is given. Behind it comes a pause that is
+    longer than it was: a proxy waits ``LOCK_SECONDS``, looks a few times, and must then find it free.
+    """
+    database.execute("BEGIN IMMEDIATE")
+    begun = time.monotonic()
+    yield begun + _HELD_SECONDS
+    database.execute("COMMIT")
+    time.sleep(_PAUSES * (time.monotonic() - begun))
+
+
+def given_back(database: sqlite3.Connection) -> bool:
     """All free pages go back to the disk, and the log is carried over and cut; False: others read in it all the time."""
     pages = -1
     while database.execute("PRAGMA freelist_count").fetchone()[0] not in (
@@ -115,13 +131,14 @@ def given_back(database: sqlite3.Connection, pause: float) -> bool:
         pages,
     ):  # else an old file: it does not shrink
         pages = database.execute("PRAGMA freelist_count").fetchone()[0]
-        shrink(database)
-        time.sleep(pause)
+        with briefly(database):
+            shrink(database)
     database.execute("PRAGMA busy_timeout=20")  # nobody can write while the log waits for its readers
     for _ in range(_TRIES):
+        database.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()  # most of it, which stops nobody
         if database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0:
             return True
-        time.sleep(pause)
+        time.sleep(_HELD_SECONDS * _PAUSES)
     return False
 
 

@@ -23,14 +23,10 @@ from typing import Any, NamedTuple
 from claw_state.inventory import AgentState, Forgotten, Inventory, Rounds, Spent, as_it_is, counted, may_go
 from claw_state.owner import Owner
 from claw_state.place import File, StoreError
-from claw_state.sqlite import given_back, reason, refuse_newer
+from claw_state.sqlite import briefly, given_back, reason, refuse_newer
 
 _PATIENCE_SECONDS = 5.0
 """How long another process's lock is waited for: nobody waits with us here."""
-_HELD_SECONDS = 0.01
-"""For how long one transaction forgets, and what it has begun with: a proxy waits a tenth of a second for us."""
-_PAUSE_SECONDS = 0.002
-"""Between two transactions, so that others come to write."""
 _TRIES = 5
 _OURS = {"kept", "turns", "steps", "spending"}
 _ROUNDS = """
@@ -93,7 +89,7 @@ class SqliteInventory:
             gone, unmarked = (_in_parts(database, ids, self._forget_round) for ids in (rounds, marks))
             ended = _in_parts(database, turns, self._forget_turn)
             left = _ids(database, _TURNS_OF, agent_id, "turns" in tables)
-            return Forgotten(gone, unmarked, ended, len(left), lingers=not given_back(database, _PAUSE_SECONDS))
+            return Forgotten(gone, unmarked, ended, len(left), lingers=not given_back(database))
 
     def _way(self) -> _Way:
         log, index = (Path(f"{self._file}{part}") for part in ("-wal", "-shm"))
@@ -186,11 +182,8 @@ def _in_parts[T](database: sqlite3.Connection, ids: list[T], forget: Callable[[s
     """How many were forgotten."""
     gone, waiting = 0, deque(ids)
     while waiting:
-        database.execute("BEGIN IMMEDIATE")
-        until = time.monotonic() + _HELD_SECONDS
-        gone += forget(database, waiting.popleft())
-        while waiting and time.monotonic() < until:
+        with briefly(database) as until:
             gone += forget(database, waiting.popleft())
-        database.execute("COMMIT")
-        time.sleep(_PAUSE_SECONDS)
+            while waiting and time.monotonic() < until:
+                gone += forget(database, waiting.popleft())
     return gone
