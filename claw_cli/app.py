@@ -7,6 +7,7 @@ import typer
 from claw_cli.check import check
 from claw_cli.compile import compile_verb
 from claw_cli.lock import lock
+from claw_cli.plan import plan
 from claw_cli.rotate import rotate
 from claw_cli.state import state_verbs
 from claw_compile.diagnostics.report import plain_streams
@@ -23,6 +24,7 @@ app.command("check")(check)
 app.command("lock")(lock)
 app.command("rotate")(rotate)
 app.add_typer(state_verbs)
+app.command("plan")(plan)
 
 
 @app.callback()

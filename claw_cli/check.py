@@ -1,11 +1,11 @@
-"""``claw check [POD] [--format text|json]``: diagnostics, and nothing written (spec/compile.md "Verbs")."""
+"""``claw check [POD] [--format text|json|sarif|github]``: diagnostics, and nothing written (spec/compile.md "Verbs")."""
 
 from __future__ import annotations
 
 import os
 import sys
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, assert_never
 
 import typer
 
@@ -13,12 +13,15 @@ from claw_cli.compile import DEFAULT_POD, Pod
 from claw_compile.compiler import check_pod
 from claw_compile.diagnostics.diagnostic import has_errors
 from claw_compile.diagnostics.report import as_json, as_text, count
+from claw_compile.diagnostics.sarif import as_github, as_sarif
 from claw_compile.summary import summary
 
 
 class Format(StrEnum):
     TEXT = "text"
     JSON = "json"
+    SARIF = "sarif"
+    GITHUB = "github"
 
 
 def check(
@@ -27,12 +30,19 @@ def check(
 ) -> None:
     """Check a pod. Exit 0, 1 for errors, 2 for wrong usage."""
     result = check_pod(pod, os.environ)
-    if output_format is Format.JSON:
-        sys.stdout.write(as_json(result.diagnostics))
-    else:
-        sys.stdout.write(as_text(result.diagnostics))
-        if totals := count(result.diagnostics):
-            sys.stdout.write(f"{totals}\n")
-        if result.value is not None:
-            sys.stdout.write(summary(result.value))
+    match output_format:
+        case Format.TEXT:
+            sys.stdout.write(as_text(result.diagnostics))
+            if totals := count(result.diagnostics):
+                sys.stdout.write(f"{totals}\n")
+            if result.value is not None:
+                sys.stdout.write(summary(result.value))
+        case Format.JSON:
+            sys.stdout.write(as_json(result.diagnostics))
+        case Format.SARIF:
+            sys.stdout.write(as_sarif(result.diagnostics))
+        case Format.GITHUB:
+            sys.stdout.write(as_github(result.diagnostics))
+        case _:
+            assert_never(output_format)
     raise typer.Exit(1 if has_errors(result.diagnostics) else 0)

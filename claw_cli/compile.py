@@ -11,14 +11,12 @@ from claw_compile.__main__ import run
 
 DEFAULT_POD = Path("claw-pod.yml")
 Pod = Annotated[Path, typer.Argument(metavar="POD", help="The pod file.")]
+Output = Annotated[
+    Path | None,
+    typer.Option("-o", "--output", metavar="DIR", help="The compiled tree; default: .claw-runtime beside the pod."),
+]
 
 
-def compile_verb(
-    pod: Pod = DEFAULT_POD,
-    output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", metavar="DIR", help="Where to write; default: .claw-runtime beside the pod."),
-    ] = None,
-) -> None:
+def compile_verb(pod: Pod = DEFAULT_POD, output: Output = None) -> None:
     """Compile a pod: per-agent tools, identities and contracts. Exit 0, 1 for errors, 2 for wrong usage."""
     raise typer.Exit(run(pod, output))

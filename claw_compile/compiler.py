@@ -6,6 +6,7 @@ writes nothing at all.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -13,8 +14,9 @@ from pathlib import Path, PurePosixPath
 from claw_compile import codes
 from claw_compile.authority.agent import Resolved
 from claw_compile.authority.check import check
+from claw_compile.authority.connect import connect
 from claw_compile.authority.drift import drift
-from claw_compile.authority.project import Projected, connect, project
+from claw_compile.authority.project import Projected, ProjectedPod, project
 from claw_compile.authority.resolve import resolve
 from claw_compile.diagnostics.diagnostic import Checked, has_errors, in_order, start_of
 from claw_compile.loading.load import MASTER_FILE, Loaded, load
@@ -33,9 +35,13 @@ OUTPUT = ".claw-runtime"
 class Plan:
     """A pod without errors, before it is written. It has no master secret yet where ``loaded`` has none."""
 
-    agents: tuple[Projected, ...]
+    pod: ProjectedPod
     resolved: Resolved
     loaded: Loaded = field(repr=False)
+
+    @property
+    def agents(self) -> tuple[Projected, ...]:
+        return self.pod.agents
 
 
 @dataclass(frozen=True)
@@ -75,11 +81,26 @@ def outputs(plan: Plan, master: Secret) -> tuple[Tree, bytes]:
     """The compiled tree, and compose.generated.yml."""
     pod = plan.loaded.pod
     tree = {
-        **emit(plan.agents, master),
+        **emit(plan.pod, master),
         **proxy_env_file(plan.resolved),
         **secret_files(pod, plan.loaded.variables.lookup),
     }
     return tree, compose(Deployment(pod, plan.resolved, tree, master))
+
+
+def output_of(pod_file: Path, output: Path | None) -> Path:
+    """Where a compile writes: ``output``, or ``.claw-runtime`` beside the pod."""
+    return pod_file.parent / OUTPUT if output is None else output
+
+
+def compose_file_of(pod_file: Path, output: Path | None) -> Path:
+    """Where compose.generated.yml is: beside the pod, or with the rest in ``output``."""
+    return (pod_file.parent if output is None else output) / COMPOSE_FILE
+
+
+def emitted(plan: Plan) -> tuple[Tree, bytes]:
+    """What a compile would write. A pod without a master secret gets tokens here that nobody has."""
+    return outputs(plan, plan.loaded.master or Secret(secrets.token_hex(32)))
 
 
 def compile_pod(pod_file: Path, environ: Mapping[str, str], output: Path | None = None) -> Checked[Written]:
@@ -91,7 +112,7 @@ def compile_pod(pod_file: Path, environ: Mapping[str, str], output: Path | None 
     plan = checked.value
     if plan is None:
         return Checked(None, checked.diagnostics)
-    directory = pod_file.parent / OUTPUT if output is None else output
+    directory = output_of(pod_file, output)
     new_master = None
     if (master := plan.loaded.master) is None:
         new_master = pod_file.parent / MASTER_FILE
@@ -101,7 +122,7 @@ def compile_pod(pod_file: Path, environ: Mapping[str, str], output: Path | None 
             found = codes.UNWRITABLE_OUTPUT.at(start_of(str(new_master)), f"it can't be written: {error.strerror}")
             return Checked(None, (*checked.diagnostics, found))
     tree, made = outputs(plan, master)
-    compose_file = (pod_file.parent if output is None else output) / COMPOSE_FILE
+    compose_file = compose_file_of(pod_file, output)
     if output is None:
         refused = write(tree, directory, {compose_file: made})
     else:

@@ -38,3 +38,17 @@ KNOWN_PROVIDERS: Final[dict[str, KnownProvider]] = {
     "ollama": KnownProvider(None, "none", "openai", "OLLAMA"),
 }
 KEY_VARIABLES: Final = tuple(name for known in KNOWN_PROVIDERS.values() for name in known.keys)
+
+
+def provider_of(variable: str) -> str | None:
+    """The provider whose key a variable holds: ``OPENAI_API_KEY``, ``OPENAI_API_KEY_1``, …
+
+    >>> provider_of("OPENAI_API_KEY_2"), provider_of("OPENAI_API_KEYS")
+    ('openai', None)
+    """
+    for name, known in KNOWN_PROVIDERS.items():
+        for key in known.keys:
+            number = variable.removeprefix(f"{key}_")
+            if variable == key or (number != variable and number.isdecimal() and number.isascii()):
+                return name
+    return None

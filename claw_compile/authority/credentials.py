@@ -7,13 +7,15 @@ agent whose environment holds the value could go round the proxy: an error. No v
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import assert_never
 
 from claw_compile import codes
+from claw_compile.authority.agent import Agent
 from claw_compile.authority.environment import variables
 from claw_compile.descriptors.descriptor import Described
-from claw_compile.diagnostics.diagnostic import Diagnostic, Note, did_you_mean
+from claw_compile.diagnostics.diagnostic import Diagnostic, Note, did_you_mean, quoted
 from claw_compile.grammar.pod import PodSpec, ProviderAuth, ServiceSpec
 from claw_compile.grammar.reading import problem_at
 from claw_compile.reading.interpolation import Lookup
@@ -25,10 +27,43 @@ from claw_contract.secret import MIN_REDACTED, Secret, SecretRef
 _HEADER_VALUE = re.compile(r"[!-~]+( [!-~]+)*")
 
 
+@dataclass(frozen=True)
+class PrincipalAuth:
+    """An agent's own credential at a service; ``principal`` is who it is there."""
+
+    auth: BearerAuth
+    principal: str
+
+
+type Principals = Mapping[str, Mapping[str, PrincipalAuth]]
+"""Agent → service → credential."""
+
+
+def principals(pod: PodSpec, agents: Iterable[Agent], lookup: Lookup, found: list[Diagnostic]) -> Principals:
+    """Every agent's ``service-auth``; a variable is read from the environment of the service, never from the agent's."""
+    own: dict[str, dict[str, PrincipalAuth]] = {}
+    for agent in agents:
+        for entry in agent.spec.principals:
+            service = pod.service(entry.service.text)
+            token: Secret | SecretRef | None = None
+            if service is None:
+                hint = did_you_mean(entry.service.text, [each.name.text for each in pod.services])
+                message = f"no service {quoted(entry.service.shown)}"
+                found.append(codes.UNKNOWN_SERVICE.at(entry.service.span, message, hint=hint))
+            elif entry.source == "secret":
+                token = SecretRef(secret=entry.of.text)
+            else:
+                token = _token(service, entry.of, lookup, found)
+            if token is not None:
+                auth = PrincipalAuth(BearerAuth(type="bearer", token=token), entry.principal)
+                own.setdefault(agent.id, {})[entry.service.text] = auth
+    return own
+
+
 def project_auth(
     service: ServiceSpec, described: Described | None, lookup: Lookup, found: list[Diagnostic]
 ) -> Auth | None:
-    """How the proxy is known to the service; None, and a diagnostic, when its credential is missing."""
+    """The ``auth`` of the service's tools; None, and a diagnostic, when its credential is missing."""
     if service.auth is not None:
         return _from_pod(service, service.auth, lookup, found)
     auth = described.descriptor.auth if described is not None else None
@@ -108,11 +143,11 @@ def _token(service: ServiceSpec, wanted: ScalarNode, lookup: Lookup, found: list
 
 
 def visible_tokens(
-    pod: PodSpec, auths: Mapping[str, Auth], master: Secret | None, lookup: Lookup
+    pod: PodSpec, auths: Iterable[tuple[str, Auth]], master: Secret | None, lookup: Lookup
 ) -> Iterator[Diagnostic]:
     """Each variable of an agent that holds a credential which only the proxy or a provider may have."""
-    secrets = {service: secret for service, auth in auths.items() if (secret := _secret_of(auth)) is not None}
-    held = [(f"the token of {name}", token) for name, token in sorted(secrets.items()) if isinstance(token, Secret)]
+    secrets = [(owner, _secret_of(auth)) for owner, auth in auths]
+    held = [(owner, token) for owner, token in secrets if isinstance(token, Secret)]
     if master is not None:
         held.append(("the pod's master secret", master))
     for agent in pod.agents:

@@ -1,28 +1,31 @@
-"""Project: an agent's authority → its manifest, with the base URL and the credential of each provider filled in."""
+"""Project: an agent's authority → what is written for it, with the base URL and the credential of each provider filled in."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from claw_compile.authority.agent import Agent, GrantedTool, Resolved
-from claw_compile.authority.credentials import project_auth, visible_tokens
+from claw_compile.authority.connect import Connected
 from claw_compile.authority.ports import base_url
-from claw_compile.diagnostics.diagnostic import Checked, Diagnostic
+from claw_compile.descriptors.descriptor import Described
+from claw_compile.grammar.pod import PodSpec, ServiceSpec
 from claw_compile.loading.load import Loaded
-from claw_contract.descriptor import DescriptorV2
-from claw_contract.manifest import Auth, Execution, HttpExecution, Manifest, McpExecution, Tool
+from claw_contract.context_files import Feed, Memory, ServiceAuth
+from claw_contract.descriptor import DescriptorEndpoint
+from claw_contract.manifest import Execution, HttpExecution, Manifest, McpExecution, Tool
 from claw_contract.names import canonical_name
+from claw_contract.providers import Providers
 
 
 @dataclass(frozen=True)
-class Provider:
-    """A service as the proxy reaches it. ``mcp_path`` is None for plain HTTP."""
+class Reached:
+    """A service that the agent itself reaches. Of one that declares tools nothing is told but its name."""
 
-    name: str
-    base_url: str
-    mcp_path: str | None
-    auth: Auth
+    service: str
+    address: str | None = None
+    description: str = ""
+    endpoints: tuple[DescriptorEndpoint, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -33,60 +36,69 @@ class Projected:
     pod: str
     contract: bytes
     manifest: Manifest | None
+    feeds: tuple[Feed, ...] = ()
+    memory: Memory | None = None
+    principals: tuple[ServiceAuth, ...] = ()
+    reached: tuple[Reached, ...] = ()
     epoch: int = 0
 
 
-def connect(loaded: Loaded, resolved: Resolved) -> Checked[Mapping[str, Provider]]:
-    """Every provider of an agent's tools, feeds or memory; what is missing (a port, a token) is reported."""
-    found: list[Diagnostic] = []
-    lookup = loaded.variables.lookup
-    providers: dict[str, Provider] = {}
-    for name in sorted({name for agent in resolved.agents for name in agent.providers}):
-        service, described = loaded.pod.service(name), loaded.described.get(name)
-        if service is None or (described is None and name in loaded.described):
-            continue
-        url = base_url(service, lookup, found)
-        auth = project_auth(service, described, lookup, found)
-        descriptor = described.descriptor if described is not None else None
-        mcp = descriptor.mcp if isinstance(descriptor, DescriptorV2) else None
-        if url is not None and auth is not None:
-            providers[name] = Provider(name, url, mcp.path if mcp else None, auth)
-    auths = {name: provider.auth for name, provider in providers.items()}
-    found.extend(visible_tokens(loaded.pod, auths, loaded.master, lookup))
-    return Checked(providers, tuple(found))
+@dataclass(frozen=True)
+class ProjectedPod:
+    """All that is written, but the tokens. ``sources``: the files that it was made from, by their path beside the pod file."""
+
+    spec: PodSpec
+    agents: tuple[Projected, ...]
+    described: Mapping[str, Described | None]
+    providers: Providers | None = None
+    sources: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
 
-def project(loaded: Loaded, resolved: Resolved, providers: Mapping[str, Provider]) -> tuple[Projected, ...]:
-    """Every agent with its manifest, of a pod without errors."""
+def project(loaded: Loaded, resolved: Resolved, connected: Connected) -> ProjectedPod:
+    """A pod without errors, with all that is written for each agent."""
+    agents = tuple(_agents(loaded, resolved, connected))
+    return ProjectedPod(loaded.pod, agents, loaded.described, connected.model_providers, loaded.sources)
+
+
+def _agents(loaded: Loaded, resolved: Resolved, connected: Connected) -> Iterator[Projected]:
     assert loaded.pod.name is not None
     name = loaded.pod.name.text
     epochs = loaded.lock.content.epochs if loaded.lock else {}
-    return tuple(
+    return (
         Projected(
-            agent, name, loaded.contracts[agent.spec.name.text], _manifest(agent, providers), epochs.get(agent.id, 0)
+            agent=agent,
+            pod=name,
+            contract=loaded.contracts[agent.spec.name.text],
+            manifest=_manifest(agent, connected),
+            feeds=connected.feeds.get(agent.id, ()),
+            memory=connected.memories.get(agent.id),
+            principals=tuple(_principals(agent, connected)),
+            reached=tuple(_reached(loaded, service) for service in _surfaced(agent, loaded)),
+            epoch=epochs.get(agent.id, 0),
         )
         for agent in resolved.agents
     )
 
 
-def _manifest(agent: Agent, providers: Mapping[str, Provider]) -> Manifest | None:
-    tools = tuple(_tool(granted, providers[granted.service]) for granted in agent.tools)
+def _manifest(agent: Agent, connected: Connected) -> Manifest | None:
+    tools = tuple(_tool(agent, granted, connected) for granted in agent.tools)
     return Manifest(version=1, tools=tools, policy=agent.policy) if tools else None
 
 
-def _tool(granted: GrantedTool, provider: Provider) -> Tool:
+def _tool(agent: Agent, granted: GrantedTool, connected: Connected) -> Tool:
     declared = granted.tool
     return Tool(
         name=canonical_name(granted.service, declared.name),
         description=declared.description,
         input_schema=declared.input_schema,
         annotations=declared.annotations,
-        execution=_execution(granted, provider),
+        execution=_execution(agent, granted, connected),
     )
 
 
-def _execution(granted: GrantedTool, provider: Provider) -> Execution:
-    http = granted.tool.http
+def _execution(agent: Agent, granted: GrantedTool, connected: Connected) -> Execution:
+    http, provider = granted.tool.http, connected.providers[granted.service]
+    auth = connected.auth(agent, granted.service)
     if http is None:
         assert provider.mcp_path is not None
         return McpExecution(
@@ -95,7 +107,7 @@ def _execution(granted: GrantedTool, provider: Provider) -> Execution:
             base_url=provider.base_url,
             path=provider.mcp_path,
             tool_name=granted.tool.name,
-            auth=provider.auth,
+            auth=auth,
         )
     return HttpExecution(
         transport="http",
@@ -104,5 +116,31 @@ def _execution(granted: GrantedTool, provider: Provider) -> Execution:
         method=http.method,
         path=http.path,
         **http.model_dump(include={"body", "body_key"}, exclude_none=True),
-        auth=provider.auth,
+        auth=auth,
     )
+
+
+def _principals(agent: Agent, connected: Connected) -> Iterable[ServiceAuth]:
+    own: Mapping[str, object] = connected.principals.get(agent.id, {})
+    for service in sorted(own):
+        held = connected.principals[agent.id][service]
+        yield ServiceAuth(service=service, auth_type="bearer", token=held.auth.token, principal=held.principal)
+
+
+def _surfaced(agent: Agent, loaded: Loaded) -> Iterable[ServiceSpec]:
+    for name in sorted({surface.target for surface in agent.surfaces if surface.scheme == "service"}):
+        if (service := loaded.pod.service(name)) is not None:
+            yield service
+
+
+def _reached(loaded: Loaded, service: ServiceSpec) -> Reached:
+    name = service.name.text
+    described = loaded.described.get(name)
+    if described is not None and described.tools:
+        return Reached(name, description=described.descriptor.description)
+    listens = service.base_url is not None or service.expose is not None or service.ports is not None
+    # What is wrong with its ports is told where the proxy needs them.
+    address = base_url(service, loaded.variables.lookup, []) if listens else None
+    if described is None:
+        return Reached(name, address)
+    return Reached(name, address, described.descriptor.description, described.descriptor.endpoints)

@@ -30,3 +30,9 @@ TOKEN_VISIBLE_TO_AGENT = error(
     "An agent's environment holds a credential of a service, so that the agent can go round the proxy.",
     "Remove the variable from the agent: the proxy holds the credential for it.",
 )
+BAD_FEED = error("bad-feed", "A feed's name, path or TTL makes no request.", "Correct the feed.")
+BEARER_ONLY = error(
+    "bearer-only",
+    "A feed or a memory is asked for with a bearer token or with none, and the service wants another kind of credential.",
+    "Give the agent a `service-auth` of its own, or let the service take a bearer token.",
+)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -27,6 +27,8 @@ class Files:
 
     directory: Path
     found: list[Diagnostic]
+    read: dict[str, bytes] = field(default_factory=dict)
+    """What was read, by its path in the directory."""
 
     @cached_property
     def root(self) -> Path:
@@ -50,6 +52,7 @@ class Files:
             return None
         data = read_file(target, path.span, f"{what} {quoted(path.shown)}")
         self.found.extend(data.diagnostics)
+        self._keep(target, data)
         return data.value
 
     def target(self, path: str) -> Path | None:
@@ -70,7 +73,12 @@ class Files:
             message = f"{what} leads out of the pod's directory"
             return Checked(None, (codes.PATH_ESCAPES_POD.at(start_of(shown), message),))
         data = read_file(target, start_of(shown), what)
+        self._keep(target, data)
         return decode(shown, data.value) if data.value is not None else Checked(None, data.diagnostics)
+
+    def _keep(self, target: Path, data: Checked[bytes]) -> None:
+        if data.value is not None:
+            self.read[target.relative_to(self.root).as_posix()] = data.value
 
 
 def read_file(path: Path, at: Span, what: str) -> Checked[bytes]:

@@ -44,6 +44,8 @@ class Loaded:
     skills: Mapping[str, SkillFile] = field(default_factory=dict)
     lock: Lock | None = None
     brought: Mapping[str, SkillFile] = field(default_factory=dict)
+    sources: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    """The files that the pod names, by their path in its directory."""
 
 
 def load(pod_file: Path, environ: Mapping[str, str]) -> Checked[Loaded]:
@@ -78,7 +80,8 @@ def _files(pod_file: Path, files: Files, document: MapNode, variables: Variables
     skills = named_skills(pod.value, files)
     brought = brought_skills(pod.value, described, files, variables.lookup)
     return Checked(
-        Loaded(pod.value, described, contracts, variables, master, skills, lock, brought), tuple(files.found)
+        Loaded(pod.value, described, contracts, variables, master, skills, lock, brought, files.read),
+        tuple(files.found),
     )
 
 

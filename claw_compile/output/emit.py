@@ -1,23 +1,27 @@
-"""Emit: the compiled pod as bytes by path (spec/contract.md "Layout"). Pure, and the same bytes on any machine.
+"""Emit: projected agents → the tree of files, as bytes (spec/contract.md "Layout", spec/compile.md "Output").
 
-Rules. What the model may know is in CLAWDAPUS.md: names and descriptions, no endpoint, URL or token. ``metadata.json``
-and ``tools.json`` hold credentials: they are for the proxy.
+What an agent may know is below ``agents/<id>/claw``: its contract, CLAWDAPUS.md, its skills. The rest holds credentials, and is
+for the proxy.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from claw_compile.authority.project import Projected
+from pydantic import BaseModel
+
+from claw_compile.authority.project import Projected, ProjectedPod
 from claw_compile.identity import agent_token
+from claw_compile.output.infrastructure import SKILLS, page
+from claw_compile.output.pod_manifest import pod_manifest
 from claw_compile.output.runner_env import runner_env
+from claw_contract.context_files import ContextBlocks, Feeds
 from claw_contract.manifest import Manifest, Policy, Tool
-from claw_contract.metadata import Metadata
-from claw_contract.names import aliases
+from claw_contract.metadata import Metadata, ModelPolicy
 from claw_contract.secret import REVEAL, Secret
 
 _OPTIONAL_LIMITS = ("on_budget", "max_parallel")
@@ -26,14 +30,24 @@ type Tree = Mapping[PurePosixPath, bytes]
 """Relative path → content. Every file of it is 0600: some hold credentials, and none is for other users."""
 
 
-def emit(agents: Iterable[Projected], master: Secret) -> Tree:
-    """``context/<agent-id>/…`` for the proxy, ``agents/<agent-id>/env`` for the runner."""
+def emit(pod: ProjectedPod, master: Secret) -> Tree:
+    """``context/<agent-id>/…`` for the proxy, ``agents/<agent-id>/…`` for the runner, and what is the pod's."""
     tree: dict[PurePosixPath, bytes] = {}
-    for agent in agents:
+    digests: dict[str, str] = {}
+    for agent in pod.agents:
         token = agent_token(master, agent.agent.id, agent.epoch)
-        for name, content in _context(agent, token).items():
-            tree[PurePosixPath("context", agent.agent.id, name)] = content
+        known, hidden = _known(agent), _hidden(agent)
+        context = {**known, **hidden}
+        metadata = _metadata(agent, token)
+        context["metadata.json"] = _described(metadata)
+        digests[agent.agent.id] = digest(context)
+        context["metadata.json"] = _described(metadata.model_copy(update={"digest": digests[agent.agent.id]}))
+        tree.update({PurePosixPath("context", agent.agent.id, name): data for name, data in context.items()})
+        tree.update({PurePosixPath("agents", agent.agent.id, "claw", name): data for name, data in known.items()})
         tree[PurePosixPath("agents", agent.agent.id, "env")] = runner_env(agent.agent, token)
+    if pod.providers is not None:
+        tree[PurePosixPath("auth", "providers.json")] = _described(pod.providers)
+    tree[PurePosixPath("pod-manifest.json")] = _json(pod_manifest(pod.spec, pod.agents, digests, pod.sources))
     return tree
 
 
@@ -49,20 +63,43 @@ def digest(files: Mapping[str, bytes]) -> str:
     return sha.hexdigest()
 
 
-def _context(agent: Projected, token: Secret) -> dict[str, bytes]:
-    metadata = Metadata(
-        service=agent.agent.id, pod=agent.pod, type=agent.agent.spec.runner, token=token, timezone="UTC"
-    )
-    files = {"AGENTS.md": agent.contract, "CLAWDAPUS.md": _infrastructure(agent).encode()}
+def _known(agent: Projected) -> dict[str, bytes]:
+    """The files that the agent reads."""
+    skills = {f"{SKILLS}/{skill.name}": skill.content for skill in agent.agent.skills}
+    return {"AGENTS.md": agent.contract, "CLAWDAPUS.md": page(agent).encode(), **skills}
+
+
+def _hidden(agent: Projected) -> dict[str, bytes]:
+    """The files of the proxy alone, each only when there is something in it."""
+    files: dict[str, bytes] = {}
     if agent.manifest is not None:
         files["tools.json"] = _json(manifest_data(agent.manifest))
-    files["metadata.json"] = _metadata(metadata)
-    files["metadata.json"] = _metadata(metadata.model_copy(update={"digest": digest(files)}))
+    if agent.feeds:
+        files["feeds.json"] = _described(Feeds(agent.feeds))
+    if agent.memory is not None:
+        files["memory.json"] = _described(agent.memory)
+    if agent.agent.blocks:
+        files["context-blocks.json"] = _described(ContextBlocks(version=1, blocks=agent.agent.blocks))
+    files.update((f"service-auth/{each.service}.json", _described(each)) for each in agent.principals)
     return files
 
 
-def _metadata(metadata: Metadata) -> bytes:
-    return _json(metadata.model_dump(mode="json", exclude_none=True, context=REVEAL))
+def _metadata(agent: Projected, token: Secret) -> Metadata:
+    resolved = agent.agent
+    return Metadata(
+        service=resolved.spec.name.text,
+        ordinal=resolved.ordinal,
+        pod=agent.pod,
+        type=resolved.spec.runner,
+        token=token,
+        timezone=resolved.timezone,
+        model_policy=ModelPolicy(mode="clamp", allowed=resolved.models) if resolved.models else None,
+        budget=resolved.budget,
+    )
+
+
+def _described(model: BaseModel) -> bytes:
+    return _json(model.model_dump(mode="json", by_alias=True, exclude_none=True, context=REVEAL))
 
 
 def manifest_data(manifest: Manifest) -> dict[str, Any]:
@@ -88,33 +125,3 @@ def _policy_data(policy: Policy) -> dict[str, Any]:
 
 def _json(data: Any) -> bytes:
     return (json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
-
-
-def _infrastructure(agent: Projected) -> str:
-    lines = [
-        "# CLAWDAPUS.md",
-        "",
-        "What this pod gives you. The compiler writes this page.",
-        "",
-        "## Identity",
-        "",
-        f"- agent: {agent.agent.id}",
-        f"- pod: {agent.pod}",
-        f"- runner: {agent.agent.spec.runner}",
-    ]
-    if agent.manifest is not None:
-        lines += [
-            "",
-            "## Tools",
-            "",
-            "Call them by these names. They are run for you; you need no address and no key.",
-            "",
-        ]
-        presented = aliases(tool.name for tool in agent.manifest.tools)
-        lines += [_tool_line(presented[tool.name], tool) for tool in agent.manifest.tools]
-    return "\n".join(lines) + "\n"
-
-
-def _tool_line(name: str, tool: Tool) -> str:
-    described = " ".join(tool.description.split())
-    return f"- `{name}`: {described}" if described else f"- `{name}`"

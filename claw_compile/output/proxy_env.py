@@ -1,7 +1,8 @@
 """The proxy's environment: where its files are, and what the operator sets with ``cllama-env`` (spec/contract.md).
 
-Rules. Values of ``cllama-env`` may be credentials, so all of them are in a file that only its owner reads, and none in
-compose.generated.yml. What the operator sets is not set by us: ``environment`` would win over the file.
+Rules. Values of ``cllama-env`` may be credentials, so all of them are in files that only their owner reads, keys of model
+providers in providers.json and the others in ``auth/env``; none is in compose.generated.yml. What the operator sets is not set
+by us: ``environment`` would win over the file.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from pathlib import PurePosixPath
 from urllib.parse import urlsplit
 
 from claw_compile.authority.agent import Resolved
+from claw_compile.authority.model_providers import without_keys
 from claw_compile.output.deployment import Deployment
 from claw_contract.known_providers import KNOWN_PROVIDERS
 
@@ -21,7 +23,7 @@ HOSTS = "CLLAMA_HOSTS"
 
 def proxy_env_file(resolved: Resolved) -> Mapping[PurePosixPath, bytes]:
     """``auth/env`` of the compiled tree; nothing, where the pod sets nothing."""
-    lines = [f"{name}={setting.value}\n" for name, setting in resolved.proxy_env.items()]
+    lines = [f"{name}={setting.value}\n" for name, setting in without_keys(resolved.proxy_env).items()]
     return {ENV_FILE: "".join(lines).encode()} if lines else {}
 
 

@@ -24,10 +24,10 @@ from pathlib import Path
 
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Diagnostic, quoted, start_of
+from claw_compile.loading.compiled import TREE
 from claw_compile.output.emit import Tree
 from claw_contract.secret import Secret
 
-TREE = ".tree"
 OURS = {
     "context",
     "agents",

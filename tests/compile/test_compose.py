@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -199,11 +200,15 @@ def test_a_secret_with_a_dollar_sign_arrives_byte_for_byte(tmp_path: Path) -> No
     secret = "p$word ${x} $$ 'q' \"r\" #s \\n"
     (tmp_path / "file.txt").write_text(secret, encoding="utf-8")
     pod = agent(
-        ", cllama-env: {OPENAI_API_KEY: '${KEY}'}", pod=", secrets: {env: {env: KEY}, file: {file: file.txt}}"
+        ", cllama-env: {OPENAI_API_KEY: '${KEY}', ALERTS: '${KEY}'}",
+        pod=", secrets: {env: {env: KEY}, file: {file: file.txt}}",
     ).replace("    image: desk\n", "    image: desk\n    environment: {TOKEN: '${KEY}', LITERAL: 'p$$word'}\n")
     config = compiled(tmp_path, pod, KEY=secret)
     assert config["services"]["desk"]["environment"] == {"TOKEN": secret, "LITERAL": "p$word"}
-    assert config["services"]["cllama"]["environment"]["OPENAI_API_KEY"] == secret
+    assert config["services"]["cllama"]["environment"]["ALERTS"] == secret
+    assert "OPENAI_API_KEY" not in config["services"]["cllama"]["environment"]
+    keys = json.loads((tmp_path / ".claw-runtime" / "auth" / "providers.json").read_text(encoding="utf-8"))
+    assert keys["providers"]["openai"]["keys"][0]["secret"] == secret
     mounted = {
         each["target"]: Path(config["secrets"][each["source"]]["file"])
         for each in config["services"]["cllama"]["secrets"]

@@ -21,6 +21,13 @@ REQUIREMENTS: dict[str, Requirement] = {
         "compile.md, Verbs",
         "`claw check` prints diagnostics as text or JSON and writes nothing.",
     ),
+    "cli:check-sarif": Requirement(
+        "issue 5.4",
+        "`claw check --format sarif` is SARIF 2.1.0: rules, places in code points, notes as related places.",
+    ),
+    "cli:check-github": Requirement(
+        "issue 5.4", "`claw check --format github` prints a workflow command for each diagnostic, escaped."
+    ),
     "cli:exit-codes": Requirement(
         "compile.md, Verbs",
         "Exit 0, 1 for errors, 2 for wrong usage.",

@@ -1,0 +1,88 @@
+"""``claw plan [POD]``: what a compile would change, and nothing written (spec/compile.md "Verbs")."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any
+
+import typer
+
+from claw_cli.compile import DEFAULT_POD, Output, Pod
+from claw_compile.changes import Changes, FileChange, ToolChange, changes
+from claw_compile.compiler import check_pod, compose_file_of, emitted, output_of
+from claw_compile.diagnostics.report import as_text
+from claw_compile.loading.compiled import compiled
+
+SAME, FAILED, CHANGED = 0, 1, 2
+_SIGNS = {"gained": "+", "lost": "-", "changed": "~", "new": "+", "gone": "-"}
+
+
+def plan(
+    pod: Pod = DEFAULT_POD,
+    output: Output = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """What a compile would change: who gains or loses which tool, and which files. Exit 0 nothing, 2 something, 1 errors."""
+    checked = check_pod(pod, os.environ)
+    sys.stderr.write(as_text(checked.diagnostics))
+    if checked.value is None:
+        raise typer.Exit(FAILED)
+    directory, compose_file = output_of(pod, output), compose_file_of(pod, output)
+    try:
+        tree, compose = emitted(checked.value)
+        found = changes(compiled(directory, compose_file), {**tree, PurePosixPath(compose_file.name): compose})
+    except OSError as error:
+        sys.stderr.write(f"{error.filename or directory}: the last compile can't be read: {error.strerror}\n")
+        raise typer.Exit(FAILED) from None
+    sys.stdout.write(json.dumps(_data(found), indent=2) + "\n" if as_json else "".join(_lines(found, directory)))
+    raise typer.Exit(CHANGED if found else SAME)
+
+
+def _lines(found: Changes, directory: Path) -> Iterator[str]:
+    if not found:
+        yield f"nothing would change in {directory}\n"
+        return
+    if found.tools:
+        yield "authority\n"
+        yield from _tool_lines(found.tools)
+    yield f"files in {directory}\n"
+    yield from (f"  {_SIGNS[file.kind]} {file.path}\n" for file in found.files)
+
+
+def _tool_lines(tools: tuple[ToolChange, ...]) -> Iterator[str]:
+    agents, names = (
+        max(len(text) for text in texts) for texts in zip(*((t.agent, t.tool) for t in tools), strict=True)
+    )
+    for change in tools:
+        effects = [effect for effect in dict.fromkeys((change.before, change.after)) if effect is not None]
+        more = f"  ({', '.join(change.what)})" if change.what else ""
+        mark = "  ! gains a write" if change.gains_write else ""
+        yield (
+            f"  {_SIGNS[change.kind]} {change.agent:<{agents}}  {change.tool:<{names}}  {' → '.join(effects)}{more}{mark}\n"
+        )
+
+
+def _data(found: Changes) -> dict[str, Any]:
+    return {
+        "tools": [
+            {
+                "agent": change.agent,
+                "tool": change.tool,
+                "change": change.kind,
+                "before": change.before,
+                "after": change.after,
+                "parts": list(change.what),
+                "gains_write": change.gains_write,
+            }
+            for change in found.tools
+        ],
+        "files": [_file(file) for file in found.files],
+    }
+
+
+def _file(file: FileChange) -> dict[str, str]:
+    return {"path": str(file.path), "change": file.kind}

@@ -1,0 +1,139 @@
+"""Connect: how the proxy reaches what agents were given, and with whose credential (spec/compile.md "Auth").
+
+Rules. An agent's own ``service-auth`` beats the credential of the provider. Feeds and memories carry a bearer token or none:
+another kind is an error here, and not a call without a credential later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from pydantic import ValidationError
+
+from claw_compile import codes
+from claw_compile.authority.agent import Agent, Resolved, ResolvedFeed
+from claw_compile.authority.credentials import Principals, principals, project_auth, visible_tokens
+from claw_compile.authority.model_providers import model_providers
+from claw_compile.authority.ports import base_url
+from claw_compile.diagnostics.diagnostic import Checked, Diagnostic, Span, quoted
+from claw_compile.loading.load import Loaded
+from claw_contract.context_files import Feed, Memory, MemoryPath, MemoryRecall
+from claw_contract.descriptor import DescriptorV2
+from claw_contract.manifest import Auth, BasicAuth, BearerAuth, HeaderAuth, NoAuth
+from claw_contract.providers import Providers
+
+
+@dataclass(frozen=True)
+class Provider:
+    """A service as the proxy reaches it. ``mcp_path`` is None for plain HTTP."""
+
+    name: str
+    base_url: str
+    mcp_path: str | None
+    auth: Auth
+
+
+@dataclass(frozen=True)
+class Connected:
+    """Providers by service; and by agent its principals, feeds and memory."""
+
+    providers: Mapping[str, Provider]
+    principals: Principals = field(default_factory=dict)
+    feeds: Mapping[str, tuple[Feed, ...]] = field(default_factory=dict)
+    memories: Mapping[str, Memory] = field(default_factory=dict)
+    model_providers: Providers | None = None
+    """providers.json."""
+
+    def auth(self, agent: Agent, service: str) -> Auth:
+        """With which credential the proxy calls the service for this agent."""
+        own = self.principals.get(agent.id, {}).get(service)
+        return self.providers[service].auth if own is None else own.auth
+
+
+def connect(loaded: Loaded, resolved: Resolved) -> Checked[Connected]:
+    """Every service that an agent has tools, feeds or memories of; what is missing (a port, a token) is reported."""
+    found: list[Diagnostic] = []
+    providers = dict(_providers(loaded, resolved, found))
+    connected = Connected(providers, principals(loaded.pod, resolved.agents, loaded.variables.lookup, found))
+    auths = [(f"the token of {name}", provider.auth) for name, provider in sorted(providers.items())]
+    for agent, own in sorted(connected.principals.items()):
+        auths += [(f"the token of {agent} at {name}", principal.auth) for name, principal in sorted(own.items())]
+    found.extend(visible_tokens(loaded.pod, auths, loaded.master, loaded.variables.lookup))
+    feeds = {agent.id: tuple(_feeds(agent, connected, found)) for agent in resolved.agents}
+    memories = {agent.id: memory for agent in resolved.agents if (memory := _memory(agent, connected, found))}
+    models = model_providers(resolved.proxy_env, found)
+    return Checked(Connected(providers, connected.principals, feeds, memories, models), tuple(found))
+
+
+def _providers(loaded: Loaded, resolved: Resolved, found: list[Diagnostic]) -> Iterator[tuple[str, Provider]]:
+    for name in sorted({name for agent in resolved.agents for name in agent.providers}):
+        service, described = loaded.pod.service(name), loaded.described.get(name)
+        if service is None or (described is None and name in loaded.described):
+            continue
+        lookup = loaded.variables.lookup
+        url = base_url(service, lookup, found)
+        auth = project_auth(service, described, lookup, found)
+        mcp = described.descriptor.mcp if described and isinstance(described.descriptor, DescriptorV2) else None
+        if url is not None and auth is not None:
+            yield name, Provider(name, url, mcp.path if mcp else None, auth)
+
+
+def _feeds(agent: Agent, connected: Connected, found: list[Diagnostic]) -> Iterator[Feed]:
+    for feed in agent.feeds:
+        provider = connected.providers.get(feed.service)
+        if provider is None:
+            continue
+        bearer = _bearer(connected.auth(agent, feed.service), f"the feed {feed.name}", feed.span, found)
+        try:
+            yield _feed(feed, provider, bearer)
+        except ValidationError:
+            help_text = "a path is ASCII; write other characters as %XX"
+            message = f"the feed {quoted(feed.name)} makes no URL that can be fetched"
+            found.append(codes.BAD_FEED.at(feed.span, message, help_text=help_text))
+
+
+def _feed(feed: ResolvedFeed, provider: Provider, bearer: BearerAuth | None) -> Feed:
+    fields = {} if feed.ttl is None else {"ttl": feed.ttl}
+    url = provider.base_url.rstrip("/") + feed.path
+    return Feed(
+        name=feed.name,
+        source=feed.service,
+        path=feed.path,
+        url=url,
+        auth=None if bearer is None else bearer.token,
+        **fields,
+    )
+
+
+def _memory(agent: Agent, connected: Connected, found: list[Diagnostic]) -> Memory | None:
+    relation = agent.memory
+    provider = connected.providers.get(relation.service) if relation else None
+    if relation is None or provider is None:
+        return None
+    bearer = _bearer(connected.auth(agent, relation.service), "the memory", relation.span, found)
+    paths = relation.paths
+    recall = MemoryRecall(path=paths.recall.path, timeout_ms=relation.timeout_ms) if paths.recall else None
+    return Memory(
+        version=1,
+        service=provider.name,
+        base_url=provider.base_url,
+        recall=recall,
+        retain=MemoryPath(path=paths.retain.path) if paths.retain else None,
+        forget=MemoryPath(path=paths.forget.path) if paths.forget else None,
+        auth=bearer,
+    )
+
+
+def _bearer(auth: Auth, what: str, at: Span, found: list[Diagnostic]) -> BearerAuth | None:
+    match auth:
+        case NoAuth():
+            return None
+        case BearerAuth():
+            return auth
+        case HeaderAuth() | BasicAuth():
+            message = f"{what} can't be asked for with a credential of type {auth.type}"
+            found.append(codes.BEARER_ONLY.at(at, message))
+            return None
+    assert_never(auth)

@@ -1,0 +1,107 @@
+"""What a compile would change: who gains or loses which tool, and which files (spec/compile.md "Verbs", plan).
+
+Rules. Both sides are trees of bytes, as they are emitted: what is compared is what the proxy would read. What stands in the
+files is not shown, for some hold credentials.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Literal
+
+from pydantic import ValidationError
+
+from claw_contract.manifest import Effect, Tool, read_manifest
+
+type Tree = Mapping[PurePosixPath, bytes]
+type Kind = Literal["gained", "lost", "changed"]
+_MANIFEST = "tools.json"
+
+
+@dataclass(frozen=True)
+class ToolChange:
+    """One tool of one agent. ``before`` and ``after`` are its effects; None where it is not granted."""
+
+    agent: str
+    tool: str
+    before: Effect | None
+    after: Effect | None
+    what: tuple[str, ...] = ()
+    """Of a tool that stays: which of its parts are others now."""
+
+    @property
+    def kind(self) -> Kind:
+        return "gained" if self.before is None else "lost" if self.after is None else "changed"
+
+    @property
+    def gains_write(self) -> bool:
+        """Whether the agent may now change something that it could not change before."""
+        return self.after not in {None, "read"} and self.before in {None, "read"}
+
+
+@dataclass(frozen=True)
+class FileChange:
+    path: PurePosixPath
+    kind: Literal["new", "gone", "changed"]
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Nothing of either: the compile would write what is there."""
+
+    tools: tuple[ToolChange, ...]
+    files: tuple[FileChange, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.tools or self.files)
+
+
+def changes(before: Tree, after: Tree) -> Changes:
+    """From the tree that is there to the one that a compile would write; agents, tools and paths in their order."""
+    return Changes(tuple(_tools(_authority(before), _authority(after))), tuple(_files(before, after)))
+
+
+def _authority(tree: Tree) -> dict[tuple[str, str], Tool]:
+    """(agent, tool) → tool. A manifest that can't be read grants nothing: the proxy refuses such an agent."""
+    found: dict[tuple[str, str], Tool] = {}
+    for path, content in tree.items():
+        match path.parts:
+            case ("context", agent, name) if name == _MANIFEST:
+                try:
+                    manifest, _ = read_manifest(content)
+                except ValidationError:
+                    continue
+                found.update(((agent, tool.name), tool) for tool in manifest.tools)
+            case _:
+                pass
+    return found
+
+
+def _tools(before: Mapping[tuple[str, str], Tool], after: Mapping[tuple[str, str], Tool]) -> Iterator[ToolChange]:
+    for key in sorted({*before, *after}):
+        old, new = before.get(key), after.get(key)
+        what = _differences(old, new) if old is not None and new is not None else ()
+        if old is None or new is None or what:
+            yield ToolChange(*key, old.effect if old else None, new.effect if new else None, what)
+
+
+def _differences(old: Tool, new: Tool) -> tuple[str, ...]:
+    parts = (
+        ("description", old.description != new.description),
+        ("schema", old.input_schema != new.input_schema),
+        ("annotations", old.annotations != new.annotations),
+        ("execution", old.execution != new.execution),
+    )
+    return tuple(name for name, differs in parts if differs)
+
+
+def _files(before: Tree, after: Tree) -> Iterator[FileChange]:
+    for path in sorted({*before, *after}):
+        if path not in before:
+            yield FileChange(path, "new")
+        elif path not in after:
+            yield FileChange(path, "gone")
+        elif before[path] != after[path]:
+            yield FileChange(path, "changed")
