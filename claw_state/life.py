@@ -6,6 +6,7 @@ may have the same. (Who share such a file are on one machine: SQLite's write-ahe
 from __future__ import annotations
 
 import fcntl
+import glob
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -17,7 +18,7 @@ class Life:
     def __init__(self, file: str, name: str) -> None:
         """Raises ``OSError``."""
         self._path = _path(file, name)
-        for left in self._path.parent.glob(f"{Path(file).name}-life-*"):
+        for left in self._path.parent.glob(f"{glob.escape(Path(file).name)}-life-*"):
             with suppress(OSError):
                 if not _is_locked(left):
                     left.unlink()  # by one that died

@@ -57,6 +57,8 @@ end
 _NOT_INSTALLED = "a state on a server needs the redis client, which is not installed: pip install 'clawdapus[redis]'"
 _CODE = re.compile("[A-Z]{2,} ")
 _OF_ONE_KEY = "WRONGTYPE "
+_PASSES = ("MISCONF ", "BUSY ")
+"""What a server says of itself for a while: its disk is full, it is at a long script."""
 
 
 class Link:
@@ -134,7 +136,11 @@ def asked(server: Server, seconds: float) -> Iterator[Blocking]:
     )
     try:
         yield client
+    except errors.MasterDownError as error:
+        raise StoreError(_words(error)) from None
     except (errors.AuthenticationError, errors.ResponseError, errors.InvalidResponse) as error:
+        if str(error).startswith(_PASSES):
+            raise StoreError(f"the server of the state refuses: {error}") from None
         raise ValueError(f"the state at {server.shown} refuses us: {error}") from None
     except (errors.RedisError, OSError) as error:
         raise StoreError(_words(error)) from None

@@ -1,0 +1,37 @@
+"""What a server says at the start: what passes is waited for, what does not is a mistake (docs/state.md)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from claw_state.place import Server, place
+from claw_state.valkey import probe
+from tests.state.relay import Relay
+from tests.state.server import shared_state
+
+PASSING = [
+    "LOADING Redis is loading the dataset in memory",
+    "MISCONF Errors writing to the AOF file: No space left on device",
+    "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+    "BUSY Redis is busy running a script.",
+]
+MISTAKES = ["WRONGPASS invalid username-password pair or user is disabled.", "ERR DB index is out of range"]
+
+
+@pytest.mark.requirement("state:outage-at-the-start")
+def test_what_a_server_says_for_a_while_is_no_reason_not_to_start_and_a_mistake_is(tmp_path: Path) -> None:
+    with shared_state(tmp_path / "server") as real:
+        relay = Relay(real.port)
+        server = place(f"redis://127.0.0.1:{relay.port}/0")
+        assert isinstance(server, Server)
+        assert probe(server) is None
+        for words in PASSING:
+            relay.refusal = f"-{words}\r\n".encode()
+            assert words.partition(" ")[2] in str(probe(server))
+        for words in MISTAKES:
+            relay.refusal = f"-{words}\r\n".encode()
+            with pytest.raises(ValueError, match="refuses us"):
+                probe(server)
+        relay.close()
