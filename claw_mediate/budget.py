@@ -43,9 +43,14 @@ class Over:
     unknown: int
 
 
+def bucket_width(budget: Budget) -> float:
+    """Seconds of a bucket."""
+    return max(1.0, min(60.0, budget.seconds / _BUCKETS))
+
+
 def bucket_end(budget: Budget, now: float) -> float:
     """The end of the bucket that ``now`` belongs to."""
-    width = max(1.0, min(60.0, budget.seconds / _BUCKETS))
+    width = bucket_width(budget)
     return (math.floor(now / width) + 1) * width
 
 

@@ -153,7 +153,8 @@ class Mediator:
             rule = housekeeping(view)
             if admitted.agent.tools and view.bypass is None and rule is None and not spoken.counts:
                 return await self._mediate(admitted, request, view, spoken.dialect)
-            if not spoken.counts and (spent := self._accounts.admit(admitted.agent, request, view.model)) is not None:
+            admits = self._accounts.admit
+            if not spoken.counts and (spent := await admits(admitted.agent, request, view.model)) is not None:
                 return spent
             if rule is not None:
                 self._log.event(
@@ -179,7 +180,7 @@ class Mediator:
         await self._peers.services.close()
         await self._state.store.close()
         await self._state.journal.close()
-        self._accounts.close()
+        await self._accounts.close()
 
     async def _mediate(self, admitted: Admitted, request: Request, view: RunnerRequest, dialect: Dialect) -> Exchange:
         before = Before(

@@ -5,6 +5,7 @@
     claw:a:AGENT:used        what is kept of an agent, by when it was used; about, messages: each by its number
     claw:a:AGENT:whole       those of them that have their messages
     claw:a:AGENT:by:KEY      the numbers of one anchor
+    claw:a:AGENT:spent       what the agent has spent, by the ends of buckets
     claw:a:AGENT:turns       the journal's turns by when they were last seen; asked:…, earlier:…: how they are found
     claw:t:TURN              a turn with all its steps
     claw:schema              the version of these keys

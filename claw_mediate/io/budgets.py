@@ -1,64 +1,51 @@
 """Budgets per agent: counted at admission, durably, and never by reading history again (spec/mediation.md section 8).
 
-A table of buckets beside the continuity store. A request is counted in the same transaction that finds room for it, so that
-requests at one time, of several processes even, do not all slip under the limit. What it cost is added when it is over.
+What was spent is in buckets beside the continuity store (``spending``).
 """
 
 from __future__ import annotations
 
 import math
-import sqlite3
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from typing import Literal
 
 from claw_contract.metadata import Budget
-from claw_mediate.budget import Bucket, Over, bucket_end, over
+from claw_mediate.budget import Over
 from claw_mediate.exchange import Exchange, Request, refused
 from claw_mediate.io.agents import Agent
 from claw_mediate.io.log import EventLog
-from claw_state.sqlite import opened
+from claw_mediate.io.spending import Spending
+from claw_state.place import StoreError
 
 type FailMode = Literal["open", "closed"]
-"""What happens to requests when the table can't be read: they pass, or they get 503."""
+"""What happens to requests when what was spent can't be read: they pass, or they get 503."""
 _LONGEST_RETRY = 60
 """SDKs wait no longer than a minute for a ``Retry-After``; told a longer one, they come back at once instead."""
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS spending (
-    agent TEXT NOT NULL, ends REAL NOT NULL, requests INTEGER NOT NULL, cost REAL NOT NULL, unknown INTEGER NOT NULL,
-    PRIMARY KEY (agent, ends)
-) WITHOUT ROWID;
-"""
-_ADD = """
-INSERT INTO spending VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE
-SET requests = requests + excluded.requests, cost = cost + excluded.cost, unknown = unknown + excluded.unknown
-"""
 
 
 class Budgets:
     """What each agent has spent."""
 
     def __init__(
-        self, file: str, log: EventLog, fail_mode: FailMode = "open", clock: Callable[[], float] = time.time
+        self, spending: Spending, log: EventLog, fail_mode: FailMode = "open", clock: Callable[[], float] = time.time
     ) -> None:
-        """``file``: a path, or empty for memory. Raises ``sqlite3.Error`` or ``OSError`` when it can't be opened."""
+        self._spending = spending
         self._log = log
         self._fail_mode = fail_mode
         self._clock = clock
         self._told: dict[str, float] = {}
         """When each agent's window was last said to hold requests of unknown cost."""
-        self._db = opened(file, _SCHEMA)
 
-    def admit(self, agent: Agent, request: Request, model: str) -> Exchange | None:
+    async def admit(self, agent: Agent, request: Request, model: str) -> Exchange | None:
         """Count a request that may spend; the refusal when the agent's budget is spent."""
         budget = agent.metadata.budget
         if budget is None or (budget.max_requests is None and budget.limit_usd is None):
             return None
         try:
-            spent = self._count(agent.id, budget)
-        except sqlite3.Error as error:
+            spent = await self._spending.count(agent.id, budget)
+        except StoreError as error:
             return self._unavailable(agent, request, model, error)
         if spent is None:
             return None
@@ -81,36 +68,20 @@ class Budgets:
         if budget is None or cost == 0:
             return
         now = self._clock()
-        try:
-            self._db.execute(_ADD, (agent.id, bucket_end(budget, now), 0, cost or 0.0, int(cost is None)))
-        except sqlite3.Error as error:  # the answer is good all the same
-            self._log.event("error", agent.id, model=model, error="budget_not_written", reason=str(error))
+
+        def failed(why: str) -> None:
+            self._log.event("error", agent.id, model=model, error="budget_not_written", reason=why)
+
+        self._spending.add(agent.id, budget, cost, failed)
         told = self._told.get(agent.id, -math.inf)
         if cost is None and budget.limit_usd is not None and now - told >= budget.seconds:
             self._told[agent.id] = now
             self._log.event("intervention", agent.id, model=model, intervention="budget_cost_unknown")
 
-    def close(self) -> None:
-        self._db.close()
+    async def close(self) -> None:
+        await self._spending.close()
 
-    def _count(self, agent_id: str, budget: Budget) -> Over | None:
-        """In one transaction: what has left the window goes, and one more request comes where there is room for it."""
-        now = self._clock()
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
-            self._db.execute("DELETE FROM spending WHERE agent = ? AND ends <= ?", (agent_id, now - budget.seconds))
-            rows = self._db.execute("SELECT ends, requests, cost, unknown FROM spending WHERE agent = ?", (agent_id,))
-            spent = over(budget, [Bucket(*row) for row in rows], now)
-            if spent is None or budget.behavior == "soft_alert":
-                self._db.execute(_ADD, (agent_id, bucket_end(budget, now), 1, 0.0, 0))
-            self._db.execute("COMMIT")
-        except BaseException:
-            with suppress(sqlite3.Error):
-                self._db.execute("ROLLBACK")
-            raise
-        return spent
-
-    def _unavailable(self, agent: Agent, request: Request, model: str, error: sqlite3.Error) -> Exchange | None:
+    def _unavailable(self, agent: Agent, request: Request, model: str, error: StoreError) -> Exchange | None:
         self._log.event(
             "intervention", agent.id, model=model, intervention="budget_check_unavailable", reason=str(error)
         )

@@ -43,7 +43,7 @@ class Mediated:
 class Before:
     """What is asked before a turn begins: whether the agent may spend (the refusal, when not), and the context."""
 
-    spend: Callable[[], Exchange | None]
+    spend: Callable[[], Awaitable[Exchange | None]]
     context: Callable[[], Awaitable[str]]
 
 
@@ -92,7 +92,7 @@ class Mediating:
             turn_id, attempt = found.turn_id, "resumed" if found.acted else "first"
         begun = False
         try:
-            job = before.spend() or await self._job(what, turn_id, await before.context())
+            job = await before.spend() or await self._job(what, turn_id, await before.context())
             if isinstance(job, Exchange):
                 return job
             turn = self._playing.start(replace(job, asked=key.request, attempt=attempt))

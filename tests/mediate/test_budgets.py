@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,21 @@ from claw_mediate.io.agents import Agent
 from claw_mediate.io.budgets import Budgets, FailMode
 from claw_mediate.io.log import EventLog
 from claw_mediate.io.prices import PriceList
+from claw_mediate.io.spending import SqliteSpending
 from tests.mediate.made import limits
 
 CHAT = Request("POST", "/v1/chat/completions", [], b"")
 MESSAGES = Request("POST", "/v1/messages", [], b"")
+
+
+def done[T](what: Coroutine[Any, Any, T]) -> T:
+    """What waits for nothing, as a file does not."""
+    try:
+        what.send(None)
+    except StopIteration as end:
+        value: T = end.value
+        return value
+    raise AssertionError("it waits")
 
 
 class Desk:
@@ -34,11 +45,11 @@ class Desk:
         self.budgets = self.open()
 
     def open(self, fail_mode: FailMode = "open") -> Budgets:
-        self.budgets = Budgets(self.file, self.log, fail_mode, lambda: self.now)
+        self.budgets = Budgets(SqliteSpending(self.file, lambda: self.now), self.log, fail_mode, lambda: self.now)
         return self.budgets
 
     def ask(self, agent: Agent, request: Request = CHAT) -> Exchange | None:
-        return self.budgets.admit(agent, request, "m")
+        return done(self.budgets.admit(agent, request, "m"))
 
     def admitted(self, agent: Agent, times: int) -> int:
         return sum(self.ask(agent) is None for _ in range(times))
@@ -57,7 +68,7 @@ def agent(name: str = "analyst", **budget: Any) -> Agent:
 def desk() -> Any:
     made = Desk()
     yield made
-    made.budgets.close()
+    done(made.budgets.close())
 
 
 async def body(exchange: Exchange) -> dict[str, Any]:
@@ -153,25 +164,25 @@ def test_a_restart_forgets_nothing_and_the_file_is_private(tmp_path: Path) -> No
     poor = agent(max_requests=3, limit_usd=2.0)
     assert desk.admitted(poor, 2) == 2
     desk.budgets.spend(poor, "m", 1.5)
-    desk.budgets.close()
+    done(desk.budgets.close())
     desk.open()
     assert desk.admitted(poor, 5) == 1
     assert desk.events[-1]["reported_cost_usd"] == 1.5
-    desk.budgets.close()
+    done(desk.budgets.close())
     assert (tmp_path / "deep" / "state.db").stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.requirement("budget:admission")
 def test_requests_at_one_time_do_not_all_slip_under_the_limit(tmp_path: Path) -> None:
     file, poor = str(tmp_path / "state.db"), agent(max_requests=50)
-    Desk(file).budgets.close()
+    done(Desk(file).budgets.close())
 
     def one_proxy(_: int) -> int:
         desk = Desk(file)
         try:
             return desk.admitted(poor, 40)
         finally:
-            desk.budgets.close()
+            done(desk.budgets.close())
 
     with ThreadPoolExecutor(4) as proxies:
         assert sum(proxies.map(one_proxy, range(4))) == 50
@@ -188,7 +199,7 @@ def test_what_has_left_the_window_is_deleted(tmp_path: Path) -> None:
         (rows,) = db.execute("SELECT COUNT(*) FROM spending").fetchone()
     db.close()
     assert rows <= 61
-    desk.budgets.close()
+    done(desk.budgets.close())
 
 
 def drop(desk: Desk) -> None:
@@ -215,7 +226,7 @@ async def test_a_table_that_cannot_be_read_lets_pass_or_stops_as_it_was_said(
     assert desk.interventions() == ["budget_check_unavailable"]
     desk.budgets.spend(poor, "m", 1.0)
     assert [event["error"] for event in desk.events if event["type"] == "error"] == ["budget_not_written"]
-    desk.budgets.close()
+    done(desk.budgets.close())
     if held is not None:
         held.close()
         held = None
@@ -226,7 +237,7 @@ async def test_a_table_that_cannot_be_read_lets_pass_or_stops_as_it_was_said(
     assert refusal is not None
     assert refusal.status == 503
     assert (await body(refusal))["error"]["code"] == "budget_unavailable"
-    desk.budgets.close()
+    done(desk.budgets.close())
     if held is not None:
         held.close()
 
@@ -256,4 +267,4 @@ def test_the_price_list_is_read_again_when_it_changes_and_a_broken_one_is_none(t
     ]
     file.unlink()
     assert prices.cost("openai", "gpt-x", {**usage, "cost": 0.5}) == 0.5
-    desk.budgets.close()
+    done(desk.budgets.close())

@@ -95,6 +95,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     "budget:cost-unknown": Requirement(
         "origin-runtime 8.5", "Requests of unknown cost are counted, and told once a window."
     ),
+    "budget:shared": Requirement("mediation 8; issue 4, 1", "Proxies on one state have one budget between them."),
     "budget:fail-mode": Requirement("origin-runtime 1.2", "An unreadable table lets pass, or is a 503, as it was set."),
     "budget:end-to-end": Requirement(
         "mediation 8", "Real SDKs see a spent budget as 429, and get through when they wait."

@@ -1,0 +1,86 @@
+"""What agents have spent, in a file as on a server: one limit for all proxies (spec/mediation.md section 8)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from claw_contract.metadata import Budget
+from claw_mediate.io.spending import Spending, SqliteSpending
+from claw_mediate.io.store import SqliteStore
+from claw_mediate.io.valkey_spending import ValkeySpending
+from claw_state.place import StoreError
+from claw_state.valkey import Link
+from tests.state.conftest import Clock
+from tests.state.server import SharedState
+
+pytestmark = pytest.mark.requirement("budget:shared")
+type Spendings = Callable[[], Spending]
+
+
+@pytest.fixture
+async def spendings(opens: Callable[[], tuple[type, Any]], clock: Clock) -> AsyncIterator[Spendings]:
+    """Each call is another proxy."""
+    made: list[Spending] = []
+
+    def spending() -> Spending:
+        kind, place = opens()
+        made.append((SqliteSpending if kind is SqliteStore else ValkeySpending)(place, clock))
+        return made[-1]
+
+    yield spending
+    for one in made:
+        await one.close()
+
+
+def budget(**limits: Any) -> Budget:
+    return Budget.model_validate({"window": "1h", **limits})
+
+
+def unexpected(why: str) -> None:
+    raise AssertionError(why)
+
+
+async def test_requests_of_two_proxies_at_one_time_do_not_slip_under_the_limit(spendings: Spendings) -> None:
+    limit, here, there = budget(max_requests=5), spendings(), spendings()
+    found = await asyncio.gather(*(one.count("a", limit) for _ in range(5) for one in (here, there)))
+    assert found.count(None) == 5
+    (over, *_) = [one for one in found if one is not None]
+    assert (over.limit, over.requests) == ("max_requests", 5)
+    assert await there.count("another", limit) is None
+
+
+async def test_what_another_proxy_spent_counts_and_leaves_with_its_window(spendings: Spendings, clock: Clock) -> None:
+    limit, here, there = budget(limit_usd=1.0), spendings(), spendings()
+    assert await here.count("a", limit) is None
+    here.add("a", limit, 0.75, unexpected)
+    here.add("a", limit, 0.5, unexpected)
+    here.add("a", limit, None, unexpected)
+    await here.close()
+    over = await there.count("a", limit)
+    assert over is not None
+    assert (over.limit, over.requests, over.cost, over.unknown) == ("limit_usd", 1, 1.25, 1)
+    clock.now += over.retry_after
+    assert await there.count("a", limit) is None
+
+
+async def test_a_budget_that_only_tells_counts_on(spendings: Spendings) -> None:
+    soft, here = budget(max_requests=1, behavior="soft_alert"), spendings()
+    assert await here.count("a", soft) is None
+    told = [await here.count("a", soft) for _ in range(2)]
+    assert [one and one.requests for one in told] == [1, 2]
+
+
+async def test_a_server_that_is_gone_can_t_be_counted_at_and_what_was_not_written_is_told(shared: SharedState) -> None:
+    spending = ValkeySpending(Link(shared.place))
+    assert await spending.count("a", budget(max_requests=5)) is None
+    shared.kill()
+    with pytest.raises(StoreError):
+        await spending.count("a", budget(max_requests=5))
+    told: list[str] = []
+    spending.add("a", budget(max_requests=5), 1.0, told.append)
+    await spending.close()
+    assert len(told) == 1
