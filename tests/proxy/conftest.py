@@ -19,7 +19,7 @@ ANTHROPIC_KEY = "sk-ant-provider-key-planted-0004"
 @pytest.fixture
 def pod(tmp_path: Path) -> Iterator[Pod]:
     """A pod whose proxy the test starts when its files are there; nothing of it outlives the test."""
-    provider, service = Provider(), Service(port=free_port())
+    provider, service = Provider(), Service()
     provider.start()
     service.start()
     made = Pod(tmp_path, provider, service)
@@ -75,7 +75,7 @@ class Wired:
 @pytest.fixture(scope="module")
 def wired_pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wired]:
     wire = Wire()
-    pod = Pod(tmp_path_factory.mktemp("pod"), Provider(), Service())
+    pod = Pod(tmp_path_factory.mktemp("pod"), Provider(), Service(port=free_port()))
     pod.environment |= {"OPENAI_BASE_URL": f"{wire.url}/v1", "ANTHROPIC_BASE_URL": f"{wire.url}/v1"}
     pod.environment["ANTHROPIC_API_KEY"] = ANTHROPIC_KEY
     pod.agent("plain")
