@@ -5,6 +5,7 @@ A server's URL may hold its password, so the whole of it is a secret; ``shown`` 
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
@@ -20,7 +21,7 @@ class StoreError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A database of SQLite; without a path, in memory."""
+    """A database of SQLite; without a path, in memory. Never the name of a link to it: what belongs to it stands beside it."""
 
     path: str
 
@@ -50,7 +51,7 @@ def place(text: str) -> Place:
     """
     scheme, separator, _ = text.partition("://")
     if not separator:
-        return File(text)
+        return File(os.path.realpath(text) if text else "")
     try:
         parts = urlsplit(text)
         port = parts.port or 6379

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import signal
 import sqlite3
@@ -12,14 +13,16 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from claw_cli.app import app
 from claw_mediate.continuity import Anchor
 from claw_mediate.io.journal import SqliteJournal
 from claw_mediate.io.journaling import Asked, Given
 from claw_mediate.io.store import SqliteStore
 from claw_state import sqlite_inventory
 from claw_state.owner import Owner
-from claw_state.place import File, StoreError
+from claw_state.place import File, StoreError, place
 from claw_state.sqlite import TURNS, opened
 from claw_state.sqlite_inventory import SqliteInventory
 
@@ -79,6 +82,18 @@ def test_reading_makes_no_file_and_changes_none_whether_a_proxy_runs_was_killed_
     before = files(home)
     assert told(home / "s.db") == [("analyst", 2)]
     assert files(home) == before
+
+
+@pytest.mark.requirement("state:inventory", "store:whole")
+def test_a_link_to_a_file_is_that_file_with_what_stands_beside_it(tmp_path: Path) -> None:
+    link, home = tmp_path / "link.db", tmp_path / "home"
+    home.mkdir()
+    link.symlink_to(home / "s.db")
+    assert place(str(link)) == File(str(home / "s.db"))
+    with written(home / "s.db"):
+        found = CliRunner().invoke(app, ["state", "--state", str(link), "--json"])
+        assert [one["agent"] for one in json.loads(found.stdout)["agents"]] == ["analyst"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["home", "link.db"]
 
 
 @pytest.mark.requirement("state:inventory")
