@@ -9,6 +9,7 @@ from claw_compile.authority.agent import Resolved
 from claw_compile.authority.check_counts import check_counted, check_names
 from claw_compile.authority.check_grants import check_surfaces, check_written_grants
 from claw_compile.authority.check_presented import check_presented
+from claw_compile.authority.check_reach import check_reach
 from claw_compile.authority.check_relations import (
     check_memories,
     check_principals,
@@ -27,6 +28,7 @@ def check(loaded: Loaded, resolved: Resolved) -> tuple[Diagnostic, ...]:
     pod = loaded.pod
     found = [
         *check_names(pod),
+        *check_reach(pod, resolved),
         *check_counted(loaded, resolved),
         *check_written_grants(loaded),
         *check_memories(loaded),

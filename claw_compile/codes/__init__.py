@@ -6,5 +6,6 @@ from claw_compile.codes.descriptors import *
 from claw_compile.codes.files import *
 from claw_compile.codes.grammar import *
 from claw_compile.codes.providers import *
+from claw_compile.codes.reach import *
 from claw_compile.codes.relations import *
 from claw_compile.codes.sources import *

@@ -70,8 +70,8 @@ ORDINAL_COLLISION = error(
 )
 RESERVED_NAME = error(
     "reserved-name",
-    "A service has a name that the compiler or the original system gives to services of its own.",
-    "Rename the service.",
+    "A service, network, volume or secret has a name that the compiler or the original system gives to those of its own.",
+    "Rename it.",
 )
 SAME_HOST = error(
     "same-host",

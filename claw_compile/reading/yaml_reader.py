@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from typing import Any
 
 import yaml
 
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Checked, Diagnostic, Note, Span, quoted, start_of
 from claw_compile.reading.node import Entry, ListNode, MapNode, Node, ScalarNode
-from claw_compile.reading.scalars import typed
 from claw_compile.reading.source import Source
 
 MOST_NODES = 100_000
@@ -29,10 +29,11 @@ def read_yaml(source: Source) -> Checked[MapNode]:
     if found := _document_marks(source):
         return Checked(None, found)
     try:
-        root = yaml.compose(source.text, Loader=yaml.SafeLoader)
+        loader = _Loader(source.text)
+        root = loader.get_single_node()
         if root is None:
             return Checked(None, (codes.NOT_A_MAPPING.at(start_of(source.file), "the file holds no document"),))
-        reading = _Reading(source)
+        reading = _Reading(source, loader.strings)
         node = reading.node(root)
     except yaml.MarkedYAMLError as error:
         return Checked(None, (_syntax(source, error),))
@@ -83,9 +84,24 @@ def _one_line(text: str) -> str:
     return "".join(char if char.isprintable() else "?" for char in " ".join(text.split()))
 
 
+class _Loader(yaml.SafeLoader):
+    """Remembers which plain scalars are strings by their tag: ``!!str 0123`` is what ``"0123"`` is."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.strings: set[int] = set()
+
+    def compose_scalar_node(self, anchor: dict[Any, yaml.Node]) -> yaml.ScalarNode:
+        tagged = self.peek_event().tag in {_STRING, "!"}  # type: ignore[no-untyped-call]
+        node: yaml.ScalarNode = super().compose_scalar_node(anchor)
+        if tagged:
+            self.strings.add(id(node))
+        return node
+
+
 def _own_tag(raw: yaml.Node) -> str:
     """A tag that is not of YAML's own, as the file writes it."""
-    return raw.tag if raw.tag.startswith("!") else ""
+    return raw.tag if raw.tag.startswith("!") and raw.tag != "!" else ""
 
 
 @dataclass
@@ -93,6 +109,7 @@ class _Reading:
     """One conversion of PyYAML's graph; shared nodes are converted once and stay shared."""
 
     source: Source
+    strings: set[int]
     found: list[Diagnostic] = field(default_factory=list)
     bomb: Diagnostic | None = None
     done: dict[int, tuple[Node, int]] = field(default_factory=dict)
@@ -131,8 +148,7 @@ class _Reading:
         if any("\ud800" <= char <= "\udfff" for char in text):
             self.found.append(codes.YAML_SYNTAX.at(self._span(raw), "an escape that names half a character"))
             text = ""
-        # ``!!str 0123`` is what ``"0123"`` is: PyYAML itself takes no such text for a string.
-        plain = raw.style is None and not (raw.tag == _STRING and not isinstance(typed(text), str))
+        plain = raw.style is None and id(raw) not in self.strings
         return ScalarNode(text, self._span(raw), plain=plain, tag=_own_tag(raw))
 
     def _mapping(self, raw: yaml.MappingNode) -> tuple[Node, int]:

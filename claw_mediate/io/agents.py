@@ -93,21 +93,28 @@ class Agents:
         """The agent, as its files are now; None when there is no such agent, or its directory is broken."""
         if not is_agent_id(agent_id):
             return None
-        try:
-            directory = os.open(self._root / agent_id, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except OSError:
-            self._cache.pop(agent_id, None)
-            return None
-        try:
-            files = tuple(identity(name, directory) for name in _FILES)
-            cached = self._cache.get(agent_id)
-            if cached is None or cached.files != files:
+        while True:
+            tree = _tree(self._root)
+            try:
+                directory = os.open(self._root / agent_id, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            except OSError:
+                if _tree(self._root) == tree:
+                    self._cache.pop(agent_id, None)
+                    return None
+                continue
+            try:
+                files = tuple(identity(name, directory) for name in _FILES)
+                cached = self._cache.get(agent_id)
+                if cached is not None and cached.files == files:
+                    return cached.agent
                 present = {name for name, file in zip(_FILES, files, strict=True) if file is not None}
-                cached = _Loaded(files, self._load(agent_id, directory, present | {_METADATA}))
-                self._cache[agent_id] = cached
-        finally:
-            os.close(directory)
-        return cached.agent
+                contents = {name: _content(name, directory) for name in _FILES if name in present | {_METADATA}}
+            finally:
+                os.close(directory)
+            # A tree that was exchanged meanwhile may have been read while it was removed.
+            if _tree(self._root) == tree:
+                loaded = self._cache[agent_id] = _Loaded(files, self._load(agent_id, contents))
+                return loaded.agent
 
     def ids(self) -> list[str]:
         """The names of all context directories, sound or not."""
@@ -115,9 +122,9 @@ class Agents:
             return []
         return sorted(entry.name for entry in self._root.iterdir() if entry.is_dir() and is_agent_id(entry.name))
 
-    def _load(self, agent_id: str, directory: int, present: set[str]) -> Agent | None:
+    def _load(self, agent_id: str, read: Mapping[str, bytes | OSError]) -> Agent | None:
         try:
-            contents = {name: _content(name, directory) for name in _FILES if name in present}
+            contents = {name: _readable(name, content) for name, content in read.items()}
             metadata = _parsed(_METADATA, contents, Metadata.model_validate_json, None)
             manifest, left_out = _parsed(_TOOLS, contents, read_manifest, _NO_TOOLS)
             feeds = _parsed(_FEEDS, contents, Feeds.model_validate_json, Feeds(()))
@@ -173,11 +180,26 @@ class Agents:
         return tuple(working)
 
 
-def _content(name: str, directory: int) -> bytes:
+def _tree(root: Path) -> tuple[int, int] | None:
+    """Which tree the agents' directories are in; another one after the next compile."""
+    try:
+        found = root.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _content(name: str, directory: int) -> bytes | OSError:
     try:
         return read_at(name, directory)
     except OSError as error:
-        raise _BrokenFileError(name, error.strerror or "unreadable") from error
+        return error
+
+
+def _readable(name: str, content: bytes | OSError) -> bytes:
+    if isinstance(content, OSError):
+        raise _BrokenFileError(name, content.strerror or "unreadable") from content
+    return content
 
 
 def _parsed[T](name: str, contents: Mapping[str, bytes], parse: Callable[[bytes], T], absent: T) -> T:

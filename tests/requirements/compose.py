@@ -37,4 +37,8 @@ REQUIREMENTS: dict[str, Requirement] = {
         "compile.md, Output; origin-compile.md 4.2",
         "In each mode a runner has what it needs to come to its proxy, and no other credential than its token.",
     ),
+    "compose:live-tree": Requirement(
+        "contract.md, Layout; origin-compile.md edge case 40; decision 0019",
+        "A proxy that is serving sees the old tree or the new one, whole, also where it has the directory mounted.",
+    ),
 }

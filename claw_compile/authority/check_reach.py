@@ -1,0 +1,111 @@
+"""Check: Compose keys that would give an agent another reach than its authority does (decision 0018).
+
+Rules. What lets an agent round its proxy without being asked for is an error; what the pod file says in so many words
+is kept, with a warning. Names of networks, volumes and secrets that the compiler adds are the compiler's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from claw_compile import codes
+from claw_compile.authority.agent import Resolved
+from claw_compile.authority.topology import Topology, called, has_egress, topology
+from claw_compile.diagnostics.diagnostic import Diagnostic, Note, quoted
+from claw_compile.grammar.pod import PodSpec, ServiceSpec
+from claw_compile.reading.node import Entry, ListNode, MapNode, ScalarNode
+
+MOST_NETWORKS = 25
+"""Docker's default address pools hold about 30, and other pods want some."""
+_OURS = {
+    "networks": re.compile(r"claw-(agent-.*|tool-.*|egress)"),
+    "volumes": re.compile(r"claw-(history|state)"),
+    "secrets": re.compile(r"claw-.*"),
+}
+_SHARED = ("network_mode", "pid", "ipc")
+
+
+def check_reach(pod: PodSpec, resolved: Resolved) -> Iterator[Diagnostic]:
+    """Every place of the file that stands against the derived networks."""
+    if not resolved.agents:
+        return
+    derived = topology(pod, resolved)
+    yield from _reserved(pod)
+    yield from _many(pod, derived)
+    asked = called(pod, resolved)
+    for service in pod.services:
+        yield from _shared(service, pod)
+        yield from _extended(service, pod)
+        mode = _present(service, "network_mode")
+        if mode and service.name.text in asked and service.base_url is None and service.agent is None:
+            message = f"the proxy can't be on a network with {service.name.text}"
+            yield codes.PROVIDER_NETWORK_MODE.at(mode.key.span, message)
+    for service in pod.agents:
+        yield from _agent(service, resolved)
+
+
+def _agent(service: ServiceSpec, resolved: Resolved) -> Iterator[Diagnostic]:
+    name = service.name.text
+    if mode := _present(service, "network_mode"):
+        yield codes.AGENT_NETWORK_MODE.at(mode.key.span, f"{name} would be on a network that is not derived")
+    if networks := _present(service, "networks"):
+        message = f"{name} reaches everything on these networks, beside its authority"
+        yield codes.AGENT_ON_OWN_NETWORK.at(networks.key.span, message)
+    internal = not any(has_egress(agent) for agent in resolved.agents if agent.spec is service)
+    if (ports := _present(service, "ports")) and internal and not networks:
+        yield codes.PORTS_NOT_PUBLISHED.at(ports.key.span, f"{name} is on internal networks only")
+
+
+def _present(service: ServiceSpec, key: str) -> Entry | None:
+    """The key, where it holds something."""
+    entry = service.body.get(key) if service.body is not None else None
+    if entry is None or (isinstance(entry.value, ScalarNode) and not entry.value.text):
+        return None
+    if isinstance(entry.value, ListNode | MapNode):
+        return entry if (entry.value.items if isinstance(entry.value, ListNode) else entry.value.entries) else None
+    return None if entry.value.is_null else entry
+
+
+def _shared(service: ServiceSpec, pod: PodSpec) -> Iterator[Diagnostic]:
+    """``network_mode: service:NAME`` and its like."""
+    for key in _SHARED:
+        entry = _present(service, key)
+        if entry and isinstance(entry.value, ScalarNode) and entry.value.text.startswith("service:"):
+            yield from _counted(entry.value, entry.value.text.removeprefix("service:"), pod)
+
+
+def _extended(service: ServiceSpec, pod: PodSpec) -> Iterator[Diagnostic]:
+    entry = _present(service, "extends")
+    node = entry.value if entry else None
+    if isinstance(node, MapNode):
+        node = None if node.get("file") else node.value("service")
+    target = pod.service(node.text) if isinstance(node, ScalarNode) else None
+    if target is not None and target.agent is not None and isinstance(node, ScalarNode):
+        notes = [Note(target.name.span, "the agent is here")]
+        message = f"{service.name.text} would get the credential of {target.name.text}"
+        yield codes.EXTENDS_AGENT.at(node.span, message, notes=notes)
+
+
+def _counted(node: ScalarNode, name: str, pod: PodSpec) -> Iterator[Diagnostic]:
+    target = pod.service(name)
+    if target is not None and target.count > 1:
+        notes = [Note(target.count_key, "'count' is here")] if target.count_key else []
+        message = f"{quoted(name)} is {target.count} containers"
+        yield codes.COUNTED_REFERENCE.at(node.span, message, notes=notes)
+
+
+def _reserved(pod: PodSpec) -> Iterator[Diagnostic]:
+    for section, ours in _OURS.items():
+        node = pod.document.value(section)
+        for entry in node.entries if isinstance(node, MapNode) else ():
+            if ours.fullmatch(entry.key.text):
+                message = f"{quoted(entry.key.text)} is a name of the compiler's own {section}"
+                yield codes.RESERVED_NAME.at(entry.key.span, message)
+
+
+def _many(pod: PodSpec, derived: Topology) -> Iterator[Diagnostic]:
+    if len(derived.networks) > MOST_NETWORKS:
+        services = pod.document.get("services")
+        assert services is not None
+        yield codes.MANY_NETWORKS.at(services.key.span, f"the pod needs {len(derived.networks)} networks")
