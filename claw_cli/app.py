@@ -6,6 +6,7 @@ import typer
 
 from claw_cli.check import check
 from claw_cli.compile import compile_verb
+from claw_cli.explain import explain_verb
 from claw_cli.lock import lock
 from claw_cli.plan import plan
 from claw_cli.rotate import rotate
@@ -25,6 +26,7 @@ app.command("lock")(lock)
 app.command("rotate")(rotate)
 app.add_typer(state_verbs)
 app.command("plan")(plan)
+app.command("explain")(explain_verb)
 
 
 @app.callback()

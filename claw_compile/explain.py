@@ -60,11 +60,13 @@ def explain(pod: ProjectedPod, agent_id: str, word: str | None = None) -> tuple[
     offered = dict(_offered(pod))
     if word is None:
         return tuple(_verdict(pod, agent, name) for name in sorted(offered))
-    alias = {presented: name for name, presented in aliases(sorted(offered)).items()}
-    named = [name for name, (_, tool) in offered.items() if word in {name, tool}] or [alias[word]] * (word in alias)
-    if len(named) != 1:
-        choice = f"name one of {', '.join(sorted(named))}" if named else did_you_mean(word, offered)
-        return Unknown(f"'{word}' is {'a tool of several services' if named else 'no tool of the pod'}", choice)
+    presented = aliases(sorted(offered))
+    named = [name for name, (_, base) in offered.items() if word in {name, base, presented[name]}]
+    if not named:
+        known = [*offered, *(base for _, base in offered.values()), *presented.values()]
+        return Unknown(f"no service of the pod declares a tool '{word}'", did_you_mean(word, known))
+    if len(named) > 1:
+        return Unknown(f"several services declare a tool '{word}'", f"name one of {', '.join(sorted(named))}")
     return (_verdict(pod, agent, named[0]),)
 
 

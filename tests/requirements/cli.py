@@ -28,6 +28,14 @@ REQUIREMENTS: dict[str, Requirement] = {
     "cli:check-github": Requirement(
         "issue 5.4", "`claw check --format github` prints a workflow command for each diagnostic, escaped."
     ),
+    "cli:plan": Requirement(
+        "compile.md, Verbs",
+        "`claw plan` tells who would gain or lose which tool, marks a gained write, lists files; exit 0 same, 2 changed, 1.",
+    ),
+    "cli:explain": Requirement(
+        "compile.md, Verbs",
+        "`claw explain` gives every reason with its place, of what is allowed and what is denied, and what would change it.",
+    ),
     "cli:exit-codes": Requirement(
         "compile.md, Verbs",
         "Exit 0, 1 for errors, 2 for wrong usage.",

@@ -1,0 +1,70 @@
+"""``claw explain AGENT [TOOL]``: why a tool is allowed or not, each reason with its place (spec/compile.md "Verbs")."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from claw_cli.compile import DEFAULT_POD
+from claw_compile.compiler import check_pod
+from claw_compile.diagnostics.report import as_text
+from claw_compile.explain import Step, Unknown, Verdict, explain
+
+
+def explain_verb(
+    agent: Annotated[str, typer.Argument(metavar="AGENT", help="An agent's id.")],
+    tool: Annotated[
+        str | None,
+        typer.Argument(metavar="TOOL", help="A tool as service.tool, or as its model sees it; default: all."),
+    ] = None,
+    pod: Annotated[Path, typer.Option("-f", "--file", metavar="POD", help="The pod file.")] = DEFAULT_POD,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Why an agent may call a tool, or may not, and what would change it. Exit 0, 1 for errors, 2 for an unknown name."""
+    checked = check_pod(pod, os.environ)
+    if checked.value is None:
+        sys.stderr.write(as_text(found for found in checked.diagnostics if found.is_error))
+        raise typer.Exit(1)
+    found = explain(checked.value.pod, agent, tool)
+    if isinstance(found, Unknown):
+        sys.stderr.write(f"{pod}: {found.message}{f'; {found.hint}' if found.hint else ''}\n")
+        raise typer.Exit(2)
+    sys.stdout.write(_as_json(found) if as_json else "".join(line for each in found for line in _lines(each)))
+
+
+def _lines(verdict: Verdict) -> Iterator[str]:
+    word = "may call" if verdict.allowed else "may not call"
+    yield f"{verdict.agent} {word} {verdict.tool} ({verdict.effect})\n"
+    yield from (f"  {_place(step)}{step.text}\n" for step in verdict.why)
+    yield f"  to change it: {verdict.change}\n"
+
+
+def _place(step: Step) -> str:
+    return f"{step.at.file}:{step.at.line}:{step.at.column}: " if step.at is not None else ""
+
+
+def _as_json(verdicts: tuple[Verdict, ...]) -> str:
+    return json.dumps([_data(verdict) for verdict in verdicts], indent=2, ensure_ascii=False) + "\n"
+
+
+def _data(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "agent": verdict.agent,
+        "tool": verdict.tool,
+        "allowed": verdict.allowed,
+        "effect": verdict.effect,
+        "why": [{"text": step.text, **_at(step)} for step in verdict.why],
+        "change": verdict.change,
+    }
+
+
+def _at(step: Step) -> dict[str, Any]:
+    if step.at is None:
+        return {}
+    return {"file": step.at.file, "line": step.at.line, "column": step.at.column}
