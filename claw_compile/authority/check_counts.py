@@ -13,8 +13,10 @@ from claw_compile.authority.agent import Resolved
 from claw_compile.diagnostics.diagnostic import Diagnostic, Note, Span, quoted
 from claw_compile.grammar.pod import PodSpec, ServiceSpec, written
 from claw_compile.loading.load import Loaded
+from claw_compile.reading.node import MapNode, ScalarNode
 
 _RESERVED = re.compile(r"cllama(-.*)?|clawdash|claw-(api|wall)")
+_OF_SERVICE = "service:"
 _COMPOSE_NAME = re.compile(r"(?!\.\.?$)[a-zA-Z0-9._-]+")
 
 
@@ -46,16 +48,31 @@ def check_counted(loaded: Loaded, resolved: Resolved) -> Iterator[Diagnostic]:
         service = loaded.pod.service(name)
         if service is not None and service.count > 1:
             notes = [Note(service.count_key, "'count' is here")] if service.count_key else []
-            help_text = "give what it provides a service of its own, without 'count'"
-            message = f"no host is called {quoted(name)}: there are {service.hosts[0]} to {service.hosts[-1]}"
+            help_text = "name one of them, or give what it provides a service of its own, without 'count'"
+            message = f"no container is called {quoted(name)}: there are {service.hosts[0]} to {service.hosts[-1]}"
             yield codes.COUNTED_PROVIDER.at(span, message, notes=notes, help_text=help_text)
 
 
 def _named(pod: PodSpec, resolved: Resolved) -> Iterator[tuple[str, Span]]:
-    """Where services are named as hosts: grants, memories, surfaces, feeds."""
+    """Where one container is named: in grants, memories, surfaces, feeds, and where Compose shares what is a container's."""
     for owner in pod.owners:
         yield from ((grant.service.text, grant.service.span) for grant in written(owner.tools))
         yield from ((each.target, each.span) for each in written(owner.surfaces) if each.scheme == "service")
         if owner.memory is not None and owner.memory.service is not None:
             yield owner.memory.service.text, owner.memory.service.span
     yield from ((feed.service, feed.span) for agent in resolved.agents for feed in agent.feeds)
+    for service in pod.services:
+        yield from _shared(service.body) if service.body is not None else ()
+
+
+def _shared(body: MapNode) -> Iterator[tuple[str, Span]]:
+    """``network_mode: service:X`` and its like, and ``extends``."""
+    for key in ("network_mode", "ipc", "pid"):
+        node = body.value(key)
+        if isinstance(node, ScalarNode) and node.text.startswith(_OF_SERVICE):
+            yield node.text.removeprefix(_OF_SERVICE), node.span
+    extended = body.value("extends")
+    if isinstance(extended, MapNode):
+        extended = extended.value("service") if extended.get("file") is None else None
+    if isinstance(extended, ScalarNode):
+        yield extended.text, extended.span

@@ -66,7 +66,7 @@ def has_egress(agent: Agent) -> bool:
 def surfaces_on(agent: Agent, pod: PodSpec) -> tuple[str, ...]:
     """The services that the agent reaches directly, each once; those that the pod has not are reported elsewhere."""
     targets = {surface.target for surface in agent.surfaces if surface.scheme == "service"}
-    return tuple(sorted(name for name in targets if pod.service(name) is not None))
+    return tuple(sorted(targets & {host for service in pod.services for host in service.hosts}))
 
 
 def called(pod: PodSpec, resolved: Resolved) -> tuple[str, ...]:

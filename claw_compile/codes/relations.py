@@ -60,8 +60,8 @@ PROXY_ENV_CONFLICT = error(
 )
 COUNTED_PROVIDER = error(
     "counted-provider",
-    "A service with `count` is used by its name, and no host has that name: there are `name-0`, `name-1`, ….",
-    "Make what provides a service of its own, without `count`.",
+    "A service with `count` is used by its name, and no container has that name: there are `name-0`, `name-1`, ….",
+    "Name one of them, or make what provides a service of its own, without `count`.",
 )
 ORDINAL_COLLISION = error(
     "ordinal-collision",

@@ -1,4 +1,4 @@
-"""The table of edge cases names proofs that exist."""
+"""The table of edge cases is whole, and names proofs that exist."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.compile.edge_cases import EDGE_CASES
+from tests.compile.edge_cases import EDGE_CASES, TO_COME, WORDS
 
 TESTS = Path(__file__).parents[1]
 
@@ -23,3 +23,9 @@ def test_an_edge_case_has_its_proofs(name: str) -> None:
             assert re.search(rf"^(async )?def {function}\(", text, re.MULTILINE), proof
         else:
             assert re.search(r"[EW]:[0-9]+", text), proof
+
+
+@pytest.mark.requirement("compile:edge-cases")
+def test_there_are_fifty_of_them() -> None:
+    assert EDGE_CASES.keys() | TO_COME == {*map(str, range(1, 41)), *WORDS}
+    assert (len(WORDS), EDGE_CASES.keys() & TO_COME) == (10, set())

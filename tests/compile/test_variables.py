@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from claw_compile.reading.dotenv import read_dotenv
 from claw_compile.reading.interpolation import Malformed, Unset, interpolate
-from claw_compile.reading.source import Source
+from claw_compile.reading.source import Source, decode
 
 
 @pytest.mark.requirement("compile:interpolation")
@@ -92,6 +92,13 @@ def test_a_line_of_dotenv_reads_as_compose_reads_it(line: str, value: str | None
     assert result.value is not None
     assert result.value.get("X") == value
     assert result.value["LAST"] == "1"
+
+
+@pytest.mark.requirement("compile:dotenv")
+def test_a_byte_order_mark_before_dotenv_is_no_part_of_a_name() -> None:
+    source = decode(".env", "\ufeffX=1\r\nY='2'\r\n".encode()).value
+    assert source is not None
+    assert read_dotenv(source, {}).value == {"X": "1", "Y": "2"}
 
 
 @pytest.mark.parametrize("line", ["X Y", "=1", "X='open", 'X="open', "X='a' b", 'X="a"b', "X=${Z:?why}", "X=${A"])

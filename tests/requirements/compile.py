@@ -141,4 +141,48 @@ REQUIREMENTS: dict[str, Requirement] = {
         "no user loses files to -o",
         "A directory that holds anything the compiler did not make is not replaced.",
     ),
+    "compile:models": Requirement(
+        "compile.md, Grammar, Defaults; origin-compile 2.8",
+        "Models merge slot by slot, the service wins; fallbacks are one list; `{}` and null suppress the pod's.",
+    ),
+    "compile:spending": Requirement(
+        "compile.md, Grammar, Defaults; origin-compile 2.9",
+        "A budget has a window and a cap, replaces the pod's whole, and null suppresses it.",
+    ),
+    "compile:memory": Requirement(
+        "compile.md, Grammar, Tools; origin-compile 2.9",
+        "A memory is one service that declares one, replaces the pod's whole, null suppresses it; none without a proxy.",
+    ),
+    "compile:context-blocks": Requirement(
+        "origin-compile 2.10",
+        "Context blocks replace the pod's as a list; what the proxy would skip is an error.",
+    ),
+    "compile:feeds": Requirement(
+        "compile.md, Grammar; origin-compile 2.6",
+        "A feed is known by its name, in full where several services declare it; `{claw_id}` is filled in for each agent.",
+    ),
+    "compile:skills": Requirement(
+        "compile.md, Grammar; origin-compile 2.3",
+        "Skills are files that an agent knows by their base names, each once, with front matter that is checked.",
+    ),
+    "compile:surfaces": Requirement(
+        "compile.md, Defaults; origin-compile 2.4",
+        "Surfaces have one of five forms; a volume or host is read-only unless it says otherwise.",
+    ),
+    "compile:proxy": Requirement(
+        "compile.md, Grammar; origin-compile 2.3",
+        "cllama takes its three forms; a pod has one type of proxy, and one value for each of its variables.",
+    ),
+    "compile:count": Requirement(
+        "compile.md, count; origin-compile 2.12",
+        "count makes name-0 to name-(N-1); what would give two containers one name or one identity is an error.",
+    ),
+    "compile:timezone": Requirement(
+        "origin-compile 3.2",
+        "An agent's time zone is the TZ of its container, else UTC.",
+    ),
+    "compile:original-pods": Requirement(
+        "compile.md, Grammar",
+        "A pod of the original compiles: what nothing acts on is carried, with one warning each.",
+    ),
 }

@@ -1,24 +1,10 @@
-"""The original's edge cases (origin-compile.md section 7), what comes of each, and where that is proved.
-
-A proof is a case (``cases/…``), or a test: ``file::function``, from the tests' directory.
-"""
+"""What services say of themselves, and how they are reached."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from tests.compile.edge_cases.edge_case import EdgeCase
 
-
-@dataclass(frozen=True)
-class EdgeCase:
-    """``result`` is ours; where it is not the original study's, ``because`` says what rules so."""
-
-    given: str
-    result: str
-    proofs: tuple[str, ...]
-    because: str = ""
-
-
-EDGE_CASES: dict[str, EdgeCase] = {
+DESCRIPTORS: dict[str, EdgeCase] = {
     "11": EdgeCase(
         "`allow: all`, and the provider adds a tool that writes",
         "refused as lock-drift with the difference, +WRITE marked, until `claw lock --accept`",
@@ -75,6 +61,24 @@ EDGE_CASES: dict[str, EdgeCase] = {
         (
             "compile/cases/descriptor-rules.yml",
             "contract/test_manifest.py::test_the_effect_is_what_is_declared_and_a_delete_is_never_a_read",
+        ),
+    ),
+    "21": EdgeCase(
+        "a UDP port before a TCP port",
+        "the TCP port",
+        ("compile/test_base_url.py::test_a_base_url_is_made_of_the_first_tcp_port",),
+    ),
+    "22": EdgeCase(
+        "a range of ports, or several ports",
+        "port-range; several-ports, and the first is taken",
+        ("compile/cases/port-range.yml", "compile/cases/several-ports.yml"),
+    ),
+    "23": EdgeCase(
+        "a port that is a variable",
+        "filled in; unset-variable at the port",
+        (
+            "compile/test_base_url.py::test_a_base_url_is_made_of_the_first_tcp_port",
+            "compile/cases/unset-port.yml",
         ),
     ),
     "33": EdgeCase(

@@ -1,0 +1,18 @@
+"""What an entry of the table says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class EdgeCase:
+    """``result`` is ours; where it is not the original study's, ``because`` says what rules so.
+
+    A proof is a case (``cases/…``), or a test: ``file::function``, from the tests' directory.
+    """
+
+    given: str
+    result: str
+    proofs: tuple[str, ...]
+    because: str = ""

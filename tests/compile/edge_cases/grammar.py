@@ -1,0 +1,99 @@
+"""Grants, defaults, names, counts, and what an agent is given."""
+
+from __future__ import annotations
+
+from tests.compile.edge_cases.edge_case import EdgeCase
+
+GRANTS = "compile/test_authority.py::test_grants_are_united_in_descriptor_order_and_denied_last"
+GRAMMAR: dict[str, EdgeCase] = {
+    "1": EdgeCase("`...` twice in one list", "spread-twice at the second", ("compile/cases/spread.yml",)),
+    "2": EdgeCase(
+        "`...` and no defaults",
+        "spread-without-defaults, which names the key",
+        ("compile/cases/spread-without-defaults.yml",),
+    ),
+    "3": EdgeCase(
+        "`tools: []`, or `null`, where the pod has defaults",
+        "no tools.json",
+        (GRANTS, "compile/test_authority.py::test_an_agent_without_tools_has_no_tools_json"),
+    ),
+    "4": EdgeCase("`allow: [all, get_quote]`", "all-mixed-with-names", ("compile/cases/allow.yml",)),
+    "5": EdgeCase("a bare service name, or no `allow`", "allow-missing", ("compile/cases/allow.yml",)),
+    "6": EdgeCase("a default grants one tool, the service `all`", "every tool once, sorted", (GRANTS,)),
+    "7": EdgeCase("two grants on one service", "united, without a word", (GRANTS,)),
+    "8": EdgeCase(
+        "a misspelt tool",
+        "unknown-tool at the name, with the near one and the provider's list",
+        ("compile/cases/unknown-tool.yml",),
+    ),
+    "9": EdgeCase(
+        "two typos in two services",
+        "both in one run, sorted",
+        ("compile/cases/two-services-two-typos.yml", "compile/test_cases.py::test_diagnostics_are_sorted_by_place"),
+    ),
+    "10": EdgeCase(
+        "tools without a proxy, its own or inherited",
+        "tools-without-cllama; where inherited, with the default as a second place",
+        ("compile/cases/tools-without-cllama.yml",),
+    ),
+    "24": EdgeCase("a provider with `count`", "counted-provider", ("compile/cases/count.yml",)),
+    "25": EdgeCase(
+        "a counted service, and another with an ordinal's name",
+        "ordinal-collision, with both places",
+        ("compile/cases/count.yml",),
+    ),
+    "26": EdgeCase(
+        "`depends_on`, `links`, `network_mode` of a counted service",
+        "each ordinal instead, the condition kept; counted-provider for what is one container's",
+        (
+            "compile/test_compose.py::test_who_waits_for_a_counted_agent_waits_for_each_with_its_condition",
+            "compile/cases/count.yml",
+        ),
+    ),
+    "27": EdgeCase("an agent with `scale` or `deploy.replicas`", "count-conflict", ("compile/cases/count.yml",)),
+    "29": EdgeCase(
+        "services called `..`, `cllama`, `clawdash`, or like another but for capitals",
+        "bad-service-name or bad-agent-id; reserved-name; same-host",
+        ("compile/cases/reserved-names.yml", "compile/cases/names.yml"),
+    ),
+    "36": EdgeCase(
+        "two values for one variable of the proxy",
+        "proxy-env-conflict, with both places and no value",
+        ("compile/cases/proxies.yml", "compile/test_cases.py::test_no_report_holds_the_value_of_a_variable"),
+    ),
+    "ambiguous-feed": EdgeCase(
+        "a feed that two services declare",
+        "ambiguous-feed, with both candidates",
+        (
+            "compile/cases/feeds.yml",
+            "compile/test_defaults.py::test_an_ambiguous_feed_is_told_with_its_candidates",
+        ),
+    ),
+    "many-feeds": EdgeCase(
+        "feeds of more than 64 KiB in total",
+        "the proxy leaves out what has no room, and says so in its place",
+        ("mediate/test_feeds.py::test_feeds_beyond_the_total_are_left_out_with_a_line_each",),
+        "no descriptor says how long a feed is",
+    ),
+    "no-models": EdgeCase(
+        "`models: {}`",
+        "no models: the pod's are suppressed, and labels of images are not asked",
+        ("compile/test_defaults.py::test_models_are_the_pods_slot_by_slot_and_fallbacks_are_replaced_as_one",),
+        "a compile needs no image",
+    ),
+    "unreachable": EdgeCase(
+        "a runner of one protocol, and a fallback of another",
+        "the proxy asks only who speaks the request's protocol, and tells the others",
+        ("mediate/test_policy.py::test_only_providers_that_speak_the_requests_protocol_are_asked",),
+        "which protocol a runner speaks shows in its requests",
+    ),
+    "handles": EdgeCase(
+        "handles of the pod and of a service",
+        "not-acted-on, and both are carried as they are written",
+        (
+            "compile/test_original_pod.py::test_what_is_carried_is_as_it_is_written",
+            "compile/cases/not-acted-on.yml",
+        ),
+        "compile.md, Grammar: handles are known, and not acted on",
+    ),
+}

@@ -1,0 +1,33 @@
+"""What is written: the Compose file, and an agent's directory."""
+
+from __future__ import annotations
+
+from tests.compile.edge_cases.edge_case import EdgeCase
+
+OUTPUT: dict[str, EdgeCase] = {
+    "28": EdgeCase(
+        "three agents of one service",
+        "each with its own token, and no other's",
+        ("compile/test_compose.py::test_each_ordinal_has_its_own_credential_network_and_labels",),
+    ),
+    "30": EdgeCase(
+        "a secret with a `$`",
+        "it arrives byte for byte",
+        ("compile/test_compose.py::test_a_secret_with_a_dollar_sign_arrives_byte_for_byte",),
+    ),
+    "healthcheck": EdgeCase(
+        "a health check of the user's",
+        "kept",
+        ("compile/test_compose.py::test_what_the_user_wrote_for_an_agent_stays_beside_what_is_ours",),
+    ),
+    "networks": EdgeCase(
+        "networks of the user's, with aliases",
+        "kept, with ours beside them",
+        ("compile/test_compose.py::test_networks_that_the_user_gave_an_agent_are_kept_in_either_form",),
+    ),
+    "colon": EdgeCase(
+        "a host path with a `:`",
+        "mounted as it is called",
+        ("compile/test_compose.py::test_volumes_and_host_paths_are_mounted_whatever_is_in_their_names",),
+    ),
+}
