@@ -32,7 +32,7 @@ lint: $(VENV)/.dev  ## ruff, mypy, import contracts
 soak: $(VENV)/.dev  ## kill the proxy a thousand times, each run with another seed (about 3 minutes; SEED=… again)
 	CLAW_CRASHES=1000 CLAW_CRASH_SEED=$(or $(SEED),$(shell date +%s)) $(BIN)/python -m pytest -rP tests/crash
 
-bench: $(VENV)/.dev  ## what the proxy costs, beside a bare mitmdump and beside direct calls (about 8 minutes)
+bench: $(VENV)/.dev  ## what the proxy costs, beside a bare mitmdump and beside direct calls (about 10 minutes)
 	$(BIN)/python bench/run.py --json bench/figures.json
 
 clean:  ## remove .venv, caches and build output

@@ -7,6 +7,7 @@ a while disturbs all of them. A figure is the median of its rounds.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import tempfile
@@ -15,6 +16,7 @@ from itertools import count
 from pathlib import Path
 from statistics import median
 
+import state
 import table
 import wire
 from load import Load, Seen
@@ -33,11 +35,12 @@ class Plan:
     connections: tuple[int, ...]
     turns: tuple[int, ...]
     """After how many turns memory is read."""
+    state: state.Plan
 
 
-FULL = Plan(5, 1.0, (1, 16, 64), (2_000, 6_000, 12_000, 20_000))
-QUICK = Plan(3, 0.3, (1, 16), (500, 1_000, 2_000))
-SMOKE = Plan(1, 0.0, (1,), (10, 20))
+FULL = Plan(5, 1.0, (1, 16, 64), (2_000, 6_000, 12_000, 20_000), state.Plan())
+QUICK = Plan(3, 0.3, (1, 16), (500, 1_000, 2_000), state.Plan((10, 1_000), 200, (1, 16)))
+SMOKE = Plan(1, 0.0, (1,), (10, 20), state.Plan((2, 10), 4, (1, 2)))
 
 
 @dataclass(frozen=True)
@@ -180,7 +183,9 @@ def main() -> None:
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", action="store_true", help="about a minute, and coarse")
     size.add_argument("--smoke", action="store_true", help="a few requests of each kind: whether the bench works")
-    parser.add_argument("--only", default="", help="rows whose name has this in it, and no memory")
+    parser.add_argument(
+        "--only", default="", help="rows whose name has this in it (state: those of the state), and no memory"
+    )
     parser.add_argument("--json", type=Path, help="where the figures go as JSON")
     asked = parser.parse_args()
     plan = QUICK if asked.quick else SMOKE if asked.smoke else FULL
@@ -195,7 +200,15 @@ def main() -> None:
                 figures += bench.row(row)
                 print(f"measured: {row.what}", flush=True)
         memory = {} if asked.only else bench.memory()
-    found = table.Found(table.machine(cores), [asdict(figure) for figure in figures], memory)
+    os.sched_setaffinity(0, cores)
+    stored, together = asyncio.run(state.measured(plan.state)) if asked.only in "state" else ([], [])
+    found = table.Found(
+        table.machine(cores),
+        [asdict(figure) for figure in figures],
+        memory,
+        [asdict(row) for row in stored],
+        [asdict(row) for row in together],
+    )
     print(table.text(found))
     if asked.json:
         asked.json.write_text(json.dumps(asdict(found), indent=1) + "\n", encoding="utf-8")

@@ -1,17 +1,17 @@
 """What continuity and the journal cost a turn, by how much is stored; and what turns that write do to each other.
 
 The real mediator in this process, with peers in theirs: what a turn spends in the store and in the journal is the time of their
-methods. Turns are conversations of several agents, each of eight turns. What is stored already came through the same methods,
-spread over the last ten minutes, so that what is measured has as much to forget as it adds.
+methods. Turns are conversations of several agents, each of eight turns. What is stored already (``stored``) is spread over the
+last ten minutes, so that what is measured has as much to forget as it adds.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
-import hashlib
 import itertools
 import shutil
+import socket
 import subprocess
 import tempfile
 import time
@@ -24,28 +24,20 @@ from typing import Any
 
 import stage
 import wire
+from stored import fill
 
-from claw_mediate.continuity import Anchor
 from claw_mediate.exchange import Exchange, Request
 from claw_mediate.io.journal import SqliteJournal
-from claw_mediate.io.journaling import RESUMED_WITHIN, Asked, Given, Journal
 from claw_mediate.io.log import EventLog
 from claw_mediate.io.settings import SETTINGS, Settings
-from claw_mediate.io.store import SqliteStore, Store
+from claw_mediate.io.store import SqliteStore
 from claw_mediate.io.valkey_journal import ValkeyJournal
 from claw_mediate.io.valkey_store import ValkeyStore
 from claw_mediate.mediator import Mediator
-from claw_mediate.model import Answer, Call, Unreadable
-from claw_state.owner import Owner
-from claw_state.place import Server, place
-from claw_state.valkey import Link
 
 _A_CONVERSATION = 8
-_OF_AN_AGENT = 250
-"""Stored turns, about as many as an agent keeps."""
 _AGENTS = [f"agent-{number}" for number in range(8)]
 """Those that are asked something; there may be more of which something is stored."""
-_HIDDEN = wire.call(0)[:700] + b"," + wire.result(0)
 _STATE: dict[type, tuple[str, ...]] = {
     kind: names
     for kinds, names in (
@@ -158,7 +150,7 @@ class Bench:
         found, there, spent = [], 0, Spent()
         for stored in self._plan.stored if state else self._plan.stored[:1]:
             if state:
-                await _fill(state, there, stored)
+                await fill(state, len(_AGENTS), there, stored)
             there = stored
             with spent.watching():
                 async with self._desk(state) as desk:
@@ -230,48 +222,6 @@ async def measured(plan: Plan) -> tuple[list[Stored], list[Together]]:
         return stored, together
 
 
-async def _fill(state: str, there: int, to: int) -> None:
-    """So many turns of so many agents, as if they had been made in the last ten minutes."""
-    began, numbers = time.time(), iter(range(there, to))
-    at = began - RESUMED_WITHIN
-    store, journal = _opened(state, lambda: at)
-
-    async def fill() -> None:
-        nonlocal at
-        for number in numbers:
-            at = began - RESUMED_WITHIN * (to - number) / to
-            await _turn(store, journal, f"agent-{number % max(len(_AGENTS), to // _OF_AN_AGENT)}", str(number))
-
-    await asyncio.gather(*(fill() for _ in range(16)))
-    await store.close()
-    await journal.close()
-
-
-async def _turn(store: Store, journal: Journal, agent: str, name: str) -> None:
-    """What the journal and the store are told of a turn with one call."""
-    digests = [hashlib.sha256(f"{part} {name}".encode()).hexdigest() for part in ("request", "earlier", "key")]
-    turn_id = f"turn_{int(name):032x}"
-    await journal.begin(turn_id, agent, Asked(digests[0], digests[1], f"What of {name}?", ""))
-    await journal.replied(turn_id, 1, wire.call(0))
-    await journal.answered(turn_id, 1, 0, _ANSWER)
-    await journal.replied(turn_id, 2, _GIVEN.body)
-    await store.keep(agent, Anchor(f"openai_chat:words:{digests[2]}", (digests[0][:16],)), "", _HIDDEN)
-    await journal.ended(turn_id, _GIVEN)
-    await journal.handed(turn_id)
-
-
-_GIVEN = Given(200, "application/json", wire.completion(wire.TEXT))
-_CALL = Call("call_1", "desk__position", "managed", Unreadable("of no matter here", ""))
-_ANSWER = Answer(_CALL, wire.result(0), True, None, 200, 3, True)
-
-
-def _opened(state: str, clock: Callable[[], float]) -> tuple[Store, Journal]:
-    where, owner = place(state), Owner("bench", 1, "earlier")
-    if isinstance(where, Server):
-        return ValkeyStore(Link(where, seconds=10), clock), ValkeyJournal(Link(where, seconds=10), owner, clock)
-    return SqliteStore(where.path, clock), SqliteJournal(where.path, owner, clock)
-
-
 @contextmanager
 def _server(home: Path) -> Iterator[str]:
     """A Valkey (or Redis) as a pod should have it, where one is installed; else ""."""
@@ -284,9 +234,20 @@ def _server(home: Path) -> Iterator[str]:
     arguments = [word for name, value in options.items() for word in (f"--{name}", str(value))]
     with subprocess.Popen([binary, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
         try:
+            _wait(port)
             yield f"redis://127.0.0.1:{port}/0"
         finally:
             process.terminate()
+
+
+def _wait(port: int) -> None:
+    for _ in range(200):
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+        except OSError:
+            time.sleep(0.05)
+        else:
+            return
 
 
 async def _beat(pauses: list[float]) -> None:
@@ -298,9 +259,3 @@ async def _beat(pauses: list[float]) -> None:
 
 def _p99(seconds: list[float]) -> float:
     return sorted(seconds)[min(int(len(seconds) * 0.99), len(seconds) - 1)] * 1000
-
-
-if __name__ == "__main__":
-    for rows in asyncio.run(measured(Plan())):
-        for row in rows:
-            print(row)

@@ -11,6 +11,10 @@ from typing import Any
 _HEAD = ("what", "connections", "by", "p50 ms", "p99 ms", "first byte ms", "per second", "CPU ms", "CPU to bare")
 
 
+_STORED = ("state", "stored turns", "of a turn p50 ms", "p99 ms", "whole turn p50 ms", "p99 ms")
+_TOGETHER = ("state", "turns that write, at once", "p50 ms", "p99 ms", "pause of the loop p99 ms", "longest ms")
+
+
 @dataclass(frozen=True)
 class Found:
     """All that was found."""
@@ -18,6 +22,8 @@ class Found:
     machine: str
     figures: list[dict[str, Any]]
     memory: dict[int, float]
+    stored: list[dict[str, Any]]
+    together: list[dict[str, Any]]
 
     def of(self, what: str, connections: int, subject: str, member: str) -> float | None:
         """One figure; None where it was not measured."""
@@ -41,6 +47,9 @@ def text(found: Found) -> str:
     lines = ["", found.machine, "", *_table(_HEAD, _lines(found))]
     if found.memory:
         lines += ["", *_table(("turns", "memory MB"), [(f"{t:,}", f"{mb:.1f}") for t, mb in found.memory.items()])]
+    for head, rows in ((_STORED, found.stored), (_TOGETHER, found.together)):
+        if rows:
+            lines += ["", *_table(head, [tuple(map(_cell, row.values())) for row in rows])]
     lines += ["", *_table(("target", "at most", "found", ""), [_verdict(*target) for target in targets(found)])]
     return "\n".join(lines)
 
@@ -85,6 +94,10 @@ def _lines(found: Found) -> Iterator[tuple[str, ...]]:
             "" if cpu is None else f"{cpu:.2f}",
             f"{cpu / bare:.2f}" if bare and cpu is not None else "",
         )
+
+
+def _cell(value: object) -> str:
+    return f"{value:.2f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _table(head: Sequence[str], lines: Iterator[tuple[str, ...]] | list[tuple[str, ...]]) -> list[str]:

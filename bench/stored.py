@@ -1,0 +1,67 @@
+"""Turns that are stored already: written through the methods that the mediator has for it, as if they had just been made."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Callable
+
+import wire
+
+from claw_mediate.continuity import Anchor
+from claw_mediate.io.journal import SqliteJournal
+from claw_mediate.io.journaling import RESUMED_WITHIN, Asked, Given, Journal
+from claw_mediate.io.store import SqliteStore, Store
+from claw_mediate.io.valkey_journal import ValkeyJournal
+from claw_mediate.io.valkey_store import ValkeyStore
+from claw_mediate.model import Answer, Call, Unreadable
+from claw_state.owner import Owner
+from claw_state.place import Server, place
+from claw_state.valkey import Link
+
+_OF_AN_AGENT = 250
+"""About as many as an agent keeps."""
+_HIDDEN = wire.call(0)[:700] + b"," + wire.result(0)
+
+
+async def fill(state: str, agents: int, there: int, to: int) -> None:
+    """So many turns of so many agents, as if they had been made in the last ten minutes."""
+    began, numbers = time.time(), iter(range(there, to))
+    at = began - RESUMED_WITHIN
+    store, journal = _opened(state, lambda: at)
+
+    async def some() -> None:
+        nonlocal at
+        for number in numbers:
+            at = began - RESUMED_WITHIN * (to - number) / to
+            await _turn(store, journal, f"agent-{number % max(agents, to // _OF_AN_AGENT)}", str(number))
+
+    await asyncio.gather(*(some() for _ in range(16)))
+    await store.close()
+    await journal.close()
+
+
+async def _turn(store: Store, journal: Journal, agent: str, name: str) -> None:
+    """What the journal and the store are told of a turn with one call."""
+    digests = [hashlib.sha256(f"{part} {name}".encode()).hexdigest() for part in ("request", "earlier", "key")]
+    turn_id = f"turn_{int(name):032x}"
+    await journal.begin(turn_id, agent, Asked(digests[0], digests[1], f"What of {name}?", ""))
+    await journal.replied(turn_id, 1, wire.call(0))
+    await journal.answered(turn_id, 1, 0, _ANSWER)
+    await journal.replied(turn_id, 2, _GIVEN.body)
+    await store.keep(agent, Anchor(f"openai_chat:words:{digests[2]}", (digests[0][:16],)), "", _HIDDEN)
+    await journal.ended(turn_id, _GIVEN)
+    await journal.handed(turn_id)
+
+
+_GIVEN = Given(200, "application/json", wire.completion(wire.TEXT))
+_CALL = Call("call_1", "desk__position", "managed", Unreadable("of no matter here", ""))
+_ANSWER = Answer(_CALL, wire.result(0), True, None, 200, 3, True)
+
+
+def _opened(state: str, clock: Callable[[], float]) -> tuple[Store, Journal]:
+    where, owner = place(state), Owner("bench", 1, "earlier")
+    if isinstance(where, Server):
+        return ValkeyStore(Link(where, seconds=10), clock), ValkeyJournal(Link(where, seconds=10), owner, clock)
+    return SqliteStore(where.path, clock), SqliteJournal(where.path, owner, clock)
