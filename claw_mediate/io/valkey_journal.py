@@ -40,6 +40,7 @@ local function seen(turn, agent, request)
   redis.call('EXPIRE', of(agent) .. 'turns', within)
   local earlier = of(agent) .. 'earlier:' .. redis.call('HGET', 'claw:t:' .. turn, 'earlier')
   redis.call('ZADD', earlier, exact(now), turn)
+  redis.call('ZREMRANGEBYSCORE', earlier, '-inf', exact(now - within))
   redis.call('EXPIRE', earlier, within)
 end
 local function runs(agent, request, but)

@@ -7,11 +7,14 @@ from collections.abc import Callable
 import pytest
 
 from claw_mediate.io.journaling import RESUMED_WITHIN, Asked, Given, Journal, OnItsWay
+from claw_mediate.io.valkey_journal import ValkeyJournal
 from claw_mediate.model import Answer, Call
 from claw_state.owner import LEASE_SECONDS, Owner
 from claw_state.place import StoreError
+from claw_state.valkey import Link
 from tests.mediate.made import called, granted
 from tests.state.conftest import Clock
+from tests.state.server import SharedState
 
 type Journals = Callable[[Owner], Journal]
 HERE, ELSEWHERE = Owner("here", 1, "a"), Owner("elsewhere", 1, "b")
@@ -231,3 +234,15 @@ async def test_a_turn_that_its_runner_left_is_waited_for_by_altered_words_too_ev
     assert past is not None
     assert (past.state, past.alive) == ("failed", False)
     assert await elsewhere.resume(past, longer)
+
+
+@pytest.mark.requirement("journal:ten-minutes")
+async def test_what_a_busy_agent_is_found_by_on_a_server_does_not_grow(shared: SharedState, clock: Clock) -> None:
+    """Conversations that begin alike share what was said earlier, and one agent's never rest for ten minutes."""
+    journal = ValkeyJournal(Link(shared.place, seconds=10), HERE, clock)
+    for number in range(20):
+        assert await journal.begin(f"t{number}", "a", Asked(f"request-{number}", "earlier", "Buy", ""))
+        clock.now += RESUMED_WITHIN / 4
+    for kept in ("turns", "earlier:earlier"):
+        assert int(shared.asks("ZCARD", f"claw:a:a:{kept}").strip(b":\r\n")) <= 4
+    await journal.close()
