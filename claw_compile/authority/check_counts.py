@@ -13,10 +13,8 @@ from claw_compile.authority.agent import Resolved
 from claw_compile.diagnostics.diagnostic import Diagnostic, Note, Span, quoted
 from claw_compile.grammar.pod import PodSpec, ServiceSpec, written
 from claw_compile.loading.load import Loaded
-from claw_compile.reading.node import MapNode, ScalarNode
 
 _RESERVED = re.compile(r"cllama(-.*)?|clawdash|claw-(api|wall)")
-_OF_SERVICE = "service:"
 _COMPOSE_NAME = re.compile(r"(?!\.\.?$)[a-zA-Z0-9._-]+")
 
 
@@ -54,25 +52,10 @@ def check_counted(loaded: Loaded, resolved: Resolved) -> Iterator[Diagnostic]:
 
 
 def _named(pod: PodSpec, resolved: Resolved) -> Iterator[tuple[str, Span]]:
-    """Where one container is named: in grants, memories, surfaces, feeds, and where Compose shares what is a container's."""
+    """Where services are named as hosts: grants, memories, surfaces, feeds."""
     for owner in pod.owners:
         yield from ((grant.service.text, grant.service.span) for grant in written(owner.tools))
         yield from ((each.target, each.span) for each in written(owner.surfaces) if each.scheme == "service")
         if owner.memory is not None and owner.memory.service is not None:
             yield owner.memory.service.text, owner.memory.service.span
     yield from ((feed.service, feed.span) for agent in resolved.agents for feed in agent.feeds)
-    for service in pod.services:
-        yield from _shared(service.body) if service.body is not None else ()
-
-
-def _shared(body: MapNode) -> Iterator[tuple[str, Span]]:
-    """``network_mode: service:X`` and its like, and ``extends``."""
-    for key in ("network_mode", "ipc", "pid"):
-        node = body.value(key)
-        if isinstance(node, ScalarNode) and node.text.startswith(_OF_SERVICE):
-            yield node.text.removeprefix(_OF_SERVICE), node.span
-    extended = body.value("extends")
-    if isinstance(extended, MapNode):
-        extended = extended.value("service") if extended.get("file") is None else None
-    if isinstance(extended, ScalarNode):
-        yield extended.text, extended.span

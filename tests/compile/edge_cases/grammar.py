@@ -44,10 +44,10 @@ GRAMMAR: dict[str, EdgeCase] = {
     ),
     "26": EdgeCase(
         "`depends_on`, `links`, `network_mode` of a counted service",
-        "each ordinal instead, the condition kept; counted-provider for what is one container's",
+        "each ordinal instead, the condition kept; counted-reference for what is one container's",
         (
             "compile/test_compose.py::test_who_waits_for_a_counted_agent_waits_for_each_with_its_condition",
-            "compile/cases/count.yml",
+            "compile/cases/reach.yml",
         ),
     ),
     "27": EdgeCase("an agent with `scale` or `deploy.replicas`", "count-conflict", ("compile/cases/count.yml",)),
