@@ -35,7 +35,7 @@ from claw_mediate.io.log import EventLog
 from claw_mediate.io.mediating import Before, Mediated, Mediating
 from claw_mediate.io.offering import Around, Offering
 from claw_mediate.io.playing import Peers, Playing
-from claw_mediate.io.providers import Registry
+from claw_mediate.io.providers import Auth, Registry
 from claw_mediate.io.record import Recorder
 from claw_mediate.io.routing import Routing
 from claw_mediate.io.services import Services
@@ -70,7 +70,7 @@ class Mediator:
         """Raises ``ValueError`` with one line for a state that can't be opened, or a bad base URL."""
         self._settings = settings
         self._log = log
-        self.registry = Registry(settings.auth, settings.hosts, log, env)
+        self.registry = Registry(Auth(settings.auth, settings.key_states), settings.hosts, log, env)
         self._agents = Agents(settings.context, log)
         self._peers = peers or Peers(Upstream(self.registry, log), Services(settings.secrets))
         self._state = opened(settings.state, log)

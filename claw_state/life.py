@@ -22,12 +22,15 @@ class Life:
             with suppress(OSError):
                 if not _is_locked(left):
                     left.unlink()  # by one that died
-        self._held = _locked(self._path)
+        self._held: int | None = _locked(self._path)
 
     def close(self) -> None:
-        with suppress(OSError):
-            self._path.unlink()
-        os.close(self._held)
+        """Once: the second time the descriptor may be somebody else's."""
+        held, self._held = self._held, None
+        if held is not None:
+            with suppress(OSError):
+                self._path.unlink()
+            os.close(held)
 
 
 def lives(file: str, name: str) -> bool:

@@ -1,6 +1,6 @@
 """What the proxy found out about keys: dead ones (401, 402, out of quota) and resting ones (429).
 
-One small file a key in ``<auth dir>/key-states/``, named by the digest of provider and secret, written to a temporary name
+One small file a key in a directory of their own, named by the digest of provider and secret, written to a temporary name
 and renamed: processes that share the directory never write over each other's findings, a replaced secret starts afresh, and
 an operator revives a key by removing its file (docs/decisions/0012). Files are read again when the directory changes.
 """
@@ -36,9 +36,9 @@ _SAME_SECONDS = 1.0
 class KeyStates:
     """By provider and secret, the time from which a key may be used again; ``inf`` for a dead one."""
 
-    def __init__(self, auth_dir: Path, log: EventLog, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, directory: Path, log: EventLog, clock: Callable[[], float] = time.time) -> None:
         self.now = clock
-        self._directory = auth_dir / "key-states"
+        self._directory = directory
         self._log = log
         self._seen: Identity | bool = False
         self._written: dict[str, float] = {}
@@ -81,7 +81,7 @@ class KeyStates:
         return True
 
     def _write(self, name: str, record: KeyRecord) -> None:
-        self._directory.mkdir(mode=0o700, exist_ok=True)
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor, name_now = tempfile.mkstemp(dir=self._directory, prefix=".")  # of mode 0600
         staged = Path(name_now)
         try:

@@ -12,6 +12,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -41,12 +42,20 @@ _ERROR_BYTES = 4096
 _KNOWN_HOSTS = {urlsplit(known.base_url or "").hostname or "" for known in KNOWN_PROVIDERS.values()}
 
 
+@dataclass(frozen=True, slots=True)
+class Auth:
+    """Where providers.json is, and where findings about keys are kept: elsewhere, where the former is read-only."""
+
+    directory: Path
+    key_states: Path
+
+
 class Registry:
     """All providers, as file and environment say now, and the states of their keys."""
 
     def __init__(
         self,
-        auth_dir: Path,
+        auth: Auth,
         hosts: Mapping[str, str],
         log: EventLog,
         env: Mapping[str, str] = os.environ,
@@ -60,7 +69,7 @@ class Registry:
                     checked_base_url(url)
             except ValueError as error:
                 raise ValueError(f"{variable}: {error}") from error
-        self._file = auth_dir / "providers.json"
+        self._file = auth.directory / "providers.json"
         self._extra_hosts = hosts
         self._env = dict(env)
         self._log = log
@@ -69,7 +78,7 @@ class Registry:
         self.problem: str | None = None
         """Why the file is not what counts now."""
         self._governed: tuple[dict[str, Provider], frozenset[str]] = {}, frozenset()
-        self._states = KeyStates(auth_dir, log, clock)
+        self._states = KeyStates(auth.key_states, log, clock)
 
     def all(self) -> dict[str, Provider]:
         """By name. A file that does not parse leaves the last good state in force, with one log event."""

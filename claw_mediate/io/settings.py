@@ -22,6 +22,12 @@ class Setting:
 SETTINGS = (
     Setting("context", "CLAW_CONTEXT_ROOT", "/claw/context", "Directory with one context directory for each agent."),
     Setting("auth", "CLAW_AUTH_DIR", "/claw/auth", "Directory of providers.json."),
+    Setting(
+        "key_states",
+        "CLAW_KEY_STATES_DIR",
+        "",
+        "Directory of what is known of keys; empty: beside providers.json.",
+    ),
     Setting("secrets", "CLAW_SECRETS_DIR", "/run/secrets", "Directory that token references are resolved in."),
     Setting("history", "CLAW_SESSION_HISTORY_DIR", "", "Directory of session history; empty: none is kept."),
     Setting("history_max_bytes", "CLLAMA_SESSION_HISTORY_MAX_BYTES", "268435456", "Size at which history rotates."),
@@ -84,6 +90,7 @@ class Settings:
 
     context: Path
     auth: Path
+    key_states: Path
     secrets: Path
     history: Path | None
     history_max_bytes: int
@@ -113,6 +120,7 @@ class Settings:
         return cls(
             context=Path(values["context"]),
             auth=Path(values["auth"]),
+            key_states=Path(values["key_states"] or Path(values["auth"], "key-states")),
             secrets=Path(values["secrets"]),
             history=Path(values["history"]) if values["history"] else None,
             history_max_bytes=_positive(values, "history_max_bytes"),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from claw_mediate.io.log import EventLog
+from claw_mediate.io.providers import Auth as AuthDirectories
 from claw_mediate.io.providers import Registry
 from claw_mediate.provider import Key, Provider
 
@@ -27,7 +28,7 @@ class Auth:
 
     def registry(self, env: dict[str, str] | None = None, hosts: dict[str, str] | None = None) -> Registry:
         return Registry(
-            self.directory,
+            AuthDirectories(self.directory, self.directory / "key-states"),
             hosts or {},
             EventLog(lambda line: self.events.append(json.loads(line))),
             env or {},

@@ -158,7 +158,7 @@ for number in range(40):
 
 @pytest.mark.requirement("providers:key-states-persist")
 def test_processes_that_write_at_the_same_time_lose_nothing_and_leave_nothing_behind(auth: Auth) -> None:
-    command = [sys.executable, "-c", KILLER, str(auth.directory)]
+    command = [sys.executable, "-c", KILLER, str(auth.directory / "key-states")]
     running = [subprocess.Popen([*command, name], stdout=subprocess.PIPE) for name in ("a", "b", "c")]
     assert [(process.communicate()[0], process.returncode) for process in running] == [(b"", 0)] * 3
     records = [KeyRecord.model_validate_json(file.read_bytes()) for file in files(auth)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from claw_mediate.io.journal import SqliteJournal
 from claw_mediate.io.journaling import Asked
-from claw_state.life import lives
+from claw_state.life import Life, lives
 from claw_state.owner import Owner
 
 ASKED = Asked("request", "earlier", "Buy", "")
@@ -59,3 +60,12 @@ def begun(file: str) -> subprocess.Popen[bytes]:
 
 def left_in(home: Path) -> list[str]:
     return sorted(file.name for file in home.glob("*-life-*"))
+
+
+def test_who_is_closed_twice_closes_nothing_of_others(tmp_path: Path) -> None:
+    life = Life(str(tmp_path / "state.db"), "one")
+    life.close()
+    other = os.open(tmp_path, os.O_RDONLY)
+    life.close()
+    os.fstat(other)
+    os.close(other)
