@@ -36,3 +36,8 @@ BEARER_ONLY = error(
     "A feed or a memory is asked for with a bearer token or with none, and the service wants another kind of credential.",
     "Give the agent a `service-auth` of its own, or let the service take a bearer token.",
 )
+UNPINNED_IMAGE = warning(
+    "unpinned-image",
+    "An agent, or a service that one uses, has an image without a tag, or with `latest`: another image may be run tomorrow.",
+    "Name a version (`api:1.4.2`) or a digest (`api@sha256:…`).",
+)

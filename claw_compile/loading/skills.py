@@ -23,6 +23,7 @@ from claw_compile.loading.files import Files
 from claw_compile.reading.interpolation import Lookup
 from claw_compile.reading.node import span_at
 from claw_compile.reading.source import Source, decode
+from claw_contract.names import SERVICE_NAME
 
 _SHORTEST_PATH = 3
 
@@ -49,7 +50,8 @@ def brought_skills(
     for service in pod.services:
         name, offered = service.name.text, described.get(service.name.text)
         path = offered.descriptor.skill if offered is not None else None
-        if offered is None or path is None or not is_image_path(path):
+        # The name of the service may become part of a file's.
+        if offered is None or path is None or not is_image_path(path) or not SERVICE_NAME.fullmatch(name):
             continue
         within = _within(service, offered, files, lookup)
         found = next(filter(None, (files.implied(at, "the skill") for at in places(within, path))), None)
