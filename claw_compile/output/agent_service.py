@@ -24,6 +24,7 @@ from claw_compile.output.edits import (
     set_key,
     without,
 )
+from claw_compile.output.emit import is_for_its_agent
 from claw_compile.output.runner_env import CA_BUNDLE, CA_CERTIFICATE
 from claw_compile.output.yaml_text import Data
 from claw_compile.reading.node import MapNode
@@ -31,7 +32,6 @@ from claw_compile.reading.node import MapNode
 DISTRIBUTION_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
 HOME = "/claw"
 """Where an agent finds its contract, the page about its pod, and its skills."""
-_PAGES = ("AGENTS.md", "CLAWDAPUS.md")
 
 
 def agent_service(agent: Agent, deployment: Deployment) -> MapNode:
@@ -63,13 +63,8 @@ def _env_path(agent: Agent) -> PurePosixPath:
 def read_by(agent: Agent, deployment: Deployment) -> dict[PurePosixPath, str]:
     """The files of the compiled tree that the agent itself may read, and where it finds them; no other is for it."""
     context = PurePosixPath("context", agent.id)
-    found: dict[PurePosixPath, str] = {}
-    for path in sorted(deployment.tree):
-        if path.is_relative_to(context):
-            inner = path.relative_to(context)
-            if inner.parts[0] == "skills" or str(inner) in _PAGES:
-                found[path] = f"{HOME}/{inner}"
-    return found
+    own = (path for path in sorted(deployment.tree) if path.is_relative_to(context) and is_for_its_agent(path))
+    return {path: f"{HOME}/{path.relative_to(context)}" for path in own}
 
 
 def _pages(agent: Agent, deployment: Deployment) -> Iterator[Data]:

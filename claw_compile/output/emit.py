@@ -1,7 +1,7 @@
 """Emit: projected agents → the tree of files, as bytes (spec/contract.md "Layout", spec/compile.md "Output").
 
-What an agent may know is below ``agents/<id>/claw``: its contract, CLAWDAPUS.md, its skills. The rest holds credentials, and is
-for the proxy.
+What an agent may know is its contract, CLAWDAPUS.md and its skills: those are mounted into it. The rest holds credentials, and
+is for the proxy.
 """
 
 from __future__ import annotations
@@ -27,7 +27,22 @@ from claw_contract.secret import REVEAL, Secret
 _OPTIONAL_LIMITS = ("on_budget", "max_parallel")
 
 type Tree = Mapping[PurePosixPath, bytes]
-"""Relative path → content. Every file of it is 0600: some hold credentials, and none is for other users."""
+"""Relative path → content. Files that hold no credential and that an agent reads are 0644, all others 0600."""
+
+
+def is_for_its_agent(path: PurePosixPath) -> bool:
+    """Whether the agent itself may read the file of the tree: it holds no credential, and the agent's user may be any.
+
+    >>> is_for_its_agent(PurePosixPath("context/analyst/AGENTS.md")), is_for_its_agent(PurePosixPath("agents/analyst/env"))
+    (True, False)
+    """
+    match path.parts:
+        case ("context", _, "AGENTS.md" | "CLAWDAPUS.md"):
+            return True
+        case ("context", _, directory, *_):
+            return directory == SKILLS
+        case _:
+            return False
 
 
 def emit(pod: ProjectedPod, master: Secret) -> Tree:
@@ -43,7 +58,6 @@ def emit(pod: ProjectedPod, master: Secret) -> Tree:
         digests[agent.agent.id] = digest(context)
         context["metadata.json"] = _described(metadata.model_copy(update={"digest": digests[agent.agent.id]}))
         tree.update({PurePosixPath("context", agent.agent.id, name): data for name, data in context.items()})
-        tree.update({PurePosixPath("agents", agent.agent.id, "claw", name): data for name, data in known.items()})
         tree[PurePosixPath("agents", agent.agent.id, "env")] = runner_env(agent.agent, token)
     if pod.providers is not None:
         tree[PurePosixPath("auth", "providers.json")] = _described(pod.providers)

@@ -6,7 +6,8 @@
 
 Rules. Who reads at any moment sees the old tree or the new one, also a container that has ``<directory>`` mounted: it
 stays where it is, and the rename happens in it. A kill leaves a hidden sibling, which the next write removes.
-Directories are 0700, files 0600. A directory that the compiler did not make is never replaced.
+Directories are 0700, files 0600 but for those that an agent reads. A directory that the compiler did not make is never
+replaced.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from pathlib import Path
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Diagnostic, quoted, start_of
 from claw_compile.loading.compiled import TREE
-from claw_compile.output.emit import Tree
+from claw_compile.output.emit import Tree, is_for_its_agent
 from claw_contract.secret import Secret
 
 OURS = {
@@ -79,7 +80,7 @@ def replace_file(path: Path, content: bytes) -> tuple[Diagnostic, ...]:
     fresh = place.with_name(f".{place.name}.new-{secrets.token_hex(4)}")
     try:
         try:
-            _create(fresh, content, 0o666)
+            _create(fresh, content, 0o644)
             fresh.replace(place)
         finally:
             fresh.unlink(missing_ok=True)
@@ -133,7 +134,7 @@ def _replace(tree: Tree, place: Path) -> None:
         for path, content in tree.items():
             for part in reversed(path.parents):
                 (fresh / part).mkdir(mode=0o700, exist_ok=True)
-            _create(fresh / path, content)
+            _create(fresh / path, content, 0o644 if is_for_its_agent(path) else 0o600)
         names = {path.parts[0] for path in tree}
         _link(place, names)
         _swap(fresh, place / TREE)
@@ -163,6 +164,7 @@ def _remove(path: Path) -> None:
 def _create(path: Path, content: bytes, mode: int = 0o600) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     with os.fdopen(descriptor, "wb") as file:
+        os.fchmod(descriptor, mode)  # whatever the umask takes away
         file.write(content)
         file.flush()
         os.fsync(file.fileno())

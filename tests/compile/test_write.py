@@ -43,12 +43,20 @@ def content(directory: Path) -> bytes:
 
 
 @pytest.mark.requirement("compile:private-files")
-def test_directories_are_0700_and_files_0600(tmp_path: Path) -> None:
-    assert write(NEW, tmp_path / "out") == ()
-    modes = {
-        path.is_dir(): stat.S_IMODE(path.stat().st_mode) for path in [tmp_path / "out", *(tmp_path / "out").rglob("*")]
-    }
-    assert modes == {True: 0o700, False: 0o600}
+@pytest.mark.parametrize("umask", [0o077, 0o000])
+def test_directories_are_0700_and_files_0600_but_for_those_that_the_agent_reads(tmp_path: Path, umask: int) -> None:
+    read = [PurePosixPath("context/one", name) for name in ("AGENTS.md", "CLAWDAPUS.md", "skills/a/b.md")]
+    kept = [PurePosixPath(name) for name in ("context/one/tools.json", "agents/one/env", "auth/skills/AGENTS.md")]
+    before = os.umask(umask)
+    try:
+        assert write(dict.fromkeys([*read, *kept], b"x"), tmp_path / "out") == ()
+    finally:
+        os.umask(before)
+    tree = tmp_path / "out" / ".tree"
+    modes = {path: stat.S_IMODE((tree / path).stat().st_mode) for path in [*read, *kept]}
+    assert modes == dict.fromkeys(read, 0o644) | dict.fromkeys(kept, 0o600)
+    places = [tmp_path / "out", *(path for path in (tmp_path / "out").rglob("*") if path.is_dir())]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in places} == {0o700}
 
 
 @pytest.mark.requirement("compile:atomic")
