@@ -11,6 +11,7 @@ from claw_cli.lock import lock
 from claw_cli.plan import plan
 from claw_cli.rotate import rotate
 from claw_cli.state import state_verbs
+from claw_cli.up import PassesOn, down, up
 from claw_compile.diagnostics.report import plain_streams
 
 app = typer.Typer(
@@ -27,6 +28,8 @@ app.command("rotate")(rotate)
 app.add_typer(state_verbs)
 app.command("plan")(plan)
 app.command("explain")(explain_verb)
+app.command("up", cls=PassesOn)(up)
+app.command("down", cls=PassesOn)(down)
 
 
 @app.callback()

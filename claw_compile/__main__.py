@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from claw_compile.compiler import compile_pod
+from claw_compile.compiler import Written, compile_pod
 from claw_compile.diagnostics.report import as_text, count, plain_streams
 from claw_compile.summary import summary
 
@@ -24,17 +24,23 @@ def main() -> int:
 
 def run(pod: Path, output: Path | None) -> int:
     """Compile and print; the exit code."""
+    written = compiled(pod, output)
+    if written is None:
+        return 1
+    sys.stdout.write(summary(written))
+    sys.stdout.write(f"wrote {written.directory} and {written.compose_file}\n")
+    return 0
+
+
+def compiled(pod: Path, output: Path | None = None) -> Written | None:
+    """Compile, and tell on standard error what was found; None with errors."""
     result = compile_pod(pod, os.environ, output)
     sys.stderr.write(as_text(result.diagnostics))
     if totals := count(result.diagnostics):
         sys.stderr.write(f"{totals}\n")
-    if result.value is None:
-        return 1
-    if result.value.new_master is not None:
+    if result.value is not None and result.value.new_master is not None:
         sys.stderr.write(f"made {result.value.new_master}: the pod's master secret; keep it, and keep it private\n")
-    sys.stdout.write(summary(result.value))
-    sys.stdout.write(f"wrote {result.value.directory} and {result.value.compose_file}\n")
-    return 0
+    return result.value
 
 
 if __name__ == "__main__":

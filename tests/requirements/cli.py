@@ -54,4 +54,15 @@ REQUIREMENTS: dict[str, Requirement] = {
         "compile.md, Tokens",
         "`claw rotate AGENT` says that the next compile ends the old token, and that the container is to be recreated.",
     ),
+    "cli:up": Requirement(
+        "compile.md, Verbs",
+        "`claw up` compiles, and Docker Compose takes its place, with the file, our identity, ARGS, signals and exit code.",
+    ),
+    "cli:down": Requirement(
+        "compile.md, Verbs",
+        "`claw down` removes what `claw up` made, of the pod as it is and as it was; volumes only with `--volumes`.",
+    ),
+    "cli:no-docker": Requirement(
+        "issue 5.4", "Without Docker, or without its Compose plugin, one line on standard error tells what to install."
+    ),
 }

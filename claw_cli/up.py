@@ -1,0 +1,63 @@
+"""``claw up [POD] [-d]`` and ``claw down [POD]``: through Docker Compose (spec/compile.md "Verbs").
+
+Rules. Nothing is started of a pod that does not compile. What the pod no longer has is stopped: an agent that was taken
+out of it must not go on with its credential. What stands behind ``--`` is Compose's.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from claw_cli.compile import DEFAULT_POD, Pod
+from claw_cli.docker import become_compose
+from claw_compile.__main__ import compiled
+from claw_compile.compiler import compose_file_of
+
+_REST = "claw.rest"
+
+
+class PassesOn(TyperCommand):
+    """A verb that leaves what stands behind ``--`` to Docker Compose."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Only what stands before ``--`` is ours."""
+        end = args.index("--") if "--" in args else len(args)
+        ctx.meta[_REST] = tuple(args[end + 1 :])
+        return super().parse_args(ctx, args[:end])
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """With what is passed on."""
+        return [*super().collect_usage_pieces(ctx), "[-- ARGS]"]
+
+
+def up(
+    context: typer.Context,
+    pod: Pod = DEFAULT_POD,
+    detach: Annotated[bool, typer.Option("-d", "--detach", help="Leave the pod running in the background.")] = False,
+) -> None:
+    """Compile a pod, and run it: `docker compose up`, with ARGS. Exit as Compose does; 1 for errors, 2 for wrong usage."""
+    written = compiled(pod)
+    if written is None:
+        raise typer.Exit(1)
+    options = ["--detach"] if detach else []
+    become_compose(written.compose_file, ["up", "--remove-orphans", *options, *context.meta[_REST]])
+
+
+def down(
+    context: typer.Context,
+    pod: Pod = DEFAULT_POD,
+    volumes: Annotated[
+        bool, typer.Option("--volumes", help="Remove its volumes too: history and state are lost.")
+    ] = False,
+) -> None:
+    """Stop a pod, and remove its containers and networks: `docker compose down`, with ARGS. Exit as `claw up` does."""
+    compose_file = compose_file_of(pod, None)
+    if not compose_file.is_file():
+        sys.stderr.write(f"error: there is no {compose_file}: this pod was not compiled, and so not started\n")
+        raise typer.Exit(1)
+    options = ["--volumes"] if volumes else []
+    become_compose(compose_file, ["down", "--remove-orphans", *options, *context.meta[_REST]])

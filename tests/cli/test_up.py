@@ -1,0 +1,123 @@
+"""``claw up`` and ``claw down``: what Compose is asked for. Docker is a small program that writes down what it was told."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.test_cli import SECRETS, claw, desk  # noqa: F401 - a fixture
+from tests.waiting import eventually
+
+DOCKER = """\
+#!{python}
+import json, os, sys
+from pathlib import Path
+if sys.argv[1:] == ["compose", "version"]:
+    sys.exit(int(os.environ.get("PLUGIN", "0")))
+told = {{"argv": sys.argv[1:], "uid": os.environ.get("CLAW_UID"), "gid": os.environ.get("CLAW_GID"), "pid": os.getpid()}}
+part = Path(os.environ["TOLD"] + ".part")
+part.write_text(json.dumps(told))
+part.rename(os.environ["TOLD"])
+if "--wait" in sys.argv:
+    import signal
+    signal.pause()
+sys.exit(7)
+"""
+
+
+@pytest.fixture
+def docker(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment of a machine with that Docker, and no other."""
+    directory = tmp_path_factory.mktemp("docker")
+    (directory / "docker").write_text(DOCKER.format(python=sys.executable), encoding="utf-8")
+    (directory / "docker").chmod(0o755)
+    return {"PATH": str(directory), "TOLD": str(directory / "told.json")}
+
+
+def told(docker: dict[str, str]) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads(Path(docker["TOLD"]).read_text(encoding="utf-8"))
+    return data
+
+
+def compose(docker: dict[str, str], directory: str = ".") -> list[str]:
+    """What Compose was asked for, behind the file that it was to take."""
+    taken = ["compose", "--project-directory", directory, "-f", str(Path(directory, "compose.generated.yml"))]
+    argv = told(docker)["argv"]
+    assert argv[: len(taken)] == taken
+    return list(argv[len(taken) :])
+
+
+@pytest.mark.requirement("cli:up")
+def test_up_compiles_and_compose_gets_the_file_our_identity_and_what_stands_behind_the_dashes(
+    desk: Path,  # noqa: F811
+    docker: dict[str, str],
+) -> None:
+    result = claw(desk, "up", "-d", "--", "--build", "analyst", **SECRETS, **docker)
+    assert (result.returncode, result.stdout) == (7, ""), result.stderr
+    assert compose(docker) == ["up", "--remove-orphans", "--detach", "--build", "analyst"]
+    assert (told(docker)["uid"], told(docker)["gid"]) == (str(os.getuid()), str(os.getgid()))
+    assert (desk / ".claw-runtime" / "context" / "analyst" / "tools.json").is_file()
+    claw(desk.parent, "up", f"{desk.name}/claw-pod.yml", **SECRETS, **docker, CLAW_UID="4711")
+    assert compose(docker, desk.name) == ["up", "--remove-orphans"]
+    assert told(docker)["uid"] == "4711"
+
+
+@pytest.mark.requirement("cli:up")
+def test_compose_takes_our_place_and_so_gets_every_signal(desk: Path, docker: dict[str, str]) -> None:  # noqa: F811
+    command = [sys.executable, "-c", "from claw_cli.app import main; main()", "up", "--", "--wait"]
+    environment = {"PYTHONPATH": str(Path(__file__).parents[2]), **SECRETS, **docker}
+    with subprocess.Popen(command, cwd=desk, env=environment) as process:
+        eventually(Path(docker["TOLD"]).is_file, "Compose was started")
+        assert told(docker)["pid"] == process.pid
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=60) == -signal.SIGTERM
+
+
+@pytest.mark.requirement("cli:up")
+def test_a_pod_with_errors_is_not_started(desk: Path, docker: dict[str, str]) -> None:  # noqa: F811
+    result = claw(desk, "up", **docker)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "error[unset-variable]" in result.stderr
+    assert not Path(docker["TOLD"]).exists()
+
+
+@pytest.mark.requirement("cli:down")
+def test_down_removes_what_up_made_and_volumes_only_when_told(desk: Path, docker: dict[str, str]) -> None:  # noqa: F811
+    refused = claw(desk, "down", **docker)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr == (
+        "error: there is no compose.generated.yml: this pod was not compiled, and so not started\n"
+    )
+    assert claw(desk, "compile", **SECRETS).returncode == 0
+    assert claw(desk, "down", **docker).returncode == 7
+    assert compose(docker) == ["down", "--remove-orphans"]
+    claw(desk, "down", "--volumes", "--", "--timeout", "3", **docker)
+    assert compose(docker) == ["down", "--remove-orphans", "--volumes", "--timeout", "3"]
+
+
+@pytest.mark.requirement("cli:no-docker")
+def test_without_docker_or_its_plugin_one_line_tells_what_to_install(
+    desk: Path,  # noqa: F811
+    docker: dict[str, str],
+    tmp_path: Path,
+) -> None:
+    assert claw(desk, "compile", **SECRETS).returncode == 0
+    (tmp_path / "empty").mkdir()
+    none = claw(desk, "down", **docker | {"PATH": str(tmp_path / "empty")})
+    assert (none.returncode, none.stdout) == (1, "")
+    assert none.stderr == (
+        "error: there is no 'docker' on this machine: install Docker Engine with its Compose plugin\n"
+    )
+    bare = claw(desk, "down", **docker, PLUGIN="1")
+    assert (bare.returncode, bare.stdout) == (1, "")
+    assert bare.stderr == (
+        "error: this 'docker' has no 'docker compose': install the Compose plugin, version 2.30 or newer\n"
+    )
+    assert not Path(docker["TOLD"]).exists()
