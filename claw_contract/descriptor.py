@@ -96,7 +96,7 @@ class DescriptorMemory(Contract):
 
 
 class DescriptorV1(Contract):
-    """Version 1: feeds, endpoints, auth, skill."""
+    """Version 1: feeds, endpoints, auth, skill. ``x-claw-discovery`` says how a snapshot was made."""
 
     version: Literal[1]
     description: str = ""
@@ -104,16 +104,16 @@ class DescriptorV1(Contract):
     endpoints: tuple[DescriptorEndpoint, ...] = ()
     auth: DescriptorAuth | None = None
     skill: str | None = None
+    discovery: Annotated[JsonObject | None, Field(alias="x-claw-discovery")] = None
 
 
 class DescriptorV2(DescriptorV1):
-    """Version 2 adds tools, MCP and memory. ``x-claw-discovery`` says how a snapshot was made."""
+    """Version 2 adds tools, MCP and memory."""
 
     version: Literal[2]  # type: ignore[assignment]
     mcp: DescriptorMcp | None = None
     tools: tuple[DescriptorTool, ...] = ()
     memory: DescriptorMemory | None = None
-    discovery: Annotated[JsonObject | None, Field(alias="x-claw-discovery")] = None
 
 
 type Descriptor = DescriptorV1 | DescriptorV2

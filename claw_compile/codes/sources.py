@@ -30,10 +30,20 @@ BAD_TOOLS_LIST = error(
     "`.claw-tools.json` is not the whole result of MCP's `tools/list`.",
     'Write `{"tools": […]}` with the tools of every page.',
 )
+TOOL_LEFT_OUT = warning(
+    "tool-left-out",
+    "A tool of `.claw-tools.json` has a name that is not `[A-Za-z0-9_-]{1,48}`, and can't be granted.",
+    "Rename the tool in its server, or do without it.",
+)
 TOOLS_LIST_WITHOUT_MCP = warning(
     "tools-list-without-mcp",
     "`.claw-tools.json` says which tools there are, and nothing says where the server listens: it is passed over.",
     "Add `x-claw.mcp: {path: /mcp}` to the service, or `LABEL claw.mcp=/mcp` to its Dockerfile.",
+)
+MCP_UNUSED = warning(
+    "mcp-unused",
+    "A service has `x-claw.mcp`, and its descriptor has no `mcp`: its tools are called by plain HTTP.",
+    "Remove the key, or declare `mcp` in the descriptor.",
 )
 BAD_LOCK = error(
     "bad-lock",

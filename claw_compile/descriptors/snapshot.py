@@ -10,7 +10,6 @@ from typing import Any
 
 from claw_compile.descriptors.descriptor import Described
 from claw_compile.grammar.relations import Stdio
-from claw_contract.descriptor import DescriptorV2
 
 _IMAGE_KEYS = ("image", "wrapper_image")
 
@@ -33,5 +32,4 @@ def is_of_image(snapshot: Described, image: str) -> bool:
 
 
 def _recorded(snapshot: Described) -> dict[str, Any]:
-    descriptor = snapshot.descriptor
-    return (descriptor.discovery or {}) if isinstance(descriptor, DescriptorV2) else {}
+    return snapshot.descriptor.discovery or {}

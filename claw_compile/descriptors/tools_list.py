@@ -1,13 +1,15 @@
 """``.claw-tools.json``, the result of MCP's ``tools/list`` → the tree of a descriptor (spec/mcp.md).
 
-The tools keep their places; where the server listens is said by the pod (``x-claw.mcp``) or by the image's label.
+The tools keep their places; where the server listens is said by the pod (``x-claw.mcp``) or by the image's label. A tool whose
+name is none of ours (MCP takes dots, and 128 characters) is left out: nobody here can rename it.
 """
 
 from __future__ import annotations
 
 from claw_compile import codes
-from claw_compile.diagnostics.diagnostic import Checked
+from claw_compile.diagnostics.diagnostic import Checked, quoted
 from claw_compile.reading.node import Entry, ListNode, MapNode, Node, ScalarNode, kind
+from claw_contract.names import TOOL_NAME
 
 
 def as_descriptor(root: Node, mcp_path: ScalarNode) -> Checked[Node]:
@@ -29,6 +31,14 @@ def as_descriptor(root: Node, mcp_path: ScalarNode) -> Checked[Node]:
     entries = (
         Entry(ScalarNode("version", top), ScalarNode("2", top, plain=True)),
         Entry(ScalarNode("mcp", mcp_path.span), path),
-        tools,
+        Entry(tools.key, ListNode(tuple(each for each in tools.value.items if _name(each) is None), tools.value.span)),
     )
-    return Checked(MapNode(entries, top))
+    names = (name for each in tools.value.items if (name := _name(each)) is not None)
+    left_out = (codes.TOOL_LEFT_OUT.at(name.span, f"the tool {quoted(name.text)} is left out") for name in names)
+    return Checked(MapNode(entries, top), tuple(left_out))
+
+
+def _name(tool: Node) -> ScalarNode | None:
+    """The name of a tool, if it is the name alone that keeps it out."""
+    name = tool.value("name") if isinstance(tool, MapNode) else None
+    return name if isinstance(name, ScalarNode) and not name.plain and not TOOL_NAME.fullmatch(name.text) else None

@@ -27,6 +27,7 @@ from claw_compile.reading import source as text
 from claw_compile.reading.interpolation import Lookup
 from claw_compile.reading.json_reader import read_json
 from claw_compile.reading.node import Node, ScalarNode
+from claw_contract.descriptor import DescriptorV2
 
 DISCOVERED = ".claw-discovered"
 DESCRIPTOR_FILE = ".claw-describe.json"
@@ -58,7 +59,7 @@ class Describing:
             first = self._first(sources)
             if first is not None:
                 self.files.found.extend(first.diagnostics)
-                described[service.name.text] = first.value
+                described[service.name.text] = self._where_the_pod_says(service, first.value)
                 self._compare(service, first.value, sources)
             elif service.wraps_stdio:
                 name = service.name.text
@@ -66,6 +67,19 @@ class Describing:
                 message = f"{quoted(name)} wraps a stdio server, and has no snapshot of its tools"
                 self.files.found.append(codes.NO_SNAPSHOT.at(service.name.span, message, help_text=help_text))
         return described
+
+    def _where_the_pod_says(self, service: ServiceSpec, described: Described | None) -> Described | None:
+        """The pod's ``mcp.path`` wins over the descriptor's: the pod knows where its services are."""
+        if described is None or service.mcp_path is None:
+            return described
+        descriptor = described.descriptor
+        if not isinstance(descriptor, DescriptorV2) or descriptor.mcp is None:
+            message = f"'mcp' of {service.name.text} does nothing: its descriptor says that it speaks plain HTTP"
+            notes = [Note(described.root.span, "the descriptor is here")]
+            self.files.found.append(codes.MCP_UNUSED.at(service.mcp_path.span, message, notes=notes))
+            return described
+        mcp = descriptor.mcp.model_copy(update={"path": service.mcp_path.text})
+        return replace(described, descriptor=descriptor.model_copy(update={"mcp": mcp}))
 
     def _first(self, sources: Iterator[_Candidate]) -> Checked[Described] | None:
         for candidate in sources:

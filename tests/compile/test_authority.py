@@ -140,7 +140,8 @@ def test_a_descriptors_basic_credential_is_the_providers_own(tmp_path: Path, mon
 
 
 @pytest.mark.requirement("compile:discovered-descriptor")
-def test_a_discovered_mcp_service_compiles_to_mcp_calls(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("mcp", "path"), [("", "/mcp"), (", mcp: {path: /rpc}", "/rpc")])
+def test_a_discovered_mcp_service_compiles_to_mcp_calls(tmp_path: Path, mcp: str, path: str) -> None:
     (tmp_path / ".claw-discovered").mkdir()
     snapshot = {"version": 2, "mcp": {"path": "/mcp"}, "tools": [FIND]}
     file = tmp_path / ".claw-discovered" / "api.claw-describe.json"
@@ -149,7 +150,7 @@ def test_a_discovered_mcp_service_compiles_to_mcp_calls(tmp_path: Path) -> None:
     (tmp_path / "claw-pod.yml").write_text(
         "x-claw: {pod: desk}\nservices:\n"
         "  one: {x-claw: {agent: AGENTS.md, cllama: passthrough, tools: [{service: api, allow: [find]}]}}\n"
-        "  api: {expose: [8080], x-claw: {mcp-stdio: {command: npx}}}\n",
+        f"  api: {{expose: [8080], x-claw: {{mcp-stdio: {{command: npx}}{mcp}}}}}\n",
         encoding="utf-8",
     )
     environ = {"CLAW_MASTER_SECRET": "a-master-secret-for-tests"}
@@ -159,7 +160,7 @@ def test_a_discovered_mcp_service_compiles_to_mcp_calls(tmp_path: Path) -> None:
         "transport": "mcp",
         "service": "api",
         "base_url": "http://api:8080",
-        "path": "/mcp",
+        "path": path,
         "tool_name": "find",
         "auth": {"type": "none"},
     }
