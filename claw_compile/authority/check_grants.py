@@ -87,10 +87,10 @@ def check_surfaces(agent: Agent, loaded: Loaded) -> Iterator[Diagnostic]:
     for name, grant in granted.items():
         surface = surfaces.get(name)
         if surface is not None and not loaded.pod.strict_surfaces:
-            message = f"{agent.id} reaches {grant.service.shown} directly, beside its grant"
+            message = f"{agent.spec.name.text} reaches {grant.service.shown} directly, beside its grant"
             notes = [Note(grant.span, "the grant is here")]
             help_text = "the grant works without the surface"
             yield codes.GRANT_BESIDE_SURFACE.at(surface.span, message, notes=notes, help_text=help_text)
         elif surface is None and loaded.pod.strict_surfaces:
-            message = f"{agent.id} has no surface 'service://{grant.service.shown}'"
+            message = f"{agent.spec.name.text} has no surface 'service://{grant.service.shown}'"
             yield codes.GRANT_WITHOUT_SURFACE.at(grant.span, message)

@@ -98,7 +98,7 @@ def _named_once(skills: Iterable[Skill]) -> Iterator[Diagnostic]:
         other = first.setdefault(name, skill.path)
         if other.text != skill.path.text:
             at, note = sorted((skill.path.span, other.span), reverse=True)
-            message = f"two skills are called {quoted(name)}"
+            message = f"two skills are called {quoted(PurePosixPath(skill.path.shown).name)}"
             yield codes.SKILL_TWICE.at(at, message, notes=[Note(note, "the other one is here")])
 
 

@@ -74,7 +74,7 @@ def _providers(loaded: Loaded, resolved: Resolved, found: list[Diagnostic]) -> I
             continue
         lookup = loaded.variables.lookup
         url = base_url(service, lookup, found)
-        auth = project_auth(service, described, lookup, found)
+        auth = project_auth(loaded.pod, service, described, lookup, found)
         mcp = described.descriptor.mcp if described and isinstance(described.descriptor, DescriptorV2) else None
         if url is not None and auth is not None:
             yield name, Provider(name, url, mcp.path if mcp else None, auth)

@@ -1,7 +1,8 @@
 """Whose credential a tool call carries, and who must not see it (spec/compile.md "Auth", spec/README.md rulings).
 
-Rules. The provider's ``x-claw.auth`` wins over its descriptor's ``auth``; ``env`` is read from the *provider's* environment. An
-agent whose environment holds the value could go round the proxy: an error. No value is ever printed.
+Rules. The provider's ``x-claw.auth`` wins over its descriptor's ``auth``; ``env`` is read from the *provider's* environment,
+and a descriptor's may also be the name of one of the pod's secrets. An agent whose environment holds the value could go
+round the proxy: an error. No value is ever printed.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def principals(pod: PodSpec, agents: Iterable[Agent], lookup: Lookup, found: lis
 
 
 def project_auth(
-    service: ServiceSpec, described: Described | None, lookup: Lookup, found: list[Diagnostic]
+    pod: PodSpec, service: ServiceSpec, described: Described | None, lookup: Lookup, found: list[Diagnostic]
 ) -> Auth | None:
     """The ``auth`` of the service's tools; None, and a diagnostic, when its credential is missing."""
     if service.auth is not None:
@@ -75,13 +76,21 @@ def project_auth(
         help_text = f"or set 'x-claw.auth' of {service.name.text}"
         found.append(codes.TOKEN_MISSING.at(at, f"the descriptor's 'auth' lacks {lacks}", help_text=help_text))
         return None
-    token = _token(service, ScalarNode(auth.env, span_at(described.root, ("auth", "env"))), lookup, found)
+    token: Secret | SecretRef | None
+    if auth.env in _names(service, lookup) or auth.env not in {secret.name.text for secret in pod.secrets}:
+        token = _token(service, ScalarNode(auth.env, span_at(described.root, ("auth", "env"))), lookup, found)
+    else:
+        token = SecretRef(secret=auth.env)
     if token is None:
         return None
     if auth.type == "basic":
         assert auth.username is not None
         return BasicAuth(type="basic", username=auth.username, password=token)
     return _auth(token, auth.header if auth.type == "header" else None)
+
+
+def _names(service: ServiceSpec, lookup: Lookup) -> set[str]:
+    return {variable.name for variable in variables(service.environment, lookup)}
 
 
 def _lacking(auth: DescriptorAuth) -> str | None:

@@ -111,6 +111,9 @@ def _pod_secret(reading: Reading, entry: Entry) -> PodSecret | None:
         reading.found.append(codes.BAD_VALUE.at(env.span, "'env' is the name of a variable"))
         return None
     if env is not None:
+        if not reading.lookup(env.text):
+            help_text = "set it in the environment or in '.env', or remove the secret"
+            reading.found.append(codes.UNSET_VARIABLE.at(env.span, f"{env.shown} is not set", help_text=help_text))
         return PodSecret(entry.key, "env", env)
     return PodSecret(entry.key, "file", file) if file is not None else None
 

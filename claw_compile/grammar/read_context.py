@@ -33,8 +33,7 @@ def read_context(reading: Reading, entry: Entry) -> Blocks | None:
         block = _block(reading, item)
         if block is not None and block.id in blocks:
             notes = [Note(places[block.id], "the first one is here")]
-            message = f"two blocks are called {quoted(block.id)}"
-            reading.found.append(codes.BAD_BLOCK.at(item.span, message, notes=notes))
+            reading.found.append(codes.BAD_BLOCK.at(item.span, "two blocks have the same 'id'", notes=notes))
         elif block is not None:
             blocks[block.id], places[block.id] = block, item.span
     return Blocks(entries["blocks"].key.span, tuple(blocks.values()))

@@ -37,7 +37,7 @@ def tools_json(directory: Path, claw: str, pod: str = "", provider: str = "", **
         f"    x-claw: {{describe-file: api.json{provider}}}\n",
         encoding="utf-8",
     )
-    environment = {"CLAW_MASTER_SECRET": "a-master-secret-for-tests", **environ}
+    environment = {"CLAW_MASTER_SECRET": "a-master-secret-for-tests", "API_KEY": "a-key-for-tests", **environ}
     result = compile_pod(directory / "claw-pod.yml", environment, directory / "out")
     assert not has_errors(result.diagnostics), result.diagnostics
     file = directory / "out" / "context" / "one" / "tools.json"
@@ -137,6 +137,14 @@ def test_a_descriptors_basic_credential_is_the_providers_own(tmp_path: Path, mon
     assert manifest is not None
     expected = {"type": "basic", "username": "desk", "password": "p$word-with-dollar"}
     assert manifest["tools"][0]["execution"]["auth"] == expected
+
+
+@pytest.mark.requirement("compile:auth")
+def test_what_a_descriptor_asks_for_may_be_a_secret_of_the_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(DESCRIPTOR, "auth", {"type": "bearer", "env": "api"})
+    manifest = tools_json(tmp_path, ALL)
+    assert manifest is not None
+    assert manifest["tools"][0]["execution"]["auth"] == {"type": "bearer", "token": {"secret": "api"}}
 
 
 @pytest.mark.requirement("compile:discovered-descriptor")
