@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from claw_compile import codes
-from claw_compile.diagnostics.diagnostic import Note, Span, quoted
+from claw_compile.diagnostics.diagnostic import Note, Span
 from claw_compile.grammar.reading import Reading
 from claw_compile.grammar.relations import Blocks
 from claw_compile.reading.node import Entry, MapNode, Node, ScalarNode
