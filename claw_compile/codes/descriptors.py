@@ -61,3 +61,9 @@ MISSING_DESCRIPTION = warning(
     "A tool has no description: a model has only the name to tell what it is for.",
     "Say in one sentence what it does, and when to use it.",
 )
+HIDDEN_TEXT = warning(
+    "hidden-text",
+    "A tool's name, description or schema holds characters that nobody sees (control characters, marks of direction, letters"
+    " without a glyph), by which a model can be told what a reviewer does not read.",
+    "Look at the text with these characters shown, and remove them.",
+)

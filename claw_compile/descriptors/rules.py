@@ -60,13 +60,13 @@ def _memory(descriptor: DescriptorV2, root: Node) -> Iterator[Diagnostic]:
     for name in ("recall", "retain", "forget"):
         operation = getattr(memory, name)
         if operation is not None and leaves_its_place(operation.path):
-            message = f"{quoted(operation.path)} holds '.' or '..' segments, or a stray brace"
+            message = f"{quoted(operation.path)} holds '.' or '..' segments, a stray brace, or a control character"
             yield codes.BAD_PATH.at(span_at(root, ("memory", name, "path")), message)
 
 
 def _tools(descriptor: DescriptorV2, root: Node) -> Iterator[Diagnostic]:
     if descriptor.mcp is not None and leaves_its_place(descriptor.mcp.path):
-        message = f"{quoted(descriptor.mcp.path)} holds '.' or '..' segments, or a stray brace"
+        message = f"{quoted(descriptor.mcp.path)} holds '.' or '..' segments, a stray brace, or a control character"
         yield codes.BAD_PATH.at(span_at(root, ("mcp", "path")), message)
     first: dict[str, int] = {}
     for index, tool in enumerate(descriptor.tools):

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from claw_compile import codes
 from claw_compile.descriptors.tool_schema import check_schema
 from claw_compile.diagnostics.diagnostic import Diagnostic, Note, did_you_mean, quoted
-from claw_compile.reading.node import ListNode, MapNode, Node, span_at
+from claw_compile.reading.node import ListNode, MapNode, Node, ScalarNode, span_at
 from claw_contract.descriptor import DescriptorTool, DescriptorV2
 from claw_contract.manifest import PLACEHOLDER, Annotations
 
 LONGEST_DESCRIPTION = 1024
 _BODY_METHODS = {"POST", "PUT", "PATCH"}
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ue000-\uf8ff"
+    "\U000e0000-\U000e0fff]"
+)
+"""Control characters, marks of direction, and letters without a glyph: a way to tell a model what no reviewer sees."""
 _NOT_SINGLE = ("object", "array")
 _OURS = "x-claw."
 _ANNOTATIONS = tuple(
@@ -23,9 +29,9 @@ type _Path = tuple[str | int, ...]
 
 
 def leaves_its_place(path: str) -> bool:
-    """Whether a path holds segments that a server resolves away, or a brace that belongs to no parameter."""
+    """Whether a path holds segments that a server resolves away, a brace that belongs to no parameter, or what nobody sees."""
     left = PLACEHOLDER.sub("", path)
-    return any(segment in {".", ".."} for segment in path.split("/")) or "{" in left or "}" in left
+    return bool({".", ".."} & set(path.split("/"))) or "{" in left or "}" in left or not path.isprintable()
 
 
 def tool_rules(descriptor: DescriptorV2, root: Node, index: int) -> Iterator[Diagnostic]:
@@ -36,6 +42,10 @@ def tool_rules(descriptor: DescriptorV2, root: Node, index: int) -> Iterator[Dia
     if len(tool.description) > LONGEST_DESCRIPTION:
         at = span_at(root, (*base, "description"))
         yield codes.LONG_DESCRIPTION.at(at, f"the description has {len(tool.description)} characters")
+    hidden = next((each for each in _texts(_node(root, base)) if _HIDDEN.search(each.text)), None)
+    if hidden is not None:
+        message = f"{quoted(tool.name)} holds characters that nobody sees: {quoted(hidden.text)}"
+        yield codes.HIDDEN_TEXT.at(hidden.span, message)
     yield from check_schema(_node(root, (*base, "inputSchema")), tool.input_schema)
     yield from _annotations(tool, root, (*base, "annotations"))
     if tool.http is None and descriptor.mcp is None:
@@ -52,7 +62,9 @@ def _http(tool: DescriptorTool, root: Node, base: _Path) -> Iterator[Diagnostic]
     http, at_path = tool.http, span_at(root, (*base, "http", "path"))
     assert http is not None
     if leaves_its_place(http.path):
-        yield codes.BAD_PATH.at(at_path, f"{quoted(http.path)} holds '.' or '..' segments, or a stray brace")
+        yield codes.BAD_PATH.at(
+            at_path, f"{quoted(http.path)} holds '.' or '..' segments, a stray brace, or a control character"
+        )
     for name in dict.fromkeys(PLACEHOLDER.findall(http.path)):
         if name != "claw_id":
             yield from _parameter(tool, name, root, base)
@@ -96,6 +108,17 @@ def _annotations(tool: DescriptorTool, root: Node, base: _Path) -> Iterator[Diag
         if name.startswith(_OURS) and name not in _ANNOTATIONS:
             message, hint = f"the annotation {quoted(name)} is not known", did_you_mean(name, _ANNOTATIONS)
             yield codes.DESCRIPTOR_UNKNOWN_KEY.at(entry.key.span, message, hint=hint)
+
+
+def _texts(node: Node) -> Iterator[ScalarNode]:
+    """Every key and value."""
+    if isinstance(node, ScalarNode):
+        yield node
+    for item in node.items if isinstance(node, ListNode) else ():
+        yield from _texts(item)
+    for entry in node.entries if isinstance(node, MapNode) else ():
+        yield entry.key
+        yield from _texts(entry.value)
 
 
 def _node(root: Node, path: _Path) -> Node:

@@ -57,7 +57,8 @@ class Code:
         help_text: str | None = None,
     ) -> Diagnostic:
         """A diagnostic of this kind. ``hint`` stands beside the carets, ``help_text`` on a line of its own."""
-        return Diagnostic(self, message, span, tuple(notes), hint, help_text)
+        told = tuple(Note(note.span, visible(note.message)) for note in notes)
+        return Diagnostic(self, visible(message), span, told, hint and visible(hint), help_text and visible(help_text))
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,16 @@ def quoted(text: str) -> str:
     'get_quote' 'a\x07'
     """
     shown = text if len(text) <= SHOWN else text[:SHOWN] + "…"
-    return "'" + "".join(char if char.isprintable() else ascii(char)[1:-1] for char in shown) + "'"
+    return "'" + visible(shown) + "'"
+
+
+def visible(text: str) -> str:
+    r"""Text without control characters: a descriptor's words must not move a terminal's cursor. Lines stay lines.
+
+    >>> print(visible("a" + chr(27) + "[2J"))
+    a\x1b[2J
+    """
+    return "".join(char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in text)
 
 
 SHOWN = 80

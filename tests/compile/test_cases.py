@@ -33,6 +33,13 @@ def test_no_report_holds_the_value_of_a_variable(case: Path) -> None:
         assert "never closed" not in report
 
 
+def test_what_a_descriptor_says_moves_no_cursor() -> None:
+    found = check_pod(Path(__file__).parent / "cases" / "descriptor-checks.yml", ENVIRON).diagnostics
+    assert "\\x1b[2J" in as_text(found)
+    for each in found:
+        assert "\x1b" not in each.message + "".join(note.message for note in each.notes) + (each.hint or "")
+
+
 def test_every_code_has_a_case() -> None:
     named = {expected.code for case in case_files() for expected in expectations(case)}
     for code, file in ELSEWHERE.items():
