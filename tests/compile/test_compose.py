@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from claw_compile.compiler import compile_pod
 from claw_compile.output.proxy_service import HOLDER, REDIRECT
 from tests.compile.oracle import compose_config
 
-PODS = Path(__file__).parents[2] / "pods"
 MASTER = "a-master-secret-for-tests"
 DESCRIPTOR = """{"version": 2, "tools": [{"name": "get", "description": "Get it.", "inputSchema": {"type": "object"},
  "http": {"method": "GET", "path": "/get"}, "annotations": {"readOnly": true}}]}"""
@@ -294,14 +292,3 @@ def test_an_unaware_runner_finds_its_proxy_under_the_providers_names(tmp_path: P
     assert services["cllama"]["network_mode"] == services[REDIRECT]["network_mode"] == f"service:{HOLDER}"
     assert services["cllama"]["depends_on"][REDIRECT]["condition"] == "service_completed_successfully"
     assert "transparent@8083" in services["cllama"]["command"]
-
-
-@pytest.mark.requirement("compose:oracle")
-@pytest.mark.parametrize("pod", sorted(path.parent.name for path in PODS.glob("*/claw-pod.yml")))
-def test_compose_takes_what_is_made_of_every_worked_pod(pod: str, tmp_path: Path) -> None:
-    shutil.copytree(PODS / pod, tmp_path / pod)
-    environ = {"CLAW_MASTER_SECRET": MASTER, "TRADING_API_TOKEN": "p$word"}
-    assert compile_pod(tmp_path / pod / "claw-pod.yml", environ).value is not None
-    config = compose_config(tmp_path / pod / "compose.generated.yml", **environ)
-    assert config["name"] == pod
-    assert "x-claw" not in str(config)

@@ -23,7 +23,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     ),
     "compile:golden-pod": Requirement(
         "design.md, Tests",
-        "The trading desk compiles to the bytes of its expected/ directory.",
+        "Each worked pod compiles to the bytes of its expected/ directory, in any place.",
     ),
     "compile:same-input-same-bytes": Requirement(
         "compile.md",

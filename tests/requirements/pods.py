@@ -1,10 +1,14 @@
-"""The worked pod: its service, its scripted model, the demo."""
+"""The worked pods; of the trading desk its service, its scripted model, the demo."""
 
 from __future__ import annotations
 
 from tests.requirements.requirement import Requirement
 
 REQUIREMENTS: dict[str, Requirement] = {
+    "pods:worked": Requirement(
+        "issue 5, Build 7",
+        "A worked pod is whole: its README names what it needs; Compose, the proxy, plan and explain take it.",
+    ),
     "pods:service-bearer": Requirement("issue 2, trading-api", "No route is reached without the bearer token."),
     "pods:service-money": Requirement("issue 2, trading-api", "Money is exact: cents inside, two places outside."),
     "pods:service-identity": Requirement(

@@ -1,0 +1,28 @@
+"""A whole runner: one question, one answer. What tools there are, and who runs them, it does not know."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import urllib.request
+from pathlib import Path
+
+CONTRACT = Path("/claw/AGENTS.md")
+
+
+def ask(question: str, contract: str) -> str:
+    """The answer of the model that the environment names."""
+    messages = [{"role": "system", "content": contract}, {"role": "user", "content": question}]
+    request = urllib.request.Request(
+        f"{os.environ['OPENAI_BASE_URL']}/chat/completions",
+        json.dumps({"model": os.environ.get("OPENAI_MODEL", "gpt-4o"), "messages": messages}).encode(),
+        {"Authorization": f"Bearer {os.environ['OPENAI_API_KEY']}", "Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request) as response:
+        answer: str = json.load(response)["choices"][0]["message"]["content"]
+    return answer
+
+
+if __name__ == "__main__":
+    sys.stdout.write(ask(" ".join(sys.argv[1:]), CONTRACT.read_text(encoding="utf-8")) + "\n")

@@ -1,0 +1,80 @@
+"""The worked pods: what each needs of the environment, which warnings it teaches, and its golden output.
+
+``python -m tests.compile.worked_pods`` writes every ``expected/`` anew: look at the difference before you keep it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from claw_compile.compiler import compile_pod
+
+PODS = Path(__file__).parents[2] / "pods"
+EXPECTED = "expected"
+MASTER = {"CLAW_MASTER_SECRET": "golden-pod-secret-not-for-use"}
+_FLEET = ("TICKETS_TOKEN", "RESOLVER_TICKETS_TOKEN", "BILLING_PASSWORD", "CUSTOMERS_TOKEN")
+_LEFT_BEHIND = (EXPECTED, ".claw-runtime", ".claw-master", "compose.generated.yml", "__pycache__")
+
+
+@dataclass(frozen=True)
+class WorkedPod:
+    """``variables`` are those that its README names; ``warnings`` those that it is meant to earn."""
+
+    name: str
+    variables: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def directory(self) -> Path:
+        return PODS / self.name
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        """Everything that it needs, and nothing else."""
+        return MASTER | {name: f"golden-{name.lower().replace('_', '-')}" for name in self.variables}
+
+    def expected(self) -> dict[str, bytes]:
+        return files_below(self.directory / EXPECTED)
+
+    def copy(self, directory: Path) -> Path:
+        """The pod file of a copy of its sources, to be changed or compiled in place."""
+        shutil.copytree(self.directory, directory / self.name, ignore=shutil.ignore_patterns(*_LEFT_BEHIND))
+        return directory / self.name / "claw-pod.yml"
+
+    def compiled(self, pod_file: Path, output: Path) -> dict[str, bytes]:
+        """What a compile writes, compose.generated.yml with it; it has no more to say than the pod is meant to teach."""
+        result = compile_pod(pod_file, self.environ, output)
+        assert tuple(found.code.name for found in result.diagnostics) == self.warnings, result.diagnostics
+        return files_below(output / ".tree")
+
+
+WORKED_PODS = (
+    WorkedPod("fleet", ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", *_FLEET), ("write-granted-by-all",)),
+    WorkedPod("minimal", ("OPENAI_API_KEY",)),
+    WorkedPod("research", ("ANTHROPIC_API_KEY", "ARCHIVE_TOKEN", "NOTEBOOK_TOKEN")),
+    WorkedPod("trading-desk", ("TRADING_API_TOKEN",), ("write-granted-by-all",)),
+)
+
+
+def files_below(directory: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+def main() -> None:
+    """Write every golden output."""
+    for pod in WORKED_PODS:
+        with tempfile.TemporaryDirectory() as output:
+            tree = pod.compiled(pod.directory / "claw-pod.yml", Path(output))
+        shutil.rmtree(pod.directory / EXPECTED, ignore_errors=True)
+        for name, content in tree.items():
+            path = pod.directory / EXPECTED / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+
+
+if __name__ == "__main__":
+    main()
