@@ -185,4 +185,8 @@ REQUIREMENTS: dict[str, Requirement] = {
         "compile.md, Grammar",
         "A pod of the original compiles: what nothing acts on is carried, with one warning each.",
     ),
+    "compile:keys-are-documented": Requirement(
+        "compile.md, Grammar",
+        "docs/pod-file.md tells of every key of the grammar, and its example compiles.",
+    ),
 }
