@@ -10,6 +10,7 @@ from claw_cli.explain import explain_verb
 from claw_cli.lock import lock
 from claw_cli.plan import plan
 from claw_cli.rotate import rotate
+from claw_cli.schema import schema
 from claw_cli.state import state_verbs
 from claw_cli.up import PassesOn, down, up
 from claw_compile.diagnostics.report import plain_streams
@@ -28,6 +29,7 @@ app.command("rotate")(rotate)
 app.add_typer(state_verbs)
 app.command("plan")(plan)
 app.command("explain")(explain_verb)
+app.command("schema")(schema)
 app.command("up", cls=PassesOn)(up)
 app.command("down", cls=PassesOn)(down)
 

@@ -71,8 +71,8 @@ def read_principals(reading: Reading, entry: Entry) -> tuple[Principal, ...]:
 
 def _principal(reading: Reading, node: Node) -> Principal | None:
     what = "an entry of 'service-auth'"
-    entries = reading.keys(node, what, ("service", "secret", "env", "principal"))
-    if not isinstance(node, MapNode) or not reading.require(entries, node.span, what, "service"):
+    entries = reading.members(node, what, ("service", "secret", "env", "principal"))
+    if entries is None or not reading.require(entries, node.span, what, "service"):
         return None
     service = reading.text(entries["service"].value, "'service'")
     env, secret = reading.optional_text(entries.get("env")), _secret_name(reading, entries.get("secret"))
@@ -98,13 +98,13 @@ def read_secrets(reading: Reading, entry: Entry) -> tuple[PodSecret, ...]:
 
 def _pod_secret(reading: Reading, entry: Entry) -> PodSecret | None:
     what = f"the secret {quoted(entry.key.text)}"
-    entries = reading.keys(entry.value, what, ("env", "file"))
+    entries = reading.members(entry.value, what, ("env", "file"))
     if not _SECRET.fullmatch(entry.key.text):
         message = f"{quoted(entry.key.text)} can't name a secret: [A-Za-z0-9_][A-Za-z0-9._-]*"
         reading.found.append(codes.BAD_VALUE.at(entry.key.span, message))
         return None
     at: Span = entry.key.span
-    if not isinstance(entry.value, MapNode) or not reading.one_of(entries, at, what, "env", "file"):
+    if entries is None or not reading.one_of(entries, at, what, "env", "file"):
         return None
     env, file = reading.optional_text(entries.get("env")), reading.optional_text(entries.get("file"))
     if env is not None and not _VARIABLE.fullmatch(env.text):

@@ -12,7 +12,7 @@ from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Note, Span
 from claw_compile.grammar.reading import Reading
 from claw_compile.grammar.relations import Blocks
-from claw_compile.reading.node import Entry, MapNode, Node, ScalarNode
+from claw_compile.reading.node import Entry, Node, ScalarNode
 from claw_contract.context_files import MOST_CHARS, ContextBlock
 
 BLOCK_KEYS = ("id", "kind", "text", "enabled", "cadence", "placement", "max-chars")
@@ -40,8 +40,8 @@ def read_context(reading: Reading, entry: Entry) -> Blocks | None:
 
 
 def _block(reading: Reading, node: Node) -> ContextBlock | None:
-    entries = reading.keys(node, "a block", BLOCK_KEYS)
-    if not isinstance(node, MapNode) or not reading.require(entries, node.span, "a block", "id", "text"):
+    entries = reading.members(node, "a block", BLOCK_KEYS)
+    if entries is None or not reading.require(entries, node.span, "a block", "id", "text"):
         return None
     name = reading.text(entries["id"].value, "'id'")
     text = reading.prose(entries["text"].value, "'text'")

@@ -30,8 +30,8 @@ def _feed(reading: Reading, node: Node) -> Feed | None:
     if isinstance(node, ScalarNode):
         name = reading.text(node, "a feed")
         return NamedFeed(name) if name else None
-    entries = reading.keys(node, "a feed", FEED_KEYS)
-    if not isinstance(node, MapNode) or not reading.require(entries, node.span, "a feed", "name", "source", "path"):
+    entries = reading.members(node, "a feed", FEED_KEYS)
+    if entries is None or not reading.require(entries, node.span, "a feed", "name", "source", "path"):
         return None
     name = reading.text(entries["name"].value, "'name'")
     source = reading.text(entries["source"].value, "'source'")

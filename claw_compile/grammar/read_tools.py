@@ -27,8 +27,8 @@ def _grant(reading: Reading, node: Node) -> Grant | None:
         help_text = f"to grant all its tools write '- service: {name[1:-1]}' with 'allow: all'"
         reading.found.append(codes.ALLOW_MISSING.at(node.span, f"{name} is not a grant", help_text=help_text))
         return None
-    entries = reading.keys(node, "a grant", GRANT_KEYS)
-    if not isinstance(node, MapNode):
+    entries = reading.members(node, "a grant", GRANT_KEYS)
+    if entries is None:
         return None
     if "service" not in entries:
         reading.found.append(codes.MISSING_KEY.at(node.span, "a grant needs 'service'"))

