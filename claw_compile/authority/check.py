@@ -8,6 +8,7 @@ from claw_compile import codes
 from claw_compile.authority.agent import Resolved
 from claw_compile.authority.check_counts import check_counted, check_names
 from claw_compile.authority.check_grants import check_surfaces, check_written_grants
+from claw_compile.authority.check_host import check_host
 from claw_compile.authority.check_images import check_images
 from claw_compile.authority.check_presented import check_presented
 from claw_compile.authority.check_reach import check_reach
@@ -30,6 +31,7 @@ def check(loaded: Loaded, resolved: Resolved) -> tuple[Diagnostic, ...]:
     found = [
         *check_names(pod),
         *check_reach(pod, resolved),
+        *check_host(resolved),
         *check_counted(loaded, resolved),
         *check_written_grants(loaded),
         *check_images(loaded, resolved),

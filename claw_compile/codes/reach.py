@@ -39,3 +39,9 @@ MANY_NETWORKS = warning(
     "The pod needs more networks than Docker's default address pools hold (about 30).",
     "Raise `default-address-pools` in the Docker daemon's configuration.",
 )
+AGENT_TAKES_HOST = warning(
+    "agent-takes-host",
+    "An agent has something by which it can take over its host: privileges, a capability, a container engine's socket, or a"
+    " directory of the host's own. Then nothing that the pod says of the agent holds.",
+    "Remove it, or run what needs it as a service of its own, with a tool for the agent.",
+)

@@ -180,13 +180,13 @@ class Agents:
         return tuple(working)
 
 
-def _tree(root: Path) -> tuple[int, int] | None:
-    """Which tree the agents' directories are in; another one after the next compile."""
+def _tree(root: Path) -> tuple[int, int, int] | None:
+    """Which tree the agents' directories are in; another one after the next compile. An inode's number is soon used again."""
     try:
         found = root.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return found.st_dev, found.st_ino, found.st_ctime_ns
 
 
 def _content(name: str, directory: int) -> bytes | OSError:
