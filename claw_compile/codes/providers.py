@@ -41,8 +41,3 @@ UNPINNED_IMAGE = warning(
     "An agent, or a service that one uses, has an image without a tag, or with `latest`: another image may be run tomorrow.",
     "Name a version (`api:1.4.2`) or a digest (`api@sha256:…`).",
 )
-SECRET_MISSING = error(
-    "secret-missing",
-    "A secret of the pod is not there: its variable is not set or empty, or its file does not exist.",
-    "Set the variable in the environment or in `.env`, or make the file.",
-)

@@ -16,7 +16,7 @@ from claw_compile.grammar.read_pod import read_pod
 from claw_compile.identity import SHORTEST_MASTER
 from claw_compile.loading.describing import Describing
 from claw_compile.loading.files import Files, read_file
-from claw_compile.loading.secrets import check_secrets
+from claw_compile.loading.secrets import check_secret_files
 from claw_compile.loading.skills import brought_skills, named_skills
 from claw_compile.reading.dotenv import read_dotenv
 from claw_compile.reading.json_reader import read_json
@@ -78,7 +78,7 @@ def _files(pod_file: Path, files: Files, document: MapNode, variables: Variables
         if agent.agent is not None and (text := _contract(files, agent.agent)) is not None
     }
     master = _master(files, pod.value, variables)
-    check_secrets(pod.value, files, variables.lookup)
+    check_secret_files(pod.value, files)
     skills = named_skills(pod.value, files)
     brought = brought_skills(pod.value, described, files, variables.lookup)
     return Checked(
