@@ -1,1 +1,1 @@
-"""The JSON Schema of a pod file, for editors: Compose's own, and ``x-claw`` (decision 0021)."""
+"""The JSON Schema of a pod file, for editors: Compose's own, and ``x-claw`` (decision 0022)."""

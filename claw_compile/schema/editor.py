@@ -1,4 +1,4 @@
-"""The whole schema: Compose's own, with ``x-claw`` in it at the pod and at each service (decision 0021).
+"""The whole schema: Compose's own, with ``x-claw`` in it at the pod and at each service (decision 0022).
 
 Rules. It says what the grammar says of one place, and no more: what relates places (a service that must exist, ``...`` twice)
 is ``claw check``'s. Everything that the grammar takes, it takes. The same bytes each time.
