@@ -14,7 +14,8 @@ from claw_compile.authority.agent import Agent
 from claw_compile.authority.project import Projected
 from claw_compile.authority.reasons import reasons
 from claw_compile.grammar.pod import PodSpec, ServiceSpec
-from claw_compile.reading.node import ScalarNode, plain_data
+from claw_compile.grammar.read_original import carried_data
+from claw_compile.reading.node import ScalarNode
 from claw_contract.names import aliases
 
 VERSION = 1
@@ -66,7 +67,7 @@ def _proxies(agent: Agent) -> list[str]:
 
 def _carried(nodes: Mapping[str, Any]) -> dict[str, Any]:
     """Keys of the original as the file has them: variables stay ``${NAME}``."""
-    return {name: plain_data(node) for name, node in sorted(nodes.items())}
+    return {name: carried_data(node) for name, node in sorted(nodes.items())}
 
 
 def _agent(pod: PodSpec, projected: Projected, digest: str) -> dict[str, Any]:

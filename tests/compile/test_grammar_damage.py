@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from claw_compile.codes.registry import CODES
-from claw_compile.compiler import check_pod
+from claw_compile.compiler import check_pod, emitted
 from claw_compile.diagnostics.report import as_json, as_text
 
 ORIGINAL = Path(__file__).parent / "original"
@@ -25,10 +25,12 @@ POD["services"]["analyst"]["x-claw"]["service-auth"] = [
 POD["services"]["analyst"]["x-claw"]["delivery"] = "native"
 POD["services"]["trading-api"]["x-claw"] |= {
     "base-url": "http://trading-api:4000",
-    "auth": {"type": "header", "header": "X-Key", "env": "TRADING_API_TOKEN"},
+    "auth": {"type": "bearer", "env": "TRADING_API_TOKEN"},
     "mcp": {"path": "/mcp"},
 }
-POD["services"]["wrapped"] = {"x-claw": {"mcp-stdio": {"command": "npx", "args": ["-y"]}}}
+POD["services"]["wrapped"] = {
+    "x-claw": {"mcp-stdio": {"command": "npx", "args": ["-y"]}, "describe-file": "./descriptors/memory.json"}
+}
 PLANTED = "planted-value"
 ENVIRON = {
     "OPENROUTER_API_KEY": "planted-provider-key",
@@ -74,10 +76,18 @@ def judge(directory: Path, pod: Any, planted: str) -> None:
     file = directory / "claw-pod.yml"
     file.write_text(yaml.safe_dump(pod, sort_keys=False), encoding="utf-8")
     result = check_pod(file, {**ENVIRON, "PLANT": planted})
+    if result.value is not None:
+        emitted(result.value)
     assert (result.value is None) == any(found.is_error for found in result.diagnostics)
     report = as_text(result.diagnostics) + as_json(result.diagnostics)
     assert not [value for value in (*ENVIRON.values(), PLANTED) if value in report]
     assert all(found.code.name in CODES for found in result.diagnostics)
+
+
+@pytest.mark.requirement("compile:original-pods")
+def test_the_pod_is_sound_before_it_is_damaged(directory: Path) -> None:
+    judge(directory, POD, PLANTED)
+    assert check_pod(directory / "claw-pod.yml", ENVIRON).value is not None
 
 
 @pytest.mark.requirement("compile:no-traceback")
