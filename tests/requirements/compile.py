@@ -5,6 +5,10 @@ from __future__ import annotations
 from tests.requirements.requirement import Requirement
 
 REQUIREMENTS: dict[str, Requirement] = {
+    "compile:served": Requirement(
+        "contract.md, Layout",
+        "What `claw compile` writes is what the proxy serves: tools, feeds, memory, blocks, models, budget, keys, tokens.",
+    ),
     "compile:diagnostics-on-the-line": Requirement(
         "compile.md, Diagnostics",
         "Each diagnostic has a stable code and the file, line and column that earn it.",
