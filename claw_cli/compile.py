@@ -1,7 +1,8 @@
-"""``claw compile [POD] [-o DIR]``: write what each agent may do (spec/compile.md "Verbs")."""
+"""``claw compile [POD] [-o DIR] [--target compose|kubernetes]``: write what each agent may do (spec/compile.md "Verbs")."""
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +18,16 @@ Output = Annotated[
 ]
 
 
-def compile_verb(pod: Pod = DEFAULT_POD, output: Output = None) -> None:
+class Runs(StrEnum):
+    """What is to run the pod."""
+
+    COMPOSE = "compose"
+    KUBERNETES = "kubernetes"
+
+
+Target = Annotated[Runs, typer.Option("--target", help="What is to run it.")]
+
+
+def compile_verb(pod: Pod = DEFAULT_POD, output: Output = None, target: Target = Runs.COMPOSE) -> None:
     """Compile a pod: per-agent tools, identities and contracts. Exit 0, 1 for errors, 2 for wrong usage."""
-    raise typer.Exit(run(pod, output))
+    raise typer.Exit(run(pod, output, target.value))

@@ -44,7 +44,7 @@ def up(
     if written is None:
         raise typer.Exit(1)
     options = ["--detach"] if detach else []
-    become_compose(written.compose_file, ["up", "--remove-orphans", *options, *context.meta[_REST]])
+    become_compose(written.deployed, ["up", "--remove-orphans", *options, *context.meta[_REST]])
 
 
 def down(

@@ -1,4 +1,4 @@
-"""``python -m claw_compile [POD] [-o DIR]``: the compile verb without the rest of the command line."""
+"""``python -m claw_compile [POD] [-o DIR] [--target T]``: the compile verb without the rest of the command line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from claw_compile.compiler import Written, compile_pod
+from claw_compile.compiler import Target, Written, compile_pod
 from claw_compile.diagnostics.report import as_text, count, plain_streams
 from claw_compile.summary import summary
 
@@ -17,24 +17,25 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m claw_compile", description="Compile a pod.")
     parser.add_argument("pod", nargs="?", type=Path, default=Path("claw-pod.yml"), help="the pod file")
     parser.add_argument("-o", "--output", type=Path, help="where to write (default: .claw-runtime beside the pod)")
+    parser.add_argument("--target", choices=("compose", "kubernetes"), default="compose", help="what is to run it")
     options = parser.parse_args()
     plain_streams()
-    return run(options.pod, options.output)
+    return run(options.pod, options.output, options.target)
 
 
-def run(pod: Path, output: Path | None) -> int:
+def run(pod: Path, output: Path | None, target: Target = "compose") -> int:
     """Compile and print; the exit code."""
-    written = compiled(pod, output)
+    written = compiled(pod, output, target)
     if written is None:
         return 1
     sys.stdout.write(summary(written))
-    sys.stdout.write(f"wrote {written.directory} and {written.compose_file}\n")
+    sys.stdout.write(f"wrote {written.directory} and {written.deployed}\n")
     return 0
 
 
-def compiled(pod: Path, output: Path | None = None) -> Written | None:
+def compiled(pod: Path, output: Path | None = None, target: Target = "compose") -> Written | None:
     """Compile, and tell on standard error what was found; None with errors."""
-    result = compile_pod(pod, os.environ, output)
+    result = compile_pod(pod, os.environ, output, target)
     sys.stderr.write(as_text(result.diagnostics))
     if totals := count(result.diagnostics):
         sys.stderr.write(f"{totals}\n")

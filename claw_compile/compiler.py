@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
+from typing import Literal
 
 from claw_compile import codes
 from claw_compile.authority.agent import Resolved
@@ -18,15 +19,18 @@ from claw_compile.authority.connect import connect
 from claw_compile.authority.drift import drift
 from claw_compile.authority.project import Projected, ProjectedPod, project
 from claw_compile.authority.resolve import resolve
-from claw_compile.diagnostics.diagnostic import Checked, has_errors, in_order, start_of
+from claw_compile.diagnostics.diagnostic import Checked, Diagnostic, has_errors, in_order, start_of
 from claw_compile.loading.load import MASTER_FILE, Loaded, load
 from claw_compile.output.compose import COMPOSE_FILE, compose
 from claw_compile.output.deployment import Deployment
 from claw_compile.output.emit import Tree, emit
+from claw_compile.output.kubernetes import KUBERNETES_FILE, kubernetes
 from claw_compile.output.proxy_env import proxy_env_file
 from claw_compile.output.secret_files import secret_files
 from claw_compile.output.write import create_master, write
 from claw_contract.secret import Secret
+
+type Target = Literal["compose", "kubernetes"]
 
 OUTPUT = ".claw-runtime"
 
@@ -46,10 +50,13 @@ class Plan:
 
 @dataclass(frozen=True)
 class Written:
-    """What a compile wrote, and where. ``new_master`` is the file of a master secret that it made."""
+    """What a compile wrote, and where. ``new_master`` is the file of a master secret that it made.
+
+    ``deployed`` is what runs it: compose.generated.yml, or the manifests for Kubernetes.
+    """
 
     directory: Path
-    compose_file: Path
+    deployed: Path
     agents: tuple[Projected, ...]
     new_master: Path | None = None
 
@@ -100,33 +107,62 @@ def compose_file_of(pod_file: Path, output: Path | None) -> Path:
 
 def emitted(plan: Plan) -> tuple[Tree, bytes]:
     """What a compile would write. A pod without a master secret gets tokens here that nobody has."""
-    return outputs(plan, plan.loaded.master or Secret(secrets.token_hex(32)))
+    return outputs(plan, plan.loaded.master or _nobodys())
 
 
-def compile_pod(pod_file: Path, environ: Mapping[str, str], output: Path | None = None) -> Checked[Written]:
+def compile_pod(
+    pod_file: Path, environ: Mapping[str, str], output: Path | None = None, target: Target = "compose"
+) -> Checked[Written]:
     """Compile a pod into ``.claw-runtime`` and compose.generated.yml beside it; with an error nothing is written.
 
-    ``output`` is another place for all of it; what is written there is what would be written beside the pod.
+    ``output`` is another place for all of it; what is written there is what would be written beside the pod. For Kubernetes
+    there is one file with all that is deployed, and since it holds Secrets it is in the tree.
     """
     checked = check_pod(pod_file, environ)
     plan = checked.value
     if plan is None:
         return Checked(None, checked.diagnostics)
-    directory = output_of(pod_file, output)
+    told = _manifests(plan, emitted(plan)[0], _nobodys()).diagnostics if target == "kubernetes" else ()
+    found = in_order((*checked.diagnostics, *told))
+    if has_errors(found):
+        return Checked(None, found)
     new_master = None
     if (master := plan.loaded.master) is None:
         new_master = pod_file.parent / MASTER_FILE
         try:
             master = create_master(new_master)
         except OSError as error:
-            found = codes.UNWRITABLE_OUTPUT.at(start_of(str(new_master)), f"it can't be written: {error.strerror}")
-            return Checked(None, (*checked.diagnostics, found))
+            refusal = codes.UNWRITABLE_OUTPUT.at(start_of(str(new_master)), f"it can't be written: {error.strerror}")
+            return Checked(None, (*found, refusal))
+    written = _write(plan, master, (pod_file, output), target)
+    if isinstance(written, tuple):
+        return Checked(None, (*found, *written))
+    return Checked(replace(written, new_master=new_master), found)
+
+
+def _write(
+    plan: Plan, master: Secret, places: tuple[Path, Path | None], target: Target
+) -> Written | tuple[Diagnostic, ...]:
+    pod_file, output = places
+    directory, file = output_of(pod_file, output), compose_file_of(pod_file, output)
     tree, made = outputs(plan, master)
-    compose_file = compose_file_of(pod_file, output)
-    if output is None:
-        refused = write(tree, directory, {compose_file: made})
-    else:
-        refused = write({**tree, PurePosixPath(COMPOSE_FILE): made}, directory)
-    if refused:
-        return Checked(None, (*checked.diagnostics, *refused))
-    return Checked(Written(directory, compose_file, plan.agents, new_master), checked.diagnostics)
+    match target:
+        case "kubernetes":
+            manifests = _manifests(plan, tree, master).value
+            assert manifests is not None
+            file = directory / KUBERNETES_FILE
+            refused = write({**tree, PurePosixPath(KUBERNETES_FILE): manifests}, directory)
+        case "compose" if output is None:
+            refused = write(tree, directory, {file: made})
+        case "compose":
+            refused = write({**tree, PurePosixPath(COMPOSE_FILE): made}, directory)
+    return refused or Written(directory, file, plan.agents)
+
+
+def _manifests(plan: Plan, tree: Tree, master: Secret) -> Checked[bytes]:
+    return kubernetes(Deployment(plan.loaded.pod, plan.resolved, tree, master), plan.loaded.variables.lookup)
+
+
+def _nobodys() -> Secret:
+    """In the place of a master secret that is not made yet."""
+    return Secret(secrets.token_hex(32))

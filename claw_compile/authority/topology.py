@@ -72,7 +72,7 @@ def surfaces_on(agent: Agent, pod: PodSpec) -> tuple[str, ...]:
 def called(pod: PodSpec, resolved: Resolved) -> tuple[str, ...]:
     """The services of the pod that the proxy calls, for whichever agent."""
     names = {name for agent in resolved.agents if agent.has_proxy for name in agent.providers}
-    names |= set(_named_in_settings(resolved))
+    names |= set(named_in_settings(resolved))
     return tuple(sorted(name for name in names if pod.service(name) is not None))
 
 
@@ -81,7 +81,7 @@ def _of_agent(agent: Agent, pod: PodSpec) -> Network:
     return Network(AGENT_NETWORK + agent.id, internal=not has_egress(agent), members=frozenset(members))
 
 
-def _named_in_settings(resolved: Resolved) -> Iterator[str]:
+def named_in_settings(resolved: Resolved) -> Iterator[str]:
     """Hosts of URLs in the proxy's environment: a model server, a shared state."""
     for setting in resolved.proxy_env.values():
         try:

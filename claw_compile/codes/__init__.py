@@ -5,6 +5,7 @@ from claw_compile.codes.authority import *
 from claw_compile.codes.descriptors import *
 from claw_compile.codes.files import *
 from claw_compile.codes.grammar import *
+from claw_compile.codes.kubernetes import *
 from claw_compile.codes.providers import *
 from claw_compile.codes.reach import *
 from claw_compile.codes.relations import *

@@ -33,10 +33,10 @@ def proxy_environment(deployment: Deployment) -> tuple[dict[str, str], PurePosix
         "CLAW_POD": deployment.pod_name,
         "CLAW_CONTEXT_ROOT": f"{RUNTIME_MOUNT}/context",
         "CLAW_AUTH_DIR": f"{RUNTIME_MOUNT}/auth",
-        # The compiled tree is mounted read-only, and another one after each compile.
-        "CLAW_KEY_STATES_DIR": f"{STATE}/key-states",
         "CLAW_SESSION_HISTORY_DIR": HISTORY,
         "CLAW_STATE": f"{STATE}/state.db",
+        # The compiled tree is mounted read-only, and another one after each compile.
+        "CLAW_KEY_STATES_DIR": f"{STATE}/key-states",
         # The forward proxy would be a way out for agents that have no egress.
         "CLLAMA_EGRESS": "deny",
         "HOME": "/tmp",  # noqa: S108 - a tmpfs of the container's own

@@ -13,7 +13,13 @@ from claw_compile.diagnostics.report import as_json, as_text
 from tests.compile.case import ENVIRON, as_found, case_files, expectations
 
 REPOSITORY = Path(__file__).parents[2]
-ELSEWHERE = {"unwritable-output": "test_write.py", "unknown-agent": "test_lock.py"}
+ELSEWHERE = {
+    "unwritable-output": "test_write.py",
+    **dict.fromkeys(
+        ("not-carried", "made-by-hand", "shared-reach", "kubernetes-name", "no-image"), "test_kubernetes.py"
+    ),
+    "unknown-agent": "test_lock.py",
+}
 """Codes that no pod file can earn, and the tests that hold their case."""
 
 

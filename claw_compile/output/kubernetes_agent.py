@@ -1,0 +1,198 @@
+"""An agent's pod in Kubernetes: the agent, and its proxy as a native sidecar (an init container that restarts).
+
+Rules. Containers of one pod share its network, so a step with NET_ADMIN first lets nothing but the proxy's user leave
+it; then the proxy starts, and with it healthy the agent. ``cllama`` is a name of this pod's own address. The proxy's
+files are a Secret that no other container mounts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
+from typing import cast
+
+from claw_compile import codes
+from claw_compile.authority.agent import Agent
+from claw_compile.authority.topology import PROXY, has_egress, surfaces_on
+from claw_compile.output.agent_service import HOME, read_by
+from claw_compile.output.deployment import Deployment
+from claw_compile.output.kubernetes_container import Converting
+from claw_compile.output.kubernetes_objects import (
+    PROXY_UID,
+    Object,
+    claim,
+    config,
+    deployment,
+    keyed,
+    locked,
+    object_name,
+    pairs,
+    secret,
+)
+from claw_compile.output.proxy_env import ENV_FILE, HISTORY, RUNTIME_MOUNT, STATE, proxy_environment
+from claw_compile.output.proxy_service import COMMAND, CONFDIR, MODES
+from claw_compile.output.runner_env import CA_BUNDLE
+from claw_compile.output.yaml_text import Data
+
+IMAGE_VARIABLE, IMAGE = "CLLAMA_IMAGE", "clawdapus/cllama:0.1.0"
+CA, CA_PUBLIC, AUTH, SECRETS, PROXY_ENV = "ca", "ca-public", "auth", "secrets", "proxy-env"
+"""What the names of the pod's own objects end with."""
+
+
+def agent_objects(agent: Agent, whole: Deployment, converting: Converting) -> Iterator[Object]:
+    """Secrets, a claim, and the Deployment of one agent."""
+    pod, name = whole.pod_name, object_name(whole.pod_name, agent.id)
+    env = converting.environment() | pairs(whole.tree[PurePosixPath("agents", agent.id, "env")])
+    yield secret(f"{name}-env", pod, env)
+    pages = {target.removeprefix(f"{HOME}/"): whole.tree[path] for path, target in read_by(agent, whole).items()}
+    yield config(f"{name}-pages", pod, _by_key(pages))
+    context = PurePosixPath("context", agent.id)
+    files = {str(p.relative_to(context)): content for p, content in whole.tree.items() if p.is_relative_to(context)}
+    yield secret(f"{name}-context", pod, _by_key(files))
+    if agent.has_proxy:
+        yield claim(f"{name}-state", pod)
+    template = _template(agent, whole, converting, (pages, files))
+    annotations: Data = {"claw.digest": whole.digest(env | files), "claw.service": agent.spec.name.text}
+    yield deployment(name, pod, agent.id, template | {"annotations": annotations})
+
+
+def _by_key(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    return {key: files[path] for path, key in keyed(list(files)).items()}
+
+
+def _items(files: Mapping[str, bytes]) -> list[Data]:
+    return [{"key": key, "path": path} for path, key in keyed(list(files)).items()]
+
+
+def _template(
+    agent: Agent, whole: Deployment, converting: Converting, files: tuple[Mapping[str, bytes], Mapping[str, bytes]]
+) -> Object:
+    name = object_name(whole.pod_name, agent.id)
+    pages, context = files
+    main = converting.container()
+    for surface in agent.surfaces:
+        if surface.scheme == "volume":
+            converting.claim(surface.target, f"/mnt/{surface.target}", read_only=surface.mode != "rw")
+        elif surface.scheme == "host":
+            message = f"not carried over to Kubernetes: the path {surface.shown} of the host"
+            converting.found.append(codes.NOT_CARRIED.at(surface.span, message))
+    main["envFrom"] = [{"secretRef": {"name": f"{name}-env"}}]
+    _rightless(main)
+    volumes: list[Data] = [{"name": "pages", "configMap": {"name": f"{name}-pages", "items": _items(pages)}}]
+    converting.mounts.append({"name": "pages", "mountPath": HOME, "readOnly": True})
+    spec: Object = {"automountServiceAccountToken": False, "enableServiceLinks": False}
+    if agent.has_proxy:
+        if whole.uses_ca and agent.mode != "base-url":
+            volumes.append({"name": "trust", "secret": {"secretName": object_name(whole.pod_name, CA_PUBLIC)}})
+            directory = str(PurePosixPath(CA_BUNDLE).parent)
+            converting.mounts.append({"name": "trust", "mountPath": directory, "readOnly": True})
+        spec |= {
+            "hostAliases": [{"ip": "127.0.0.1", "hostnames": [PROXY]}],
+            "securityContext": {"fsGroup": PROXY_UID},
+            "initContainers": [_guard(agent, whole, converting), _proxy(agent, whole, converting)],
+        }
+        volumes += _proxy_volumes(name, whole, context)
+    main["volumeMounts"] = converting.mounts
+    return {**spec, "containers": [main], "volumes": [*volumes, *converting.volumes]}
+
+
+def _rightless(main: Object) -> None:
+    """An agent that could change its user or the rules of its network would be its proxy's equal."""
+    context = cast("Object", main.setdefault("securityContext", {}))
+    context.setdefault("allowPrivilegeEscalation", False)
+    context.setdefault("capabilities", {"drop": ["ALL"]})
+
+
+def _image(converting: Converting) -> str:
+    return converting.lookup(IMAGE_VARIABLE) or IMAGE
+
+
+def _guard(agent: Agent, whole: Deployment, converting: Converting) -> Object:
+    command: Data = ["nft", _rules(agent, whole, converting)]
+    context = locked(add=["NET_ADMIN"]) | {"runAsUser": 0, "runAsNonRoot": False}
+    return {"name": "cllama-guard", "image": _image(converting), "command": command, "securityContext": context}
+
+
+def _rules(agent: Agent, whole: Deployment, converting: Converting) -> str:
+    rules = ["add table inet claw", "flush table inet claw"]
+    if agent.mode == "transparent":
+        rules += [
+            "add chain inet claw redirect { type nat hook output priority dstnat; }",
+            f"add rule inet claw redirect meta skuid != {PROXY_UID} tcp dport {{ 80, 443 }} redirect to :8083",
+        ]
+    if has_egress(agent) or surfaces_on(agent, whole.pod):
+        message = f"{agent.id} leaves its pod for its surfaces, and so for what its proxy reaches"
+        at = next(surface.span for surface in agent.surfaces if surface.scheme in {"egress", "service"})
+        converting.found.append(codes.SHARED_REACH.at(at, message))
+        return "; ".join(rules)
+    rules += ["add chain inet claw leave { type filter hook output priority filter; policy drop; }"]
+    allowed = [f"meta skuid {PROXY_UID}", "ip daddr 127.0.0.0/8", "ip6 daddr ::1", "ct state established,related"]
+    if agent.mode == "transparent":
+        allowed += ["udp dport 53", "tcp dport 53"]
+    return "; ".join([*rules, *(f"add rule inet claw leave {rule} accept" for rule in allowed)])
+
+
+def _proxy(agent: Agent, whole: Deployment, converting: Converting) -> Object:
+    environment, _ = proxy_environment(whole)
+    mounts: list[Data] = [
+        {"name": "context", "mountPath": f"{RUNTIME_MOUNT}/context/{agent.id}", "readOnly": True},
+        {"name": "state", "mountPath": HISTORY, "subPath": "history"},
+        {"name": "state", "mountPath": STATE, "subPath": "state"},
+        {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - a volume of its own
+    ]
+    mounts += [{"name": name, "mountPath": path, "readOnly": True} for name, path in _shared(whole).items()]
+    command = [*COMMAND, "--set", f"confdir={CONFDIR if whole.uses_ca else '/tmp/mitmproxy'}"]  # noqa: S108
+    command += ["--set", "upstream_cert=false"] if whole.uses_ca else []
+    command += [word for mode in MODES for word in ("--mode", mode)] if agent.mode == "transparent" else []
+    made: Object = {
+        "name": PROXY,
+        "image": _image(converting),
+        "restartPolicy": "Always",
+        "command": command,
+        "env": [{"name": key, "value": value} for key, value in sorted(environment.items())],
+        "startupProbe": {"httpGet": {"path": "/health", "port": 8080}, "periodSeconds": 1, "failureThreshold": 60},
+        "livenessProbe": {"httpGet": {"path": "/health", "port": 8080}, "periodSeconds": 10},
+        "securityContext": locked(PROXY_UID),
+        "volumeMounts": mounts,
+    }
+    if ENV_FILE in whole.tree:
+        made["envFrom"] = [{"secretRef": {"name": object_name(whole.pod_name, PROXY_ENV)}}]
+    return made
+
+
+def _shared(whole: Deployment) -> dict[str, str]:
+    """Volumes that every proxy of the pod has, and where."""
+    tops = {path.parts[0] for path in whole.tree if path != ENV_FILE}
+    shared = {"auth": f"{RUNTIME_MOUNT}/auth"} if "auth" in tops else {}
+    shared |= {"secrets": "/run/secrets"} if whole.pod.secrets else {}
+    return shared | ({"ca": CONFDIR} if whole.uses_ca else {})
+
+
+def _proxy_volumes(name: str, whole: Deployment, context: Mapping[str, bytes]) -> Iterator[Data]:
+    yield {
+        "name": "context",
+        "secret": {"secretName": f"{name}-context", "defaultMode": 0o440, "items": _items(context)},
+    }
+    yield {"name": "state", "persistentVolumeClaim": {"claimName": f"{name}-state"}}
+    yield {"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": "64Mi"}}
+    for volume in _shared(whole):
+        if volume != "secrets":
+            yield {"name": volume, "secret": {"secretName": object_name(whole.pod_name, volume), "defaultMode": 0o440}}
+            continue
+        sources: list[Data] = [{"secret": {"name": object_name(whole.pod_name, SECRETS)}}]
+        sources += [
+            {
+                "secret": {
+                    "name": by_hand(whole.pod_name, each.name.text),
+                    "items": [{"key": "value", "path": each.name.text}],
+                }
+            }
+            for each in whole.pod.secrets
+            if each.source == "file"
+        ]
+        yield {"name": volume, "projected": {"defaultMode": 0o440, "sources": sources}}
+
+
+def by_hand(pod: str, secret_name: str) -> str:
+    """The Secret, with the key ``value``, of a secret that the pod has as a file."""
+    return object_name(pod, "secret", secret_name)

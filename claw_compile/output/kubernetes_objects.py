@@ -1,0 +1,97 @@
+"""Kubernetes objects as data: names, labels, and the plain kinds."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+
+from claw_compile.output.yaml_text import Data
+
+type Object = dict[str, Data]
+
+PROXY_UID = 10001
+_LONGEST = 52
+"""Of a name; the controllers add to it."""
+
+
+def object_name(*parts: str) -> str:
+    """A name that the API takes; one that had to be changed has a digest, so that two stay two."""
+    whole = "-".join(parts)
+    safe = re.sub(r"[^a-z0-9-]", "-", whole.lower()).strip("-")[:_LONGEST]
+    return safe if safe == whole else f"{safe}-{hashlib.sha256(whole.encode()).hexdigest()[:8]}"
+
+
+def labels(pod: str, member: str | None = None) -> dict[str, Data]:
+    """Of everything in the pod, or of one of its members."""
+    own: dict[str, Data] = {"claw.pod": pod}
+    return own if member is None else own | {"claw.member": member}
+
+
+def thing(api: str, kind: str, name: str, pod: str, **body: Data) -> Object:
+    return {"apiVersion": api, "kind": kind, "metadata": {"name": name, "labels": labels(pod)}, **body}
+
+
+def secret(name: str, pod: str, contents: Mapping[str, bytes]) -> Object:
+    """Its data in base64: a file may be anything."""
+    data: Data = {key: base64.b64encode(content).decode() for key, content in sorted(contents.items())}
+    return thing("v1", "Secret", name, pod, type="Opaque", data=data)
+
+
+def config(name: str, pod: str, contents: Mapping[str, bytes]) -> Object:
+    data: Data = {key: base64.b64encode(content).decode() for key, content in sorted(contents.items())}
+    return thing("v1", "ConfigMap", name, pod, binaryData=data)
+
+
+def claim(name: str, pod: str) -> Object:
+    spec: Data = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    return thing("v1", "PersistentVolumeClaim", name, pod, spec=spec)
+
+
+def service(name: str, pod: str, ports: Sequence[tuple[int, str]]) -> Object:
+    """The host ``name``, with its ports and their protocols."""
+    listed: Data = [
+        {"name": f"{protocol.lower()}-{port}", "port": port, "protocol": protocol} for port, protocol in ports
+    ]
+    return thing("v1", "Service", name, pod, spec={"selector": labels(pod, name), "ports": listed})
+
+
+def deployment(name: str, pod: str, member: str, template: Object, replicas: int = 1) -> Object:
+    """One Deployment; what holds a volume or an identity is not run twice, even for a moment."""
+    annotations: Data = template.pop("annotations", {})
+    described: Data = {"labels": labels(pod, member), "annotations": annotations}
+    spec: Data = {
+        "replicas": replicas,
+        "strategy": {"type": "Recreate"},
+        "selector": {"matchLabels": labels(pod, member)},
+        "template": {"metadata": described, "spec": template},
+    }
+    return thing("apps/v1", "Deployment", name, pod, spec=spec)
+
+
+def pairs(env_file: bytes) -> dict[str, bytes]:
+    """The variables of an env file of ours: one ``NAME=value`` a line, taken as it is."""
+    lines = (line.partition(b"=") for line in env_file.splitlines())
+    return {name.decode(): value for name, _, value in lines}
+
+
+def keyed(paths: Sequence[str]) -> dict[str, str]:
+    """Path → a key that a Secret takes, each once."""
+    keys: dict[str, str] = {}
+    for index, path in enumerate(sorted(paths)):
+        key = re.sub(r"[^-._a-zA-Z0-9]", "_", path).lstrip(".")[:200]
+        keys[path] = key if key and key not in keys.values() else f"{index}-{key}"
+    return keys
+
+
+def locked(uid: int | None = None, *, add: Sequence[str] = ()) -> Object:
+    """The security context of a container without rights."""
+    capabilities: Data = {"drop": ["ALL"]} | ({"add": list(add)} if add else {})
+    context: Object = {
+        "allowPrivilegeEscalation": False,
+        "capabilities": capabilities,
+        "readOnlyRootFilesystem": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    return context | ({} if uid is None else {"runAsUser": uid, "runAsGroup": uid, "runAsNonRoot": uid != 0})

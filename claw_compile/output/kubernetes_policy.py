@@ -1,0 +1,101 @@
+"""Who reaches whom in Kubernetes: NetworkPolicies (spec/compile.md "Verbs"; decision 0018).
+
+Rules. Everything of the pod is denied both ways, and what is derived is allowed: an agent's pod reaches what its proxy
+calls for it and what its surfaces name, a service those that share a Compose network with it. Nobody but who may reach
+the world reaches it, and the cluster's private addresses are no part of the world.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from claw_compile.authority.agent import Agent
+from claw_compile.authority.topology import has_egress, named_in_settings, surfaces_on
+from claw_compile.grammar.pod import PodSpec, ServiceSpec
+from claw_compile.output.deployment import Deployment
+from claw_compile.output.kubernetes_objects import Object, labels, object_name, thing
+from claw_compile.output.yaml_text import Data
+from claw_compile.reading.node import ListNode, MapNode, ScalarNode
+
+_API = "networking.k8s.io/v1"
+_PRIVATE = ["10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"]
+_WORLD: Data = {
+    "to": [
+        {"ipBlock": {"cidr": "0.0.0.0/0", "except": _PRIVATE}},
+        {"ipBlock": {"cidr": "::/0", "except": ["fc00::/7", "fe80::/10"]}},
+    ]
+}
+_NAMES: Data = {
+    "to": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}}],
+    "ports": [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}],
+}
+
+
+def policies(deployment: Deployment) -> list[Object]:
+    """Deny everything, then one policy for each member."""
+    pod = deployment.pod_name
+    everybody: Data = {"podSelector": {"matchLabels": labels(pod)}, "policyTypes": ["Ingress", "Egress"]}
+    made = [thing(_API, "NetworkPolicy", object_name(pod, "deny"), pod, spec=everybody)]
+    reached = _reached(deployment)
+    worldly = {agent.id for agent in deployment.agents if agent.has_proxy or has_egress(agent)}
+    worldly |= {service.name.text for service in _services(deployment.pod) if _is_open(service, deployment.pod)}
+    for member in sorted(reached):
+        callers = [name for name in sorted(reached) if member in reached[name]]
+        egress: list[Data] = [{"to": _peers(pod, sorted(reached[member]))}] if reached[member] else []
+        spec: Data = {
+            "podSelector": {"matchLabels": labels(pod, member)},
+            "policyTypes": ["Ingress", "Egress"],
+            "ingress": [{"from": _peers(pod, callers)}] if callers else [],
+            "egress": [*egress, _NAMES, *([_WORLD] if member in worldly else [])],
+        }
+        made.append(thing(_API, "NetworkPolicy", object_name(pod, member), pod, spec=spec))
+    return made
+
+
+def _peers(pod: str, members: Iterable[str]) -> list[Data]:
+    return [{"podSelector": {"matchLabels": labels(pod, member)}} for member in members]
+
+
+def _reached(deployment: Deployment) -> dict[str, set[str]]:
+    """Member → the members that it may call."""
+    reached = {agent.id: _by_agent(agent, deployment) for agent in deployment.agents}
+    services = _services(deployment.pod)
+    for service in services:
+        own = _networks(service)
+        reached[service.name.text] = {
+            other.name.text for other in services if other is not service and own & _networks(other)
+        }
+    return reached
+
+
+def _by_agent(agent: Agent, deployment: Deployment) -> set[str]:
+    names = set(surfaces_on(agent, deployment.pod))
+    if agent.has_proxy:
+        names |= {*agent.providers, *named_in_settings(deployment.resolved)}
+    return {name for name in names if deployment.pod.service(name) is not None}
+
+
+def _services(pod: PodSpec) -> list[ServiceSpec]:
+    return [service for service in pod.services if service.agent is None and service.body is not None]
+
+
+def _networks(service: ServiceSpec) -> set[str]:
+    """The Compose networks of a service; each is on ``default`` that names none."""
+    node = service.body.value("networks") if service.body is not None else None
+    names: set[str] = set()
+    if isinstance(node, MapNode):
+        names = {entry.key.text for entry in node.entries}
+    elif isinstance(node, ListNode):
+        names = {item.text for item in node.items if isinstance(item, ScalarNode)}
+    return names or {"default"}
+
+
+def _is_open(service: ServiceSpec, pod: PodSpec) -> bool:
+    """Whether it is on a network that is not ``internal``."""
+    declared = pod.document.value("networks")
+    for name in _networks(service):
+        network = declared.value(name) if isinstance(declared, MapNode) else None
+        internal = network.value("internal") if isinstance(network, MapNode) else None
+        if not (isinstance(internal, ScalarNode) and internal.text == "true"):
+            return True
+    return False

@@ -1,0 +1,242 @@
+"""What is made for Kubernetes, held to the API's own schemas."""
+
+from __future__ import annotations
+
+import base64
+import stat
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from claw_compile.compiler import Written, compile_pod
+from claw_compile.diagnostics.diagnostic import Checked
+from tests.compile.test_compose import DESCRIPTOR, MASTER, agent
+from tests.compile.worked_pods import WORKED_PODS, WorkedPod
+
+OLDEST, NEWEST = "1.29.0", "1.37.0"
+"""The first with native sidecars on by default, and the last whose schemas we have."""
+SECRET = "planted: p$word"
+
+
+def compiled(directory: Path, pod: str, **environ: str) -> Checked[Written]:
+    (directory / "AGENTS.md").write_text("# Contract\n", encoding="utf-8")
+    (directory / "desk.json").write_text(DESCRIPTOR, encoding="utf-8")
+    (directory / "claw-pod.yml").write_text(pod, encoding="utf-8")
+    return compile_pod(directory / "claw-pod.yml", {"CLAW_MASTER_SECRET": MASTER, **environ}, target="kubernetes")
+
+
+def manifests(directory: Path, pod: str, **environ: str) -> dict[tuple[str, str], dict[str, Any]]:
+    """The objects by kind and name, each of them sound."""
+    result = compiled(directory, pod, **environ)
+    assert result.value is not None, [(found.code.name, found.message) for found in result.diagnostics]
+    return read(result.value.deployed)
+
+
+def read(file: Path) -> dict[tuple[str, str], dict[str, Any]]:
+    found = {}
+    for document in yaml.safe_load_all(file.read_text(encoding="utf-8")):
+        for version in (OLDEST, NEWEST):
+            kubernetes_validate.validate(document, version, strict=True)
+        found[document["kind"], document["metadata"]["name"]] = document
+    return found
+
+
+def spec_of(objects: dict[tuple[str, str], dict[str, Any]], name: str) -> dict[str, Any]:
+    spec: dict[str, Any] = objects["Deployment", name]["spec"]["template"]["spec"]
+    return spec
+
+
+def peers(rules: list[dict[str, Any]], key: str) -> set[str]:
+    """The members that a policy's rules name."""
+    return {
+        peer["podSelector"]["matchLabels"]["claw.member"]
+        for rule in rules
+        for peer in rule[key]
+        if "podSelector" in peer
+    }
+
+
+def reaches_the_world(policy: dict[str, Any]) -> bool:
+    return any("ipBlock" in peer for rule in policy["spec"]["egress"] for peer in rule["to"])
+
+
+@pytest.mark.requirement("kubernetes:schemas")
+@pytest.mark.parametrize("pod", WORKED_PODS, ids=lambda pod: pod.name)
+def test_every_worked_pod_is_sound_for_kubernetes(pod: WorkedPod, tmp_path: Path) -> None:
+    file = pod.copy(tmp_path)
+    result = compile_pod(file, pod.environ, target="kubernetes")
+    assert result.value is not None, [(found.code.name, found.message) for found in result.diagnostics]
+    assert read(result.value.deployed)
+    assert not file.with_name("compose.generated.yml").exists()
+
+
+@pytest.mark.requirement("kubernetes:sidecar")
+def test_the_proxy_is_a_native_sidecar_without_rights_that_is_healthy_before_its_agent_starts(tmp_path: Path) -> None:
+    spec = spec_of(manifests(tmp_path, agent()), "desk-one")
+    guard, proxy = spec["initContainers"]
+    assert (proxy["name"], proxy["restartPolicy"]) == ("cllama", "Always")
+    assert proxy["startupProbe"]["httpGet"] == {"path": "/health", "port": 8080}
+    assert proxy["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert proxy["securityContext"]["runAsNonRoot"] is True
+    assert proxy["securityContext"]["readOnlyRootFilesystem"] is True
+    assert proxy["command"][:3] == ["mitmdump", "-s", "addons/cllama.py"]
+    assert "restartPolicy" not in guard
+    assert guard["securityContext"]["capabilities"] == {"add": ["NET_ADMIN"], "drop": ["ALL"]}
+    assert f"meta skuid {proxy['securityContext']['runAsUser']} accept" in guard["command"][1]
+    assert spec["hostAliases"] == [{"ip": "127.0.0.1", "hostnames": ["cllama"]}]
+    assert spec["containers"][0]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+@pytest.mark.requirement("kubernetes:sidecar")
+def test_an_agent_mounts_its_pages_and_none_of_its_proxys_files(tmp_path: Path) -> None:
+    objects = manifests(tmp_path, agent())
+    spec = spec_of(objects, "desk-one")
+    volumes = {volume["name"]: volume for volume in spec["volumes"]}
+    (main,) = spec["containers"]
+    assert [mount["name"] for mount in main["volumeMounts"]] == ["pages"]
+    assert set(objects["ConfigMap", "desk-one-pages"]["binaryData"]) == {"AGENTS.md", "CLAWDAPUS.md"}
+    assert volumes["context"]["secret"]["secretName"] == "desk-one-context"
+    assert {item["path"] for item in volumes["context"]["secret"]["items"]} >= {"metadata.json", "tools.json"}
+    assert spec["automountServiceAccountToken"] is False
+
+
+@pytest.mark.requirement("kubernetes:policies")
+def test_everything_is_denied_but_what_is_derived(tmp_path: Path) -> None:
+    rest = "  hidden: {image: h, networks: [back]}\nnetworks: {back: {internal: true}}"
+    objects = manifests(tmp_path, agent(rest=rest))
+    policies = {name: each for (kind, name), each in objects.items() if kind == "NetworkPolicy"}
+    everybody = policies["desk-deny"]["spec"]
+    assert everybody["podSelector"] == {"matchLabels": {"claw.pod": "desk"}}
+    assert not {"ingress", "egress"} & everybody.keys()
+    assert peers(policies["desk-one"]["spec"]["egress"], "to") == {"desk"}
+    assert policies["desk-one"]["spec"]["ingress"] == []
+    assert peers(policies["desk-desk"]["spec"]["ingress"], "from") == {"one", "bystander"}
+    assert peers(policies["desk-bystander"]["spec"]["egress"], "to") == {"desk"}
+    assert policies["desk-hidden"]["spec"]["ingress"] == []
+    assert {name for name, each in policies.items() if "egress" in each["spec"] and reaches_the_world(each)} == {
+        "desk-one",
+        "desk-desk",
+        "desk-bystander",
+    }
+
+
+@pytest.mark.requirement("kubernetes:secrets")
+def test_values_are_in_secrets_only_and_the_file_is_its_owners(tmp_path: Path) -> None:
+    pod = agent(", cllama-env: {OPENAI_API_KEY: '${KEY}'}", pod=", secrets: {token: {env: KEY}}").replace(
+        "    image: desk\n", "    image: desk\n    environment: {TOKEN: '${KEY}'}\n"
+    )
+    result = compiled(tmp_path, pod, KEY=SECRET)
+    assert result.value is not None
+    objects = read(result.value.deployed)
+    packed = base64.b64encode(SECRET.encode()).decode()
+    holders = {(kind, name) for (kind, name), each in objects.items() if packed in str(each)}
+    assert holders == {("Secret", "desk-desk-env"), ("Secret", "desk-secrets")}
+    assert SECRET in base64.b64decode(objects["Secret", "desk-auth"]["data"]["providers.json"]).decode()
+    assert SECRET not in result.value.deployed.read_text(encoding="utf-8")
+    assert stat.S_IMODE(result.value.deployed.stat().st_mode) == 0o600
+    sources = next(each for each in spec_of(objects, "desk-one")["volumes"] if each["name"] == "secrets")
+    assert sources["projected"]["sources"] == [{"secret": {"name": "desk-secrets"}}]
+
+
+@pytest.mark.requirement("kubernetes:carried")
+def test_a_compose_service_becomes_a_deployment_a_service_and_its_claims(tmp_path: Path) -> None:
+    rest = """  full:
+    image: full:${TAG:-1}
+    entrypoint: /entry --flag "two words"
+    command: [run, "$$HOME"]
+    working_dir: /work
+    user: "1000:2000"
+    tty: true
+    read_only: true
+    cap_add: [CAP_NET_BIND_SERVICE]
+    expose: ["53/udp"]
+    healthcheck: {test: curl -f x, interval: 1m30s, timeout: 5s, retries: 4}
+    tmpfs: ["/run:size=1m"]
+    volumes: ["data:/data:ro", {type: volume, source: logs, target: /logs}]
+    deploy: {replicas: 3}
+volumes: {data: , logs: }
+"""
+    objects = manifests(tmp_path, agent(rest=rest))
+    assert objects["Deployment", "desk-full"]["spec"]["replicas"] == 3
+    (container,) = spec_of(objects, "desk-full")["containers"]
+    assert container["image"] == "full:1"
+    assert container["command"] == ["/entry", "--flag", "two words"]
+    assert container["args"] == ["run", "$HOME"]
+    assert container["securityContext"] == {
+        "runAsUser": 1000,
+        "runAsGroup": 2000,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"add": ["NET_BIND_SERVICE"]},
+    }
+    assert container["livenessProbe"] == {
+        "exec": {"command": ["/bin/sh", "-c", "curl -f x"]},
+        "periodSeconds": 90,
+        "timeoutSeconds": 5,
+        "failureThreshold": 4,
+    }
+    assert [(mount["mountPath"], mount["readOnly"]) for mount in container["volumeMounts"]] == [
+        ("/run", False),
+        ("/data", True),
+        ("/logs", False),
+    ]
+    assert objects["Service", "full"]["spec"]["ports"] == [{"name": "udp-53", "port": 53, "protocol": "UDP"}]
+    assert ("PersistentVolumeClaim", "desk-volume-data") in objects
+
+
+@pytest.mark.requirement("kubernetes:not-carried")
+def test_what_has_no_counterpart_is_told_each_where_it_stands(tmp_path: Path) -> None:
+    pod = agent(
+        ", surfaces: ['service://desk', 'host:///srv', 'volume://notes rw']",
+        compose="    ulimits: {nproc: 5}\n    volumes: [./here:/there]",
+        pod=", secrets: {cert: {file: AGENTS.md}}",
+        rest="  odd_name: {user: somebody}\n  built: {build: .}\nconfigs: {c: {content: x}}",
+    ).replace("cllama: passthrough", "cllama: {proxy: passthrough, mode: proxy}")
+    result = compiled(tmp_path, pod)
+    assert result.value is None
+    assert not (tmp_path / ".claw-runtime").exists()
+    lines = pod.splitlines()
+    told = {
+        (found.code.name, lines[found.span.line - 1][found.span.column - 1 :].split(":")[0])
+        for found in result.diagnostics
+    }
+    expected = {
+        ("not-carried", "ulimits"),
+        ("not-carried", "./here"),
+        ("not-carried", "configs"),
+        ("not-carried", "user"),
+        ("made-by-hand", "build"),
+        ("not-carried", "'host"),
+        ("shared-reach", "'service"),
+        ("made-by-hand", "cert"),
+        ("made-by-hand", "desk, secrets"),
+        ("kubernetes-name", "odd_name"),
+        ("no-image", "odd_name"),
+    }
+    assert expected <= told
+
+
+@pytest.mark.requirement("kubernetes:modes")
+def test_an_unaware_runner_is_redirected_in_its_own_pod(tmp_path: Path) -> None:
+    pod = agent().replace("cllama: passthrough", "cllama: {proxy: passthrough, mode: transparent}")
+    spec = spec_of(manifests(tmp_path, pod), "desk-one")
+    guard, proxy = spec["initContainers"]
+    assert "meta skuid != 10001 tcp dport { 80, 443 } redirect to :8083" in guard["command"][1]
+    assert "policy drop" in guard["command"][1]
+    assert "transparent@8083" in proxy["command"]
+    mounts = {mount["mountPath"]: mount["name"] for mount in spec["containers"][0]["volumeMounts"]}
+    assert mounts["/etc/ssl/claw"] == "trust"
+    volumes = {volume["name"]: volume for volume in spec["volumes"]}
+    assert volumes["trust"]["secret"]["secretName"] == "desk-ca-public"
+    assert volumes["ca"]["secret"]["secretName"] == "desk-ca"
+
+
+@pytest.mark.requirement("kubernetes:schemas")
+def test_ordinals_are_deployments_of_their_own(tmp_path: Path) -> None:
+    objects = manifests(tmp_path, agent(", count: 2"))
+    first, second = objects["Secret", "desk-one-0-env"]["data"], objects["Secret", "desk-one-1-env"]["data"]
+    assert base64.b64decode(first["CLLAMA_TOKEN"]).startswith(b"one-0:")
+    assert base64.b64decode(second["CLLAMA_TOKEN"]).startswith(b"one-1:")
+    assert "one-0" not in str(objects["Deployment", "desk-one-1"])

@@ -1,0 +1,36 @@
+"""``--target kubernetes``: the same authority for another runtime."""
+
+from __future__ import annotations
+
+from tests.requirements.requirement import Requirement
+
+REQUIREMENTS: dict[str, Requirement] = {
+    "kubernetes:schemas": Requirement(
+        "issue 5, Build 4",
+        "Every object is valid by the API's own schemas, of the oldest version with native sidecars and of the newest.",
+    ),
+    "kubernetes:sidecar": Requirement(
+        "compile.md, Verbs",
+        "Each agent has its proxy as a native sidecar without rights, whose files no other container mounts.",
+    ),
+    "kubernetes:policies": Requirement(
+        "compile.md, Verbs, Output",
+        "Everything is denied both ways but what is derived; only proxies and services that had it reach the world.",
+    ),
+    "kubernetes:secrets": Requirement(
+        "compile.md, Interpolation",
+        "Values from the environment stand in Secrets only, in a file that only its owner reads.",
+    ),
+    "kubernetes:carried": Requirement(
+        "compile.md, Verbs",
+        "A Compose service becomes a Deployment, a Service and its claims.",
+    ),
+    "kubernetes:not-carried": Requirement(
+        "origin-compile.md 5, Kompose",
+        "What can't be carried over from Compose is one diagnostic each, where it stands.",
+    ),
+    "kubernetes:modes": Requirement(
+        "compile.md, Output; origin-compile.md 4.2",
+        "In transparent mode the redirect is set in the agent's own pod, by a step that ends before the proxy starts.",
+    ),
+}
