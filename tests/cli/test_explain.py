@@ -25,6 +25,7 @@ services:
     environment: {KEY: planted-key-value, OWN: planted-own-value}
     x-claw: {describe-file: api.json, auth: {type: bearer, env: KEY}}
   twin: *api
+  absorbs: {x-claw: {agent: AGENTS.md, tools: [..., {service: api, allow: all}]}}
 """
 DESCRIPTOR = {
     "version": 2,
@@ -73,6 +74,19 @@ suppresses may not call api.read (unknown)
   claw-pod.yml:8:43: suppresses has no grant of api
   api.json:4:3: declared as tool 1 of 2
   to change it: add '- service: api' with 'allow: [read]' to the 'tools' of suppresses
+""",
+        ),
+        (
+            "absorbs",
+            """\
+absorbs may call api.read (unknown)
+  claw-pod.yml:16:48: '...' splices the pod's defaults
+  claw-pod.yml:5:7: a grant of api in 'tools-defaults' names it
+  claw-pod.yml:16:75: 'allow: all' of api in 'tools'
+  api.json:4:3: declared as tool 1 of 2
+  presented to the model as 'api__read'
+  claw-pod.yml:11:3: called over http with the credential of api, from the environment of the service
+  to change it: add 'deny: [read]' to a grant of api in the 'tools' of absorbs, or name other tools
 """,
         ),
         (

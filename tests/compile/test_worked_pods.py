@@ -74,6 +74,19 @@ def test_the_proxy_loads_every_agent_and_leaves_out_only_tools_over_mcp(pod: Wor
 
 
 @pytest.mark.requirement("pods:worked")
+def test_no_agents_files_hold_the_token_of_another(pod: WorkedPod) -> None:
+    tree = pod.expected()
+    tokens = {
+        name.split("/")[1]: json.loads(content)["token"].partition(":")[2].encode()
+        for name, content in tree.items()
+        if name.endswith("/metadata.json")
+    }
+    assert len(set(tokens.values())) == len(tokens) > 0
+    held = {name: [agent for agent, token in tokens.items() if token in content] for name, content in tree.items()}
+    assert {name: agents for name, agents in held.items() if agents not in ([], name.split("/")[1:2])} == {}
+
+
+@pytest.mark.requirement("pods:worked")
 def test_behind_a_compile_plan_has_nothing_to_say_and_explain_knows_each_tool(pod: WorkedPod, tmp_path: Path) -> None:
     file, cli = str(pod.copy(tmp_path)), CliRunner(env=dict(pod.environ))
     assert cli.invoke(app, ["compile", file]).exit_code == 0

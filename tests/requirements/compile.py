@@ -29,6 +29,10 @@ REQUIREMENTS: dict[str, Requirement] = {
         "design.md, Tests",
         "Each worked pod compiles to the bytes of its expected/ directory, in any place.",
     ),
+    "compile:killed": Requirement(
+        "issue 5, Prove",
+        "A compiler that is killed at any moment leaves the old tree or the new one, and nothing that stays.",
+    ),
     "compile:same-input-same-bytes": Requirement(
         "compile.md",
         "The same input gives the same bytes, on any machine.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.compile.edge_cases.edge_case import EdgeCase
+from tests.compile.edge_cases.edge_case import REMEDY, EdgeCase
 
 DESCRIPTORS: dict[str, EdgeCase] = {
     "11": EdgeCase(
@@ -10,6 +10,8 @@ DESCRIPTORS: dict[str, EdgeCase] = {
         "refused as lock-drift with the difference, +WRITE marked, until `claw lock --accept`",
         (
             "compile/cases/locked/claw-pod.yml",
+            REMEDY,
+            "cli/test_plan.py::test_who_gains_or_loses_what_is_told_by_agent_and_tool",
             "compile/test_lock.py::test_a_tool_that_changed_comes_or_goes_is_refused_until_its_service_is_accepted",
         ),
     ),
@@ -41,6 +43,7 @@ DESCRIPTORS: dict[str, EdgeCase] = {
         "both are presented with a hash, and presented-name says so at both places",
         (
             "compile/cases/presented.yml",
+            REMEDY,
             "contract/test_names.py::test_names_that_would_share_an_alias_are_told_apart_by_their_hash",
         ),
         "README.md, rulings: provider-safe name",
@@ -71,7 +74,7 @@ DESCRIPTORS: dict[str, EdgeCase] = {
     "22": EdgeCase(
         "a range of ports, or several ports",
         "port-range; several-ports, and the first is taken",
-        ("compile/cases/port-range.yml", "compile/cases/several-ports.yml"),
+        ("compile/cases/port-range.yml", "compile/cases/several-ports.yml", REMEDY),
     ),
     "23": EdgeCase(
         "a port that is a variable",
@@ -88,6 +91,7 @@ DESCRIPTORS: dict[str, EdgeCase] = {
             "compile/test_authority.py::test_a_providers_credential_is_projected_byte_for_byte",
             "compile/cases/token-visible-to-agent.yml",
             "compile/cases/token-missing.yml",
+            REMEDY,
         ),
         "compile.md, Auth: a token that an agent sees is an error",
     ),

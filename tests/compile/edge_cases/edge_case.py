@@ -16,3 +16,6 @@ class EdgeCase:
     result: str
     proofs: tuple[str, ...]
     because: str = ""
+
+
+REMEDY = "compile/test_remedies.py::test_a_mistake_is_told_with_what_it_is_about_and_how_it_goes_away"

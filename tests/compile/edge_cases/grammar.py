@@ -2,45 +2,58 @@
 
 from __future__ import annotations
 
-from tests.compile.edge_cases.edge_case import EdgeCase
+from tests.compile.edge_cases.edge_case import REMEDY, EdgeCase
 
 GRANTS = "compile/test_authority.py::test_grants_are_united_in_descriptor_order_and_denied_last"
+EXPLAINED = "cli/test_explain.py::test_each_reason_has_its_place"
 GRAMMAR: dict[str, EdgeCase] = {
-    "1": EdgeCase("`...` twice in one list", "spread-twice at the second", ("compile/cases/spread.yml",)),
+    "1": EdgeCase(
+        "`...` twice in one list", "spread-twice at the second, with the first", ("compile/cases/spread.yml", REMEDY)
+    ),
     "2": EdgeCase(
         "`...` and no defaults",
         "spread-without-defaults, which names the key",
-        ("compile/cases/spread-without-defaults.yml",),
+        ("compile/cases/spread-without-defaults.yml", REMEDY),
     ),
     "3": EdgeCase(
         "`tools: []`, or `null`, where the pod has defaults",
-        "no tools.json",
-        (GRANTS, "compile/test_authority.py::test_an_agent_without_tools_has_no_tools_json"),
+        "no tools.json; `claw explain` says where the defaults are suppressed",
+        (GRANTS, "compile/test_authority.py::test_an_agent_without_tools_has_no_tools_json", EXPLAINED),
     ),
-    "4": EdgeCase("`allow: [all, get_quote]`", "all-mixed-with-names", ("compile/cases/allow.yml",)),
-    "5": EdgeCase("a bare service name, or no `allow`", "allow-missing", ("compile/cases/allow.yml",)),
-    "6": EdgeCase("a default grants one tool, the service `all`", "every tool once, sorted", (GRANTS,)),
+    "4": EdgeCase("`allow: [all, get_quote]`", "all-mixed-with-names at `all`", ("compile/cases/allow.yml",)),
+    "5": EdgeCase(
+        "a bare service name, or no `allow`",
+        "allow-missing, which offers `allow: all`",
+        ("compile/cases/allow.yml", REMEDY),
+    ),
+    "6": EdgeCase(
+        "a default grants one tool, the service `all`", "every tool once, sorted; both are told", (GRANTS, EXPLAINED)
+    ),
     "7": EdgeCase("two grants on one service", "united, without a word", (GRANTS,)),
     "8": EdgeCase(
         "a misspelt tool",
         "unknown-tool at the name, with the near one and the provider's list",
-        ("compile/cases/unknown-tool.yml",),
+        ("compile/cases/unknown-tool.yml", REMEDY),
     ),
     "9": EdgeCase(
         "two typos in two services",
-        "both in one run, sorted",
-        ("compile/cases/two-services-two-typos.yml", "compile/test_cases.py::test_diagnostics_are_sorted_by_place"),
+        "both in one run, sorted; exit 1, and nothing written",
+        (
+            "compile/cases/two-services-two-typos.yml",
+            "compile/test_cases.py::test_diagnostics_are_sorted_by_place",
+            "cli/test_cli.py::test_an_error_writes_nothing_and_leaves_the_old_tree",
+        ),
     ),
     "10": EdgeCase(
         "tools without a proxy, its own or inherited",
         "tools-without-cllama; where inherited, with the default as a second place",
-        ("compile/cases/tools-without-cllama.yml",),
+        ("compile/cases/tools-without-cllama.yml", REMEDY),
     ),
-    "24": EdgeCase("a provider with `count`", "counted-provider", ("compile/cases/count.yml",)),
+    "24": EdgeCase("a provider with `count`", "counted-provider, with its names", ("compile/cases/count.yml", REMEDY)),
     "25": EdgeCase(
         "a counted service, and another with an ordinal's name",
         "ordinal-collision, with both places",
-        ("compile/cases/count.yml",),
+        ("compile/cases/count.yml", REMEDY),
     ),
     "26": EdgeCase(
         "`depends_on`, `links`, `network_mode` of a counted service",
@@ -50,16 +63,16 @@ GRAMMAR: dict[str, EdgeCase] = {
             "compile/cases/reach.yml",
         ),
     ),
-    "27": EdgeCase("an agent with `scale` or `deploy.replicas`", "count-conflict", ("compile/cases/count.yml",)),
+    "27": EdgeCase("an agent with `scale` or `deploy.replicas`", "count-conflict", ("compile/cases/count.yml", REMEDY)),
     "29": EdgeCase(
         "services called `..`, `cllama`, `clawdash`, or like another but for capitals",
         "bad-service-name or bad-agent-id; reserved-name; same-host",
-        ("compile/cases/reserved-names.yml", "compile/cases/names.yml"),
+        ("compile/cases/reserved-names.yml", "compile/cases/names.yml", REMEDY),
     ),
     "36": EdgeCase(
         "two values for one variable of the proxy",
         "proxy-env-conflict, with both places and no value",
-        ("compile/cases/proxies.yml", "compile/test_cases.py::test_no_report_holds_the_value_of_a_variable"),
+        ("compile/cases/proxies.yml", REMEDY, "compile/test_cases.py::test_no_report_holds_the_value_of_a_variable"),
     ),
     "ambiguous-feed": EdgeCase(
         "a feed that two services declare",

@@ -8,7 +8,10 @@ OUTPUT: dict[str, EdgeCase] = {
     "28": EdgeCase(
         "three agents of one service",
         "each with its own token, and no other's",
-        ("compile/test_compose.py::test_each_ordinal_has_its_own_credential_network_and_labels",),
+        (
+            "compile/test_compose.py::test_each_ordinal_has_its_own_credential_network_and_labels",
+            "compile/test_worked_pods.py::test_no_agents_files_hold_the_token_of_another",
+        ),
     ),
     "30": EdgeCase(
         "a secret with a `$`",
