@@ -24,7 +24,7 @@ def check_names(pod: PodSpec) -> Iterator[Diagnostic]:
     names = {service.name.text: service for service in pod.services}
     for service in pod.services:
         name = service.name.text
-        if _RESERVED.fullmatch(name.lower()) and service.agent is None:
+        if _RESERVED.fullmatch(name.lower()):
             yield codes.RESERVED_NAME.at(service.name.span, f"{quoted(name)} is a name of the compiler's own services")
         if not _COMPOSE_NAME.fullmatch(name) and service.agent is None:
             yield codes.BAD_SERVICE_NAME.at(service.name.span, f"{quoted(name)} can't name a service")

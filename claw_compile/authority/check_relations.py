@@ -8,8 +8,9 @@ from pathlib import PurePosixPath
 from claw_compile import codes
 from claw_compile.authority.agent import Agent
 from claw_compile.authority.check_grants import no_descriptor, unknown_service
+from claw_compile.authority.defaults import expanded
 from claw_compile.diagnostics.diagnostic import Code, Diagnostic, Note, Span, did_you_mean, quoted
-from claw_compile.grammar.pod import Listed, PodSpec, ServiceSpec, Spread
+from claw_compile.grammar.pod import Listed, PodSpec
 from claw_compile.grammar.relations import Blocks, MemoryOf, Skill, Spending
 from claw_compile.loading.load import Loaded
 from claw_compile.reading.node import ScalarNode
@@ -76,19 +77,7 @@ def _known_memory(wanted: ScalarNode, loaded: Loaded) -> Iterator[Diagnostic]:
 def check_skills(pod: PodSpec) -> Iterator[Diagnostic]:
     """An agent knows a skill by its base name, so that two must not share one."""
     for agent in pod.agents:
-        yield from _named_once(_skills(agent, pod))
-
-
-def _skills(agent: ServiceSpec, pod: PodSpec) -> Iterator[Skill]:
-    defaults = [entry for entry in (pod.skills.entries if pod.skills else ()) if not isinstance(entry, Spread)]
-    if agent.skills is None:
-        yield from defaults
-        return
-    for entry in agent.skills.entries:
-        if isinstance(entry, Spread):
-            yield from defaults
-        else:
-            yield entry
+        yield from _named_once(expanded(agent.skills, pod.skills, "skills-defaults", []))
 
 
 def _named_once(skills: Iterable[Skill]) -> Iterator[Diagnostic]:

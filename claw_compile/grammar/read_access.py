@@ -10,7 +10,7 @@ from claw_compile.diagnostics.diagnostic import Note, Span, quoted
 from claw_compile.grammar.pod import ProviderAuth
 from claw_compile.grammar.reading import Reading
 from claw_compile.grammar.relations import PodSecret, Principal, Stdio
-from claw_compile.reading.node import Entry, MapNode, Node, ScalarNode, kind
+from claw_compile.reading.node import Entry, Node, ScalarNode
 
 AUTH_TYPES: tuple[Literal["none", "bearer", "header", "basic"], ...] = ("none", "bearer", "header", "basic")
 MCP_PATH = "/mcp"
@@ -87,12 +87,8 @@ def _principal(reading: Reading, node: Node) -> Principal | None:
 
 def read_secrets(reading: Reading, entry: Entry) -> tuple[PodSecret, ...]:
     """``secrets {NAME: {env: VARIABLE} | {file: ./path}}``."""
-    if not isinstance(entry.value, MapNode):
-        if not (isinstance(entry.value, ScalarNode) and entry.value.is_null):
-            message = f"'secrets' is a mapping, and this is {kind(entry.value)}"
-            reading.found.append(codes.WRONG_TYPE.at(entry.value.span, message))
-        return ()
-    read = (_pod_secret(reading, each) for each in entry.value.entries)
+    mapping = reading.mapping(entry.value, "'secrets'")
+    read = (_pod_secret(reading, each) for each in mapping.entries) if mapping is not None else ()
     return tuple(secret for secret in read if secret is not None)
 
 

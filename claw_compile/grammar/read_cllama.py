@@ -59,13 +59,9 @@ def read_default_env(reading: Reading, entry: Entry) -> Mapping[str, Setting]:
 
 def read_env(reading: Reading, entry: Entry) -> Mapping[str, Setting]:
     """``cllama-env``: name → value. A name without a value takes the process's, as in Compose."""
-    if not isinstance(entry.value, MapNode):
-        if not (isinstance(entry.value, ScalarNode) and entry.value.is_null):
-            message = f"{quoted(entry.key.text)} is a mapping, and this is {kind(entry.value)}"
-            reading.found.append(codes.WRONG_TYPE.at(entry.value.span, message))
-        return {}
+    mapping = reading.mapping(entry.value, quoted(entry.key.text))
     settings: dict[str, Setting] = {}
-    for each in entry.value.entries:
+    for each in mapping.entries if mapping is not None else ():
         name, node = each.key, each.value
         if not _VARIABLE.fullmatch(name.text):
             reading.found.append(codes.BAD_VALUE.at(name.span, f"{quoted(name.text)} can't name a variable"))

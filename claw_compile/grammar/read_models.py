@@ -14,7 +14,7 @@ from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import quoted
 from claw_compile.grammar.reading import Reading
 from claw_compile.grammar.relations import Models, Spending
-from claw_compile.reading.node import Entry, ListNode, MapNode, Node, ScalarNode, kind
+from claw_compile.reading.node import Entry, ListNode, MapNode, Node, ScalarNode
 from claw_contract.durations import seconds
 from claw_contract.metadata import Budget
 
@@ -31,14 +31,10 @@ _USD = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 def read_models(reading: Reading, entry: Entry) -> Models:
     """``models`` or ``models-defaults``."""
     what = quoted(entry.key.text)
-    node = entry.value
-    if not isinstance(node, MapNode):
-        if not (isinstance(node, ScalarNode) and node.is_null):
-            reading.found.append(codes.WRONG_TYPE.at(node.span, f"{what} is a mapping, and this is {kind(node)}"))
-        return Models(entry.key.span)
+    mapping = reading.mapping(entry.value, what)
     slots: list[tuple[ScalarNode, str | None]] = []
     fallback: tuple[str, ...] | None = None
-    for each in node.entries:
+    for each in mapping.entries if mapping is not None else ():
         slot = each.key.text
         if slot == FALLBACK:
             fallback = _fallback(reading, each.value)

@@ -23,7 +23,7 @@ from claw_compile.grammar.read_surfaces import read_surfaces
 from claw_compile.grammar.read_tools import read_grants, read_limits
 from claw_compile.grammar.reading import Reading
 from claw_compile.reading.interpolation import Lookup
-from claw_compile.reading.node import Entry, MapNode, ScalarNode, kind
+from claw_compile.reading.node import Entry, MapNode, ScalarNode
 
 POD_KEYS = (
     *("pod", "cllama-defaults", "tools-defaults", "tool-policy-defaults", "surfaces-defaults", "strict-surfaces"),
@@ -78,12 +78,8 @@ def read_pod(file: str, root: MapNode, lookup: Lookup) -> Checked[PodSpec]:
 
 def _services(reading: Reading, root: MapNode) -> tuple[Entry, ...]:
     services = root.value("services")
-    if isinstance(services, MapNode):
-        return services.entries
-    if services is not None and not (isinstance(services, ScalarNode) and services.is_null):
-        message = f"'services' is a mapping, and this is {kind(services)}"
-        reading.found.append(codes.WRONG_TYPE.at(services.span, message))
-    return ()
+    mapping = reading.mapping(services, "'services'") if services is not None else None
+    return mapping.entries if mapping is not None else ()
 
 
 def _flag(reading: Reading, entry: Entry) -> bool:

@@ -17,7 +17,7 @@ from claw_compile.grammar.read_relations import read_feeds, read_memory, read_sk
 from claw_compile.grammar.read_surfaces import read_surfaces
 from claw_compile.grammar.read_tools import read_grants, read_limits
 from claw_compile.grammar.reading import Reading
-from claw_compile.reading.node import Entry, MapNode, ScalarNode, kind
+from claw_compile.reading.node import Entry, ScalarNode
 from claw_contract.names import is_agent_id
 
 AGENT_KEYS = (
@@ -26,15 +26,12 @@ AGENT_KEYS = (
 )
 PROVIDER_KEYS = ("describe-file", "mcp-stdio", "mcp", "base-url", "auth")
 SERVICE_KEYS = ("agent", "type", *AGENT_KEYS, *PROVIDER_KEYS)
-RESERVED_AGENT_IDS = {"cllama"}
 
 
 def read_service(reading: Reading, entry: Entry) -> ServiceSpec:
     """Everything that a service says; of one that can't be read, its name."""
-    body = entry.value
-    if not isinstance(body, MapNode):
-        if not (isinstance(body, ScalarNode) and body.is_null):
-            reading.found.append(codes.WRONG_TYPE.at(body.span, f"a service is a mapping, and this is {kind(body)}"))
+    body = reading.mapping(entry.value, "a service")
+    if body is None:
         return ServiceSpec(entry.key)
     claw = body.value("x-claw")
     known = (*SERVICE_KEYS, *ORIGINAL_SERVICE_KEYS)
@@ -97,7 +94,7 @@ def _check_role(reading: Reading, name: ScalarNode, entries: Mapping[str, Entry]
                 help_text = "an agent has a contract: 'agent: ./AGENTS.md'"
                 reading.found.append(codes.NOT_AN_AGENT.at(entries[key].key.span, message, help_text=help_text))
         return
-    if not is_agent_id(name.text) or name.text in RESERVED_AGENT_IDS:
+    if not is_agent_id(name.text):
         reading.found.append(codes.BAD_AGENT_ID.at(name.span, f"{quoted(name.text)} can't name an agent"))
     if "mcp-stdio" in entries:
         message = f"{quoted(name.text)} wraps a stdio server, and so is no agent"

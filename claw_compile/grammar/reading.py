@@ -29,13 +29,9 @@ class Reading:
 
     def keys(self, node: Node, what: str, known: Collection[str]) -> dict[str, Entry]:
         """The entries of a mapping by key; those that are not known are reported."""
-        if isinstance(node, ScalarNode) and node.is_null:
-            return {}
-        if not isinstance(node, MapNode):
-            self.found.append(codes.WRONG_TYPE.at(node.span, f"{what} is a mapping, and this is {kind(node)}"))
-            return {}
+        mapping = self.mapping(node, what)
         entries: dict[str, Entry] = {}
-        for entry in node.entries:
+        for entry in mapping.entries if mapping is not None else ():
             name = entry.key.text
             if name in known:
                 entries[name] = entry
@@ -49,6 +45,14 @@ class Reading:
         if isinstance(node, MapNode):
             return self.keys(node, what, known)
         self.found.append(codes.WRONG_TYPE.at(node.span, f"{what} is a mapping, and this is {kind(node)}"))
+        return None
+
+    def mapping(self, node: Node, what: str) -> MapNode | None:
+        """A mapping; ``null`` is none, and nothing is said of it."""
+        if isinstance(node, MapNode):
+            return node
+        if not (isinstance(node, ScalarNode) and node.is_null):
+            self.found.append(codes.WRONG_TYPE.at(node.span, f"{what} is a mapping, and this is {kind(node)}"))
         return None
 
     def require(self, entries: Mapping[str, Entry], at: Span, what: str, *names: str) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import quoted
 from claw_compile.grammar.pod import PodSpec
@@ -21,5 +23,13 @@ def _check(path: ScalarNode, files: Files) -> None:
     if target is None:
         message = f"the secret {quoted(path.shown)} leads out of the pod's directory"
         files.found.append(codes.PATH_ESCAPES_POD.at(path.span, message))
-    elif not target.is_file():
+    elif not _is_file(target):
         files.found.append(codes.UNREADABLE_FILE.at(path.span, f"the secret {quoted(path.shown)} is no file"))
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:
+        # A name that is too long is no file.
+        return False
