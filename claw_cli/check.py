@@ -9,7 +9,7 @@ from typing import Annotated, assert_never
 
 import typer
 
-from claw_cli.compile import DEFAULT_POD, Pod
+from claw_cli.arguments import DEFAULT_POD, Pod
 from claw_compile.compiler import check_pod
 from claw_compile.diagnostics.diagnostic import has_errors
 from claw_compile.diagnostics.report import as_json, as_text, count

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from claw_cli.arguments import DEFAULT_POD, Output, Pod
 from claw_compile.__main__ import run
-
-DEFAULT_POD = Path("claw-pod.yml")
-Pod = Annotated[Path, typer.Argument(metavar="POD", help="The pod file.")]
-Output = Annotated[
-    Path | None,
-    typer.Option("-o", "--output", metavar="DIR", help="The compiled tree; default: .claw-runtime beside the pod."),
-]
 
 
 class Runs(StrEnum):

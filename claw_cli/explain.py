@@ -6,12 +6,11 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from claw_cli.compile import DEFAULT_POD
+from claw_cli.arguments import DEFAULT_POD, AsJson, PodOption
 from claw_compile.compiler import check_pod
 from claw_compile.diagnostics.report import as_text
 from claw_compile.explain import Step, Unknown, Verdict, explain
@@ -23,8 +22,8 @@ def explain_verb(
         str | None,
         typer.Argument(metavar="TOOL", help="A tool as service.tool, or as its model sees it; default: all."),
     ] = None,
-    pod: Annotated[Path, typer.Option("-f", "--file", metavar="POD", help="The pod file.")] = DEFAULT_POD,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    pod: PodOption = DEFAULT_POD,
+    as_json: AsJson = False,
 ) -> None:
     """Why an agent may call a tool, or may not, and what would change it. Exit 0, 1 for errors, 2 for an unknown name."""
     checked = check_pod(pod, os.environ)
@@ -35,7 +34,7 @@ def explain_verb(
     if isinstance(found, Unknown):
         sys.stderr.write(f"{pod}: {found.message}{f'; {found.hint}' if found.hint else ''}\n")
         raise typer.Exit(2)
-    sys.stdout.write(_as_json(found) if as_json else "".join(line for each in found for line in _lines(each)))
+    sys.stdout.write(_json(found) if as_json else "".join(line for each in found for line in _lines(each)))
 
 
 def _lines(verdict: Verdict) -> Iterator[str]:
@@ -49,7 +48,7 @@ def _place(step: Step) -> str:
     return f"{step.at.file}:{step.at.line}:{step.at.column}: " if step.at is not None else ""
 
 
-def _as_json(verdicts: tuple[Verdict, ...]) -> str:
+def _json(verdicts: tuple[Verdict, ...]) -> str:
     return json.dumps([_data(verdict) for verdict in verdicts], indent=2, ensure_ascii=False) + "\n"
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from claw_cli.compile import DEFAULT_POD, Pod
+from claw_cli.arguments import DEFAULT_POD, Pod
 from claw_cli.images import baked
 from claw_compile.diagnostics.report import as_text
 from claw_compile.locking import Locked, lock_pod

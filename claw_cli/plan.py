@@ -7,11 +7,11 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from claw_cli.compile import DEFAULT_POD, Output, Pod
+from claw_cli.arguments import DEFAULT_POD, AsJson, Output, Pod
 from claw_compile.changes import Changes, FileChange, ToolChange, changes
 from claw_compile.compiler import check_pod, compose_file_of, emitted, output_of
 from claw_compile.diagnostics.report import as_text
@@ -24,7 +24,7 @@ _SIGNS = {"gained": "+", "lost": "-", "changed": "~", "new": "+", "gone": "-"}
 def plan(
     pod: Pod = DEFAULT_POD,
     output: Output = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """What a compile would change: who gains or loses which tool, and which files. Exit 0 nothing, 2 something, 1 errors."""
     checked = check_pod(pod, os.environ)

@@ -1,4 +1,4 @@
-"""``claw rotate AGENT [POD]``: a new token for one agent (spec/compile.md "Tokens")."""
+"""``claw rotate AGENT``: a new token for one agent (spec/compile.md "Tokens")."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Annotated
 
 import typer
 
-from claw_cli.compile import DEFAULT_POD, Pod
+from claw_cli.arguments import DEFAULT_POD, PodOption
 from claw_compile.diagnostics.report import as_text
 from claw_compile.locking import rotate_pod
 
 
 def rotate(
     agent: Annotated[str, typer.Argument(metavar="AGENT", help="The agent's id; with count: name-0, name-1 …")],
-    pod: Pod = DEFAULT_POD,
+    pod: PodOption = DEFAULT_POD,
 ) -> None:
     """Give an agent a new token. Exit 0, 1 for errors, 2 for wrong usage."""
     result = rotate_pod(pod, os.environ, agent)

@@ -15,6 +15,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from claw_cli.arguments import AsJson
 from claw_state.inventory import TURN_STATES, AgentState, Forgotten, Inventory, Kept
 from claw_state.place import File, Server, StoreError, place
 from claw_state.sqlite_inventory import SqliteInventory
@@ -36,7 +37,6 @@ _PLACE = "A file, or redis://…, as the proxy's CLAW_STATE."
 Place = Annotated[str, typer.Option("--state", envvar="CLAW_STATE", metavar="PLACE", help=_PLACE)]
 PlaceAgain = Annotated[str, typer.Option("--state", metavar="PLACE", help=_PLACE)]
 """Behind ``forget``. Without the environment, which would beat what stands before it."""
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @state_verbs.callback(invoke_without_command=True)

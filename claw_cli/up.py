@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from claw_cli.compile import DEFAULT_POD, Pod
+from claw_cli.arguments import DEFAULT_POD, Pod
 from claw_cli.docker import become_compose
 from claw_compile.__main__ import compiled
 from claw_compile.compiler import compose_file_of

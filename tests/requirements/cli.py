@@ -69,4 +69,12 @@ REQUIREMENTS: dict[str, Requirement] = {
         "compile.md, Verbs",
         "`claw schema` prints Compose's schema with x-claw in it, which takes at each place what the grammar takes.",
     ),
+    "cli:inspect-agent": Requirement(
+        "issue 5.4",
+        "`claw inspect AGENT` tells all of its compiled authority, and no value of a variable; text and JSON.",
+    ),
+    "cli:inspect-service": Requirement(
+        "issue 5.4",
+        "`claw inspect SERVICE` tells its descriptor, where that was found, how it is called, and who has which tool.",
+    ),
 }

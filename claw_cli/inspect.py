@@ -1,0 +1,83 @@
+"""``claw inspect NAME``: one service or agent, as it is compiled (issue 5.4)."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from claw_cli.arguments import DEFAULT_POD, AsJson, PodOption
+from claw_compile.compiler import check_pod
+from claw_compile.diagnostics.report import as_text
+from claw_compile.explain import Unknown
+from claw_compile.inspection import inspect_pod
+
+
+def inspect_verb(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A service, or an agent's id.")],
+    pod: PodOption = DEFAULT_POD,
+    as_json: AsJson = False,
+) -> None:
+    """What a service is and who may use it, or all that an agent may do. Exit 0, 1 for errors, 2 for an unknown name."""
+    checked = check_pod(pod, os.environ)
+    if checked.value is None:
+        sys.stderr.write(as_text(found for found in checked.diagnostics if found.is_error))
+        raise typer.Exit(1)
+    found = inspect_pod(checked.value, name)
+    if isinstance(found, Unknown):
+        sys.stderr.write(f"{pod}: {found.message}{f'; {found.hint}' if found.hint else ''}\n")
+        raise typer.Exit(2)
+    if as_json:
+        sys.stdout.write(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
+        return
+    parts = [("agent", each["id"], each) for each in found["agents"]]
+    if (service := found["service"]) is not None:
+        parts.append(("service", service["name"], service))
+    texts = ("".join(_section(kind, label, facts)) for kind, label, facts in parts)
+    sys.stdout.write("\n".join(texts))
+
+
+def _section(kind: str, label: str, facts: dict[str, Any]) -> Iterator[str]:
+    yield f"{kind} {label}\n"
+    for key, value in facts.items():
+        if key not in {"id", "name"} and value not in (None, [], {}):
+            yield from (f"  {line}\n" for line in _lines(key.replace("_", " "), value))
+
+
+def _lines(key: str, value: Any) -> Iterator[str]:
+    match value:
+        case list() if any(isinstance(item, dict) for item in value):
+            yield key
+            yield from (f"  {_entry(item)}" for item in value)
+        case dict():
+            yield key
+            yield from (f"  {line}" for name, part in value.items() for line in _lines(name.replace("_", " "), part))
+        case _:
+            yield f"{key}: {_inline(value)}"
+
+
+def _entry(item: dict[str, Any]) -> str:
+    """On one line, so that a line can be found by what it says."""
+    rest = _inline({key: value for key, value in item.items() if key != "name" and value not in ("", None)})
+    return f"{_plain(item['name'])}: {rest}" if "name" in item else rest
+
+
+def _inline(value: Any) -> str:
+    match value:
+        case bool():
+            return "yes" if value else "no"
+        case list():
+            return ", ".join(map(_inline, value)) or "none"
+        case dict():
+            return ", ".join(f"{key.replace('_', ' ')} {_inline(part)}" for key, part in value.items())
+        case _:
+            return _plain(str(value))
+
+
+def _plain(text: str) -> str:
+    """On one line: a descriptor may hold anything, and a terminal obeys it."""
+    return "".join(sign if sign.isprintable() else "�" for sign in " ".join(text.split()))

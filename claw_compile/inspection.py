@@ -1,0 +1,190 @@
+"""What an operator asks of one service or agent: what it is, from where, and who may do what with it (`claw inspect`).
+
+Rules. It is data, for people and for programs alike. Of a credential its kind and its source are told, never its value; what
+a variable made of a text of the pod file is shown as ``${NAME}``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from claw_compile.authority.agent import Agent
+from claw_compile.authority.ports import base_url
+from claw_compile.authority.project import Projected
+from claw_compile.authority.topology import topology
+from claw_compile.compiler import Plan
+from claw_compile.descriptors.descriptor import Described
+from claw_compile.diagnostics.diagnostic import Span, did_you_mean
+from claw_compile.explain import Unknown
+from claw_compile.grammar.pod import ServiceSpec
+from claw_compile.reading.node import ListNode, MapNode, Node, ScalarNode
+from claw_contract.descriptor import DescriptorTool
+from claw_contract.manifest import Tool
+from claw_contract.names import aliases, canonical_name
+
+type Facts = dict[str, Any]
+_REFERENCE = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
+_SHORTEST_PART = 4
+"""Of a value that is looked for within other text: a shorter one is there by chance."""
+
+
+def inspect_pod(plan: Plan, word: str) -> Facts | Unknown:
+    """``{"agents": […], "service": …}``: an agent by its id, a service by its name; an agent's service is both."""
+    spec = plan.pod.spec.service(word)
+    agents = [each for each in plan.agents if word in {each.agent.id, each.agent.spec.name.text}]
+    if spec is None and not agents:
+        known = {*(each.agent.id for each in plan.agents), *(each.name.text for each in plan.pod.spec.services)}
+        return Unknown(f"the pod has no service and no agent '{word}'", did_you_mean(word, known))
+    is_provider = spec is not None and (spec.agent is None or plan.pod.described.get(word) is not None)
+    facts = {
+        "agents": [_agent(plan, each) for each in agents],
+        "service": _service(plan, spec) if spec is not None and is_provider else None,
+    }
+    masked: Facts = _masked(facts, _values(plan))
+    return masked
+
+
+def _agent(plan: Plan, projected: Projected) -> Facts:
+    agent = projected.agent
+    tools = projected.manifest.tools if projected.manifest is not None else ()
+    presented = aliases(tool.name for tool in tools)
+    return {
+        "id": agent.id,
+        "service": agent.spec.name.text,
+        "runner": agent.spec.runner,
+        "contract": agent.spec.agent.shown if agent.spec.agent is not None else None,
+        "proxy": [name.shown for name in agent.cllama.proxies] if agent.cllama is not None else [],
+        "mode": agent.mode,
+        "delivery": agent.delivery,
+        "token_epoch": projected.epoch,
+        "tools": [_granted(tool, presented) for tool in tools],
+        "policy": projected.manifest.policy.model_dump(mode="json") if projected.manifest is not None else None,
+        "feeds": [{"name": feed.name, "service": feed.service, "ttl": feed.ttl} for feed in agent.feeds],
+        "memory": _memory(agent),
+        "skills": [skill.name for skill in agent.skills],
+        "models": {model.slot: model.ref for model in agent.models},
+        "budget": agent.budget.model_dump(mode="json", exclude_none=True) if agent.budget is not None else None,
+        "context_blocks": [block.id for block in agent.blocks],
+        "surfaces": [surface.shown for surface in agent.surfaces],
+        "own_credentials": [
+            {"service": each.service.shown, **_from(each.source, each.of, each.service.text)}
+            for each in agent.spec.principals
+        ],
+        "networks": list(_networks(plan, agent)),
+    }
+
+
+def _granted(tool: Tool, presented: Mapping[str, str]) -> Facts:
+    return {"name": tool.name, "presented_as": presented[tool.name], "effect": tool.effect}
+
+
+def _memory(agent: Agent) -> Facts | None:
+    if agent.memory is None:
+        return None
+    verbs = ("recall", "retain", "forget")
+    can = [verb for verb in verbs if getattr(agent.memory.paths, verb) is not None]
+    return {"service": agent.memory.service, "timeout_ms": agent.memory.timeout_ms, "can": can}
+
+
+def _networks(plan: Plan, agent: Agent) -> Iterator[Facts]:
+    for network in topology(plan.pod.spec, plan.resolved).networks:
+        if agent.id in network.members:
+            yield {"name": network.name, "internal": network.internal, "with": sorted(network.members - {agent.id})}
+
+
+def _service(plan: Plan, spec: ServiceSpec) -> Facts:
+    name = spec.name.text
+    described = plan.pod.described.get(name)
+    called = any(name in each.agent.providers for each in plan.agents)
+    return {
+        "name": name,
+        "base_url": _base_url(plan, spec) if called or described is not None else None,
+        "credential": _credential(spec, described),
+        "used_by": [each.agent.id for each in plan.agents if name in each.agent.providers],
+        "reached_by": [each.agent.id for each in plan.agents if name in {reached.service for reached in each.reached}],
+        "networks": list(topology(plan.pod.spec, plan.resolved).of(name)),
+        "descriptor": _descriptor(described) if described is not None else None,
+        "tools": [_offered(plan, name, tool) for tool in described.tools] if described is not None else [],
+    }
+
+
+def _base_url(plan: Plan, spec: ServiceSpec) -> str | None:
+    if spec.base_url is not None:
+        return spec.base_url.shown
+    return base_url(spec, plan.loaded.variables.lookup, [])
+
+
+def _credential(spec: ServiceSpec, described: Described | None) -> Facts:
+    if spec.auth is not None:
+        own, source = spec.auth, "secret" if spec.auth.secret is not None else "env"
+        of = own.secret or own.env
+        told = _from(source, of, spec.name.text) if of is not None else {}
+        return {"type": own.type, **told, "said_at": _place(own.span)}
+    auth = described.descriptor.auth if described is not None else None
+    if described is None or auth is None or auth.type == "none":
+        return {"type": "none"}
+    return {"type": auth.type, "variable": auth.env, "of": spec.name.text, "said_at": described.file}
+
+
+def _from(source: str, of: ScalarNode, service: str) -> Facts:
+    return {"secret": of.shown} if source == "secret" else {"variable": of.shown, "of": service}
+
+
+def _descriptor(described: Described) -> Facts:
+    """All that the service says, but its tools, which stand by themselves."""
+    said = described.descriptor.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"tools"})
+    return {"found_in": described.file, "as": described.source, "digest": described.digest, **said}
+
+
+def _offered(plan: Plan, service: str, tool: DescriptorTool) -> Facts:
+    name = canonical_name(service, tool.name)
+    manifests = [(each.agent.id, each.manifest) for each in plan.agents if each.manifest is not None]
+    return {
+        "name": tool.name,
+        "effect": tool.effect,
+        "call": f"{tool.http.method} {tool.http.path}" if tool.http is not None else "MCP",
+        "description": tool.description,
+        "granted_to": [agent for agent, manifest in manifests if any(each.name == name for each in manifest.tools)],
+    }
+
+
+def _place(span: Span) -> str:
+    return f"{span.file}:{span.line}:{span.column}"
+
+
+def _values(plan: Plan) -> Mapping[str, str]:
+    """Value → name, of every variable that the pod file refers to."""
+    names = {name for text in _texts(plan.pod.spec.document) for name in _REFERENCE.findall(text)}
+    found = ((plan.loaded.variables.lookup(name), name) for name in sorted(names))
+    return {value: name for value, name in found if value}
+
+
+def _texts(node: Node) -> Iterator[str]:
+    match node:
+        case ScalarNode():
+            yield node.text
+        case ListNode():
+            for item in node.items:
+                yield from _texts(item)
+        case MapNode():
+            for entry in node.entries:
+                yield from _texts(entry.value)
+
+
+def _masked(data: Any, values: Mapping[str, str]) -> Any:
+    match data:
+        case str() if data in values:
+            return f"${{{values[data]}}}"
+        case str():
+            for value in sorted(values, key=len, reverse=True):
+                if len(value) >= _SHORTEST_PART:
+                    data = data.replace(value, f"${{{values[value]}}}")
+            return data
+        case list():
+            return [_masked(item, values) for item in data]
+        case dict():
+            return {key: _masked(item, values) for key, item in data.items()}
+        case _:
+            return data
