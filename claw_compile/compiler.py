@@ -19,6 +19,7 @@ from claw_compile.authority.connect import connect
 from claw_compile.authority.drift import drift
 from claw_compile.authority.project import Projected, ProjectedPod, project
 from claw_compile.authority.resolve import resolve
+from claw_compile.authority.starvation import starvation
 from claw_compile.diagnostics.diagnostic import Checked, Diagnostic, has_errors, in_order, start_of
 from claw_compile.loading.load import MASTER_FILE, Loaded, load
 from claw_compile.output.compose import COMPOSE_FILE, compose
@@ -77,6 +78,7 @@ def check_pod(pod_file: Path, environ: Mapping[str, str]) -> Checked[Plan]:
             *check(loaded.value, resolved.value),
             *drift(loaded.value, resolved.value),
             *providers.diagnostics,
+            *starvation(loaded.value, resolved.value, providers.value),
         )
     )
     if has_errors(found):

@@ -5,6 +5,7 @@ The proxy reaches them; the compiler makes sure that no agent holds one of these
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -38,6 +39,24 @@ KNOWN_PROVIDERS: Final[dict[str, KnownProvider]] = {
     "ollama": KnownProvider(None, "none", "openai", "OLLAMA"),
 }
 KEY_VARIABLES: Final = tuple(name for known in KNOWN_PROVIDERS.values() for name in known.keys)
+OTHER_KEY_VARIABLES: Final = (
+    # What runners and SDKs take in place of a key, and what the original's seeds were called.
+    *("ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_API_KEY", "CODEX_API_KEY", "PROVIDER_API_KEY"),
+    *("GOOGLE_GENERATIVE_AI_API_KEY", "VERCEL_AI_GATEWAY_API_KEY", "OLLAMA_API_KEY", "GROK_API_KEY"),
+    # The clouds that sell the same models: Bedrock, Vertex, Azure, Foundry.
+    *("AWS_BEARER_TOKEN_BEDROCK", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "GOOGLE_APPLICATION_CREDENTIALS"),
+    *("AZURE_API_KEY", "AZURE_OPENAI_API_KEY", "AZURE_OPENAI_AD_TOKEN", "ANTHROPIC_FOUNDRY_API_KEY", "VERTEX_API_KEY"),
+    # Providers that a runner reaches by itself.
+    *("GROQ_API_KEY", "MISTRAL_API_KEY", "DEEPSEEK_API_KEY", "COHERE_API_KEY", "CO_API_KEY", "TOGETHER_API_KEY"),
+    *("FIREWORKS_API_KEY", "PERPLEXITY_API_KEY", "CEREBRAS_API_KEY", "MOONSHOT_API_KEY", "ZAI_API_KEY"),
+)
+"""Variables that hold a credential for models, of providers that the proxy has no entry for."""
+_NUMBER = re.compile(r"_[0-9]+$")
+KEY_SHAPE: Final = re.compile(
+    r"(?<![A-Za-z0-9_-])(?:sk-(?:ant|or|proj)-[A-Za-z0-9_-]{4,}|sk-[A-Za-z0-9_-]{8,}|AIza[A-Za-z0-9_-]{8,}"
+    r"|xai-[A-Za-z0-9_-]{8,}|gsk_[A-Za-z0-9]{8,}|vck_[A-Za-z0-9]{8,}|AKIA[A-Z0-9]{12,})"
+)
+"""What a key looks like that Anthropic, OpenAI, OpenRouter, Google, xAI, Groq, Vercel or AWS gives out."""
 
 
 def provider_of(variable: str) -> str | None:
@@ -52,3 +71,11 @@ def provider_of(variable: str) -> str | None:
             if variable == key or (number != variable and number.isdecimal() and number.isascii()):
                 return name
     return None
+
+
+def is_key_variable(variable: str) -> bool:
+    """Whether a variable of that name holds a credential for models, of whatever provider."""
+    return provider_of(variable) is not None or _NUMBER.sub("", variable) in _OTHERS
+
+
+_OTHERS: Final = frozenset(OTHER_KEY_VARIABLES)

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from claw_compile import codes
 from claw_compile.authority.agent import Agent, Resolved, ResolvedFeed
-from claw_compile.authority.credentials import Principals, principals, project_auth, visible_tokens
+from claw_compile.authority.credentials import Principals, principals, project_auth
 from claw_compile.authority.model_providers import model_providers
 from claw_compile.authority.ports import base_url
 from claw_compile.diagnostics.diagnostic import Checked, Diagnostic, Span, quoted
@@ -57,10 +57,6 @@ def connect(loaded: Loaded, resolved: Resolved) -> Checked[Connected]:
     found: list[Diagnostic] = []
     providers = dict(_providers(loaded, resolved, found))
     connected = Connected(providers, principals(loaded.pod, resolved.agents, loaded.variables.lookup, found))
-    auths = [(f"the token of {name}", provider.auth) for name, provider in sorted(providers.items())]
-    for agent, own in sorted(connected.principals.items()):
-        auths += [(f"the token of {agent} at {name}", principal.auth) for name, principal in sorted(own.items())]
-    found.extend(visible_tokens(loaded.pod, auths, loaded.master, loaded.variables.lookup))
     feeds = {agent.id: tuple(_feeds(agent, connected, found)) for agent in resolved.agents}
     memories = {agent.id: memory for agent in resolved.agents if (memory := _memory(agent, connected, found))}
     models = model_providers(resolved.proxy_env, found)

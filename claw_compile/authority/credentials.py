@@ -1,29 +1,28 @@
-"""Whose credential a tool call carries, and who must not see it (spec/compile.md "Auth", spec/README.md rulings).
+"""Whose credential a tool call carries (spec/compile.md "Auth", spec/README.md rulings).
 
 Rules. The provider's ``x-claw.auth`` wins over its descriptor's ``auth``; ``env`` is read from the *provider's* environment,
-and a descriptor's may also be the name of one of the pod's secrets. An agent whose environment holds the value could go
-round the proxy: an error. No value is ever printed.
+and a descriptor's may also be the name of one of the pod's secrets. No value is ever printed.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
 from claw_compile import codes
 from claw_compile.authority.agent import Agent
-from claw_compile.authority.environment import variables
 from claw_compile.descriptors.descriptor import Described
 from claw_compile.diagnostics.diagnostic import Diagnostic, Note, did_you_mean, quoted
 from claw_compile.grammar.pod import PodSpec, ProviderAuth, ServiceSpec
 from claw_compile.grammar.reading import problem_at
+from claw_compile.reading.environment import variables
 from claw_compile.reading.interpolation import Lookup
 from claw_compile.reading.node import ScalarNode, span_at
 from claw_contract.descriptor import DescriptorAuth
 from claw_contract.manifest import Auth, BasicAuth, BearerAuth, HeaderAuth, NoAuth
-from claw_contract.secret import MIN_REDACTED, Secret, SecretRef
+from claw_contract.secret import Secret, SecretRef
 
 _HEADER_VALUE = re.compile(r"[!-~]+( [!-~]+)*")
 
@@ -151,30 +150,11 @@ def _token(service: ServiceSpec, wanted: ScalarNode, lookup: Lookup, found: list
     return Secret(variable.value.text)
 
 
-def visible_tokens(
-    pod: PodSpec, auths: Iterable[tuple[str, Auth]], master: Secret | None, lookup: Lookup
-) -> Iterator[Diagnostic]:
-    """Each variable of an agent that holds a credential which only the proxy or a provider may have."""
-    secrets = [(owner, _secret_of(auth)) for owner, auth in auths]
-    held = [(owner, token) for owner, token in secrets if isinstance(token, Secret)]
-    if master is not None:
-        held.append(("the pod's master secret", master))
-    for agent in pod.agents:
-        for variable in variables(agent.environment, lookup):
-            for owner, secret in held:
-                if _holds(variable.value.text, secret.reveal()):
-                    message = f"{variable.name} of {agent.name.text} holds {owner}"
-                    yield codes.TOKEN_VISIBLE_TO_AGENT.at(variable.key, message)
-
-
-def _secret_of(auth: Auth) -> Secret | SecretRef | None:
+def secret_of(auth: Auth) -> Secret | SecretRef | None:
+    """What the credential consists of."""
     match auth:
         case NoAuth():
             return None
         case BearerAuth(token=secret) | HeaderAuth(token=secret) | BasicAuth(password=secret):
             return secret
     assert_never(auth)
-
-
-def _holds(value: str, secret: str) -> bool:
-    return secret in value if len(secret) >= MIN_REDACTED else secret == value

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 
 from claw_compile.authority.agent import Agent, GrantedTool, MemoryRelation, Resolved
 from claw_compile.authority.defaults import expanded, merged_models, taken
-from claw_compile.authority.environment import variables
 from claw_compile.authority.feeds import Feeds
 from claw_compile.authority.proxy_env import proxy_env
 from claw_compile.authority.skills import agent_skills
@@ -22,6 +21,7 @@ from claw_compile.diagnostics.diagnostic import Checked, Diagnostic
 from claw_compile.grammar.pod import All, Grant, PodSpec, ServiceSpec, written
 from claw_compile.grammar.relations import MemoryOf
 from claw_compile.loading.load import Loaded
+from claw_compile.reading.environment import variables
 from claw_contract.descriptor import DescriptorV2
 from claw_contract.manifest import Policy
 

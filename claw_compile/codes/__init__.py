@@ -10,3 +10,4 @@ from claw_compile.codes.providers import *
 from claw_compile.codes.reach import *
 from claw_compile.codes.relations import *
 from claw_compile.codes.sources import *
+from claw_compile.codes.starvation import *

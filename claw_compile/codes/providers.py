@@ -25,11 +25,6 @@ TOKEN_MISSING = error(
 BAD_TOKEN = error(
     "bad-token", "A credential holds characters that an HTTP header can't carry.", "Use visible ASCII characters."
 )
-TOKEN_VISIBLE_TO_AGENT = error(
-    "token-visible-to-agent",
-    "An agent's environment holds a credential of a service, so that the agent can go round the proxy.",
-    "Remove the variable from the agent: the proxy holds the credential for it.",
-)
 BAD_FEED = error("bad-feed", "A feed's name, path or TTL makes no request.", "Correct the feed.")
 BEARER_ONLY = error(
     "bearer-only",

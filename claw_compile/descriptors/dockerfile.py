@@ -1,4 +1,5 @@
 """The ``LABEL``s of a Dockerfile: what an image will say of itself once it is built (spec/compile.md, resolution order).
+And its variables, which are in the image too.
 
 Rules, as Docker's own: both forms (``LABEL key=value …`` and ``LABEL key value``), quotes and the escape character, lines
 that go on, comments among them, heredocs passed over; the last stage counts, or the target, with the labels of the stages
@@ -44,6 +45,14 @@ def labels(source: Source, target: str | None = None) -> Labels:
             case "LABEL":
                 current.update(_pairs(line, rest, at))
     return stages.get(target.lower(), {}) if target else current
+
+
+def declared(source: Source) -> Iterator[tuple[str, ScalarNode]]:
+    """Every ``ENV``, and every ``ARG`` that has a value, of all stages."""
+    for line in _logical_lines(source, _escape(source)):
+        instruction = _INSTRUCTION.fullmatch(line.text)
+        if instruction is not None and instruction["word"].upper() in {"ENV", "ARG"}:
+            yield from _pairs(line, instruction["rest"], instruction.start("rest"))
 
 
 @dataclass(frozen=True)

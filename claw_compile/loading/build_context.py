@@ -37,24 +37,19 @@ def places(directories: Iterable[str], in_image: str) -> tuple[str, ...]:
 def build_context(service: ServiceSpec, files: Files, lookup: Lookup) -> BuildContext | None:
     """The context of ``build: DIR`` or ``build: {context, dockerfile, dockerfile_inline, target}``."""
     build = service.body.value("build") if service.body else None
-    if build is None or (isinstance(build, ScalarNode) and build.is_null):
+    if build is None or (context := _directory(build, files, lookup)) is None:
+        return None
+    source = dockerfile(build, files, lookup)
+    target = filled(build.value("target"), lookup) if isinstance(build, MapNode) else None
+    return BuildContext(context, labels(source, target) if source is not None else {})
+
+
+def dockerfile(build: Node, files: Files, lookup: Lookup, within: str = "") -> Source | None:
+    """The Dockerfile of a service's ``build``; ``within``: where the file with the service is, from the pod's directory."""
+    context = _directory(build, files, lookup, within)
+    if context is None:
         return None
     parts = build if isinstance(build, MapNode) else None
-    context = filled(parts.value("context"), lookup) or "." if parts else filled(build, lookup)
-    if context is None or "://" in context or context.startswith(_ADDRESSES):
-        return None
-    try:
-        directory = files.target(context)
-        if directory is None or not directory.is_dir():
-            return None
-    except (OSError, ValueError):
-        return None
-    dockerfile = _dockerfile(parts, context, files, lookup)
-    target = filled(parts.value("target"), lookup) if parts else None
-    return BuildContext(context, labels(dockerfile, target) if dockerfile is not None else {})
-
-
-def _dockerfile(parts: MapNode | None, context: str, files: Files, lookup: Lookup) -> Source | None:
     inline = parts.value("dockerfile_inline") if parts else None
     if isinstance(inline, ScalarNode):
         # Its lines are not lines of the pod file: what is said of them is said of the whole.
@@ -62,6 +57,21 @@ def _dockerfile(parts: MapNode | None, context: str, files: Files, lookup: Looku
     name = (filled(parts.value("dockerfile"), lookup) if parts else None) or "Dockerfile"
     found = files.implied(posixpath.join(context, name), "the Dockerfile")
     return found.value if found else None
+
+
+def _directory(build: Node, files: Files, lookup: Lookup, within: str = "") -> str | None:
+    """The context as a directory of the pod's; None for what is not looked into."""
+    if isinstance(build, ScalarNode) and build.is_null:
+        return None
+    context = filled(build.value("context"), lookup) or "." if isinstance(build, MapNode) else filled(build, lookup)
+    if context is None or "://" in context or context.startswith(_ADDRESSES):
+        return None
+    context = posixpath.join(within, context)
+    try:
+        directory = files.target(context)
+        return context if directory is not None and directory.is_dir() else None
+    except (OSError, ValueError):
+        return None
 
 
 def filled(node: Node | None, lookup: Lookup) -> str | None:

@@ -16,6 +16,8 @@ from claw_compile.grammar.read_pod import read_pod
 from claw_compile.identity import SHORTEST_MASTER
 from claw_compile.loading.describing import Describing
 from claw_compile.loading.files import Files, read_file
+from claw_compile.loading.given import Given
+from claw_compile.loading.giving import Giving
 from claw_compile.loading.secrets import check_secret_files
 from claw_compile.loading.skills import brought_skills, named_skills
 from claw_compile.reading.dotenv import read_dotenv
@@ -47,6 +49,10 @@ class Loaded:
     brought: Mapping[str, SkillFile] = field(default_factory=dict)
     sources: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     """The files that the pod names, by their path in its directory."""
+    given: Mapping[str, tuple[Given, ...]] = field(default_factory=dict, repr=False)
+    """What each agent's container gets that may hold a credential."""
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The pod's secrets, as far as they are here."""
 
 
 def load(pod_file: Path, environ: Mapping[str, str]) -> Checked[Loaded]:
@@ -81,10 +87,12 @@ def _files(pod_file: Path, files: Files, document: MapNode, variables: Variables
     check_secret_files(pod.value, files)
     skills = named_skills(pod.value, files)
     brought = brought_skills(pod.value, described, files, variables.lookup)
-    return Checked(
-        Loaded(pod.value, described, contracts, variables, master, skills, lock, brought, files.read),
-        tuple(files.found),
+    giving = Giving(pod.value, files, variables, contracts, skills)
+    loaded = Loaded(
+        *(pod.value, described, contracts, variables, master, skills, lock, brought, files.read),
+        *(giving.all(), giving.secrets()),
     )
+    return Checked(loaded, tuple(files.found))
 
 
 def _variables(directory: Path, environ: Mapping[str, str]) -> Checked[Variables]:

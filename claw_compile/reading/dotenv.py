@@ -25,13 +25,34 @@ _ESCAPED = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v
 _CLOSING = {"'": re.compile(r"(?:[^'\\]|\\.)*'", re.DOTALL), '"': re.compile(r'(?:[^"\\]|\\.)*"', re.DOTALL)}
 
 
+@dataclass(frozen=True)
+class Assigned:
+    """One variable of a file, and the line where it begins. A bare name has no value of its own: None."""
+
+    name: str
+    value: str | None = field(repr=False)
+    line: int
+    written: str = field(default="", repr=False)
+
+
 def read_dotenv(source: Source, environ: Mapping[str, str]) -> Checked[dict[str, str]]:
     """Name → value. A line that can't be read is reported and left out."""
+    reading = _read(source, environ)
+    return Checked(reading.values, tuple(reading.found))
+
+
+def read_env_file(source: Source, environ: Mapping[str, str]) -> Checked[tuple[Assigned, ...]]:
+    """Every variable of a service's ``env_file``, also one that a later line gives another value."""
+    reading = _read(source, environ)
+    return Checked(tuple(reading.assigned), tuple(reading.found))
+
+
+def _read(source: Source, environ: Mapping[str, str]) -> _Reading:
     reading = _Reading(source.file, source.text.replace("\r\n", "\n"), environ)
     at = 0
     while at < len(reading.text):
         at = reading.line(at) + 1
-    return Checked(reading.values, tuple(reading.found))
+    return reading
 
 
 @dataclass
@@ -40,6 +61,7 @@ class _Reading:
     text: str
     environ: Mapping[str, str]
     values: dict[str, str] = field(default_factory=dict)
+    assigned: list[Assigned] = field(default_factory=list)
     found: list[Diagnostic] = field(default_factory=list)
 
     def line(self, at: int) -> int:
@@ -53,6 +75,7 @@ class _Reading:
             self._bad(at, "this line is not NAME=value")
             return end
         if not match["sign"]:
+            self.assigned.append(Assigned(match["name"], None, self._number(at)))
             return end
         if self.text[match.end() : match.end() + 1] in _CLOSING:
             return self._quoted(at, match["name"], match.end())
@@ -69,7 +92,7 @@ class _Reading:
         if self.text[closed.end() : end].strip().partition("#")[0]:
             self._bad(at, f"something stands behind the closing quote of {name}")
         elif quote == "'":
-            self.values[name] = closed[0][:-1].replace("\\'", "'")
+            self._take(at, name, closed[0][:-1].replace("\\'", "'"))
         else:
             self._keep(at, name, _ESCAPE.sub(lambda escape: _ESCAPED.get(escape[1], escape[1]), closed[0][:-1]))
         return end
@@ -81,15 +104,21 @@ class _Reading:
                 self._bad(at, f"the value of {name} holds a '${{' that begins no variable")
             elif problem.message is not None:
                 self._bad(at, f"the value of {name} needs {problem.name}, which is not set")
-        self.values[name] = filled.text
+        self._take(at, name, filled.text, written)
+
+    def _take(self, at: int, name: str, value: str, written: str = "") -> None:
+        self.values[name] = value
+        self.assigned.append(Assigned(name, value, self._number(at), written))
+
+    def _number(self, at: int) -> int:
+        return self.text.count("\n", 0, at) + 1
 
     def _line_end(self, at: int) -> int:
         end = self.text.find("\n", at)
         return len(self.text) if end < 0 else end
 
     def _bad(self, at: int, message: str) -> None:
-        line = self.text.count("\n", 0, at) + 1
-        self.found.append(codes.DOTENV_SYNTAX.at(Span(self.file, line, 1, 1), message))
+        self.found.append(codes.DOTENV_SYNTAX.at(Span(self.file, self._number(at), 1, 1), message))
 
 
 def _without_comment(text: str) -> str:

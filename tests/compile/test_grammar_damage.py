@@ -18,7 +18,7 @@ from claw_compile.diagnostics.report import as_json, as_text
 
 ORIGINAL = Path(__file__).parent / "original"
 POD = yaml.safe_load((ORIGINAL / "claw-pod.yml").read_text(encoding="utf-8")) | {"x-claw-more": None}
-POD["x-claw"]["secrets"] = {"one": {"env": "TRADING_API_TOKEN"}, "two": {"file": "./skills/trading.md"}}
+POD["x-claw"]["secrets"] = {"one": {"env": "TRADING_API_TOKEN"}, "two": {"file": "./descriptors/memory.json"}}
 POD["services"]["analyst"]["x-claw"]["service-auth"] = [
     {"service": "trading-api", "secret": "one", "principal": "desk"}
 ]

@@ -18,6 +18,16 @@ OUTPUT: dict[str, EdgeCase] = {
         "it arrives byte for byte",
         ("compile/test_compose.py::test_a_secret_with_a_dollar_sign_arrives_byte_for_byte",),
     ),
+    "35": EdgeCase(
+        "an agent's environment holds a provider's key, by name or by shape; or `env_file`, `secrets`, `configs`, build args, a"
+        " Dockerfile or an `extends` parent does; or its own token stands there",
+        "provider-key-variable, provider-key-value or token-visible-to-agent, each at its own place; the token is allowed."
+        " What is in a finished image can't be seen without Docker",
+        (
+            "compile/cases/starvation/claw-pod.yml",
+            "compile/test_starvation.py::test_an_agents_own_token_may_stand_in_any_variable_and_another_agents_in_none",
+        ),
+    ),
     "healthcheck": EdgeCase(
         "a health check of the user's",
         "kept",

@@ -1,0 +1,141 @@
+"""Credential starvation: no agent holds what would take it past its proxy (spec/compile.md; origin-compile.md 2.17).
+
+    its own token                           may stand anywhere
+    a secret of the proxy or of a service   nowhere, in whatever it is part of
+    a variable of a provider's key          not in any value, nor by reference; empty is fine
+    the shape of a provider's key           nowhere
+
+One diagnostic for each place, by the first of these that applies. No value is printed, and no line that holds one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from claw_compile import codes
+from claw_compile.authority.agent import Resolved
+from claw_compile.authority.connect import Connected
+from claw_compile.authority.credentials import secret_of
+from claw_compile.diagnostics.diagnostic import Code, Diagnostic
+from claw_compile.identity import agent_token
+from claw_compile.loading.given import Given
+from claw_compile.loading.load import Loaded
+from claw_contract.known_providers import KEY_SHAPE, is_key_variable, provider_of
+from claw_contract.manifest import Auth
+from claw_contract.secret import MIN_REDACTED, Secret
+
+_ASSIGNMENT = re.compile(r"""^(?!\s*#).*?\b(?P<name>[A-Z][A-Z0-9_]+)["']?[ \t]*[=:][ \t]*["']?[^\s"']""", re.MULTILINE)
+"""A variable with a value, in whatever language a file is."""
+_CONFIDENTIAL = re.compile(r"(^|_)(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|MASTER)(_|$)")
+_LEAST_IN_TEXT = 12
+"""A shorter secret may be a word, and counts in variables only."""
+_LEAST_IN_PROSE = 24
+
+
+@dataclass(frozen=True)
+class _Held:
+    """A secret, and what it is in words. ``of``: the agent that may have it."""
+
+    what: str
+    value: str
+    of: str | None = None
+
+
+@dataclass(frozen=True)
+class _Finding:
+    code: Code
+    why: str
+    start: int = 0
+    end: int = 0
+
+
+def starvation(loaded: Loaded, resolved: Resolved, connected: Connected) -> Iterator[Diagnostic]:
+    """Every place where an agent is given what it must not hold."""
+    secrets = _secrets(loaded, resolved, connected)
+    for agent in loaded.pod.agents:
+        given = loaded.given.get(agent.name.text, ())
+        whole = "\0".join(each.text for each in given)
+        own = tuple(each.value for each in secrets if each.of == agent.name.text)
+        # Most secrets are nowhere in what an agent has: each is looked for once.
+        near = [each for each in secrets if each.value in whole and each.of != agent.name.text]
+        for each in given:
+            for finding in _first_of_each_line(each, _findings(each, near, own)):
+                message = f"{each.what} of {agent.name.text} {finding.why}"
+                yield finding.code.at(each.place(finding.start, finding.end), message, notes=each.notes)
+
+
+def _first_of_each_line(given: Given, findings: Iterable[_Finding]) -> Iterator[_Finding]:
+    lines: set[int] = set()
+    for finding in findings:
+        line = given.place(finding.start, finding.end).line
+        if line not in lines:
+            lines.add(line)
+            yield finding
+
+
+def _findings(given: Given, near: Iterable[_Held], own: Iterable[str]) -> Iterator[_Finding]:
+    text = given.text
+    for token in own:
+        # Of the same length, so that places stay.
+        text = text.replace(token, " " * len(token))
+    for held in near:
+        for match in re.finditer(re.escape(held.value), text) if _counts(given, held.value) else ():
+            yield _Finding(codes.TOKEN_VISIBLE_TO_AGENT, f"holds {held.what}", *match.span())
+    yield from _by_name(given, text)
+    for match in KEY_SHAPE.finditer(text):
+        if given.kind == "prose" and len(match[0]) < _LEAST_IN_PROSE:
+            continue  # "keys begin with sk-ant-" is no key
+        yield _Finding(codes.PROVIDER_KEY_VALUE, "holds what looks like a provider's key", match.start(), match.end())
+
+
+def _counts(given: Given, value: str) -> bool:
+    if given.kind == "variable" and len(value) < MIN_REDACTED:
+        return given.text == value
+    return len(value) >= (MIN_REDACTED if given.kind == "variable" else _LEAST_IN_TEXT)
+
+
+def _by_name(given: Given, text: str) -> Iterator[_Finding]:
+    code = codes.PROVIDER_KEY_VARIABLE
+    is_own = not text.strip() and bool(given.text.strip())
+    if given.kind == "variable" and is_key_variable(given.name) and not is_own and (text or given.refers):
+        yield _Finding(code, "is a variable of a provider's key")
+    elif not is_own and (key := next(filter(is_key_variable, given.refers), None)) is not None:
+        yield _Finding(code, f"is made of {key}, a variable of a provider's key")
+    if given.kind == "file":
+        for match in _ASSIGNMENT.finditer(text):
+            if is_key_variable(match["name"]):
+                why = f"sets {match['name']}, a variable of a provider's key"
+                yield _Finding(code, why, match.start("name"), match.end("name"))
+
+
+def _secrets(loaded: Loaded, resolved: Resolved, connected: Connected) -> tuple[_Held, ...]:
+    """What the proxy and the services hold, each value once, by the first word for it."""
+    held = [_Held(f"the token of {name}", value) for name, value in _tokens(_services(connected), loaded.secrets)]
+    held += [_Held(f"the pod's secret {name}", value) for name, value in sorted(loaded.secrets.items())]
+    for name, setting in resolved.proxy_env.items():
+        if provider_of(name) is not None or _CONFIDENTIAL.search(name):
+            held.append(_Held(f"the proxy's {name}", setting.value))
+    if loaded.master is not None:
+        held.append(_Held("the pod's master secret", loaded.master.reveal()))
+        epochs = loaded.lock.content.epochs if loaded.lock else {}
+        for agent in resolved.agents:
+            token = agent_token(loaded.master, agent.id, epochs.get(agent.id, 0)).reveal()
+            held.append(_Held(f"the token of the agent {agent.id}", token, agent.spec.name.text))
+    return tuple({each.value: each for each in reversed(held) if each.value}.values())[::-1]
+
+
+def _services(connected: Connected) -> Iterator[tuple[str, Auth]]:
+    for name, provider in sorted(connected.providers.items()):
+        yield name, provider.auth
+    for agent, own in sorted(connected.principals.items()):
+        for name, principal in sorted(own.items()):
+            yield f"{agent} at {name}", principal.auth
+
+
+def _tokens(auths: Iterable[tuple[str, Auth]], secrets: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for name, auth in auths:
+        secret = secret_of(auth)
+        if secret is not None:
+            yield name, secret.reveal() if isinstance(secret, Secret) else secrets.get(secret.secret, "")

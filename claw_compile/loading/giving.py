@@ -1,0 +1,122 @@
+"""Reading what agents' containers are given (``given``): their services, those that these extend, and the files that they name.
+
+Rules. A file that Compose must have is an error when it is not there, as Compose would say later; one that it need not have,
+or that may come to be where the pod runs (a secret's), is passed over. Files may be outside of the pod's directory: nothing of
+them is written anywhere. Each is read once, however many agents have it.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from claw_compile.descriptors.skill import SkillFile
+from claw_compile.diagnostics.diagnostic import Note, Span, quoted
+from claw_compile.grammar.pod import PodSpec, ServiceSpec, written
+from claw_compile.grammar.relations import PodSecret
+from claw_compile.loading.build_context import filled
+from claw_compile.loading.container import Container
+from claw_compile.loading.files import Files, read_file
+from claw_compile.loading.given import Given, of_file, without_line
+from claw_compile.loading.private import private_mounts
+from claw_compile.reading.node import MapNode
+from claw_compile.reading.source import Source
+from claw_compile.reading.variables import Variables
+from claw_compile.reading.yaml_reader import read_yaml
+
+
+@dataclass(frozen=True)
+class _Extended:
+    """A service that another one extends: the ``file`` ("" for the pod's own), its name there, and where that is said."""
+
+    file: str
+    name: str
+    body: MapNode
+    document: MapNode
+    said: Span
+
+
+@dataclass(frozen=True)
+class Giving:
+    """One reading for all agents of a pod."""
+
+    pod: PodSpec
+    files: Files
+    variables: Variables
+    contracts: Mapping[str, bytes]
+    skills: Mapping[str, SkillFile]
+    texts: dict[str, Source] = field(default_factory=dict)
+
+    def all(self) -> Mapping[str, tuple[Given, ...]]:
+        """Agent's service → what each of its containers is given."""
+        self.files.found.extend(private_mounts(self.pod, self.files, self.variables.lookup))
+        return {agent.name.text: tuple(self._given(agent)) for agent in self.pod.agents}
+
+    def secrets(self) -> Mapping[str, str]:
+        """The pod's secrets that are known here, by name."""
+        values = ((secret.name.text, self._secret(secret)) for secret in self.pod.secrets)
+        return {name: value for name, value in values if value}
+
+    def text(self, path: str, at: Span, what: str, *, required: bool) -> Source | None:
+        """The text of a file, by its path from the pod's directory."""
+        if path in self.texts:
+            return self.texts[path]
+        shown = self.files.shown(path)
+        data = read_file(self.files.root / path, at, f"{what} {quoted(shown)}")
+        if data.value is None:
+            self.files.found.extend(data.diagnostics if required else ())
+            return None
+        return self.texts.setdefault(path, Source(shown, data.value.decode("utf-8-sig", errors="replace")))
+
+    def _secret(self, secret: PodSecret) -> str | None:
+        if secret.source == "env":
+            return self.variables.lookup(secret.of.text)
+        source = self.text(secret.of.text, secret.of.span, "the secret", required=False)
+        return source.text.strip() if source is not None else None
+
+    def _given(self, agent: ServiceSpec) -> Iterator[Given]:
+        yield from self._prose(agent)
+        if agent.body is None:
+            return
+        yield from Container(self, agent, "", ()).given(agent.body)
+        own = _Extended("", agent.name.text, agent.body, self.pod.document, agent.name.span)
+        seen = {(own.file, own.name)}
+        notes: tuple[Note, ...] = ()
+        while (parent := self._parent(own)) is not None and (parent.file, parent.name) not in seen:
+            seen.add((parent.file, parent.name))
+            notes = (*notes, Note(without_line(parent.said), f"{own.name} extends {parent.name} here"))
+            yield from Container(self, agent, posixpath.dirname(parent.file), notes).given(parent.body)
+            own = parent
+
+    def _prose(self, agent: ServiceSpec) -> Iterator[Given]:
+        contract = self.contracts.get(agent.name.text)
+        if contract is not None and agent.agent is not None:
+            yield of_file("the contract", self._source(agent.agent.shown, contract), "prose")
+        paths = (skill.path for owner in (agent, self.pod) for skill in written(owner.skills))
+        for path in {path.text: path for path in paths}.values():
+            if path.text in self.skills:
+                yield of_file("a skill", self._source(path.shown, self.skills[path.text].content), "prose")
+
+    def _source(self, path: str, content: bytes) -> Source:
+        return Source(self.files.shown(path), content.decode(errors="replace"))
+
+    def _parent(self, child: _Extended) -> _Extended | None:
+        extends = child.body.value("extends")
+        node = extends.value("service") if isinstance(extends, MapNode) else extends
+        name = filled(node, self.variables.lookup)
+        if node is None or name is None:
+            return None
+        file = filled(extends.value("file"), self.variables.lookup) if isinstance(extends, MapNode) else None
+        path, document = child.file, child.document
+        if file is not None:
+            path = posixpath.normpath(posixpath.join(posixpath.dirname(child.file), file))
+            source = self.text(path, node.span, "the extended file", required=True)
+            read = read_yaml(source) if source is not None else None
+            self.files.found.extend(read.diagnostics if read is not None else ())
+            if read is None or read.value is None:
+                return None
+            document = read.value
+        services = document.value("services")
+        body = services.value(name) if isinstance(services, MapNode) else None
+        return _Extended(path, name, body, document, node.span) if isinstance(body, MapNode) else None
