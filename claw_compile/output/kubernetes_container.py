@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from claw_compile import codes
-from claw_compile.authority.environment import variables
 from claw_compile.diagnostics.diagnostic import Diagnostic, quoted
 from claw_compile.grammar.pod import ServiceSpec
 from claw_compile.grammar.reading import problem_at
 from claw_compile.output.kubernetes_objects import Object, object_name
 from claw_compile.output.yaml_text import Data
+from claw_compile.reading.environment import variables
 from claw_compile.reading.interpolation import Lookup, interpolate
 from claw_compile.reading.node import Entry, ListNode, MapNode, Node, ScalarNode
 
