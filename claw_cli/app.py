@@ -7,6 +7,7 @@ import typer
 from claw_cli.check import check
 from claw_cli.compile import compile_verb
 from claw_cli.explain import explain_verb
+from claw_cli.init import init
 from claw_cli.inspect import inspect_verb
 from claw_cli.lock import lock
 from claw_cli.plan import plan
@@ -30,6 +31,7 @@ app.command("rotate")(rotate)
 app.add_typer(state_verbs)
 app.command("plan")(plan)
 app.command("explain")(explain_verb)
+app.command("init")(init)
 app.command("inspect")(inspect_verb)
 app.command("schema")(schema)
 app.command("up", cls=PassesOn)(up)

@@ -37,7 +37,7 @@ POD_KEYS = (
         "context",
     ),
 )
-_POD_NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
+POD_NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
 
 
 def read_pod(file: str, root: MapNode, lookup: Lookup) -> Checked[PodSpec]:
@@ -93,7 +93,7 @@ def _pod_name(reading: Reading, entry: Entry | None, claw: ScalarNode | None, ro
         reading.found.append(codes.MISSING_KEY.at(at, "the pod has no name: 'x-claw.pod'", help_text=help_text))
         return None
     name = reading.text(entry.value, "'pod'")
-    if name is not None and not _POD_NAME.fullmatch(name.text):
+    if name is not None and not POD_NAME.fullmatch(name.text):
         reading.found.append(codes.BAD_NAME.at(name.span, f"{quoted(name.shown)} can't name a pod"))
         return None
     return name

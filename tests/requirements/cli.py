@@ -77,4 +77,8 @@ REQUIREMENTS: dict[str, Requirement] = {
         "issue 5.4",
         "`claw inspect SERVICE` tells its descriptor, where that was found, how it is called, and who has which tool.",
     ),
+    "cli:init": Requirement(
+        "compile.md, Verbs",
+        "`claw init NAME` makes a pod that compiles without a warning and that Compose takes; nothing is overwritten.",
+    ),
 }

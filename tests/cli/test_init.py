@@ -1,0 +1,57 @@
+"""``claw init``: a new pod compiles at once, and nothing of what is there is touched."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_cli import claw
+from tests.compile.oracle import compose_config
+
+MINIMAL = Path(__file__).parents[2] / "pods" / "minimal"
+
+
+@pytest.mark.requirement("cli:init")
+def test_a_new_pod_compiles_without_a_warning_and_compose_takes_it(tmp_path: Path) -> None:
+    made = claw(tmp_path, "init", "desk-1")
+    assert (made.returncode, made.stderr) == (0, "")
+    pod = tmp_path / "desk-1"
+    checked = claw(pod, "check", "--format", "json")
+    assert (checked.returncode, json.loads(checked.stdout)) == (0, {"diagnostics": [], "errors": 0, "warnings": 0})
+    compiled = claw(pod, "compile")
+    assert compiled.returncode == 0
+    assert compiled.stderr == "made .claw-master: the pod's master secret; keep it, and keep it private\n"
+    assert compiled.stdout.startswith("assistant: 1 tool\n  clock.get_time  read\n")
+    config = compose_config(pod / "compose.generated.yml")
+    assert (config["name"], sorted(config["services"])) == ("desk-1", ["assistant", "cllama", "clock"])
+    (modeline, *_) = (pod / "claw-pod.yml").read_text(encoding="utf-8").splitlines()
+    schema = pod / modeline.partition("$schema=")[2]
+    assert schema.read_text(encoding="utf-8") == claw(pod, "schema").stdout
+    ignored = (pod / ".gitignore").read_text(encoding="utf-8").splitlines()
+    assert {".claw-runtime/", ".claw-master", ".env", ".claw-ca/", schema.name} <= set(ignored)
+
+
+@pytest.mark.requirement("cli:init")
+def test_what_it_runs_is_the_smallest_worked_pod(tmp_path: Path) -> None:
+    assert claw(tmp_path, "init", "one").returncode == 0
+    for file in ("runner.py", "AGENTS.md", "clock/clock.py", "clock/Dockerfile", "clock/.claw-describe.json"):
+        assert (tmp_path / "one" / file).read_bytes() == (MINIMAL / file).read_bytes(), file
+
+
+@pytest.mark.requirement("cli:init")
+@pytest.mark.parametrize(
+    ("name", "code", "says"),
+    [
+        ("there", 1, "error: there is there already; nothing was written\n"),
+        ("Desk", 2, "error: 'Desk' can't name a pod: [a-z0-9][a-z0-9_-]*\n"),
+        ("../up", 2, "error: '../up' can't name a pod: [a-z0-9][a-z0-9_-]*\n"),
+    ],
+)
+def test_nothing_is_overwritten_and_no_bad_name_is_taken(tmp_path: Path, name: str, code: int, says: str) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "claw-pod.yml").write_text("mine", encoding="utf-8")
+    refused = claw(tmp_path, "init", name)
+    assert (refused.returncode, refused.stdout, refused.stderr) == (code, "", says)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["claw-pod.yml", "there"]
