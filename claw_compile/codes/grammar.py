@@ -68,6 +68,11 @@ BAD_MODEL = error(
     "A model is `provider/model`, or the name alone of one of Anthropic's; each slot has one, and `fallback` a list.",
     "Write `primary: provider/model` and `fallback: [provider/model, …]`.",
 )
+UNKNOWN_PROVIDER = warning(
+    "unknown-provider",
+    "A model is of a provider that the proxy does not know by itself, so that it can't be asked.",
+    "Correct the name, or define the provider in the proxy's `providers.json`.",
+)
 BAD_BUDGET = error(
     "bad-budget",
     "A budget has a `window` (a duration such as `24h`), and at least one of `limit-usd` and `max-requests`.",

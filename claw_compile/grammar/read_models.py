@@ -11,11 +11,12 @@ import re
 from typing import Literal
 
 from claw_compile import codes
-from claw_compile.diagnostics.diagnostic import quoted
+from claw_compile.diagnostics.diagnostic import did_you_mean, quoted
 from claw_compile.grammar.reading import Reading
 from claw_compile.grammar.relations import Models, Spending
 from claw_compile.reading.node import Entry, ListNode, MapNode, Node, ScalarNode
 from claw_contract.durations import seconds
+from claw_contract.known_providers import KNOWN_PROVIDERS
 from claw_contract.metadata import Budget
 
 FALLBACK = "fallback"
@@ -73,6 +74,12 @@ def _ref(reading: Reading, node: Node) -> str | None:
         message = f"{quoted(word.shown)}: the proxy itself is no provider"
         reading.found.append(codes.BAD_MODEL.at(node.span, message))
         return None
+    if provider not in KNOWN_PROVIDERS:
+        shown = word.shown.partition("/")[0]
+        message = f"the proxy knows no provider {quoted(shown)}"
+        help_text = f"it knows {', '.join(KNOWN_PROVIDERS)}"
+        hint = did_you_mean(shown, KNOWN_PROVIDERS)
+        reading.found.append(codes.UNKNOWN_PROVIDER.at(node.span, message, hint=hint, help_text=help_text))
     return f"{provider}/{match['model']}"
 
 

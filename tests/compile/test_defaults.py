@@ -180,7 +180,7 @@ def test_the_environment_of_the_proxy_is_the_pods_and_every_agents(tmp_path: Pat
 @pytest.mark.requirement("compile:count")
 def test_a_counted_agent_is_several_that_differ_in_nothing_but_their_ids(tmp_path: Path) -> None:
     services = (
-        "  bot: {x-claw: {agent: AGENTS.md, count: '${N:-3}', feeds: ['news-{claw_id}'], models: {primary: a/b}}}"
+        "  bot: {x-claw: {agent: AGENTS.md, count: '${N:-3}', feeds: ['news-{claw_id}'], models: {primary: openai/b}}}"
     )
     value, found = resolved(tmp_path, "", services)
     assert found == []
