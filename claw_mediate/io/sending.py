@@ -14,7 +14,8 @@ from claw_mediate.provider import Provider
 MAX_RESPONSE_BYTES = 16 * 1024 * 1024
 """A longer answer of a model is a fault of the provider."""
 CONNECT_SECONDS = 10.0
-_IDLE_SECONDS = 5.0
+_IDLE_SECONDS = 4.0
+"""Less than the 5 after which common servers close: who asks at that moment is not heard."""
 MISCONFIGURED = "provider_misconfigured"
 UNREACHABLE = "provider_unreachable"
 BROKE_OFF = "provider_broke_off"

@@ -87,7 +87,7 @@ def test_a_runner_that_leaves_in_the_middle_of_an_upload_ends_it_at_the_provider
     said = len(wired.pod.log())
     with wired.runner() as runner:
         runner.send(wired.head(f"POST {path}", "content-length: 1000") + b"abc")
-        eventually(lambda: len(wired.pod.log()) > said, "it has begun")
+        assert wired.wire.begun.wait(30)
     assert wired.wire.gone.wait(30)
     assert ending(wired, said) == ("error", 499)
 

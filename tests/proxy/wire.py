@@ -178,6 +178,8 @@ class Wire:
         self.answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
         self.early: queue.SimpleQueue[Answer] = queue.SimpleQueue()
         """Answers that do not wait for the request's body."""
+        self.begun = threading.Event()
+        """Set when a request's head has come."""
         self.gone = threading.Event()
         """Set when a client left in the middle of its request."""
 
@@ -196,6 +198,7 @@ class Wire:
         with contextlib.suppress(GoneError, OSError), peer:
             while True:
                 seen = connection.head()
+                self.begun.set()
                 with contextlib.suppress(queue.Empty):
                     answer = self.early.get_nowait()
                     self.seen.append(seen)
