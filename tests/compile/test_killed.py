@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import random
+import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from claw_compile.compiler import compile_pod
 from claw_compile.output.emit import digest
 from claw_mediate.io.agents import Agents
 from claw_mediate.io.log import EventLog
@@ -20,16 +18,34 @@ from tests.compile.worked_pods import WORKED_PODS, files_below
 
 ROOT = Path(__file__).parents[2]
 FLEET = next(pod for pod in WORKED_PODS if pod.name == "fleet")
-AGAIN_AND_AGAIN = """
-import itertools, os, sys
+DOOMED = """
+import os, signal, sys
 from pathlib import Path
 from claw_compile.compiler import compile_pod
-pod = Path(sys.argv[1])
-for number in itertools.count():
-    (pod.parent / "agents" / "triage" / "AGENTS.md").write_text(f"# Contract {number} of {os.getpid()}")
+
+def compile_until(moment):
+    happened = 0
+    def count(event, _):
+        nonlocal happened
+        if event == "open" or event.startswith(("os.", "shutil.", "ctypes.")):
+            happened += 1
+            if happened == moment:
+                os.kill(os.getpid(), signal.SIGKILL)
+    (pod.parent / "agents" / "triage" / "AGENTS.md").write_text(f"# Contract {moment}")
+    sys.addaudithook(count)
     assert compile_pod(pod, os.environ).value is not None
-    print(number, flush=True)
+    print(happened, flush=True)
+
+pod = Path(sys.argv[1])
+for line in sys.stdin:
+    child = os.fork()
+    if child == 0:
+        compile_until(int(line))
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
+"""For each number that it reads, a compile that is killed at so many touches of the file system; 0 for one that lives."""
+MOMENTS = 12
 
 
 def is_whole(agent: Path) -> bool:
@@ -39,6 +55,27 @@ def is_whole(agent: Path) -> bool:
     stated = metadata.pop("digest")
     files["metadata.json"] = (json.dumps(metadata, indent=2, ensure_ascii=False) + "\n").encode()
     return digest(files) == stated
+
+
+def answer(compiler: subprocess.Popen[str], moment: int | None = None) -> str:
+    """The next line that it says, to this number or beyond it."""
+    assert compiler.stdin is not None
+    assert compiler.stdout is not None
+    if moment is not None:
+        compiler.stdin.write(f"{moment}\n")
+        compiler.stdin.flush()
+    return compiler.stdout.readline().strip()
+
+
+def lived(compiler: subprocess.Popen[str]) -> int:
+    """How often a compile that nobody kills touches the file system."""
+    touches = int(answer(compiler, 0))
+    assert answer(compiler) == "0"
+    return touches
+
+
+def hidden(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir() if path.name.startswith("."))
 
 
 @pytest.mark.requirement("compile:same-input-same-bytes")
@@ -55,21 +92,22 @@ def test_clock_locale_hashes_and_directory_of_the_process_change_no_byte(tmp_pat
 def test_a_compiler_that_is_killed_leaves_every_agent_whole_and_the_next_one_goes_on(tmp_path: Path) -> None:
     file = FLEET.copy(tmp_path)
     context = file.parent / ".claw-runtime" / "context"
-    command = [sys.executable, "-c", AGAIN_AND_AGAIN, str(file)]
+    command = [sys.executable, "-c", DOOMED, str(file)]
     environ = {**FLEET.environ, "PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"]}
-    seed = random.randrange(2**32)
-    draw = random.Random(seed)
-    for _ in range(3):
-        with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE) as compiler:
-            assert compiler.stdout is not None
-            assert compiler.stdout.readline() == b"0\n"
-            # Somewhere in one of the next compiles, each of which takes some ten milliseconds.
-            time.sleep(draw.uniform(0, 0.1))
-            compiler.kill()
-        agents = Agents(context, EventLog(lambda _: None))
-        assert agents.ids() == ["auditor", "resolver", "triage-0", "triage-1", "triage-2"], seed
-        assert [name for name in agents.ids() if agents.find(name) is None or not is_whole(context / name)] == [], seed
-        contracts = {(context / f"triage-{ordinal}" / "AGENTS.md").read_bytes() for ordinal in range(3)}
-        assert len(contracts) == 1, seed
-    assert compile_pod(file, FLEET.environ).value is not None
-    assert sorted(path.name for path in context.parent.iterdir() if path.name.startswith(".")) == [".tree"]
+    with subprocess.Popen(command, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as compiler:
+        lived(compiler)
+        touches, seen = lived(compiler), set()
+        for moment in (1 + touches * number // MOMENTS for number in range(MOMENTS)):
+            assert answer(compiler, moment) == str(-signal.SIGKILL)
+            agents = Agents(context, EventLog(lambda _: None))
+            assert agents.ids() == ["auditor", "resolver", "triage-0", "triage-1", "triage-2"], moment
+            assert [name for name in agents.ids() if not (agents.find(name) and is_whole(context / name))] == [], moment
+            contracts = {(context / f"triage-{ordinal}" / "AGENTS.md").read_bytes() for ordinal in range(3)}
+            assert len(contracts) == 1, moment
+            seen |= contracts
+            lived(compiler)
+            assert hidden(context.parent) == [".tree"], moment
+        assert compiler.stdin is not None
+        compiler.stdin.close()
+    # Some were killed before the exchange, and some behind it.
+    assert 1 < len(seen) < MOMENTS
