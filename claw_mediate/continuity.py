@@ -30,6 +30,10 @@ MOST_REINJECTED = 256 * 1024
 """Bytes of hidden messages in one request."""
 _BEFORE = 4
 """How many messages before an answer tell it from an equal one."""
+_MOST_EQUAL = 256
+"""Of a request's messages with equal keys, those that are looked at: the latest. A heartbeat is answered in the same words day
+and night, and each of these would be held against all that are kept.
+"""
 _TELLING = 60
 """Characters of an answer that hardly anybody gives twice."""
 _TELLING_KINDS = ("calls", "words")
@@ -143,11 +147,16 @@ def chosen(anchors: Mapping[int, Anchor], kept: Sequence[Kept], session: str) ->
     by_key: dict[str, list[Kept]] = {}
     for one in kept:
         by_key.setdefault(one.anchor.key, []).append(one)
+    equal: dict[str, list[int]] = {key: [] for key in by_key}
+    for index in sorted(anchors):
+        if (key := anchors[index].key) in equal:
+            equal[key].append(index)
     pairs = [
-        (_evidence(one, anchor, session), index, one)
-        for index, anchor in anchors.items()
-        for one in by_key.get(anchor.key, ())
-        if _may_be(one, anchor, session, alone=len(by_key[anchor.key]) == 1)
+        (_evidence(one, anchors[index], session), index, one)
+        for key, indexes in equal.items()
+        for index in indexes[-_MOST_EQUAL:]
+        for one in by_key[key]
+        if _may_be(one, anchors[index], session, alone=len(by_key[key]) == 1)
     ]
     found: dict[int, Kept] = {}
     used: set[int] = set()

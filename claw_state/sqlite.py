@@ -38,8 +38,8 @@ CREATE TABLE IF NOT EXISTS turns (
 CREATE UNIQUE INDEX IF NOT EXISTS one_runs ON turns (agent, request) WHERE state = 'running';
 CREATE INDEX IF NOT EXISTS turns_by_request ON turns (agent, request, seen);
 DROP INDEX IF EXISTS turns_that_may_go_on;
-CREATE INDEX IF NOT EXISTS turns_to_go_on_with ON turns (agent, earlier, seen)
-WHERE state IN ('failed', 'running', 'abandoned');
+DROP INDEX IF EXISTS turns_to_go_on_with;
+CREATE INDEX IF NOT EXISTS turns_not_done ON turns (agent, earlier, seen) WHERE state != 'done';
 CREATE INDEX IF NOT EXISTS turns_by_time ON turns (seen);
 CREATE TABLE IF NOT EXISTS steps (
     turn TEXT NOT NULL, round INTEGER NOT NULL, place INTEGER NOT NULL, record BLOB NOT NULL,

@@ -5,7 +5,8 @@ the same request, within 10 minutes               what happens
 its turn runs in this process                     Joined: both get the answer of the one turn
 its turn runs in another process                  waits for it, then one of the rows below
 its runner left, and a write is on its way        the same, also with words behind the last ones
-its turn has an answer, not yet handed over       Known: that answer
+its turn has an answer, not yet handed over       Known: that answer; with words behind the last ones only once
+                                                  nobody is handing it over
 its turn is done, and the runner says it retries  Known: that answer
 its turn failed, or its process died              Resumed: what it did is played, not done again
 anything else                                     None: a new turn
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from contextlib import suppress
 from dataclasses import dataclass
 
 from claw_contract.secret import Redactor
@@ -23,6 +25,7 @@ from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.exchange import Request
 from claw_mediate.io.journaling import Asked, Given, Journal, Past
 from claw_mediate.session import session
+from claw_state.place import StoreError
 
 _LOOK_AGAIN_SECONDS = 0.2
 _RETRIED = "x-stainless-retry-count"
@@ -85,11 +88,25 @@ class Attempts:
             ):
                 return Known(past.turn_id, past.given, past.turn_id == awaited)
             elif past is not None and past.state in ("failed", "running", "abandoned"):
-                if await self._journal.resume(past, what):
-                    acted = await self._journal.reply(past.turn_id, 1) is not None
-                    return Resumed(past.turn_id, acted=acted)
+                if (resumed := await self._resumed(past, what)) is not None:
+                    return resumed
+                await asyncio.sleep(_LOOK_AGAIN_SECONDS)
             elif await self._journal.begin(turn_id, agent_id, what):
                 return None
+            else:
+                await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+
+    async def _resumed(self, past: Past, what: Asked) -> Resumed | None:
+        """None: it goes on elsewhere by now."""
+        try:
+            if not await self._journal.resume(past, what):
+                return None
+            return Resumed(past.turn_id, acted=await self._journal.reply(past.turn_id, 1) is not None)
+        except BaseException:
+            # The runner has gone, or the journal: a turn that seems to run here would be found by no other words.
+            with suppress(StoreError):
+                await self._journal.ended(past.turn_id, None)
+            raise
 
 
 def retries(request: Request) -> bool:
@@ -98,8 +115,8 @@ def retries(request: Request) -> bool:
 
 
 def _sound(text: str) -> str:
-    """Text that can be stored: what a runner sends may hold halves of characters."""
-    return text.encode(errors="replace").decode()
+    """Text that can be stored and compared: what a runner sends may hold halves of characters, and NUL, where SQLite stops."""
+    return text.encode(errors="replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def _is_meant(past: Past, what: Asked, *, retries: bool) -> bool:

@@ -5,12 +5,14 @@ A store that fails costs the memory of earlier turns, never the turn: one event 
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
+from itertools import batched
 from typing import TYPE_CHECKING
 
-from claw_mediate.continuity import Anchor, Evidence
+from claw_mediate.continuity import Anchor, Evidence, Kept
 from claw_mediate.dialects.base import Dialect, RunnerRequest
 from claw_mediate.io.log import EventLog
 from claw_mediate.io.store import Store
@@ -20,6 +22,9 @@ from claw_state.place import StoreError
 
 if TYPE_CHECKING:
     from claw_mediate.io.mediated import Job
+
+_AT_A_TIME = 512
+"""Anchors that a store is asked for at once."""
 
 
 class Continuing:
@@ -38,7 +43,7 @@ class Continuing:
         if not anchors:
             return {}
         try:
-            kept = await self._store.candidates(agent_id, {anchor.key for anchor in anchors})
+            kept = await self._candidates(agent_id, {anchor.key for anchor in anchors})
             recall = recalled(evidence, kept, _digest(session), dialect.shortened)
             await self._store.used(agent_id, recall.used)
         except GoneError:
@@ -50,6 +55,14 @@ class Continuing:
             told = recall.told.model_dump()
             self._log.event("continuity", agent_id, turn_id=turn_id, model=view.model, **told)
         return recall.woven
+
+    async def _candidates(self, agent_id: str, keys: Collection[str]) -> list[Kept]:
+        """A few at a time: a conversation of 100,000 messages keeps no other one waiting."""
+        kept: list[Kept] = []
+        for some in batched(sorted(keys), _AT_A_TIME):
+            kept += await self._store.candidates(agent_id, some)
+            await asyncio.sleep(0)
+        return kept
 
     async def remember(self, job: Job, anchor: Anchor, hidden: tuple[bytes, ...]) -> None:
         """Keep what led to an answer or a handoff."""

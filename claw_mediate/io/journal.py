@@ -49,9 +49,10 @@ _SHRINK_SECONDS = 0.9
 _REPLY = -1
 """The place of a model's reply in its round."""
 _FOUND = "SELECT turn, state, owner, seen, attempt, answer, said FROM turns WHERE agent = ? AND seen > ?"
-_SAME = f"{_FOUND} AND request = ? ORDER BY seen DESC LIMIT 1"
+_SAME = f"{_FOUND} AND request = ? ORDER BY state = 'running' DESC, seen DESC LIMIT 1"
+"""One that runs is the latest, whatever the clock has been set to meanwhile: no other can begin."""
 _ALTERED = (
-    f"{_FOUND} AND earlier = ? AND state IN ('failed', 'running', 'abandoned') AND said != ''"
+    f"{_FOUND} AND earlier = ? AND state != 'done' AND said != ''"
     f" AND substr(?, 1, length(said)) = said ORDER BY seen DESC LIMIT {MOST_ALIKE}"
 )
 _BEGIN = "INSERT INTO turns VALUES (?, ?, ?, ?, ?, ?, 'running', ?, ?, NULL)"
@@ -86,26 +87,26 @@ class SqliteJournal:
         self._life = Life(file, owner.life) if file else None
 
     async def find(self, agent_id: str, asked: Asked) -> Past | None:
-        """The latest attempt at this request; else one that failed and that this request goes on with."""
+        """The latest attempt at this request; else one that failed, or lost its answer, that this one goes on with."""
         since = self._clock() - RESUMED_WITHIN
         row = self._one(_SAME, agent_id, since, asked.request)
-        if row is None and asked.said:
+        if altered := row is None and bool(asked.said):
             alike = self._db.read(_ALTERED, agent_id, since, asked.earlier, asked.said)
-            row = next((one for one in alike if asked.goes_on_from(one[-1]) and not self._runs(one)), None)
+            row = next((one for one in alike if asked.goes_on_from(one[-1], one[1]) and not self._runs(one)), None)
         if row is None:
             return None
         turn_id, state, owner, seen, attempt, answer, _ = row
-        alive = self._lives(row)
+        alive = self._lives(row, altered=altered)
         try:
             given = msgspec.msgpack.decode(answer, type=Given) if answer else None
         except msgspec.DecodeError as error:
             raise StoreError(f"what is kept of a turn can't be read: {error}") from error
         return Past(turn_id, state, alive, attempt, given, owner, seen)
 
-    def _lives(self, row: tuple[Any, ...]) -> bool:
+    def _lives(self, row: tuple[Any, ...], *, altered: bool = False) -> bool:
         """Whether another process, or another mediator of this one, is at a turn."""
         _, state, owner, seen, *_ = row
-        return is_at(self._owner, state, owner, self._clock() - seen)
+        return is_at(self._owner, state, owner, self._clock() - seen, altered=altered)
 
     def _runs(self, row: tuple[Any, ...]) -> bool:
         """Whether a turn runs, and its runner waits. One that runs here is looked for by its own request only (``Playing``)."""

@@ -60,16 +60,16 @@ class Asked:
     attempt: str
     alone: bool = False
 
-    def goes_on_from(self, said: str) -> bool:
+    def goes_on_from(self, said: str, state: str = "failed") -> bool:
         """Whether its last words are those of an earlier attempt, or these with something behind them that is no part of them:
-        it does not go on within a word, and where the request is ``alone``, not within a line ("Buy", "Buy me a car"), but
-        for a note in brackets.
+        it does not go on within a word, and where the request is ``alone``, or would be given an answer as it is, not within a
+        line ("Buy", "Buy me a car"), but for a note in brackets.
         """
         end = len(said.rstrip())
         more = self.said[end:]
         if not end or not self.said.startswith(said):
             return False
-        return not more.strip() or (_NOTE if self.alone else _NEW_WORD).match(more) is not None
+        return not more.strip() or (_NOTE if self.alone or state == "answered" else _NEW_WORD).match(more) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +90,17 @@ class OnItsWay:
     """A call that left, and of which nothing was heard."""
 
 
-def is_at(me: Owner, state: str, owner: str, silent: float) -> bool:
-    """Whether somebody else is at a turn; or anybody, this mediator too, at the last write of one that its runner left."""
+def is_at(me: Owner, state: str, owner: str, silent: float, *, altered: bool = False) -> bool:
+    """Whether somebody else is at a turn; or anybody, this mediator too, at the last write of one that its runner left, or, for
+    an ``altered`` request, at handing over its answer: to whom that one went, it would be somebody else's.
+    """
     match state:
         case "running":
             return me.may_be_at(owner, silent)
         case "abandoned":
             return me.believes(owner, silent)
+        case "answered":
+            return altered and me.believes(owner, silent)
         case _:
             return False
 
@@ -105,7 +109,7 @@ class Journal(Protocol):
     """The turns of all agents. Every method raises ``StoreError`` when the journal can't be read or written."""
 
     async def find(self, agent_id: str, asked: Asked) -> Past | None:
-        """The latest attempt at this request; else one that failed and that this request goes on with."""
+        """The latest attempt at this request; else one that failed, or lost its answer, that this one goes on with."""
 
     async def begin(self, turn_id: str, agent_id: str, asked: Asked) -> bool:
         """A new turn; False: another process just began it."""

@@ -68,8 +68,7 @@ if said == '' then return nil end
 local alike = {'altered'}
 for _, other in ipairs(redis.call('ZREVRANGE', of(agent) .. 'earlier:' .. earlier, 0, tonumber(ARGV[7]) - 1)) do
   known = past(other)
-  local goes_on = known and (known[1] == 'failed' or known[1] == 'running' or known[1] == 'abandoned') and known[8] == earlier
-  if goes_on and known[7] ~= '' and string.sub(said, 1, #known[7]) == known[7] then
+  if known and known[1] ~= 'done' and known[8] == earlier and known[7] ~= '' and string.sub(said, 1, #known[7]) == known[7] then
     alike[#alike + 1] = told(other, known)
   end
 end
@@ -177,7 +176,11 @@ class ValkeyJournal:
         try:
             how, *pasts = found or [b"same"]
             if how == b"altered":
-                alike = [self._past(*past) for *past, said in pasts if asked.goes_on_from(said.decode())]
+                alike = [
+                    self._past(*past, altered=True)
+                    for *past, said in pasts
+                    if asked.goes_on_from(said.decode(), past[1].decode())
+                ]
                 return next((past for past in alike if not self._runs(past)), None)
             return next((self._past(*past) for *past, _ in pasts), None)
         except (ValueError, TypeError, msgspec.DecodeError) as error:
@@ -227,9 +230,9 @@ class ValkeyJournal:
     async def close(self) -> None:
         await self._link.close()
 
-    def _past(self, *found: bytes) -> Past:
+    def _past(self, *found: bytes, altered: bool = False) -> Past:
         turn_id, state, owner, seen, attempt = (part.decode() for part in found[:5])
-        alive = is_at(self._owner, state, owner, float(found[6]))
+        alive = is_at(self._owner, state, owner, float(found[6]), altered=altered)
         given = msgspec.msgpack.decode(found[5], type=Given) if found[5] else None
         return Past(turn_id, cast("State", state), alive, attempt, given, owner, float(seen))
 

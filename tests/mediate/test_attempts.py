@@ -12,7 +12,7 @@ import pytest
 from claw_mediate.io.attempts import Attempts, Known, Resumed
 from claw_mediate.io.journal import SqliteJournal
 from claw_mediate.io.journaling import RESUMED_WITHIN, Asked, Given
-from claw_state.owner import Owner
+from claw_state.owner import LEASE_SECONDS, Owner
 from tests.waiting import DEADLINE
 
 ASKED = Asked("request", "earlier", "Buy", "")
@@ -138,6 +138,70 @@ def test_what_is_appended_is_no_part_of_the_last_word_and_where_nothing_else_tel
 @pytest.mark.parametrize("before", ["", " ", "Sell", "uy", "Buy\nmore"])
 def test_words_that_do_not_begin_with_those_of_before_go_on_with_nothing(before: str) -> None:
     assert not Asked("r", "e", "Buy", "").goes_on_from(before)
+
+
+@pytest.mark.requirement("journal:altered-and-lost")
+async def test_an_answer_that_is_being_handed_over_is_waited_for_by_altered_words_and_theirs_once_it_is_lost(
+    journal: SqliteJournal, other: SqliteJournal, clock: Clock
+) -> None:
+    await journal.begin("t1", "analyst", ASKED)
+    await journal.ended("t1", ANSWER)
+    altered = Asked("not streamed", "earlier", "Buy", "")
+    waiting = asyncio.ensure_future(found(other, altered))
+    await asyncio.wait([waiting], timeout=0.3)
+    assert not waiting.done()
+    clock.now += LEASE_SECONDS
+    assert await waiting == Known("t1", ANSWER, awaited=True)
+    await other.handed("t1")
+    assert await found(other, altered) is None
+
+
+@pytest.mark.requirement("journal:altered-and-lost")
+async def test_words_that_go_on_within_the_line_are_not_given_the_answer_to_what_was_said_before(
+    journal: SqliteJournal, clock: Clock
+) -> None:
+    await journal.begin("t1", "analyst", ASKED)
+    await journal.ended("t1", ANSWER)
+    clock.now += LEASE_SECONDS
+    assert await found(journal, Asked("another request", "earlier", "Buy me a car", "")) is None
+    noted = Asked("a third request", "earlier", "Buy\n\n[Queued user message] Go on", "")
+    assert await found(journal, noted) == Known("t1", ANSWER)
+
+
+@pytest.mark.requirement("journal:one-runs")
+async def test_a_turn_that_runs_is_the_latest_though_the_clock_was_set_back(
+    journal: SqliteJournal, other: SqliteJournal, clock: Clock
+) -> None:
+    await journal.begin("t1", "analyst", ASKED)
+    await journal.ended("t1", ANSWER)
+    await journal.handed("t1")
+    clock.now -= 60
+    await journal.begin("t2", "analyst", ASKED)
+    await journal.close()
+    assert await found(other, ASKED, "t3") == Resumed("t2", acted=False)
+
+
+@pytest.mark.requirement("journal:altered")
+async def test_a_runner_that_leaves_while_its_turn_is_taken_up_leaves_one_that_other_words_find(
+    journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await journal.begin("t1", "analyst", ASKED)
+    await journal.ended("t1", None)
+    reply, resumed = journal.reply, asyncio.Event()
+
+    async def slow(turn_id: str, round_number: int) -> bytes | None:
+        """As on a server."""
+        resumed.set()
+        await asyncio.sleep(DEADLINE)
+        return await reply(turn_id, round_number)
+
+    monkeypatch.setattr(journal, "reply", slow)
+    first = asyncio.ensure_future(found(journal))
+    await resumed.wait()
+    first.cancel()
+    await asyncio.wait([first])
+    monkeypatch.undo()
+    assert await found(journal, Asked("longer", "earlier", "Buy. Go on.", "")) == Resumed("t1", acted=False)
 
 
 @pytest.mark.requirement("journal:resume")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 from hypothesis import given
@@ -122,3 +122,26 @@ def test_one_kept_turn_serves_one_message(conversation: list[str], before: list[
     turns = [kept(number, *before[:number]) for number in range(5)]
     numbers = list(found(conversation, turns).values())
     assert len(numbers) == len(set(numbers))
+
+
+class Looked(tuple[str, ...]):
+    """What was said before, that counts how often it is looked at."""
+
+    __slots__ = ()
+    times = 0
+
+    def __iter__(self) -> Iterator[str]:
+        Looked.times += 1
+        return super().__iter__()
+
+
+@pytest.mark.requirement("continuity:bounds")
+def test_an_answer_that_is_given_day_and_night_costs_no_more_for_each_time_that_it_was_given() -> None:
+    kept = [Kept(number, Anchor("text:ok", ("beat",)), "", b"{}") for number in range(64)]
+    looked = []
+    for length in (1_000, 10_000):
+        Looked.times = 0
+        found = chosen({index: Anchor("text:ok", Looked(("beat",))) for index in range(length)}, kept, "")
+        looked.append(Looked.times)
+        assert sorted(found) == list(range(length - 64, length))
+    assert looked[0] == looked[1]

@@ -16,7 +16,35 @@ async def test_words_that_the_runner_appends_when_it_tries_again_make_no_new_tur
     await failed_after_a_trade(desk)
     desk.messages = [desk.wire.user("Buy\n\n[Queued user message] Continue the current task")]
     desk.model_says("Bought.")
-    await desk.turn()
+    assert "+ 2 hidden messages" in await desk.turn()
+    assert desk.services.calls == ["desk.trade"]
+
+
+@pytest.mark.requirement("journal:altered-and-lost")
+@pytest.mark.parametrize("words", ["Buy", "Buy\n\n[Queued user message] Continue the current task"])
+async def test_an_answer_that_was_lost_with_the_proxy_is_given_to_who_asks_for_it_in_another_form(
+    desk: Desk, words: str
+) -> None:
+    """As Claude Code does, which asks without a stream where its stream broke."""
+    desk.remembers()
+    desk.listens = False
+    desk.service_answers("trade", {"order": 1}, {"order": 2})
+    desk.model_says(("desk.trade", {"symbol": "X"}))
+    desk.model_says("Bought.")
+    await desk.asks("Buy")
+    await desk.mediator.close(0)
+    desk.open()
+    desk.listens, desk.stream, desk.messages = True, not desk.stream, [desk.wire.user(words)]
+    assert "'Bought.'" in await desk.turn()
+    assert desk.services.calls == ["desk.trade"]
+
+
+@pytest.mark.requirement("journal:altered")
+async def test_words_with_nul_in_them_are_gone_on_with_too(desk: Desk) -> None:
+    await failed_after_a_trade(desk, "Buy\0now")
+    desk.messages = [desk.wire.user("Buy\0now\n\n[Queued user message] Continue the current task")]
+    desk.model_says("Bought.")
+    assert "+ 2 hidden messages" in await desk.turn()
     assert desk.services.calls == ["desk.trade"]
 
 

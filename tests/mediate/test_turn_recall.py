@@ -131,3 +131,24 @@ model  → cllama   'Yes.'
 cllama → runner   'Yes.'
 """)
     assert desk.wire.called(desk.model.bodies[-1]) == ["desk__balance", "desk__trade"]
+
+
+@pytest.mark.requirement("continuity:bounds")
+async def test_others_have_their_turn_while_a_long_conversation_is_looked_for(gpt: Desk) -> None:
+    ticks = 0
+
+    async def others() -> None:
+        nonlocal ticks
+        while True:
+            ticks += 1
+            await asyncio.sleep(0)
+
+    waited = []
+    for answers in (10, 3_000):
+        gpt.messages = [{"role": "assistant", "content": f"Answer {number}"} for number in range(answers)]
+        gpt.model_says("So it was.")
+        ticking, before = asyncio.ensure_future(others()), ticks
+        await gpt.asks("Was it so?")
+        ticking.cancel()
+        waited.append(ticks - before)
+    assert waited[1] > waited[0]

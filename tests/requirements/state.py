@@ -64,6 +64,10 @@ REQUIREMENTS: dict[str, Requirement] = {
         "mediation 5, OpenClaw",
         "After a failed turn of this conversation a request whose last words go on from the failed one's resumes it.",
     ),
+    "journal:altered-and-lost": Requirement(
+        "mediation 5, a turn is done when its whole answer has been handed over",
+        "An answer that its runner did not get is there for the same words in another form: not streamed, or with a note.",
+    ),
     "journal:sessions": Requirement(
         "mediation 5 and 7, sessions", "Equal requests of two sessions that their runner names are two turns."
     ),

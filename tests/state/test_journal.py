@@ -154,6 +154,26 @@ async def test_of_those_that_failed_the_latest_that_the_words_go_on_from_is_foun
     assert await here.find("a", Asked("longer", "earlier", "Buy me a car", "", alone=True)) is None
 
 
+@pytest.mark.requirement("journal:altered-and-lost")
+async def test_an_answer_that_was_lost_is_found_by_altered_words_once_nobody_hands_it_over(
+    journals: Journals, clock: Clock
+) -> None:
+    here, elsewhere = journals(HERE), journals(ELSEWHERE)
+    await here.begin("t1", "a", ASKED)
+    await here.ended("t1", GIVEN)
+    noted = Asked("noted", "earlier", "Buy\n\n[Queued user message] Go on", "")
+    for journal in (here, elsewhere):
+        for seconds, alive in ((0.0, True), (LEASE_SECONDS, False)):
+            clock.now += seconds
+            past = await journal.find("a", noted)
+            assert past is not None
+            assert (past.turn_id, past.state, past.given, past.alive) == ("t1", "answered", GIVEN, alive)
+            clock.now -= seconds
+        assert await journal.find("a", Asked("other", "earlier", "Buy me a car", "")) is None
+    await here.handed("t1")
+    assert await here.find("a", noted) is None
+
+
 @pytest.mark.requirement("journal:one-runs")
 async def test_a_turn_is_not_resumed_where_another_of_that_request_runs(journals: Journals) -> None:
     here, elsewhere = journals(HERE), journals(ELSEWHERE)
