@@ -16,5 +16,3 @@ WORDS = {
     *("label", "stale", "ambiguous-feed", "many-feeds", "no-models", "unreachable", "healthcheck", "networks", "colon"),
     "handles",
 }
-TO_COME: set[str] = set()
-"""Cases that another hand still writes."""
