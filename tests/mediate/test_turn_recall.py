@@ -26,69 +26,69 @@ async def test_an_answer_without_words_for_which_the_runner_writes_so_has_its_ro
 @pytest.mark.requirement("continuity:empty-answers")
 @pytest.mark.parametrize("note", [False, True])
 async def test_an_answer_without_words_that_the_runner_drops_leaves_its_rounds_in_its_place(
-    gpt: Desk, *, note: bool
+    desk: Desk, *, note: bool
 ) -> None:
-    await said(gpt, "One?", "desk.quote", "First.")
-    gpt.model_says(("desk.balance", {}))
-    gpt.model_says("")
-    await gpt.asks("Look")
-    gpt.messages.pop()
+    await said(desk, "One?", "desk.quote", "First.")
+    desk.model_says(("desk.balance", {}))
+    desk.model_says("")
+    await desk.asks("Look")
+    desk.messages.pop()
     if note:
-        gpt.messages.append({"role": "system", "content": "The answer was empty."})
-    assert await told(gpt) == ["desk__quote", "desk__balance"]
-    assert gpt.wire.parts([one for one in gpt.model.bodies[-1]["messages"] if one["role"] != "system"]) == [
+        desk.messages.append({"role": "system", "content": "The answer was empty."})
+    assert await told(desk) == ["desk__quote", "desk__balance"]
+    assert desk.wire.parts([one for one in desk.model.bodies[-1]["messages"] if one["role"] != "system"]) == [
         *("user", "assistant", "tool", "assistant"),
         *("user", "assistant", "tool", "user"),
     ]
-    assert await told(gpt, "Quite sure?") == ["desk__quote", "desk__balance"], "on every later request too"
+    assert await told(desk, "Quite sure?") == ["desk__quote", "desk__balance"], "on every later request too"
 
 
 @pytest.mark.requirement("continuity:empty-answers")
 @pytest.mark.parametrize("words", ["Look at this", "And?"])
-async def test_between_other_words_of_the_users_nothing_is_put(gpt: Desk, words: str) -> None:
-    gpt.model_says(("desk.balance", {}))
-    gpt.model_says("")
-    await gpt.asks("Look")
-    gpt.messages = [gpt.wire.user("Look"), {"role": "assistant", "content": "There."}, gpt.wire.user(words)]
-    assert await told(gpt) == []
+async def test_between_other_words_of_the_users_nothing_is_put(desk: Desk, words: str) -> None:
+    desk.model_says(("desk.balance", {}))
+    desk.model_says("")
+    await desk.asks("Look")
+    desk.messages = [desk.wire.user("Look"), {"role": "assistant", "content": "There."}, desk.wire.user(words)]
+    assert await told(desk) == []
 
 
 @pytest.mark.requirement("continuity:unanswered")
-async def test_what_a_failed_turn_did_is_known_when_the_runner_goes_on_behind_it(gpt: Desk) -> None:
-    await failed_after_a_trade(gpt)
-    assert await told(gpt, "What happened?") == ["desk__trade"]
-    assert await told(gpt, "And now?") == ["desk__trade"]
-    assert gpt.services.calls == ["desk.trade"]
+async def test_what_a_failed_turn_did_is_known_when_the_runner_goes_on_behind_it(desk: Desk) -> None:
+    await failed_after_a_trade(desk)
+    assert await told(desk, "What happened?") == ["desk__trade"]
+    assert await told(desk, "And now?") == ["desk__trade"]
+    assert desk.services.calls == ["desk.trade"]
 
 
 @pytest.mark.requirement("continuity:unanswered")
 @pytest.mark.parametrize("session", ["another", ""])
 async def test_what_a_failed_turn_did_is_not_known_where_the_same_words_failed_without_it(
-    gpt: Desk, session: str
+    desk: Desk, session: str
 ) -> None:
-    gpt.headers = {"x-claude-code-session-id": "one"} if session else {}
-    await failed_after_a_trade(gpt)
-    gpt.headers = {"x-claude-code-session-id": session} if session else {}
-    gpt.messages = [gpt.wire.user("Hello"), {"role": "assistant", "content": "Hi."}]
-    gpt.model_refuses(400, "invalid_request")
-    await gpt.asks("Buy")
-    assert await told(gpt, "What happened?") == []
+    desk.headers = {"x-claude-code-session-id": "one"} if session else {}
+    await failed_after_a_trade(desk)
+    desk.headers = {"x-claude-code-session-id": session} if session else {}
+    desk.messages = [desk.wire.user("Hello"), {"role": "assistant", "content": "Hi."}]
+    desk.model_refuses(400, "invalid_request")
+    await desk.asks("Buy")
+    assert await told(desk, "What happened?") == []
 
 
 @pytest.mark.requirement("continuity:unanswered")
-async def test_what_a_turn_did_whose_runner_left_is_known_when_it_goes_on_behind_it(gpt: Desk) -> None:
-    gate = gpt.services.gates["desk.quote"] = asyncio.Event()
-    gpt.messages = [gpt.wire.user("Buy")]
-    gpt.model_says(("desk.trade", {}))
-    gpt.model_says(("desk.quote", {}))
-    runner = asyncio.ensure_future(answer(gpt))
-    await until_called(gpt, "desk.quote")
+async def test_what_a_turn_did_whose_runner_left_is_known_when_it_goes_on_behind_it(desk: Desk) -> None:
+    gate = desk.services.gates["desk.quote"] = asyncio.Event()
+    desk.messages = [desk.wire.user("Buy")]
+    desk.model_says(("desk.trade", {}))
+    desk.model_says(("desk.quote", {}))
+    runner = asyncio.ensure_future(answer(desk))
+    await until_called(desk, "desk.quote")
     runner.cancel()
     await asyncio.wait([runner])
     gate.set()
-    await happens(lambda: bool(gpt.told("error")), "the turn has ended")
-    assert gpt.logged_error() == "runner_left"
-    assert (await told(gpt, "What have you done?"))[:1] == ["desk__trade"]
+    await happens(lambda: bool(desk.told("error")), "the turn has ended")
+    assert desk.logged_error() == "runner_left"
+    assert (await told(desk, "What have you done?"))[:1] == ["desk__trade"]
 
 
 @with_tools

@@ -16,7 +16,7 @@ _THINKING = {"thinking", "redacted_thinking"}
 def check(request: Body, replies: Mapping[str, bytes]) -> None:
     assert request.get("stream", False) is False
     _check_tools(request)
-    messages = [one for one in request["messages"] if one["role"] != "system"]
+    messages = _taken([one for one in request["messages"] if one["role"] != "system"])
     assert [one["role"] for one in messages] == [("user", "assistant")[n % 2] for n in range(len(messages))]
     ids: set[str] = set()
     for before, one, behind in zip([{}, *messages], messages, [*messages[1:], {}], strict=False):
@@ -32,6 +32,22 @@ def check(request: Body, replies: Mapping[str, bytes]) -> None:
         else:
             assert not made
             assert sorted(given) == sorted(block["id"] for block in of_type(before, "tool_use"))
+
+
+def _taken(messages: Sequence[Body]) -> list[Body]:
+    """As the API takes them: the user's messages that follow one another are one."""
+    taken: list[Body] = []
+    for one in messages:
+        if taken and one["role"] == taken[-1]["role"] == "user":
+            taken[-1] = {"role": "user", "content": [*_blocks(taken[-1]), *_blocks(one)]}
+        else:
+            taken.append(one)
+    return taken
+
+
+def _blocks(one: Body) -> list[Body]:
+    content = one["content"]
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
 def of_type(one: Body, kind: str) -> list[Body]:
