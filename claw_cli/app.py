@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from importlib.metadata import version
+from typing import Annotated
+
 import typer
 
 from claw_cli.check import check
@@ -19,28 +23,40 @@ from claw_compile.diagnostics.report import plain_streams
 
 app = typer.Typer(
     name="claw",
-    help="Governed tools for AI agents: compile pods, and check them.",
+    help="Governed tools for AI agents: what each agent may do is compiled, and what it does goes through its proxy.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # what is printed is read in pipes and logs as well
 )
-app.command("compile")(compile_verb)
+app.command("init")(init)
 app.command("check")(check)
-app.command("lock")(lock)
-app.command("rotate")(rotate)
-app.add_typer(state_verbs)
+app.command("compile")(compile_verb)
 app.command("plan")(plan)
 app.command("explain")(explain_verb)
-app.command("init")(init)
 app.command("inspect")(inspect_verb)
-app.command("schema")(schema)
+app.command("lock")(lock)
+app.command("rotate")(rotate)
 app.command("up", cls=PassesOn)(up)
 app.command("down", cls=PassesOn)(down)
+app.command("schema")(schema)
+app.add_typer(state_verbs)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        sys.stdout.write(f"claw {version('clawdapus')}\n")
+        raise typer.Exit
 
 
 @app.callback()
-def _root() -> None:
-    """Governed tools for AI agents."""
+def _root(
+    *,
+    _: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version, and exit.")
+    ] = False,
+) -> None:
+    """Nothing is done before a verb."""
 
 
 def main() -> None:

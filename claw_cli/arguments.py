@@ -1,4 +1,7 @@
-"""The arguments that verbs share. A verb takes the pod as its argument; one that takes a part of the pod, the pod by ``-f``."""
+"""The arguments that verbs share.
+
+Rules. Every verb about a pod takes ``-f``; one whose argument is no part of the pod takes the file as its argument too.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,20 @@ from typing import Annotated
 
 import typer
 
-DEFAULT_POD = Path("claw-pod.yml")
-Pod = Annotated[Path, typer.Argument(metavar="POD", help="The pod file.")]
-PodOption = Annotated[Path, typer.Option("-f", "--file", metavar="POD", help="The pod file.")]
+_DEFAULT = Path("claw-pod.yml")
+Pod = Annotated[Path | None, typer.Argument(metavar="POD", help=f"The pod file; default: {_DEFAULT}.")]
+File = Annotated[
+    Path | None, typer.Option("-f", "--file", metavar="POD", help=f"The pod file, by option; default: {_DEFAULT}.")
+]
 Output = Annotated[
     Path | None,
     typer.Option("-o", "--output", metavar="DIR", help="The compiled tree; default: .claw-runtime beside the pod."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def pod_file(argument: Path | None, option: Path | None) -> Path:
+    """The pod file, however it is named."""
+    if argument is not None and option is not None:
+        raise typer.BadParameter("the pod file is named twice: as the argument, and by --file")
+    return next((named for named in (argument, option) if named is not None), _DEFAULT)

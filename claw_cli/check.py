@@ -9,7 +9,7 @@ from typing import Annotated, assert_never
 
 import typer
 
-from claw_cli.arguments import DEFAULT_POD, Pod
+from claw_cli.arguments import File, Pod, pod_file
 from claw_compile.compiler import check_pod
 from claw_compile.diagnostics.diagnostic import has_errors
 from claw_compile.diagnostics.report import as_json, as_text, count
@@ -25,11 +25,15 @@ class Format(StrEnum):
 
 
 def check(
-    pod: Pod = DEFAULT_POD,
+    pod: Pod = None,
+    file: File = None,
     output_format: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.TEXT,
 ) -> None:
-    """Check a pod. Exit 0, 1 for errors, 2 for wrong usage."""
-    result = check_pod(pod, os.environ)
+    """Tell every mistake of a pod; write nothing.
+
+    Exit 0; 1 for errors, 2 for wrong usage.
+    """
+    result = check_pod(pod_file(pod, file), os.environ)
     match output_format:
         case Format.TEXT:
             sys.stdout.write(as_text(result.diagnostics))

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from claw_cli.arguments import DEFAULT_POD, Output, Pod
+from claw_cli.arguments import File, Output, Pod, pod_file
 from claw_compile.__main__ import run
 
 
@@ -21,6 +21,9 @@ class Runs(StrEnum):
 Target = Annotated[Runs, typer.Option("--target", help="What is to run it.")]
 
 
-def compile_verb(pod: Pod = DEFAULT_POD, output: Output = None, target: Target = Runs.COMPOSE) -> None:
-    """Compile a pod: per-agent tools, identities and contracts. Exit 0, 1 for errors, 2 for wrong usage."""
-    raise typer.Exit(run(pod, output, target.value))
+def compile_verb(pod: Pod = None, file: File = None, output: Output = None, target: Target = Runs.COMPOSE) -> None:
+    """Write what each agent may do, and what runs the pod.
+
+    Exit 0; 1 for errors (nothing is written), 2 for wrong usage.
+    """
+    raise typer.Exit(run(pod_file(pod, file), output, target.value))

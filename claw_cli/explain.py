@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from claw_cli.arguments import DEFAULT_POD, AsJson, PodOption
+from claw_cli.arguments import AsJson, File, pod_file
 from claw_compile.compiler import check_pod
 from claw_compile.diagnostics.report import as_text
 from claw_compile.explain import Step, Unknown, Verdict, explain
@@ -22,10 +22,14 @@ def explain_verb(
         str | None,
         typer.Argument(metavar="TOOL", help="A tool as service.tool, or as its model sees it; default: all."),
     ] = None,
-    pod: PodOption = DEFAULT_POD,
+    file: File = None,
     as_json: AsJson = False,
 ) -> None:
-    """Why an agent may call a tool, or may not, and what would change it. Exit 0, 1 for errors, 2 for an unknown name."""
+    """Why an agent may call a tool, or may not.
+
+    Exit 0; 1 for errors, 2 for an unknown name and for wrong usage.
+    """
+    pod = pod_file(None, file)
     checked = check_pod(pod, os.environ)
     if checked.value is None:
         sys.stderr.write(as_text(found for found in checked.diagnostics if found.is_error))

@@ -27,9 +27,12 @@ _SCHEMA = ".claw-schema.json"
 
 
 def init(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The pod's name, and its directory: [a-z0-9][a-z0-9_-]*")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The pod's name, and its directory.")],
 ) -> None:
-    """Make a new pod in a directory of its name. Exit 0, 1 when that is there or can't be made, 2 for wrong usage."""
+    """Make a new pod that compiles, in a directory of its name.
+
+    Exit 0; 1 when that is there or can't be made, 2 for wrong usage.
+    """
     if POD_NAME.fullmatch(name) is None:
         _fail(f"{name!a} can't name a pod: [a-z0-9][a-z0-9_-]*", 2)
     directory = Path(name)

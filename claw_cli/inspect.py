@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from claw_cli.arguments import DEFAULT_POD, AsJson, PodOption
+from claw_cli.arguments import AsJson, File, pod_file
 from claw_compile.compiler import check_pod
 from claw_compile.diagnostics.report import as_text
 from claw_compile.explain import Unknown
@@ -19,10 +19,14 @@ from claw_compile.inspection import inspect_pod
 
 def inspect_verb(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A service, or an agent's id.")],
-    pod: PodOption = DEFAULT_POD,
+    file: File = None,
     as_json: AsJson = False,
 ) -> None:
-    """What a service is and who may use it, or all that an agent may do. Exit 0, 1 for errors, 2 for an unknown name."""
+    """All that is compiled of one service, or of one agent.
+
+    Exit 0; 1 for errors, 2 for an unknown name and for wrong usage.
+    """
+    pod = pod_file(None, file)
     checked = check_pod(pod, os.environ)
     if checked.value is None:
         sys.stderr.write(as_text(found for found in checked.diagnostics if found.is_error))

@@ -8,14 +8,15 @@ from typing import Annotated
 
 import typer
 
-from claw_cli.arguments import DEFAULT_POD, Pod
+from claw_cli.arguments import File, Pod, pod_file
 from claw_cli.images import baked
 from claw_compile.diagnostics.report import as_text
 from claw_compile.locking import Locked, lock_pod
 
 
 def lock(
-    pod: Pod = DEFAULT_POD,
+    pod: Pod = None,
+    file: File = None,
     accept: Annotated[
         list[str] | None,
         typer.Option("--accept", metavar="SERVICE", help="Take the service's tools as they are now; may be repeated."),
@@ -24,8 +25,11 @@ def lock(
         bool, typer.Option("--images", help="Ask Docker for the descriptors that images hold, of images that are here.")
     ] = False,
 ) -> None:
-    """Lock the tools of a pod. Exit 0, 1 for errors and for tools that have changed, 2 for wrong usage."""
-    result = lock_pod(pod, os.environ, accept or (), baked if images else None)
+    """Write down which tools there are: none changes unseen.
+
+    Exit 0; 1 for errors and for tools that have changed, 2 for wrong usage.
+    """
+    result = lock_pod(pod_file(pod, file), os.environ, accept or (), baked if images else None)
     sys.stderr.write(as_text(result.diagnostics))
     if result.value is None:
         raise typer.Exit(1)

@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-from claw_cli.arguments import DEFAULT_POD, AsJson, Output, Pod
+from claw_cli.arguments import AsJson, File, Output, Pod, pod_file
 from claw_compile.changes import Changes, FileChange, ToolChange, changes
 from claw_compile.compiler import check_pod, compose_file_of, emitted, output_of
 from claw_compile.diagnostics.report import as_text
@@ -22,16 +22,21 @@ _SIGNS = {"gained": "+", "lost": "-", "changed": "~", "new": "+", "gone": "-"}
 
 
 def plan(
-    pod: Pod = DEFAULT_POD,
+    pod: Pod = None,
+    file: File = None,
     output: Output = None,
     as_json: AsJson = False,
 ) -> None:
-    """What a compile would change: who gains or loses which tool, and which files. Exit 0 nothing, 2 something, 1 errors."""
-    checked = check_pod(pod, os.environ)
+    """Who would gain or lose which tool; which files would change.
+
+    Exit 0 nothing; 1 for errors, 2 something (and for wrong usage).
+    """
+    named = pod_file(pod, file)
+    checked = check_pod(named, os.environ)
     sys.stderr.write(as_text(checked.diagnostics))
     if checked.value is None:
         raise typer.Exit(FAILED)
-    directory, compose_file = output_of(pod, output), compose_file_of(pod, output)
+    directory, compose_file = output_of(named, output), compose_file_of(named, output)
     try:
         tree, compose = emitted(checked.value)
         found = changes(compiled(directory, compose_file), {**tree, PurePosixPath(compose_file.name): compose})

@@ -8,17 +8,20 @@ from typing import Annotated
 
 import typer
 
-from claw_cli.arguments import DEFAULT_POD, PodOption
+from claw_cli.arguments import File, pod_file
 from claw_compile.diagnostics.report import as_text
 from claw_compile.locking import rotate_pod
 
 
 def rotate(
     agent: Annotated[str, typer.Argument(metavar="AGENT", help="The agent's id; with count: name-0, name-1 …")],
-    pod: PodOption = DEFAULT_POD,
+    file: File = None,
 ) -> None:
-    """Give an agent a new token. Exit 0, 1 for errors, 2 for wrong usage."""
-    result = rotate_pod(pod, os.environ, agent)
+    """Give an agent a new token, from the next compile on.
+
+    Exit 0; 1 for errors, 2 for wrong usage.
+    """
+    result = rotate_pod(pod_file(None, file), os.environ, agent)
     sys.stderr.write(as_text(result.diagnostics))
     if result.value is None:
         raise typer.Exit(1)

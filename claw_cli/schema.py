@@ -8,5 +8,8 @@ from claw_compile.schema.editor import as_text, editor_schema
 
 
 def schema() -> None:
-    """Print the JSON Schema of pod files, for editors: Compose's and x-claw's. Exit 0."""
+    """Print the JSON Schema of pod files, for editors.
+
+    Exit 0; 2 for wrong usage.
+    """
     sys.stdout.write(as_text(editor_schema()))

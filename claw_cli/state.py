@@ -32,7 +32,7 @@ _WARNING = (
     "Conversations of {agent} go on without their hidden rounds, and a runner that tries again within ten minutes begins a"
     " new turn, whose writes are made again. Forget?"
 )
-state_verbs = typer.Typer(name="state", help="What is kept of each agent, and forgetting it.", add_completion=False)
+state_verbs = typer.Typer(name="state", add_completion=False, rich_markup_mode=None)
 _PLACE = "A file, or redis://…, as the proxy's CLAW_STATE."
 Place = Annotated[str, typer.Option("--state", envvar="CLAW_STATE", metavar="PLACE", help=_PLACE)]
 PlaceAgain = Annotated[str, typer.Option("--state", metavar="PLACE", help=_PLACE)]
@@ -41,7 +41,10 @@ PlaceAgain = Annotated[str, typer.Option("--state", metavar="PLACE", help=_PLACE
 
 @state_verbs.callback(invoke_without_command=True)
 def state(context: typer.Context, named: Place = "", as_json: AsJson = False) -> None:
-    """What is kept of each agent: hidden rounds, turns, what it has spent. Exit 0, 1 for errors, 2 for wrong usage."""
+    """What is kept of each agent, and forgetting it.
+
+    Exit 0; 1 for errors, 2 for wrong usage.
+    """
     context.obj = named
     if context.invoked_subcommand is None:
         with _errors():
@@ -60,7 +63,12 @@ def forget(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Forget an agent's hidden rounds and turns, but for those that run. What it has spent stays."""
+    """Forget an agent's hidden rounds and turns.
+
+    Turns that run are left, and what it has spent stays.
+
+    Exit 0; 1 for errors, 2 for wrong usage and without a yes.
+    """
     kept = _kept(named or context.obj)
     if not yes:
         if not sys.stdin.isatty():

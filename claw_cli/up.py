@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from claw_cli.arguments import DEFAULT_POD, Pod
+from claw_cli.arguments import File, Pod, pod_file
 from claw_cli.docker import become_compose
 from claw_compile.__main__ import compiled
 from claw_compile.compiler import compose_file_of
@@ -36,11 +36,17 @@ class PassesOn(TyperCommand):
 
 def up(
     context: typer.Context,
-    pod: Pod = DEFAULT_POD,
+    pod: Pod = None,
+    file: File = None,
     detach: Annotated[bool, typer.Option("-d", "--detach", help="Leave the pod running in the background.")] = False,
 ) -> None:
-    """Compile a pod, and run it: `docker compose up`, with ARGS. Exit as Compose does; 1 for errors, 2 for wrong usage."""
-    written = compiled(pod)
+    """Compile a pod, and run it through Docker Compose.
+
+    ARGS are for docker compose up.
+
+    Exit as Compose does; 1 for errors and without Docker, 2 for wrong usage.
+    """
+    written = compiled(pod_file(pod, file))
     if written is None:
         raise typer.Exit(1)
     options = ["--detach"] if detach else []
@@ -49,13 +55,19 @@ def up(
 
 def down(
     context: typer.Context,
-    pod: Pod = DEFAULT_POD,
+    pod: Pod = None,
+    file: File = None,
     volumes: Annotated[
         bool, typer.Option("--volumes", help="Remove its volumes too: history and state are lost.")
     ] = False,
 ) -> None:
-    """Stop a pod, and remove its containers and networks: `docker compose down`, with ARGS. Exit as `claw up` does."""
-    compose_file = compose_file_of(pod, None)
+    """Stop a pod, and remove its containers and networks.
+
+    ARGS are for docker compose down.
+
+    Exit as Compose does; 1 without Docker and for a pod that was not compiled, 2 for wrong usage.
+    """
+    compose_file = compose_file_of(pod_file(pod, file), None)
     if not compose_file.is_file():
         sys.stderr.write(f"error: there is no {compose_file}: this pod was not compiled, and so not started\n")
         raise typer.Exit(1)

@@ -81,4 +81,14 @@ REQUIREMENTS: dict[str, Requirement] = {
         "compile.md, Verbs",
         "`claw init NAME` makes a pod that compiles without a warning and that Compose takes; nothing is overwritten.",
     ),
+    "cli:help": Requirement(
+        "issue 5.4", "Every verb tells in its help what it does and its exit codes; `claw --version` tells the version."
+    ),
+    "cli:pod-argument": Requirement(
+        "issue 5.4",
+        "The pod file is `claw-pod.yml`, or named by `-f` at every verb, or the argument of verbs about a pod.",
+    ),
+    "cli:streams": Requirement(
+        "issue 5.4", "Standard output holds what was asked for; errors go to standard error, and nothing is colored."
+    ),
 }
