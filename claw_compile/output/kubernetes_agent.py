@@ -117,8 +117,8 @@ def _rules(agent: Agent, whole: Deployment, converting: Converting) -> str:
     rules = ["add table inet claw", "flush table inet claw"]
     if agent.mode == "transparent":
         rules += [
-            "add chain inet claw redirect { type nat hook output priority dstnat; }",
-            f"add rule inet claw redirect meta skuid != {PROXY_UID} tcp dport {{ 80, 443 }} redirect to :8083",
+            "add chain inet claw unaware { type nat hook output priority -100; }",
+            f"add rule inet claw unaware meta skuid != {PROXY_UID} tcp dport {{ 80, 443 }} redirect to :8083",
         ]
     if has_egress(agent) or surfaces_on(agent, whole.pod):
         message = f"{agent.id} leaves its pod for its surfaces, and so for what its proxy reaches"

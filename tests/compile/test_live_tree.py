@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import signal
 import subprocess
+import sys
 import threading
 from pathlib import Path, PurePosixPath
 
@@ -71,3 +73,47 @@ def test_no_request_sees_half_an_agent_while_its_tree_is_exchanged(tmp_path: Pat
         seen.add(agent.digest)
     compiling.join()
     assert len(seen) > 1
+
+
+def generation(out: Path) -> set[str]:
+    """Which compile the files below ``out`` are of, by what they say."""
+    return {path.read_text(encoding="utf-8") for path in sorted(out.rglob("part-*"))}
+
+
+COMPILES = """
+import sys
+from pathlib import Path, PurePosixPath
+from claw_compile.output.write import write
+
+out, made = map(Path, sys.argv[1:])
+for number in range(10**6):
+    content = str(number).encode()
+    tree = {PurePosixPath("context", "one", f"part-{part}"): content for part in range(20)}
+    assert write(tree, out, {made: content}) == ()
+    print(number, flush=True)
+"""
+
+
+@pytest.mark.requirement("compose:live-tree")
+def test_a_kill_at_any_moment_leaves_one_whole_tree_and_the_next_compile_cleans_up(tmp_path: Path) -> None:
+    out, made = tmp_path / "out", tmp_path / "compose.generated.yml"
+    command = [sys.executable, "-c", COMPILES, str(out), str(made)]
+    for attempt in range(6):
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as compiling:
+            assert compiling.stdout is not None
+            # Some way into a compile, wherever that is.
+            for _ in range(attempt * 5 + 1):
+                assert compiling.stdout.readline() != ""
+            for _ in range(attempt * 11):
+                next(iter(out.glob("..tree.new-*")), None)
+            compiling.kill()
+        assert compiling.returncode == -signal.SIGKILL
+        assert len(generation(out / "context")) == 1
+        assert len(sorted((out / "context" / "one").iterdir())) == 20
+        assert made.read_text(encoding="utf-8").isdecimal()
+    tree = {PurePosixPath("context", "one", "part-0"): b"last"}
+    assert write(tree, out, {made: b"last"}) == ()
+    assert generation(out / ".tree") == {"last"}
+    assert made.read_text(encoding="utf-8") == "last"
+    assert sorted(path.name for path in out.iterdir()) == [".tree", "context"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["compose.generated.yml", "out"]
