@@ -9,7 +9,7 @@ from claw_compile.authority.agent import Agent
 from claw_compile.diagnostics.diagnostic import Diagnostic, Note, did_you_mean, quoted
 from claw_compile.grammar.pod import All, Grant, written
 from claw_compile.loading.load import Loaded
-from claw_compile.reading.node import ScalarNode
+from claw_compile.reading.node import ListNode, ScalarNode
 from claw_contract.descriptor import DescriptorTool
 from claw_contract.names import SERVICE_NAME
 
@@ -81,6 +81,7 @@ def check_surfaces(agent: Agent, loaded: Loaded) -> Iterator[Diagnostic]:
         if name not in hosts and loaded.pod.service(name) is None:
             message = f"no service of the pod is behind {quoted(reached.shown)}"
             yield codes.UNKNOWN_SERVICE.at(reached.span, message, hint=did_you_mean(name, hosts))
+    yield from _speakers(agent, loaded)
     granted: dict[str, Grant] = {}
     for grant in agent.grants:
         granted.setdefault(grant.service.text, grant)
@@ -94,3 +95,12 @@ def check_surfaces(agent: Agent, loaded: Loaded) -> Iterator[Diagnostic]:
         elif surface is None and loaded.pod.strict_surfaces:
             message = f"{agent.spec.name.text} has no surface 'service://{grant.service.shown}'"
             yield codes.GRANT_WITHOUT_SURFACE.at(grant.span, message)
+
+
+def _speakers(agent: Agent, loaded: Loaded) -> Iterator[Diagnostic]:
+    """Who may speak to the agent on a channel is a service of the pod."""
+    for surface in agent.surfaces:
+        named = surface.channel.value("allow_from_services") if surface.channel is not None else None
+        for name in named.items if isinstance(named, ListNode) else ():
+            if isinstance(name, ScalarNode) and "$" not in name.text and loaded.pod.service(name.text) is None:
+                yield unknown_service(name, loaded)

@@ -14,7 +14,7 @@ from claw_compile.diagnostics.diagnostic import quoted
 from claw_compile.grammar.pod import Access, Listed, Scheme, Surface
 from claw_compile.grammar.read_list import read_list
 from claw_compile.grammar.reading import Reading
-from claw_compile.reading.node import Entry, MapNode, Node, ScalarNode, kind
+from claw_compile.reading.node import Entry, MapNode, Node
 
 SCHEMES = ("service", "volume", "host", "channel", "egress")
 CHANNEL = "channel://"
@@ -63,13 +63,16 @@ def _problem(match: re.Match[str]) -> str | None:
 
 
 def _channel(reading: Reading, entry: Entry) -> MapNode | None:
-    """What the runner is told of the channel: it is carried, so only its first level is judged."""
-    node = entry.value
-    if isinstance(node, ScalarNode) and node.is_null:
+    """What the runner is told of the channel: it is carried as it is, so that only its first level is judged."""
+    node = reading.mapping(entry.value, "a channel's configuration")
+    if node is None:
         return None
-    if not isinstance(node, MapNode):
-        message = f"a channel's configuration is a mapping, and this is {kind(node)}"
-        reading.found.append(codes.WRONG_TYPE.at(node.span, message))
-        return None
-    reading.keys(node, "a channel", CHANNEL_KEYS)
+    entries = reading.keys(node, "a channel", CHANNEL_KEYS)
+    if "allow_from_handles" in entries:
+        reading.flag(entries["allow_from_handles"].value, "'allow_from_handles'")
+    if "allow_from_services" in entries:
+        reading.texts(entries["allow_from_services"].value, "'allow_from_services'")
+    for key in ("guilds", "dm"):
+        if key in entries:
+            reading.mapping(entries[key].value, quoted(key))
     return node
