@@ -16,6 +16,7 @@ from claw_mediate.io.store import SqliteStore, Store
 from claw_mediate.io.valkey_journal import ValkeyJournal
 from claw_mediate.io.valkey_store import ValkeyStore
 from claw_mediate.model import Answer, Call, Unreadable
+from claw_state.database import Database
 from claw_state.owner import Owner
 from claw_state.place import Server, place
 from claw_state.valkey import Link
@@ -64,4 +65,4 @@ def _opened(state: str, clock: Callable[[], float]) -> tuple[Store, Journal]:
     where, owner = place(state), Owner("bench", 1, "earlier")
     if isinstance(where, Server):
         return ValkeyStore(Link(where, seconds=10), clock), ValkeyJournal(Link(where, seconds=10), owner, clock)
-    return SqliteStore(where.path, clock), SqliteJournal(where.path, owner, clock)
+    return SqliteStore(Database(where.path), clock), SqliteJournal(Database(where.path), owner, clock)

@@ -74,7 +74,7 @@ class Mediator:
         self._agents = Agents(settings.context, log)
         self._peers = peers or Peers(Upstream(self.registry, log), Services(settings.secrets))
         self._state = opened(settings.state, log)
-        self._accounts = Accounts.of(settings, log)
+        self._accounts = Accounts.of(settings, log, self._state.spending)
         self._context = Context.of(settings, log)
         self._history = History(settings.history, settings.history_max_bytes) if settings.history else None
         self._recorder = Recorder(self._history, log, self._accounts, self._context.retain)
@@ -178,9 +178,9 @@ class Mediator:
         await self._context.close()
         await self._peers.upstream.close()
         await self._peers.services.close()
+        await self._accounts.close()
         await self._state.store.close()
         await self._state.journal.close()
-        await self._accounts.close()
 
     async def _mediate(self, admitted: Admitted, request: Request, view: RunnerRequest, dialect: Dialect) -> Exchange:
         before = Before(

@@ -48,12 +48,25 @@ CREATE TABLE IF NOT EXISTS steps (
 CREATE TRIGGER IF NOT EXISTS a_turn_goes_with_its_steps AFTER DELETE ON turns BEGIN
     DELETE FROM steps WHERE turn = OLD.turn;
 END;
+CREATE TRIGGER IF NOT EXISTS an_answer_is_all_that_is_kept AFTER UPDATE OF answer ON turns WHEN NEW.answer IS NOT NULL BEGIN
+    DELETE FROM steps WHERE turn = NEW.turn;
+END;
 """
 """The journal."""
-_LOG_BYTES = 4 * 1024 * 1024
-"""To which the write-ahead log is cut when it has been carried over."""
-_LONGEST_LOG = 8000
-"""Pages of the log at which who writes carries it over. Before that others do (``claw_mediate/io/disk.py``)."""
+SPENDING = """
+CREATE TABLE IF NOT EXISTS spending (
+    agent TEXT NOT NULL, ends REAL NOT NULL, requests INTEGER NOT NULL, cost REAL NOT NULL, unknown INTEGER NOT NULL,
+    PRIMARY KEY (agent, ends)
+) WITHOUT ROWID;
+"""
+"""What agents have spent, in buckets."""
+TABLES = KEPT + TURNS + SPENDING
+LOG_BYTES = 48 * 1024 * 1024
+"""To which the write-ahead log is cut when it begins anew: one that grew as it may (``claw_state/disk.py``) is not, since what
+is cut off must be given to it again, for which everybody waits.
+"""
+_LONGEST_LOG = 16_000
+"""Pages of the log at which who writes carries it over. Before that others do (``claw_state/disk.py``)."""
 _PAGES = 256
 """Given back to the disk at a time: everybody waits with us."""
 SHRINK = f"PRAGMA incremental_vacuum({_PAGES})"
@@ -166,7 +179,7 @@ def _becomes_ours(database: sqlite3.Connection) -> None:
                 database.execute("VACUUM")  # a file of an earlier version: only so does it begin to shrink
     database.execute("PRAGMA journal_mode=WAL")
     database.execute("PRAGMA synchronous=NORMAL")
-    database.execute(f"PRAGMA journal_size_limit={_LOG_BYTES}")
+    database.execute(f"PRAGMA journal_size_limit={LOG_BYTES}")
     database.execute(f"PRAGMA wal_autocheckpoint={_LONGEST_LOG}")
     if database.execute("PRAGMA user_version").fetchone()[0] != SCHEMA:
         database.execute(f"PRAGMA user_version={SCHEMA}")

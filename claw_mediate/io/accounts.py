@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
-from typing import assert_never
-
 from claw_contract.base import JsonObject
 from claw_mediate.exchange import Exchange, Request
 from claw_mediate.io.agents import Agent
@@ -12,11 +9,7 @@ from claw_mediate.io.budgets import Budgets
 from claw_mediate.io.log import EventLog
 from claw_mediate.io.prices import PriceList
 from claw_mediate.io.settings import Settings
-from claw_mediate.io.spending import Spending, SqliteSpending
-from claw_mediate.io.valkey_spending import ValkeySpending
-from claw_state.place import File, Place, Server
-from claw_state.sqlite import reason
-from claw_state.valkey import Link
+from claw_mediate.io.spending import Spending
 
 
 class Accounts:
@@ -27,13 +20,8 @@ class Accounts:
         self._prices = prices
 
     @classmethod
-    def of(cls, settings: Settings, log: EventLog) -> Accounts:
-        """Raises ``ValueError`` with one line when the state can't be opened."""
-        try:
-            budgets = Budgets(_spending(settings.state), log, settings.budget_fail_mode)
-            return cls(budgets, PriceList(settings.auth, log))
-        except (OSError, sqlite3.Error) as error:
-            raise ValueError(f"the state {settings.state.shown!r} can't be opened: {reason(error)}") from error
+    def of(cls, settings: Settings, log: EventLog, spending: Spending) -> Accounts:
+        return cls(Budgets(spending, log, settings.budget_fail_mode), PriceList(settings.auth, log))
 
     async def admit(self, agent: Agent, request: Request, model: str) -> Exchange | None:
         """Count a request that may spend; the refusal when the agent's budget is spent."""
@@ -49,13 +37,3 @@ class Accounts:
 
     async def close(self) -> None:
         await self._budgets.close()
-
-
-def _spending(where: Place) -> Spending:
-    match where:
-        case File(path):
-            return SqliteSpending(path)
-        case Server():
-            return ValkeySpending(Link(where))
-        case _:
-            assert_never(where)

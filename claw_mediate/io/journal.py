@@ -5,12 +5,13 @@
     intends               a call that may write is about to leave: from here on its outcome is unknown until
     answered              what came of a call: never run again
     left       abandoned  the runner has gone while a write is on its way: whoever asks again waits for it
-    ended      answered   there is an answer, which was not yet handed to the runner
+    ended      answered   there is an answer, which was not yet handed to the runner; what led to it is kept no longer
                failed     there is none
     handed     done       the whole answer went to the runner's connection
 
 A kill -9 loses nothing: each record is in the database's log before the step that it announces. A power cut may lose the last
-moments, but never an intent: the log is flushed to the disk first (``disk``), for it alone; the loop goes on meanwhile.
+moments, but never an intent: the log is flushed to the disk first (``claw_state/disk.py``), for it alone, and the loop goes
+on meanwhile.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from typing import Any
 
 import msgspec
 
-from claw_mediate.io.disk import Disk
 from claw_mediate.io.journaling import (
     LEFT,
     MOST_ALIKE,
@@ -38,11 +38,9 @@ from claw_mediate.io.journaling import (
 )
 from claw_mediate.model import Answer, Call
 from claw_state.database import Database
-from claw_state.health import Health
 from claw_state.life import Life
 from claw_state.owner import Owner
 from claw_state.place import StoreError
-from claw_state.sqlite import SHRINK, TURNS
 
 _SHRINK_SECONDS = 0.9
 """How often a little of the file is given back to the disk, while turns begin."""
@@ -63,11 +61,13 @@ WHERE turn = ? AND state = ? AND owner = ? AND seen = ?
 _KEEP = "INSERT OR REPLACE INTO steps SELECT turn, ?, ?, ? FROM turns WHERE turn = ? AND owner = ?"
 _ALIVE = "UPDATE turns SET seen = ? WHERE turn = ? AND owner = ? AND state IN ('running', 'abandoned')"
 _LEAVE = "UPDATE turns SET state = 'abandoned', seen = ? WHERE turn = ? AND owner = ? AND state = 'running'"
-_END = "UPDATE turns SET state = ?, answer = ?, seen = ? WHERE turn = ? AND owner = ?"
+_END = "UPDATE turns SET state = ?, answer = ?, seen = ? WHERE turn = ? AND owner = ? AND answer IS NULL"
+_FORGETS = 8
+"""The turn, of so many that begin, with which others go: those that are written together, and so lie together."""
 _FORGET = """
-DELETE FROM turns WHERE turn IN (SELECT turn FROM turns WHERE seen <= ? ORDER BY seen LIMIT 16)
+DELETE FROM turns WHERE turn IN (SELECT turn FROM turns WHERE seen <= ? ORDER BY seen LIMIT 32)
 """
-"""With each turn that begins: more go than come, and never so many that the others wait."""
+"""More go than come, and never so many that the others wait."""
 _FORGET_ONE = "DELETE FROM turns WHERE seen <= ? AND request = ? AND state = 'running'"
 _KEPT = "SELECT record FROM steps WHERE turn = ? AND round = ? AND place = ?"
 
@@ -75,16 +75,14 @@ _KEPT = "SELECT record FROM steps WHERE turn = ? AND round = ? AND place = ?"
 class SqliteJournal:
     """A ``Journal`` in a file, or in memory."""
 
-    def __init__(
-        self, file: str, owner: Owner, clock: Callable[[], float] = time.time, health: Health | None = None
-    ) -> None:
-        """``file``: a path, or empty for memory. Raises ``sqlite3.Error`` or ``OSError`` when it can't be opened."""
-        self._owner = owner.beside(file)
+    def __init__(self, database: Database, owner: Owner, clock: Callable[[], float] = time.time) -> None:
+        """Raises ``OSError`` where it can't be said who we are."""
+        self._owner = owner.beside(database.file)
         self._clock = clock
-        self._db = Database(file, TURNS, health)
-        self._disk = Disk(file) if file else None
+        self._db = database
+        self._begun = 0
         self._shrunk = 0.0
-        self._life = Life(file, owner.life) if file else None
+        self._life = Life(database.file, owner.life) if database.file else None
 
     async def find(self, agent_id: str, asked: Asked) -> Past | None:
         """The latest attempt at this request; else one that failed, or lost its answer, that this one goes on with."""
@@ -114,7 +112,7 @@ class SqliteJournal:
 
     async def begin(self, turn_id: str, agent_id: str, asked: Asked) -> bool:
         """A new turn; False: another process just began it."""
-        self._prune()
+        await self._prune()
         row = (
             turn_id,
             agent_id,
@@ -125,22 +123,22 @@ class SqliteJournal:
             self._owner.name,
             self._clock(),
         )
-        return self._unless_one_runs(asked.request, _BEGIN, *row) == 1
+        return await self._unless_one_runs(asked.request, _BEGIN, *row) == 1
 
     async def resume(self, past: Past, asked: Asked) -> bool:
         """A turn that failed, or whose process died, goes on here; False: it goes on elsewhere by now."""
         who = (self._owner.name, self._clock(), past.turn_id, past.state, past.owner, past.seen)
         words = (asked.request, asked.earlier, asked.said, asked.attempt)
-        return self._unless_one_runs(asked.request, _RESUME, *words, *who) == 1
+        return await self._unless_one_runs(asked.request, _RESUME, *words, *who) == 1
 
     async def alive(self, turn_ids: Collection[str]) -> None:
         """These go on here."""
         for turn_id in turn_ids:
-            self._do(_ALIVE, self._clock(), turn_id, self._owner.name)
+            await self._do(_ALIVE, self._clock(), turn_id, self._owner.name)
 
     async def replied(self, turn_id: str, round_number: int, body: bytes) -> None:
         """A model's good answer of this round."""
-        self._keep(turn_id, round_number, _REPLY, body)
+        await self._keep(turn_id, round_number, _REPLY, body)
 
     async def reply(self, turn_id: str, round_number: int) -> bytes | None:
         """What the model said in this round."""
@@ -149,16 +147,12 @@ class SqliteJournal:
 
     async def intends(self, turn_id: str, round_number: int, place: int) -> None:
         """A call is about to leave; it must not, when this fails."""
-        self._keep(turn_id, round_number, place, LEFT)
-        if self._disk is not None:
-            try:
-                await self._disk.flushed()
-            except OSError as error:
-                raise self._db.health.failed(f"the log of the state can't be flushed: {error}") from error
+        await self._keep(turn_id, round_number, place, LEFT)
+        await self._db.flushed()
 
     async def answered(self, turn_id: str, round_number: int, place: int, answer: Answer) -> None:
         """What came of a call."""
-        self._keep(turn_id, round_number, place, as_kept(answer))
+        await self._keep(turn_id, round_number, place, as_kept(answer))
 
     async def answer(self, turn_id: str, round_number: int, place: int, call: Call) -> Answer | OnItsWay | None:
         """What is known of a call: its answer, that it left, or nothing."""
@@ -170,53 +164,50 @@ class SqliteJournal:
 
     async def abandoned(self, turn_id: str) -> None:
         """Its runner has left while a write is on its way."""
-        self._do(_LEAVE, self._clock(), turn_id, self._owner.name)
+        await self._do(_LEAVE, self._clock(), turn_id, self._owner.name)
 
     async def ended(self, turn_id: str, given: Given | None) -> None:
         """The turn has its answer, or failed."""
         state, answer = ("answered", msgspec.msgpack.encode(given)) if given else ("failed", None)
-        self._do(_END, state, answer, self._clock(), turn_id, self._owner.name)
+        await self._do(_END, state, answer, self._clock(), turn_id, self._owner.name)
 
     async def handed(self, turn_id: str) -> None:
         """The whole answer went to the runner's connection."""
-        self._do(
+        await self._do(
             "UPDATE turns SET state = 'done', seen = ? WHERE turn = ? AND state = 'answered'", self._clock(), turn_id
         )
 
     async def close(self) -> None:
-        if self._disk is not None:
-            self._disk.close()
         if self._life is not None:
             self._life.close()
         self._db.close()
 
-    def _prune(self) -> None:
+    async def _prune(self) -> None:
         """Of what can't be resumed any more nothing is kept, and what it took of the disk is given back: a little each time."""
-        now = self._clock()
-        self._do(_FORGET, now - RESUMED_WITHIN)
-        if now > self._shrunk + _SHRINK_SECONDS:
-            self._shrunk = now
-            self._db.read(SHRINK)
-            if self._disk is not None:
-                self._disk.carry()  # only then is the file shorter
+        self._begun += 1
+        if self._begun % _FORGETS == 1:
+            now = self._clock()
+            await self._do(_FORGET, now - RESUMED_WITHIN)
+            if now > self._shrunk + _SHRINK_SECONDS:
+                self._shrunk = now
+                self._db.shrink()
 
-    def _keep(self, turn_id: str, round_number: int, place: int, record: bytes) -> None:
+    async def _keep(self, turn_id: str, round_number: int, place: int, record: bytes) -> None:
         """A step of a turn that is entered, and is ours: else nobody finds it again, or somebody else goes on with it."""
-        if self._do(_KEEP, round_number, place, record, turn_id, self._owner.name) == 0:
+        if await self._do(_KEEP, round_number, place, record, turn_id, self._owner.name) == 0:
             raise StoreError(NOT_OURS)
 
-    def _unless_one_runs(self, request: str, statement: str, *values: object) -> int:
+    async def _unless_one_runs(self, request: str, statement: str, *values: object) -> int:
         """Of one request one turn runs. One that was seen too long ago to be found may still be there, and must not be."""
         for _ in range(2):
             try:
-                return self._db.write(statement, *values)
+                return await self._do(statement, *values)
             except sqlite3.IntegrityError:
-                self._do(_FORGET_ONE, self._clock() - RESUMED_WITHIN, request)
+                await self._do(_FORGET_ONE, self._clock() - RESUMED_WITHIN, request)
         return 0
 
-    def _do(self, statement: str, *values: object) -> int:
-        if self._disk is not None:
-            self._disk.written(sum(len(value) for value in values if isinstance(value, bytes)))
+    async def _do(self, statement: str, *values: object) -> int:
+        await self._db.still()
         return self._db.write(statement, *values)
 
     def _one(self, query: str, *values: object) -> tuple[Any, ...] | None:

@@ -139,7 +139,7 @@ class Journal(Protocol):
         """The runner has left while a write is on its way: until the turn ends it is waited for, whatever is asked again."""
 
     async def ended(self, turn_id: str, given: Given | None) -> None:
-        """The turn has its answer, or failed."""
+        """The turn has its answer, which is all that is kept of it from then on; or failed."""
 
     async def handed(self, turn_id: str) -> None:
         """The whole answer went to the runner's connection."""

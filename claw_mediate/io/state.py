@@ -1,4 +1,4 @@
-"""The state that ``CLAW_STATE`` names, opened: the continuity store and the journal, in one place.
+"""The state that ``CLAW_STATE`` names, opened: the continuity store, the journal and what agents have spent, in one place.
 
 A file that can't be opened, or is damaged, and a server that refuses us, keep the proxy from starting. A server that is only
 not there does not: until it is, requests go on without their hidden rounds, nothing that may write is run (``tape``), and
@@ -13,9 +13,12 @@ from typing import NamedTuple, assert_never
 from claw_mediate.io.journal import SqliteJournal
 from claw_mediate.io.journaling import Journal
 from claw_mediate.io.log import EventLog
+from claw_mediate.io.spending import Spending, SqliteSpending
 from claw_mediate.io.store import SqliteStore, Store
 from claw_mediate.io.valkey_journal import ValkeyJournal
+from claw_mediate.io.valkey_spending import ValkeySpending
 from claw_mediate.io.valkey_store import ValkeyStore
+from claw_state.database import Database
 from claw_state.health import Health, Tell
 from claw_state.owner import Owner
 from claw_state.place import File, Place, Server
@@ -28,6 +31,7 @@ class State(NamedTuple):
 
     store: Store
     journal: Journal
+    spending: Spending
 
 
 def opened(place: Place, log: EventLog) -> State:
@@ -36,7 +40,7 @@ def opened(place: Place, log: EventLog) -> State:
         case File(path):
             health = Health(_teller(log, place))
             try:
-                return State(SqliteStore(path, health=health), SqliteJournal(path, Owner.this(), health=health))
+                return _in_file(Database(path, health=health))
             except (OSError, sqlite3.Error) as error:
                 raise ValueError(f"the state {path!r} can't be opened: {reason(error)}") from error
         case Server():
@@ -45,9 +49,17 @@ def opened(place: Place, log: EventLog) -> State:
             if (gone := probe(place)) is not None:
                 health.failed(gone)
             link = Link(place, health)
-            return State(ValkeyStore(link), ValkeyJournal(link, Owner.this()))
+            return State(ValkeyStore(link), ValkeyJournal(link, Owner.this()), ValkeySpending(link))
         case _:
             assert_never(place)
+
+
+def _in_file(database: Database) -> State:
+    try:
+        return State(SqliteStore(database), SqliteJournal(database, Owner.this()), SqliteSpending(database))
+    except OSError:
+        database.close()
+        raise
 
 
 def _teller(log: EventLog, place: Place) -> Tell:

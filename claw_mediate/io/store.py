@@ -8,16 +8,14 @@ an equal answer of another conversation is not taken for it.
 from __future__ import annotations
 
 import json
-import sqlite3
 import time
 from collections.abc import Callable, Collection
 from typing import Protocol
 
 from claw_mediate.continuity import Anchor, Kept
 from claw_state.database import Database
-from claw_state.health import Health
 from claw_state.place import StoreError
-from claw_state.sqlite import KEPT, SCHEMA
+from claw_state.sqlite import SCHEMA
 
 MOST_TURNS = 256
 MOST_AGE_SECONDS = 7 * 24 * 3600.0
@@ -74,24 +72,20 @@ class Store(Protocol):
 class SqliteStore:
     """In a file, or in memory."""
 
-    def __init__(self, file: str, clock: Callable[[], float] = time.time, health: Health | None = None) -> None:
-        """``file``: a path, or empty for memory. Raises ``sqlite3.Error`` or ``OSError`` when it can't be opened."""
+    def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._held: dict[str, int] = {}
         """By agent the bytes that are held at most: they are summed up again only when it seems to be too many."""
-        self._db = Database(file, KEPT, health)
-        try:
-            self._db.check()
-        except sqlite3.Error:
-            self._db.close()
-            raise
+        self._db = database
 
     async def keep(self, agent_id: str, anchor: Anchor, session: str, messages: bytes) -> None:
+        await self._db.still()
         now = self._clock()
-        self._db.write(_INSERT, agent_id, anchor.key, " ".join(anchor.before), session, messages, now)
-        self._db.write(_BY_AGE, agent_id, now - MOST_AGE_SECONDS)
-        self._db.write(_BY_USE, agent_id, agent_id, MOST_TURNS - 1)
-        self._db.write(_MARKS, agent_id, agent_id, MOST_MARKS - 1)
+        with self._db.change() as run:
+            run(_INSERT, (agent_id, anchor.key, " ".join(anchor.before), session, messages, now))
+            run(_BY_AGE, (agent_id, now - MOST_AGE_SECONDS))
+            run(_BY_USE, (agent_id, agent_id, MOST_TURNS - 1))
+            run(_MARKS, (agent_id, agent_id, MOST_MARKS - 1))
         self._bound(agent_id, len(messages))
 
     async def candidates(self, agent_id: str, keys: Collection[str]) -> list[Kept]:
@@ -99,6 +93,7 @@ class SqliteStore:
 
     async def used(self, agent_id: str, kept: Collection[Kept]) -> None:
         if kept:
+            await self._db.still()
             ids = json.dumps([one.id for one in kept])
             self._db.write(_USED, self._clock(), agent_id, ids)
 

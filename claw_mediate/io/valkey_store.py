@@ -54,7 +54,8 @@ if over > 0 then
     end
   end
 end
-for _, name in ipairs({by, a .. 'about', a .. 'messages', a .. 'used', a .. 'whole', a .. 'bytes'}) do
+for _, name in ipairs({by, a .. 'about', a .. 'messages', a .. 'used', a .. 'whole', a .. 'bytes',
+  'claw:last'}) do
   redis.call('EXPIRE', name, age)
 end
 redis.call('ZADD', 'claw:agents', exact(now), agent)
@@ -81,6 +82,7 @@ for place = 4, #ARGV do
   if about then redis.call('EXPIRE', a .. 'by:' .. string.match(about, '^[^\\n]*'), age) end
 end
 for _, name in ipairs({'about', 'messages', 'used', 'whole', 'bytes'}) do redis.call('EXPIRE', a .. name, age) end
+redis.call('EXPIRE', 'claw:last', age) -- never before what it has numbered
 return 1
 """
 _WRITE = "redis.call('SET', 'claw:schema', ARGV[2], 'EX', ARGV[3]) return 1"

@@ -21,6 +21,7 @@ from claw_mediate.continuity import Anchor
 from claw_mediate.io.journal import SqliteJournal
 from claw_mediate.io.journaling import Asked
 from claw_mediate.io.store import SqliteStore
+from claw_state.database import Database
 from claw_state.life import Life
 from claw_state.owner import Owner
 from claw_state.sqlite import SCHEMA, TURNS, opened
@@ -50,7 +51,10 @@ def file(tmp_path: Path) -> Iterator[str]:
     name = str(tmp_path / "s.db")
 
     async def write() -> None:
-        store, journal = SqliteStore(name, lambda: 1e9), SqliteJournal(name, Owner("elsewhere", 1, "b"))
+        store, journal = (
+            SqliteStore(Database(name), lambda: 1e9),
+            SqliteJournal(Database(name), Owner("elsewhere", 1, "b")),
+        )
         await store.keep("analyst", Anchor("x", ()), "", b"hidden" * 300)
         await journal.begin("t1", "analyst", Asked("a", "", "", ""))
         await journal.ended("t1", None)
@@ -60,7 +64,6 @@ def file(tmp_path: Path) -> Iterator[str]:
 
     asyncio.run(write())
     with closing(sqlite3.connect(name)) as database:
-        database.execute("CREATE TABLE spending (agent, ends, requests, cost, unknown)")
         database.execute("INSERT INTO spending VALUES ('analyst', 0, 3, 0.25, 1)")
         database.commit()
     with closing(Life(name, "b")):

@@ -12,6 +12,7 @@ import pytest
 from claw_mediate.io.attempts import Attempts, Known, Resumed
 from claw_mediate.io.journal import SqliteJournal
 from claw_mediate.io.journaling import RESUMED_WITHIN, Asked, Given
+from claw_state.database import Database
 from claw_state.owner import LEASE_SECONDS, Owner
 from tests.waiting import DEADLINE
 
@@ -33,7 +34,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 async def journal(tmp_path: Path, clock: Clock) -> AsyncIterator[SqliteJournal]:
-    opened = SqliteJournal(str(tmp_path / "s.db"), Owner.this(), clock)
+    opened = SqliteJournal(Database(str(tmp_path / "s.db")), Owner.this(), clock)
     yield opened
     await opened.close()
 
@@ -41,7 +42,7 @@ async def journal(tmp_path: Path, clock: Clock) -> AsyncIterator[SqliteJournal]:
 @pytest.fixture
 async def other(tmp_path: Path, clock: Clock) -> AsyncIterator[SqliteJournal]:
     """Of another mediator in this process: with new settings one begins while the turns of the one before go on."""
-    opened = SqliteJournal(str(tmp_path / "s.db"), Owner.this(), clock)
+    opened = SqliteJournal(Database(str(tmp_path / "s.db")), Owner.this(), clock)
     yield opened
     await opened.close()
 

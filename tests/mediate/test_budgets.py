@@ -18,6 +18,7 @@ from claw_mediate.io.budgets import Budgets, FailMode
 from claw_mediate.io.log import EventLog
 from claw_mediate.io.prices import PriceList
 from claw_mediate.io.spending import SqliteSpending
+from claw_state.database import Database
 from tests.mediate.made import limits
 
 CHAT = Request("POST", "/v1/chat/completions", [], b"")
@@ -45,7 +46,9 @@ class Desk:
         self.budgets = self.open()
 
     def open(self, fail_mode: FailMode = "open") -> Budgets:
-        self.budgets = Budgets(SqliteSpending(self.file, lambda: self.now), self.log, fail_mode, lambda: self.now)
+        self.budgets = Budgets(
+            SqliteSpending(Database(self.file), lambda: self.now), self.log, fail_mode, lambda: self.now
+        )
         return self.budgets
 
     def ask(self, agent: Agent, request: Request = CHAT) -> Exchange | None:

@@ -11,6 +11,7 @@ from claw_mediate.io.journal import SqliteJournal
 from claw_mediate.io.journaling import Asked, Attempt
 from claw_mediate.io.tape import Tape
 from claw_mediate.model import Answer, Call
+from claw_state.database import Database
 from claw_state.owner import Owner
 from claw_state.place import StoreError
 from tests.mediate.made import called, granted
@@ -63,7 +64,7 @@ class Desk:
 
 @pytest.fixture
 async def desk() -> AsyncIterator[Desk]:
-    journal = Forgetful("", Owner.this())
+    journal = Forgetful(Database(""), Owner.this())
     await journal.begin("turn_1", "analyst", ASKED)
     yield Desk(journal)
     await journal.close()

@@ -21,6 +21,7 @@ from claw_mediate.io.upstream import ModelAnswer, ModelCall, understood
 from claw_mediate.model import Answer, Call, Limits
 from claw_mediate.talk import Deliver, Refuse
 from claw_mediate.turn import turn
+from claw_state.database import Database
 from claw_state.owner import Owner
 from tests.mediate.any_reply import WIRES, bodies
 from tests.mediate.made import limits
@@ -73,7 +74,7 @@ async def test_any_bytes_end_a_turn_and_never_spoil_the_conversation(
     asked = wire.request([wire.user("Go")], ["shell"], stream=True, more={"x_mine": 1.5})
     view = dialect.read_request(json.dumps(asked).encode())
     offered = dialect.offer(view, CATALOG, Additions())
-    journal = SqliteJournal("", Owner.this())
+    journal = SqliteJournal(Database(""), Owner.this())
     await journal.begin("turn_1", "analyst", Asked("request", "", "", ""))
     tape = Tape(journal, "turn_1", pytest.fail, "first")
     world = World(dialect, CATALOG, offered, Ports(peers.model, peers.tools, lambda: peers.clock), tape)

@@ -135,6 +135,14 @@ REQUIREMENTS: dict[str, Requirement] = {
     "journal:flush": Requirement(
         "issue 4, 2.", "An intent outlives a power cut before its call leaves; only calls that write wait for the disk."
     ),
+    "journal:log-begins-anew": Requirement(
+        "issue 4, prove",
+        "A log that turns never let rest begins anew while those who write wait, and the loop goes on: a turn costs the same.",
+    ),
+    "journal:answer-only": Requirement(
+        "issue 4, 3.",
+        "What led to an answer is kept no longer than the answer is missing, and what failed till it expires.",
+    ),
     "journal:lease": Requirement(
         "issue 4, 1",
         "A turn whose process is silent goes on elsewhere; what the first one still wants to write is refused.",
@@ -168,6 +176,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     "restart:continuity-and-chain": Requirement("mediation 7; contract, history", "Both survive kill -9."),
     "store:own": Requirement("mediation 7", "Hidden rounds are found by their own agent and anchor only."),
     "store:bounded": Requirement("mediation 7", "Bounded per agent by turns and age, least recently used first out."),
+    "store:expires": Requirement("issue 4, 3.", "On a server every key expires, and none before what belongs to it."),
     "store:durable": Requirement("mediation 7", "A file survives a crash, and is private."),
     "store:whole": Requirement(
         "mediation 7", "What a process writes is seen by others and survives, whichever of them come and go meanwhile."

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from claw_mediate.io.journaling import Journal
 from claw_mediate.io.store import SqliteStore, Store
 from claw_mediate.io.valkey_journal import ValkeyJournal
 from claw_mediate.io.valkey_store import ValkeyStore
+from claw_state.database import Database
 from claw_state.inventory import Kept
 from claw_state.owner import Owner
 from claw_state.place import File
@@ -49,6 +51,11 @@ def opens(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], tuple[
     return lambda: (ValkeyStore, Link(server.place, seconds=10))
 
 
+def in_use(place: Any) -> Any:
+    """A file is, when it is opened."""
+    return Database(place) if isinstance(place, str) else place
+
+
 @pytest.fixture
 async def stores(opens: Callable[[], tuple[type, object]], clock: Clock) -> AsyncIterator[Callable[[], Store]]:
     """Each call opens the same state once more, as another proxy does."""
@@ -56,7 +63,7 @@ async def stores(opens: Callable[[], tuple[type, object]], clock: Clock) -> Asyn
 
     def store() -> Store:
         kind, place = opens()
-        made.append(kind(place, clock))
+        made.append(kind(in_use(place), clock))
         return made[-1]
 
     yield store
@@ -71,7 +78,7 @@ async def journals(opens: Callable[[], tuple[type, object]], clock: Clock) -> As
 
     def journal(owner: Owner) -> Journal:
         kind, place = opens()
-        made.append((SqliteJournal if kind is SqliteStore else ValkeyJournal)(place, owner, clock))  # type: ignore[arg-type]
+        made.append((SqliteJournal if kind is SqliteStore else ValkeyJournal)(in_use(place), owner, clock))
         return made[-1]
 
     yield journal

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from claw_mediate.io import disk
 from claw_mediate.io.journal import SqliteJournal
 from claw_mediate.io.journaling import Asked, OnItsWay
+from claw_state import disk
+from claw_state.database import Database
 from claw_state.owner import Owner
 from claw_state.place import StoreError
 from tests.state.test_journal import made
@@ -47,7 +48,7 @@ def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Slow:
 
 
 async def running(tmp_path: Path, turns: int) -> SqliteJournal:
-    journal = SqliteJournal(str(tmp_path / "s.db"), Owner.this())
+    journal = SqliteJournal(Database(str(tmp_path / "s.db")), Owner.this())
     for number in range(turns):
         assert await journal.begin(f"intent-of-turn-{number}", "a", Asked(f"{number}", "", "", ""))
         await journal.replied(f"intent-of-turn-{number}", 1, b"reply")
@@ -96,6 +97,35 @@ async def test_a_flush_that_nobody_waits_for_any_more_ends_before_the_file_is_cl
         await gone
     slow.free.set()
     await journal.close()
-    after = SqliteJournal(str(tmp_path / "s.db"), Owner.this())
+    after = SqliteJournal(Database(str(tmp_path / "s.db")), Owner.this())
     assert await after.answer("intent-of-turn-0", 1, 0, made()) == OnItsWay()
     await after.close()
+
+
+@pytest.mark.requirement("journal:log-begins-anew")
+async def test_a_log_that_grew_long_begins_anew_though_turns_never_pause_and_who_writes_waits_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk, "_LONG", 300)
+    monkeypatch.setattr(disk, "_CARRIED_AFTER", 100)
+    monkeypatch.setattr(disk, "_STILL_SECONDS", 60)
+    log, waited = tmp_path / "s.db-wal", 0
+    journal = await running(tmp_path, 1)
+    first = begins(log)
+    for number in range(20_000):
+        writing = asyncio.ensure_future(journal.replied("intent-of-turn-0", number, b"x" * 3000))
+        await asyncio.sleep(0)
+        waited += not writing.done()
+        await writing
+        if begins(log) != first:
+            break
+    assert begins(log) != first
+    assert waited, "for the last piece, and the loop did not wait with it"
+    assert log.stat().st_size < 16_000 * 4096, "before SQLite would have carried it over, and stopped the loop"
+    await journal.close()
+
+
+def begins(log: Path) -> bytes:
+    """Its salts, which are others each time that it begins anew."""
+    with log.open("rb") as found:
+        return found.read(24)[16:]

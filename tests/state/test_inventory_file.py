@@ -21,6 +21,7 @@ from claw_mediate.io.journal import SqliteJournal
 from claw_mediate.io.journaling import Asked, Given
 from claw_mediate.io.store import SqliteStore
 from claw_state import sqlite_inventory
+from claw_state.database import Database
 from claw_state.owner import Owner
 from claw_state.place import File, StoreError, place
 from claw_state.sqlite import TURNS, opened
@@ -41,7 +42,8 @@ def written(file: Path) -> Iterator[subprocess.Popen[str]]:
         "import asyncio, sys\n"
         "from claw_mediate.continuity import Anchor\n"
         "from claw_mediate.io.store import SqliteStore\n"
-        "store = SqliteStore(sys.argv[1])\n"
+        "from claw_state.database import Database\n"
+        "store = SqliteStore(Database(sys.argv[1]))\n"
         f"asyncio.run(store.keep('analyst', Anchor('x', ()), '', {HIDDEN!r}))\n"
         "print('written', flush=True)\n"
         "sys.stdin.read()\n"
@@ -106,7 +108,7 @@ def test_a_file_in_which_nothing_stands_yet_is_an_empty_state(tmp_path: Path) ->
 @pytest.mark.requirement("state:forget")
 async def test_what_is_forgotten_is_in_no_byte_of_the_file_or_its_log_and_the_file_is_smaller(tmp_path: Path) -> None:
     file = tmp_path / "s.db"
-    store, journal = SqliteStore(str(file)), SqliteJournal(str(file), Owner.this())
+    store, journal = SqliteStore(Database(str(file))), SqliteJournal(Database(str(file)), Owner.this())
     for number in range(40):
         await store.keep("analyst", Anchor(f"x{number}", ()), "", HIDDEN * 5000)
         await journal.begin(f"t{number}", "analyst", Asked(f"t{number}", "", "planted-words", ""))
@@ -129,7 +131,7 @@ async def test_what_is_forgotten_is_in_no_byte_of_the_file_or_its_log_and_the_fi
 @pytest.mark.requirement("state:forget")
 async def test_a_log_that_somebody_reads_is_not_waited_for_and_said(tmp_path: Path) -> None:
     file = tmp_path / "s.db"
-    store = SqliteStore(str(file))
+    store = SqliteStore(Database(str(file)))
     await store.keep("analyst", Anchor("x", ()), "", HIDDEN)
     with closing(sqlite3.connect(file)) as reader:
         reader.execute("BEGIN")

@@ -114,6 +114,23 @@ async def test_an_answer_is_there_until_it_is_handed_over_and_for_those_who_retr
     assert await here.begin("t2", "a", ASKED)
 
 
+@pytest.mark.requirement("journal:answer-only")
+async def test_what_led_to_an_answer_is_kept_no_longer_than_the_answer_is_missing(journals: Journals) -> None:
+    here = journals(HERE)
+    for turn, given in (("failed", None), ("answered", GIVEN)):
+        await here.begin(turn, "a", Asked(turn, "", "", ""))
+        await here.replied(turn, 1, b"reply")
+        await here.intends(turn, 1, 0)
+        await here.answered(turn, 1, 0, answer())
+        await here.ended(turn, given)
+    assert (await here.reply("failed", 1), await here.answer("failed", 1, 0, made())) == (b"reply", answer())
+    assert (await here.reply("answered", 1), await here.answer("answered", 1, 0, made())) == (None, None)
+    await here.ended("answered", None)
+    past = await here.find("a", Asked("answered", "", "", ""))
+    assert past is not None
+    assert (past.state, past.given) == ("answered", GIVEN), "what could not go on is never said to have failed"
+
+
 @pytest.mark.requirement("journal:resume")
 async def test_a_failed_turn_is_found_by_a_request_that_goes_on_with_its_last_words(journals: Journals) -> None:
     here, elsewhere = journals(HERE), journals(ELSEWHERE)

@@ -11,6 +11,7 @@ import pytest
 
 from claw_mediate.io.journal import SqliteJournal
 from claw_mediate.io.journaling import Asked
+from claw_state.database import Database
 from claw_state.life import Life, lives
 from claw_state.owner import Owner
 
@@ -19,8 +20,9 @@ BEGINS = """
 import asyncio, sys
 from claw_mediate.io.journal import SqliteJournal
 from claw_mediate.io.journaling import Asked
+from claw_state.database import Database
 from claw_state.owner import Owner
-journal = SqliteJournal(sys.argv[1], Owner("same", 1, "other"))
+journal = SqliteJournal(Database(sys.argv[1]), Owner("same", 1, "other"))
 asyncio.run(journal.begin("t1", "a", Asked("request", "earlier", "Buy", "")))
 print("begun", flush=True)
 sys.stdin.read()
@@ -31,7 +33,7 @@ sys.stdin.read()
 async def test_a_process_that_is_killed_is_dead_at_once_and_what_it_left_is_cleared_away(tmp_path: Path) -> None:
     file = str(tmp_path / "s.db")
     with begun(file) as other:
-        journal = SqliteJournal(file, Owner("same", 1, "mine"))
+        journal = SqliteJournal(Database(file), Owner("same", 1, "mine"))
         past = await journal.find("a", ASKED)
         assert past is not None
         assert past.alive
@@ -42,7 +44,7 @@ async def test_a_process_that_is_killed_is_dead_at_once_and_what_it_left_is_clea
         assert not past.alive
         assert await journal.resume(past, ASKED)
     assert [lives(file, name) for name in ("mine", "other", "nobody")] == [True, False, False]
-    later = SqliteJournal(file, Owner("same", 1, "later"))
+    later = SqliteJournal(Database(file), Owner("same", 1, "later"))
     assert left_in(tmp_path) == ["s.db-life-later", "s.db-life-mine"]
     await later.close()
     await journal.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +13,11 @@ from claw_contract.metadata import Budget
 from claw_mediate.io.spending import Spending, SqliteSpending
 from claw_mediate.io.store import SqliteStore
 from claw_mediate.io.valkey_spending import ValkeySpending
+from claw_state.database import Database
+from claw_state.health import Health
 from claw_state.place import StoreError
 from claw_state.valkey import Link
-from tests.state.conftest import Clock
+from tests.state.conftest import Clock, in_use
 from tests.state.server import SharedState
 
 pytestmark = pytest.mark.requirement("budget:shared")
@@ -28,7 +31,7 @@ async def spendings(opens: Callable[[], tuple[type, Any]], clock: Clock) -> Asyn
 
     def spending() -> Spending:
         kind, place = opens()
-        made.append((SqliteSpending if kind is SqliteStore else ValkeySpending)(place, clock))
+        made.append((SqliteSpending if kind is SqliteStore else ValkeySpending)(in_use(place), clock))
         return made[-1]
 
     yield spending
@@ -84,3 +87,20 @@ async def test_a_server_that_is_gone_can_t_be_counted_at_and_what_was_not_writte
     spending.add("a", budget(max_requests=5), 1.0, told.append)
     await spending.close()
     assert len(told) == 1
+
+
+async def test_a_file_that_was_moved_is_not_counted_in_and_used_again_when_it_is_back(tmp_path: Path) -> None:
+    file, away = tmp_path / "s.db", tmp_path / "away.db"
+    told: list[str | None] = []
+    spending, limit = SqliteSpending(Database(str(file), health=Health(told.append))), budget(max_requests=2)
+    assert await spending.count("a", limit) is None
+    file.rename(away)
+    with pytest.raises(StoreError):
+        await spending.count("a", limit)
+    spending.add("a", limit, 1.0, told.append)
+    assert len(told) == 2
+    away.rename(file)
+    assert await spending.count("a", limit) is None
+    assert told[2:] == [None]
+    assert await spending.count("a", limit) is not None
+    await spending.close()

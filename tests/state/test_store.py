@@ -10,8 +10,12 @@ import pytest
 
 from claw_mediate.continuity import Anchor
 from claw_mediate.io.store import MOST_AGE_SECONDS, MOST_BYTES, MOST_MARKS, MOST_TURNS, SqliteStore, Store
+from claw_mediate.io.valkey_store import ValkeyStore
+from claw_state.database import Database
 from claw_state.place import StoreError
+from claw_state.valkey import Link
 from tests.state.conftest import Clock
+from tests.state.server import SharedState
 
 type Stores = Callable[[], Store]
 
@@ -107,9 +111,9 @@ async def test_what_was_not_used_for_a_week_is_gone(stores: Stores, clock: Clock
 @pytest.mark.requirement("store:durable")
 async def test_a_file_survives_a_restart_and_is_private(tmp_path: Path) -> None:
     file = tmp_path / "state" / "claw.db"
-    first = SqliteStore(str(file))
+    first = SqliteStore(Database(str(file)))
     await keep(first, "a", "x", b"\x00\xff")
-    second = SqliteStore(str(file))  # the first was not closed: a crash
+    second = SqliteStore(Database(str(file)))  # the first was not closed: a crash
     assert await held(second, "a", "x") == [("x", b"\x00\xff")]
     assert oct(file.stat().st_mode)[-3:] == "600"
     await first.close()
@@ -117,16 +121,16 @@ async def test_a_file_survives_a_restart_and_is_private(tmp_path: Path) -> None:
 
 
 async def test_memory_is_lost_with_the_process() -> None:
-    store = SqliteStore("")
+    store = SqliteStore(Database(""))
     await keep(store, "a", "x", b"11")
     await store.close()
-    store = SqliteStore("")
+    store = SqliteStore(Database(""))
     assert await held(store, "a", "x") == []
     await store.close()
 
 
 async def test_a_store_that_can_t_be_used_says_so(tmp_path: Path) -> None:
-    store = SqliteStore(str(tmp_path / "s.db"))
+    store = SqliteStore(Database(str(tmp_path / "s.db")))
     assert await store.writable()
     await store.close()
     assert not await store.writable()
@@ -140,13 +144,13 @@ async def test_a_store_that_can_t_be_used_says_so(tmp_path: Path) -> None:
 def test_a_file_that_is_no_database_is_an_error_at_the_start(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "s.db").write_bytes(content)
     with pytest.raises(sqlite3.DatabaseError):
-        SqliteStore(str(tmp_path / "s.db"))
+        SqliteStore(Database(str(tmp_path / "s.db")))
 
 
 def test_a_path_that_cannot_be_is_an_error_at_the_start(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match="file"):
-        SqliteStore(str(tmp_path / "file" / "s.db"))
+        SqliteStore(Database(str(tmp_path / "file" / "s.db")))
 
 
 @pytest.mark.requirement("continuity:bounds")
@@ -161,3 +165,28 @@ async def test_an_agent_keeps_so_many_bytes_and_the_latest_ones(stores: Stores, 
     assert sorted(key for key, _ in await held(store, "analyst", *keys)) == ["calls:2", "calls:3", "calls:4"]
     assert len(await held(store, "executor", *keys)) == 5
     await store.close()
+
+
+@pytest.mark.requirement("store:expires")
+async def test_on_a_server_whatever_is_kept_expires_and_what_is_used_later_than_all_else(
+    shared: SharedState, clock: Clock
+) -> None:
+    """The number of what was kept last, too: but never before what it has numbered."""
+    store = ValkeyStore(Link(shared.place, seconds=10), clock)
+    assert await store.writable()
+    await keep(store, "a", "x", b"11")
+    names = set(shared.asks("KEYS", "claw:*").decode().split()) & set(NAMES)
+    assert names == set(NAMES)
+    for name in NAMES:
+        shared.asks("EXPIRE", name, "60")
+    await held(store, "a", "x")
+    seconds = {name: int(shared.asks("TTL", name).strip(b":\r\n")) for name in NAMES}
+    assert min(seconds.values()) > 0
+    assert {name for name in NAMES if seconds[name] <= 60} == {"claw:agents", "claw:schema"}
+    await store.close()
+
+
+NAMES = (
+    *("claw:agents", "claw:last", "claw:schema"),
+    *(f"claw:a:a:{part}" for part in ("about", "messages", "used", "whole", "bytes", "by:x")),
+)
