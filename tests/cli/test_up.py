@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.cli.test_cli import SECRETS, claw, desk  # noqa: F401 - a fixture
+from tests.compile.oracle import compose_binary
 from tests.waiting import eventually
 
 DOCKER = """\
@@ -78,6 +79,19 @@ def test_compose_takes_our_place_and_so_gets_every_signal(desk: Path, docker: di
         assert told(docker)["pid"] == process.pid
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=60) == -signal.SIGTERM
+
+
+@pytest.mark.requirement("cli:up", "cli:down")
+def test_the_real_compose_takes_what_it_is_asked_for(desk: Path, tmp_path_factory: pytest.TempPathFactory) -> None:  # noqa: F811
+    """There is no engine here: how far it comes is to the socket, behind its flags and its file."""
+    directory = tmp_path_factory.mktemp("real")
+    (directory / "docker").write_text(f'#!/bin/sh\nshift\nexec {compose_binary()} "$@"\n', encoding="utf-8")
+    (directory / "docker").chmod(0o755)
+    real = {"PATH": str(directory), "DOCKER_HOST": "unix:///nonexistent.sock", "HOME": str(directory)}
+    for verb in (["up", "-d"], ["down", "--volumes"]):
+        result = claw(desk, *verb, **SECRETS, **real)
+        assert (result.returncode, result.stdout) == (1, "")
+        assert "Cannot connect to the Docker daemon" in result.stderr
 
 
 @pytest.mark.requirement("cli:up")
