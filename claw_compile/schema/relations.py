@@ -71,10 +71,10 @@ def grant() -> Schema:
 def surface() -> Schema:
     """One entry of ``surfaces``; the map form configures a channel."""
     keys: dict[str, Schema] = {
-        "allow_from_handles": described("Whose handles may write to the agent.", {}),
-        "allow_from_services": described("Which services may write to the agent.", {}),
-        "guilds": described("Guilds of the channel, as its runner takes them.", {}),
-        "dm": described("Direct messages, as the runner takes them.", {}),
+        "allow_from_handles": described("Whether those with a handle may write to the agent.", flag()),
+        "allow_from_services": described("Which services may write to the agent.", listed(text())),
+        "guilds": described("Guilds of the channel, as its runner takes them.", nullable({"type": "object"})),
+        "dm": described("Direct messages, as the runner takes them.", nullable({"type": "object"})),
     }
     channel: Schema = {
         "type": "object",

@@ -51,7 +51,12 @@ services:
       cllama-env: {LEVEL: debug}
       count: 3
       models: {primary: openai/gpt-4o, fallback: [openai/gpt-4o-mini, claude], small: null}
-      surfaces: [..., "service://api", "host:///srv ro", "egress://", {"channel://chat": {dm: {}, guilds: {}}}]
+      surfaces:
+        - ...
+        - service://api
+        - host:///srv ro
+        - egress://
+        - channel://chat: {dm: {}, guilds: {}, allow_from_handles: true, allow_from_services: [api]}
       tools: [..., {service: api, allow: [get, trade], deny: [trade]}]
       tool-policy: {max-rounds: 4, timeout-per-tool-ms: 1000, total-timeout-ms: 5000, on-budget: error}
       feeds: [..., news, {name: own, source: api, path: "/feed?x=1", ttl: 5, description: what}]
