@@ -46,13 +46,11 @@ _SHRINK_SECONDS = 0.9
 """How often a little of the file is given back to the disk, while turns begin."""
 _REPLY = -1
 """The place of a model's reply in its round."""
-_FOUND = "SELECT turn, state, owner, seen, attempt, answer, said FROM turns WHERE agent = ? AND seen > ?"
+_FOUND = "SELECT turn, state, owner, seen, attempt, said FROM turns WHERE agent = ? AND seen > ?"
 _SAME = f"{_FOUND} AND request = ? ORDER BY state = 'running' DESC, seen DESC LIMIT 1"
 """One that runs is the latest, whatever the clock has been set to meanwhile: no other can begin."""
-_ALTERED = (
-    f"{_FOUND} AND earlier = ? AND state != 'done' AND said != ''"
-    f" AND substr(?, 1, length(said)) = said ORDER BY seen DESC LIMIT {MOST_ALIKE}"
-)
+_ALTERED = f"{_FOUND} AND earlier = ? AND state != 'done' AND said != '' ORDER BY seen DESC LIMIT {MOST_ALIKE}"
+_ANSWER = "SELECT answer FROM turns WHERE turn = ? AND answer IS NOT NULL"
 _BEGIN = "INSERT INTO turns VALUES (?, ?, ?, ?, ?, ?, 'running', ?, ?, NULL)"
 _RESUME = """
 UPDATE turns SET state = 'running', request = ?, earlier = ?, said = ?, attempt = ?, owner = ?, seen = ?
@@ -89,14 +87,15 @@ class SqliteJournal:
         since = self._clock() - RESUMED_WITHIN
         row = self._one(_SAME, agent_id, since, asked.request)
         if altered := row is None and bool(asked.said):
-            alike = self._db.read(_ALTERED, agent_id, since, asked.earlier, asked.said)
-            row = next((one for one in alike if asked.goes_on_from(one[-1], one[1]) and not self._runs(one)), None)
+            alike = self._db.read(_ALTERED, agent_id, since, asked.earlier)
+            goes_on = asked.goes_on_from({(one[-1], one[1]) for one in alike})
+            row = next((one for one in alike if (one[-1], one[1]) in goes_on and not self._runs(one)), None)
         if row is None:
             return None
-        turn_id, state, owner, seen, attempt, answer, _ = row
-        alive = self._lives(row, altered=altered)
+        turn_id, state, owner, seen, attempt, _ = row
+        alive, answer = self._lives(row, altered=altered), self._one(_ANSWER, turn_id)
         try:
-            given = msgspec.msgpack.decode(answer, type=Given) if answer else None
+            given = msgspec.msgpack.decode(answer[0], type=Given) if answer else None
         except msgspec.DecodeError as error:
             raise StoreError(f"what is kept of a turn can't be read: {error}") from error
         return Past(turn_id, state, alive, attempt, given, owner, seen)
@@ -118,7 +117,7 @@ class SqliteJournal:
             agent_id,
             asked.request,
             asked.earlier,
-            asked.said,
+            asked.words,
             asked.attempt,
             self._owner.name,
             self._clock(),
@@ -128,7 +127,7 @@ class SqliteJournal:
     async def resume(self, past: Past, asked: Asked) -> bool:
         """A turn that failed, or whose process died, goes on here; False: it goes on elsewhere by now."""
         who = (self._owner.name, self._clock(), past.turn_id, past.state, past.owner, past.seen)
-        words = (asked.request, asked.earlier, asked.said, asked.attempt)
+        words = (asked.request, asked.earlier, asked.words, asked.attempt)
         return await self._unless_one_runs(asked.request, _RESUME, *words, *who) == 1
 
     async def alive(self, turn_ids: Collection[str]) -> None:

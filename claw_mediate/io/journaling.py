@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -20,8 +21,9 @@ NOT_OURS = "this turn is not in the journal, or goes on in another process"
 type State = Literal["running", "abandoned", "failed", "answered", "done"]
 type Attempt = Literal["first", "resumed", "unknown"]
 """At a turn: the first one; one that goes on where another was; one of which the journal, unread, could not tell."""
-MOST_ALIKE = 32
+MOST_ALIKE = 256
 """Of turns whose earlier messages are equal, those whose last words are looked at: the latest."""
+_WORDS = re.compile(r"[1-9][0-9]{0,11}:[0-9a-f]{64}")
 _NEW_WORD = re.compile(r"\W|_")
 _NOTE = re.compile(r"[^\S\r\n]*[\r\n\[<({]")
 """A new line, or a bracket: as OpenClaw puts ``[Queued user message …]`` there."""
@@ -60,15 +62,30 @@ class Asked:
     attempt: str
     alone: bool = False
 
-    def goes_on_from(self, said: str, state: str = "failed") -> bool:
-        """Whether its last words are those of an earlier attempt, or these with something behind them that is no part of them:
-        it does not go on within a word, and where the request is ``alone``, or would be given an answer as it is, not within a
-        line ("Buy", "Buy me a car"), but for a note in brackets.
+    @property
+    def words(self) -> str:
+        """What is kept of ``said``: its length and digest. It may be 30 MB, and is nobody's to read."""
+        end = len(self.said.rstrip())
+        return f"{end}:{hashlib.sha256(self.said[:end].encode()).hexdigest()}" if end else ""
+
+    def goes_on_from(self, attempts: Collection[tuple[str, str]]) -> set[tuple[str, str]]:
+        """Of earlier attempts (their ``words`` and state) those whose words are these, or these with something behind them that
+        is no part of them: it does not go on within a word, and where the request is ``alone``, or would be given an answer as
+        it is, not within a line ("Buy", "Buy me a car"), but for a note in brackets.
         """
-        end = len(said.rstrip())
+        ends = {words: int(words.partition(":")[0]) for words, _ in attempts if _WORDS.fullmatch(words)}
+        begins, digest, at = set(), hashlib.sha256(), 0
+        for words, length in sorted(ends.items(), key=lambda one: one[1]):
+            if length > len(self.said):
+                break
+            digest.update(self.said[at:length].encode())
+            at = length
+            if words == f"{length}:{digest.hexdigest()}":
+                begins.add(words)
+        return {(words, state) for words, state in attempts if words in begins and self._follows(ends[words], state)}
+
+    def _follows(self, end: int, state: str) -> bool:
         more = self.said[end:]
-        if not end or not self.said.startswith(said):
-            return False
         return not more.strip() or (_NOTE if self.alone or state == "answered" else _NEW_WORD).match(more) is not None
 
 

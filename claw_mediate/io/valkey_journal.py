@@ -7,6 +7,7 @@ believed dead runs no write any more. A record is as durable as the server's own
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import Any, cast
 
 import msgspec
@@ -51,24 +52,23 @@ local function runs(agent, request, but)
 end
 """
 _FIND = """
-local agent, within, request, earlier, said = ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5], ARGV[6]
+local agent, within, request, earlier, words = ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5], ARGV[6]
 local function past(turn)
-  local known = redis.call('HMGET', 'claw:t:' .. turn, 'state', 'owner', 'seen', 'attempt', 'answer', 'request', 'said',
-    'earlier')
+  local known = redis.call('HMGET', 'claw:t:' .. turn, 'state', 'owner', 'seen', 'attempt', 'request', 'said', 'earlier')
   if not known[1] or tonumber(known[3]) <= now - within then return nil end
   return known
 end
 local function told(turn, known)
-  return {turn, known[1], known[2], known[3], known[4], known[5] or '', exact(now - tonumber(known[3])), known[7]}
+  return {turn, known[1], known[2], known[3], known[4], exact(now - tonumber(known[3])), known[6]}
 end
 local turn = redis.call('GET', of(agent) .. 'asked:' .. request)
 local known = turn and past(turn)
-if known and known[6] == request then return {'same', told(turn, known)} end
-if said == '' then return nil end
+if known and known[5] == request then return {'same', told(turn, known)} end
+if words == '' then return nil end
 local alike = {'altered'}
 for _, other in ipairs(redis.call('ZREVRANGE', of(agent) .. 'earlier:' .. earlier, 0, tonumber(ARGV[7]) - 1)) do
   known = past(other)
-  if known and known[1] ~= 'done' and known[8] == earlier and known[7] ~= '' and string.sub(said, 1, #known[7]) == known[7] then
+  if known and known[1] ~= 'done' and known[7] == earlier and known[6] ~= '' then
     alike[#alike + 1] = told(other, known)
   end
 end
@@ -156,10 +156,11 @@ return 1
 _HANDED = (
     _SEEN
     + """
-local known = redis.call('HMGET', 'claw:t:' .. ARGV[3], 'state', 'agent', 'request')
+local known = redis.call('HMGET', 'claw:t:' .. ARGV[3], 'state', 'agent', 'request', 'earlier')
 if known[1] ~= 'answered' then return 0 end
 redis.call('HSET', 'claw:t:' .. ARGV[3], 'state', 'done')
 seen(ARGV[3], known[2], known[3])
+redis.call('ZREM', of(known[2]) .. 'earlier:' .. known[4], ARGV[3]) -- it takes no room from those that may go on
 return 1
 """
 )
@@ -176,27 +177,28 @@ class ValkeyJournal:
         self._clock = clock
 
     async def find(self, agent_id: str, asked: Asked) -> Past | None:
-        words = (asked.request, asked.earlier, asked.said)
+        words = (asked.request, asked.earlier, asked.words)
         found = await self._link.read(_FIND, self._now(), agent_id, _WITHIN, *words, MOST_ALIKE)
         try:
-            how, *pasts = found or [b"same"]
-            if how == b"altered":
-                alike = [
-                    self._past(*past, altered=True)
-                    for *past, said in pasts
-                    if asked.goes_on_from(said.decode(), past[1].decode())
-                ]
-                return next((past for past in alike if not self._runs(past)), None)
-            return next((self._past(*past) for *past, _ in pasts), None)
+            how, *rows = found or [b"same"]
+            altered = how == b"altered"
+            said = [(row[-1].decode(), row[1].decode()) for row in rows]
+            goes_on = asked.goes_on_from(set(said)) if altered else set(said)
+            pasts = [self._past(*row, altered=altered) for row, one in zip(rows, said, strict=True) if one in goes_on]
+            past = next((one for one in pasts if not (altered and self._runs(one))), None)
+            if past is None:
+                return None
+            answer = await self._link.read(_STEPPED, self._now(), past.turn_id, "answer")
+            return replace(past, given=msgspec.msgpack.decode(answer, type=Given) if answer else None)
         except (ValueError, TypeError, msgspec.DecodeError) as error:
             raise StoreError(f"what the server keeps of a turn can't be read: {error}") from error
 
     async def begin(self, turn_id: str, agent_id: str, asked: Asked) -> bool:
-        words = (asked.request, asked.earlier, asked.said, asked.attempt)
+        words = (asked.request, asked.earlier, asked.words, asked.attempt)
         return await self._do(_BEGIN, turn_id, agent_id, self._owner.name, *words)
 
     async def resume(self, past: Past, asked: Asked) -> bool:
-        words = (asked.request, asked.earlier, asked.said, asked.attempt)
+        words = (asked.request, asked.earlier, asked.words, asked.attempt)
         was = (past.turn_id, past.state, past.owner, past.seen)
         return await self._do(_RESUME, *was, self._owner.name, *words)
 
@@ -237,9 +239,8 @@ class ValkeyJournal:
 
     def _past(self, *found: bytes, altered: bool = False) -> Past:
         turn_id, state, owner, seen, attempt = (part.decode() for part in found[:5])
-        alive = is_at(self._owner, state, owner, float(found[6]), altered=altered)
-        given = msgspec.msgpack.decode(found[5], type=Given) if found[5] else None
-        return Past(turn_id, cast("State", state), alive, attempt, given, owner, float(seen))
+        alive = is_at(self._owner, state, owner, float(found[5]), altered=altered)
+        return Past(turn_id, cast("State", state), alive, attempt, None, owner, float(seen))
 
     def _runs(self, past: Past) -> bool:
         """Whether a turn runs, and its runner waits. One that runs here is looked for by its own request only (``Playing``)."""

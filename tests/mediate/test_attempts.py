@@ -17,6 +17,7 @@ from claw_state.owner import LEASE_SECONDS, Owner
 from tests.waiting import DEADLINE
 
 ASKED = Asked("request", "earlier", "Buy", "")
+BUY = {(ASKED.words, "failed")}
 ANSWER = Given(200, "application/json", b"{}")
 
 
@@ -131,14 +132,27 @@ def test_what_is_appended_is_no_part_of_the_last_word_and_where_nothing_else_tel
     more: str, *, goes_on: bool, alone: bool
 ) -> None:
     asked = Asked("r", "e", f"Buy{more}", "")
-    assert asked.goes_on_from("Buy") is goes_on
-    assert replace(asked, alone=True).goes_on_from("Buy") is alone
+    assert bool(asked.goes_on_from(BUY)) is goes_on
+    assert bool(replace(asked, alone=True).goes_on_from(BUY)) is alone
 
 
 @pytest.mark.requirement("journal:altered")
 @pytest.mark.parametrize("before", ["", " ", "Sell", "uy", "Buy\nmore"])
 def test_words_that_do_not_begin_with_those_of_before_go_on_with_nothing(before: str) -> None:
-    assert not Asked("r", "e", "Buy", "").goes_on_from(before)
+    earlier = Asked("r", "e", before, "")
+    assert not Asked("r", "e", "Buy", "").goes_on_from({(earlier.words, "failed")})
+
+
+@pytest.mark.requirement("journal:altered")
+@pytest.mark.parametrize("words", ["Buy", ":", "3:", "x:3", "-1:", "99:" + "0" * 64])
+def test_what_is_no_mark_of_words_is_gone_on_with_by_nobody(words: str) -> None:
+    """As a file of an earlier claw has it."""
+    assert not Asked("r", "e", "Buy", "").goes_on_from({(words, "failed")})
+
+
+@pytest.mark.requirement("state:no-secrets")
+def test_of_what_a_user_said_its_length_and_digest_are_kept() -> None:
+    assert len(Asked("r", "e", "Buy" * 1_000_000, "").words) < 100
 
 
 @pytest.mark.requirement("journal:altered-and-lost")

@@ -171,6 +171,20 @@ async def test_of_those_that_failed_the_latest_that_the_words_go_on_from_is_foun
     assert await here.find("a", Asked("longer", "earlier", "Buy me a car", "", alone=True)) is None
 
 
+@pytest.mark.requirement("journal:altered")
+async def test_a_failed_turn_is_found_however_many_were_done_behind_the_same_words(journals: Journals) -> None:
+    here = journals(HERE)
+    await here.begin("t0", "a", Asked("r0", "earlier", "Buy", ""))
+    await here.ended("t0", None)
+    for number in range(1, 300):
+        await here.begin(f"t{number}", "a", Asked(f"r{number}", "earlier", "Look", ""))
+        await here.ended(f"t{number}", GIVEN)
+        await here.handed(f"t{number}")
+    past = await here.find("a", Asked("longer", "earlier", "Buy, I said", ""))
+    assert past is not None
+    assert past.turn_id == "t0"
+
+
 @pytest.mark.requirement("journal:altered-and-lost")
 async def test_an_answer_that_was_lost_is_found_by_altered_words_once_nobody_hands_it_over(
     journals: Journals, clock: Clock
