@@ -19,7 +19,6 @@ from claw_cli.arguments import AsJson
 from claw_state.inventory import TURN_STATES, AgentState, Forgotten, Inventory, Kept
 from claw_state.place import File, Server, StoreError, place
 from claw_state.sqlite_inventory import SqliteInventory
-from claw_state.valkey_inventory import ValkeyInventory
 
 _PIPE_WIDTH = 1000
 """Where there is no terminal, at which lines would end."""
@@ -95,6 +94,9 @@ def _kept(named: str) -> Kept:
         case File():
             return SqliteInventory(where)
         case Server():
+            # It brings asyncio along, which no other verb needs.
+            from claw_state.valkey_inventory import ValkeyInventory
+
             return ValkeyInventory(where)
         case _:
             assert_never(where)

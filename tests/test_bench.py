@@ -30,3 +30,20 @@ def test_every_row_of_the_bench_can_be_measured(tmp_path: Path) -> None:
     assert {row["by"] for row in found["stored"]} == {row["by"] for row in found["together"]} >= {"memory", "SQLite"}
     assert all(0 < row["state_p50"] < row["turn_p50"] for row in found["stored"])
     assert "| target" in done.stdout
+
+
+@pytest.mark.requirement("bench:alive")
+def test_what_a_check_of_a_large_pod_costs_can_be_measured() -> None:
+    command = [
+        sys.executable,
+        str(ROOT / "bench" / "compiling.py"),
+        "--services",
+        "3",
+        "--agents",
+        "2",
+        "--rounds",
+        "1",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "3 services with 5 tools each, 2 agents" in done.stdout

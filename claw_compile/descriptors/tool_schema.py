@@ -9,13 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import jsonschema_rs
-from jsonschema import FormatChecker
-from jsonschema.exceptions import SchemaError
-from jsonschema.validators import Draft202012Validator, validator_for
 
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Diagnostic
@@ -23,8 +20,10 @@ from claw_compile.reading.node import ListNode, MapNode, Node, ScalarNode, span_
 from claw_contract.base import JsonObject
 from claw_contract.pattern import PatternError, pattern, patterns
 
+if TYPE_CHECKING:
+    from jsonschema.exceptions import SchemaError
+
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
-_NO_FORMATS = FormatChecker(formats=())
 _REFERENCES = ("$ref", "$dynamicRef")
 _ANCHORS = ("$anchor", "$dynamicAnchor")
 MOST_CHARACTERS = 65536
@@ -73,10 +72,13 @@ def _is_sound(schema: JsonObject) -> bool:
 
 
 def _first_error(schema: JsonObject) -> SchemaError | None:
+    # A twentieth of a second, for a mistake that most pods don't have.
+    from jsonschema import Draft202012Validator, FormatChecker, exceptions, validators
+
     try:
-        draft: Any = validator_for(schema, default=Draft202012Validator)
-        draft.check_schema(schema, format_checker=_NO_FORMATS)
-    except SchemaError as error:
+        draft: Any = validators.validator_for(schema, default=Draft202012Validator)
+        draft.check_schema(schema, format_checker=FormatChecker(formats=()))
+    except exceptions.SchemaError as error:
         return error
     return None
 

@@ -72,6 +72,8 @@ def given_texts(what: str, node: Node, lookup: Lookup, notes: tuple[Note, ...]) 
 
 def references(written: str) -> tuple[str, ...]:
     """The variables that a value names."""
+    if "$" not in written:
+        return ()
     return tuple(match["name"] for match in _REFERENCE.finditer(written.replace("$$", "")))
 
 

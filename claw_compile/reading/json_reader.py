@@ -18,6 +18,7 @@ from claw_compile.reading.source import Source
 
 DEEPEST = 40
 _STRINGS = JSONDecoder()
+_BLANKS = {" ", "\t", "\n", "\r"}
 _BLANK = re.compile(r"[ \t\n\r]*")
 _LITERAL = re.compile(r"true|false|null|-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 
@@ -43,6 +44,9 @@ def read_json(source: Source) -> Checked[Node]:
 
 
 def _blank(text: str, at: int) -> int:
+    """Where the next thing begins."""
+    if text[at : at + 1] not in _BLANKS:
+        return at
     match = _BLANK.match(text, at)
     assert match is not None
     return match.end()
@@ -87,7 +91,8 @@ class _Reading:
             text, end = _STRINGS.raw_decode(self.source.text, at)
         except JSONDecodeError as error:
             raise _JsonError(error.pos, "a string that is not closed, or holds a bad escape") from None
-        if any("\ud800" <= char <= "\udfff" for char in text):
+        # The file is UTF-8: only an escape can make one.
+        if "\\" in self.source.text[at:end] and any("\ud800" <= char <= "\udfff" for char in text):
             raise _JsonError(at, "an escape that names half a character")
         return ScalarNode(text, self._span(at, end)), end
 

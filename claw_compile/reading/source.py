@@ -38,9 +38,9 @@ class Source:
     def span_of(self, start: int, end: int) -> Span:
         """A place from offsets into the text."""
         line = bisect.bisect_right(self._starts, start) - 1
-        column = start - self._starts[line]
-        same_line = bisect.bisect_right(self._starts, max(start, end - 1)) - 1 == line
-        return self.span(line, column, end - self._starts[line] if same_line else None)
+        begins = self._starts[line]
+        same_line = line + 1 == len(self._starts) or max(start + 1, end) <= self._starts[line + 1]
+        return self.span(line, start - begins, end - begins if same_line else None)
 
 
 def decode(file: str, data: bytes) -> Checked[Source]:
