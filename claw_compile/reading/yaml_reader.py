@@ -130,7 +130,7 @@ class _Fast(_Composing):
     """The same on libyaml's events."""
 
     def __init__(self, text: str) -> None:
-        self.parser = yaml.cyaml.CParser(text)
+        self.parser = yaml.CSafeLoader(text)
         Composer.__init__(self)
         self.strings = set()
         self.check_event, self.peek_event, self.get_event = (
