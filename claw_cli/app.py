@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -60,6 +61,22 @@ def _root(
 
 
 def main() -> None:
-    """The entry point of the package."""
+    """The entry point of the package. What can't be written or read is one line, and exit 1; a reader that left, none."""
     plain_streams()
-    app()
+    try:
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        _end()
+    except OSError as error:
+        sys.stderr.write(f"error: {f'{error.filename}: ' if error.filename else ''}{error.strerror or error}\n")
+        _end()
+
+
+def _end() -> NoReturn:
+    """Exit 1, and do not try again to write what can't be written."""
+    with suppress(OSError):
+        sys.stdout.close()
+    sys.exit(1)

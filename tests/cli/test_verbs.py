@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from claw_cli.app import app
 
 DOCS = Path(__file__).parents[2] / "docs"
 VERBS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+CLAW = [sys.executable, "-c", "from claw_cli.app import main; main()"]
 OF_A_POD = ["check", "compile", "down", "lock", "plan", "up"]
 OF_A_PART = ["explain", "inspect", "rotate"]
 
@@ -71,3 +74,17 @@ def test_what_is_no_answer_goes_to_standard_error_without_colors(
         assert result.exit_code in {1, 2}
         assert (result.stdout, bool(result.stderr)) == ("", True)
         assert "\x1b" not in result.stderr
+
+
+@pytest.mark.requirement("cli:streams")
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full, which refuses every byte")
+def test_an_answer_that_cannot_be_written_is_one_line_and_an_error() -> None:
+    for arguments in (["schema"], ["--version"]):
+        with Path("/dev/full").open("w", encoding="utf-8") as full:
+            refused = subprocess.run([*CLAW, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        assert (refused.returncode, refused.stderr) == (1, "error: No space left on device\n")
+    with subprocess.Popen([*CLAW, "schema"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as left:
+        assert left.stdout is not None
+        assert left.stderr is not None
+        left.stdout.close()
+        assert (left.stderr.read(), left.wait(timeout=60)) == ("", 1)
