@@ -28,6 +28,9 @@ EVICTED = b"-"
 """What is stored in the place of messages that there was no room for."""
 _INSERT = "INSERT INTO kept (agent, key, before, session, messages, used) VALUES (?, ?, ?, ?, ?, ?)"
 _BY_AGE = "DELETE FROM kept WHERE agent = ? AND used < ?"
+_GONE = "DELETE FROM kept WHERE id IN (SELECT id FROM kept WHERE used < ? LIMIT 256)"
+_LOOK_SECONDS = 600.0
+"""How often it is looked for what agents have left that come no more: the whole of an index is read."""
 _BY_USE = """
 UPDATE kept SET messages = x'2d' WHERE agent = ? AND LENGTH(messages) > 1 AND used < (
     SELECT used FROM kept WHERE agent = ? AND LENGTH(messages) > 1 ORDER BY used DESC LIMIT 1 OFFSET ?
@@ -46,6 +49,10 @@ UPDATE kept SET messages = x'2d' WHERE id IN (
     ) WHERE held > ?
 )
 """
+_ROWS = """
+SELECT id, before, session, messages FROM kept WHERE agent = ? AND key = ? AND +used >= ? ORDER BY id DESC LIMIT ?
+"""
+"""The sign keeps SQLite from looking by age: nearly all are young enough."""
 _USED = "UPDATE kept SET used = ? WHERE agent = ? AND id IN (SELECT value FROM json_each(?))"
 
 
@@ -76,6 +83,7 @@ class SqliteStore:
         self._clock = clock
         self._held: dict[str, int] = {}
         """By agent the bytes that are held at most: they are summed up again only when it seems to be too many."""
+        self._looked = 0.0
         self._db = database
 
     async def keep(self, agent_id: str, anchor: Anchor, session: str, messages: bytes) -> None:
@@ -86,6 +94,9 @@ class SqliteStore:
             run(_BY_AGE, (agent_id, now - MOST_AGE_SECONDS))
             run(_BY_USE, (agent_id, agent_id, MOST_TURNS - 1))
             run(_MARKS, (agent_id, agent_id, MOST_MARKS - 1))
+            if not 0 <= now - self._looked < _LOOK_SECONDS:
+                more = run(_GONE, (now - MOST_AGE_SECONDS,)).rowcount
+                self._looked = 0.0 if more else now
         self._bound(agent_id, len(messages))
 
     async def candidates(self, agent_id: str, keys: Collection[str]) -> list[Kept]:
@@ -115,8 +126,7 @@ class SqliteStore:
             self._held[agent_id] = sized or 0
 
     def _rows(self, agent_id: str, key: str) -> list[Kept]:
-        query = "SELECT id, before, session, messages FROM kept WHERE agent = ? AND key = ? ORDER BY id DESC LIMIT ?"
-        rows = self._db.read(query, agent_id, key, MOST_EQUAL)
+        rows = self._db.read(_ROWS, agent_id, key, self._clock() - MOST_AGE_SECONDS, MOST_EQUAL)
         return [
             as_kept(row, Anchor(key, tuple(before.split())), session, bytes(held))
             for row, before, session, held in rows

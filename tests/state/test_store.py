@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,21 @@ async def test_what_was_not_used_for_a_week_is_gone(stores: Stores, clock: Clock
     clock.now += 1
     await keep(store, "a", "new", b"11")
     assert {key for key, _ in await held(store, "a", "old", "used", "new")} == {"used", "new"}
+    await store.close()
+
+
+@pytest.mark.requirement("store:bounded")
+async def test_what_an_agent_left_that_comes_no_more_is_gone_after_seven_days(tmp_path: Path, clock: Clock) -> None:
+    file = str(tmp_path / "claw.db")
+    store = SqliteStore(Database(file), clock)
+    for number in range(300):
+        await keep(store, "gone", f"k{number}", b"11")
+    clock.now += MOST_AGE_SECONDS + 1
+    assert await held(store, "gone", "k0") == [], "not even for the agent itself"
+    for number in range(2):
+        await keep(store, "other", f"k{number}", b"22")
+    with closing(sqlite3.connect(file)) as database:
+        assert database.execute("SELECT DISTINCT agent FROM kept").fetchall() == [("other",)]
     await store.close()
 
 
