@@ -65,7 +65,7 @@ def read_request(body: bytes) -> RunnerRequest:
         choice=choice,
         read_evidence=evidence_of(messages, _said, _key),
         session=SessionHints(view.metadata),
-        said=tuple(text for message in messages if message.role == "user" and (text := _said(message))),
+        said=tuple(filter(None, ("\n".join(text_blocks(one.content)) for one in messages if one.role == "user"))),
         system="\n".join(text_blocks(known(read_content, view.system))),
         most_tokens=view.max_tokens if type(view.max_tokens) is int else None,
         begun=_begun(messages),

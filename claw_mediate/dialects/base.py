@@ -45,7 +45,7 @@ class RunnerRequest:
     """Every word of the conversation goes into it: read once, and only where it is asked for."""
     session: SessionHints = NO_HINTS
     said: tuple[str, ...] = ()
-    """What the user said, oldest first."""
+    """What the user said, oldest first; each part of a message on a line of its own: it is a word's end."""
     system: str = ""
     """The visible text of the system prompt."""
     most_tokens: int | None = None

@@ -65,7 +65,7 @@ def read_request(body: bytes) -> RunnerRequest:
         choice=choice,
         read_evidence=evidence_of(view.messages, visible_text, _key),
         session=SessionHints(view.metadata, view.prompt_cache_key),
-        said=tuple(visible_text(message) for message in view.messages if message.role == "user"),
+        said=tuple(visible_text(message, "\n") for message in view.messages if message.role == "user"),
         system="\n".join(map(visible_text, takewhile(lambda message: message.role in SYSTEM, view.messages))),
         most_tokens=_count(view.max_completion_tokens) or _count(view.max_tokens),
         legacy=bool(view.functions) and not view.tools,

@@ -48,11 +48,11 @@ _function = msgspec.json.Decoder(Function | None)
 _string = msgspec.json.Decoder(str)
 
 
-def visible_text(message: Message) -> str:
+def visible_text(message: Message, between: str = "") -> str:
     """The visible text of a message, whether it is a string, its parts, null or absent."""
     content = known(_content, message.content)
     if isinstance(content, list):
-        return "".join(part.text for part in content if isinstance(part.text, str))
+        return between.join(part.text for part in content if isinstance(part.text, str))
     return content or ""
 
 

@@ -286,6 +286,7 @@ async def test_after_a_crash_what_was_answered_is_known_and_a_write_without_answ
 
 
 @pytest.mark.requirement("journal:idempotency-key")
+@pytest.mark.requirement("journal:reads-again")
 async def test_a_read_that_runs_again_after_a_crash_has_the_key_that_it_had(desk: Desk) -> None:
     desk.remembers()
     desk.services.gates["desk.quote"] = asyncio.Event()

@@ -157,6 +157,9 @@ REQUIREMENTS: dict[str, Requirement] = {
     "journal:unknown": Requirement(
         "mediation 5", "A write whose result was never recorded is answered outcome_unknown, and not run again."
     ),
+    "journal:reads-again": Requirement(
+        "mediation 5", "A read whose result was never recorded is run again, under the key that it had."
+    ),
     "journal:call-in-flight": Requirement(
         "mediation 5", "A call that was in flight when its runner left is awaited, and its answer used by the retry."
     ),
