@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
+from claw_contract.known_providers import KEY_SHAPE
+
 type Severity = Literal["error", "warning"]
 
 
@@ -93,11 +95,12 @@ def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:
 
 
 def quoted(text: str) -> str:
-    r"""Text of a file as a message shows it: in quotes, short, and without control characters.
+    r"""Text of a file as a message shows it: in quotes, short, without control characters, and without what looks like a key.
 
     >>> print(quoted("get_quote"), quoted("a" + chr(7)))
     'get_quote' 'a\x07'
     """
+    text = KEY_SHAPE.sub("•••", text)
     shown = text if len(text) <= SHOWN else text[:SHOWN] + "…"
     return "'" + visible(shown) + "'"
 

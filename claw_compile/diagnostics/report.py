@@ -1,7 +1,7 @@
 """Diagnostics as text for people and as JSON for programs (spec/compile.md "Diagnostics").
 
-Rules. A line of the file is shown without the values of environment variables: they may be credentials. Only a bare ``${NAME}``
-stays readable.
+Rules. A line of the file is shown without the values of environment variables, and of what is called a password or a token, and
+without what looks like a key: they may be credentials. Only a bare ``${NAME}`` stays readable.
 """
 
 from __future__ import annotations
@@ -14,8 +14,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from claw_compile.diagnostics.diagnostic import Diagnostic, Span
+from claw_contract.known_providers import KEY_SHAPE
 
-_ASSIGNMENT = re.compile(r"""(?P<name>\b[A-Z][A-Z0-9_]*["']?\s*[:=]\s*)(?P<value>\S.*)$""")
+_CONFIDENTIAL = r"(?:\w+[-_])?(?:password|passwd|token|api[-_]?key|private[-_]?key)|\w+[-_]secret"
+_ASSIGNMENT = re.compile(rf"""(?P<name>\b(?:[A-Z][A-Z0-9_]*|{_CONFIDENTIAL})["']?\s*[:=]\s*)(?P<value>\S.*)$""")
+_USER = re.compile(r"(?<=://)[^/\s@]*(?=@)")
 _REFERENCE = re.compile(r"""["']?\$(\w+|\{\w+(:?\?[^{}]*)?\})["']?[\s,}\]]*(#.*)?""")
 _MASK = "•"
 
@@ -80,6 +83,8 @@ def _masked(line: str) -> str:
     >>> _masked("    API_TOKEN: abc")
     '    API_TOKEN: •••'
     """
+    for shape in (KEY_SHAPE, _USER):
+        line = shape.sub(lambda found: _MASK * len(found[0]), line)
     match = _ASSIGNMENT.search(line)
     if match is None or _REFERENCE.fullmatch(match["value"]):
         return line
