@@ -17,8 +17,4 @@ REQUIREMENTS: dict[str, Requirement] = {
         "compile.md, Interpolation, Output; contract.md, Layout; issue 5",
         "No value of a secret is in any output of any verb, or in any file but those that must hold it, which are 0600.",
     ),
-    "compile:order-is-no-matter": Requirement(
-        "compile.md, Tools; issue 5",
-        "Any permutation of the pod's mappings and grants compiles to the same bytes.",
-    ),
 }
