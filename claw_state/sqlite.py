@@ -62,8 +62,8 @@ CREATE TABLE IF NOT EXISTS spending (
 """What agents have spent, in buckets."""
 TABLES = KEPT + TURNS + SPENDING
 LOG_BYTES = 48 * 1024 * 1024
-"""To which the write-ahead log is cut when it begins anew: one that grew as it may (``claw_state/disk.py``) is not, since what
-is cut off must be given to it again, for which everybody waits.
+"""To which the write-ahead log is cut when it begins anew: one that grew as it may (``claw_state/disk.py``) is not, since
+everybody waits for some 30 ms meanwhile.
 """
 _LONGEST_LOG = 16_000
 """Pages of the log at which who writes carries it over. Before that others do (``claw_state/disk.py``)."""
