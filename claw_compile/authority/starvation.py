@@ -26,7 +26,9 @@ from claw_contract.known_providers import KEY_SHAPE, is_key_variable, provider_o
 from claw_contract.manifest import Auth
 from claw_contract.secret import MIN_REDACTED, Secret
 
-_ASSIGNMENT = re.compile(r"""^(?!\s*#).*?\b(?P<name>[A-Z][A-Z0-9_]+)["']?[ \t]*[=:][ \t]*["']?[^\s"']""", re.MULTILINE)
+_ASSIGNMENT = re.compile(
+    r"""^(?![ \t]*#).*?\b(?P<name>[A-Z][A-Z0-9_]+)["']?[ \t]*[=:][ \t]*["']?[^\s"']""", re.MULTILINE
+)
 """A variable with a value, in whatever language a file is."""
 _CONFIDENTIAL = re.compile(r"(^|_)(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|MASTER)(_|$)")
 _LEAST_IN_TEXT = 12

@@ -8,9 +8,11 @@ lines above. A message names the variable and never the value, and an excerpt is
 
 from __future__ import annotations
 
+import bisect
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Checked, Diagnostic, Span
@@ -111,7 +113,11 @@ class _Reading:
         self.assigned.append(Assigned(name, value, self._number(at), written))
 
     def _number(self, at: int) -> int:
-        return self.text.count("\n", 0, at) + 1
+        return bisect.bisect_left(self._ends, at) + 1
+
+    @cached_property
+    def _ends(self) -> list[int]:
+        return [match.start() for match in re.finditer("\n", self.text)]
 
     def _line_end(self, at: int) -> int:
         end = self.text.find("\n", at)
