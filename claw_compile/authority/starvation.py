@@ -124,7 +124,9 @@ def _secrets(loaded: Loaded, resolved: Resolved, connected: Connected) -> tuple[
         epochs = loaded.lock.content.epochs if loaded.lock else {}
         for agent in resolved.agents:
             token = agent_token(loaded.master, agent.id, epochs.get(agent.id, 0)).reveal()
-            held.append(_Held(f"the token of the agent {agent.id}", token, agent.spec.name.text))
+            # What a counted service is given, all of its agents have.
+            owner = agent.spec.name.text if agent.spec.count == 1 else None
+            held.append(_Held(f"the token of the agent {agent.id}", token, owner))
     return tuple({each.value: each for each in reversed(held) if each.value}.values())[::-1]
 
 

@@ -82,8 +82,8 @@ class Container:
 
     def _is_its_own(self, path: str) -> bool:
         """What the compiler writes for this agent, which may not be there yet."""
-        own = {f"{_RUNTIME}/agents/{host}/env" for host in self.agent.hosts}
-        return posixpath.normpath(posixpath.join(self.directory, path)) in own
+        own = f"{_RUNTIME}/agents/{self.agent.name.text}/env"
+        return self.agent.count == 1 and posixpath.normpath(posixpath.join(self.directory, path)) == own
 
     def _assigned(self, source: Source, notes: tuple[Note, ...], *, is_raw: bool) -> Iterator[Given]:
         variables = self.reader.variables

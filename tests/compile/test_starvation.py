@@ -84,6 +84,14 @@ def test_an_agents_own_token_may_stand_in_any_variable_and_another_agents_in_non
 
 
 @pytest.mark.requirement("compile:own-token-is-no-key")
+def test_what_a_counted_service_is_given_all_of_its_agents_have(tmp_path: Path) -> None:
+    first = agent_token(Secret(MASTER), "one-0").reveal()
+    assert found(tmp_path, "environment: {OPENAI_API_KEY: $FIRST}", claw=", count: 2", FIRST=first) == [
+        "token-visible-to-agent: holds the token of the agent one-0"
+    ]
+
+
+@pytest.mark.requirement("compile:own-token-is-no-key")
 def test_the_env_that_the_compiler_writes_may_be_named_before_it_is_there_and_another_agents_may_not(
     tmp_path: Path,
 ) -> None:
