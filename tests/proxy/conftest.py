@@ -64,6 +64,19 @@ class Wired:
             turns.setdefault(event["type"], set()).add(event["turn_id"])
         return turns["request"] <= turns["response"] | turns["error"]
 
+    def ended(self, said: int) -> dict[str, Any]:
+        """The event that ends the one request which stands behind so many events."""
+        return self.ends(said, 1)[0]
+
+    def ends(self, said: int, requests: int) -> list[dict[str, Any]]:
+        """The events that end so many requests, which stand behind so many events."""
+
+        def found() -> list[dict[str, Any]]:
+            ended = [each for each in self.pod.log()[said:] if each["type"] in {"response", "error"}]
+            return ended if len(ended) >= requests else []
+
+        return eventually(found, "the ends are logged")
+
     def recorded(self, lines: int) -> dict[str, Any]:
         """The line of history that stands behind so many."""
         return eventually(lambda: self.pod.history("plain")[lines:], "it is in history")[0]

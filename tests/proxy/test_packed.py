@@ -14,7 +14,6 @@ from tests.peers import completion
 from tests.proxy.conftest import Wired
 from tests.proxy.pod import headers
 from tests.proxy.test_tap import OPENAI, anthropic_stream, openai_stream
-from tests.waiting import eventually
 
 BODY: dict[str, Any] = {"model": "gpt-test", "messages": [{"role": "user", "content": "Go"}]}
 ODD = b' {"model" : "gpt-test", "messages":[{"role":"user","content":"Go"}], "seed":1.0 } '
@@ -125,8 +124,8 @@ def test_a_compressed_response_keeps_its_bytes_and_its_usage_is_known(
         seen = runner.ask(head, request)
     assert (seen.body, seen.all("content-encoding")) == (sent, [coding])
     assert wired.wire.seen[0].all("accept-encoding") == [f"{coding};q=0.5"]
-    events = eventually(lambda: wired.pod.log()[said + 1 :], "the response is logged")
-    assert [events[0][name] for name in ("tokens_in", "tokens_out", "cached_tokens")] == list(tokens)
+    ended = wired.ended(said)
+    assert [ended[name] for name in ("tokens_in", "tokens_out", "cached_tokens")] == list(tokens)
     kept = wired.recorded(lines)["response"]
     whole = {"format": "sse", "text": body.decode()} if streams else {"format": "json", "json": json.loads(body)}
     assert kept == whole

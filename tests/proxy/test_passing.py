@@ -11,7 +11,6 @@ import pytest
 
 from tests.proxy.conftest import ANTHROPIC_KEY, Wired
 from tests.proxy.pod import PROVIDER_KEY, headers
-from tests.waiting import eventually
 
 
 def answer(status: str, *rows: str, body: bytes = b"") -> bytes:
@@ -91,9 +90,8 @@ def test_responses_without_a_body_stay_as_they_are_and_count_as_whole(wired: Wir
         seen = runner.response(bodiless=True)
         assert f"{seen.line}\r\n" + "".join(f"{k}: {v}\r\n" for k, v in seen.headers) + "\r\n" == response.decode()
         assert runner.ask(wired.head("GET /v1/models")).body == b"ok"  # the connection is in step
-    kinds = [event["type"] for event in eventually(lambda: wired.pod.log()[said + 3 :], "both responses are logged")]
-    assert kinds == ["response"]
-    assert wired.pod.log()[said + 1]["type"] == ("error" if seen.status == 404 else "response")
+    kinds = [event["type"] for event in wired.ends(said, 2)]
+    assert kinds == ["error" if seen.status == 404 else "response", "response"]
 
 
 @pytest.mark.requirement("forward:every-status")

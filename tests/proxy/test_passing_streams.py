@@ -12,7 +12,6 @@ import pytest
 
 from tests.proxy.conftest import Wired
 from tests.proxy.wire import Connection, GoneError, Runner, Seen
-from tests.waiting import eventually
 
 CHAT = json.dumps({"model": "gpt-test", "messages": [], "stream": True}).encode()
 EVENT_STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -24,7 +23,7 @@ def chunk(data: bytes) -> bytes:
 
 def ending(wired: Wired, said: int) -> tuple[str, int]:
     """The last event of what was asked since: its type and status."""
-    event = eventually(lambda: wired.pod.log()[said + 1 :], "the end is logged")[-1]
+    event = wired.ended(said)
     return event["type"], event["status_code"]
 
 
