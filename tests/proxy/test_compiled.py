@@ -69,10 +69,10 @@ API = {
 NOTES = {"version": 2, "memory": {"recall": {"path": "/recall"}, "retain": {"path": "/retain"}}}
 
 
-@pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Pod]:
     """The compiled pod, and a proxy with the environment of its Compose file, but for the paths of the container."""
-    home = tmp_path_factory.mktemp("desk")
+    home = tmp_path
     provider, service = Provider(), Service()
     provider.start()
     service.start()
