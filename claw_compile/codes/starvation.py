@@ -23,6 +23,8 @@ PROVIDER_KEY_VALUE = error(
 )
 PRIVATE_MOUNT = error(
     "private-mount",
-    "A mount gives an agent the compiled tree, the pod's master secret, `.env`, or a file with one of the pod's secrets.",
+    "An agent is given the compiled tree, the pod's master secret, `.env`, a file with one of the pod's secrets, or a volume or"
+    " secret of its proxy: by a mount, a volume that is bound to a path, `volumes_from`, `develop.watch`, a build's context,"
+    " `secrets` or `configs`.",
     "Mount the files that the agent needs, or a directory that holds only them.",
 )

@@ -13,7 +13,7 @@ from claw_compile.grammar.pod import PodSpec, ServiceSpec
 from claw_compile.loading.build_context import dockerfile, filled
 from claw_compile.loading.files import Files
 from claw_compile.loading.given import Given, given_texts, given_variables, named, of_file, references, without_line
-from claw_compile.loading.private import bind_source
+from claw_compile.loading.private import at_home, bind_source
 from claw_compile.reading.dotenv import Assigned, read_env_file
 from claw_compile.reading.node import Entry, ListNode, MapNode, Node
 from claw_compile.reading.source import Source
@@ -120,7 +120,9 @@ class Container:
                 elif key == "content":
                     yield from given_texts(what, value, lookup, notes)
                 elif key == "file" and (path := filled(value, lookup)) is not None:
-                    source = self.reader.text(posixpath.normpath(path), value.span, what, required=False)
+                    source = self.reader.text(
+                        posixpath.normpath(at_home(path, lookup)), value.span, what, required=False
+                    )
                     if source is not None:
                         yield of_file(what, source, "file", notes)
 
@@ -157,5 +159,5 @@ class Container:
                 yield of_file("a mounted file", source, "file", notes)
 
     def _text(self, path: str, node: Node, what: str, *, required: bool) -> Source | None:
-        whole = posixpath.normpath(posixpath.join(self.directory, path))
+        whole = posixpath.normpath(posixpath.join(self.directory, at_home(path, self.reader.variables.lookup)))
         return self.reader.text(whole, node.span, what, required=required)

@@ -19,7 +19,7 @@ from claw_compile.loading.build_context import filled
 from claw_compile.loading.container import Container
 from claw_compile.loading.files import Files, read_file
 from claw_compile.loading.given import Given, of_file, without_line
-from claw_compile.loading.private import private_mounts
+from claw_compile.loading.private import Private
 from claw_compile.reading.node import MapNode
 from claw_compile.reading.source import Source
 from claw_compile.reading.variables import Variables
@@ -50,8 +50,12 @@ class Giving:
 
     def all(self) -> Mapping[str, tuple[Given, ...]]:
         """Agent's service → what each of its containers is given."""
-        self.files.found.extend(private_mounts(self.pod, self.files, self.variables.lookup))
+        self.files.found.extend(self._private.surfaces())
         return {agent.name.text: tuple(self._given(agent)) for agent in self.pod.agents}
+
+    @property
+    def _private(self) -> Private:
+        return Private(self.pod, self.files, self.variables.lookup)
 
     def secrets(self) -> Mapping[str, str]:
         """The pod's secrets that are known here, by name."""
@@ -80,13 +84,16 @@ class Giving:
         if agent.body is None:
             return
         yield from Container(self, agent, "", ()).given(agent.body)
+        self.files.found.extend(self._private.given(agent.body, self.pod.document, ""))
         own = _Extended("", agent.name.text, agent.body, self.pod.document, agent.name.span)
         seen = {(own.file, own.name)}
         notes: tuple[Note, ...] = ()
         while (parent := self._parent(own)) is not None and (parent.file, parent.name) not in seen:
             seen.add((parent.file, parent.name))
             notes = (*notes, Note(without_line(parent.said), f"{own.name} extends {parent.name} here"))
-            yield from Container(self, agent, posixpath.dirname(parent.file), notes).given(parent.body)
+            directory = posixpath.dirname(parent.file)
+            yield from Container(self, agent, directory, notes).given(parent.body)
+            self.files.found.extend(self._private.given(parent.body, parent.document, directory))
             own = parent
 
     def _prose(self, agent: ServiceSpec) -> Iterator[Given]:

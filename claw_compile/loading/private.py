@@ -1,47 +1,155 @@
-"""What of the pod's directory no agent may have mounted: the compiled tree, the master secret, ``.env``, and files of secrets.
+"""What of the pod no agent may be given: the compiled tree, the master secret, ``.env``, files of secrets, what is the proxy's.
 
-A mount is judged by where it leads, after symlinks; one of a directory above brings all that is below it.
+A path is judged by where it leads, after symlinks; one of a directory above brings all that is below it. Paths are given by
+mounts, volumes that are bound to a path, ``volumes_from``, watched directories, contexts of a build, secrets and configs.
 """
 
 from __future__ import annotations
 
 import os
+import posixpath
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Diagnostic, Span, quoted
 from claw_compile.grammar.pod import PodSpec, written
+from claw_compile.loading.build_context import filled
 from claw_compile.loading.files import Files
+from claw_compile.loading.given import named
 from claw_compile.reading.interpolation import Lookup, interpolate
 from claw_compile.reading.node import ListNode, MapNode, Node, ScalarNode
 
 _PRIVATE = (".claw-runtime", ".claw-master", ".claw-ca/private", ".env")
 _FOR_AGENTS = "claw"
 """``.claw-runtime/agents/<id>/claw`` holds what an agent may know."""
+_PROXY = "cllama"
+_PROXY_VOLUME = re.compile(r"(.*[_-])?claw-(history|state)", re.DOTALL)
+_PROXY_SECRET = re.compile(r"claw-.*", re.DOTALL)
+_OWN_SURFACES = ("volume", "host")
 
 
-def private_mounts(pod: PodSpec, files: Files, lookup: Lookup) -> Iterator[Diagnostic]:
-    """Every bind mount of an agent, and every ``host://`` surface, that leads to what is private."""
-    secrets = [secret.of.text for secret in pod.secrets if secret.source == "file"]
-    private = {name: _real(files.root / name) for name in (*_PRIVATE, *secrets)}
-    for at, path in _mounts(pod, lookup):
-        target = _real(files.root / path)
-        held = next((name for name, place in private.items() if _brings(target, place)), None)
-        if held is not None:
-            yield codes.PRIVATE_MOUNT.at(at, f"this mount gives the agent {quoted(held)}")
+@dataclass(frozen=True)
+class _Gift:
+    """``path``: of the host, from the directory of the file that says so. ``name``: of what is the proxy's.
+
+    ``with_below``: all that is below the path is given too, whatever .dockerignore says.
+    """
+
+    at: Span
+    path: str = ""
+    name: str = ""
+    with_below: bool = True
 
 
-def _mounts(pod: PodSpec, lookup: Lookup) -> Iterator[tuple[Span, str]]:
-    for agent in pod.agents:
-        volumes = agent.body.value("volumes") if agent.body else None
-        for item in volumes.items if isinstance(volumes, ListNode) else ():
-            if (path := bind_source(item, lookup)) is not None:
-                yield item.span, path
-    for owner in pod.owners:
-        for surface in written(owner.surfaces):
-            if surface.scheme == "host":
-                yield surface.span, surface.target
+@dataclass(frozen=True)
+class Private:
+    """The private places of one pod."""
+
+    pod: PodSpec
+    files: Files
+    lookup: Lookup
+
+    def surfaces(self) -> Iterator[Diagnostic]:
+        """Every surface that leads to what is private."""
+        for owner in self.pod.owners:
+            for surface in written(owner.surfaces):
+                if surface.scheme in _OWN_SURFACES:
+                    is_host = surface.scheme == "host"
+                    gift = (
+                        _Gift(surface.span, surface.target) if is_host else self._volume(surface.target, surface.span)
+                    )
+                    yield from self._judged(gift, "")
+
+    def given(self, body: MapNode, document: MapNode, directory: str) -> Iterator[Diagnostic]:
+        """Every key of an agent's service, or of one that it extends in ``document``, that leads to what is private."""
+        for gift in (*self._mounts(body, document, frozenset()), *self._beside(body)):
+            yield from self._judged(gift, directory)
+        for gift in self._declared(body):
+            yield from self._judged(gift, "")
+
+    def _judged(self, gift: _Gift, directory: str) -> Iterator[Diagnostic]:
+        if gift.name:
+            yield codes.PRIVATE_MOUNT.at(gift.at, f"this gives the agent {gift.name}")
+        elif gift.path:
+            target = _real(self.files.root / posixpath.join(directory, at_home(gift.path, self.lookup)))
+            places = ((name, _real(self.files.root / at_home(name, self.lookup))) for name in self._names())
+            held = next((name for name, place in places if _brings(target, place)), None)
+            if held is not None and (gift.with_below or target.is_relative_to(_real(self.files.root / held))):
+                yield codes.PRIVATE_MOUNT.at(gift.at, f"this mount gives the agent {quoted(held)}")
+
+    def _names(self) -> tuple[str, ...]:
+        return (*_PRIVATE, *(secret.of.text for secret in self.pod.secrets if secret.source == "file"))
+
+    def _mounts(self, body: MapNode, document: MapNode, seen: frozenset[str]) -> Iterator[_Gift]:
+        for item in _items(body.value("volumes")):
+            if (path := bind_source(item, self.lookup)) is not None:
+                yield _Gift(item.span, path)
+            else:
+                yield self._volume(_volume_source(item, self.lookup), item.span)
+        for item in _items(body.value("volumes_from")):
+            yield from self._volumes_from(item, document, seen)
+
+    def _volumes_from(self, item: Node, document: MapNode, seen: frozenset[str]) -> Iterator[_Gift]:
+        text = filled(item, self.lookup) or ""
+        name = text.partition(":")[0]
+        if name in {_PROXY, "container"}:
+            what = "the volumes of its proxy" if name == _PROXY else f"the volumes of {quoted(text)}, whatever they are"
+            yield _Gift(item.span, name=what)
+        elif name not in seen:
+            services = document.value("services")
+            body = services.value(name) if isinstance(services, MapNode) else None
+            for gift in self._mounts(body, document, seen | {name}) if isinstance(body, MapNode) else ():
+                yield _Gift(item.span, gift.path, gift.name)
+
+    def _volume(self, name: str, at: Span) -> _Gift:
+        """A named volume, which may be another name of a directory of the host or of the proxy's own."""
+        volumes = self.pod.document.value("volumes")
+        declared = volumes.value(name) if isinstance(volumes, MapNode) else None
+        real, options = None, None
+        if isinstance(declared, MapNode):
+            real, options = filled(declared.value("name"), self.lookup), declared.value("driver_opts")
+        if _PROXY_VOLUME.fullmatch(real or name):
+            return _Gift(at, name=f"{quoted(name)}, a volume of its proxy")
+        device = filled(options.value("device"), self.lookup) if isinstance(options, MapNode) else None
+        return _Gift(at, device or "")
+
+    def _beside(self, body: MapNode) -> Iterator[_Gift]:
+        develop, build = body.value("develop"), body.value("build")
+        for item in _items(develop.value("watch") if isinstance(develop, MapNode) else None):
+            node = item.value("path") if isinstance(item, MapNode) else None
+            action = filled(item.value("action"), self.lookup) if isinstance(item, MapNode) else None
+            if node is not None and action is not None and action.startswith("sync"):
+                yield _Gift(node.span, filled(node, self.lookup) or "")
+        contexts = build.value("additional_contexts") if isinstance(build, MapNode) else None
+        for entry in contexts.entries if isinstance(contexts, MapNode) else ():
+            yield _Gift(entry.value.span, _local(filled(entry.value, self.lookup) or ""), with_below=False)
+        for item in _items(contexts):
+            yield _Gift(item.span, _local((filled(item, self.lookup) or "").partition("=")[2]), with_below=False)
+
+    def _declared(self, body: MapNode) -> Iterator[_Gift]:
+        build = body.value("build")
+        taken = {"secrets": list(named(body.value("secrets"))), "configs": list(named(body.value("configs")))}
+        taken["secrets"] += named(build.value("secrets") if isinstance(build, MapNode) else None)
+        for section, names in taken.items():
+            declared = self.pod.document.value(section)
+            for name in names:
+                one = declared.value(name.text) if isinstance(declared, MapNode) else None
+                if isinstance(one, MapNode):
+                    yield _Gift(name.span, filled(one.value("file"), self.lookup) or "")
+                elif section == "secrets" and _PROXY_SECRET.fullmatch(name.text):
+                    yield _Gift(name.span, name=f"{quoted(name.text)}, a secret of its proxy")
+
+
+def _items(node: Node | None) -> tuple[Node, ...]:
+    return tuple(node.items) if isinstance(node, ListNode) else ()
+
+
+def _local(context: str) -> str:
+    """The directory that a context of a build is; "" for an image, a service, or another machine."""
+    return "" if "://" in context else context
 
 
 def _brings(target: Path, private: Path) -> bool:
@@ -60,6 +168,12 @@ def _real(path: Path) -> Path:
         return path
 
 
+def at_home(path: str, lookup: Lookup) -> str:
+    """A path as Compose takes it: ``~`` is the home of who runs it."""
+    home = lookup("HOME")
+    return home + path[1:] if home and (path == "~" or path.startswith("~/")) else path
+
+
 def bind_source(item: Node, lookup: Lookup) -> str | None:
     """The path of the host that a volume of a service is: short form or long, never a named volume."""
     if isinstance(item, MapNode):
@@ -70,6 +184,14 @@ def bind_source(item: Node, lookup: Lookup) -> str | None:
         return None
     source_text, colon, _ = interpolate(item.text, lookup).text.partition(":")
     return source_text if colon and source_text.startswith((".", "/", "~")) else None
+
+
+def _volume_source(item: Node, lookup: Lookup) -> str:
+    """The name of a named volume; "" for what has none."""
+    if isinstance(item, MapNode):
+        return filled(item.value("source"), lookup) or ""
+    source, colon, _ = (filled(item, lookup) or "").partition(":")
+    return source if colon else ""
 
 
 def _path(text: str, lookup: Lookup) -> str | None:

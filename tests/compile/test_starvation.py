@@ -110,3 +110,15 @@ def test_a_short_secret_counts_as_a_whole_value_of_a_variable_and_is_else_a_word
     assert found(tmp_path, "environment: {A: abc}", pod, claw) == [
         "token-visible-to-agent: holds the proxy's GATEWAY_TOKEN"
     ]
+
+
+@pytest.mark.requirement("compile:starvation")
+def test_what_lies_in_the_home_of_who_compiles_is_found_there(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text(PROXY_KEY, encoding="utf-8")
+    home = {"HOME": str(tmp_path)}
+    words = ["token-visible-to-agent: holds the proxy's OPENAI_API_KEY"]
+    assert found(tmp_path, "secrets: [mine]", "secrets: {mine: {file: ~/key}}\n", **home) == words
+    assert found(tmp_path, "volumes: ['~/key:/key']", **home) == words
+    pod = tmp_path / "claw-pod.yml"
+    pod.write_text(pod.read_text(encoding="utf-8").replace("~/key:", "~:"), encoding="utf-8")
+    assert [each.code.name for each in check_pod(pod, home).diagnostics] == ["private-mount"]
