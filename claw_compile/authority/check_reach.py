@@ -23,6 +23,8 @@ _OURS = {
     "volumes": re.compile(r"claw-(history|state)"),
     "secrets": re.compile(r"claw-.*"),
 }
+_OUR_REAL_NETWORK = re.compile(r".*[_-]" + _OURS["networks"].pattern, re.DOTALL)
+"""As Docker calls it: the project's name comes first."""
 _SHARED = ("network_mode", "pid", "ipc")
 
 
@@ -36,6 +38,7 @@ def check_reach(pod: PodSpec, resolved: Resolved) -> Iterator[Diagnostic]:
     asked = called(pod, resolved)
     for service in pod.services:
         yield from _shared(service, pod)
+        yield from _joined(service)
         yield from _extended(service, pod)
         mode = _present(service, "network_mode")
         if mode and service.name.text in asked and service.base_url is None and service.agent is None:
@@ -75,6 +78,17 @@ def _shared(service: ServiceSpec, pod: PodSpec) -> Iterator[Diagnostic]:
             yield from _counted(entry.value, entry.value.text.removeprefix("service:"), pod)
 
 
+def _joined(service: ServiceSpec) -> Iterator[Diagnostic]:
+    """A network of the compiler's, which would bring a container to an agent, a service or the world that is not its own."""
+    entry = _present(service, "networks")
+    keys = [each.key for each in entry.value.entries] if entry and isinstance(entry.value, MapNode) else []
+    items = entry.value.items if entry and isinstance(entry.value, ListNode) else ()
+    for name in (*keys, *(item for item in items if isinstance(item, ScalarNode))):
+        if _OURS["networks"].fullmatch(name.text):
+            message = f"{quoted(name.text)} is one of the compiler's own networks"
+            yield codes.RESERVED_NAME.at(name.span, message, help_text="name what is reached in 'surfaces' or 'tools'")
+
+
 def _extended(service: ServiceSpec, pod: PodSpec) -> Iterator[Diagnostic]:
     entry = _present(service, "extends")
     node = entry.value if entry else None
@@ -99,6 +113,10 @@ def _reserved(pod: PodSpec) -> Iterator[Diagnostic]:
     for section, ours in _OURS.items():
         node = pod.document.value(section)
         for entry in node.entries if isinstance(node, MapNode) else ():
+            real = entry.value.value("name") if isinstance(entry.value, MapNode) else None
+            if section == "networks" and isinstance(real, ScalarNode) and _OUR_REAL_NETWORK.fullmatch(real.text):
+                message = f"{quoted(real.text)} is a name of the compiler's own {section}"
+                yield codes.RESERVED_NAME.at(real.span, message)
             if ours.fullmatch(entry.key.text):
                 message = f"{quoted(entry.key.text)} is a name of the compiler's own {section}"
                 yield codes.RESERVED_NAME.at(entry.key.span, message)

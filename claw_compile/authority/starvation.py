@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from claw_compile import codes
 from claw_compile.authority.agent import Resolved
 from claw_compile.authority.connect import Connected
-from claw_compile.authority.credentials import secret_of
+from claw_compile.authority.credentials import project_auth, secret_of
 from claw_compile.diagnostics.diagnostic import Code, Diagnostic
 from claw_compile.identity import agent_token
 from claw_compile.loading.given import Given
@@ -114,7 +114,9 @@ def _by_name(given: Given, text: str) -> Iterator[_Finding]:
 
 def _secrets(loaded: Loaded, resolved: Resolved, connected: Connected) -> tuple[_Held, ...]:
     """What the proxy and the services hold, each value once, by the first word for it."""
-    held = [_Held(f"the token of {name}", value) for name, value in _tokens(_services(connected), loaded.secrets)]
+    held = [
+        _Held(f"the token of {name}", value) for name, value in _tokens(_services(loaded, connected), loaded.secrets)
+    ]
     held += [_Held(f"the pod's secret {name}", value) for name, value in sorted(loaded.secrets.items())]
     for name, setting in resolved.proxy_env.items():
         if provider_of(name) is not None or _CONFIDENTIAL.search(name):
@@ -130,9 +132,16 @@ def _secrets(loaded: Loaded, resolved: Resolved, connected: Connected) -> tuple[
     return tuple({each.value: each for each in reversed(held) if each.value}.values())[::-1]
 
 
-def _services(connected: Connected) -> Iterator[tuple[str, Auth]]:
-    for name, provider in sorted(connected.providers.items()):
-        yield name, provider.auth
+def _services(loaded: Loaded, connected: Connected) -> Iterator[tuple[str, Auth]]:
+    """Also the services that nobody has a grant of: their tokens are no agent's either."""
+    for service in sorted(loaded.pod.services, key=lambda service: service.name.text):
+        name = service.name.text
+        provider = connected.providers.get(name)
+        described, lookup = loaded.described.get(name), loaded.variables.lookup
+        # What is wrong with a credential that nobody asks for is nobody's matter.
+        auth = provider.auth if provider else project_auth(loaded.pod, service, described, lookup, [])
+        if auth is not None:
+            yield name, auth
     for agent, own in sorted(connected.principals.items()):
         for name, principal in sorted(own.items()):
             yield f"{agent} at {name}", principal.auth

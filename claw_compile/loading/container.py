@@ -19,6 +19,7 @@ from claw_compile.reading.node import Entry, ListNode, MapNode, Node
 from claw_compile.reading.source import Source
 from claw_compile.reading.variables import Variables
 
+_HOOKS = ("post_start", "pre_stop")
 _RUNTIME = ".claw-runtime"
 
 
@@ -63,6 +64,10 @@ class Container:
                 yield from self._built(node)
             case key:
                 yield from given_texts(f"'{key}'", node, lookup, self.notes)
+                if key in _HOOKS:
+                    for hook in node.items if isinstance(node, ListNode) else ():
+                        environment = hook.value("environment") if isinstance(hook, MapNode) else None
+                        yield from given_variables(f"the environment of '{key}'", environment, lookup, self.notes)
                 if key == "volumes":
                     yield from self._bound(node)
 

@@ -117,7 +117,13 @@ class Private:
         return _Gift(at, device or "")
 
     def _beside(self, body: MapNode) -> Iterator[_Gift]:
-        develop, build = body.value("develop"), body.value("build")
+        develop, build, pid = body.value("develop"), body.value("build"), filled(body.value("pid"), self.lookup) or ""
+        if pid.startswith(("service:", "container:")):
+            # Their environment stands in /proc.
+            yield _Gift(
+                next(each.value.span for each in body.entries if each.key.text == "pid"),
+                name=f"the processes of {quoted(pid)}, and their environment",
+            )
         for item in _items(develop.value("watch") if isinstance(develop, MapNode) else None):
             node = item.value("path") if isinstance(item, MapNode) else None
             action = filled(item.value("action"), self.lookup) if isinstance(item, MapNode) else None

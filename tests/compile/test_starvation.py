@@ -122,3 +122,13 @@ def test_what_lies_in_the_home_of_who_compiles_is_found_there(tmp_path: Path) ->
     pod = tmp_path / "claw-pod.yml"
     pod.write_text(pod.read_text(encoding="utf-8").replace("~/key:", "~:"), encoding="utf-8")
     assert [each.code.name for each in check_pod(pod, home).diagnostics] == ["private-mount"]
+
+
+@pytest.mark.requirement("compile:starvation")
+def test_the_token_of_a_service_that_nobody_has_a_grant_of_is_no_agents_either(tmp_path: Path) -> None:
+    service = "  api:\n    environment: {DESK: $TOKEN}\n    x-claw: {auth: {type: bearer, env: DESK}}\n"
+    pod = tmp_path / "claw-pod.yml"
+    found(tmp_path, "environment: {A: $TOKEN}")
+    pod.write_text(pod.read_text(encoding="utf-8") + service, encoding="utf-8")
+    diagnostics = check_pod(pod, {"CLAW_MASTER_SECRET": MASTER, "TOKEN": "a-token-of-a-desk"}).diagnostics
+    assert [_told(each) for each in diagnostics] == ["token-visible-to-agent: holds the token of api"]
