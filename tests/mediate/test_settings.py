@@ -8,7 +8,7 @@ import pytest
 
 from claw_mediate.io.settings import SETTINGS, Setting, Settings, address
 
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "settings.md").read_text(encoding="utf-8")
 DEFAULTS = {setting.name: setting.default for setting in SETTINGS}
 
 
@@ -59,8 +59,8 @@ def test_a_wrong_value_is_one_line_that_names_the_setting_and_the_value(name: st
 
 @pytest.mark.requirement("settings:documented")
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
-def test_the_readme_names_it_with_its_option_and_its_default(setting: Setting) -> None:
-    (row,) = [line for line in README.splitlines() if line.startswith("|") and f"`{setting.env}`" in line]
+def test_the_page_of_settings_names_it_with_its_option_and_its_default(setting: Setting) -> None:
+    (row,) = [line for line in PAGE.splitlines() if line.startswith("|") and f"`{setting.env}`" in line]
     assert f"`cllama_{setting.name}`" in row
     if setting.default:
         assert setting.default in row.split("|")[3]

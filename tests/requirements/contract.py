@@ -32,7 +32,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     ),
     "settings:defaults": Requirement("contract, layout", "Settings have the contract's names and defaults."),
     "settings:documented": Requirement(
-        "CONTRIBUTING, how to add", "The README names every setting, with its option and its default."
+        "CONTRIBUTING, how to add", "docs/settings.md names every setting, with its option and its default."
     ),
     "settings:wrong": Requirement("issue 2, build 5", "A wrong setting is one line that names it."),
 }
