@@ -17,7 +17,7 @@ import signal
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from mitmproxy import ctx, exceptions, http, tls
+from mitmproxy import ctx, exceptions, http
 
 from claw_mediate.exchange import Exchange, Forward, Request, refused
 from claw_mediate.io.body import UnpackableError, codings, unpacked
@@ -25,7 +25,7 @@ from claw_mediate.io.identity import Admitted
 from claw_mediate.io.log import EventLog
 from claw_mediate.io.settings import Settings
 from claw_mediate.mediator import Mediator
-from claw_mediate.mitm import dispatch, door, entrances, forward, guard, options
+from claw_mediate.mitm import dispatch, door, egress, entrances, forward, guard, options
 
 DRAIN_SECONDS = 3.5
 """How long streams, and then turns, may take when the proxy stops: all of it within a container's 10 s."""
@@ -57,7 +57,7 @@ class Cllama:
         """Options, and the parts that outlive this script. A failure is one line, and mitmproxy does not start."""
         options.add(loader)
         try:
-            for part in (door.Door(), guard.Guard(), dispatch.Dispatch(self._events)):
+            for part in (door.Door(), egress.Egress(), guard.Guard(), dispatch.Dispatch(self._events)):
                 if ctx.master.addons.get(part.name) is None:
                     ctx.master.addons.add(part)
         except (exceptions.OptionsError, RuntimeError) as error:
@@ -84,6 +84,8 @@ class Cllama:
             self._refuse_start(problem)
             return
         self._settings, old, self._mediator = settings, self._mediator, mediator
+        beyond: egress.Egress = ctx.master.addons.get(egress.Egress.name)
+        beyond.hosts, beyond.denies = self._hosts, settings.egress == "deny"
         if old is not None:
             _close(old, TURN_SECONDS)
 
@@ -94,27 +96,12 @@ class Cllama:
             signal.signal(signal.SIGHUP, signal.SIG_IGN)
         return asyncio.ensure_future(entrances.reopen())
 
-    def tls_clienthello(self, data: tls.ClientHelloData) -> None:
-        """TLS of hosts that are not governed is not opened: their bytes pass through."""
-        address = data.context.server.address
-        names = {guard.canonical(name) for name in (data.client_hello.sni, address[0] if address else None) if name}
-        if self._settings is not None and not names & self._hosts().keys():
-            data.ignore_connection = True
-
-    def http_connect(self, flow: http.HTTPFlow) -> None:
-        if self._denies(flow):
-            flow.response = http.Response.make(403, b"this host is not governed, and egress is denied\n")
-
     @guard.fail_closed
     async def requestheaders(self, flow: http.HTTPFlow) -> None:
         """Who asks, and what needs no body to be decided."""
         hosts = self._hosts()
-        if not self._guard().governs(flow):
-            if self._denies(flow):
-                guard.refuse(flow, 403, "egress_denied", "this host is not governed, and egress is denied")
-            return
-        if self._mediator is None:
-            return  # the guard refuses
+        if not self._guard().governs(flow) or self._mediator is None:
+            return  # what is not governed is egress's, and without a mediator the guard refuses
         request = _request(flow, b"", hosts)
         decision = await self._by_the_head(flow, request)
         if isinstance(decision, Exchange):
@@ -201,12 +188,6 @@ class Cllama:
         if self._mediator is not None:
             self._guard().hosts = guard.governing(self._mediator.registry.hosts())
         return self._guard().hosts
-
-    def _denies(self, flow: http.HTTPFlow) -> bool:
-        hosts = self._hosts()
-        host = guard.destination(flow, hosts)
-        deny = self._settings is None or self._settings.egress == "deny"
-        return deny and host is not guard.BASE_URL and host not in hosts.values()
 
 
 def _close(mediator: Mediator, seconds: float) -> asyncio.Future[None]:

@@ -1,0 +1,83 @@
+"""Hosts that are not governed: none of their TLS is opened, and with ``egress=deny`` nothing goes to them (mediation.md 1).
+
+    what comes                                       allow              deny
+    CONNECT                                          its tunnel         403
+    TLS, no governed name in address or SNI          passes unopened    its handshake fails
+    HTTP                                             passes             403
+    HTTP that names a governed host in its Host      403                403
+
+The last: over plain HTTP, where no handshake names a host, a transparent proxy knows an address only. Such a request is
+meant for a provider, has the agent's credential with it, and would go wherever that address leads.
+
+Added to the master itself: when the script is gone, what it had told last still holds. Before it has told anything, all is
+denied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from mitmproxy import http, tls
+from mitmproxy.net.http import url
+from mitmproxy.proxy.context import Context
+from OpenSSL import SSL
+
+from claw_mediate.mitm import guard
+
+_DENIED = (403, "egress_denied", "this host is not governed, and egress is denied")
+_NOT_OVER_TLS = (403, "not_over_tls", "this host is governed, and is spoken to over TLS: use https")
+_NOBODY = SSL.Context(SSL.TLS_SERVER_METHOD)
+"""It has no certificate: whoever shakes hands with it is told of a failure."""
+
+
+class Egress:
+    """The addon. It stands before the guard, which lets what is not governed stream."""
+
+    name = "claw-egress"
+
+    def __init__(self) -> None:
+        self.denies = True
+        self.hosts: Callable[[], Mapping[str, str]] = dict
+        """The governed hosts of now, by their canonical names."""
+
+    def tls_clienthello(self, data: tls.ClientHelloData) -> None:
+        """TLS of others passes as it is, or goes on to a handshake that fails."""
+        if not self.denies and not self._governs(data.context, data.client_hello.sni):
+            data.ignore_connection = True
+
+    def tls_start_client(self, data: tls.TlsData) -> None:
+        """After mitmproxy's own, which would have opened it. No handshake is made for a host that is not governed."""
+        if not self._governs(data.context, data.context.client.sni):
+            data.ssl_conn = SSL.Connection(_NOBODY, None)
+            data.ssl_conn.set_accept_state()
+
+    def http_connect(self, flow: http.HTTPFlow) -> None:
+        """Answered here, where no tunnel is open yet."""
+        if self.denies and not self._is_governed(flow):
+            flow.response = http.Response.make(403, b"this host is not governed, and egress is denied\n")
+
+    @guard.fail_closed
+    async def requestheaders(self, flow: http.HTTPFlow) -> None:
+        """HTTP of others."""
+        if self._is_governed(flow) or flow.response is not None:
+            return
+        if self.denies:
+            guard.refuse(flow, *_DENIED)
+        elif self.hosts().keys() & _named(flow.request):
+            guard.refuse(flow, *_NOT_OVER_TLS)
+
+    def _governs(self, context: Context, sni: str | None) -> bool:
+        address = context.server.address
+        names = (sni, address[0] if address else None)
+        return any(guard.canonical(name) in self.hosts() for name in names if name)
+
+    def _is_governed(self, flow: http.HTTPFlow) -> bool:
+        hosts = self.hosts()
+        host = guard.destination(flow, hosts)
+        return host is guard.BASE_URL or host in hosts.values()
+
+
+def _named(request: http.Request) -> set[str]:
+    """Every host that it says it is for."""
+    said = (request.authority, *request.headers.get_all("host"))
+    return {guard.canonical(url.parse_authority(each, check=False)[0]) for each in said}
