@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from claw_contract.base import JsonObject
 from claw_contract.history import UsageRecord
+from claw_contract.interventions import OF_CALL, OF_ROUND
 from claw_contract.secret import Redactor
-from claw_mediate import result
 from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.exchange import Request
 from claw_mediate.io.accounts import Accounts
@@ -28,18 +28,6 @@ if TYPE_CHECKING:
 GONE = 499
 """What history says of a runner that left (nginx's word for it)."""
 _ERROR = 400
-_INTERVENTIONS = {
-    result.MANAGED_TOOLS_FIRST: "mixed_tool_order_internal_retry",
-    result.TERMINAL_ORDER: "managed_tool_terminal_order_rejected",
-    result.TOO_MANY_CALLS: "managed_tool_calls_over_limit",
-    result.TOOL_BUDGET_EXHAUSTED: "managed_tool_budget_finalization",
-}
-"""By the code that every call of a round was answered with; the original's names."""
-_PER_TOOL = {
-    result.DUPLICATE_TOOL_CALL: "duplicate_managed_tool_call",
-    result.SCHEMA_VALIDATION: "managed_tool_schema_rejected",
-    result.UNKNOWN_TOOL: "unknown_tool_rejected",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,10 +243,9 @@ def _free(usage: JsonObject, status: int) -> bool:
 def _interventions(past: Round) -> list[str]:
     """The interventions of a round, once each."""
     codes = Counter(answer.code for answer in past.answers)
-    names = [name for code, name in _INTERVENTIONS.items() if codes[code]]
-    names += [
-        f"{_PER_TOOL[answer.code]}:{answer.call.canonical}" for answer in past.answers if answer.code in _PER_TOOL
-    ]
+    names = [name for code, name in OF_ROUND.items() if codes[code]]
+    named = ((OF_CALL.get(answer.code or ""), answer.call.canonical) for answer in past.answers)
+    names += [f"{name}:{tool}" for name, tool in named if name is not None]
     if len(past.answers) < len(past.reply.calls):
         names.append("managed_prefix_native_suffix_serialized")
     return list(dict.fromkeys(names))
