@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from claw_contract.base import Contract, JsonObject
+from claw_contract.manifest import Effect
 
 
 class ToolCallRecord(Contract):
@@ -20,6 +21,10 @@ class ToolCallRecord(Contract):
     duplicate: bool = False
     duplicate_of_round: int | None = None
     duplicate_count: int | None = None
+    effect: Effect | None = None
+    """As the tool's manifest had it; None: no tool of that name was granted."""
+    ran: bool = True
+    """Whether its service was asked. A call that is answered with advice, or is a repeat, does not run."""
 
 
 class RoundRecord(Contract):
@@ -50,7 +55,7 @@ class ResponseRecord(Contract):
 
 
 class HistoryEntry(Contract):
-    """One turn. ``hash`` is SHA-256 over the line without ``hash``; ``prev`` is the hash of the line before."""
+    """One turn. ``prev``, ``id`` and ``hash`` are the line's seal (``chain``)."""
 
     version: Literal[1] = 1
     id: str
@@ -64,6 +69,9 @@ class HistoryEntry(Contract):
     effective_provider: str
     effective_model: str
     status_code: int
+    latency_ms: int | None = None
+    error: str | None = None
+    """The code of an error of ours, or of the provider's as we call it."""
     stream: bool
     resumed: bool = False
     """Whether an earlier attempt began this turn, and is told of by an earlier line. Usage is this attempt's own; the trace is

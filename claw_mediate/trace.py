@@ -38,6 +38,8 @@ def call_record(answer: Answer) -> ToolCallRecord:
         duplicate=answer.first_round is not None,
         duplicate_of_round=answer.first_round,
         duplicate_count=answer.repeats or None,
+        effect=answer.call.tool.effect if answer.call.tool else None,
+        ran=answer.ran,
     )
 
 

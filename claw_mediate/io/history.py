@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 import mmap
 import os
-import re
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from claw_contract.chain import GENESIS, SEAL_BYTES, seal_of, sealed
 from claw_contract.secret import Redactor
 
-GENESIS = "0" * 64
-"""``prev`` of the first line."""
 BODY_LIMIT = 262_144
 """Bytes of a request or response that history keeps; what is longer is cut with an explicit mark."""
-_LINE_END = re.compile(rb',"hash":"([0-9a-f]{64})"}\n')
-_LINE_END_BYTES = 73
 
 
 class History:
@@ -39,47 +34,55 @@ class History:
             return False
         return os.access(self._directory, os.W_OK | os.X_OK)
 
-    def append(self, agent_id: str, entry: dict[str, Any], redactor: Redactor) -> None:
-        """Add one turn; fills in ``id``, ``prev`` and ``hash``. Raises ``OSError`` when the line can't be written."""
+    def append(self, agent_id: str, entry: dict[str, Any], redactor: Redactor) -> str:
+        """Add one turn, sealed (``prev``, ``id`` and ``hash``); its hash. Raises ``OSError`` when the line can't be written."""
         if agent_id not in self._files:
             self._files[agent_id] = self._directory / agent_id / "history.jsonl"
         file, torn = self._files[agent_id], b""
         if agent_id not in self._last:
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._last[agent_id] = last_hash(file)
+            self._last[agent_id] = _goes_on_behind(file)
             torn = b"\n" * _is_torn(file)
-        line = redactor.document(msgspec.json.encode({**entry, "prev": self._last.pop(agent_id)}))
-        # Both digests are of what begins alike: the line, and the line with its id.
-        digest = hashlib.sha256(line[:-1])
-        name = digest.copy()
-        name.update(b"}")
-        identity = b',"id":"hist1_%b"' % name.hexdigest().encode()
-        digest.update(identity + b"}")
-        self._rotate(file)
+        # Sealed behind the redaction: a secret of a few digits may stand in a hash by chance.
+        line, digest = sealed(redactor.document(msgspec.json.encode(entry)), self._last.pop(agent_id))
+        if self._rotate(file):
+            torn = b""
         descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "ab") as out:
-            out.writelines((torn, line[:-1], identity, b',"hash":"%b"}\n' % digest.hexdigest().encode()))
+            out.writelines((torn, line))
         # Not so where writing failed: then the file says where the chain goes on.
-        self._last[agent_id] = digest.hexdigest()
+        self._last[agent_id] = digest
+        return digest
 
-    def _rotate(self, file: Path) -> None:
+    def _rotate(self, file: Path) -> bool:
         with suppress(FileNotFoundError):
             if file.stat().st_size >= self._max_bytes:
-                file.replace(file.with_name(file.name + ".1"))
+                file.replace(_older(file))
+                return True
+        return False
 
 
-def last_hash(file: Path) -> str:
-    """Where the chain goes on after a restart; a torn last line (a crash while writing) is passed over."""
+def _older(file: Path) -> Path:
+    return file.with_name(file.name + ".1")
+
+
+def _goes_on_behind(file: Path) -> str:
+    """Where the chain goes on after a restart; right after a rotation, that is in the older file."""
+    return last_hash(file) or last_hash(_older(file)) or GENESIS
+
+
+def last_hash(file: Path) -> str | None:
+    """Of the last sealed line, if any; a torn last line (a crash while writing) is passed over."""
     try:
         with file.open("rb") as old, mmap.mmap(old.fileno(), 0, access=mmap.ACCESS_READ) as data:
             # Only a line's end can match: within a line, a line break is an escape.
             end = len(data)
             while (end := data.rfind(b'"}\n', 0, end)) >= 0:
-                if found := _LINE_END.fullmatch(data, max(0, end - _LINE_END_BYTES), end + 3):
-                    return found[1].decode()
+                if seal := seal_of(data[max(0, end + 3 - SEAL_BYTES) : end + 3]):
+                    return seal.hash
     except (FileNotFoundError, ValueError):  # ValueError: an empty file can't be mapped
         pass
-    return GENESIS
+    return None
 
 
 def _is_torn(file: Path) -> bool:

@@ -81,7 +81,7 @@ class Recorder:
         """The response of a forwarded request went through; ``body`` is the beginning of it."""
         cost = self._accounts.cost(passed.provider, passed.model, usage)
         tokens = usage_record(usage, 1 if usage else 0, cost)
-        self._response(passed.agent, passed.turn_id, passed.model, tokens, ending)
+        sealed = None
         if passed.view is not None:
             self._accounts.settle(passed.agent, passed.model, cost, free=_free(usage, ending.status))
             shape = {"format": "sse", "text": body.decode(errors="replace")} if passed.view.stream else None
@@ -91,13 +91,15 @@ class Recorder:
                 "effective_provider": passed.provider,
                 "effective_model": passed.model,
                 "status_code": ending.status,
+                "latency_ms": ending.latency_ms,
                 "tools_offered": [],
                 "request_effective": recorded_body(passed.view.body, passed.redactor),
                 "response": shape or {"format": "json", "json": recorded_body(body, passed.redactor)},
                 "usage": tokens.model_dump(),
                 "tool_trace": [],
             }
-            self._append(passed.agent, entry, passed.redactor, retained=ending.ok and not passed.aside)
+            sealed = self._append(passed.agent, entry, passed.redactor, retained=ending.ok and not passed.aside)
+        self._response(passed, passed.model, tokens, ending, sealed)
 
     def used(self, job: Job, usage: JsonObject, calls: int, status: int) -> UsageRecord:
         """What a turn used, and what that cost its agent."""
@@ -109,13 +111,14 @@ class Recorder:
         """A turn is over: its calls, what was intervened, and its response; then its line of history."""
         for past in rounds:
             self._round(job, past)
-        self._response(job.agent, job.turn_id, job.model, usage, Ending(ended.ok, ended.status, latency_ms, ended.code))
         entry = {
             **_about(job, job.view),
             "status": "ok" if ended.ok else "error",
             "effective_provider": job.provider,
             "effective_model": job.model,
             "status_code": ended.status,
+            "latency_ms": latency_ms,
+            **({} if ended.code is None else {"error": ended.code}),
             "resumed": job.attempt == "resumed",
             "tools_offered": [offered.alias for offered in job.catalog.offered],
             "request_effective": recorded_body(job.route.body(job.offered(ToolUse.AS_ASKED).body), job.redactor),
@@ -126,7 +129,8 @@ class Recorder:
             "usage": usage.model_dump(),
             "tool_trace": [record.model_dump(exclude_none=True) for record in tool_trace(rounds)],
         }
-        self._append(job.agent, entry, job.redactor, retained=ended.ok)
+        sealed = self._append(job.agent, entry, job.redactor, retained=ended.ok)
+        self._response(job, job.model, usage, Ending(ended.ok, ended.status, latency_ms, ended.code), sealed)
 
     def tool_call(self, agent_id: str, turn_id: str, round_number: int, answer: Answer) -> None:
         """One managed call was run, or was answered without running."""
@@ -189,11 +193,14 @@ class Recorder:
             digest=agent.digest,
         )
 
-    def _response(self, agent: Agent, turn_id: str, model: str, usage: UsageRecord, ending: Ending) -> None:
+    def _response(
+        self, told: Job | Passed, model: str, usage: UsageRecord, ending: Ending, history_hash: str | None
+    ) -> None:
+        """``history_hash``: of its line of history. Who has the log knows by it when the last lines are cut off."""
         self._log.event(
             "response" if ending.ok else "error",
-            agent.id,
-            turn_id=turn_id,
+            told.agent.id,
+            turn_id=told.turn_id,
             model=model,
             status_code=ending.status,
             latency_ms=ending.latency_ms,
@@ -202,20 +209,23 @@ class Recorder:
             cached_tokens=usage.cached_tokens,
             cost_usd=usage.reported_cost_usd,
             total_rounds=usage.total_rounds,
-            digest=agent.digest,
+            digest=told.agent.digest,
+            **({} if history_hash is None else {"history_hash": history_hash}),
             **({} if ending.code is None else {"error": ending.code}),
         )
 
-    def _append(self, agent: Agent, entry: dict[str, Any], redactor: Redactor, *, retained: bool) -> None:
+    def _append(self, agent: Agent, entry: dict[str, Any], redactor: Redactor, *, retained: bool) -> str | None:
+        sealed = None
         try:
             if self._history is not None:
-                self._history.append(agent.id, entry, redactor)
+                sealed = self._history.append(agent.id, entry, redactor)
         except OSError as error:
             self._log.event(
                 "error", agent.id, turn_id=entry["turn_id"], error="history_not_written", reason=error.strerror
             )
         if retained:
             self._retain(agent, entry, redactor)
+        return sealed
 
 
 def _about(told: Job | Passed, view: RunnerRequest) -> dict[str, Any]:

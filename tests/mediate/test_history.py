@@ -14,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from claw_contract.chain import GENESIS
 from claw_contract.published import schemas
 from claw_contract.secret import Redactor
-from claw_mediate.io.history import BODY_LIMIT, GENESIS, History, last_hash, recorded_body
+from claw_mediate.io.history import BODY_LIMIT, History, last_hash, recorded_body
 from tests.mediate.desk import Desk
 
 NONE = Redactor(())
@@ -119,7 +120,7 @@ def test_a_file_without_a_sound_line_begins_a_chain(tmp_path: Path, content: byt
     if content is not None:
         file.parent.mkdir()
         file.write_bytes(content)
-    assert last_hash(file) == GENESIS
+    assert last_hash(file) is None
     append(History(tmp_path, 10**9), 0)
     assert broken_links(lines(tmp_path)[-1:]) == []
 
@@ -139,6 +140,34 @@ def test_rotation_keeps_one_older_file_and_the_chain(tmp_path: Path) -> None:
     assert broken_links(old + new, json.loads(old[0])["prev"]) == []
     assert json.loads(new[-1])["turn_id"] == "t8"
     assert sorted(path.name for path in (tmp_path / "analyst").iterdir()) == ["history.jsonl", "history.jsonl.1"]
+
+
+@pytest.mark.requirement("history:rotation")
+def test_a_crash_between_rotation_and_the_next_line_breaks_no_chain(tmp_path: Path) -> None:
+    append(History(tmp_path, 10**9), 0)
+    (tmp_path / "analyst" / "history.jsonl").replace(tmp_path / "analyst" / "history.jsonl.1")
+    append(History(tmp_path, 10**9), 1)
+    assert broken_links(lines(tmp_path, "history.jsonl.1") + lines(tmp_path)) == []
+
+
+@pytest.mark.requirement("history:rotation", "history:torn-line")
+def test_a_torn_line_that_is_rotated_away_leaves_no_empty_line(tmp_path: Path) -> None:
+    append(History(tmp_path, 10**9), 0)
+    file = tmp_path / "analyst" / "history.jsonl"
+    file.write_bytes(file.read_bytes() + b'{"vers')
+    append(History(tmp_path, 10), 1)
+    (first, torn), second = lines(tmp_path, "history.jsonl.1"), lines(tmp_path)
+    assert torn == b'{"vers'
+    assert broken_links([first, *second]) == []
+
+
+@pytest.mark.requirement("history:chain", "contract:redaction")
+def test_a_secret_that_stands_in_a_hash_by_chance_breaks_no_chain(tmp_path: Path) -> None:
+    append(History(tmp_path, 10**9), 0)
+    digits = json.loads(lines(tmp_path)[0])["hash"][:6]
+    History(tmp_path, 10**9).append("analyst", {"version": 1, "said": digits}, Redactor([digits]))
+    assert broken_links(lines(tmp_path)) == []
+    assert json.loads(lines(tmp_path)[1])["said"] == "••••••"
 
 
 def test_files_are_private(tmp_path: Path) -> None:
@@ -198,3 +227,21 @@ async def test_the_lines_of_real_turns_fit_the_published_schema(desk: Desk) -> N
     raw = lines(desk.home / "history", agent="analyst")
     assert b'"arguments":{"n":9007199254740993,"f":1.50,"big":1e400}' in raw[0]
     assert broken_links(raw) == []
+
+
+@pytest.mark.requirement("log:history-hash")
+async def test_the_event_that_ends_a_turn_names_its_line_of_history(desk: Desk) -> None:
+    desk.model_says(("desk.balance", {}), ("desk.nope", {}))
+    desk.model_says("Done.")
+    await desk.asks("Go")
+    desk.model_fails("provider_unreachable")
+    await desk.asks("Again")
+    told, history = desk.told("response") + desk.told("error"), desk.history()
+    assert [event["history_hash"] for event in told] == [line["hash"] for line in history]
+    assert [event["latency_ms"] for event in told] == [line["latency_ms"] for line in history]
+    assert [line.get("error") for line in history] == [None, "provider_unreachable"]
+    calls = history[0]["tool_trace"][0]["tool_calls"]
+    assert [(call["name"], call.get("effect"), call["ran"]) for call in calls] == [
+        ("desk.balance", "read", True),
+        ("desk__nope", None, False),
+    ]

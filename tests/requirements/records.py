@@ -16,6 +16,10 @@ REQUIREMENTS: dict[str, Requirement] = {
     "log:error-code": Requirement(
         "contract, the log", "The error event of a turn that failed says why, in a word of ours, in every dialect."
     ),
+    "log:history-hash": Requirement(
+        "issue 6.4",
+        "The event that ends a turn names its line of history: a cut at a line's end shows to who has the log.",
+    ),
     "log:shape": Requirement("contract, the log", "One JSON object a line, with the common members."),
     "log:json-only": Requirement("contract, the log", "stdout is one JSON object a line, whatever goes wrong."),
     "log:no-chatter": Requirement(
