@@ -17,7 +17,7 @@ from urllib.parse import quote
 import msgspec
 
 from claw_contract.manifest import PLACEHOLDER, HttpExecution, Tool
-from claw_mediate.model import Arguments, Unreadable
+from claw_mediate.model import Arguments, Call, Unreadable
 from claw_mediate.number import exact
 from claw_mediate.schema import check
 
@@ -105,6 +105,25 @@ def http_request(tool: Tool, arguments: Arguments, agent_id: str) -> ToolRequest
     if execution.body_key is not None:
         body = _object({execution.body_key: body})
     return ToolRequest(execution.method, path, body)
+
+
+def key_of(turn_id: str, round_number: int, place: int) -> str:
+    """What a call is known by, to the service too: its place among the calls of its reply."""
+    return f"{turn_id}.{round_number}.{place}"
+
+
+def round_of(key: str) -> int:
+    """The round that the call with this key is of."""
+    return int(key.rsplit(".", 2)[1])
+
+
+def argument_text(call: Call) -> bytes:
+    """The arguments of a call, as the model wrote each of them."""
+    return (
+        call.arguments.text.encode(errors="replace")
+        if isinstance(call.arguments, Unreadable)
+        else _object(call.arguments.raw)
+    )
 
 
 def _object(members: dict[str, bytes]) -> bytes:

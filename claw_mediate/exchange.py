@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from claw_mediate.dialects.errors import refusal
 from claw_mediate.dialects.paths import meant
+from claw_mediate.watching import Watch
 
 type HeaderList = list[tuple[str, str]]
 
@@ -22,6 +23,8 @@ class Request:
     headers: HeaderList
     body: bytes
     host: str | None = None
+    watch: Watch | None = field(default=None, compare=False, repr=False)
+    """Who looks on at what becomes of it."""
 
     @property
     def bare_path(self) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Protocol, assert_never
 
 from claw_mediate import result
+from claw_mediate.call import argument_text, key_of
 from claw_mediate.catalog import Catalog
 from claw_mediate.dialects.base import Dialect, Offers, UnreadableReplyError
 from claw_mediate.dialects.errors import error_words
@@ -17,8 +17,10 @@ from claw_mediate.io.tape import Tape
 from claw_mediate.io.upstream import ModelAnswer, ModelCall, Replied
 from claw_mediate.model import Answer, Call, Reply, Round
 from claw_mediate.talk import AskModel, Asks, ModelFailed, ModelReplied, RunTools, ToolsAnswered
+from claw_mediate.watching import NOBODY, About, Onlooker, Said
 
 _ERRORS = range(400, 600)
+_OK, _JSON = 200, "application/json"
 _MOST_WORDS = 1000
 """Characters of a provider's own words in an error of ours."""
 
@@ -42,6 +44,7 @@ class Ports:
     model: Model
     tools: Tools
     now: Callable[[], float]
+    onlooker: Onlooker = NOBODY
 
 
 class Progress:
@@ -87,6 +90,7 @@ class World:
         number = len(command.rounds) + 1
         if (known := await self._tape.reply(number)) is not None:
             self.progress.goes_on.set()
+            self._ports.onlooker.known(About("model", number, ""), Said(_OK, _JSON, known))
             self.reply = await self._tape.marked(number, self._read(known))
             return ModelReplied(self.reply, self._ports.now())
         self.progress.waiting(number, "model")
@@ -95,6 +99,8 @@ class World:
             read=self._read,
             again=self.progress.goes_on.is_set,
             until=asyncio.get_running_loop().time() + command.seconds,
+            round=number,
+            onlooker=self._ports.onlooker,
         )
         try:
             async with asyncio.timeout_at(call.until):
@@ -135,14 +141,29 @@ class World:
             for answer in past.answers:
                 if answer.call.owner != "native" and not any(answer is made for made in self.answers):
                     await self._tape.not_made(past.number, _place(past.reply, answer.call), answer)
+                    self._ports.onlooker.unmade(
+                        _about(past.number, answer), argument_text(answer.call), answer.code or ""
+                    )
 
     async def _run(self, command: RunTools, call: Call) -> Answer:
         """One call, by its place among the calls of its reply: there it is found again."""
         assert self.reply is not None
         place = _place(self.reply, call)
-        key = f"{self._tape.turn_id}.{command.round}.{place}"
-        run = partial(self._ports.tools, call, key, command.seconds)
-        return await self._tape.call(command.round, place, call, run)
+        made = False
+
+        async def run() -> Answer:
+            nonlocal made
+            made = True
+            return await self._ports.tools(call, key_of(self._tape.turn_id, command.round, place), command.seconds)
+
+        answer = await self._tape.call(command.round, place, call, run)
+        if answer.replayed:
+            self._ports.onlooker.known(
+                _about(command.round, answer), Said(answer.status_code or _OK, _JSON, answer.content)
+            )
+        elif not made:
+            self._ports.onlooker.unmade(_about(command.round, answer), argument_text(call), answer.code or "")
+        return answer
 
     def _hidden(self, rounds: tuple[Round, ...]) -> list[bytes]:
         """The messages of rounds, each of which is written once: rounds are only ever added."""
@@ -185,6 +206,11 @@ async def drive[T](turn: Asks[T], world: World) -> T:
                 heard = await world.run(command)
             case _:
                 assert_never(command)
+
+
+def _about(round_number: int, answer: Answer) -> About:
+    duplicate = answer.code == result.DUPLICATE_TOOL_CALL
+    return About("tool", round_number, answer.call.canonical, duplicate=duplicate)
 
 
 def _place(reply: Reply, call: Call) -> int:

@@ -34,8 +34,8 @@ class History:
             return False
         return os.access(self._directory, os.W_OK | os.X_OK)
 
-    def append(self, agent_id: str, entry: dict[str, Any], redactor: Redactor) -> str:
-        """Add one turn, sealed (``prev``, ``id`` and ``hash``); its hash. Raises ``OSError`` when the line can't be written."""
+    def append(self, agent_id: str, entry: dict[str, Any], redactor: Redactor) -> tuple[bytes, str]:
+        """Add one turn, sealed (``prev``, ``id`` and ``hash``): (its line, its hash). Raises ``OSError`` when it is not written."""
         if agent_id not in self._files:
             self._files[agent_id] = self._directory / agent_id / "history.jsonl"
         file, torn = self._files[agent_id], b""
@@ -52,7 +52,7 @@ class History:
             out.writelines((torn, line))
         # Not so where writing failed: then the file says where the chain goes on.
         self._last[agent_id] = digest
-        return digest
+        return line, digest
 
     def _rotate(self, file: Path) -> bool:
         with suppress(FileNotFoundError):

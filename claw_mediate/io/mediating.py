@@ -132,4 +132,6 @@ class Mediating:
 
     def _joined(self, what: Mediated, turn_id: str, how: How, *, waiting: int = 0, size: int = 0) -> None:
         agent_id, model = what.admitted.agent.id, what.view.model
+        if what.request.watch is not None:
+            what.request.watch.turn(turn_id, agent_id)
         self._log.event("join", agent_id, turn_id=turn_id, model=model, how=how, waiting=waiting, bytes=size)

@@ -22,6 +22,7 @@ from claw_mediate.io.settings import Pace
 from claw_mediate.io.tape import Tape
 from claw_mediate.io.upstream import ModelAnswer, ModelCall, Upstream
 from claw_mediate.model import Answer, Call
+from claw_mediate.watching import Onlooker
 from claw_state.owner import LEASE_SECONDS
 from claw_state.place import StoreError
 
@@ -129,7 +130,8 @@ class Playing:
                 continue  # the turns themselves tell of it
 
     def _ports(self, job: Job) -> Ports:
-        caller = Caller(job.agent, job.turn_id, job.redactor)
+        onlooker = Onlooker(job.request.watch, job.turn_id, job.agent.id, job.redactor)
+        caller = Caller(job.agent, job.turn_id, job.redactor, onlooker)
 
         async def model(call: ModelCall) -> ModelAnswer:
             # What a provider echoes must reach neither a service, as an argument, nor the next provider.
@@ -139,4 +141,4 @@ class Playing:
         async def tools(call: Call, key: str, seconds: float) -> Answer:
             return await self._peers.services.call(caller, call, key, seconds)
 
-        return Ports(model, tools, self._peers.now)
+        return Ports(model, tools, self._peers.now, onlooker)

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from claw_contract.base import JsonObject
 from claw_contract.history import UsageRecord
 from claw_contract.interventions import OF_CALL, OF_ROUND
@@ -98,7 +100,7 @@ class Recorder:
                 "usage": tokens.model_dump(),
                 "tool_trace": [],
             }
-            sealed = self._append(passed.agent, entry, passed.redactor, retained=ending.ok and not passed.aside)
+            sealed = self._append(passed, entry, retained=ending.ok and not passed.aside)
         self._response(passed, passed.model, tokens, ending, sealed)
 
     def used(self, job: Job, usage: JsonObject, calls: int, status: int) -> UsageRecord:
@@ -129,7 +131,7 @@ class Recorder:
             "usage": usage.model_dump(),
             "tool_trace": [record.model_dump(exclude_none=True) for record in tool_trace(rounds)],
         }
-        sealed = self._append(job.agent, entry, job.redactor, retained=ended.ok)
+        sealed = self._append(job, entry, retained=ended.ok)
         self._response(job, job.model, usage, Ending(ended.ok, ended.status, latency_ms, ended.code), sealed)
 
     def tool_call(self, agent_id: str, turn_id: str, round_number: int, answer: Answer) -> None:
@@ -181,6 +183,8 @@ class Recorder:
     def _request(
         self, agent: Agent, turn_id: str, request: Request, view: RunnerRequest | None, tools_count: int
     ) -> None:
+        if request.watch is not None:
+            request.watch.turn(turn_id, agent.id)
         self._log.event(
             "request",
             agent.id,
@@ -214,15 +218,18 @@ class Recorder:
             **({} if ending.code is None else {"error": ending.code}),
         )
 
-    def _append(self, agent: Agent, entry: dict[str, Any], redactor: Redactor, *, retained: bool) -> str | None:
-        sealed = None
+    def _append(self, told: Job | Passed, entry: dict[str, Any], *, retained: bool) -> str | None:
+        agent, redactor, watch = told.agent, told.redactor, told.request.watch
+        line, sealed = None, None
         try:
             if self._history is not None:
-                sealed = self._history.append(agent.id, entry, redactor)
+                line, sealed = self._history.append(agent.id, entry, redactor)
         except OSError as error:
             self._log.event(
                 "error", agent.id, turn_id=entry["turn_id"], error="history_not_written", reason=error.strerror
             )
+        if watch is not None:
+            watch.ended(line or redactor.document(msgspec.json.encode(entry)))
         if retained:
             self._retain(agent, entry, redactor)
         return sealed

@@ -17,13 +17,14 @@ import httpx2
 from claw_contract.manifest import Auth, BasicAuth, BearerAuth, HeaderAuth, HttpExecution, NoAuth
 from claw_contract.secret import Redactor, Secret
 from claw_mediate import result
-from claw_mediate.call import ToolRequest, http_request
+from claw_mediate.call import ToolRequest, argument_text, http_request, round_of
 from claw_mediate.io.agents import Agent
 from claw_mediate.io.body import read_bounded
 from claw_mediate.io.connections import Connections, tls_context
 from claw_mediate.io.credentials import MissingCredentialError, resolved
 from claw_mediate.io.headers import Headers, basic, bearer, in_ascii
 from claw_mediate.model import Answer, Arguments, Call
+from claw_mediate.watching import NOBODY, About, Asked, Heard, Onlooker, Said, unnamed
 
 MAX_BODY_BYTES = 64 * 1024 * 1024
 """A service that sends more is cut off: its answer is ``response_too_large``."""
@@ -40,6 +41,7 @@ class Caller:
     turn_id: str
     redactor: Redactor = field(default_factory=lambda: Redactor(()))
     """Of all secrets that are known: a service may say what another one told it."""
+    onlooker: Onlooker = NOBODY
 
 
 class Services:
@@ -75,22 +77,30 @@ class Services:
         assert isinstance(call.arguments, Arguments)
         request = http_request(call.tool, call.arguments, caller.agent.id)
         if isinstance(request, str):
-            return result.invalid_arguments(call, request)
+            return _unmade(caller, key, result.invalid_arguments(call, request))
         try:
             credentials, secrets = self._credentials(call.tool.execution.auth)
         except MissingCredentialError:
-            return result.request_failed(call, "The tool's credential is not available.", sent=False)
-        headers = [*credentials, *_identity(caller, call, key)]
-        return await self._send(caller.agent, call, request, headers, caller.redactor.including(secrets))
+            answer = result.request_failed(call, "The tool's credential is not available.", sent=False)
+            return _unmade(caller, key, answer)
+        headers = _identity(caller, call, key)
+        if request.body is not None:
+            headers.append(("content-type", "application/json"))
+        caller = replace(caller, redactor=caller.redactor.including(secrets))
+        base_url = call.tool.execution.base_url.rstrip("/")
+        shown = [*unnamed(credentials), *headers]
+        asked = Asked(request.method, base_url + request.target, shown, request.body or b"")
+        about = About("tool", round_of(key), call.canonical)
+        with caller.onlooker.asking(about, asked, caller.redactor) as heard:
+            answer = await self._send(caller, call, request, [*credentials, *headers], heard)
+            heard.failed(answer.code or "")  # where it has not answered
+        return answer
 
-    async def _send(
-        self, agent: Agent, call: Call, request: ToolRequest, headers: Headers, redactor: Redactor
-    ) -> Answer:
+    async def _send(self, caller: Caller, call: Call, request: ToolRequest, headers: Headers, heard: Heard) -> Answer:
         assert call.tool is not None
+        agent, redactor = caller.agent, caller.redactor
         limit = call.tool.annotations.max_result_bytes or agent.limits.result_bytes
         execution = call.tool.execution
-        if request.body is not None:
-            headers = [*headers, ("content-type", "application/json")]
         connections = self._of(agent.id, execution.service, execution.base_url)
         try:
             sent = in_ascii(headers)
@@ -107,6 +117,7 @@ class Services:
             return result.failure(call, result.RESPONSE_TOO_LARGE, "The service's answer is too large.", ran=True)
         # Before the result is made: what is cut must not be cut through a credential, and what is JSON stays JSON.
         body = redactor.document(redactor.cut(body, limit) if size > limit else body)
+        heard.answered(Said(response.status_code, response.headers.get("content-type", ""), body, size))
         return result.from_http(call, response.status_code, body, size, limit)
 
     def _of(self, agent_id: str, service: str, base_url: str) -> Connections:
@@ -129,6 +140,13 @@ class Services:
                 password = resolved(self._secrets, kept)
                 name, header = basic(username, password)
                 return [(name, header)], [password, Secret(header.removeprefix("Basic "))]
+
+
+def _unmade(caller: Caller, key: str, answer: Answer) -> Answer:
+    """The answer to a call that is not made, which whoever looks on is told of."""
+    about = About("tool", round_of(key), answer.call.canonical)
+    caller.onlooker.unmade(about, argument_text(answer.call), answer.code or "")
+    return answer
 
 
 def _identity(caller: Caller, call: Call, key: str) -> Headers:

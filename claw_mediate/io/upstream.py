@@ -19,13 +19,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from claw_mediate.dialects.base import UnreadableReplyError
-from claw_mediate.io.headers import provider_auth
+from claw_mediate.io.headers import Headers, provider_auth
 from claw_mediate.io.log import EventLog
 from claw_mediate.io.providers import REFUSED, THROTTLED, Registry
 from claw_mediate.io.routing import KEY_UNAVAILABLE, NO_KEY, Route, log_failover
 from claw_mediate.io.sending import BROKE_OFF, TOO_LARGE, UNREACHABLE, Responded, Sender, Sent, Unreachable
 from claw_mediate.model import Reply
 from claw_mediate.provider import Provider
+from claw_mediate.watching import NOBODY, About, Asked, Onlooker, Said, unnamed
 
 TIMEOUT = "provider_timeout"
 BAD_REPLY = "provider_bad_response"
@@ -62,6 +63,8 @@ class ModelCall:
     read: Callable[[bytes], Reply]
     again: Callable[[], bool]
     until: float
+    round: int = 1
+    onlooker: Onlooker = NOBODY
 
 
 class Upstream:
@@ -128,14 +131,27 @@ class Upstream:
         provider = route.candidate.provider
         answer: Sent = self._no_key(provider)
         for key in self._registry.ready(provider):
-            headers = [*route.headers, *provider_auth(provider, key.secret if key else None)]
-            body, below = route.body(call.body), provider.below(route.path)
-            answer = await self._sender.send(route.asker.agent.id, provider, below, headers, body)
+            answer = await self._send(route, call, provider_auth(provider, key.secret if key else None))
             if isinstance(answer, Unreachable) or key is None:
                 break
             if not self._registry.spend(provider, key, answer.status, answer.retry_after, answer.body):
                 break
         return understood(answer, call.read)
+
+    async def _send(self, route: Route, call: ModelCall, credential: Headers) -> Sent:
+        """One request, of which whoever looks on is told."""
+        provider = route.candidate.provider
+        body, below = route.body(call.body), provider.below(route.path)
+        shown = [*route.headers, *unnamed(credential)]
+        asked = Asked("POST", provider.base_url.rstrip("/") + below, shown, body)
+        with call.onlooker.asking(About("model", call.round, provider.name), asked) as heard:
+            headers = [*route.headers, *credential]
+            answer = await self._sender.send(route.asker.agent.id, provider, below, headers, body)
+            if isinstance(answer, Unreachable):
+                heard.failed(answer.message)
+            else:
+                heard.answered(Said(answer.status, answer.content_type, answer.body))
+        return answer
 
     def _no_key(self, provider: Provider) -> Unreachable:
         message, wait = f"no key of the provider {provider.name!r} is usable now", self._registry.wait(provider)
