@@ -35,7 +35,7 @@ class History:
         return os.access(self._directory, os.W_OK | os.X_OK)
 
     def append(self, agent_id: str, entry: dict[str, Any], redactor: Redactor) -> tuple[bytes, str]:
-        """Add one turn, sealed (``prev``, ``id`` and ``hash``): (its line, its hash). Raises ``OSError`` when it is not written."""
+        """Add one turn, sealed (``prev``, ``id`` and ``hash``): (its line, its hash). Raises ``OSError`` when it can't be."""
         if agent_id not in self._files:
             self._files[agent_id] = self._directory / agent_id / "history.jsonl"
         file, torn = self._files[agent_id], b""

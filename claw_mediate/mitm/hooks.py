@@ -25,7 +25,7 @@ from claw_mediate.io.identity import Admitted
 from claw_mediate.io.log import EventLog
 from claw_mediate.io.settings import Settings
 from claw_mediate.mediator import Mediator
-from claw_mediate.mitm import dispatch, door, egress, entrances, forward, guard, options
+from claw_mediate.mitm import dispatch, door, egress, entrances, forward, guard, options, shadow
 
 DRAIN_SECONDS = 3.5
 """How long streams, and then turns, may take when the proxy stops: all of it within a container's 10 s."""
@@ -158,12 +158,14 @@ class Cllama:
 
     async def response(self, flow: http.HTTPFlow) -> None:
         _admitted.pop(flow.id, None)
+        shadow.over(flow)
         if (handed := _handed.pop(flow.id, None)) is not None:
             await handed()  # a stream has been sent by now, and a whole answer is sent next, with nothing between
         forward.responded(flow)
 
     def error(self, flow: http.HTTPFlow) -> None:
         _admitted.pop(flow.id, None)
+        shadow.over(flow)
         _handed.pop(flow.id, None)
         forward.over(flow, whole=False)
 
@@ -224,7 +226,7 @@ def _request(flow: http.HTTPFlow, body: bytes, hosts: Mapping[str, str]) -> Requ
     host = guard.destination(flow, hosts)
     assert host is guard.BASE_URL or host in hosts.values()
     headers = [(name, value) for name, value in flow.request.headers.items(multi=True)]
-    return Request(flow.request.method, flow.request.path, headers, body, host)
+    return Request(flow.request.method, flow.request.path, headers, body, host, shadow.watching(flow))
 
 
 async def _answer(flow: http.HTTPFlow, exchange: Exchange) -> None:
