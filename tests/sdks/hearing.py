@@ -55,7 +55,7 @@ async def _hear(jobs: Sequence[Job]) -> list[Heard]:
 def _in_node(jobs: Sequence[Job]) -> list[Heard]:
     if not jobs:
         return []
-    _install()
+    install()
     said = json.dumps([vars(job) for job in jobs]).encode()
     run = subprocess.run(["node", JAVASCRIPT / "sdks.mjs"], input=said, capture_output=True, check=False, timeout=100)
     assert run.returncode == 0, run.stderr.decode()
@@ -64,7 +64,7 @@ def _in_node(jobs: Sequence[Job]) -> list[Heard]:
 
 
 @functools.cache
-def _install() -> None:
+def install() -> None:
     """Once, by one of the processes that run tests."""
     with (JAVASCRIPT / "package.json").open(encoding="utf-8") as alone:
         fcntl.flock(alone, fcntl.LOCK_EX)

@@ -1,0 +1,138 @@
+"""A pod that ``claw compile`` has made, with an agent for each entrance, behind a proxy that serves all of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from claw_compile.compiler import compile_pod
+from tests.docs.pages import ENTRANCES, blocks
+from tests.peers import Peer, Service
+from tests.proxy.pod import Pod
+from tests.proxy.test_compiled import composed
+from tests.waiting import free_port
+from tests.wires import anthropic, openai
+
+KEY = "sk-of-the-provider-0001"
+SECRET_FACT = "forty-two"
+ANSWER = f"I looked it up: {SECRET_FACT}."
+PAGES = {"base-url": "base-url", "proxy": "forward-proxy", "transparent": "transparent"}
+"""Mode of the pod file → page."""
+POD = """\
+x-claw:
+  pod: docs
+  tools-defaults: [{{service: api, allow: all}}]
+services:
+{agents}
+  api:
+    image: api:1
+    x-claw: {{describe-file: api.json, base-url: "{service}"}}
+"""
+AGENT = """\
+  {name}:
+    image: runner:1
+    x-claw:
+      agent: AGENTS.md
+      cllama: {{proxy: passthrough, mode: {mode}}}
+      cllama-env: {{OPENAI_API_KEY: {key}, ANTHROPIC_API_KEY: {key}, {urls}}}
+"""
+LOOK_UP = {
+    "name": "look_up",
+    "description": "Look it up.",
+    "inputSchema": {"type": "object", "properties": {}},
+    "annotations": {"readOnly": True},
+    "http": {"method": "GET", "path": "/look-up"},
+}
+
+
+@dataclass
+class Teller(Peer):
+    """A provider of both protocols: calls the tool that it is offered, and tells what came of it."""
+
+    async def answer(self, request: Request) -> Response:
+        body = json.loads(await request.body())
+        chat = request.url.path.endswith("/chat/completions")
+        if SECRET_FACT in json.dumps(body["messages"]):
+            return JSONResponse(openai.completion(ANSWER) if chat else anthropic.message(ANSWER))
+        name = "api__look_up"
+        call = openai.completion(None, calls=[("call1", name, {})])
+        return JSONResponse(call if chat else anthropic.message(anthropic.tool_use("call1", name, {})))
+
+
+@dataclass
+class Desk:
+    """The running pod."""
+
+    pod: Pod
+    provider: Teller
+    authority: Path
+
+    def environment(self, mode: str) -> dict[str, str]:
+        """Of the agent of this entrance, as it was compiled; only addresses and paths are this machine's."""
+        given = dict(line.partition("=")[::2] for line in compiled_env(self.pod.home, mode).splitlines())
+        here = {
+            "http://cllama:8080": self.pod.url,
+            "http://cllama:8082": f"http://127.0.0.1:{self.pod.proxy_port}",
+            "/etc/ssl/claw/ca-bundle.pem": str(self.authority),
+            "/etc/ssl/claw/ca-cert.pem": str(self.authority),
+        }
+        for there, at in here.items():
+            given = {name: value.replace(there, at) for name, value in given.items()}
+        return {"PATH": os.environ["PATH"], "HOME": str(self.pod.home / "runner"), **given}
+
+
+def compiled(home: Path, agents: dict[str, str], service: str = "http://api:80", provider: str = "") -> None:
+    """Compile a pod of these agents, name → mode."""
+    urls = f'OPENAI_BASE_URL: "{provider}/v1", ANTHROPIC_BASE_URL: "{provider}/v1"' if provider else 'CLLAMA_HOSTS: ""'
+    made = "".join(AGENT.format(name=name, mode=mode, key=KEY, urls=urls) for name, mode in agents.items())
+    (home / "claw-pod.yml").write_text(POD.format(agents=made, service=service), encoding="utf-8")
+    (home / "AGENTS.md").write_text("Be good.\n", encoding="utf-8")
+    (home / "api.json").write_text(json.dumps({"version": 2, "tools": [LOOK_UP]}), encoding="utf-8")
+    result = compile_pod(home / "claw-pod.yml", {"CLAW_MASTER_SECRET": "the-master-secret-of-these-tests"})
+    assert result.value is not None, [(found.code.name, found.message) for found in result.diagnostics]
+
+
+def compiled_env(home: Path, agent_id: str) -> str:
+    return (home / ".claw-runtime" / "agents" / agent_id / "env").read_text(encoding="utf-8")
+
+
+def start_arguments(mode: str) -> list[str]:
+    """What the page of an entrance starts the proxy with."""
+    (block,) = blocks(ENTRANCES / f"{PAGES[mode]}.md", "start")
+    program, *arguments = shlex.split(block.text)
+    assert [program, *arguments[:2]] == ["mitmdump", "-s", "addons/cllama.py"]
+    return arguments[2:]
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    """Started with the command of the page of the transparent entrance, which is that of all three."""
+    home = tmp_path_factory.mktemp("desk")
+    provider, service = Teller(), Service()
+    provider.start()
+    service.start()
+    service.routes["GET", "/look-up"] = JSONResponse({"answer": SECRET_FACT})
+    compiled(home, {mode: mode for mode in PAGES}, service.url, provider.url)
+    pod: Any = Pod(home, provider, service)  # type: ignore[arg-type]  # one that needs no script
+    pod.environment = composed(home)
+    (home / "runner").mkdir()
+    pod.start(*at_free_ports(start_arguments("transparent"), pod))
+    yield Desk(pod, provider, home / ".claw-ca" / "private" / "mitmproxy-ca-cert.pem")
+    pod.stop()
+    provider.stop()
+    service.stop()
+
+
+def at_free_ports(arguments: list[str], pod: Pod) -> list[str]:
+    ports = {"@8080": f"@127.0.0.1:{pod.port}", "@8082": f"@127.0.0.1:{pod.proxy_port}", "@8083": f"@{free_port()}"}
+    return [re.sub(r"@\d+$", lambda found: ports[found[0]], argument) for argument in arguments]

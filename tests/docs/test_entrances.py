@@ -1,0 +1,119 @@
+"""The pages of the entrances: their commands and code run as they stand, and what they show is what is compiled."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from claw_compile.output.proxy_service import REDIRECTION
+from tests.docs.conftest import ANSWER, KEY, PAGES, Desk, compiled, compiled_env, start_arguments
+from tests.docs.pages import ENTRANCES, Block, blocks
+from tests.sdks.hearing import JAVASCRIPT, install
+
+SECONDS = 100
+NODE = os.environ.get("CLAW_NODE", "node")
+"""Another Node than that of the PATH: the forward proxy wants a newer one than Debian has."""
+RUNS = [(mode, block) for mode, page in PAGES.items() for block in blocks(ENTRANCES / f"{page}.md", "run")]
+CODE = [run for run in RUNS if run[1].language != "sh"]
+COMMANDS = [run for run in RUNS if run[1].language == "sh"]
+
+
+def ran(desk: Desk, mode: str, command: list[str], **more: str) -> str:
+    """What it printed, with nothing in its environment but what the agent of this entrance has."""
+    environment = desk.environment(mode) | more
+    done = subprocess.run(
+        command,
+        cwd=desk.pod.home / "runner",
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SECONDS,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def of_code(desk: Desk, block: Block) -> list[str]:
+    """The command that runs the code of a page."""
+    if block.language == "python":
+        return [sys.executable, "-c", block.text]
+    for word in block.words:
+        if word.startswith("node-"):
+            _needs_node(word.removeprefix("node-"))
+    install()
+    modules = desk.pod.home / "runner" / "node_modules"
+    if not modules.exists():
+        modules.symlink_to(JAVASCRIPT / "node_modules")
+    file = modules.parent / "code.mjs"
+    file.write_text(block.text, encoding="utf-8")
+    return [NODE, str(file)]
+
+
+def _needs_node(least: str) -> None:
+    version = subprocess.run([NODE, "--version"], capture_output=True, text=True, check=True).stdout
+    major, minor = (int(part) for part in version.removeprefix("v").split(".")[:2])
+    if (major, minor) < tuple(int(part) for part in least.split(".")) or ((major, minor) >= (23, 0) and major < 24):
+        pytest.skip(f"this Node ({version.strip()}) heeds no HTTPS_PROXY: set CLAW_NODE to one from {least} or 24 on")
+
+
+@pytest.mark.requirement("docs:code-runs")
+@pytest.mark.parametrize(("mode", "block"), CODE, ids=str)
+def test_the_code_of_a_page_gets_an_answer_that_a_hidden_call_went_into(desk: Desk, mode: str, block: Block) -> None:
+    before = len(desk.pod.provider.received)
+    assert ANSWER in ran(desk, mode, of_code(desk, block))
+    asked = desk.pod.provider.received[before:]
+    assert len(asked) == 2
+    assert all(KEY in {sent.headers.get("authorization", "")[7:], sent.headers.get("x-api-key")} for sent in asked)
+
+
+@pytest.mark.requirement("docs:code-runs")
+@pytest.mark.parametrize(("mode", "block"), COMMANDS, ids=str)
+def test_the_commands_of_a_page_say_what_it_says(desk: Desk, mode: str, block: Block) -> None:
+    page = block.page.read_text(encoding="utf-8")
+    behind = page.split(block.text, 1)[1].removeprefix("```\n").strip().splitlines()[0]
+    said = ran(desk, mode, ["bash", "-ec", block.text])
+    promised = re.findall(r"`([^`]+)`", behind) if behind.startswith("says ") else [ANSWER]
+    assert promised
+    for words in promised:
+        assert words in said
+
+
+@pytest.mark.requirement("docs:environment")
+@pytest.mark.parametrize("mode", PAGES)
+def test_the_environment_of_a_page_is_what_is_compiled(tmp_path: Path, mode: str) -> None:
+    compiled(tmp_path, {"analyst": mode})
+    written = re.sub(r"(?<==)analyst:\w+$", "analyst:…", compiled_env(tmp_path, "analyst"), flags=re.MULTILINE)
+    (block,) = blocks(ENTRANCES / f"{PAGES[mode]}.md", "env")
+    assert block.text == written
+
+
+@pytest.mark.requirement("docs:environment")
+@pytest.mark.parametrize("mode", PAGES)
+def test_the_proxy_is_started_as_compose_starts_it(tmp_path: Path, mode: str) -> None:
+    compiled(tmp_path, {"analyst": mode})
+    compose = yaml.safe_load((tmp_path / "compose.generated.yml").read_text(encoding="utf-8"))
+    proxy = compose["services"]["cllama"]
+    arguments = proxy["command"][3:]
+    if mode == "base-url":  # which needs no CA, and so no place of its own for one
+        assert arguments == ["--set", "confdir=/tmp/mitmproxy"]
+        arguments = []
+    assert start_arguments(mode) == [each.replace("/claw/ca", ".claw-ca/private") for each in arguments]
+    mounted = [volume["source"] for volume in proxy["volumes"]]
+    assert ("./.claw-ca/private" in mounted) == (mode != "base-url")
+
+
+@pytest.mark.requirement("docs:environment")
+def test_the_redirect_is_the_one_that_is_compiled() -> None:
+    (block,) = blocks(ENTRANCES / "transparent.md", "redirect")
+    assert block.text == f"nft '{REDIRECTION}'\n"
+    assert shutil.which("nft") is None or subprocess.run(
+        ["nft", "--check", REDIRECTION], capture_output=True, check=False
+    ).returncode in {0, 1}

@@ -1,0 +1,18 @@
+"""What the pages say."""
+
+from __future__ import annotations
+
+from tests.requirements.requirement import Requirement
+
+REQUIREMENTS: dict[str, Requirement] = {
+    "docs:code-runs": Requirement(
+        "issue 6, item 6", "Commands and code of the pages of the entrances run as they stand, and are mediated."
+    ),
+    "docs:environment": Requirement(
+        "issue 6, item 6",
+        "What a page gives a runner, starts a proxy with and redirects by is what claw compile writes.",
+    ),
+    "docs:links": Requirement("issue 6, item 6", "What a page links to, or names as a file, is there."),
+    "docs:no-machine": Requirement("CONTRIBUTING", "No page names a place of one machine, or a registry of packages."),
+    "docs:configs": Requirement("issue 6, item 6", "Every block of JSON or TOML is what it says."),
+}
