@@ -80,6 +80,17 @@ def refused(path: str, status: int, code: str, message: str, more: Mapping[str, 
     return answered(status, refusal(path, status, code, message, more))
 
 
+STOPPING = ("shutting_down", "the proxy is being stopped; ask again, and the turn goes on where it was")
+"""Code and message."""
+RETRY_AFTER = "5"
+"""Seconds in which a proxy that is started anew is there."""
+
+
+def stopping(path: str) -> Exchange:
+    """What a runner is told by a proxy that ends."""
+    return answered(503, refusal(path, 503, *STOPPING), retry_after=RETRY_AFTER)
+
+
 def said(status: int, document: object) -> Exchange:
     """A small JSON document of our own."""
     return answered(status, json.dumps(document).encode())

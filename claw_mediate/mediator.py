@@ -21,7 +21,7 @@ from claw_mediate.dialects import anthropic_messages, openai_chat
 from claw_mediate.dialects.base import Dialect, RunnerRequest, UnreadableRequestError
 from claw_mediate.dialects.paths import End, end_of
 from claw_mediate.dialects.routed import NOT_READ, read_model
-from claw_mediate.exchange import Exchange, Forward, Request, refused, said
+from claw_mediate.exchange import Exchange, Forward, Request, refused, said, stopping
 from claw_mediate.housekeeping import housekeeping
 from claw_mediate.io import identity
 from claw_mediate.io.accounts import Accounts
@@ -86,6 +86,7 @@ class Mediator:
         self._mediating = Mediating(settings, log, self._routing, self._offering, self._playing)
         self._problem: str | None = None
         """Why the proxy is not ready, as last told."""
+        self._stops = False
 
     def missing(self) -> str | None:
         """What a proxy can't work without, in one line with the remedy; None when all is there."""
@@ -104,6 +105,8 @@ class Mediator:
 
     async def _not_ready(self) -> str | None:
         """What keeps turns from working now, in one line; None when nothing does."""
+        if self._stops:
+            return "it is being stopped"
         if (problem := self.missing()) is not None:
             return problem
         agents = self._agents.ids()
@@ -134,6 +137,8 @@ class Mediator:
 
     def admit(self, request: Request) -> Admitted | Exchange:
         """The agent that asks, or the refusal."""
+        if self._stops:
+            return stopping(request.path)
         return identity.admit(self._agents, request)
 
     def dialect(self, request: Request) -> Spoken | None:
@@ -143,6 +148,8 @@ class Mediator:
 
     async def exchange(self, admitted: Admitted, request: Request) -> Exchange | Forward:
         """What happens to an admitted request whose body is there. Cancelled when the runner leaves."""
+        if self._stops:  # while its body was on the way
+            return stopping(request.path)
         spoken = self.dialect(request)
         if spoken is None:
             return self.forward(admitted, request)
@@ -172,9 +179,17 @@ class Mediator:
         """A request that is not mediated: the same bytes, with the credential swapped (and the model's prefix off)."""
         return self.forwarding.forward(admitted, request, view)
 
+    def stop(self) -> None:
+        """Nothing more is begun; what is under way goes on."""
+        self._stops = True
+
+    async def finish(self, seconds: float) -> None:
+        """Let turns that are under way end, for so long; then cut them off."""
+        await self._playing.finish(seconds)
+
     async def close(self, seconds: float) -> None:
-        """Let turns that are under way end, for so long; then cancel them, and close every connection."""
-        await self._playing.close(seconds)
+        """The same, and close every connection."""
+        await self.finish(seconds)
         await self._context.close()
         await self._peers.upstream.close()
         await self._peers.services.close()

@@ -80,6 +80,8 @@ class World:
         self.reply: Reply | None = None
         self.answers: list[Answer] = []
         """Of the round that is open: what a turn that is cut short has done."""
+        self.stopped = False
+        """The proxy ends, and with it the turn: its runner has not left."""
 
     async def ask(self, command: AskModel) -> ModelReplied | ModelFailed:
         """One model call, within the time that is left of the turn."""
@@ -129,7 +131,13 @@ class World:
             await asyncio.wait(tasks)
         except asyncio.CancelledError:
             await self._tape.abandoned()
-            self.answers += [await _last_word(task, call) for task, call in tasks.items()]
+            try:
+                self.answers += [await _last_word(task, call) for task, call in tasks.items()]
+            except asyncio.CancelledError:  # the proxy can wait no longer
+                self.answers += [
+                    task.result() if task.done() and not task.cancelled() else result.outcome_unknown(call)
+                    for task, call in tasks.items()
+                ]
             raise
         answers = tuple(task.result() for task in tasks)
         self.answers += answers

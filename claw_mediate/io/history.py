@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import mmap
 import os
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -24,7 +23,8 @@ class History:
         self._directory = directory
         self._max_bytes = max_bytes
         self._files: dict[str, Path] = {}
-        self._last: dict[str, str] = {}
+        self._last: dict[str, tuple[_Left, str]] = {}
+        """Where the chain goes on: at a file that is as it was left, and with which hash."""
 
     def is_writable(self) -> bool:
         """Whether there is a directory to write to, as far as can be told without writing."""
@@ -39,27 +39,44 @@ class History:
         if agent_id not in self._files:
             self._files[agent_id] = self._directory / agent_id / "history.jsonl"
         file, torn = self._files[agent_id], b""
-        if agent_id not in self._last:
+        found = _found(file)
+        left, last = self._last.pop(agent_id, (None, GENESIS))
+        emptied = found is None or not found.size  # by who rotates it: the chain goes on
+        if left is None or (left != found and not emptied):  # a mediator of other settings may have written
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._last[agent_id] = _goes_on_behind(file)
-            torn = b"\n" * _is_torn(file)
+            last, torn = _goes_on_behind(file), b"\n" * _is_torn(file)
         # Sealed behind the redaction: a secret of a few digits may stand in a hash by chance.
-        line, digest = sealed(redactor.document(msgspec.json.encode(entry)), self._last.pop(agent_id))
-        if self._rotate(file):
+        line, digest = sealed(redactor.document(msgspec.json.encode(entry)), last)
+        if found is not None and found.size >= self._max_bytes:
+            file.replace(_older(file))
             torn = b""
         descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "ab") as out:
             out.writelines((torn, line))
+            out.flush()
+            now = _left(os.fstat(descriptor))
         # Not so where writing failed: then the file says where the chain goes on.
-        self._last[agent_id] = digest
+        self._last[agent_id] = now, digest
         return line, digest
 
-    def _rotate(self, file: Path) -> bool:
-        with suppress(FileNotFoundError):
-            if file.stat().st_size >= self._max_bytes:
-                file.replace(_older(file))
-                return True
-        return False
+
+class _Left(NamedTuple):
+    """What a file is known by that nobody else has written to."""
+
+    device: int
+    inode: int
+    size: int
+
+
+def _left(stat: os.stat_result) -> _Left:
+    return _Left(stat.st_dev, stat.st_ino, stat.st_size)
+
+
+def _found(file: Path) -> _Left | None:
+    try:
+        return _left(file.stat())
+    except FileNotFoundError:
+        return None
 
 
 def _older(file: Path) -> Path:

@@ -11,7 +11,7 @@ import asyncio
 import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from claw_contract.history import UsageRecord
 from claw_contract.secret import Redactor
@@ -19,7 +19,7 @@ from claw_mediate.catalog import Catalog
 from claw_mediate.continuity import NOTHING_SAID, Anchor
 from claw_mediate.dialects.base import Dialect, Offers, Opening, RunnerRequest
 from claw_mediate.dialects.errors import refusal
-from claw_mediate.exchange import Exchange, Request, answered
+from claw_mediate.exchange import RETRY_AFTER, STOPPING, Exchange, Request, answered
 from claw_mediate.io.agents import Agent
 from claw_mediate.io.continuing import Continuing
 from claw_mediate.io.drive import World, drive
@@ -115,6 +115,11 @@ class MediatedTurn:
             outcome = await drive(turn(self._job.agent.limits, self._world.now()), self._world)
             ended = await self._end(outcome)
         except asyncio.CancelledError:
+            if self._world.stopped:
+                outcome = Refuse(503, *STOPPING, self._world.cut_short())
+                ended = replace(await self._end(outcome), retry_after=RETRY_AFTER)
+                self._record(outcome, ended)
+                return ended
             left = Refuse(GONE, "runner_left", "the runner closed its connection", self._world.cut_short())
             self._record(left, Ended(GONE, b"", "application/json", ok=False, code=left.code))
             await self._remember_unanswered(left)

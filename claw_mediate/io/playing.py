@@ -26,8 +26,8 @@ from claw_mediate.watching import Onlooker
 from claw_state.owner import LEASE_SECONDS
 from claw_state.place import StoreError
 
-_LAST_SECONDS = 2.0
-"""What turns that were cancelled have for their last lines; a write may take longer than a stop can wait."""
+_LAST_SECONDS = 1.5
+"""What turns that were cut off have for the writes that are on their way, which may take longer than a stop can wait."""
 
 
 class Peers(NamedTuple):
@@ -108,15 +108,18 @@ class Playing:
             raise
         return replace(exchange, handed=turn.tape.handed)
 
-    async def close(self, seconds: float) -> None:
-        """Let turns that are under way end, for so long; then cancel them."""
-        tasks = {turn.play for turn in self._turns.values()}
-        if tasks:
-            await asyncio.wait(tasks, timeout=seconds)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks, timeout=_LAST_SECONDS)
+    async def finish(self, seconds: float) -> None:
+        """Let turns that are under way end, for so long; then cut them off, and then what they wait for too."""
+        turns = list(self._turns.values())
+        if turns:
+            await asyncio.wait([turn.play for turn in turns], timeout=max(seconds, 0))
+        for patience in (_LAST_SECONDS, _LAST_SECONDS / 2):
+            left = [turn for turn in turns if not turn.play.done()]
+            for turn in left:
+                turn.world.stopped = True
+                turn.play.cancel()
+            if left:
+                await asyncio.wait([turn.play for turn in left], timeout=patience)
         if self._heart is not None:
             self._heart.cancel()
 

@@ -64,6 +64,12 @@ SETTINGS = (
     Setting("feed_fetch_timeout_ms", "CLLAMA_FEED_FETCH_TIMEOUT_MS", "3000", "Time for a feed, 100 to 120000 ms."),
     Setting("time_line", "CLLAMA_TIME_LINE", "off", "Whether requests tell the model the time: on or off."),
     Setting(
+        "drain_ms",
+        "CLLAMA_DRAIN_MS",
+        "4000",
+        "How long requests under way may take when the proxy is stopped, 1 to 600000 ms.",
+    ),
+    Setting(
         "budget_fail_mode",
         "CLLAMA_BUDGET_FAIL_MODE",
         "open",
@@ -107,6 +113,7 @@ class Settings:
     feeds_bytes: int
     feed_seconds: float
     time_line: bool
+    drain: float
     budget_fail_mode: Literal["open", "closed"]
 
     def pace(self, dialect: str) -> Pace:
@@ -137,6 +144,7 @@ class Settings:
             feeds_bytes=_positive(values, "feed_max_total_bytes"),
             feed_seconds=_between(values, "feed_fetch_timeout_ms", 100, 120_000) / 1000,
             time_line=_word(values, "time_line", "off", "on") == "on",
+            drain=_between(values, "drain_ms", 1, 600_000) / 1000,
             budget_fail_mode=_word(values, "budget_fail_mode", "open", "closed"),
         )
 

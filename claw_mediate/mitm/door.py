@@ -59,15 +59,6 @@ def settled(to: http.HTTPFlow) -> None:
     held.pop(to.id, None)
 
 
-async def idle(seconds: float) -> None:
-    """Wait until no answer is being sent, for so long at most."""
-    waiting = [asyncio.ensure_future(source.over.wait()) for source in sources.values()]
-    if waiting:
-        _, late = await asyncio.wait(waiting, timeout=seconds)
-        for future in late:
-            future.cancel()
-
-
 async def while_connected[T](to: http.HTTPFlow, decision: Coroutine[Any, Any, T]) -> T:
     """Await a decision in this flow's hook; it is cancelled when the runner goes away."""
     task = asyncio.ensure_future(decision)
@@ -114,7 +105,6 @@ class Door:
         """The runner left before the first chunk."""
         if (source := sources.pop(flow.id, None)) is not None:
             source.cancel()
-            source.over.set()
 
 
 def _handler(client: connection.Client) -> Any:

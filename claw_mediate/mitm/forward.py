@@ -27,6 +27,7 @@ from claw_mediate.mitm.tap import Tap
 _ERROR = 400
 _LEFT = 499
 _UNREACHED = 502
+_STOPPED = 503
 _SECONDS = 1.0
 _ONE_CONNECTIONS = ("upgrade", "http2-settings", "proxy-connection", "keep-alive")
 """Headers that concern the runner's connection to us (RFC 9110, 7.6.1)."""
@@ -120,6 +121,14 @@ def over(flow: http.HTTPFlow, *, whole: bool) -> None:
         mediator.forwarding.over(ticket, status, {}, body, whole=False)
     else:
         mediator.forwarding.over(ticket, status, tap.usage, bytes(tap.body), whole=whole)
+
+
+def cut_off() -> None:
+    """The proxy ends: what is still under way is recorded as far as it got."""
+    for mediator, ticket, tap in _under_way.values():
+        usage, body = (tap.usage, bytes(tap.body)) if tap is not None else ({}, b"")
+        mediator.forwarding.over(ticket, _STOPPED, usage, body, whole=False)
+    _under_way.clear()
 
 
 def _keep_options(request: http.Request) -> None:

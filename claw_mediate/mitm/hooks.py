@@ -2,10 +2,8 @@
 
     requestheaders   is it governed, who asks; what is not mediated is forwarded from here, streaming
     request          the body is there: mediate, or forward
-    responseheaders  a forwarded response streams through, with a copy read for its usage
-    done             turns under way may end
 
-Both deciding hooks fail closed. ``done`` is no coroutine function: mitmproxy calls it from sync code on hot reload.
+Both deciding hooks fail closed. What comes behind a decision is in ``life``, which outlives this script.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from mitmproxy import ctx, exceptions, http
@@ -26,40 +24,31 @@ from claw_mediate.io.log import EventLog
 from claw_mediate.io.settings import Settings
 from claw_mediate.mediator import Mediator
 from claw_mediate.mitm import dispatch, door, egress, entrances, forward, guard, options, shadow
+from claw_mediate.mitm.life import Life
 
-DRAIN_SECONDS = 3.5
-"""How long streams, and then turns, may take when the proxy stops: all of it within a container's 10 s."""
 _log = logging.getLogger(__name__)
-
-TURN_SECONDS = 900.0
-"""How long turns may take whose proxy goes on without them, with a new script or new settings."""
 
 _AT_ONCE = 64 << 10
 """Packed bytes that are unpacked in the event loop; more have a thread."""
 _UNPACK_SECONDS = 5.0
 
-# Of requests that are under way. Here and not in the addon: a script that is reloaded between two hooks of a request must
-# not lose it, and this module outlives the script.
-_admitted: dict[str, Admitted] = {}
-_handed: dict[str, Callable[[], Awaitable[None]]] = {}
-_closing: set[asyncio.Future[None]] = set()
-
 
 class Cllama:
-    """One life of the script; the door and the guard are the process's."""
+    """One life of the script; the mediator, the door and the guard are the process's."""
 
     def __init__(self) -> None:
         self._mediator: Mediator | None = None
-        self._settings: Settings | None = None
-        self._events = EventLog()
 
     def load(self, loader: Any) -> None:
         """Options, and the parts that outlive this script. A failure is one line, and mitmproxy does not start."""
         options.add(loader)
         try:
-            for part in (door.Door(), egress.Egress(), guard.Guard(), dispatch.Dispatch(self._events)):
+            events = EventLog()
+            for part in (door.Door(), egress.Egress(), guard.Guard(), dispatch.Dispatch(events), Life(events)):
                 if ctx.master.addons.get(part.name) is None:
                     ctx.master.addons.add(part)
+                    if isinstance(part, Life):
+                        ctx.master.addons.chain.insert(0, ctx.master.addons.chain.pop())
         except (exceptions.OptionsError, RuntimeError) as error:
             _log.error("cllama: %s", error)
 
@@ -70,27 +59,17 @@ class Cllama:
         try:
             options.harden()
             settings = Settings.of(options.values())
+            self._mediator = self._life().mediator(settings)
         except (ValueError, exceptions.OptionsError) as error:
-            self._refuse_start(str(error))
+            if self._mediator is not None:
+                raise exceptions.OptionsError(f"cllama: {error}") from error
+            _log.error("cllama: %s", error)
             return
-        if settings == self._settings:
-            return
-        try:
-            mediator = Mediator(settings, self._events)
-        except ValueError as error:
-            self._refuse_start(str(error))
-            return
-        if (problem := mediator.missing()) is not None:
-            self._refuse_start(problem)
-            return
-        self._settings, old, self._mediator = settings, self._mediator, mediator
         beyond: egress.Egress = ctx.master.addons.get(egress.Egress.name)
         beyond.hosts, beyond.denies = self._hosts, settings.egress == "deny"
-        if old is not None:
-            _close(old, TURN_SECONDS)
 
     def running(self) -> Any:
-        """Open the entrances. No coroutine function, for the same reason as ``done``."""
+        """Open the entrances. No coroutine function: mitmproxy calls it from sync code on hot reload."""
         if not os.isatty(0):
             # In a container: "read your files again", which is done with each request. At a terminal: the end, as ever.
             signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -102,17 +81,18 @@ class Cllama:
         hosts = self._hosts()
         if not self._guard().governs(flow) or self._mediator is None:
             return  # what is not governed is egress's, and without a mediator the guard refuses
+        self._life().begins(flow)
         request = _request(flow, b"", hosts)
         decision = await self._by_the_head(flow, request)
         if isinstance(decision, Exchange):
-            await _answer(flow, decision)
+            await self._life().answer(flow, decision)
             if flow.request.headers.pop("expect", None) is not None and flow.response is not None:
                 flow.response.headers["connection"] = "close"  # what the runner asked leave for is not to be sent
         elif isinstance(decision, Forward):
             forward.send(flow, self._mediator, decision)
             flow.request.stream = True
         else:
-            _admitted[flow.id] = decision
+            self._life().admitted(flow, decision)
 
     async def _by_the_head(self, flow: http.HTTPFlow, request: Request) -> Exchange | Forward | Admitted:
         """What can be decided without the body: all but a request that is read in a dialect."""
@@ -135,7 +115,7 @@ class Cllama:
     @guard.fail_closed
     async def request(self, flow: http.HTTPFlow) -> None:
         """The body is there."""
-        admitted = _admitted.pop(flow.id, None)
+        admitted = self._life().whose(flow)
         if admitted is None or flow.response is not None or self._mediator is None:
             return
         flow.metadata["claw.agent"] = admitted.agent.id
@@ -143,43 +123,17 @@ class Cllama:
             request = _request(flow, await _body(flow), self._hosts())
         except UnpackableError as error:
             code = "unreadable_content_encoding"
-            await _answer(flow, refused(flow.request.path, error.status, code, str(error)))
+            await self._life().answer(flow, refused(flow.request.path, error.status, code, str(error)))
             return
         decision = await door.while_connected(flow, self._mediator.exchange(admitted, request))
         if isinstance(decision, Exchange):
-            await _answer(flow, decision)
+            await self._life().answer(flow, decision)
         else:
             forward.send(flow, self._mediator, decision)
 
-    def responseheaders(self, flow: http.HTTPFlow) -> None:
-        """A forwarded response: every byte at once, none of them kept."""
-        if flow.metadata.get(guard.VERDICT) == "forward" and flow.response is not None:
-            forward.responding(flow)
-
-    async def response(self, flow: http.HTTPFlow) -> None:
-        _admitted.pop(flow.id, None)
-        shadow.over(flow)
-        if (handed := _handed.pop(flow.id, None)) is not None:
-            await handed()  # a stream has been sent by now, and a whole answer is sent next, with nothing between
-        forward.responded(flow)
-
-    def error(self, flow: http.HTTPFlow) -> None:
-        _admitted.pop(flow.id, None)
-        shadow.over(flow)
-        _handed.pop(flow.id, None)
-        forward.over(flow, whole=False)
-
-    def done(self) -> Any:
-        """The mediator's end; awaited when the proxy stops, and left to itself on hot reload."""
-        mediator, self._mediator = self._mediator, None
-        if mediator is None:
-            return None
-        return _close(mediator, DRAIN_SECONDS if ctx.master.should_exit.is_set() else TURN_SECONDS)
-
-    def _refuse_start(self, problem: str) -> None:
-        if self._mediator is not None:
-            raise exceptions.OptionsError(f"cllama: {problem}")
-        _log.error("cllama: %s", problem)
+    def _life(self) -> Life:
+        found: Life = ctx.master.addons.get(Life.name)
+        return found
 
     def _guard(self) -> guard.Guard:
         found: guard.Guard = ctx.master.addons.get(guard.Guard.name)
@@ -190,19 +144,6 @@ class Cllama:
         if self._mediator is not None:
             self._guard().hosts = guard.governing(self._mediator.registry.hosts())
         return self._guard().hosts
-
-
-def _close(mediator: Mediator, seconds: float) -> asyncio.Future[None]:
-    """Answers that are being sent are sent to their end, then turns have their time; nobody needs to wait for it."""
-
-    async def drained() -> None:
-        await door.idle(seconds)
-        await mediator.close(seconds)
-
-    future = asyncio.ensure_future(drained())
-    _closing.add(future)
-    future.add_done_callback(_closing.discard)
-    return future
 
 
 def _declared(flow: http.HTTPFlow) -> int:
@@ -227,15 +168,3 @@ def _request(flow: http.HTTPFlow, body: bytes, hosts: Mapping[str, str]) -> Requ
     assert host is guard.BASE_URL or host in hosts.values()
     headers = [(name, value) for name, value in flow.request.headers.items(multi=True)]
     return Request(flow.request.method, flow.request.path, headers, body, host, shadow.watching(flow))
-
-
-async def _answer(flow: http.HTTPFlow, exchange: Exchange) -> None:
-    if exchange.handed is not None:
-        _handed[flow.id] = exchange.handed
-    if exchange.streaming:
-        door.answer(flow, exchange)
-    else:
-        await door.whole(flow, exchange)
-    if flow.request.method == "HEAD" and flow.response is not None:
-        flow.response.data.content = b""
-    guard.metadata(flow, "answered")

@@ -23,7 +23,7 @@ from mitmproxy.proxy.layers import http as layers
 from mitmproxy.utils import human
 
 from claw_mediate.mitm import guard, pressure
-from claw_mediate.mitm.sources import Source, deciding, fallbacks, held, sources
+from claw_mediate.mitm.sources import Source, deciding, fallbacks, held, settle, sources
 
 MOST_HELD = 1 << 20
 """Bytes of a response that are held back, where it must be whole before it goes on; a longer one goes as it is."""
@@ -49,13 +49,16 @@ class DoorStream(layers.HttpStream):
     def handle_event(self, event: Any) -> _Commands[None]:
         if isinstance(event, layers.RequestTrailers | layers.ResponseTrailers):
             return  # may be dropped on the way (RFC 9110, 6.5.1), and mitmproxy can't send them on over HTTP/1
-        if isinstance(event, layers.RequestProtocolError) and (own := getattr(self, "flow", None)) is not None:
+        own = getattr(self, "flow", None)
+        if isinstance(event, layers.RequestProtocolError) and own is not None:
             own.metadata[guard.LEFT] = True
             if (source := sources.get(own.id)) is not None:
                 source.cancel()
             if (task := deciding.get(own.id)) is not None:
                 task.cancel()
         yield from super().handle_event(event)
+        if own is not None and not self._paused:
+            settle(own.id)
         if self._paused and isinstance(event, layers.RequestData):
             self._waiting += len(event.data)
             pressure.pile(self.context.client, self.stream_id, self._waiting)
@@ -132,7 +135,6 @@ class DoorStream(layers.HttpStream):
         finally:
             sources.pop(self.flow.id, None)
             source.cancel()
-            source.over.set()
         if finished:
             yield from super().send_response(already_streamed=True)
 

@@ -132,6 +132,35 @@ def test_what_looks_like_a_hash_inside_a_line_is_none(tmp_path: Path) -> None:
     assert broken_links(lines(tmp_path)) == []
 
 
+@pytest.mark.requirement("history:one-chain")
+@pytest.mark.parametrize("most", [10**9, 500])
+def test_two_writers_of_one_file_write_one_chain(tmp_path: Path, most: int) -> None:
+    """A mediator of new settings, and the one before, whose turns are still ending."""
+    before, after = History(tmp_path, most), History(tmp_path, most)
+    for number, history in enumerate([before, after, after, before, before, after]):
+        append(history, number)
+    found = lines(tmp_path)
+    older = lines(tmp_path, "history.jsonl.1") if most == 500 else []
+    assert broken_links(older + found, json.loads((older + found)[0])["prev"]) == []
+    assert json.loads(found[-1])["turn_id"] == "t5"
+
+
+@pytest.mark.requirement("history:rotation")
+@pytest.mark.parametrize("way", ["moved", "truncated"])
+def test_the_chain_goes_on_in_a_file_that_an_operator_rotates(tmp_path: Path, way: str) -> None:
+    history, file = History(tmp_path, 10**9), tmp_path / "analyst" / "history.jsonl"
+    for number in range(3):
+        append(history, number)
+    kept = lines(tmp_path)
+    if way == "moved":
+        file.rename(file.with_name("history.jsonl-yesterday"))
+    else:
+        file.write_bytes(b"")
+    append(history, 3)
+    append(history, 4)
+    assert broken_links(kept + lines(tmp_path)) == []
+
+
 @pytest.mark.requirement("history:rotation")
 def test_rotation_keeps_one_older_file_and_the_chain(tmp_path: Path) -> None:
     for number in range(9):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import signal
 import ssl
 import subprocess
@@ -29,6 +28,7 @@ PROVIDER_KEY = "sk-provider-key-planted-0001"
 ANTHROPIC_KEY = "sk-ant-provider-key-planted-0004"
 TOOL_TOKEN = "tool-token-planted-0002"
 SECRET = "agent-secret-planted-0003"
+_LOADED = "own script loaded"
 
 
 @dataclass
@@ -190,11 +190,26 @@ class Pod:
         return [json.loads(line) for line in whole_lines(file)] if file.exists() else []
 
     def own_script(self) -> Path:
-        """A copy of the addon's script in a folder of its own, to be broken or deleted."""
+        """A copy of the addon's script in a folder of its own, to be broken, deleted or reloaded; it says when it is loaded."""
         self.script = self.home / "addons" / "cllama.py"
         self.script.parent.mkdir()
-        shutil.copy(ROOT / "addons" / "cllama.py", self.script)
+        source = (ROOT / "addons" / "cllama.py").read_text(encoding="utf-8")
+        self.script.write_text(
+            f"{source}\nprint({_LOADED!r}, file=__import__('sys').stderr, flush=True)\n", encoding="utf-8"
+        )
         return self.script
+
+    def write_script(self, source: str) -> None:
+        """Other words in the script, and a time that the watcher finds newer."""
+        newer = self.script.stat().st_mtime + 5
+        self.script.write_text(source, encoding="utf-8")
+        os.utime(self.script, (newer, newer))
+
+    def reload(self) -> None:
+        """The script is loaded anew, though nothing in it has changed; waits until it is."""
+        loaded = self.said().count(_LOADED)
+        self.write_script(self.script.read_text(encoding="utf-8"))
+        eventually(lambda: self.said().count(_LOADED) > loaded, "the script is loaded anew")
 
     def _ready(self) -> bool:
         assert self.process is not None

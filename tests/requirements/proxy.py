@@ -61,7 +61,6 @@ REQUIREMENTS: dict[str, Requirement] = {
         "mediation 2, fail closed", "A script broken by hot reload leaves the guard: 503."
     ),
     "closed:script-deleted": Requirement("mediation 2, fail closed", "A script that is deleted leaves the guard: 503."),
-    "closed:good-reload": Requirement("design, the guard", "A good reload goes on working."),
     "closed:stream-large-bodies": Requirement("mediation 2, fail closed", "stream_large_bodies can't be switched on."),
     "closed:body-limit": Requirement("mitmproxy reference 4", "A body over the limit is a 413, and nothing goes out."),
     "start:missing-configuration": Requirement(

@@ -1,0 +1,119 @@
+"""The script is loaded anew while the proxy runs, as mitmproxy does when the file changes: nothing is lost by it."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.mediate.test_history import broken_links
+from tests.peers import JSONResponse, calls, text
+from tests.proxy.pod import Pod, headers
+from tests.proxy.test_draining import passing
+from tests.proxy.test_waiting import Held
+from tests.waiting import eventually
+
+HI = [{"role": "user", "content": "Go"}]
+RELOADS = 10
+
+
+def ask(pod: Pod, agent_id: str = "analyst", words: str = "Go", *, stream: bool = False) -> httpx2.Response:
+    body = {"model": "gpt-test", "messages": [{"role": "user", "content": words}], "stream": stream}
+    return httpx2.post(f"{pod.url}/v1/chat/completions", json=body, headers=headers(pod, agent_id), timeout=60)
+
+
+def content(answer: httpx2.Response) -> str:
+    words: str = answer.json()["choices"][0]["message"]["content"]
+    return words
+
+
+def chain(pod: Pod, agent_id: str) -> list[bytes]:
+    file = pod.home / "history" / agent_id / "history.jsonl"
+    return file.read_bytes().splitlines(keepends=True)
+
+
+def governed(pod: Pod) -> bool:
+    return ask(pod, "nobody").status_code == 403
+
+
+@pytest.mark.requirement("reload:turns-go-on")
+@pytest.mark.requirement("reload:broken-and-repaired")
+@pytest.mark.requirement("reload:nothing-forgotten")
+def test_turns_streams_and_what_is_forwarded_go_on_through_a_reload_a_broken_script_and_its_repair(pod: Pod) -> None:
+    pod.environment["CLAW_STATE"] = ""  # in memory: nothing but the process could keep it
+    source = pod.own_script().read_text(encoding="utf-8")
+    pod.agent("analyst", pod.tool("balance"))
+    pod.agent("plain")
+    pod.budget("plain", window="24h", max_requests=2)
+    pod.start()
+    held, go, begun = Held(JSONResponse({"usd": 1})), threading.Event(), threading.Event()
+    pod.service.routes["GET", "/balance"] = held
+    with ThreadPoolExecutor(4) as pool:
+        pod.provider.says(passing(go, begun), calls(("c1", "desk__balance", {})), calls(("c2", "desk__balance", {})))
+        forwarded = pool.submit(ask, pod, "plain")
+        assert begun.wait(30)
+        whole = pool.submit(ask, pod)
+        eventually(lambda: len(pod.service.received) == 1, "the first turn waits for its tool")
+        streamed = pool.submit(ask, pod, words="Stream", stream=True)
+        eventually(lambda: len(pod.service.received) == 2, "the second turn waits for its tool")
+        pod.reload()
+        again = pool.submit(ask, pod)
+        eventually(lambda: [each for each in pod.log() if each["type"] == "join"], "an equal request joins the turn")
+        pod.write_script("this is not Python")
+        eventually(lambda: ask(pod, "nobody").status_code == 503, "the guard answers")
+        pod.provider.says(text("Done."), text("Done."))
+        go.set()
+        held.go.set()
+        assert [content(each.result(60)) for each in (whole, again)] == ["Done.", "Done."]
+        assert streamed.result(60).text.endswith("data: [DONE]\n\n")
+        assert forwarded.result(60).text.endswith("data: [DONE]\n\n")
+        assert ask(pod).status_code == 503
+    pod.write_script(source)
+    eventually(lambda: governed(pod), "the script is repaired")
+    pod.provider.says(text("Still."), text("Passed."))
+    more = [*HI, {"role": "assistant", "content": "Done."}, {"role": "user", "content": "Sure?"}]
+    pod.client().chat.completions.create(model="gpt-test", messages=more)  # type: ignore[arg-type]
+    roles = [entry["role"] for entry in pod.provider.received[-1].json["messages"]]
+    assert roles == ["user", "assistant", "tool", "assistant", "user"]
+    assert [ask(pod, "plain").status_code for _ in range(2)] == [200, 429]
+    assert [len(pod.history(agent_id)) for agent_id in ("analyst", "plain")] == [3, 2]
+    assert broken_links(chain(pod, "analyst")) == []
+
+
+@pytest.mark.requirement("reload:ten-in-a-row")
+def test_ten_reloads_in_a_row_under_traffic_cost_no_request(pod: Pod) -> None:
+    pod.own_script()
+    pod.agent("analyst", pod.tool("balance"))
+    pod.start()
+    pod.service.routes["GET", "/balance"] = JSONResponse({"usd": 1})
+
+    async def answer(request: Any) -> JSONResponse:
+        tools = any(message["role"] == "tool" for message in (await request.json())["messages"])
+        return text("Done.") if tools else calls(("c1", "desk__balance", {}))
+
+    pod.provider.says(*[answer] * 20_000)
+    over = threading.Event()
+
+    def traffic(runner: int) -> list[str]:
+        said: list[str] = []
+        while not over.wait(0.03):
+            reply = ask(pod, words=f"{runner}.{len(said)}")
+            said.append(content(reply) if reply.status_code == 200 else reply.text)
+        return said
+
+    with ThreadPoolExecutor(3) as pool:
+        runners = [pool.submit(traffic, runner) for runner in range(3)]
+        try:
+            for _ in range(RELOADS):
+                pod.reload()
+        finally:
+            over.set()
+        said = [words for each in runners for words in each.result(60)]
+    assert said
+    assert set(said) == {"Done."}
+    assert [entry["status"] for entry in pod.history("analyst")] == ["ok"] * len(said)
+    assert broken_links(chain(pod, "analyst")) == []
+    assert "Traceback" not in pod.said()

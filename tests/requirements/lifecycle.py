@@ -1,0 +1,38 @@
+"""The life of the proxy: how it starts, is loaded anew, and ends; and the image and the manifests that it runs in."""
+
+from __future__ import annotations
+
+from tests.requirements.requirement import Requirement
+
+REQUIREMENTS: dict[str, Requirement] = {
+    "drain:what-was-begun-ends": Requirement(
+        "issue 6, item 5", "A proxy that is stopped ends what was begun: turns, streams, and what it forwards."
+    ),
+    "drain:nothing-new": Requirement(
+        "issue 6, item 5", "Meanwhile it is alive but not ready, and what is new gets 503 with retry-after and close."
+    ),
+    "drain:nothing-runs": Requirement(
+        "issue 6, item 5", "Where nothing runs it ends at once, with exit 0, also where its log can't be written."
+    ),
+    "drain:cut-off": Requirement(
+        "issue 6, item 5", "What does not end in time is cut off: who waits is told, and history has its line."
+    ),
+    "drain:taken-up": Requirement(
+        "issue 6, item 5", "A retry after the next start goes on with a turn that was cut off; no write is repeated."
+    ),
+    "reload:turns-go-on": Requirement(
+        "issue 6, item 5", "Turns, streams and forwarded requests go on through a reload of the script."
+    ),
+    "reload:broken-and-repaired": Requirement(
+        "issue 6, item 5", "Also through a broken one, which the guard answers for until it is repaired."
+    ),
+    "reload:nothing-forgotten": Requirement(
+        "issue 6, item 5", "A reload forgets neither hidden rounds nor budgets, also where they are in memory only."
+    ),
+    "reload:ten-in-a-row": Requirement(
+        "issue 6, item 5", "Ten reloads under traffic cost no request, and the history stays one chain."
+    ),
+    "history:one-chain": Requirement(
+        "issue 6, item 5", "Mediators that write the same history at the same time write one chain."
+    ),
+}
