@@ -13,6 +13,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import uvicorn
@@ -70,6 +71,7 @@ class Peer(ABC):
     received: list[Received] = field(default_factory=list)
     gone: threading.Event = field(default_factory=threading.Event)
     """Set when a client left while its answer was being made."""
+    host: str = "127.0.0.1"
     port: int = 0
     _server: _Server | None = None
     _thread: threading.Thread | None = None
@@ -78,15 +80,16 @@ class Peer(ABC):
     async def answer(self, request: Request) -> Response:
         """What this peer says."""
 
-    def start(self) -> None:
-        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        listener.bind(("127.0.0.1", 0))
-        listener.listen()  # who connects before the server runs waits for it
-        self.port = listener.getsockname()[1]
+    def start(self, *listeners: socket.socket, certificate: Path | None = None) -> None:
+        """On a free port of loopback, unless there are listeners; ``certificate``: over TLS, a file with its key."""
+        listeners = listeners or (listening("127.0.0.1", 0),)
+        self.host, self.port = listeners[0].getsockname()[:2]
         methods = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"]
         app = Starlette(routes=[Route("/{path:path}", self._receive, methods=methods)])
-        self._server = _Server(uvicorn.Config(app, log_level="critical", lifespan="off", access_log=False))
-        self._thread = threading.Thread(target=self._server.run, args=([listener],), daemon=True)
+        self._server = _Server(
+            uvicorn.Config(app, log_level="critical", lifespan="off", access_log=False, ssl_certfile=certificate)
+        )
+        self._thread = threading.Thread(target=self._server.run, args=(list(listeners),), daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
@@ -97,7 +100,7 @@ class Peer(ABC):
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://{self.host}:{self.port}"
 
     async def _receive(self, request: Request) -> Response:
         body = await request.body()
@@ -115,6 +118,15 @@ class Peer(ABC):
             return Response(status_code=499)
         leaving.cancel()
         return answering.result()
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """Who connects before a server runs waits for it. With TCP named: else asyncio lets small answers wait."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.bind((host, port))
+    listener.listen()
+    return listener
 
 
 async def _left(request: Request) -> None:

@@ -29,8 +29,9 @@ from claw_compile.output.kubernetes_objects import (
     pairs,
     secret,
 )
+from claw_compile.output.kubernetes_policy import PRIVATE, PRIVATE_6
 from claw_compile.output.proxy_env import ENV_FILE, HISTORY, RUNTIME_MOUNT, STATE, proxy_environment
-from claw_compile.output.proxy_service import COMMAND, CONFDIR, MODES
+from claw_compile.output.proxy_service import COMMAND, CONFDIR, MODES, REJECTED
 from claw_compile.output.runner_env import CA_BUNDLE
 from claw_compile.output.yaml_text import Data
 
@@ -128,8 +129,11 @@ def _rules(agent: Agent, whole: Deployment, converting: Converting) -> str:
     rules += ["add chain inet claw leave { type filter hook output priority filter; policy drop; }"]
     allowed = [f"meta skuid {PROXY_UID}", "ip daddr 127.0.0.0/8", "ip6 daddr ::1", "ct state established,related"]
     if agent.mode == "transparent":
-        allowed += ["udp dport 53", "tcp dport 53"]
-    return "; ".join([*rules, *(f"add rule inet claw leave {rule} accept" for rule in allowed)])
+        # The cluster's own DNS: of other private addresses the policies keep it, and of public ones this rule.
+        ranges = (f"{family} daddr {{ {', '.join(nets)} }}" for family, nets in (("ip", PRIVATE), ("ip6", PRIVATE_6)))
+        allowed += [f"{private} meta l4proto {{ tcp, udp }} th dport 53" for private in ranges]
+    rules += [f"add rule inet claw leave {rule} accept" for rule in allowed]
+    return "; ".join([*rules, REJECTED.format("leave")])
 
 
 def _proxy(agent: Agent, whole: Deployment, converting: Converting) -> Object:

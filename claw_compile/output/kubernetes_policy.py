@@ -18,11 +18,12 @@ from claw_compile.output.yaml_text import Data
 from claw_compile.reading.node import ListNode, MapNode, ScalarNode
 
 _API = "networking.k8s.io/v1"
-_PRIVATE = ["10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"]
+PRIVATE: list[str] = ["10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"]
+PRIVATE_6: list[str] = ["fc00::/7", "fe80::/10"]
 _WORLD: Data = {
     "to": [
-        {"ipBlock": {"cidr": "0.0.0.0/0", "except": _PRIVATE}},
-        {"ipBlock": {"cidr": "::/0", "except": ["fc00::/7", "fe80::/10"]}},
+        {"ipBlock": {"cidr": "0.0.0.0/0", "except": [*PRIVATE]}},
+        {"ipBlock": {"cidr": "::/0", "except": [*PRIVATE_6]}},
     ]
 }
 _NAMES: Data = {

@@ -28,11 +28,17 @@ HISTORY_VOLUME, STATE_VOLUME = "claw-history", "claw-state"
 CONFDIR = "/claw/ca"
 COMMAND = ("mitmdump", "-s", "addons/cllama.py")
 MODES = ("reverse:http://pod.invalid@8080", "regular@8082", "transparent@8083")
+REJECTED = "add rule inet claw {0} meta l4proto tcp reject with tcp reset; add rule inet claw {0} reject"
+"""The end of a chain. Not only dropped, so that QUIC falls back, and everything else gives up, at once."""
 REDIRECTION = (
     "add table inet claw; flush table inet claw; "
     "add chain inet claw pre { type nat hook prerouting priority dstnat; }; "
-    "add rule inet claw pre tcp dport { 80, 443 } redirect to :8083"
+    "add rule inet claw pre tcp dport { 80, 443 } redirect to :8083; "
+    "add chain inet claw forward { type filter hook forward priority filter; policy drop; }; "
+    f"{REJECTED.format('forward')}"
 )
+"""The proxy's container may have ``ip_forward``, as those of Docker do: of what is not redirected it forwards nothing, whatever
+route an agent takes."""
 HEALTH = "import urllib.request as r; r.urlopen('http://127.0.0.1:8080/health', timeout=4).close()"
 
 

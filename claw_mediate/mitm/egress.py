@@ -2,7 +2,7 @@
 
     what comes                                       allow              deny
     CONNECT                                          its tunnel         403
-    TLS, no governed name in address or SNI          passes unopened    its handshake fails
+    TLS, no governed name in address or SNI          passes unopened    is closed, and one line
     HTTP                                             passes             403
     HTTP that names a governed host in its Host      403                403
 
@@ -15,6 +15,7 @@ denied.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 
 from mitmproxy import http, tls
@@ -26,8 +27,10 @@ from claw_mediate.mitm import guard
 
 _DENIED = (403, "egress_denied", "this host is not governed, and egress is denied")
 _NOT_OVER_TLS = (403, "not_over_tls", "this host is governed, and is spoken to over TLS: use https")
+_MOST_TOLD = 1000
+_log = logging.getLogger(__name__)
 _NOBODY = SSL.Context(SSL.TLS_SERVER_METHOD)
-"""It has no certificate: whoever shakes hands with it is told of a failure."""
+"""It has no certificate, so that nobody can shake hands with it."""
 
 
 class Egress:
@@ -39,6 +42,7 @@ class Egress:
         self.denies = True
         self.hosts: Callable[[], Mapping[str, str]] = dict
         """The governed hosts of now, by their canonical names."""
+        self._told: set[str] = set()
 
     def tls_clienthello(self, data: tls.ClientHelloData) -> None:
         """TLS of others passes as it is, or goes on to a handshake that fails."""
@@ -48,6 +52,7 @@ class Egress:
     def tls_start_client(self, data: tls.TlsData) -> None:
         """After mitmproxy's own, which would have opened it. No handshake is made for a host that is not governed."""
         if not self._governs(data.context, data.context.client.sni):
+            self._tell(data.context)
             data.ssl_conn = SSL.Connection(_NOBODY, None)
             data.ssl_conn.set_accept_state()
 
@@ -70,6 +75,14 @@ class Egress:
         address = context.server.address
         names = (sni, address[0] if address else None)
         return any(guard.canonical(name) in self.hosts() for name in names if name)
+
+    def _tell(self, context: Context) -> None:
+        """Once for each host: a runner that meets no more than a closed connection can't say why."""
+        address = context.server.address
+        host = context.client.sni or (address[0] if address else "an unknown host")
+        if host not in self._told and len(self._told) < _MOST_TOLD:
+            self._told.add(host)
+            _log.error("cllama: TLS of %r is refused: it is not governed, and egress is denied", host)
 
     def _is_governed(self, flow: http.HTTPFlow) -> bool:
         hosts = self.hosts()

@@ -1,0 +1,126 @@
+"""What ``claw compile`` says of a transparent agent, taken at its word: the rules, the proxy's command and environment, the
+agent's environment. Only the paths of containers are exchanged for those of this test.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from claw_compile.compiler import compile_pod
+from claw_compile.diagnostics.report import as_text
+
+SEEN_AT = "/mnt"
+"""Where the pod's files are, for its proxy; the public part of its CA, for its agent."""
+OPENAI_KEY, ANTHROPIC_KEY, TOOL_TOKEN = "sk-gateway-openai", "sk-ant-gateway-anthropic", "gateway-tool-token"
+_PLACES = {"/claw/runtime": ".claw-runtime", "/claw/ca": ".claw-ca/private", "/claw/": "", "/tmp": "tmp"}
+POD = """\
+x-claw:
+  pod: desk
+  cllama-defaults:
+    proxy: passthrough
+    env: {{OPENAI_API_KEY: "${{OPENAI}}", ANTHROPIC_API_KEY: "${{ANTHROPIC}}", CLLAMA_EGRESS: {egress}}}
+services:
+  analyst:
+    image: analyst:1
+    x-claw:
+      agent: AGENTS.md
+      cllama: {{proxy: passthrough, mode: transparent}}
+      tools: [{{service: desk, allow: all}}]
+      tool-policy: {{timeout-per-tool-ms: 20000}}
+  desk:
+    image: desk:1
+    environment: {{TOKEN: "${{TOKEN}}"}}
+    x-claw: {{describe-file: desk.json, base-url: "{service}", auth: {{type: bearer, env: TOKEN}}}}
+"""
+DESK = {
+    "version": 2,
+    "tools": [
+        {
+            "name": "balance",
+            "description": "The balance.",
+            "inputSchema": {"type": "object", "properties": {}},
+            "annotations": {"readOnly": True},
+            "http": {"method": "GET", "path": "/balance"},
+        }
+    ],
+}
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """``arguments``: of mitmdump; ``rules``: of the step that may set them; ``uid``: whom the proxy runs as."""
+
+    arguments: list[str]
+    environment: dict[str, str]
+    rules: str
+    uid: int
+    runner: dict[str, str]
+
+
+def compiled(home: Path, target: Literal["compose", "kubernetes"], service: str, egress: str = "deny") -> Compiled:
+    for name, content in (
+        ("claw-pod.yml", POD.format(service=service, egress=egress)),
+        ("AGENTS.md", "Be good.\n"),
+        ("desk.json", json.dumps(DESK)),
+    ):
+        (home / name).write_text(content, encoding="utf-8")
+    environ = {"OPENAI": OPENAI_KEY, "ANTHROPIC": ANTHROPIC_KEY, "TOKEN": TOOL_TOKEN}
+    result = compile_pod(home / "claw-pod.yml", environ, target=target)
+    assert result.value is not None, as_text(result.diagnostics)
+    runner = _read(home / ".claw-runtime" / "agents" / "analyst" / "env")
+    parts = _composed(home) if target == "compose" else _deployed(home)
+    assert parts.arguments[:3] == ["mitmdump", "-s", "addons/cllama.py"]
+    return Compiled(
+        [_here(word) for word in parts.arguments[3:]],
+        {name: _here(value) for name, value in parts.environment.items()},
+        parts.rules,
+        parts.uid,
+        {name: value.replace("/etc/ssl/claw", SEEN_AT) for name, value in runner.items()},
+    )
+
+
+def _composed(home: Path) -> Compiled:
+    services = yaml.safe_load((home / "compose.generated.yml").read_text(encoding="utf-8"))["services"]
+    proxy, (program, rules) = services["cllama"], services["cllama-redirect"]["command"]
+    assert program == "nft"
+    assert proxy["user"] == "${CLAW_UID:-1000}:${CLAW_GID:-1000}"
+    environment = _read(home / proxy["env_file"][0]["path"])
+    return Compiled(proxy["command"], proxy["environment"] | environment, rules, 1000, {})
+
+
+def _deployed(home: Path) -> Compiled:
+    file = home / ".claw-runtime" / "kubernetes.generated.yml"
+    objects = [*yaml.safe_load_all(file.read_text(encoding="utf-8"))]
+    spec = next(each for each in objects if each["kind"] == "Deployment" and each["metadata"]["name"] == "desk-analyst")
+    guard, proxy = spec["spec"]["template"]["spec"]["initContainers"]
+    program, rules = guard["command"]
+    assert program == "nft"
+    secrets = {each["metadata"]["name"]: each["data"] for each in objects if each["kind"] == "Secret"}
+    named = _decoded(secrets[source["secretRef"]["name"]] for source in proxy["envFrom"])
+    environment = {each["name"]: each["value"] for each in proxy["env"]} | named
+    return Compiled(proxy["command"], environment, rules, proxy["securityContext"]["runAsUser"], {})
+
+
+def _decoded(secrets: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    return {name: base64.b64decode(value).decode() for each in secrets for name, value in each.items()}
+
+
+def _read(file: Path) -> dict[str, str]:
+    return dict(line.partition("=")[::2] for line in file.read_text(encoding="utf-8").splitlines())
+
+
+def _here(word: str) -> str:
+    """The same word, for the paths of the proxy's container."""
+    option, is_option, value = word.partition("=")
+    for path, place in _PLACES.items():
+        if (value or option).startswith(path):
+            moved = (value or option).replace(path, f"{SEEN_AT}/{place}", 1)
+            return f"{option}={moved}" if is_option else moved
+    return word

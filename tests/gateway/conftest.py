@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.gateway.namespaces import RefusedError
+from tests.gateway.topology import Form, Scene, scene
+from tests.waiting import eventually
+
+
+@contextmanager
+def _made(factory: pytest.TempPathFactory, form: Form, egress: str) -> Iterator[Scene]:
+    try:
+        with scene(factory.mktemp(form), form, egress) as made:
+            yield made
+    except RefusedError as refused:
+        pytest.skip(f"NO NETWORK NAMESPACES, transparent mode is not tested: {refused}")
+
+
+@pytest.fixture(scope="module", params=["compose", "classic", "kubernetes"])
+def every_form(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    with _made(tmp_path_factory, request.param, "deny") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def open_pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    """A gateway that lets through what is not governed."""
+    with _made(tmp_path_factory, "classic", "allow") as made:
+        yield made
+
+
+@pytest.fixture
+def pod(every_form: Scene) -> Scene:
+    """Of each form one for the module, with nothing left of the test before."""
+    return _clean(every_form)
+
+
+@pytest.fixture
+def allowing(open_pod: Scene) -> Scene:
+    return _clean(open_pod)
+
+
+def _clean(made: Scene) -> Scene:
+    def over() -> bool:
+        asked, ended = (
+            {event["turn_id"] for event in made.pod.log() if event["type"] in kinds}
+            for kinds in ({"request"}, {"response", "error"})
+        )
+        return asked <= ended
+
+    eventually(over, "what the test before has asked is over")
+    made.forget()
+    return made

@@ -1,0 +1,110 @@
+"""Network namespaces that a test makes, and that can't be left behind: each lives as long as the process that holds it, which
+ends with the pipe that it reads, however the test does. They have no names, so nobody's collide.
+
+Each has its own mounts too: another hosts file, other files to see.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import stat
+import subprocess
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tests.peers import listening
+from tests.waiting import DEADLINE
+
+PROGRAMS = ("unshare", "nsenter", "setpriv", "ip", "nft")
+_HOLD = "ip link set lo up && echo held && read -r _"
+
+
+class RefusedError(Exception):
+    """What is missing here for namespaces to be made."""
+
+
+class Namespace:
+    """One of them; ``network``: one whose network it shares, as containers of one pod do."""
+
+    def __init__(self, network: Namespace | None = None) -> None:
+        if missing := [name for name in PROGRAMS if shutil.which(name) is None]:
+            raise RefusedError(f"no {' and no '.join(missing)} (scripts/get-peers installs them)")
+        kinds = ["--mount"] if network else ["--mount", "--net"]
+        command = [*(network.entering("--net") if network else ()), "unshare", *kinds, "--propagation", "private"]
+        self._holder = subprocess.Popen(
+            [*command, "sh", "-c", _HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        assert self._holder.stdout is not None
+        if self._holder.stdout.readline() != b"held\n":
+            said = self._holder.communicate()[1].decode()
+            raise RefusedError(f"the kernel refuses a network namespace: {said.strip()}")
+        self._within = ThreadPoolExecutor(1, initializer=self._enter)
+
+    @property
+    def pid(self) -> int:
+        return self._holder.pid
+
+    def close(self) -> None:
+        self._within.shutdown()
+        self._holder.communicate(timeout=DEADLINE)
+
+    def entering(self, *kinds: str) -> list[str]:
+        """A program that enters it and becomes another one."""
+        return ["nsenter", "--target", str(self.pid), *(kinds or ("--net", "--mount")), "--"]
+
+    def run(self, *command: str, script: str | None = None) -> str:
+        """A command within it, as root."""
+        done = subprocess.run([*self.entering(), *command], input=script, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{command}: {done.stderr}"
+        return done.stdout
+
+    def ip(self, *lines: str) -> None:
+        self.run("ip", "-batch", "-", script="\n".join(lines))
+
+    def inside[T](self, do: Callable[[], T]) -> T:
+        """Called by a thread within its network: sockets that it makes stay there, whoever uses them."""
+        return self._within.submit(do).result(DEADLINE)
+
+    def listener(self, host: str, port: int) -> socket.socket:
+        return self.inside(lambda: listening(host, port))
+
+    def joined(self, other: Namespace, name: str, ours: int, theirs: int) -> None:
+        """A cable between both; the network's number is that of the name's last letter, theirs and ours the host's."""
+        self.ip(f"link add {name} type veth peer name {name} netns {other.pid}")
+        for end, host in ((self, ours), (other, theirs)):
+            end.addressed(name, host)
+            end.ip(f"link set {name} up")
+
+    def addressed(self, name: str, host: int) -> None:
+        self.ip(f"addr add {v4(name, host)}/24 dev {name}", f"addr add {v6(name, host)}/64 dev {name} nodad")
+
+    def shows(self, content: Path, at: str) -> None:
+        """A file or directory in the place of another, for who is within."""
+        self.run("mount", "--bind", str(content), at)
+
+    def opened_to_all(self, *paths: Path) -> None:
+        """Somebody who is not root finds these within, where a directory on the way is closed to them (/root is)."""
+        for path in paths:
+            way = (*reversed(path.resolve().parents), path.resolve())
+            closed = next((each for each in way if not self._is_open(each)), None)
+            if closed is not None:
+                steps = f"cd '{way[-1]}' && mount -t tmpfs -o mode=755 none '{closed}' && mkdir -p '{way[-1]}'"
+                self.run("sh", "-ec", f"{steps} && mount --no-canonicalize --bind . '{way[-1]}'")
+
+    def _is_open(self, directory: Path) -> bool:
+        return bool(int(self.run("stat", "-c", "%a", str(directory)), 8) & stat.S_IXOTH)
+
+    def _enter(self) -> None:
+        with Path(f"/proc/{self.pid}/ns/net").open("rb") as network:
+            os.setns(network.fileno(), os.CLONE_NEWNET)
+
+
+def v4(name: str, host: int) -> str:
+    return f"10.77.{name[-1]}.{host}"
+
+
+def v6(name: str, host: int) -> str:
+    return f"fd77:{name[-1]}::{host}"

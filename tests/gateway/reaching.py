@@ -1,0 +1,83 @@
+"""How a runner reaches out: from within its network, with whatever it likes to say."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+
+from tests.gateway.topology import Scene
+from tests.waiting import DEADLINE
+
+OPENAI = "api.openai.com"
+CHAT = "/v1/chat/completions"
+
+
+@dataclass(frozen=True)
+class Heard:
+    """``signer``: who has signed the certificate that was shown; ``data``: all that was said until the end."""
+
+    signer: str
+    data: bytes
+
+    @property
+    def status(self) -> int:
+        return int(self.data.split(b" ", 2)[1])
+
+
+def bytes_to(scene: Scene, host: str, port: int, data: bytes) -> bytes:
+    """What comes back for these bytes. Raises ``OSError`` where nobody can be reached."""
+
+    def said() -> bytes:
+        with socket.create_connection((host, port), timeout=DEADLINE) as connection:
+            connection.sendall(data)
+            return _all(connection)
+
+    return scene.runner.inside(said)
+
+
+def over_tls(scene: Scene, host: str, name: str | None, data: bytes) -> Heard:
+    """The same in TLS, for a runner that trusts everybody; ``name``: what its handshake says. Raises ``ssl.SSLError``."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+
+    def said() -> Heard:
+        with (
+            socket.create_connection((host, 443), timeout=DEADLINE) as plain,
+            context.wrap_socket(plain, server_hostname=name) as connection,
+        ):
+            certificate = x509.load_der_x509_certificate(connection.getpeercert(binary_form=True) or b"")
+            connection.sendall(data)
+            signer = certificate.issuer.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value
+            return Heard(str(signer), _all(connection))
+
+    return scene.runner.inside(said)
+
+
+def head(line: str, *headers: str) -> bytes:
+    return "\r\n".join([f"{line} HTTP/1.1", "connection: close", *headers, "", ""]).encode()
+
+
+def post(scene: Scene, url: str, body: Any, **how: Any) -> httpx2.Response:
+    """A request of the agent's, by the client that the SDKs use; TLS is for OpenAI, wherever the URL leads."""
+    extensions = {"sni_hostname": how.pop("name", OPENAI)}
+    headers = {"authorization": f"Bearer {scene.token}", **how.pop("headers", {})}
+
+    def said() -> httpx2.Response:
+        trust = ssl.create_default_context(cafile=scene.bundle)
+        with httpx2.Client(verify=trust, trust_env=False, timeout=DEADLINE, **how) as client:
+            return client.post(url, json=body, headers=headers, extensions=extensions)
+
+    return scene.runner.inside(said)
+
+
+def _all(connection: socket.socket) -> bytes:
+    said = bytearray()
+    while more := connection.recv(65_536):
+        said += more
+    return bytes(said)

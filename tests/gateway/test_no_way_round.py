@@ -1,0 +1,125 @@
+"""What a runner tries that would rather not be governed: every way out of its network but the proxy's, and every trick with it.
+
+The compiled proxy denies what is not governed, so that whatever reaches it for another host ends there. Runners of the
+compose form get a route first, which they don't have: it is the rules that must hold.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Iterator
+
+import pytest
+
+from tests.gateway.compiled import OPENAI_KEY
+from tests.gateway.namespaces import v4, v6
+from tests.gateway.reaching import CHAT, OPENAI, bytes_to, head, over_tls, post
+from tests.gateway.test_runners import ASKED
+from tests.gateway.topology import DESK, ELSEWHERE, OTHER, PROVIDER, PROVIDER_6, PUBLIC, Scene
+from tests.peers import text
+from tests.waiting import DEADLINE
+
+
+@pytest.fixture(autouse=True)
+def _route(pod: Scene) -> Iterator[None]:
+    ways = (f"default via {v4('net1', 1)}", f"::/0 via {v6('net1', 1)}") if pod.form == "compose" else ()
+    pod.runner.ip(*(f"route add {way}" for way in ways))
+    yield
+    pod.runner.ip(*(f"route del {way}" for way in ways))
+
+
+def nobody_heard(pod: Scene) -> bool:
+    return not (pod.provider.received or pod.elsewhere.received or pod.open.received or pod.desk.received)
+
+
+@pytest.mark.requirement("transparent:no-way-round")
+@pytest.mark.parametrize(
+    ("host", "port"),
+    [(PROVIDER, 8443), (PROVIDER_6, 8443), (PUBLIC, 53), (DESK, 4000)],
+    ids=["another port", "another port over IPv6", "the port of DNS", "the tool service"],
+)
+def test_no_other_port_of_anybody_is_reached(pod: Scene, host: str, port: int) -> None:
+    with pytest.raises(ConnectionRefusedError):  # and not a time-out: the runner would wait for minutes
+        bytes_to(pod, host, port, head("GET /balance", f"host: {OPENAI}"))
+    assert nobody_heard(pod)
+
+
+@pytest.mark.requirement("transparent:no-way-round")
+@pytest.mark.parametrize("host", [PROVIDER, PROVIDER_6], ids=["over IPv4", "over IPv6"])
+def test_quic_is_refused_so_that_it_falls_back(pod: Scene, host: str) -> None:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with pod.world.inside(lambda: socket.socket(family, socket.SOCK_DGRAM)) as provider:
+        provider.bind((host, 443))
+        provider.setblocking(False)
+
+        def knocks() -> None:
+            with socket.socket(family, socket.SOCK_DGRAM) as runner:
+                runner.settimeout(DEADLINE)
+                runner.connect((host, 443))
+                runner.send(b"\xc0\x00\x00\x00\x01" + bytes(1200))  # a long header of QUIC's first version
+                runner.recv(1)
+
+        with pytest.raises(OSError, match=r"refused|not permitted"):
+            pod.runner.inside(knocks)
+        with pytest.raises(BlockingIOError):
+            provider.recv(1)
+
+
+@pytest.mark.requirement("transparent:no-way-round")
+@pytest.mark.parametrize("host", [PROVIDER, PROVIDER_6, ELSEWHERE, DESK], ids=["provider", "IPv6", "other", "tool"])
+def test_plain_http_is_refused_whatever_host_it_names(pod: Scene, host: str) -> None:
+    credential = f"authorization: Bearer {pod.token}"
+    for named in (OPENAI, OTHER, host):
+        for target in ("/balance", f"http://{OPENAI}/v1/models"):
+            assert b" 403 " in bytes_to(pod, host, 80, head(f"GET {target}", f"host: {named}", credential))
+    assert b" 400 " in bytes_to(pod, host, 80, head(f"CONNECT {OPENAI}:443", f"host: {OPENAI}"))
+    assert nobody_heard(pod)
+
+
+@pytest.mark.requirement("transparent:no-way-round")
+@pytest.mark.parametrize("port", [80, 443])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x00\x01\x02 not http\r\n\r\n",
+        b"SSH-2.0-x\r\n",
+        b"\x16\x03\x01\x00\x05hello",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    ],
+    ids=["bytes", "ssh", "half a handshake", "HTTP/2 unannounced"],
+)
+def test_bytes_that_are_not_http_go_nowhere(pod: Scene, port: int, data: bytes) -> None:
+    def said() -> bytes:
+        with socket.create_connection((PROVIDER, port), timeout=DEADLINE) as connection:
+            connection.sendall(data)
+            connection.shutdown(socket.SHUT_WR)
+            return connection.recv(64)
+
+    assert pod.runner.inside(said)[:12] in {b"", b"HTTP/1.1 400", b"HTTP/1.1 403", b"\x15\x03\x01\x00\x02\x02\x32"}
+    assert nobody_heard(pod)
+
+
+@pytest.mark.requirement("transparent:egress-denied")
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [(ELSEWHERE, OTHER), (PROVIDER, OTHER), (PROVIDER, None), (PROVIDER, "cloudflare-ech.com"), (DESK, "desk")],
+    ids=["another host", "foreign name at the provider", "no name", "the outer name of ECH", "the tool service"],
+)
+def test_a_handshake_that_names_no_governed_host_fails(pod: Scene, host: str, name: str | None) -> None:
+    with pytest.raises(ssl.SSLError, match="EOF"):
+        over_tls(pod, host, name, head("GET /", f"host: {OPENAI}", f"authorization: Bearer {pod.token}"))
+    assert nobody_heard(pod)
+    said = pod.pod.stderr.read_text(encoding="utf-8").splitlines()
+    assert [line for line in said if f"TLS of {name or host!r} is refused: it is not governed" in line]
+
+
+@pytest.mark.requirement("transparent:names-decide")
+@pytest.mark.parametrize("host", [ELSEWHERE, DESK, PUBLIC])
+def test_a_governed_name_at_a_foreign_address_goes_to_the_configured_provider_alone(pod: Scene, host: str) -> None:
+    pod.provider.says(text("From the provider."))
+    answer = post(pod, f"https://{host}{CHAT}", ASKED, headers={"host": OTHER})
+    assert answer.json()["choices"][0]["message"]["content"] == "From the provider."
+    assert [asked.headers["authorization"] for asked in pod.provider.received] == [f"Bearer {OPENAI_KEY}"]
+    pod.provider.received.clear()
+    assert nobody_heard(pod)

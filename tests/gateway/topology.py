@@ -1,0 +1,217 @@
+"""A transparent pod in network namespaces: a runner, its proxy, a provider, and a tool service that the runner can't reach.
+
+    compose      runner ── net1 ── proxy ── net2 ── world      the providers' names lead to the proxy; no route to anywhere
+    classic      runner ── net1 ── proxy ── net2 ── world      the names are the provider's; the proxy is the way out
+    kubernetes   runner = proxy ── net2 ── world               one network for both; the runner is known by its user
+
+Behind net3 is the tool service. The proxy's namespace forwards packets, as in a container of Docker, and everybody knows the
+way back: what does not come through is held off by the rules alone. They, the proxy's command and its environment, and the
+runner's environment are the compiler's.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from mitmproxy.certs import CertStore
+
+from tests.gateway.certificates import Authority
+from tests.gateway.compiled import SEEN_AT, Compiled, compiled
+from tests.gateway.namespaces import Namespace, v4, v6
+from tests.peers import Provider, Service
+from tests.proxy.pod import ROOT, Pod
+from tests.waiting import DEADLINE
+
+type Form = Literal["compose", "classic", "kubernetes"]
+
+GOVERNED = ("api.openai.com", "api.anthropic.com")
+OTHER = "other.test"
+PROXY, PROVIDER, ELSEWHERE, DESK = v4("net1", 1), v4("net2", 2), v4("net2", 3), v4("net3", 2)
+PUBLIC = "198.51.100.2"
+"""Of the provider's namespace too, and no private address."""
+PROXY_6, PROVIDER_6 = v6("net1", 1), v6("net2", 2)
+RUNNER_UID = 1500
+_AS = ("setpriv", "--clear-groups", "--bounding-set=-all", "--no-new-privs", "--pdeathsig=KILL")
+
+
+@dataclass
+class TransparentPod(Pod):
+    """The proxy as it is compiled, in its namespace, by its own user and without any capability."""
+
+    parts: Compiled = field(kw_only=True)
+    within: Namespace = field(kw_only=True)
+
+    def env(self) -> dict[str, str]:
+        needed = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+        return needed | self.parts.environment | self.environment
+
+    def run(self) -> None:
+        uid = str(self.parts.uid)
+        self.launcher = (*self.within.entering(), *_AS, "--reuid", uid, "--regid", uid)
+        self.start(*self.parts.arguments)
+
+    def _ready(self) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, f"the proxy ended: {self.said()}"
+        return self.within.inside(_says_ready)
+
+
+def _says_ready() -> bool:
+    try:
+        with urllib.request.urlopen("http://127.0.0.1:8080/ready", timeout=2) as response:
+            return bool(response.status == 200)
+    except OSError:
+        return False
+
+
+@dataclass(frozen=True)
+class Scene:
+    """All of it, running. ``open``: who listens at the provider's other ports and in the clear, and should hear nothing."""
+
+    form: Form
+    home: Path
+    runner: Namespace
+    gateway: Namespace
+    world: Namespace
+    tools: Namespace
+    provider: Provider
+    elsewhere: Service
+    open: Service
+    desk: Service
+    pod: TransparentPod
+
+    @property
+    def leads(self) -> str:
+        """Where the names of providers lead the runner."""
+        return PROXY if self.form == "compose" else PROVIDER
+
+    @property
+    def front(self) -> str:
+        """Where the runner finds the other entrances."""
+        return "127.0.0.1" if self.form == "kubernetes" else PROXY
+
+    @property
+    def runner_env(self) -> dict[str, str]:
+        return self.pod.parts.runner
+
+    @property
+    def token(self) -> str:
+        return self.runner_env["OPENAI_API_KEY"]
+
+    @property
+    def bundle(self) -> str:
+        """What the runner trusts, as this process sees it."""
+        return str(self.home / "pod" / ".claw-ca" / "public" / "ca-bundle.pem")
+
+    def runs(self, *command: str, work: str = "") -> str:
+        """A program of the runner's, with what the compiler gives it, and HOME, as from a container engine; what it said."""
+        whole = [*self.runner.entering(), *_AS, "--reuid", str(RUNNER_UID), "--regid", str(RUNNER_UID), *command]
+        env = {"HOME": "/", **self.runner_env}
+        done = subprocess.run(whole, input=work, capture_output=True, text=True, check=False, env=env, timeout=DEADLINE)
+        assert done.returncode == 0, f"{done.stderr}\nthe proxy said: {self.pod.said()}"
+        return done.stdout
+
+    def forget(self) -> None:
+        """What the test before has left."""
+        for peer in (self.provider, self.elsewhere, self.open, self.desk):
+            peer.received.clear()
+        self.provider.script.clear()
+
+
+@contextmanager
+def scene(home: Path, form: Form, egress: str = "deny") -> Iterator[Scene]:
+    """Made, and gone again, whatever fails meanwhile. Raises ``RefusedError`` where the kernel makes no namespaces."""
+    with ExitStack() as ends:
+        runner, gateway, world, tools = _joined(ends, form)
+        desk = Service()
+        desk.start(tools.listener(DESK, 4000), tools.listener(DESK, 80))
+        ends.callback(desk.stop)
+        shared = home / "pod"
+        shared.mkdir()
+        parts = compiled(shared, "kubernetes" if form == "kubernetes" else "compose", desk.url, egress)
+        gateway.run("nft", parts.rules)
+        provider, elsewhere, plain = _world(ends, home, world)
+        _files(home, shared, parts, authority=home / "provider-ca.pem")
+        seen = {gateway: shared, runner: shared / ".claw-ca" / "public"}
+        for namespace, files in seen.items():
+            namespace.opened_to_all(Path(sys.base_prefix), Path(sys.prefix), ROOT)
+            namespace.shows(files, SEEN_AT)
+            leads = PROXY if form == "compose" and namespace is runner else PROVIDER
+            namespace.shows(_hosts(home, leads), "/etc/hosts")
+        pod = TransparentPod(shared, provider, desk, parts=parts, within=gateway)
+        pod.environment["SSL_CERT_FILE"] = f"{SEEN_AT}/provider-ca.pem"
+        ends.callback(pod.stop)
+        pod.run()
+        yield Scene(form, home, runner, gateway, world, tools, provider, elsewhere, plain, desk, pod)
+
+
+def _joined(ends: ExitStack, form: Form) -> list[Namespace]:
+    def made(network: Namespace | None = None) -> Namespace:
+        namespace = Namespace(network)
+        ends.callback(namespace.close)
+        return namespace
+
+    gateway, world, tools = made(), made(), made()
+    runner = made(gateway if form == "kubernetes" else None)
+    for other, name in ((world, "net2"), (tools, "net3")):
+        gateway.joined(other, name, 1, 2)
+        _way_out(other, name)
+    world.addressed("net2", 3)
+    world.ip(f"addr add {PUBLIC}/32 dev net2")
+    gateway.ip(f"route add {PUBLIC}/32 via {PROVIDER}")
+    if form != "kubernetes":
+        gateway.joined(runner, "net1", 1, 2)
+        gateway.run("sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1")
+    if form == "classic":
+        _way_out(runner, "net1")
+    return [runner, gateway, world, tools]
+
+
+def _way_out(namespace: Namespace, name: str) -> None:
+    namespace.ip(f"route add default via {v4(name, 1)}", f"route add ::/0 via {v6(name, 1)}")
+
+
+def _world(ends: ExitStack, home: Path, world: Namespace) -> tuple[Provider, Service, Service]:
+    """The provider and somebody else, both over TLS with certificates that only who should trusts."""
+    provider, elsewhere, plain = Provider(), Service(), Service()
+    certificate = Authority(home, "provider-ca").signs(*GOVERNED)
+    provider.start(world.listener(PROVIDER, 443), world.listener(PROVIDER_6, 443), certificate=certificate)
+    elsewhere.start(world.listener(ELSEWHERE, 443), certificate=Authority(home, "other-ca").signs(OTHER))
+    open_at = ((PROVIDER, 80), (PUBLIC, 53), (PROVIDER, 8443), (PROVIDER_6, 80), (PROVIDER_6, 8443), (ELSEWHERE, 80))
+    plain.start(*(world.listener(*place) for place in open_at))
+    for peer in (provider, elsewhere, plain):
+        ends.callback(peer.stop)
+    return provider, elsewhere, plain
+
+
+def _files(home: Path, shared: Path, parts: Compiled, authority: Path) -> None:
+    """What the proxy is given, and may write; and its CA."""
+    private, public = (shared / ".claw-ca" / part for part in ("private", "public"))
+    public.mkdir(parents=True)
+    CertStore.create_store(private, "mitmproxy", 2048)
+    ours = (private / "mitmproxy-ca-cert.pem").read_bytes()
+    for name in ("ca-cert.pem", "ca-bundle.pem"):
+        (public / name).write_bytes(ours)
+    (shared / "provider-ca.pem").write_bytes(authority.read_bytes())
+    for name in ("history", "state", "tmp", "home"):
+        (shared / name).mkdir()
+    for at, _, files in os.walk(shared):
+        for name in ("", *files):
+            os.chown(Path(at, name), parts.uid, parts.uid)
+    home.chmod(0o755)
+
+
+def _hosts(home: Path, leads: str) -> Path:
+    """Where the names of providers lead."""
+    file = home / f"hosts-{leads}"
+    named = {leads: GOVERNED, ELSEWHERE: (OTHER,), "127.0.0.1": ("localhost", "cllama")}
+    file.write_text("".join(f"{address} {' '.join(names)}\n" for address, names in named.items()), encoding="utf-8")
+    return file

@@ -1,0 +1,29 @@
+"""Transparent mode in network namespaces, with the rules that the compiler writes."""
+
+from __future__ import annotations
+
+from tests.requirements.requirement import Requirement
+
+REQUIREMENTS: dict[str, Requirement] = {
+    "transparent:unaware": Requirement(
+        "issue 6, item 1", "Unmodified SDKs with nothing but the CA and the token complete mediated streaming turns."
+    ),
+    "transparent:no-rights": Requirement("issue 6, item 1", "mitmdump runs as nobody's root, with no capability."),
+    "transparent:ipv6": Requirement("issue 6, item 1", "Over IPv6 a runner is mediated as over IPv4."),
+    "transparent:http2": Requirement("mediation 1", "A client that speaks HTTP/2 is mediated."),
+    "transparent:websocket": Requirement("mediation 1", "A WebSocket upgrade to a governed host is refused with 426."),
+    "transparent:three-entrances": Requirement(
+        "mediation 1; 7", "One process serves an agent at all three entrances, and its hidden rounds go on across them."
+    ),
+    "transparent:no-way-round": Requirement(
+        "issue 6, item 1",
+        "No other port, protocol, address or address family leads past the proxy; all are refused at once.",
+    ),
+    "transparent:egress-denied": Requirement(
+        "mediation 1", "With egress denied, TLS that names no governed host is closed, and the log says which, once."
+    ),
+    "transparent:names-decide": Requirement(
+        "mediation 1; reference/mitmproxy 3",
+        "A governed name at a foreign address goes to the configured provider, and no key to any other.",
+    ),
+}
