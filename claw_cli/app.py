@@ -9,6 +9,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from claw_cli.certs import certs_verbs
 from claw_cli.check import check
 from claw_cli.compile import compile_verb
 from claw_cli.explain import explain_verb
@@ -42,6 +43,7 @@ app.command("up", cls=PassesOn)(up)
 app.command("down", cls=PassesOn)(down)
 app.command("schema")(schema)
 app.add_typer(state_verbs)
+app.add_typer(certs_verbs)
 
 
 def _version(wanted: bool) -> None:

@@ -1,21 +1,25 @@
 """``claw up [POD] [-d]`` and ``claw down [POD]``: through Docker Compose (spec/compile.md "Verbs").
 
-Rules. Nothing is started of a pod that does not compile. What the pod no longer has is stopped: an agent that was taken
-out of it must not go on with its credential. What stands behind ``--`` is Compose's.
+Rules. Nothing is started of a pod that does not compile, or whose CA its proxy would refuse. What the pod no longer has is
+stopped: an agent that was taken out of it must not go on with its credential. What stands behind ``--`` is Compose's.
 """
 
 from __future__ import annotations
 
 import sys
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
+from claw_certs.standing import standing
 from claw_cli.arguments import File, Pod, pod_file
 from claw_cli.docker import become_compose
 from claw_compile.__main__ import compiled
-from claw_compile.compiler import compose_file_of
+from claw_compile.compiler import Written, compose_file_of
+from claw_compile.output.deployment import CA_ROOT
 
 _REST = "claw.rest"
 
@@ -46,9 +50,11 @@ def up(
 
     Exit as Compose does; 1 for errors and without Docker, 2 for wrong usage.
     """
-    written = compiled(pod_file(pod, file))
+    named = pod_file(pod, file)
+    written = compiled(named)
     if written is None:
         raise typer.Exit(1)
+    _trust(named, written)
     options = ["--detach"] if detach else []
     become_compose(written.deployed, ["up", "--remove-orphans", *options, *context.meta[_REST]])
 
@@ -73,3 +79,13 @@ def down(
         raise typer.Exit(1)
     options = ["--volumes"] if volumes else []
     become_compose(compose_file, ["down", "--remove-orphans", *options, *context.meta[_REST]])
+
+
+def _trust(file: Path, written: Written) -> None:
+    """What is to be said of the CA, where an agent needs it."""
+    if not written.opened_hosts:
+        return
+    found = standing(file.parent / CA_ROOT, written.opened_hosts, datetime.now(UTC), str(file))
+    sys.stderr.write("".join(f"{problem}\n" for problem in found.problems))
+    if not found.is_sound:
+        raise typer.Exit(1)

@@ -26,7 +26,7 @@ from claw_compile.output.compose import COMPOSE_FILE, compose
 from claw_compile.output.deployment import Deployment
 from claw_compile.output.emit import Tree, emit
 from claw_compile.output.kubernetes import KUBERNETES_FILE, kubernetes
-from claw_compile.output.proxy_env import proxy_env_file
+from claw_compile.output.proxy_env import opened_hosts, proxy_env_file
 from claw_compile.output.secret_files import secret_files
 from claw_compile.output.write import create_master, write
 from claw_contract.secret import Secret
@@ -60,6 +60,8 @@ class Written:
     deployed: Path
     agents: tuple[Projected, ...]
     new_master: Path | None = None
+    opened_hosts: tuple[str, ...] = ()
+    """Of which the proxy signs certificates; none where every agent is at the base-URL entrance."""
 
 
 def check_pod(pod_file: Path, environ: Mapping[str, str]) -> Checked[Plan]:
@@ -158,7 +160,10 @@ def _write(
             refused = write(tree, directory, {file: made})
         case "compose":
             refused = write({**tree, PurePosixPath(COMPOSE_FILE): made}, directory)
-    return refused or Written(directory, file, plan.agents)
+    uses_ca = Deployment(plan.loaded.pod, plan.resolved, tree, master).uses_ca
+    return refused or Written(
+        directory, file, plan.agents, opened_hosts=tuple(opened_hosts(plan.resolved)) if uses_ca else ()
+    )
 
 
 def _manifests(plan: Plan, tree: Tree, master: Secret) -> Checked[bytes]:

@@ -16,8 +16,9 @@ from claw_contract.secret import Secret
 
 RUNTIME = ".claw-runtime"
 """Where the compiled tree stands beside the file that mounts it, whatever ``-o`` says: the file is the same on any machine."""
-CA_DIRECTORY = ".claw-ca/public"
-CA_PRIVATE = ".claw-ca/private"
+CA_ROOT = ".claw-ca"
+CA_DIRECTORY = f"{CA_ROOT}/public"
+CA_PRIVATE = f"{CA_ROOT}/private"
 """The pod's CA, beside the pod file: what agents get, and mitmproxy's ``confdir`` with the key."""
 AUTHORITY = "x-claw"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import PurePosixPath
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from claw_compile.authority.agent import Resolved
 from claw_compile.authority.model_providers import without_keys
@@ -48,7 +48,27 @@ def proxy_environment(deployment: Deployment) -> tuple[dict[str, str], PurePosix
 
 def governed_hosts(deployment: Deployment) -> list[str]:
     """The names of model providers that lead an unaware agent to its proxy."""
+    return sorted(_governed(deployment.resolved))
+
+
+def opened_hosts(resolved: Resolved) -> list[str]:
+    """The hosts that the proxy opens TLS of, with a certificate of the pod's CA: those of base URLs of the pod's own too."""
+    environment = resolved.proxy_env
+    set_here = (environment.get(f"{known.env}_BASE_URL") for known in KNOWN_PROVIDERS.values())
+    urls = [split for setting in set_here if setting is not None and (split := _split(setting.value)) is not None]
+    return sorted(_governed(resolved) | {url.hostname for url in urls if url.scheme == "https" and url.hostname})
+
+
+def _governed(resolved: Resolved) -> set[str]:
     known = {urlsplit(each.base_url).hostname for each in KNOWN_PROVIDERS.values() if each.base_url is not None}
-    setting = deployment.resolved.proxy_env.get(HOSTS)
+    setting = resolved.proxy_env.get(HOSTS)
     stated = {part.partition("=")[0].strip() for part in (setting.value if setting else "").split(",")}
-    return sorted(host for host in known | stated if host)
+    return {host for host in known | stated if host}
+
+
+def _split(url: str) -> SplitResult | None:
+    """None for what is no URL, which was told where the pod was read."""
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return None
