@@ -25,9 +25,7 @@ from claw_compile.diagnostics.report import as_text
 from claw_compile.output.deployment import CA_ROOT
 from claw_compile.output.proxy_env import opened_hosts
 
-certs_verbs = typer.Typer(
-    name="certs", add_completion=False, rich_markup_mode=None, no_args_is_help=True, help="The CA that runners trust."
-)
+certs_verbs = typer.Typer(name="certs", add_completion=False, rich_markup_mode=None, no_args_is_help=True)
 _PUBLIC = "A file with the public CAs for the bundle; default: this machine's own, else certifi's."
 Days = Annotated[int, typer.Option("--days", min=1, max=3650, help="How long the CA is valid.")]
 PublicCas = Annotated[Path | None, typer.Option("--public-cas", metavar="FILE", help=_PUBLIC)]
@@ -63,6 +61,14 @@ class _Job:
 
     def standing(self) -> Standing:
         return standing(self.directory, self.hosts, datetime.now(UTC), str(self.file))
+
+
+@certs_verbs.callback()
+def certs() -> None:
+    """The pod's CA: made, rotated, looked at.
+
+    Exit 0; 1 for errors, 2 for wrong usage.
+    """
 
 
 @certs_verbs.command("init")

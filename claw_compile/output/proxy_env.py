@@ -39,6 +39,8 @@ def proxy_environment(deployment: Deployment) -> tuple[dict[str, str], PurePosix
         "CLAW_KEY_STATES_DIR": f"{STATE}/key-states",
         # The forward proxy would be a way out for agents that have no egress.
         "CLLAMA_EGRESS": "deny",
+        # Without it mitmproxy would make its own, which is good for every name.
+        **({"CLLAMA_CA": "pod"} if deployment.uses_ca else {}),
         "HOME": "/tmp",  # noqa: S108 - a tmpfs of the container's own
         "PYTHONDONTWRITEBYTECODE": "1",
     }

@@ -23,7 +23,7 @@ from claw_mediate.io.identity import Admitted
 from claw_mediate.io.log import EventLog
 from claw_mediate.io.settings import Settings
 from claw_mediate.mediator import Mediator
-from claw_mediate.mitm import dispatch, door, egress, entrances, forward, guard, options, shadow
+from claw_mediate.mitm import authority, dispatch, door, egress, entrances, forward, guard, options, shadow
 from claw_mediate.mitm.life import Life
 
 _log = logging.getLogger(__name__)
@@ -44,7 +44,14 @@ class Cllama:
         options.add(loader)
         try:
             events = EventLog()
-            for part in (door.Door(), egress.Egress(), guard.Guard(), dispatch.Dispatch(events), Life(events)):
+            outlive = (
+                door.Door(),
+                egress.Egress(),
+                guard.Guard(),
+                authority.Authorities(events),
+                dispatch.Dispatch(events),
+            )
+            for part in (*outlive, Life(events)):
                 if ctx.master.addons.get(part.name) is None:
                     ctx.master.addons.add(part)
                     if isinstance(part, Life):
@@ -59,6 +66,8 @@ class Cllama:
         try:
             options.harden()
             settings = Settings.of(options.values())
+            trust: authority.Authorities = ctx.master.addons.get(authority.Authorities.name)
+            trust.check(settings)
             self._mediator = self._life().mediator(settings)
         except (ValueError, exceptions.OptionsError) as error:
             if self._mediator is not None:
@@ -67,6 +76,7 @@ class Cllama:
             return
         beyond: egress.Egress = ctx.master.addons.get(egress.Egress.name)
         beyond.hosts, beyond.denies = self._hosts, settings.egress == "deny"
+        trust.governs = lambda host: guard.canonical(host) in self._hosts()
 
     def running(self) -> Any:
         """Open the entrances. No coroutine function: mitmproxy calls it from sync code on hot reload."""
