@@ -92,8 +92,11 @@ def last_hash(file: Path) -> str | None:
     """Of the last sealed line, if any; a torn last line (a crash while writing) is passed over."""
     try:
         with file.open("rb") as old, mmap.mmap(old.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            # Only a line's end can match: within a line, a line break is an escape.
             end = len(data)
+            # What lacks its line break only is all there, and gets it before the next line.
+            if seal := seal_of(data[max(0, end + 1 - SEAL_BYTES) :] + b"\n"):
+                return seal.hash
+            # Only a line's end can match: within a line, a line break is an escape.
             while (end := data.rfind(b'"}\n', 0, end)) >= 0:
                 if seal := seal_of(data[max(0, end + 3 - SEAL_BYTES) : end + 3]):
                     return seal.hash

@@ -1,0 +1,87 @@
+"""Turns and calls, as both history and the log tell of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Literal
+
+type Source = Literal["history", "log"]
+type Outcome = Literal["ok", "failed", "aborted", "unfinished"]
+"""``aborted``: the runner left. ``unfinished``: it began, and nothing tells of its end."""
+
+RUNNER_LEFT = 499
+"""What history says of a runner that left."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One managed call."""
+
+    tool: str
+    service: str
+    round: int
+    ok: bool
+    code: str
+    """Of a failed one; "" where it has none."""
+    status_code: int | None
+    latency_ms: int
+    effect: str
+    """``read``, ``write``, ``unknown``; "" where it is not told."""
+    ran: bool | None
+    """Whether its service was asked; None: not told."""
+    duplicate: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """What a turn used. ``cost`` is in US dollars; None where nobody knows it."""
+
+    prompt: int = 0
+    completion: int = 0
+    cached: int = 0
+    cost: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One turn, or one forwarded request."""
+
+    source: Source
+    agent: str
+    turn_id: str
+    ts: str
+    at: float | None
+    """``ts`` in seconds; None where it is no time."""
+    outcome: Outcome
+    code: str
+    """Why it failed; "" where it did not."""
+    status_code: int
+    latency_ms: int | None
+    model: str
+    tokens: Tokens = Tokens()
+    resumed: bool = False
+    digest: str = ""
+    offered: tuple[str, ...] = ()
+    """The aliases of the tools that its model was shown."""
+    calls: tuple[Call, ...] = field(default=(), repr=False)
+
+
+def moment(ts: str) -> float | None:
+    """RFC 3339 as seconds; None for what is none. Without an offset it is UTC.
+
+    >>> moment("1970-01-01T00:01:00.500Z"), moment("yesterday")
+    (60.5, None)
+    """
+    try:
+        found = datetime.fromisoformat(ts)
+        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+def ended(*, ok: bool, status_code: int, code: str) -> tuple[Outcome, str]:
+    """How a turn ended, and why: an error without a word of ours is known by its status."""
+    if ok:
+        return "ok", ""
+    return ("aborted" if status_code == RUNNER_LEFT else "failed"), code or f"http_{status_code}"
