@@ -9,6 +9,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from claw_cli.audit import audit_verbs
 from claw_cli.certs import certs_verbs
 from claw_cli.check import check
 from claw_cli.compile import compile_verb
@@ -43,6 +44,7 @@ app.command("up", cls=PassesOn)(up)
 app.command("down", cls=PassesOn)(down)
 app.command("schema")(schema)
 app.add_typer(state_verbs)
+app.add_typer(audit_verbs)
 app.add_typer(certs_verbs)
 
 

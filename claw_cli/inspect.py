@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from claw_cli.arguments import AsJson, File, pod_file
+from claw_cli.screen import plain
 from claw_compile.compiler import check_pod
 from claw_compile.diagnostics.report import as_text
 from claw_compile.explain import Unknown
@@ -67,7 +68,7 @@ def _lines(key: str, value: Any) -> Iterator[str]:
 def _entry(item: dict[str, Any]) -> str:
     """On one line, so that a line can be found by what it says."""
     rest = _inline({key: value for key, value in item.items() if key != "name" and value not in ("", None)})
-    return f"{_plain(item['name'])}: {rest}" if "name" in item else rest
+    return f"{_line(item['name'])}: {rest}" if "name" in item else rest
 
 
 def _inline(value: Any) -> str:
@@ -79,9 +80,9 @@ def _inline(value: Any) -> str:
         case dict():
             return ", ".join(f"{key.replace('_', ' ')} {_inline(part)}" for key, part in value.items())
         case _:
-            return _plain(str(value))
+            return _line(str(value))
 
 
-def _plain(text: str) -> str:
+def _line(text: str) -> str:
     """On one line: a descriptor may hold anything, and a terminal obeys it."""
-    return "".join(sign if sign.isprintable() else "�" for sign in " ".join(text.split()))
+    return plain(" ".join(text.split()))

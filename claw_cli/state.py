@@ -11,17 +11,13 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, NoReturn, assert_never
 
 import typer
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
 from claw_cli.arguments import AsJson
+from claw_cli.screen import console, plain, table
 from claw_state.inventory import TURN_STATES, AgentState, Forgotten, Inventory, Kept
 from claw_state.place import File, Server, StoreError, place
 from claw_state.sqlite_inventory import SqliteInventory
 
-_PIPE_WIDTH = 1000
-"""Where there is no terminal, at which lines would end."""
 _MOST_NAMED = 10
 _NO_PLACE = (
     "no state is named: give --state PLACE, or set CLAW_STATE as the proxy has it"
@@ -111,7 +107,7 @@ def _errors() -> Iterator[None]:
 
 
 def _fail(why: str, code: int) -> NoReturn:
-    sys.stderr.write(f"error: {_plain(why)}\n")
+    sys.stderr.write(f"error: {plain(why)}\n")
     raise typer.Exit(code)
 
 
@@ -138,16 +134,12 @@ def _many(number: int, what: str) -> str:
 
 
 def _show(found: Inventory) -> None:
-    console = Console(file=sys.stdout, highlight=False, markup=False)
-    if not console.is_terminal:
-        console = Console(file=sys.stdout, highlight=False, markup=False, width=_PIPE_WIDTH)
-    console.print(f"{found.place} ({found.store}, schema {found.schema}): {_size(found)}", soft_wrap=True)
+    shown = console()
+    shown.print(f"{found.place} ({found.store}, schema {found.schema}): {_size(found)}", soft_wrap=True)
     if not found.agents:
-        console.print("nothing is kept")
+        shown.print("nothing is kept")
         return
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("agent", overflow="fold")
-    for heading in (
+    headings = (
         "hidden rounds",
         "size",
         "oldest use",
@@ -156,16 +148,16 @@ def _show(found: Inventory) -> None:
         *map(_words, TURN_STATES),
         "requests",
         "USD",
-    ):
-        table.add_column(heading, justify="right", overflow="fold")
+    )
+    rows = table("agent", *headings, numbers=len(headings))
     for agent in found.agents:
-        table.add_row(*_row(agent))
-    console.print(table)
+        rows.add_row(*_row(agent))
+    shown.print(rows)
 
 
 def _row(agent: AgentState) -> Iterator[str]:
     rounds, spent = agent.rounds, agent.spent
-    yield _plain(agent.agent)
+    yield plain(agent.agent)
     yield from (
         str(rounds.count),
         _bytes(rounds.size),
@@ -205,11 +197,6 @@ def _time(seconds: float | None) -> str | None:
 
 def _words(state: str) -> str:
     return state.replace("_", " ")
-
-
-def _plain(text: str) -> str:
-    """What a state holds may hold anything, and a terminal obeys it."""
-    return "".join(sign if sign.isprintable() else "�" for sign in text)
 
 
 def _document(found: Inventory) -> dict[str, Any]:

@@ -1,0 +1,117 @@
+"""What ``claw audit`` is asked: where to read, which times, and of which pod.
+
+Rules. ``--history`` beats CLAW_SESSION_HISTORY_DIR. A pod's agents and grants are those of its compiled tree; what its
+services declare is read from the pod file, where that has no errors.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import msgspec
+import typer
+
+from claw_audit.turns import moment
+from claw_audit.withheld import Granted, Grants
+from claw_cli.screen import plain
+from claw_compile.compiler import check_pod, output_of
+from claw_contract.names import canonical_name
+
+MANIFEST = "pod-manifest.json"
+ENVIRON = "CLAW_SESSION_HISTORY_DIR"
+_NOWHERE = (
+    f"no history is named: give --history DIR, or set {ENVIRON} as the proxy has it"
+    " (in Compose it is a volume: docker compose cp cllama:/claw/history .); or give --log FILE"
+)
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604_800}
+_AGO = re.compile(rf"([0-9]{{1,9}})([{''.join(_UNITS)}])")
+Histories = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--history", metavar="DIR", help=f"The directory of history; more than one may be named. [env: {ENVIRON}]"
+    ),
+]
+Logs = Annotated[
+    list[str] | None,
+    typer.Option("--log", metavar="FILE", help="The proxy's output, also packed by gzip; - is standard input."),
+]
+Agent = Annotated[str, typer.Option("--agent", metavar="AGENT", help="Of one agent only.")]
+
+
+class _Tool(msgspec.Struct):
+    name: str
+
+
+class _Agent(msgspec.Struct):
+    digest: str
+    tools: list[_Tool] = []
+
+
+class _Manifest(msgspec.Struct):
+    agents: dict[str, _Agent]
+
+
+def fail(why: str, code: int = 1) -> NoReturn:
+    """One line, and the exit code."""
+    sys.stderr.write(f"error: {plain(why)}\n")
+    raise typer.Exit(code)
+
+
+def directories(named: list[Path] | None, *, needed: bool = True) -> tuple[Path, ...]:
+    """Where history is."""
+    found = tuple(named or ([Path(os.environ[ENVIRON])] if os.environ.get(ENVIRON) else []))
+    if not found and needed:
+        fail(_NOWHERE, 2)
+    return found
+
+
+def logs(named: list[str] | None) -> tuple[str, ...]:
+    """Where the log is."""
+    return tuple(named or ())
+
+
+def time_of(text: str, now: float, option: str) -> float | None:
+    """A time, or how long ago; None for nothing.
+
+    >>> time_of("1h30m", 10_000.0, "--since"), time_of("1970-01-01T00:00:01Z", 0.0, "--since")
+    (4600.0, 1.0)
+    """
+    if not text:
+        return None
+    if _AGO.sub("", text) == "":
+        return now - sum(int(number) * _UNITS[unit] for number, unit in _AGO.findall(text))
+    if (at := moment(text)) is None:
+        fail(f"{option}: {text} is no time; say 2h, 3d, or 2026-01-31T08:00:00Z", 2)
+    return at
+
+
+def grants_of(pod_file: Path) -> Grants:
+    """What is compiled of a pod, and what its services declare."""
+    manifest = output_of(pod_file, None) / MANIFEST
+    try:
+        told = msgspec.json.decode(manifest.read_bytes(), type=_Manifest)
+    except FileNotFoundError:
+        fail(f"{manifest}: the pod was never compiled: claw compile {pod_file}")
+    except OSError as error:
+        fail(f"{manifest}: {error.strerror}")
+    except (msgspec.DecodeError, RecursionError):
+        fail(f"{manifest}: can't be read; compile the pod again")
+    agents = {
+        name: Granted(agent.digest, frozenset(tool.name for tool in agent.tools)) for name, agent in told.agents.items()
+    }
+    return Grants(agents, _declared(pod_file))
+
+
+def _declared(pod_file: Path) -> frozenset[str]:
+    plan = check_pod(pod_file, os.environ).value
+    if plan is None:
+        sys.stderr.write(f"note: {pod_file} has errors (claw check), so what its services declare is not known\n")
+        return frozenset()
+    described = plan.pod.described.items()
+    return frozenset(
+        canonical_name(service, tool.name) for service, found in described if found for tool in found.tools
+    )

@@ -1,0 +1,45 @@
+"""Calls as CSV, a row each.
+
+Rules. A cell that a spreadsheet would take for a formula (it begins with = + - @ or a blank that is no space) has an
+apostrophe before it, as spreadsheets themselves write text; control characters are replaced. So a name that a model made up
+does nothing to who opens the file.
+"""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import astuple, fields
+from typing import TextIO
+
+from claw_audit.report import CallRow
+from claw_cli.screen import plain
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+
+
+class CsvCalls:
+    """Writes each call as it is told of."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._writer = csv.writer(out, lineterminator="\n")
+        self._writer.writerow(field.name for field in fields(CallRow))
+
+    def __call__(self, row: CallRow) -> None:
+        self._writer.writerow(map(_cell, astuple(row)))
+
+
+def _cell(value: object) -> str:
+    """One cell.
+
+    >>> _cell("=1+1"), _cell(True), _cell(None), _cell(12)
+    ("'=1+1", 'true', '', '12')
+    """
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return f"'{plain(value)}" if value.startswith(_FORMULA) else plain(value)
+        case _:
+            return str(value)

@@ -1,0 +1,118 @@
+"""An audit's report as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import assert_never
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+
+from claw_audit.report import AgentRow, CallRow, Counted, FailureRow, Latency, Report, ToolRow, Turns, Used, WithheldRow
+from claw_cli.screen import plain, table
+
+
+def show(report: Report, console: Console) -> None:
+    """All that there is something to say of."""
+    for line in _head(report):
+        console.print(line, soft_wrap=True)
+    for part in _tables(report):
+        console.print(part)
+
+
+def _head(report: Report) -> Iterator[str]:
+    if report.first is not None:
+        yield f"from {report.first} to {report.last}"
+    yield _turns(report.turns)
+    yield f"{_used(report.used)}; turns took {_took(report.latency_ms)}"
+
+
+def _turns(turns: Turns) -> str:
+    ended = {
+        "ok": turns.ok,
+        "failed": turns.failed,
+        "left by their runner": turns.aborted,
+        "without an end": turns.unfinished,
+        "resumed": turns.resumed,
+        "in the log only": turns.only_in_log,
+    }
+    told = ", ".join(f"{count} {how}" for how, count in ended.items() if count)
+    return f"{turns.total} turn{'' if turns.total == 1 else 's'}{f': {told}' if told else ''}"
+
+
+def _used(used: Used) -> str:
+    cached = f" ({used.cached_tokens:,} cached)" if used.cached_tokens else ""
+    return f"{used.tokens_in:,} tokens in{cached}, {used.tokens_out:,} out, {_cost(used)}"
+
+
+def _cost(used: Used) -> str:
+    return f"${used.cost_usd:.4f}{f' + {used.unpriced} of unknown cost' if used.unpriced else ''}"
+
+
+def _took(latency: Latency) -> str:
+    return "no time that is known" if latency.p50 is None else f"{latency.p50} ms (p50), {latency.p95} ms (p95)"
+
+
+def _tables(report: Report) -> Iterator[RenderableType]:
+    yield from _rows(
+        report.agents, "agent", "turns", "ok", "failed", "left", "calls", "failed", "p50", "p95", "in", "out", "USD"
+    )
+    yield from _rows(report.tools, "tool", "effect", "calls", "failed", "ran", "repeats", "p50", "p95", words=2)
+    for name, counted in (
+        ("intervention", report.interventions),
+        ("turns failed with", report.turn_errors),
+        ("calls failed with", report.call_errors),
+        ("error of the proxy", report.proxy_errors),
+    ):
+        yield from _rows(counted, name, "times")
+    yield from _rows(report.withheld, "agent", "tool", "why it was not shown", "turns", words=3)
+    yield from _rows(report.calls, "latest calls", "agent", "turn", "tool", "result", "effect", "round", "ms", words=6)
+    yield from _rows(report.failures, "latest failures", "agent", "turn", "tool", "why", "HTTP", words=5)
+
+
+type _Row = AgentRow | ToolRow | Counted | WithheldRow | CallRow | FailureRow
+
+
+def _rows(rows: Sequence[_Row], *headings: str, words: int = 1) -> Iterator[Table]:
+    if rows:
+        made = table(*headings, numbers=len(headings) - words)
+        for row in rows:
+            made.add_row(*(plain(cell) for cell in _cells(row)))
+        yield made
+
+
+def _cells(row: _Row) -> tuple[str, ...]:
+    match row:
+        case AgentRow():
+            turns = (row.turns.total, row.turns.ok, row.turns.failed, row.turns.aborted, row.calls, row.calls_failed)
+            used = (str(row.used.tokens_in), str(row.used.tokens_out), _cost(row.used).removeprefix("$"))
+            return row.agent, *map(str, turns), *_both(row.latency_ms), *used
+        case ToolRow():
+            return (
+                row.tool,
+                row.effect,
+                *map(str, (row.calls, row.failed, row.ran, row.duplicates)),
+                *_both(row.latency_ms),
+            )
+        case Counted():
+            return row.name, str(row.count)
+        case WithheldRow():
+            return row.agent, row.tool, row.why, "" if row.turns is None else str(row.turns)
+        case CallRow():
+            result = row.code or row.status
+            return row.ts, row.agent, row.turn_id, row.tool, result, row.effect, str(row.round), str(row.latency_ms)
+        case FailureRow():
+            return (
+                row.ts,
+                row.agent,
+                row.turn_id,
+                row.tool,
+                row.code,
+                "" if row.status_code is None else str(row.status_code),
+            )
+        case _:
+            assert_never(row)
+
+
+def _both(latency: Latency) -> tuple[str, str]:
+    return "" if latency.p50 is None else str(latency.p50), "" if latency.p95 is None else str(latency.p95)
