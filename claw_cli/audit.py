@@ -53,9 +53,11 @@ audit_verbs = typer.Typer(name="audit", cls=_ListsFirst, add_completion=False, r
 
 @audit_verbs.callback()
 def audit_verb() -> None:
-    """What agents did: turns, calls, failures, tokens and cost, from history and the proxy's log.
+    """What agents did: turns, calls, failures, tokens, cost.
 
-    Without a command: list.
+    From history and the proxy's log. Without a command: list.
+
+    Exit 0; 1 for errors and a broken chain, 2 for wrong usage.
     """
 
 
@@ -134,7 +136,9 @@ def _transcript(attempts: list[tuple[Turn, Any]]) -> Iterator[str]:
 
 @audit_verbs.command("verify")
 def verify_verb(history: Histories = None, log: Logs = None, agent: Agent = "", as_json: AsJson = False) -> None:
-    """Whether a line of history was changed, removed or put in; with --log, whether its end was cut off.
+    """Whether history was tampered with.
+
+    With --log: whether its end was cut off, too.
 
     Exit 0; 1 for a broken chain and errors, 2 for wrong usage.
     """

@@ -68,7 +68,8 @@ class Made:
 
     def turn(self, turn_id: str, *calls: dict[str, Any], agent: str = "analyst", **more: Any) -> str:
         """One line of history; its hash."""
-        return self._history.append(agent, {**entry(turn_id, *calls, **more), "claw_id": agent}, NOBODY)
+        _, sealed = self._history.append(agent, {**entry(turn_id, *calls, **more), "claw_id": agent}, NOBODY)
+        return sealed
 
     def ends(self, turn_id: str, agent: str = "analyst", **more: Any) -> None:
         """The event that ends a turn."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 from tests.requirements.requirement import Requirement
 
 REQUIREMENTS: dict[str, Requirement] = {
-    "audit:verify": Requirement("inspect, claw audit", "The first broken line of a chain is named, with what was done."),
+    "audit:verify": Requirement(
+        "inspect, claw audit", "The first broken line of a chain is named, with what was done."
+    ),
     "audit:verify-benign": Requirement(
         "issue 6.4", "What a crash or a rotation does to a chain is no break, and is said."
     ),
