@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from claw_contract.known_providers import KEY_VARIABLES
-from claw_contract.secret import Redactor
+from claw_contract.secret import Redactor, Secret
 from claw_mediate import wire
 from claw_mediate.dialects import anthropic_messages, openai_chat
 from claw_mediate.dialects.base import Dialect, RunnerRequest, UnreadableRequestError
@@ -87,6 +87,8 @@ class Mediator:
         self._problem: str | None = None
         """Why the proxy is not ready, as last told."""
         self._stops = False
+        self._secrets: set[Secret] = set()
+        self._known = Redactor(())
 
     def missing(self) -> str | None:
         """What a proxy can't work without, in one line with the remedy; None when all is there."""
@@ -202,17 +204,23 @@ class Mediator:
             spend=lambda: self._accounts.admit(admitted.agent, request, view.model),
             context=lambda: self._context_for(admitted, view, recall=True),
         )
-        return await self._mediating.answer(
-            Mediated(admitted, request, view, dialect, self._redactor(admitted)), before
-        )
+        return await self._mediating.answer(Mediated(admitted, request, view, dialect, self.redactor(admitted)), before)
 
     async def _context_for(self, admitted: Admitted, view: RunnerRequest, *, recall: bool) -> str:
         """Text for the end of the system prompt; "" for an agent without context, whose requests pass as they are."""
         if view.bypass == NOT_READ or not self._context.concerns(admitted.agent):
             return ""
-        return await self._context.text(admitted.agent, view, self._redactor(admitted), recall=recall)
+        return await self._context.text(admitted.agent, view, self.redactor(admitted), recall=recall)
 
-    def _redactor(self, admitted: Admitted) -> Redactor:
+    def known(self) -> Redactor:
+        """Of all secrets of the pod: its providers', and those of all of its agents."""
+        agents = filter(None, map(self._agents.find, self._agents.ids()))
+        secrets = {*self.registry.secrets(), *(secret for agent in agents for secret in agent.secrets)}
+        if secrets != self._secrets:
+            self._secrets, self._known = secrets, Redactor(secrets)
+        return self._known
+
+    def redactor(self, admitted: Admitted) -> Redactor:
         """What no service, prompt, runner or history may see. The log is told of it too."""
         secrets = [*self.registry.secrets(), *admitted.agent.secrets, admitted.token, admitted.secret]
         self._log.protect(secrets)

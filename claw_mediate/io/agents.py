@@ -72,7 +72,10 @@ class Agent:
         found += [feed.auth for feed in self.feeds if isinstance(feed.auth, Secret)]
         if self.memory is not None and self.memory.auth is not None:
             found += _secrets(self.memory.auth)
-        return (*found, *([self.metadata.token] if self.metadata.token else []))
+        if (token := self.metadata.token) is not None:
+            half = token.reveal().partition(":")[2]
+            found += [token, *([Secret(half)] if half else [])]
+        return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,8 @@ SETTINGS = (
     Setting(
         "dispatch", "CLLAMA_DISPATCH", "fast", "How mitmproxy tells its addons of events: fast, or plain (its own way)."
     ),
+    Setting("keep_flows", "CLLAMA_KEEP_FLOWS", "5000", "How many flows mitmweb and the console keep."),
+    Setting("keep_bytes", "CLLAMA_KEEP_BYTES", "268435456", "How many bytes of flows mitmweb and the console keep."),
     Setting("keepalive_ms", "CLLAMA_KEEPALIVE_MS", "1000", "Longest silence of a mediated stream, in milliseconds."),
     Setting(
         "keepalive_first_ms",
@@ -109,6 +111,8 @@ class Settings:
     ca: Literal["", "pod"]
     egress: Literal["allow", "deny"]
     dispatch: Literal["fast", "plain"]
+    keep_flows: int
+    keep_bytes: int
     keepalive: float
     keepalive_first: float
     keepalive_openai: KeepaliveKind
@@ -141,6 +145,8 @@ class Settings:
             ca=_word(values, "ca", "", "pod"),
             egress=_word(values, "egress", "allow", "deny"),
             dispatch=_word(values, "dispatch", "fast", "plain"),
+            keep_flows=_positive(values, "keep_flows"),
+            keep_bytes=_positive(values, "keep_bytes"),
             keepalive=_positive(values, "keepalive_ms") / 1000,
             keepalive_first=_positive(values, "keepalive_first_ms") / 1000,
             keepalive_openai=_word(values, "keepalive_openai", "comment", "native", "off"),

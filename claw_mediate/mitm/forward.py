@@ -20,7 +20,7 @@ from claw_mediate.io.body import UnpackableError, codings, unpacked
 from claw_mediate.io.forwarding import Ticket
 from claw_mediate.io.headers import CREDENTIALS, as_read
 from claw_mediate.mediator import Mediator
-from claw_mediate.mitm import door, guard
+from claw_mediate.mitm import door, guard, veil
 from claw_mediate.mitm.stream import MOST_HELD
 from claw_mediate.mitm.tap import Tap
 
@@ -49,7 +49,16 @@ _under_way: dict[str, Forwarded] = {}
 
 def send(flow: http.HTTPFlow, mediator: Mediator, decision: Forward) -> None:
     """Put the decision on the flow; mitmproxy sends it."""
-    request = flow.request
+    with veil.lifted(flow):  # the credential goes into what is sent, and not into what is shown
+        _redirect(flow.request, decision)
+        frame(flow.request)
+    door.if_unreachable(flow, _UNREACHED, decision.refusal)
+    assert isinstance(decision.ticket, Ticket)
+    _under_way[flow.id] = Forwarded(mediator, decision.ticket)
+    guard.metadata(flow, "forward", provider=decision.ticket.provider.name)
+
+
+def _redirect(request: http.Request, decision: Forward) -> None:
     _keep_options(request)
     gone = _GONE.union(name.lower().encode(errors="surrogateescape") for name in decision.dropped)
     kept = (field for field in request.headers.fields if field[0].lower() not in gone)
@@ -64,11 +73,6 @@ def send(flow: http.HTTPFlow, mediator: Mediator, decision: Forward) -> None:
         for name in ("content-encoding", "transfer-encoding", "content-length"):
             request.headers.pop(name, None)
         request.raw_content = decision.body
-    frame(request)
-    door.if_unreachable(flow, _UNREACHED, decision.refusal)
-    assert isinstance(decision.ticket, Ticket)
-    _under_way[flow.id] = Forwarded(mediator, decision.ticket)
-    guard.metadata(flow, "forward", provider=decision.ticket.provider.name)
 
 
 def frame(request: http.Request) -> None:
@@ -100,7 +104,7 @@ def responded(flow: http.HTTPFlow) -> None:
     """The response is whole. One that streamed has gone; one that was held back goes now."""
     forwarded, response = _under_way.get(flow.id), flow.response
     if forwarded is not None and forwarded.tap is not None and response is not None and not response.stream:
-        _keep_keys_out(forwarded.ticket, response)
+        _keep_keys_out(flow, forwarded.ticket, response)
         forwarded.tap(response.raw_content or b"")
         forwarded.tap(b"")
     over(flow, whole=True)
@@ -145,12 +149,11 @@ def _declared(response: http.Response) -> int:
     return int(response.headers.get("content-length", "0"))
 
 
-def _keep_keys_out(ticket: Ticket, response: http.Response) -> None:
+def _keep_keys_out(flow: http.HTTPFlow, ticket: Ticket, response: http.Response) -> None:
     """An error may say our key back; only then it is changed."""
     redactor = ticket.passed.redactor
-    for name, value in list(response.headers.items(multi=True)):
-        if redactor.text(value) != value:
-            del response.headers[name]
+    shown = zip(response.headers.fields, veil.own_fields(flow, response), strict=True)
+    response.headers.fields = tuple(each for each, (_, value) in shown if redactor.data(value) == value)
     packed = response.raw_content or b""
     try:
         body = unpacked(packed, codings(response.headers.get_all("content-encoding")), MOST_HELD, _SECONDS)

@@ -13,6 +13,7 @@ import logging
 import os
 import signal
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from mitmproxy import ctx, exceptions, http
@@ -20,10 +21,9 @@ from mitmproxy import ctx, exceptions, http
 from claw_mediate.exchange import Exchange, Forward, Request, refused
 from claw_mediate.io.body import UnpackableError, codings, unpacked
 from claw_mediate.io.identity import Admitted
-from claw_mediate.io.log import EventLog
 from claw_mediate.io.settings import Settings
 from claw_mediate.mediator import Mediator
-from claw_mediate.mitm import authority, dispatch, door, egress, entrances, forward, guard, options, shadow
+from claw_mediate.mitm import authority, door, entrances, forward, guard, options, parts, shadow, veil
 from claw_mediate.mitm.life import Life
 
 _log = logging.getLogger(__name__)
@@ -43,19 +43,7 @@ class Cllama:
         """Options, and the parts that outlive this script. A failure is one line, and mitmproxy does not start."""
         options.add(loader)
         try:
-            events = EventLog()
-            outlive = (
-                door.Door(),
-                egress.Egress(),
-                guard.Guard(),
-                authority.Authorities(events),
-                dispatch.Dispatch(events),
-            )
-            for part in (*outlive, Life(events)):
-                if ctx.master.addons.get(part.name) is None:
-                    ctx.master.addons.add(part)
-                    if isinstance(part, Life):
-                        ctx.master.addons.chain.insert(0, ctx.master.addons.chain.pop())
+            parts.install()
         except (exceptions.OptionsError, RuntimeError) as error:
             _log.error("cllama: %s", error)
 
@@ -74,9 +62,7 @@ class Cllama:
                 raise exceptions.OptionsError(f"cllama: {error}") from error
             _log.error("cllama: %s", error)
             return
-        beyond: egress.Egress = ctx.master.addons.get(egress.Egress.name)
-        beyond.hosts, beyond.denies = self._hosts, settings.egress == "deny"
-        trust.governs = lambda host: guard.canonical(host) in self._hosts()
+        parts.tell(settings, self._hosts, self._mediator.known)
 
     def running(self) -> Any:
         """Open the entrances. No coroutine function: mitmproxy calls it from sync code on hot reload."""
@@ -107,7 +93,7 @@ class Cllama:
     async def _by_the_head(self, flow: http.HTTPFlow, request: Request) -> Exchange | Forward | Admitted:
         """What can be decided without the body: all but a request that is read in a dialect."""
         assert self._mediator is not None
-        if (problem := guard.malformed(flow.request)) is not None:
+        if (problem := guard.malformed(veil.real(flow))) is not None:
             return refused(request.path, 400, "malformed_request", problem)
         if any("websocket" in value.lower() for value in request.header("upgrade")):
             return refused(request.path, 426, "upgrade_required", "WebSocket is not served; use POST")
@@ -116,6 +102,7 @@ class Cllama:
         admitted = self._mediator.admit(request)
         if isinstance(admitted, Exchange):
             return admitted
+        veil.knows(flow, partial(self._mediator.redactor, admitted))
         if self._mediator.dialect(request) is None:
             return self._mediator.forward(admitted, request)
         if _declared(flow) > options.most_bytes():
@@ -163,7 +150,7 @@ def _declared(flow: http.HTTPFlow) -> int:
 
 async def _body(flow: http.HTTPFlow) -> bytes:
     """The body, unpacked. Raises ``UnpackableError``."""
-    body = flow.request.raw_content or b""
+    body = veil.real(flow).raw_content or b""
     applied = codings(flow.request.headers.get_all("content-encoding"))
     if not applied:
         return body
@@ -176,5 +163,6 @@ async def _body(flow: http.HTTPFlow) -> bytes:
 def _request(flow: http.HTTPFlow, body: bytes, hosts: Mapping[str, str]) -> Request:
     host = guard.destination(flow, hosts)
     assert host is guard.BASE_URL or host in hosts.values()
-    headers = [(name, value) for name, value in flow.request.headers.items(multi=True)]
-    return Request(flow.request.method, flow.request.path, headers, body, host, shadow.watching(flow))
+    own = veil.real(flow)
+    headers = [(name, value) for name, value in own.headers.items(multi=True)]
+    return Request(own.method, own.path, headers, body, host, shadow.watching(flow))

@@ -36,7 +36,7 @@ DUPLICATE, REPLAYED, LATENCY = "claw.duplicate", "claw.replayed", "claw.latency_
 MARKS = {"turn": ":llama:", "model": ":robot:", "tool": ":wrench:"}
 MOST_SHOWN = 4 << 20
 """Bytes of a body that are kept to be looked at, and of a line of history."""
-_OBSERVERS = ("view", "dumper", "save", "savehar")
+_OBSERVERS = ("view", "claw-keeping", "dumper", "save", "savehar")
 _NOT_MADE, _RECORDED = "not-made.invalid", "recorded.invalid"
 """Hosts of what was not asked: no such name can ever be resolved (RFC 2606)."""
 _PORTS = {"http": 80, "https": 443}
@@ -194,10 +194,10 @@ def _place(text: str) -> tuple[str, str, int, str]:
         parts = urlsplit(text)
         scheme = parts.scheme if parts.scheme in _PORTS else "http"
         port = parts.port or _PORTS[scheme]
-        path = parts.path + (f"?{parts.query}" if parts.query else "")
-        return scheme, parts.hostname or _NOT_MADE, port, path or "/"
     except ValueError:
         return "http", _NOT_MADE, _PORTS["http"], "/"
+    path = parts.path + (f"?{parts.query}" if parts.query else "")
+    return scheme, parts.hostname or _NOT_MADE, port, path or "/"
 
 
 def _bounded(entry: bytes) -> str:

@@ -22,7 +22,7 @@ from mitmproxy.proxy import commands
 from mitmproxy.proxy.layers import http as layers
 from mitmproxy.utils import human
 
-from claw_mediate.mitm import guard, pressure
+from claw_mediate.mitm import guard, pressure, veil
 from claw_mediate.mitm.sources import Source, deciding, fallbacks, held, settle, sources
 
 MOST_HELD = 1 << 20
@@ -49,14 +49,15 @@ class DoorStream(layers.HttpStream):
     def handle_event(self, event: Any) -> _Commands[None]:
         if isinstance(event, layers.RequestTrailers | layers.ResponseTrailers):
             return  # may be dropped on the way (RFC 9110, 6.5.1), and mitmproxy can't send them on over HTTP/1
-        own = getattr(self, "flow", None)
+        own: http.HTTPFlow | None = getattr(self, "flow", None)
         if isinstance(event, layers.RequestProtocolError) and own is not None:
             own.metadata[guard.LEFT] = True
             if (source := sources.get(own.id)) is not None:
                 source.cancel()
             if (task := deciding.get(own.id)) is not None:
                 task.cancel()
-        yield from super().handle_event(event)
+        said = super().handle_event(event)
+        yield from said if own is None or not veil.keeps(own) else veil.on_the_wire(own, said, self.context.client)
         if own is not None and not self._paused:
             settle(own.id)
         if self._paused and isinstance(event, layers.RequestData):

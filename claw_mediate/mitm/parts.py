@@ -1,0 +1,46 @@
+"""The parts that are added to the master itself, so that they outlive the script; and what the script tells them, which holds
+when it is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from mitmproxy import ctx
+
+from claw_contract.secret import Redactor
+from claw_mediate.io.log import EventLog
+from claw_mediate.io.settings import Settings
+from claw_mediate.mitm.authority import Authorities
+from claw_mediate.mitm.dispatch import Dispatch
+from claw_mediate.mitm.door import Door
+from claw_mediate.mitm.egress import Egress
+from claw_mediate.mitm.guard import Guard, canonical
+from claw_mediate.mitm.keeping import Keeping
+from claw_mediate.mitm.life import Life
+from claw_mediate.mitm.veil import Veil
+
+
+def install() -> None:
+    """Those that are not there yet. Raises ``RuntimeError`` where this mitmproxy is built differently."""
+    addons, events = ctx.master.addons, EventLog()
+    if addons.get(Veil.name) is None:
+        Veil().install()
+    for part in (Door(), Egress(), Guard(), Authorities(events), Dispatch(events), Keeping(), Life(events)):
+        if addons.get(part.name) is None:
+            addons.add(part)
+            if isinstance(part, Life):
+                addons.chain.insert(0, addons.chain.pop())
+
+
+def tell(settings: Settings, hosts: Callable[[], Mapping[str, str]], known: Callable[[], Redactor]) -> None:
+    """What is governed, what is secret, and how much is kept."""
+    addons = ctx.master.addons
+    egress: Egress = addons.get(Egress.name)
+    egress.hosts, egress.denies = hosts, settings.egress == "deny"
+    trust: Authorities = addons.get(Authorities.name)
+    trust.governs = lambda host: canonical(host) in hosts()
+    veil: Veil = addons.get(Veil.name)
+    veil.known = known
+    keeping: Keeping = addons.get(Keeping.name)
+    keeping.most_flows, keeping.most_bytes = settings.keep_flows, settings.keep_bytes
