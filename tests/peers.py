@@ -124,6 +124,7 @@ def listening(host: str, port: int) -> socket.socket:
     """Who connects before a server runs waits for it. With TCP named: else asyncio lets small answers wait."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # for the next at this address
     listener.bind((host, port))
     listener.listen()
     return listener

@@ -56,6 +56,13 @@ def most_bytes() -> float:
     return math.inf if most is None else most
 
 
+def _trust() -> dict[str, Any]:
+    """Whom providers are trusted by: what our own connections go by (``SSL_CERT_FILE``) holds for mitmproxy's too."""
+    option = "ssl_verify_upstream_trusted_ca"
+    bundle = os.environ.get("SSL_CERT_FILE")
+    return {option: bundle} if bundle and option in ctx.options and not is_set(option) else {}
+
+
 def harden() -> None:
     """Force what governance needs, and choose the entrances. Raises ``OptionsError`` with one line for what can't be."""
     for name, value in FORCED.items():
@@ -63,6 +70,7 @@ def harden() -> None:
             raise exceptions.OptionsError(f"cllama needs {name}={_text(value)}; remove the option {name}")
     check()
     changes = {name: value for name, value in DEFAULTS.items() if name in ctx.options and not is_set(name)}
+    changes |= _trust()
     if not is_set("mode"):
         entrances.hold()
         changes["mode"] = entrances.modes(ctx.options.cllama_listen, ctx.options.cllama_proxy)

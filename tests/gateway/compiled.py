@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
+from typer.testing import CliRunner
 
+from claw_cli.app import app
 from claw_compile.compiler import compile_pod
 from claw_compile.diagnostics.report import as_text
 
@@ -20,6 +22,7 @@ SEEN_AT = "/mnt"
 """Where the pod's files are, for its proxy; the public part of its CA, for its agent."""
 OPENAI_KEY, ANTHROPIC_KEY, TOOL_TOKEN = "sk-gateway-openai", "sk-ant-gateway-anthropic", "gateway-tool-token"
 _PLACES = {"/claw/runtime": ".claw-runtime", "/claw/ca": ".claw-ca/private", "/claw/": "", "/tmp": "tmp"}
+ENVIRON = {"OPENAI": OPENAI_KEY, "ANTHROPIC": ANTHROPIC_KEY, "TOKEN": TOOL_TOKEN}
 POD = """\
 x-claw:
   pod: desk
@@ -71,8 +74,7 @@ def compiled(home: Path, target: Literal["compose", "kubernetes"], service: str,
         ("desk.json", json.dumps(DESK)),
     ):
         (home / name).write_text(content, encoding="utf-8")
-    environ = {"OPENAI": OPENAI_KEY, "ANTHROPIC": ANTHROPIC_KEY, "TOKEN": TOOL_TOKEN}
-    result = compile_pod(home / "claw-pod.yml", environ, target=target)
+    result = compile_pod(home / "claw-pod.yml", ENVIRON, target=target)
     assert result.value is not None, as_text(result.diagnostics)
     runner = _read(home / ".claw-runtime" / "agents" / "analyst" / "env")
     parts = _composed(home) if target == "compose" else _deployed(home)
@@ -84,6 +86,14 @@ def compiled(home: Path, target: Literal["compose", "kubernetes"], service: str,
         parts.uid,
         {name: value.replace("/etc/ssl/claw", SEEN_AT) for name, value in runner.items()},
     )
+
+
+def with_authority(home: Path, public: Path) -> None:
+    """The pod's CA, as the operator makes it; ``public``: whom runners trust beside it."""
+    made = CliRunner().invoke(
+        app, ["certs", "init", str(home / "claw-pod.yml"), "--public-cas", str(public)], env=ENVIRON
+    )
+    assert made.exit_code == 0, made.output
 
 
 def _composed(home: Path) -> Compiled:

@@ -21,10 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from mitmproxy.certs import CertStore
-
 from tests.gateway.certificates import Authority
-from tests.gateway.compiled import SEEN_AT, Compiled, compiled
+from tests.gateway.compiled import SEEN_AT, Compiled, compiled, with_authority
 from tests.gateway.namespaces import Namespace, v4, v6
 from tests.peers import Provider, Service
 from tests.proxy.pod import ROOT, Pod
@@ -136,9 +134,10 @@ def scene(home: Path, form: Form, egress: str = "deny") -> Iterator[Scene]:
         ends.callback(desk.stop)
         shared = home / "pod"
         shared.mkdir()
-        parts = compiled(shared, "kubernetes" if form == "kubernetes" else "compose", desk.url, egress)
-        gateway.run("nft", parts.rules)
         provider, elsewhere, plain = _world(ends, home, world)
+        parts = compiled(shared, "kubernetes" if form == "kubernetes" else "compose", desk.url, egress)
+        with_authority(shared, public=home / "other-ca.pem")
+        gateway.run("nft", parts.rules)
         _files(home, shared, parts, authority=home / "provider-ca.pem")
         seen = {gateway: shared, runner: shared / ".claw-ca" / "public"}
         for namespace, files in seen.items():
@@ -193,13 +192,7 @@ def _world(ends: ExitStack, home: Path, world: Namespace) -> tuple[Provider, Ser
 
 
 def _files(home: Path, shared: Path, parts: Compiled, authority: Path) -> None:
-    """What the proxy is given, and may write; and its CA."""
-    private, public = (shared / ".claw-ca" / part for part in ("private", "public"))
-    public.mkdir(parents=True)
-    CertStore.create_store(private, "mitmproxy", 2048)
-    ours = (private / "mitmproxy-ca-cert.pem").read_bytes()
-    for name in ("ca-cert.pem", "ca-bundle.pem"):
-        (public / name).write_bytes(ours)
+    """What the proxy is given, and may write."""
     (shared / "provider-ca.pem").write_bytes(authority.read_bytes())
     for name in ("history", "state", "tmp", "home"):
         (shared / name).mkdir()

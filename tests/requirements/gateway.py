@@ -26,4 +26,14 @@ REQUIREMENTS: dict[str, Requirement] = {
         "mediation 1; reference/mitmproxy 3",
         "A governed name at a foreign address goes to the configured provider, and no key to any other.",
     ),
+    "transparent:not-opened": Requirement(
+        "mediation 1", "TLS that names no governed host passes unopened, whatever its address, and gets no key."
+    ),
+    "transparent:plain-http": Requirement(
+        "mediation 1; reference/mitmproxy 3", "A Host header over plain HTTP makes nobody a provider: it is refused."
+    ),
+    "transparent:passes-through": Requirement(
+        "mediation 3",
+        "What is not mediated is forwarded; SSL_CERT_FILE says for all connections whom providers are trusted by.",
+    ),
 }
