@@ -11,8 +11,12 @@ from tests.docs.pages import ROOT
 
 HOLE = "…"
 """What stands for a value in a sentence."""
-_CODE_AT = {"refused": 2, "refuse": 2, "refusal": 2, "Refuse": 1, "ModelFailed": 1, "Unreachable": 0}
+_CODE_AT = {"refused": 2, "refuse": 2, "refusal": 2, "_refusal": 1, "Refuse": 1, "ModelFailed": 1, "Unreachable": 0}
 """Where the code stands among the arguments of what makes an answer."""
+
+
+type Named = dict[str, tuple[tuple[str, ...], ...]]
+"""Names of constants → what each of that name is."""
 
 
 @cache
@@ -27,14 +31,18 @@ def modules(*packages: str) -> list[Path]:
 def answers() -> set[str]:
     """Every code that a runner can be told; ``provider_http_…`` for those that end in a status."""
     files = modules("claw_mediate")
-    named = {name: value for file in files for name, value in _constants(tree(file))}
+    everywhere: Named = {}
+    for file in files:
+        for name, values in _constants(tree(file)):
+            everywhere[name] = everywhere.get(name, ()) + (values,)
     found: set[str] = set()
     for file in files:
+        here = everywhere | {name: (values,) for name, values in _constants(tree(file))}
         for function in _functions(tree(file)):
-            local = dict(_assigned(function))
+            known = here | {name: tuple((text,) for text in texts) for name, texts in _assigned(function) if texts}
             for call in ast.walk(function):
                 if isinstance(call, ast.Call) and (place := _CODE_AT.get(_name(call.func))) is not None:
-                    found |= _codes(call, place, local, named)
+                    found.update(_codes(call, place, known))
     return found
 
 
@@ -49,12 +57,12 @@ def events(kind: str, member: str) -> set[str]:
     return found
 
 
-def raised(file: str) -> set[str]:
-    """The sentences of the errors that a module raises."""
+def raised(file: str, error: str) -> set[str]:
+    """The sentences of such errors that a module raises."""
     return {
         text
         for node in ast.walk(tree(ROOT / file))
-        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and node.exc.args
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and _name(node.exc.func) == error
         for text in _texts(node.exc.args[0])
     }
 
@@ -74,7 +82,19 @@ def said_in(file: str, *functions: str) -> set[str]:
 
 def constants(file: str) -> dict[str, str]:
     """The constants of a module that are text."""
-    return dict(_constants(tree(ROOT / file)))
+    return {name: values[0] for name, values in _constants(tree(ROOT / file))}
+
+
+def statuses() -> set[tuple[str, str]]:
+    """(Code, status) of the answers that say both where they are made."""
+    return {
+        (code, str(call.args[place - 1].value))  # type: ignore[attr-defined]
+        for file in modules("claw_mediate")
+        for call in ast.walk(tree(file))
+        if isinstance(call, ast.Call) and (place := _CODE_AT.get(_name(call.func), 0)) and len(call.args) > place
+        for code in _texts(call.args[place])
+        if isinstance(call.args[place - 1], ast.Constant)
+    }
 
 
 def _functions(module: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -83,14 +103,15 @@ def _functions(module: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFuncti
             yield node
 
 
-def _constants(module: ast.Module) -> Iterator[tuple[str, str]]:
-    """Names in capitals → text, or the code of a refusal that is one value (status, code, sentence)."""
+def _constants(module: ast.Module) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Names → a text, or the parts of several values, of which those that are no text are empty."""
     for node in module.body:
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
             target = node.targets[0] if isinstance(node, ast.Assign) else node.target
-            value = node.value.elts[1] if isinstance(node.value, ast.Tuple) and len(node.value.elts) == 3 else node.value  # noqa: PLR2004
-            if isinstance(target, ast.Name) and isinstance(value, ast.Constant) and isinstance(value.value, str):
-                yield target.id, value.value
+            parts = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
+            values = tuple("".join(_texts(part)) for part in parts)
+            if isinstance(target, ast.Name) and any(values):
+                yield target.id, values
 
 
 def _assigned(function: ast.AST) -> Iterator[tuple[str, list[str]]]:
@@ -104,17 +125,13 @@ def _assigned(function: ast.AST) -> Iterator[tuple[str, list[str]]]:
                 yield target.id, _texts(value)
 
 
-def _codes(call: ast.Call, place: int, local: dict[str, list[str]], named: dict[str, str]) -> set[str]:
-    starred = next((each.value for each in call.args if isinstance(each, ast.Starred)), None)
-    if starred is not None:
-        return {named[_name(starred)]}
-    if len(call.args) <= place:
-        return set()
-    argument = call.args[place]
-    if texts := _texts(argument):
-        return set(texts)
-    name = _name(argument)
-    return set(local.get(name) or ([named[name]] if name in named else []))
+def _codes(call: ast.Call, place: int, known: Named) -> Iterator[str]:
+    """What stands at that place, or in the values that are spread there; nothing where it was handed in."""
+    for at, argument in enumerate(call.args[: place + 1]):
+        if isinstance(argument, ast.Starred):
+            yield from (values[place - at] for values in known[_name(argument.value)] if len(values) > place - at)
+        elif at == place:
+            yield from _texts(argument) or (values[0] for values in known.get(_name(argument), ()))
 
 
 def _texts(node: ast.expr) -> list[str]:

@@ -126,7 +126,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     pod: Any = Pod(home, provider, service)  # type: ignore[arg-type]  # one that needs no script
     pod.environment = composed(home)
     (home / "runner").mkdir()
-    pod.start(*at_free_ports(start_arguments("transparent"), pod))
+    pod.start(*at_free_ports(start_arguments("transparent"), pod), "--set", "termlog_verbosity=warn")
     yield Desk(pod, provider, home / ".claw-ca" / "private" / "mitmproxy-ca-cert.pem")
     pod.stop()
     provider.stop()

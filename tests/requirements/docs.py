@@ -12,6 +12,13 @@ REQUIREMENTS: dict[str, Requirement] = {
         "issue 6, item 6",
         "What a page gives a runner, starts a proxy with and redirects by is what claw compile writes.",
     ),
+    "docs:codes": Requirement(
+        "issue 6, item 6",
+        "The page of troubles has every code, refusal to start, reason and event that the code says, and no other.",
+    ),
+    "docs:certificate-errors": Requirement(
+        "issue 6, item 6", "A certificate error stands in the page as the runtime really says it."
+    ),
     "docs:links": Requirement("issue 6, item 6", "What a page links to, or names as a file, is there."),
     "docs:no-machine": Requirement("CONTRIBUTING", "No page names a place of one machine, or a registry of packages."),
     "docs:configs": Requirement("issue 6, item 6", "Every block of JSON or TOML is what it says."),

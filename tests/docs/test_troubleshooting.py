@@ -1,0 +1,136 @@
+"""The page of troubles has the words that are really said: by the code, and by runtimes that do not trust the CA."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from claw_mediate.policy import Intervention
+from tests.docs import code_says
+from tests.docs.conftest import Desk
+from tests.docs.pages import DOCS, rows
+from tests.waiting import eventually
+
+PAGE = DOCS / "troubleshooting.md"
+REFUSES_TO_START = (
+    ("claw_mediate/mitm/options.py", "OptionsError"),
+    ("claw_mediate/io/settings.py", "ValueError"),
+    ("claw_mediate/io/state.py", "ValueError"),
+    ("claw_mediate/mitm/door.py", "RuntimeError"),
+    ("claw_mediate/mitm/repairs.py", "RuntimeError"),
+    ("claw_mediate/mitm/pressure.py", "RuntimeError"),
+    ("claw_state/place.py", "ValueError"),
+    ("claw_state/sqlite.py", "NotSupportedError"),
+    ("claw_state/sqlite.py", "DatabaseError"),
+    ("claw_state/valkey.py", "ValueError"),
+)
+"""Where the lines are made that a proxy ends with."""
+ANOTHER_MITMPROXY = "this version of mitmproxy is built differently: "
+
+
+def told(heading: str, column: int = 0) -> set[str]:
+    """The words in the code spans of a column."""
+    cells = (row[column] for row in rows(PAGE, heading))
+    return {one or other for cell in cells for one, other in re.findall(r"`` (.+?) ``|`([^`]+)`", cell)}
+
+
+@pytest.mark.requirement("docs:codes")
+def test_every_code_that_a_runner_can_be_told_is_in_the_page_and_no_other() -> None:
+    assert told("## What the proxy answers") == code_says.answers()
+
+
+@pytest.mark.requirement("docs:codes")
+def test_codes_stand_with_the_status_that_they_come_with() -> None:
+    page = [(row[0], row[1]) for row in rows(PAGE, "## What the proxy answers")]
+    wrong = [
+        (code, status)
+        for code, status in code_says.statuses()
+        if not any(f"`{code}`" in codes and status in known for codes, known in page)
+    ]
+    assert wrong == []
+
+
+@pytest.mark.requirement("docs:codes")
+def test_every_line_that_a_proxy_ends_with_at_its_start_is_in_the_page_and_no_other() -> None:
+    lines = {text for place in REFUSES_TO_START for text in code_says.raised(*place)}
+    lines |= code_says.said_in("claw_mediate/mediator.py", "missing")
+    lines |= {text for text in code_says.raised("claw_contract/manifest.py", "ValueError") if "base URL" in text}
+    lines.add(code_says.constants("claw_state/valkey.py")["_NOT_INSTALLED"])
+    lines = {f"{ANOTHER_MITMPROXY}…" if line.startswith(ANOTHER_MITMPROXY) else line for line in lines}
+    assert told("## It does not start") == lines
+
+
+@pytest.mark.requirement("docs:codes")
+def test_every_reason_not_to_be_ready_is_in_the_page_and_no_other() -> None:
+    assert told("## `/ready` says 503") == code_says.said_in("claw_mediate/mediator.py", "missing", "_not_ready")
+
+
+@pytest.mark.requirement("docs:codes")
+def test_every_code_of_a_call_is_in_the_page_and_no_other() -> None:
+    registry = {value for name, value in code_says.constants("claw_mediate/result.py").items() if name.isupper()}
+    assert told("## A tool's call fails") == registry | {"http_…"}
+
+
+@pytest.mark.requirement("docs:codes")
+def test_every_way_to_clamp_a_model_is_in_the_page_and_no_other() -> None:
+    assert told("## Another model answered") == set(get_args(Intervention.__value__))
+
+
+@pytest.mark.requirement("docs:codes")
+def test_every_error_of_the_log_is_in_the_page_and_no_other() -> None:
+    assert told("## The log says `error`") == code_says.events("error", "error")
+
+
+@pytest.mark.requirement("docs:codes")
+def test_every_intervention_about_money_and_withheld_tools_is_in_the_page() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    named = code_says.events("intervention", "intervention")
+    assert named
+    assert {name for name in named if f"`{name}`" not in page} == {"context_block_quarantined:…", "timezone_unknown"}
+    for bypass in ("tool_choice_none", "several_choices_not_mediated", "request_not_read"):
+        assert any(f'"{bypass}"' in file.read_text(encoding="utf-8") for file in code_says.modules("claw_mediate"))
+        assert f"`{bypass}`" in page
+
+
+UNTRUSTING = {
+    "curl: (60)": ["curl", "-sS", "https://api.openai.com/v1/models"],
+    "server certificate verification failed": ["git", "ls-remote", "https://api.openai.com/x"],
+    "CERTIFICATE_VERIFY_FAILED": [
+        sys.executable,
+        "-c",
+        "import openai\n"
+        "try: openai.OpenAI(api_key='x', max_retries=0).models.list()\n"
+        "except openai.APIConnectionError as error: print(f'{type(error).__name__}: {error}', error.__cause__)",
+    ],
+    "UNABLE_TO_VERIFY_LEAF_SIGNATURE": [
+        "node",
+        "-e",
+        "const {hostname, port} = new URL(process.env.HTTPS_PROXY);"
+        "require('http').request({host: hostname, port, method: 'CONNECT', path: 'api.openai.com:443'})"
+        ".on('connect', (_, socket) => require('tls').connect({socket, servername: 'api.openai.com'})"
+        ".on('error', error => { console.log(error.code, error.message); process.exit(); })).end()",
+    ],
+}
+
+
+@pytest.mark.requirement("docs:certificate-errors")
+@pytest.mark.parametrize("words", UNTRUSTING)
+def test_a_runtime_that_does_not_trust_the_ca_says_what_the_page_says(desk: Desk, tmp_path: Path, words: str) -> None:
+    command = UNTRUSTING[words]
+    assert shutil.which(command[0])
+    proxied = {"HTTPS_PROXY": desk.environment("proxy")["HTTPS_PROXY"], "PATH": desk.environment("proxy")["PATH"]}
+    environment = proxied | {"https_proxy": proxied["HTTPS_PROXY"], "HOME": str(tmp_path), "LC_ALL": "C"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=100)
+    said = done.stdout + done.stderr
+    (row,) = [row for row in rows(PAGE, "## Certificates") if f"`{words}`" in row[0]]
+    for promised in re.findall(r"`([^`]+)`", row[0]):
+        assert promised in said
+    known = "Client TLS handshake failed. The client does not trust the proxy's certificate for "
+    assert f"`{known}…`" in PAGE.read_text(encoding="utf-8")
+    eventually(lambda: known in desk.pod.said(), "mitmproxy says it too")
