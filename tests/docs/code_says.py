@@ -34,7 +34,7 @@ def answers() -> set[str]:
     everywhere: Named = {}
     for file in files:
         for name, values in _constants(tree(file)):
-            everywhere[name] = everywhere.get(name, ()) + (values,)
+            everywhere[name] = (*everywhere.get(name, ()), values)
     found: set[str] = set()
     for file in files:
         here = everywhere | {name: (values,) for name, values in _constants(tree(file))}
@@ -50,10 +50,12 @@ def events(kind: str, member: str) -> set[str]:
     """What events of this kind say in a member, where that is written where they are told."""
     found: set[str] = set()
     for file in modules("claw_mediate"):
-        for call in ast.walk(tree(file)):
-            if isinstance(call, ast.Call) and call.args and _texts(call.args[0]) == [kind]:
-                values = [keyword.value for keyword in call.keywords if keyword.arg == member]
-                found.update(text for value in values for text in _texts(value))
+        for function in _functions(tree(file)):
+            local = dict(_assigned(function))
+            for call in ast.walk(function):
+                if isinstance(call, ast.Call) and call.args and _texts(call.args[0]) == [kind]:
+                    values = [keyword.value for keyword in call.keywords if keyword.arg == member]
+                    found.update(text for value in values for text in _texts(value) or local.get(_name(value), ()))
     return found
 
 
@@ -73,7 +75,9 @@ def said_in(file: str, *functions: str) -> set[str]:
     for function in _functions(tree(ROOT / file)):
         if function.name in functions:
             doc = ast.get_docstring(function, clean=False)
-            within = {id(part) for each in ast.walk(function) if isinstance(each, ast.JoinedStr) for part in each.values}
+            within = {
+                id(part) for each in ast.walk(function) if isinstance(each, ast.JoinedStr) for part in each.values
+            }
             for node in ast.walk(function):
                 if id(node) not in within and isinstance(node, ast.Constant | ast.JoinedStr):
                     sentences |= {text for text in _texts(node) if " " in text.strip() and text != doc}

@@ -6,6 +6,8 @@ import json
 import os
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,7 +77,8 @@ class Desk:
 
     pod: Pod
     provider: Teller
-    authority: Path
+    public: Path
+    """What runners are given of the CA."""
 
     def environment(self, mode: str) -> dict[str, str]:
         """Of the agent of this entrance, as it was compiled; only addresses and paths are this machine's."""
@@ -83,8 +86,8 @@ class Desk:
         here = {
             "http://cllama:8080": self.pod.url,
             "http://cllama:8082": f"http://127.0.0.1:{self.pod.proxy_port}",
-            "/etc/ssl/claw/ca-bundle.pem": str(self.authority),
-            "/etc/ssl/claw/ca-cert.pem": str(self.authority),
+            "/etc/ssl/claw/ca-bundle.pem": str(self.public / "ca-bundle.pem"),
+            "/etc/ssl/claw/ca-cert.pem": str(self.public / "ca-cert.pem"),
         }
         for there, at in here.items():
             given = {name: value.replace(there, at) for name, value in given.items()}
@@ -125,12 +128,25 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     compiled(home, {mode: mode for mode in PAGES}, service.url, provider.url)
     pod: Any = Pod(home, provider, service)  # type: ignore[arg-type]  # one that needs no script
     pod.environment = composed(home)
+    verb = [
+        sys.executable,
+        "-c",
+        "from claw_cli.app import main; main()",
+        *commands("forward-proxy", "claw certs")[0][1:],
+    ]
+    subprocess.run(verb, cwd=home, check=True, capture_output=True, timeout=100)
     (home / "runner").mkdir()
     pod.start(*at_free_ports(start_arguments("transparent"), pod), "--set", "termlog_verbosity=warn")
-    yield Desk(pod, provider, home / ".claw-ca" / "private" / "mitmproxy-ca-cert.pem")
+    yield Desk(pod, provider, home / ".claw-ca" / "public")
     pod.stop()
     provider.stop()
     service.stop()
+
+
+def commands(page: str, begin: str) -> list[list[str]]:
+    """The commands of a page's blocks that begin so."""
+    lines = [line for block in blocks(ENTRANCES / f"{page}.md") for line in block.text.splitlines()]
+    return [shlex.split(line) for line in lines if line.startswith(begin)]
 
 
 def at_free_ports(arguments: list[str], pod: Pod) -> list[str]:

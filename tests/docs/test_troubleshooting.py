@@ -11,6 +11,7 @@ from typing import get_args
 
 import pytest
 
+from claw_contract.log import EventType
 from claw_mediate.policy import Intervention
 from tests.docs import code_says
 from tests.docs.conftest import Desk
@@ -25,6 +26,8 @@ REFUSES_TO_START = (
     ("claw_mediate/mitm/door.py", "RuntimeError"),
     ("claw_mediate/mitm/repairs.py", "RuntimeError"),
     ("claw_mediate/mitm/pressure.py", "RuntimeError"),
+    ("claw_mediate/mitm/authority.py", "RuntimeError"),
+    ("claw_certs/key_file.py", "UnfitError"),
     ("claw_state/place.py", "ValueError"),
     ("claw_state/sqlite.py", "NotSupportedError"),
     ("claw_state/sqlite.py", "DatabaseError"),
@@ -34,9 +37,9 @@ REFUSES_TO_START = (
 ANOTHER_MITMPROXY = "this version of mitmproxy is built differently: "
 
 
-def told(heading: str, column: int = 0) -> set[str]:
-    """The words in the code spans of a column."""
-    cells = (row[column] for row in rows(PAGE, heading))
+def told(heading: str, page: Path = PAGE) -> set[str]:
+    """The words in the code spans of the first column."""
+    cells = (row[0] for row in rows(page, heading))
     return {one or other for cell in cells for one, other in re.findall(r"`` (.+?) ``|`([^`]+)`", cell)}
 
 
@@ -60,6 +63,7 @@ def test_codes_stand_with_the_status_that_they_come_with() -> None:
 def test_every_line_that_a_proxy_ends_with_at_its_start_is_in_the_page_and_no_other() -> None:
     lines = {text for place in REFUSES_TO_START for text in code_says.raised(*place)}
     lines |= code_says.said_in("claw_mediate/mediator.py", "missing")
+    lines |= code_says.said_in("claw_mediate/mitm/authority.py", "_missing")
     lines |= {text for text in code_says.raised("claw_contract/manifest.py", "ValueError") if "base URL" in text}
     lines.add(code_says.constants("claw_state/valkey.py")["_NOT_INSTALLED"])
     lines = {f"{ANOTHER_MITMPROXY}…" if line.startswith(ANOTHER_MITMPROXY) else line for line in lines}
@@ -98,23 +102,32 @@ def test_every_intervention_about_money_and_withheld_tools_is_in_the_page() -> N
         assert f"`{bypass}`" in page
 
 
+@pytest.mark.requirement("docs:codes")
+def test_every_type_of_event_is_in_the_page_about_looking_and_no_other() -> None:
+    assert told("## The log", DOCS / "inspect.md") == set(get_args(EventType.__value__))
+
+
 UNTRUSTING = {
     "curl: (60)": ["curl", "-sS", "https://api.openai.com/v1/models"],
     "server certificate verification failed": ["git", "ls-remote", "https://api.openai.com/x"],
     "CERTIFICATE_VERIFY_FAILED": [
         sys.executable,
         "-c",
-        "import openai\n"
-        "try: openai.OpenAI(api_key='x', max_retries=0).models.list()\n"
-        "except openai.APIConnectionError as error: print(f'{type(error).__name__}: {error}', error.__cause__)",
+        (
+            "import openai\n"
+            "try: openai.OpenAI(api_key='x', max_retries=0).models.list()\n"
+            "except openai.APIConnectionError as error: print(f'{type(error).__name__}: {error}', error.__cause__)"
+        ),
     ],
     "UNABLE_TO_VERIFY_LEAF_SIGNATURE": [
         "node",
         "-e",
-        "const {hostname, port} = new URL(process.env.HTTPS_PROXY);"
-        "require('http').request({host: hostname, port, method: 'CONNECT', path: 'api.openai.com:443'})"
-        ".on('connect', (_, socket) => require('tls').connect({socket, servername: 'api.openai.com'})"
-        ".on('error', error => { console.log(error.code, error.message); process.exit(); })).end()",
+        (
+            "const {hostname, port} = new URL(process.env.HTTPS_PROXY);"
+            "require('http').request({host: hostname, port, method: 'CONNECT', path: 'api.openai.com:443'})"
+            ".on('connect', (_, socket) => require('tls').connect({socket, servername: 'api.openai.com'})"
+            ".on('error', error => { console.log(error.code, error.message); process.exit(); })).end()"
+        ),
     ],
 }
 
