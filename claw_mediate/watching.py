@@ -91,7 +91,7 @@ class Onlooker:
     def asking(self, about: About, asked: Asked, redactor: Redactor | None = None) -> Iterator[Heard]:
         """A request that is made now. Its headers are without credentials; ``redactor`` knows more secrets than the turn's."""
         if self._watch is None:
-            yield _NOBODY
+            yield IGNORED
             return
         heard = _Redacted(self._told(about, asked, redactor or self._redactor), redactor or self._redactor)
         try:
@@ -156,5 +156,6 @@ class _Nobody:
     def failed(self, why: str) -> None: ...
 
 
-_NOBODY = _Nobody()
+IGNORED: Heard = _Nobody()
+"""Of whom nobody is told."""
 NOBODY = Onlooker(None, "", "", Redactor(()))

@@ -11,6 +11,7 @@ from typing import Any
 from mitmproxy import ctx, exceptions, optmanager
 from mitmproxy.utils import human
 
+from claw_mediate.io.log import EventLog
 from claw_mediate.io.settings import SETTINGS
 from claw_mediate.mitm import entrances
 
@@ -80,6 +81,15 @@ def harden() -> None:
     logging.getLogger("mitmproxy.proxy.server").addFilter(_worth_telling)
     if (termlog := ctx.master.addons.get("termlog")) is not None:
         termlog.logger.file = sys.stderr
+    if (dumper := ctx.master.addons.get("dumper")) is not None:
+        dumper.outfp = sys.stderr
+
+
+def event_log() -> EventLog:
+    """On stdout; in the console, whose screen that is, among mitmproxy's own events."""
+    if ctx.master.addons.get("consoleaddon") is None:
+        return EventLog()
+    return EventLog(lambda line: logging.getLogger("cllama").info(line.decode().rstrip()))
 
 
 def _worth_telling(record: logging.LogRecord) -> bool:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from mitmproxy import ctx
 
 from claw_contract.secret import Redactor
-from claw_mediate.io.log import EventLog
 from claw_mediate.io.settings import Settings
+from claw_mediate.mitm import options
 from claw_mediate.mitm.authority import Authorities
 from claw_mediate.mitm.dispatch import Dispatch
 from claw_mediate.mitm.door import Door
@@ -23,7 +23,7 @@ from claw_mediate.mitm.veil import Veil
 
 def install() -> None:
     """Those that are not there yet. Raises ``RuntimeError`` where this mitmproxy is built differently."""
-    addons, events = ctx.master.addons, EventLog()
+    addons, events = ctx.master.addons, options.event_log()
     if addons.get(Veil.name) is None:
         Veil().install()
     for part in (Door(), Egress(), Guard(), Authorities(events), Dispatch(events), Keeping(), Life(events)):

@@ -10,7 +10,12 @@ Where nobody looks on there is no watch, and nothing is made. Metadata is plain 
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import functools
+import logging
 import time
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -28,7 +33,9 @@ from mitmproxy.proxy.layers.http import (
 from mitmproxy.proxy.mode_specs import ReverseMode
 
 from claw_mediate.io.headers import as_read
-from claw_mediate.watching import Asked, Hidden, Said, Watch
+from claw_mediate.watching import IGNORED, Asked, Heard, Hidden, Said, Watch
+
+_log = logging.getLogger(__name__)
 
 PARENT, TURN, AGENT, ENTRY = "claw.parent", "claw.turn", "claw.agent", "claw.entry"
 KIND, ROUND, TOOL, PROVIDER = "claw.kind", "claw.round", "claw.tool", "claw.provider"
@@ -41,6 +48,8 @@ _NOT_MADE, _RECORDED = "not-made.invalid", "recorded.invalid"
 """Hosts of what was not asked: no such name can ever be resolved (RFC 2606)."""
 _PORTS = {"http": 80, "https": 443}
 
+_LAST_SECONDS = 1.0
+_left: dict[str, asyncio.Event] = {}
 _turns: dict[str, list[http.HTTPFlow]] = {}
 """The flows of runners that wait for a turn. Here, and not in the addon: a reloaded script must not lose them."""
 
@@ -66,6 +75,17 @@ def over(parent: http.HTTPFlow) -> None:
             del _turns[turn_id]
 
 
+async def settled(parent: http.HTTPFlow) -> None:
+    """Wait, for a moment, for the line of history of a turn that its last runner has left: it is saved with the flow."""
+    turn_id = parent.metadata.get(TURN)
+    if turn_id is None or turn_id in _turns or ENTRY in parent.metadata:
+        return
+    waits = _left[parent.id] = asyncio.Event()
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(waits.wait(), _LAST_SECONDS)
+    del _left[parent.id]
+
+
 def tell(*told: hooks.Hook) -> None:
     """Those who look on, and nobody else."""
     addons = ctx.master.addons
@@ -76,12 +96,30 @@ def tell(*told: hooks.Hook) -> None:
                     addons.invoke_addon_sync(observer, hook)
 
 
+def _harmless[**P, T](otherwise: T) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Whatever goes wrong in showing a turn is nothing to the turn."""
+
+    def made(shows: Callable[P, T]) -> Callable[P, T]:
+        @functools.wraps(shows)
+        def safe(*args: P.args, **kwargs: P.kwargs) -> T:
+            try:
+                return shows(*args, **kwargs)
+            except Exception as error:  # noqa: BLE001
+                _log.error("a turn can't be shown: %s", type(error).__name__, exc_info=True)
+                return otherwise
+
+        return safe
+
+    return made
+
+
 class _Parent:
     """The flow of a runner's request, which may begin a turn, or join one."""
 
     def __init__(self, parent: http.HTTPFlow) -> None:
         self._flow = parent
 
+    @_harmless(None)
     def turn(self, turn_id: str, agent_id: str) -> None:
         self._flow.metadata |= {TURN: turn_id, AGENT: agent_id}
         self._flow.comment = f"claw {turn_id} of {agent_id}"
@@ -89,11 +127,13 @@ class _Parent:
         _turns.setdefault(turn_id, []).append(self._flow)
         tell(hooks.UpdateHook([self._flow]))
 
-    def asked(self, hidden: Hidden) -> _Child:
+    @_harmless(IGNORED)
+    def asked(self, hidden: Hidden) -> Heard:
         if hidden.about.kind == "model" and hidden.asked.url:
             self._leads_to(hidden.asked.url)
         return _Child(self._flow, hidden)
 
+    @_harmless(None)
     def ended(self, entry: bytes) -> None:
         """For all who wait for the turn: also for those who have joined it, and where this one has left."""
         text = _bounded(entry)
@@ -101,6 +141,8 @@ class _Parent:
         flows = [*waiting, *(() if self._flow in waiting else (self._flow,))]
         for waits in flows:
             waits.metadata[ENTRY] = text
+            if waits.id in _left:
+                _left[waits.id].set()
         tell(hooks.UpdateHook(flows))
 
     def _leads_to(self, asked: str) -> None:
@@ -121,6 +163,7 @@ class _Child:
         self._flow = made = _flow(parent, hidden)
         tell(HttpRequestHeadersHook(made), HttpRequestHook(made))
 
+    @_harmless(None)
     def answered(self, said: Said) -> None:
         now = time.time()
         length = len(said.body) if said.size is None else said.size
@@ -132,6 +175,7 @@ class _Child:
         )
         self._end(HttpResponseHeadersHook(self._flow), HttpResponseHook(self._flow))
 
+    @_harmless(None)
     def failed(self, why: str) -> None:
         self._flow.error = flow.Error(f"cllama: {why}")
         self._end(HttpErrorHook(self._flow))

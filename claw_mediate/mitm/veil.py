@@ -11,6 +11,7 @@ no longer. The addon stands before all scripts, and outlives them.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -21,11 +22,13 @@ from mitmproxy import ctx, http
 from mitmproxy.proxy.layers import http as layers
 
 from claw_contract.secret import DOTS, Redactor
+from claw_mediate.mitm import guard, shadow
 from claw_mediate.mitm.concealing import Aside, Field, conceal, conceal_body, fields_of, shown_tokens, unveiled
-from claw_mediate.mitm.shadow import looked_on
 
 _BEFORE = "proxyauth"
 """Whatever checks credentials itself stands before this part."""
+_PLAIN = ("client ", "server ")
+"""How messages begin that name peers only."""
 
 
 @dataclass(slots=True)
@@ -33,6 +36,8 @@ class _Kept:
     """What is kept aside of one flow, and what else is secret in it."""
 
     redactor: Redactor | None = None
+    looked_for: bool = False
+    """Whether the request, as it came, is without them."""
     request: Aside = field(default_factory=Aside)
     response: Aside = field(default_factory=Aside)
 
@@ -43,7 +48,7 @@ _NOTHING = Redactor(())
 
 def knows(flow: http.HTTPFlow, redactor: Callable[[], Redactor]) -> None:
     """Whose request this is is known now: these secrets are looked for in its bodies."""
-    if (kept := _kept.get(flow)) is not None and looked_on():
+    if (kept := _kept.get(flow)) is not None and shadow.looked_on():
         kept.redactor = redactor()
 
 
@@ -110,13 +115,16 @@ class Veil:
         """Before all scripts. A list of its own: the one that is there may just be gone through."""
         addons = ctx.master.addons
         place = addons.chain.index(addons.get(_BEFORE)) + 1
+        logging.getLogger("mitmproxy.proxy.server").addFilter(self._told)
         addons.chain = [*addons.chain[:place], addons.register(self), *addons.chain[place:]]
 
     def requestheaders(self, flow: http.HTTPFlow) -> None:
         kept = _kept[flow] = _Kept()
+        if flow.is_replay:
+            _once_more(flow)
         if "proxyauth" in flow.metadata:
             flow.metadata["proxyauth"] = (flow.metadata["proxyauth"][0], DOTS)
-        if looked_on():
+        if shadow.looked_on():
             kept.redactor = self.known().including(shown_tokens(flow.request))
         conceal(flow.request, kept.request, kept.redactor)
 
@@ -124,10 +132,11 @@ class Veil:
 
     def request(self, flow: http.HTTPFlow) -> None:
         """The body is there, or has passed."""
-        kept = _kept.get(flow)
-        if kept is not None and (redactor := self._secrets(kept)) is not None:
+        kept = _kept.get(flow) or _Kept()
+        if (redactor := self._secrets(kept)) is not None:
             body = conceal_body(flow.request, redactor)
             kept.request.body = None if flow.request.stream else body
+            kept.looked_for = True
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
         kept, response = _kept.get(flow), flow.response
@@ -139,12 +148,18 @@ class Veil:
         kept, response = _kept.get(flow), flow.response
         if kept is None or (redactor := self._secrets(kept)) is None:
             return
+        if not kept.looked_for:  # nobody looked on when the request came
+            conceal(flow.request, Aside(), redactor)
+            conceal_body(flow.request, redactor)
         if response is not None and response.stream:
             conceal_body(response, redactor)
         if flow.error is not None:
             flow.error.msg = redactor.text(flow.error.msg)
 
-    error = response
+    async def error(self, flow: http.HTTPFlow) -> None:
+        self.response(flow)
+        if guard.LEFT in flow.metadata:
+            await shadow.settled(flow)
 
     def websocket_message(self, flow: http.HTTPFlow) -> None:
         """Like all streams: what has passed is not kept."""
@@ -155,9 +170,23 @@ class Veil:
         if flow.websocket is not None:
             flow.websocket.messages.clear()
 
+    def _told(self, record: logging.LogRecord) -> bool:
+        """Of a message that can't be read, mitmproxy's own log tells the bytes."""
+        if not str(record.msg).startswith(_PLAIN) and (record.levelno >= logging.WARNING or shadow.looked_on()):
+            record.msg = self.known().text(str(record.msg))
+        return True
+
     def _secrets(self, kept: _Kept) -> Redactor | None:
         """What is looked for; None where nobody looks on."""
-        if not looked_on():
+        if not shadow.looked_on():
             return None
         kept.redactor = kept.redactor or self.known()
         return kept.redactor
+
+
+def _once_more(flow: http.HTTPFlow) -> None:
+    """A flow that an operator sends again is decided about anew. It holds no credential; a hidden one is never sent."""
+    for noted in (guard.VERDICT, guard.LEFT):
+        flow.metadata.pop(noted, None)
+    if shadow.KIND in flow.metadata:
+        guard.refuse(flow, 403, "not_replayed", "a hidden request is not sent again: claw.replay plays its turn")
