@@ -43,6 +43,11 @@ class _Round(msgspec.Struct, gc=False):
     tool_calls: list[_Call] = []
 
 
+class _Withheld(msgspec.Struct, gc=False):
+    name: str
+    reason: str = ""
+
+
 class _Usage(msgspec.Struct, gc=False):
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -65,6 +70,7 @@ class _Entry(msgspec.Struct, gc=False):
     effective_model: str = ""
     resumed: bool = False
     tools_offered: list[str] = []
+    tools_withheld: list[_Withheld] = []
     usage: _Usage = msgspec.field(default_factory=_Usage)
     tool_trace: list[_Round] = []
 
@@ -115,6 +121,7 @@ def turn_of(line: bytes, agent: str) -> Turn:
         resumed=entry.resumed,
         digest=entry.digest or "",
         offered=tuple(entry.tools_offered),
+        withheld=tuple((tool.name, tool.reason) for tool in entry.tools_withheld),
         calls=tuple(_call(call, past.round) for past in entry.tool_trace for call in past.tool_calls),
     )
 

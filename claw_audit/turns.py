@@ -64,6 +64,8 @@ class Turn:
     digest: str = ""
     offered: tuple[str, ...] = ()
     """The aliases of the tools that its model was shown."""
+    withheld: tuple[tuple[str, str], ...] = ()
+    """Tools that it was not shown, each with the reason."""
     calls: tuple[Call, ...] = field(default=(), repr=False)
 
 

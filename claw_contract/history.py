@@ -54,6 +54,13 @@ class ResponseRecord(Contract):
     text: str | None = None
 
 
+class WithheldTool(Contract):
+    """A tool by its own name, and why: over_limit, side_request, "quarantined: …", or the form of the request."""
+
+    name: str
+    reason: str
+
+
 class HistoryEntry(Contract):
     """One turn. ``prev``, ``id`` and ``hash`` are the line's seal (``chain``)."""
 
@@ -79,6 +86,8 @@ class HistoryEntry(Contract):
     """
     tools_offered: tuple[str, ...] = ()
     """The aliases of the managed tools that the model was shown."""
+    tools_withheld: tuple[WithheldTool, ...] = ()
+    """Granted tools that it was not shown."""
     request_original: Any
     request_effective: Any
     response: JsonObject

@@ -64,6 +64,8 @@ class Agent:
     feeds: tuple[Feed, ...] = ()
     memory: Memory | None = None
     blocks: tuple[ContextBlock, ...] = ()
+    quarantined: tuple[Quarantined, ...] = ()
+    """Tools of the manifest that can't be offered."""
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
@@ -138,7 +140,7 @@ class Agents:
             return None
         assert metadata is not None
         digest = metadata.digest or hashlib.sha256(b"\0".join(contents.values())).hexdigest()
-        tools = self._working(agent_id, manifest, left_out)
+        tools, quarantined = self._working(agent_id, manifest, left_out)
         self._log.event(
             "tool_manifest_loaded",
             agent_id,
@@ -148,7 +150,9 @@ class Agents:
             digest=digest,
         )
         placed = self._placed(agent_id, blocks)
-        return Agent(agent_id, metadata, tools, Limits.of(manifest.policy), digest, feeds.root, memory, placed)
+        return Agent(
+            agent_id, metadata, tools, Limits.of(manifest.policy), digest, feeds.root, memory, placed, quarantined
+        )
 
     def _placed(self, agent_id: str, blocks: ContextBlocks) -> tuple[ContextBlock, ...]:
         """The blocks that are enabled, without those that can't be placed as they ask."""
@@ -168,7 +172,9 @@ class Agents:
             )
         return tuple(placed)
 
-    def _working(self, agent_id: str, manifest: Manifest, left_out: tuple[Quarantined, ...]) -> tuple[Tool, ...]:
+    def _working(
+        self, agent_id: str, manifest: Manifest, left_out: tuple[Quarantined, ...]
+    ) -> tuple[tuple[Tool, ...], tuple[Quarantined, ...]]:
         problems = {entry.name: entry.reason for entry in left_out}
         working: list[Tool] = []
         for tool in manifest.tools:
@@ -180,7 +186,7 @@ class Agents:
             self._log.event(
                 "intervention", agent_id, intervention=f"managed_tool_quarantined:{name}", tool=name, reason=reason
             )
-        return tuple(working)
+        return tuple(working), tuple(Quarantined(name=name, reason=reason) for name, reason in problems.items())
 
 
 def _tree(root: Path) -> tuple[int, int, int] | None:

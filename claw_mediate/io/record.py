@@ -19,6 +19,7 @@ from claw_mediate.io.accounts import Accounts
 from claw_mediate.io.agents import Agent
 from claw_mediate.io.history import History, recorded_body
 from claw_mediate.io.log import EventLog, now_rfc3339
+from claw_mediate.io.withheld import SIDE_REQUEST, from_request, from_turn
 from claw_mediate.model import Answer, Round
 from claw_mediate.talk import ToolUse
 from claw_mediate.trace import tool_trace, usage_record
@@ -95,6 +96,9 @@ class Recorder:
                 "status_code": ending.status,
                 "latency_ms": ending.latency_ms,
                 "tools_offered": [],
+                "tools_withheld": from_request(
+                    passed.agent, SIDE_REQUEST if passed.aside else passed.view.bypass or ""
+                ),
                 "request_effective": recorded_body(passed.view.body, passed.redactor),
                 "response": shape or {"format": "json", "json": recorded_body(body, passed.redactor)},
                 "usage": tokens.model_dump(),
@@ -123,6 +127,7 @@ class Recorder:
             **({} if ended.code is None else {"error": ended.code}),
             "resumed": job.attempt == "resumed",
             "tools_offered": [offered.alias for offered in job.catalog.offered],
+            "tools_withheld": from_turn(job.agent, job.catalog.managed),
             "request_effective": recorded_body(job.route.body(job.offered(ToolUse.AS_ASKED).body), job.redactor),
             "response": {
                 "format": "sse" if job.view.stream else "json",

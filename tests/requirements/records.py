@@ -16,6 +16,9 @@ REQUIREMENTS: dict[str, Requirement] = {
     "log:error-code": Requirement(
         "contract, the log", "The error event of a turn that failed says why, in a word of ours, in every dialect."
     ),
+    "history:withheld": Requirement(
+        "issue 6.4", "Granted tools that a model was not shown are recorded, each with the reason."
+    ),
     "log:history-hash": Requirement(
         "issue 6.4",
         "The event that ends a turn names its line of history: a cut at a line's end shows to who has the log.",
