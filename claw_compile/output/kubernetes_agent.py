@@ -30,7 +30,14 @@ from claw_compile.output.kubernetes_objects import (
     secret,
 )
 from claw_compile.output.kubernetes_policy import PRIVATE, PRIVATE_6
-from claw_compile.output.proxy_env import ENV_FILE, HISTORY, RUNTIME_MOUNT, STATE, proxy_environment
+from claw_compile.output.proxy_env import (
+    ENV_FILE,
+    HISTORY,
+    RUNTIME_MOUNT,
+    STATE,
+    grace_seconds,
+    proxy_environment,
+)
 from claw_compile.output.proxy_service import COMMAND, CONFDIR, MODES, REJECTED
 from claw_compile.output.runner_env import CA_BUNDLE
 from claw_compile.output.yaml_text import Data
@@ -88,6 +95,7 @@ def _template(
             directory = str(PurePosixPath(CA_BUNDLE).parent)
             converting.mounts.append({"name": "trust", "mountPath": directory, "readOnly": True})
         spec |= {
+            "terminationGracePeriodSeconds": grace_seconds(whole),
             "hostAliases": [{"ip": "127.0.0.1", "hostnames": [PROXY]}],
             "securityContext": {"fsGroup": PROXY_UID},
             "initContainers": [_guard(agent, whole, converting), _proxy(agent, whole, converting)],
@@ -156,6 +164,7 @@ def _proxy(agent: Agent, whole: Deployment, converting: Converting) -> Object:
         "env": [{"name": key, "value": value} for key, value in sorted(environment.items())],
         "startupProbe": {"httpGet": {"path": "/health", "port": 8080}, "periodSeconds": 1, "failureThreshold": 60},
         "livenessProbe": {"httpGet": {"path": "/health", "port": 8080}, "periodSeconds": 10},
+        "readinessProbe": {"httpGet": {"path": "/ready", "port": 8080}, "periodSeconds": 10},
         "securityContext": locked(PROXY_UID),
         "volumeMounts": mounts,
     }

@@ -7,6 +7,7 @@ by us: ``environment`` would win over the file.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 from urllib.parse import SplitResult, urlsplit
@@ -18,7 +19,9 @@ from claw_contract.known_providers import KNOWN_PROVIDERS
 
 ENV_FILE = PurePosixPath("auth", "env")
 RUNTIME_MOUNT, HISTORY, STATE = "/claw/runtime", "/claw/history", "/claw/state"
-HOSTS = "CLLAMA_HOSTS"
+HOSTS, DRAIN = "CLLAMA_HOSTS", "CLLAMA_DRAIN_MS"
+_DRAIN_MS, _LAST_SECONDS = 25_000, 5
+"""What requests under way have when the proxy is stopped, and what its last steps take (decision 0029)."""
 
 
 def proxy_env_file(resolved: Resolved) -> Mapping[PurePosixPath, bytes]:
@@ -41,11 +44,20 @@ def proxy_environment(deployment: Deployment) -> tuple[dict[str, str], PurePosix
         "CLLAMA_EGRESS": "deny",
         # Without it mitmproxy would make its own, which is good for every name.
         **({"CLLAMA_CA": "pod"} if deployment.uses_ca else {}),
+        DRAIN: str(_DRAIN_MS),
         "HOME": "/tmp",  # noqa: S108 - a tmpfs of the container's own
         "PYTHONDONTWRITEBYTECODE": "1",
     }
     environment = {name: value for name, value in ours.items() if name not in deployment.resolved.proxy_env}
     return environment, ENV_FILE if ENV_FILE in deployment.tree else None
+
+
+def grace_seconds(deployment: Deployment) -> int:
+    """What the proxy has to end; its own setting must fit into it."""
+    setting = deployment.resolved.proxy_env.get(DRAIN)
+    text = setting.value if setting else ""
+    drain = int(text) if text.isdecimal() and text.isascii() else _DRAIN_MS  # the proxy itself refuses what is none
+    return math.ceil(drain / 1000) + _LAST_SECONDS
 
 
 def governed_hosts(deployment: Deployment) -> list[str]:

@@ -14,7 +14,7 @@ from claw_compile.authority.topology import AGENT_NETWORK, PROXY
 from claw_compile.output.agent_service import bind
 from claw_compile.output.deployment import CA_PRIVATE, RUNTIME, Deployment
 from claw_compile.output.edits import literal
-from claw_compile.output.proxy_env import HISTORY, STATE, governed_hosts, proxy_environment
+from claw_compile.output.proxy_env import HISTORY, STATE, governed_hosts, grace_seconds, proxy_environment
 from claw_compile.output.secret_files import SECRETS, secret_sources
 from claw_compile.output.yaml_text import Data, mapping
 from claw_compile.reading.node import Entry
@@ -87,6 +87,7 @@ def _proxy(deployment: Deployment) -> dict[str, Data]:
     body = _unprivileged(deployment)
     body["labels"] = _labels(deployment) | {"claw.digest": deployment.digest(kept)}
     body["command"] = list(_command(deployment))
+    body["stop_grace_period"] = f"{grace_seconds(deployment)}s"
     body["environment"] = {name: literal(value) for name, value in environment.items()}
     if env_file is not None:
         body["env_file"] = [{"path": f"./{RUNTIME}/{env_file}", "format": "raw"}]

@@ -83,6 +83,9 @@ def test_the_proxy_is_a_native_sidecar_without_rights_that_is_healthy_before_its
     assert proxy["securityContext"]["runAsNonRoot"] is True
     assert proxy["securityContext"]["readOnlyRootFilesystem"] is True
     assert proxy["command"][:3] == ["mitmdump", "-s", "addons/cllama.py"]
+    assert proxy["readinessProbe"]["httpGet"] == {"path": "/ready", "port": 8080}
+    drain = next(int(each["value"]) for each in proxy["env"] if each["name"] == "CLLAMA_DRAIN_MS")
+    assert spec["terminationGracePeriodSeconds"] == drain / 1000 + 5
     assert "restartPolicy" not in guard
     assert guard["securityContext"]["capabilities"] == {"add": ["NET_ADMIN"], "drop": ["ALL"]}
     assert f"meta skuid {proxy['securityContext']['runAsUser']} accept" in guard["command"][1]

@@ -32,6 +32,20 @@ REQUIREMENTS: dict[str, Requirement] = {
     "reload:ten-in-a-row": Requirement(
         "issue 6, item 5", "Ten reloads under traffic cost no request, and the history stays one chain."
     ),
+    "compose:grace": Requirement(
+        "issue 6, item 5",
+        "The proxy's grace period is longer than the time that its requests have, whatever a pod sets.",
+    ),
+    "image:linted": Requirement("issue 6, item 5", "The Dockerfile of the proxy's image pleases its linter."),
+    "image:same-command": Requirement(
+        "issue 6, item 5", "The image, Compose and Kubernetes run the same command, and ask for its health alike."
+    ),
+    "image:contents": Requirement(
+        "issue 6, item 5; deployment", "The image has what compose.generated.yml expects of it, and nothing else."
+    ),
+    "kubernetes:by-hand": Requirement(
+        "issue 6, item 5", "A manifest for those without the compiler is sound, and locked as the compiled one."
+    ),
     "history:one-chain": Requirement(
         "issue 6, item 5", "Mediators that write the same history at the same time write one chain."
     ),

@@ -1,0 +1,34 @@
+# The proxy, as compose.generated.yml and Kubernetes run it (docs/deployment.md):
+#
+#   docker build -t clawdapus/cllama:0.1.0 .
+#
+# Nothing of it needs root, a capability or a file system that it can write to, and any user may run it: what is written is
+# below /claw/history and /claw/state, which volumes take their mode from, and /tmp.
+
+FROM python:3.13-slim AS build
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CONSTRAINT=/build/constraints.txt
+WORKDIR /build
+COPY . .
+RUN python -m venv /opt/claw && /opt/claw/bin/pip install '.[redis]'
+
+FROM python:3.13-slim
+LABEL org.opencontainers.image.title="cllama" \
+      org.opencontainers.image.description="The proxy of a clawdapus pod: mitmdump, the mediator, and the claw command" \
+      org.opencontainers.image.version="0.1.0" \
+      org.opencontainers.image.licenses="MIT AND Apache-2.0"
+# nft sets the redirect of agents that do not know of their proxy; it is the distribution's, and has its security fixes.
+# hadolint ignore=DL3008
+RUN apt-get update \
+ && apt-get install --yes --no-install-recommends nftables \
+ && rm -rf /var/lib/apt/lists/* \
+ && install --directory --mode=1777 /claw/history /claw/state
+COPY --from=build /opt/claw /opt/claw
+COPY addons /claw/addons
+ENV PATH=/opt/claw/bin:$PATH PYTHONDONTWRITEBYTECODE=1
+WORKDIR /claw
+USER 10001:10001
+EXPOSE 8080 8082 8083
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=10s --timeout=5s --start-period=20s --retries=3 \
+    CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8080/health', timeout=4).close()"]
+CMD ["mitmdump", "-s", "addons/cllama.py", "--set", "confdir=/tmp/mitmproxy"]
