@@ -34,6 +34,6 @@ REQUIREMENTS: dict[str, Requirement] = {
     ),
     "transparent:passes-through": Requirement(
         "mediation 3",
-        "What is not mediated is forwarded; SSL_CERT_FILE says for all connections whom providers are trusted by.",
+        "What is not mediated is forwarded; SSL_CERT_FILE says whom providers are trusted by, for all of it.",
     ),
 }
