@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 from claw_contract.context_files import ContextBlocks, Feeds, Memory, ServiceAuth
 from claw_contract.descriptor import Descriptor
 from claw_contract.history import HistoryEntry
-from claw_contract.log import ContinuityEvents
+from claw_contract.log import LogEvent
 from claw_contract.manifest import Manifest
 from claw_contract.metadata import Metadata
 from claw_contract.prices import Prices
@@ -27,7 +27,7 @@ _FILES: Final[dict[str, tuple[str, Any]]] = {
     "descriptor": ("claw.describe, versions 1 and 2", Descriptor),
     "feeds": ("feeds.json", Feeds),
     "history": ("One line of history.jsonl", HistoryEntry),
-    "continuity-events": ("Lines of the log: continuity, resume and join", ContinuityEvents.__value__),
+    "log": ("One line of the log", LogEvent.__value__),
     "key-state": ("key-states/<digest>.json", KeyRecord),
     "memory": ("memory.json", Memory),
     "metadata": ("metadata.json", Metadata),

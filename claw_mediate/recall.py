@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from claw_contract.log import Missed, Reinjected
+from claw_contract.log.turns import Missed, Reinjected
 from claw_mediate.continuity import Anchor, Evidence, Kept, bounded, chosen
 
 

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from pydantic import ValidationError
 
@@ -86,6 +87,13 @@ class _Loaded:
     agent: Agent | None
 
 
+class _Read(NamedTuple):
+    """An agent whose files are being read."""
+
+    id: str
+    digest: str
+
+
 class Agents:
     """The agents below one context root."""
 
@@ -140,21 +148,21 @@ class Agents:
             return None
         assert metadata is not None
         digest = metadata.digest or hashlib.sha256(b"\0".join(contents.values())).hexdigest()
-        tools, quarantined = self._working(agent_id, manifest, left_out)
+        told = _Read(agent_id, digest)
+        tools, quarantined = self._working(told, manifest, left_out)
         self._log.event(
             "tool_manifest_loaded",
-            agent_id,
+            told,
             manifest_present=_TOOLS in contents,
             tools_count=len(tools),
             feeds_count=len(feeds.root),
-            digest=digest,
         )
-        placed = self._placed(agent_id, blocks)
+        placed = self._placed(told, blocks)
         return Agent(
             agent_id, metadata, tools, Limits.of(manifest.policy), digest, feeds.root, memory, placed, quarantined
         )
 
-    def _placed(self, agent_id: str, blocks: ContextBlocks) -> tuple[ContextBlock, ...]:
+    def _placed(self, told: _Read, blocks: ContextBlocks) -> tuple[ContextBlock, ...]:
         """The blocks that are enabled, without those that can't be placed as they ask."""
         placed: list[ContextBlock] = []
         for block in blocks.blocks:
@@ -166,14 +174,14 @@ class Agents:
             served = block.cadence in _CADENCES
             self._log.event(
                 "intervention",
-                agent_id,
+                told,
                 intervention=f"context_block_quarantined:{block.id}",
                 reason="unsupported_placement" if served else "unsupported_cadence",
             )
         return tuple(placed)
 
     def _working(
-        self, agent_id: str, manifest: Manifest, left_out: tuple[Quarantined, ...]
+        self, told: _Read, manifest: Manifest, left_out: tuple[Quarantined, ...]
     ) -> tuple[tuple[Tool, ...], tuple[Quarantined, ...]]:
         problems = {entry.name: entry.reason for entry in left_out}
         working: list[Tool] = []
@@ -184,7 +192,7 @@ class Agents:
                 working.append(tool)
         for name, reason in problems.items():
             self._log.event(
-                "intervention", agent_id, intervention=f"managed_tool_quarantined:{name}", tool=name, reason=reason
+                "intervention", told, intervention=f"managed_tool_quarantined:{name}", tool=name, reason=reason
             )
         return tuple(working), tuple(Quarantined(name=name, reason=reason) for name, reason in problems.items())
 

@@ -53,7 +53,7 @@ class Budgets:
         soft = budget.behavior == "soft_alert"
         self._log.event(
             "intervention",
-            agent.id,
+            agent,
             model=model,
             intervention="budget_soft_alert" if soft else code,
             limit=spent.limit,
@@ -70,21 +70,19 @@ class Budgets:
         now = self._clock()
 
         def failed(why: str) -> None:
-            self._log.event("error", agent.id, model=model, error="budget_not_written", reason=why)
+            self._log.event("error", agent, model=model, error="budget_not_written", reason=why)
 
         self._spending.add(agent.id, budget, cost, failed)
         told = self._told.get(agent.id, -math.inf)
         if cost is None and budget.limit_usd is not None and now - told >= budget.seconds:
             self._told[agent.id] = now
-            self._log.event("intervention", agent.id, model=model, intervention="budget_cost_unknown")
+            self._log.event("intervention", agent, model=model, intervention="budget_cost_unknown")
 
     async def close(self) -> None:
         await self._spending.close()
 
     def _unavailable(self, agent: Agent, request: Request, model: str, error: StoreError) -> Exchange | None:
-        self._log.event(
-            "intervention", agent.id, model=model, intervention="budget_check_unavailable", reason=str(error)
-        )
+        self._log.event("intervention", agent, model=model, intervention="budget_check_unavailable", reason=str(error))
         if self._fail_mode == "open":
             return None
         return refused(request.path, 503, "budget_unavailable", "what this agent has spent can't be read at the moment")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from claw_mediate.continuity import Anchor, Evidence, Kept
 from claw_mediate.dialects.base import Dialect, RunnerRequest
+from claw_mediate.io.agents import Agent
 from claw_mediate.io.log import EventLog
 from claw_mediate.io.store import Store
 from claw_mediate.recall import recalled
@@ -35,7 +36,7 @@ class Continuing:
         self._log = log
 
     async def woven(
-        self, agent_id: str, view: RunnerRequest, dialect: Dialect, *, session: str, turn_id: str | None
+        self, agent: Agent, view: RunnerRequest, dialect: Dialect, *, session: str, turn_id: str | None
     ) -> Mapping[int, bytes]:
         """Hidden messages by the index of the message that they go before; the same bytes every time."""
         evidence = _evidence_of(dialect, view.evidence)
@@ -43,17 +44,17 @@ class Continuing:
         if not anchors:
             return {}
         try:
-            kept = await self._candidates(agent_id, {anchor.key for anchor in anchors})
+            kept = await self._candidates(agent.id, {anchor.key for anchor in anchors})
             recall = recalled(evidence, kept, _digest(session), dialect.shortened)
-            await self._store.used(agent_id, recall.used)
+            await self._store.used(agent.id, recall.used)
         except GoneError:
             return {}
         except StoreError as error:
-            self._log.event("error", agent_id, turn_id=turn_id, error="continuity_not_read", reason=str(error))
+            self._log.event("error", agent, turn_id=turn_id, error="continuity_not_read", reason=str(error))
             return {}
         if recall.told.anchors:
             told = recall.told.model_dump()
-            self._log.event("continuity", agent_id, turn_id=turn_id, model=view.model, **told)
+            self._log.event("continuity", agent, turn_id=turn_id, model=view.model, **told)
         return recall.woven
 
     async def _candidates(self, agent_id: str, keys: Collection[str]) -> list[Kept]:
@@ -71,7 +72,7 @@ class Continuing:
         except GoneError:
             return
         except StoreError as error:
-            self._log.event("error", job.agent.id, error="continuity_not_written", reason=str(error))
+            self._log.event("error", job.agent, error="continuity_not_written", reason=str(error))
 
 
 def _evidence_of(dialect: Dialect, evidence: Evidence) -> Evidence:

@@ -1,16 +1,32 @@
-"""The structured log: one JSON object a line (spec/contract.md "The log")."""
+"""The structured log: one JSON object a line (spec/contract.md "The log"; ``claw_contract.log`` has every line)."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable
+import logging
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from claw_contract.log import EventType
 from claw_contract.secret import Redactor, Secret
+from claw_mediate.io.pipe import Lines
+
+_log = logging.getLogger(__name__)
+
+type Event = Mapping[str, Any]
+"""A line of the log, before its secrets are blanked out."""
+type Listener = Callable[[Event], None]
+
+
+class Told(Protocol):
+    """An agent that is told of: ``digest`` names the compile by which it is governed."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def digest(self) -> str: ...
 
 
 def now_rfc3339() -> str:
@@ -18,22 +34,16 @@ def now_rfc3339() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def to_stdout(line: bytes) -> None:
-    """One line, at once; a reader that has gone away, or a disk that is full, must not stop the proxy."""
-    try:
-        sys.stdout.buffer.write(line)
-        sys.stdout.buffer.flush()
-    except (OSError, ValueError):
-        return
-
-
 class EventLog:
-    """Writes events. ``Redactor`` is the last thing that touches a line."""
+    """Writes events. ``Redactor`` is the last thing that touches a line. Listeners hear of each, too: to count them."""
 
-    def __init__(self, write: Callable[[bytes], None] = to_stdout) -> None:
-        self._write = write
+    def __init__(self, write: Callable[[bytes], None] | None = None) -> None:
+        """Without ``write`` it goes to stdout."""
+        self._lines = Lines.of(1) if write is None else None
+        self._write = write or Lines.of(1).write
         self._secrets: frozenset[Secret] = frozenset()
         self._redactor = Redactor(())
+        self._listeners: list[Listener] = []
 
     def protect(self, secrets: Iterable[Secret]) -> None:
         """From now on these secrets, too, are blanked out in every line."""
@@ -41,8 +51,25 @@ class EventLog:
         if known != self._secrets:
             self._secrets, self._redactor = known, Redactor(known)
 
-    def event(self, kind: EventType, claw_id: str | None = None, **fields: Any) -> None:
-        """One event; ``turn_id``, ``model`` and ``intervention`` among the fields are part of every line."""
+    def listen(self, listener: Listener) -> None:
+        """From now on it hears of every event."""
+        self._listeners.append(listener)
+
+    def event(self, kind: EventType, agent: Told | str | None = None, **fields: Any) -> None:
+        """One event; ``turn_id``, ``model`` and ``intervention`` among the fields are part of every line. An agent that can't
+        be read has an id only.
+        """
+        if self._lines is not None and (lines := self._lines.lost()):
+            self._tell("error", None, {"error": "log_lines_dropped", "lines": lines})
+        self._tell(kind, agent, fields)
+
+    def _tell(self, kind: EventType, agent: Told | str | None, fields: dict[str, Any]) -> None:
+        claw_id, digest = (agent, None) if agent is None or isinstance(agent, str) else (agent.id, agent.digest)
         common = {name: fields.pop(name, None) for name in ("turn_id", "model", "intervention")}
-        line = msgspec.json.encode({"ts": now_rfc3339(), "type": kind, "claw_id": claw_id, **common, **fields})
-        self._write(self._redactor.document(line) + b"\n")
+        event = {"ts": now_rfc3339(), "type": kind, "claw_id": claw_id, **common, "digest": digest, **fields}
+        self._write(self._redactor.document(msgspec.json.encode(event)) + b"\n")
+        for listener in self._listeners:
+            try:
+                listener(event)
+            except Exception as error:  # noqa: BLE001 - a count that can't be made costs no answer
+                _log.warning("an event was not counted: %s", type(error).__name__)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from weakref import WeakValueDictionary
 
-from claw_contract.log import How
+from claw_contract.log.turns import How
 from claw_contract.secret import Redactor
 from claw_mediate.dialects.base import Dialect, RunnerRequest
 from claw_mediate.exchange import Exchange, Request
@@ -23,6 +23,7 @@ from claw_mediate.io.offering import Around, Offering
 from claw_mediate.io.playing import Playing, UnderWay
 from claw_mediate.io.routing import Asker, Route, Routing, new_turn_id, with_model
 from claw_mediate.io.settings import Settings
+from claw_mediate.io.stopwatch import Stopwatch
 from claw_mediate.session import session
 from claw_state.health import GoneError
 from claw_state.place import StoreError
@@ -82,7 +83,7 @@ class Mediating:
         return await self._playing.attend(turn, pace)
 
     async def _enter(self, what: Mediated, key: Asked, before: Before) -> UnderWay | Exchange:
-        turn_id = new_turn_id()
+        turn_id, stopwatch = new_turn_id(), Stopwatch()
         found = await self._found(what, key, turn_id)
         if isinstance(found, Known):
             self._joined(what, found.turn_id, "awaited" if found.awaited else "answered", size=len(found.given.body))
@@ -90,9 +91,10 @@ class Mediating:
         attempt: Attempt = "unknown" if isinstance(found, StoreError) else "first"
         if isinstance(found, Resumed):
             turn_id, attempt = found.turn_id, "resumed" if found.acted else "first"
+            stopwatch = Stopwatch()  # the earlier attempt may have been waited for
         begun = False
         try:
-            job = await before.spend() or await self._job(what, turn_id, await before.context())
+            job = await before.spend() or await self._job(what, turn_id, stopwatch, before.context)
             if isinstance(job, Exchange):
                 return job
             turn = self._playing.start(replace(job, asked=key.request, attempt=attempt))
@@ -109,10 +111,14 @@ class Mediating:
         except GoneError as error:
             return error
         except StoreError as error:
-            self._log.event("error", what.admitted.agent.id, error="journal_not_read", reason=str(error))
+            self._log.event("error", what.admitted.agent, error="journal_not_read", reason=str(error))
             return error
 
-    async def _job(self, what: Mediated, turn_id: str, context: str) -> Job | Exchange:
+    async def _job(
+        self, what: Mediated, turn_id: str, stopwatch: Stopwatch, told: Callable[[], Awaitable[str]]
+    ) -> Job | Exchange:
+        with stopwatch.away():
+            context = await told()
         agent, request, view = what.admitted.agent, what.request, what.view
         asker = Asker(agent, turn_id)
         candidates = self._routing.candidates(asker, request, view)
@@ -121,7 +127,7 @@ class Mediating:
         if candidates[0].model != view.model:
             view = replace(view, body=with_model(view.body, candidates[0].model))
         headers = [*for_provider(request.headers, what.admitted.secret), ("accept-encoding", "gzip, deflate")]
-        route = Route(asker, request.path, headers, candidates)
+        route = Route(asker, request.path, headers, candidates, stopwatch=stopwatch)
         around = Around(context, session(request.headers, view.session), turn_id)
         catalog, offered = await self._offering.made(agent, view, what.dialect, around)
         return Job(turn_id, agent, request, view, what.dialect, catalog, offered, route, what.redactor, around.session)
@@ -131,7 +137,7 @@ class Mediating:
             await self._playing.journal.handed(turn_id)
 
     def _joined(self, what: Mediated, turn_id: str, how: How, *, waiting: int = 0, size: int = 0) -> None:
-        agent_id, model = what.admitted.agent.id, what.view.model
+        agent, model = what.admitted.agent, what.view.model
         if what.request.watch is not None:
-            what.request.watch.turn(turn_id, agent_id)
-        self._log.event("join", agent_id, turn_id=turn_id, model=model, how=how, waiting=waiting, bytes=size)
+            what.request.watch.turn(turn_id, agent.id)
+        self._log.event("join", agent, turn_id=turn_id, model=model, how=how, waiting=waiting, bytes=size)

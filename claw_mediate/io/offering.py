@@ -38,7 +38,7 @@ class Offering:
     async def made(self, agent: Agent, view: RunnerRequest, dialect: Dialect, around: Around) -> tuple[Catalog, Offers]:
         """The tools of this request, and its bodies. Raises ``UnreadableRequestError``."""
         catalog = self._catalog(agent, view, dialect)
-        woven = await self._continuing.woven(agent.id, view, dialect, session=around.session, turn_id=around.turn_id)
+        woven = await self._continuing.woven(agent, view, dialect, session=around.session, turn_id=around.turn_id)
         return catalog, dialect.offer(view, catalog, Additions(woven, around.context))
 
     def _catalog(self, agent: Agent, view: RunnerRequest, dialect: Dialect) -> Catalog:
@@ -54,6 +54,6 @@ class Offering:
         if len(catalog.offered) < len(agent.tools):
             left_out = [tool.name for tool in agent.tools[len(catalog.offered) :]]
             self._log.event(
-                "intervention", agent.id, model=view.model, intervention="managed_tools_over_limit", tools=left_out
+                "intervention", agent, model=view.model, intervention="managed_tools_over_limit", tools=left_out
             )
         return catalog

@@ -12,6 +12,7 @@ import msgspec
 from claw_contract.base import JsonObject
 from claw_contract.history import UsageRecord
 from claw_contract.interventions import OF_CALL, OF_ROUND
+from claw_contract.log.turns import ModelCallRecord
 from claw_contract.secret import Redactor
 from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.exchange import Request
@@ -19,6 +20,7 @@ from claw_mediate.io.accounts import Accounts
 from claw_mediate.io.agents import Agent
 from claw_mediate.io.history import History, recorded_body
 from claw_mediate.io.log import EventLog, now_rfc3339
+from claw_mediate.io.stopwatch import Times
 from claw_mediate.io.withheld import SIDE_REQUEST, from_request, from_turn
 from claw_mediate.model import Answer, Round
 from claw_mediate.talk import ToolUse
@@ -74,11 +76,11 @@ class Recorder:
 
     def request(self, job: Job, tools_count: int) -> None:
         """A turn begins."""
-        self._request(job.agent, job.turn_id, job.request, job.view, tools_count)
+        self._request(job, tools_count)
 
     def forwarded(self, passed: Passed) -> None:
         """A request is sent on as it is."""
-        self._request(passed.agent, passed.turn_id, passed.request, passed.view, 0)
+        self._request(passed, 0)
 
     def passed(self, passed: Passed, ending: Ending, usage: JsonObject, body: bytes) -> None:
         """The response of a forwarded request went through; ``body`` is the beginning of it."""
@@ -105,7 +107,10 @@ class Recorder:
                 "tool_trace": [],
             }
             sealed = self._append(passed, entry, retained=ending.ok and not passed.aside)
-        self._response(passed, passed.model, tokens, ending, sealed)
+        asked = ModelCallRecord(
+            provider=passed.provider, model=passed.model, status_code=ending.status, latency_ms=ending.latency_ms
+        )
+        self._response(passed, tokens, ending, Times([asked]), sealed)
 
     def used(self, job: Job, usage: JsonObject, calls: int, status: int) -> UsageRecord:
         """What a turn used, and what that cost its agent."""
@@ -137,14 +142,15 @@ class Recorder:
             "tool_trace": [record.model_dump(exclude_none=True) for record in tool_trace(rounds)],
         }
         sealed = self._append(job, entry, retained=ended.ok)
-        self._response(job, job.model, usage, Ending(ended.ok, ended.status, latency_ms, ended.code), sealed)
+        ending = Ending(ended.ok, ended.status, latency_ms, ended.code)
+        self._response(job, usage, ending, job.route.stopwatch.times, sealed)
 
-    def tool_call(self, agent_id: str, turn_id: str, round_number: int, answer: Answer) -> None:
+    def tool_call(self, agent: Agent, turn_id: str, round_number: int, answer: Answer) -> None:
         """One managed call was run, or was answered without running."""
         tool = answer.call.tool
         self._log.event(
             "tool_call",
-            agent_id,
+            agent,
             turn_id=turn_id,
             name=answer.call.canonical,
             service=answer.call.service,
@@ -159,58 +165,57 @@ class Recorder:
 
     def intervened(self, job: Job, name: str) -> None:
         """What the runner is handed is not all that the model said."""
-        self._log.event("intervention", job.agent.id, turn_id=job.turn_id, model=job.model, intervention=name)
+        self._log.event("intervention", job.agent, turn_id=job.turn_id, model=job.model, intervention=name)
 
     def fault(self, job: Job, error: Exception) -> None:
         """Something of ours broke; named by its type, since its text may hold anything."""
         name = f"{type(error).__module__}.{type(error).__qualname__}"
-        self._log.event("error", job.agent.id, turn_id=job.turn_id, model=job.model, error="internal", reason=name)
+        self._log.event("error", job.agent, turn_id=job.turn_id, model=job.model, error="internal", reason=name)
 
     def resumed(self, job: Job, played: Played) -> None:
         """All that an earlier attempt at this turn did was played."""
-        self._log.event("resume", job.agent.id, turn_id=job.turn_id, model=job.model, **asdict(played))
+        self._log.event("resume", job.agent, turn_id=job.turn_id, model=job.model, **asdict(played))
 
     def unwritten(self, job: Job, reason: str) -> None:
         """The journal can't be kept: calls that may write are not made."""
         self._log.event(
-            "error", job.agent.id, turn_id=job.turn_id, model=job.model, error="journal_not_written", reason=reason
+            "error", job.agent, turn_id=job.turn_id, model=job.model, error="journal_not_written", reason=reason
         )
 
     def _round(self, job: Job, past: Round) -> None:
         for answer in past.answers:
             if answer.call.owner != "native" and not answer.replayed:
-                self.tool_call(job.agent.id, job.turn_id, past.number, answer)
+                self.tool_call(job.agent, job.turn_id, past.number, answer)
         for name in _interventions(past):
             self._log.event(
-                "intervention", job.agent.id, turn_id=job.turn_id, model=job.model, intervention=name, round=past.number
+                "intervention", job.agent, turn_id=job.turn_id, model=job.model, intervention=name, round=past.number
             )
 
-    def _request(
-        self, agent: Agent, turn_id: str, request: Request, view: RunnerRequest | None, tools_count: int
-    ) -> None:
-        if request.watch is not None:
-            request.watch.turn(turn_id, agent.id)
+    def _request(self, asked: Job | Passed, tools_count: int) -> None:
+        view, watch = asked.view, asked.request.watch
+        if watch is not None:
+            watch.turn(asked.turn_id, asked.agent.id)
         self._log.event(
             "request",
-            agent.id,
-            turn_id=turn_id,
+            asked.agent,
+            turn_id=asked.turn_id,
             model=view.model if view else None,
-            path=request.bare_path,
+            path=asked.request.bare_path,
             stream=bool(view and view.stream),
-            manifest_present=bool(agent.tools),
+            manifest_present=bool(asked.agent.tools),
             tools_count=tools_count,
-            digest=agent.digest,
+            mediated=not isinstance(asked, Passed),
         )
 
     def _response(
-        self, told: Job | Passed, model: str, usage: UsageRecord, ending: Ending, history_hash: str | None
+        self, asked: Job | Passed, usage: UsageRecord, ending: Ending, times: Times, history_hash: str | None
     ) -> None:
         """``history_hash``: of its line of history. Who has the log knows by it when the last lines are cut off."""
         self._log.event(
             "response" if ending.ok else "error",
-            told.agent.id,
-            turn_id=told.turn_id,
-            model=model,
+            asked.agent,
+            turn_id=asked.turn_id,
+            model=asked.model,
             status_code=ending.status,
             latency_ms=ending.latency_ms,
             tokens_in=usage.prompt_tokens,
@@ -218,7 +223,10 @@ class Recorder:
             cached_tokens=usage.cached_tokens,
             cost_usd=usage.reported_cost_usd,
             total_rounds=usage.total_rounds,
-            digest=told.agent.digest,
+            mediated=not isinstance(asked, Passed),
+            provider=asked.provider,
+            model_calls=[call.model_dump() for call in times.model_calls],
+            overhead_ms=times.own_ms,
             **({} if history_hash is None else {"history_hash": history_hash}),
             **({} if ending.code is None else {"error": ending.code}),
         )
@@ -231,7 +239,7 @@ class Recorder:
                 line, sealed = self._history.append(agent.id, entry, redactor)
         except OSError as error:
             self._log.event(
-                "error", agent.id, turn_id=entry["turn_id"], error="history_not_written", reason=error.strerror
+                "error", agent, turn_id=entry["turn_id"], error="history_not_written", reason=error.strerror
             )
         if watch is not None:
             watch.ended(line or redactor.document(msgspec.json.encode(entry)))

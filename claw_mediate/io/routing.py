@@ -22,6 +22,7 @@ from claw_mediate.io.agents import Agent
 from claw_mediate.io.headers import Headers
 from claw_mediate.io.log import EventLog
 from claw_mediate.io.providers import Registry
+from claw_mediate.io.stopwatch import Stopwatch
 from claw_mediate.policy import Choice, Reach, choose
 from claw_mediate.provider import Candidate
 
@@ -55,6 +56,7 @@ class Route:
     """The candidate that was asked last."""
     answered: bool = False
     """Whether it has answered: then it stays."""
+    stopwatch: Stopwatch = field(default_factory=Stopwatch, repr=False)
     _named: tuple[bytes, dict[str, bytes]] = field(default=(b"", {}), repr=False)
 
     @property
@@ -139,12 +141,12 @@ class Routing:
             if told not in self._told:  # it is so in every request
                 self._told.add(told)
                 name = f"model_ref_unreachable:{ref}"
-                self._log.event("intervention", agent.id, intervention=name, ref=ref, reason=reason)
+                self._log.event("intervention", agent, intervention=name, ref=ref, reason=reason)
         if choice.intervention is not None and choice.candidates:
             effective = choice.candidates[0]
             self._log.event(
                 "intervention",
-                agent.id,
+                agent,
                 turn_id=asker.turn_id,
                 model=model,
                 intervention=choice.intervention,
@@ -163,7 +165,7 @@ def log_failover(log: EventLog, asker: Asker, move: tuple[Candidate, Candidate],
     left, to = move
     log.event(
         "failover",
-        asker.agent.id,
+        asker.agent,
         turn_id=asker.turn_id,
         model=to.model,
         from_provider=left.provider.name,

@@ -82,7 +82,7 @@ class Upstream:
         """Ask; the caller bounds the time."""
         first, then = route.standing, route.others
         last = (then or first)[-1]
-        await self._sleep(self._first_pause(route))
+        await self._rest(route, self._first_pause(route))
         told: ModelAnswer | None = None
         for attempt in range(_RETRIES + 1):
             answer, repeat = await self._through(route, call, first, last)
@@ -90,7 +90,7 @@ class Upstream:
             pause = self._pause(route, answer, attempt) if repeat and call.again() else None
             if pause is None or _now() + pause >= call.until:
                 break
-            await self._sleep(pause)
+            await self._rest(route, pause)
         assert told is not None
         if _settles(told) or not then:
             return told
@@ -99,6 +99,10 @@ class Upstream:
 
     async def close(self) -> None:
         await self._sender.close()
+
+    async def _rest(self, route: Route, seconds: float) -> None:
+        with route.stopwatch.away():
+            await self._sleep(seconds)
 
     async def _through(
         self, route: Route, call: ModelCall, places: Sequence[int], last: int, failed: ModelAnswer | None = None
@@ -146,7 +150,10 @@ class Upstream:
         asked = Asked("POST", provider.base_url.rstrip("/") + below, shown, body)
         with call.onlooker.asking(About("model", call.round, provider.name), asked) as heard:
             headers = [*route.headers, *credential]
-            answer = await self._sender.send(route.asker.agent.id, provider, below, headers, body)
+            with route.stopwatch.asking(route.candidate) as told:
+                answer = await self._sender.send(route.asker.agent.id, provider, below, headers, body)
+                if isinstance(answer, Responded):
+                    told(answer.status)
             if isinstance(answer, Unreachable):
                 heard.failed(answer.message)
             else:

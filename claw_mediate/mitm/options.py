@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import math
 import os
-import sys
 from typing import Any
 
 from mitmproxy import ctx, exceptions, optmanager
 from mitmproxy.utils import human
 
+from claw_mediate.io import pipe
 from claw_mediate.io.log import EventLog
 from claw_mediate.io.settings import SETTINGS
 from claw_mediate.mitm import entrances
@@ -80,9 +80,9 @@ def harden() -> None:
         logging.getLogger(name).setLevel(logging.WARNING)
     logging.getLogger("mitmproxy.proxy.server").addFilter(_worth_telling)
     if (termlog := ctx.master.addons.get("termlog")) is not None:
-        termlog.logger.file = sys.stderr
+        termlog.logger.file = pipe.Text(2)
     if (dumper := ctx.master.addons.get("dumper")) is not None:
-        dumper.outfp = sys.stderr
+        dumper.outfp = pipe.Text(2)
 
 
 def event_log() -> EventLog:

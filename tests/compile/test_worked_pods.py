@@ -20,6 +20,7 @@ from claw_mediate.io.agents import Agents
 from claw_mediate.io.log import EventLog
 from tests.compile.oracle import compose_config
 from tests.compile.worked_pods import PODS, WORKED_PODS, WorkedPod
+from tests.events import known
 
 SUFFIX = "-with-$word"
 
@@ -55,7 +56,7 @@ def test_the_proxy_loads_every_agent_and_leaves_out_only_tools_over_mcp(pod: Wor
     pod.compiled(pod.directory / "claw-pod.yml", tmp_path)
     root = tmp_path / "context"
     events: list[dict[str, object]] = []
-    agents = Agents(root, EventLog(lambda line: events.append(json.loads(line))))
+    agents = Agents(root, EventLog(lambda line: events.append(known(line))))
     assert agents.ids() != []
     over_mcp = set()
     for name in agents.ids():

@@ -10,6 +10,7 @@ from claw_mediate.io.log import EventLog
 from claw_mediate.io.providers import Auth as AuthDirectories
 from claw_mediate.io.providers import Registry
 from claw_mediate.provider import Key, Provider
+from tests.events import known
 
 
 class Auth:
@@ -30,7 +31,7 @@ class Auth:
         return Registry(
             AuthDirectories(self.directory, self.directory / "key-states"),
             hosts or {},
-            EventLog(lambda line: self.events.append(json.loads(line))),
+            EventLog(lambda line: self.events.append(known(line))),
             env or {},
             lambda: self.clock,
         )

@@ -23,6 +23,7 @@ from claw_mediate.io.sending import Responded, Unreachable
 from claw_mediate.io.upstream import ModelCall, Replied, Upstream
 from claw_mediate.model import Limits, Reply
 from claw_mediate.provider import Candidate
+from tests.events import known
 from tests.mediate.auth import Auth
 from tests.mediate.made import catalog, limits
 from tests.peers import Answer, Provider
@@ -51,7 +52,7 @@ class Crossroads:
     def open(self) -> None:
         """(Re)start: what is in memory is lost."""
         self.registry = self.auth.registry()
-        log = EventLog(lambda line: self.auth.events.append(json.loads(line)))
+        log = EventLog(lambda line: self.auth.events.append(known(line)))
         self.upstream = Upstream(self.registry, log, self._sleep)
         self.turn()
 

@@ -22,6 +22,7 @@ from claw_mediate.io.playing import Peers
 from claw_mediate.io.settings import SETTINGS, Settings
 from claw_mediate.mediator import Mediator
 from claw_state.place import File
+from tests.events import known
 from tests.mediate.scripted import SERVICE, Model, Part, Services
 from tests.wires import Body, Said, Wire
 
@@ -88,7 +89,7 @@ class Desk:
 
     def open(self) -> None:
         """(Re)start the mediator; the store is in memory unless the test says otherwise."""
-        log = EventLog(lambda line: self.events.append(json.loads(line)))
+        log = EventLog(lambda line: self.events.append(known(line)))
         peers = Peers(self.model, self.services, lambda: self.clock)  # type: ignore[arg-type]
         self.mediator = Mediator(self.settings, log, KEYS, peers)
         self.mediators.append(self.mediator)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +17,7 @@ from claw_mediate.io.context.feeds import FeedLimits, Feeds
 from claw_mediate.io.context.gather import Context, Sources
 from claw_mediate.io.context.memory import Memories
 from claw_mediate.io.log import EventLog
+from tests.events import known
 from tests.mediate.made import limits
 from tests.peers import Service
 
@@ -33,7 +33,7 @@ class Gathering:
         self.now = 1000.0
         self.wall = datetime(2026, 1, 2, 15, 4, 5, tzinfo=UTC)
         self.events: list[dict[str, Any]] = []
-        log = EventLog(lambda line: self.events.append(json.loads(line)))
+        log = EventLog(lambda line: self.events.append(known(line)))
         self.asker = Asker()
         bound = FeedLimits(**({"feed_bytes": 32768, "total_bytes": 65536, "seconds": 20.0} | bounds))
         self.feeds = Feeds(self.asker, secrets, bound, log, lambda: self.now)

@@ -11,6 +11,7 @@ import pytest
 
 from claw_mediate.io.agents import Agents
 from claw_mediate.io.log import EventLog
+from tests.events import known
 
 METADATA = {"service": "analyst", "pod": "p", "token": "analyst:secret"}
 HTTP = {"transport": "http", "service": "desk", "base_url": "http://desk:1", "method": "GET", "path": "/x"}
@@ -26,7 +27,7 @@ class Pod:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.events: list[dict[str, Any]] = []
-        self.agents = Agents(root, EventLog(lambda line: self.events.append(json.loads(line))))
+        self.agents = Agents(root, EventLog(lambda line: self.events.append(known(line))))
 
     def write(
         self, agent: str, *tools: Any, root: Path | None = None, metadata: Any = METADATA, **manifest: Any

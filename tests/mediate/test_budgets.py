@@ -19,6 +19,7 @@ from claw_mediate.io.log import EventLog
 from claw_mediate.io.prices import PriceList
 from claw_mediate.io.spending import SqliteSpending
 from claw_state.database import Database
+from tests.events import known
 from tests.mediate.made import limits
 
 CHAT = Request("POST", "/v1/chat/completions", [], b"")
@@ -42,7 +43,7 @@ class Desk:
         self.file = file
         self.now = 1_000_000.0
         self.events: list[dict[str, Any]] = []
-        self.log = EventLog(lambda line: self.events.append(json.loads(line)))
+        self.log = EventLog(lambda line: self.events.append(known(line)))
         self.budgets = self.open()
 
     def open(self, fail_mode: FailMode = "open") -> Budgets:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import json
-import sys
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, get_args
 
@@ -12,7 +11,7 @@ import pytest
 
 from claw_contract.log import COMMON, EventType
 from claw_contract.secret import Secret
-from claw_mediate.io.log import EventLog, now_rfc3339, to_stdout
+from claw_mediate.io.log import Event, EventLog, now_rfc3339
 
 
 @pytest.fixture
@@ -53,15 +52,26 @@ def test_a_secret_that_the_log_was_told_of_is_in_no_line(log: EventLog, lines: l
     assert json.dumps(secret)[1:-1].encode() not in lines[0]
 
 
-def test_a_reader_that_has_gone_away_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Gone(io.RawIOBase):
-        def writable(self) -> bool:
-            return True
+@dataclass
+class Compiled:
+    id: str = "analyst"
+    digest: str = "a1" * 32
 
-        def write(self, _data: Any) -> int:
-            raise BrokenPipeError
 
-    raw = Gone()
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BufferedWriter(raw, 1)))
-    to_stdout(b"x\n" * 100)
-    monkeypatch.undo()
+@pytest.mark.requirement("log:digest")
+def test_what_is_told_of_an_agent_names_its_compile(log: EventLog, lines: list[bytes]) -> None:
+    log.event("request", Compiled())
+    log.event("error", "analyst")
+    assert [json.loads(line)["digest"] for line in lines] == ["a1" * 32, None]
+
+
+def test_a_listener_hears_of_each_event_and_one_that_fails_stops_nothing(log: EventLog, lines: list[bytes]) -> None:
+    heard: list[Any] = []
+
+    def fails(_event: Event) -> None:
+        raise LookupError
+
+    log.listen(fails)
+    log.listen(heard.append)
+    log.event("join", Compiled(), how="running")
+    assert heard == [json.loads(line) for line in lines]

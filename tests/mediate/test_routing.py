@@ -16,6 +16,7 @@ from claw_mediate.io.identity import Admitted
 from claw_mediate.io.log import EventLog
 from claw_mediate.io.settings import SETTINGS, Settings
 from claw_mediate.mediator import Mediator
+from tests.events import known
 from tests.mediate.conftest import WIRES
 from tests.mediate.desk import tool
 from tests.peers import Provider
@@ -46,7 +47,7 @@ class Pod:
         own = {"base_url": url, "api_key": "sk-own"}
         file = {"providers": {self.name: own, "second": second}}
         (self.home / "auth" / "providers.json").write_text(json.dumps(file), encoding="utf-8")
-        self.mediator = Mediator(Settings.of(values), EventLog(lambda line: self.events.append(json.loads(line))), {})
+        self.mediator = Mediator(Settings.of(values), EventLog(lambda line: self.events.append(known(line))), {})
 
     def agent(self, allowed: list[tuple[str, str]], *tools: dict[str, Any]) -> None:
         directory = self.home / "context" / "analyst"

@@ -19,6 +19,7 @@ import anthropic
 import httpx2
 import openai
 
+from tests.events import known
 from tests.peers import Provider, Service
 from tests.waiting import eventually, free_port
 
@@ -174,8 +175,10 @@ class Pod:
         return "".join(file.read_text(encoding="utf-8") for file in (self.stdout, self.stderr) if file.exists())
 
     def log(self) -> list[dict[str, Any]]:
-        """The structured log so far. mitmproxy says "Loading script" before any script can stop it; all else is JSON."""
-        return [json.loads(line) for line in whole_lines(self.stdout) if "] Loading script " not in line]
+        """The structured log so far, each line one that the contract has. mitmproxy says "Loading script" before any script
+        can stop it.
+        """
+        return [known(line) for line in whole_lines(self.stdout) if "] Loading script " not in line]
 
     def memory(self, *, anew: bool = False) -> int:
         """Bytes that the proxy's process has had at once, at most; ``anew``: from now on."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -19,6 +18,7 @@ from claw_state.database import Database
 from claw_state.health import GoneError, Health
 from claw_state.place import place
 from claw_state.sqlite import check, opened
+from tests.events import known
 
 SCHEMA = "CREATE TABLE IF NOT EXISTS held (id INTEGER PRIMARY KEY, what BLOB);"
 ADD = "INSERT INTO held (what) VALUES (?)"
@@ -189,5 +189,5 @@ def test_a_file_that_can_never_be_used_keeps_the_proxy_from_starting_in_one_line
 def started(file: Path) -> tuple[State, list[dict[str, Any]]]:
     """The state as a proxy opens it, and the log's events."""
     events: list[dict[str, Any]] = []
-    log = EventLog(lambda line: events.append(json.loads(line)))
+    log = EventLog(lambda line: events.append(known(line)))
     return state.opened(place(str(file)), log), events

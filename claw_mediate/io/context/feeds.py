@@ -145,7 +145,7 @@ class Feeds:
     def _tell(self, agent: Agent, feed: Feed, heard: Heard | Unheard, problem: str | None) -> None:
         self._log.event(
             "feed_fetch",
-            agent.id,
+            agent,
             feed_name=feed.name,
             source=feed.source,
             status_code=heard.status if isinstance(heard, Heard) else None,

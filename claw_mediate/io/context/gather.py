@@ -97,7 +97,7 @@ class Context:
             sections.append(section)
             self._log.event(
                 "feed_injection",
-                agent.id,
+                agent,
                 model=view.model,
                 feed_name=read.feed.name,
                 source=read.feed.source,
@@ -120,7 +120,7 @@ class Context:
         except (LookupError, ValueError, OSError):  # no such zone, or no tzdata on this machine
             if (agent.id, name) not in self._unknown_zones:
                 self._unknown_zones.add((agent.id, name))
-                self._log.event("intervention", agent.id, intervention="timezone_unknown", timezone=name)
+                self._log.event("intervention", agent, intervention="timezone_unknown", timezone=name)
             name, zone = "UTC", None
         now = self._now().astimezone(zone or UTC)
         half = "AM" if now.hour < 12 else "PM"  # noqa: PLR2004 - noon

@@ -139,7 +139,7 @@ class Memories:
         assert agent.memory is not None
         self._log.event(
             "memory_op",
-            agent.id,
+            agent,
             model=model,
             memory_service=agent.memory.service,
             memory_op=what,

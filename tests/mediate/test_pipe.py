@@ -1,0 +1,100 @@
+"""Lines for a pipe that nobody reads, or not now."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import NamedTuple
+
+import pytest
+
+from claw_mediate.io.pipe import Lines
+from tests.waiting import DEADLINE, eventually
+
+LINE = b"x" * 999 + b"\n"
+
+
+class Pipe(NamedTuple):
+    reads: int
+    writes: int
+
+    def read(self, size: int) -> bytes:
+        """So many bytes, in as many reads as it takes."""
+        data = b""
+        while len(data) < size:
+            data += os.read(self.reads, size - len(data))
+        return data
+
+
+@pytest.fixture
+def pipe() -> Iterator[Pipe]:
+    made = Pipe(*os.pipe())
+    yield made
+    for end in made:
+        with suppress(OSError):
+            os.close(end)
+
+
+def test_a_line_is_there_when_it_is_written(pipe: Pipe) -> None:
+    Lines(pipe.writes).write(b"one\n")
+    assert os.read(pipe.reads, 99) == b"one\n"
+
+
+@pytest.mark.requirement("log:unread")
+def test_what_nobody_reads_is_kept_up_to_a_bound_and_dropped_by_whole_lines_beyond_it(pipe: Pipe) -> None:
+    lines, written = Lines(pipe.writes, most=10_000), 500
+    for number in range(written):
+        lines.write(b"%03d" % number + LINE)
+    assert lines.dropped > 0
+    assert lines.lost() == 0, "there is no room to tell of them"
+    got = pipe.read((written - lines.dropped) * 1003)
+    eventually(lambda: not lines._kept, "all that was kept is written")
+    assert [int(line[:3]) for line in got.splitlines()] == [*range(written - lines.dropped)]
+    assert eventually(lines.lost, "it is told of") == lines.dropped
+    assert lines.lost() == 0, "it was told of"
+    lines.write(b"next\n")
+    assert os.read(pipe.reads, 99) == b"next\n"
+
+
+def test_a_line_longer_than_the_pipe_comes_out_whole_when_it_is_read(pipe: Pipe) -> None:
+    lines, line = Lines(pipe.writes), b"y" * 300_000 + b"\n"
+    lines.write(line)
+    lines.write(b"next\n")
+    assert pipe.read(len(line) + 5) == line + b"next\n"
+    lines.flush(time.monotonic() + DEADLINE)
+    assert lines.dropped == 0
+
+
+def test_who_flushes_waits_no_longer_than_it_may(pipe: Pipe) -> None:
+    lines = Lines(pipe.writes)
+    lines.write(b"z" * 300_000)
+    lines.flush(time.monotonic() + 0.01)
+    assert lines._kept
+    pipe.read(300_000)
+
+
+@pytest.mark.parametrize("size", [5, 300_000])
+def test_a_reader_that_has_gone_away_stops_nothing(pipe: Pipe, size: int) -> None:
+    lines = Lines(pipe.writes)
+    os.close(pipe.reads)
+    lines.write(b"w" * size)
+    lines.write(b"w" * size)
+    eventually(lambda: not lines._kept, "nothing is waited for")
+
+
+def test_a_reader_that_goes_away_while_lines_are_kept_ends_the_waiting(pipe: Pipe) -> None:
+    lines = Lines(pipe.writes)
+    lines.write(b"w" * 300_000)
+    os.close(pipe.reads)
+    lines.flush(time.monotonic() + DEADLINE)
+    assert not lines._kept
+
+
+def test_two_descriptors_of_one_pipe_share_what_is_kept(pipe: Pipe) -> None:
+    other = os.dup(pipe.writes)
+    try:
+        assert Lines.of(pipe.writes) is Lines.of(other)
+    finally:
+        os.close(other)
