@@ -33,6 +33,7 @@ from claw_mediate.io.history import History
 from claw_mediate.io.identity import Admitted
 from claw_mediate.io.log import EventLog
 from claw_mediate.io.mediating import Before, Mediated, Mediating
+from claw_mediate.io.metrics import Observed
 from claw_mediate.io.offering import Around, Offering
 from claw_mediate.io.playing import Peers, Playing
 from claw_mediate.io.providers import Auth, Registry
@@ -119,6 +120,16 @@ class Mediator:
         shown = self._settings.state.shown
         return None if await self._state.store.writable() else f"the state {shown!r} can't be written"
 
+    async def observed(self) -> Observed:
+        """For ``/metrics``."""
+        problem = await self._not_ready()
+        writable = problem is None or await self._state.store.writable()
+        return Observed(problem is None, writable, self.registry.pool())
+
+    @property
+    def turns_under_way(self) -> int:
+        return len(self._playing)
+
     async def own(self, request: Request) -> Exchange | None:
         """What is answered without a credential: ``/health`` and ``/ready`` on the proxy's own port, and ``HEAD /``, which
         Claude Code asks of its provider before all else. None of it tells anything; the log says why we are not ready.
@@ -166,9 +177,7 @@ class Mediator:
             if not spoken.counts and (spent := await admits(admitted.agent, request, view.model)) is not None:
                 return spent
             if rule is not None:
-                self._log.event(
-                    "intervention", admitted.agent.id, model=view.model, intervention=f"housekeeping:{rule}"
-                )
+                self._log.event("intervention", admitted.agent, model=view.model, intervention=f"housekeeping:{rule}")
                 return self.forwarding.forward(admitted, request, view, counts=spoken.counts, aside=True)
             context = await self._context_for(admitted, view, recall=not spoken.counts)
             if not admitted.agent.tools or view.bypass is not None:
@@ -231,7 +240,7 @@ class Mediator:
     ) -> Exchange | Forward:
         """No tools are offered: the agent has none, or the form of the request rules them out."""
         if admitted.agent.tools:
-            self._log.event("intervention", admitted.agent.id, model=view.model, intervention=view.bypass)
+            self._log.event("intervention", admitted.agent, model=view.model, intervention=view.bypass)
         if context:
             view = replace(view, body=spoken.dialect.with_context(view, context))
         return self.forwarding.forward(admitted, request, view, counts=spoken.counts)

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Literal
 
 from pydantic import ValidationError
 
@@ -25,6 +26,7 @@ from claw_mediate.io.files import Identity, identity, read_at
 from claw_mediate.io.log import EventLog
 from claw_mediate.provider import Key
 
+type KeyState = Literal["ready", "cooldown", "dead"]
 LONGEST_REST_SECONDS = 3600.0
 _WORTH_WRITING_SECONDS = 5.0
 """A shorter rest is over before a new process could heed it."""

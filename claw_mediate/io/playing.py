@@ -90,6 +90,9 @@ class Playing:
             self._heart = asyncio.ensure_future(self._beat())
         return under_way
 
+    def __len__(self) -> int:
+        return len(self._turns)
+
     async def abandon(self, turn_id: str) -> None:
         """A turn that was entered in the journal does not begin."""
         with suppress(StoreError):
@@ -142,6 +145,7 @@ class Playing:
             return await self._peers.upstream.post(job.route, clean)
 
         async def tools(call: Call, key: str, seconds: float) -> Answer:
-            return await self._peers.services.call(caller, call, key, seconds)
+            with job.route.stopwatch.away():
+                return await self._peers.services.call(caller, call, key, seconds)
 
         return Ports(model, tools, self._peers.now, onlooker)

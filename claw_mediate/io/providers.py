@@ -26,7 +26,7 @@ from claw_contract.manifest import checked_base_url
 from claw_contract.providers import ApiFormat, ProviderEntry, ProviderKey, Providers
 from claw_contract.secret import Secret
 from claw_mediate.io.files import Identity, identity, read_at
-from claw_mediate.io.keys import LONGEST_REST_SECONDS, KeyStates, posix, rfc3339
+from claw_mediate.io.keys import LONGEST_REST_SECONDS, KeyState, KeyStates, posix, rfc3339
 from claw_mediate.io.log import EventLog
 from claw_mediate.provider import Candidate, Key, Provider
 
@@ -145,6 +145,16 @@ class Registry:
     def serves(self) -> bool:
         """Whether there is a provider with a key that is not dead."""
         return any(self.wait(provider) < math.inf for provider in self.all().values())
+
+    def pool(self) -> dict[tuple[str, KeyState], int]:
+        """How many keys each provider has, by their state."""
+        now, found = self._states.now(), dict[tuple[str, KeyState], int]()
+        for provider in self.all().values():
+            for key in provider.keys:
+                wakes = self._states.wakes_at(provider.name, key)
+                state: KeyState = "ready" if wakes <= now else "dead" if wakes == math.inf else "cooldown"
+                found[provider.name, state] = found.get((provider.name, state), 0) + 1
+        return found
 
     def rest(self, retry_after: str) -> float | None:
         """What ``Retry-After`` asks for, in seconds."""

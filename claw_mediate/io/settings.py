@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Literal
 
@@ -80,7 +81,27 @@ SETTINGS = (
         "open",
         "What happens when an agent's spending can't be read: open (its requests pass) or closed (503).",
     ),
+    Setting("metrics", "CLAW_METRICS_ADDR", "", "Address of the listener of /metrics; empty: there is none."),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """An address to listen on; an empty host is all of them."""
+
+    host: str
+    port: int
+
+    @property
+    def shown(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_loopback(self) -> bool:
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
 
 
 type KeepaliveKind = Literal["comment", "native", "off"]
@@ -123,6 +144,7 @@ class Settings:
     time_line: bool
     drain: float
     budget_fail_mode: Literal["open", "closed"]
+    metrics: Listener | None
 
     def pace(self, dialect: str) -> Pace:
         """By the dialect's name."""
@@ -157,6 +179,7 @@ class Settings:
             time_line=_word(values, "time_line", "off", "on") == "on",
             drain=_between(values, "drain_ms", 1, 600_000) / 1000,
             budget_fail_mode=_word(values, "budget_fail_mode", "open", "closed"),
+            metrics=_listener(values, "metrics"),
         )
 
 
@@ -166,6 +189,13 @@ def address(text: str, name: str) -> tuple[str, int]:
     if not port.isdecimal() or not 0 < int(port) < 65536:  # noqa: PLR2004 - a TCP port
         raise ValueError(f"cllama_{name} takes HOST:PORT or :PORT, not {text!r}")
     return host, int(port)
+
+
+def _listener(values: dict[str, str], name: str) -> Listener | None:
+    if not values[name]:
+        return None
+    host, port = address(values[name], name)
+    return Listener(host.removeprefix("[").removesuffix("]"), port)
 
 
 def _place(text: str) -> Place:

@@ -64,6 +64,11 @@ class Cllama:
             return
         parts.tell(settings, self._hosts, self._mediator.known)
 
+    def done(self) -> None:
+        """The script is gone, whatever comes next."""
+        if self._mediator is not None:
+            parts.gone()
+
     def running(self) -> Any:
         """Open the entrances. No coroutine function: mitmproxy calls it from sync code on hot reload."""
         if not os.isatty(0):

@@ -22,7 +22,7 @@ from claw_mediate.io.identity import Admitted
 from claw_mediate.io.log import EventLog
 from claw_mediate.io.settings import Settings
 from claw_mediate.mediator import Mediator
-from claw_mediate.mitm import door, forward, guard, shadow
+from claw_mediate.mitm import door, forward, guard, observe, shadow
 from claw_mediate.mitm.sources import Passing, all_over, deciding, gone, passing
 
 TURN_SECONDS = 900.0
@@ -50,6 +50,7 @@ class Life:
         mediator = Mediator(settings, self.events)
         if (problem := mediator.missing()) is not None:
             raise ValueError(problem)
+        observe.Observe.of().observe(mediator, settings.metrics)
         old, self._mediator, self._settings = self._mediator, mediator, settings
         if old is not None:
             self._before[old] = asyncio.ensure_future(self._retire(old, list(passing.values())))

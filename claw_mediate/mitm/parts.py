@@ -18,6 +18,7 @@ from claw_mediate.mitm.egress import Egress
 from claw_mediate.mitm.guard import Guard, canonical
 from claw_mediate.mitm.keeping import Keeping
 from claw_mediate.mitm.life import Life
+from claw_mediate.mitm.observe import Observe
 from claw_mediate.mitm.veil import Veil
 
 
@@ -26,7 +27,8 @@ def install() -> None:
     addons, events = ctx.master.addons, options.event_log()
     if addons.get(Veil.name) is None:
         Veil().install()
-    for part in (Door(), Egress(), Guard(), Authorities(events), Dispatch(events), Keeping(), Life(events)):
+    made = (Door(), Egress(), Guard(), Authorities(events), Dispatch(events), Keeping(), Observe(events), Life(events))
+    for part in made:
         if addons.get(part.name) is None:
             addons.add(part)
             if isinstance(part, Life):
@@ -36,6 +38,7 @@ def install() -> None:
 def tell(settings: Settings, hosts: Callable[[], Mapping[str, str]], known: Callable[[], Redactor]) -> None:
     """What is governed, what is secret, and how much is kept."""
     addons = ctx.master.addons
+    Observe.of().governed = True
     egress: Egress = addons.get(Egress.name)
     egress.hosts, egress.denies = hosts, settings.egress == "deny"
     trust: Authorities = addons.get(Authorities.name)
@@ -44,3 +47,8 @@ def tell(settings: Settings, hosts: Callable[[], Mapping[str, str]], known: Call
     veil.known = known
     keeping: Keeping = addons.get(Keeping.name)
     keeping.most_flows, keeping.most_bytes = settings.keep_flows, settings.keep_bytes
+
+
+def gone() -> None:
+    """There is no script that decides."""
+    Observe.of().governed = False

@@ -1,0 +1,87 @@
+"""``/metrics`` on a listener of its own. Added to the master itself: a script that is reloaded loses no count, and one that is
+broken can be seen to be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any
+from weakref import WeakSet
+
+from mitmproxy import ctx
+
+from claw_contract.secret import Secret
+from claw_mediate.io.log import EventLog
+from claw_mediate.io.metrics import Metrics, Observed
+from claw_mediate.io.pipe import Lines
+from claw_mediate.io.scrape import Page, Scrape
+from claw_mediate.io.settings import Listener
+from claw_mediate.mediator import Mediator
+
+TOKEN = "CLAW_METRICS_TOKEN"  # noqa: S105 - the name of a variable
+"""Not a setting: settings are options of mitmproxy, and those are shown."""
+_SECONDS = 2.0
+"""How long is waited to hear how the mediator is."""
+
+
+class Observe:
+    """The addon: counts, and the listener that tells them."""
+
+    name = "claw-observe"
+
+    def __init__(self, events: EventLog) -> None:
+        self.metrics = Metrics()
+        events.listen(self.metrics.count)
+        self.governed = False
+        """Whether there is a script that decides."""
+        self._mediator: Mediator | None = None
+        self._mediators: WeakSet[Mediator] = WeakSet()
+        """Those whose turns may not have ended, too."""
+        self._listener: Listener | None = None
+        self._scrape: Scrape | None = None
+        self._serving: asyncio.Future[None] | None = None
+
+    @classmethod
+    def of(cls) -> Observe:
+        """The one of this process."""
+        found = ctx.master.addons.get(cls.name)
+        assert isinstance(found, cls)
+        return found
+
+    def observe(self, mediator: Mediator, listener: Listener | None) -> None:
+        """From now on this mediator, told there. Raises ``ValueError`` with one line."""
+        self._listen(listener)
+        self._mediator = mediator
+        self._mediators.add(mediator)
+
+    def _listen(self, listener: Listener | None) -> None:
+        if listener == self._listener:
+            return
+        token = os.environ.get(TOKEN, "").strip()
+        if listener is not None and not listener.is_loopback and not token:
+            raise ValueError(f"cllama_metrics: runners can reach {listener.shown}: set {TOKEN}, or listen on 127.0.0.1")
+        if listener is not None and self._listener is not None and listener.port == self._listener.port:
+            self.done()
+        scrape = Scrape(listener, Secret(token) if token else None, self._write) if listener is not None else None
+        self.done()
+        self._listener, self._scrape = listener, scrape
+        if scrape is not None:
+            self._serving = asyncio.ensure_future(scrape.serve())
+
+    def done(self) -> Any:
+        """No coroutine function: mitmproxy calls it from sync code too."""
+        if self._scrape is not None:
+            self._scrape.close()
+        self._listener = self._scrape = None
+
+    async def _write(self, accept: str) -> Page:
+        try:
+            async with asyncio.timeout(_SECONDS):
+                now = await self._mediator.observed() if self._mediator is not None else Observed()
+        except TimeoutError:
+            now = Observed()
+        now = now._replace(ready=now.ready and self.governed)
+        turns = sum(mediator.turns_under_way for mediator in self._mediators)
+        self.metrics.observe(now, turns, Lines.of(1).dropped)
+        return self.metrics.text(accept)

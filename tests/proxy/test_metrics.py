@@ -1,0 +1,327 @@
+"""/metrics through the real mitmdump: what it says is what happened, and nobody who asks can hurt the proxy."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx2
+import openai
+import pytest
+from prometheus_client import Metric
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_parsed
+from prometheus_client.parser import text_string_to_metric_families as parsed
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from claw_mediate.io.scrape import MOST_CONNECTIONS
+from tests.peers import Provider, Service, calls, text
+from tests.proxy.pod import ANTHROPIC_KEY, PROVIDER_KEY, SECRET, TOOL_TOKEN, Pod
+from tests.waiting import eventually, free_port
+
+ASK = [{"role": "user", "content": "What is the balance?"}]
+OPENMETRICS = {"accept": "application/openmetrics-text; version=1.0.0"}
+
+
+@dataclass
+class Scraped:
+    """A pod and its listener."""
+
+    pod: Pod
+    port: int = field(default_factory=free_port)
+
+    def get(self, path: str = "/metrics", method: str = "GET", **headers: str) -> httpx2.Response:
+        url = f"http://127.0.0.1:{self.port}{path}"
+        return httpx2.request(method, url, headers=headers, timeout=30, trust_env=False)
+
+    def families(self) -> dict[str, Metric]:
+        return {family.name: family for family in parsed(self.get().text)}
+
+    def value(self, name: str, **labels: str) -> float:
+        """The sum of the series with these labels."""
+        samples = [sample for family in parsed(self.get().text) for sample in family.samples if sample.name == name]
+        return sum(each.value for each in samples if labels.items() <= each.labels.items())
+
+    def ask(self, agent_id: str = "analyst") -> str:
+        answer = self.pod.client(agent_id).chat.completions.create(model="gpt-test", messages=ASK)  # type: ignore[arg-type]
+        return str(answer.choices[0].message.content)
+
+
+def started(pod: Pod) -> Scraped:
+    scraped = Scraped(pod)
+    pod.environment["CLAW_METRICS_ADDR"] = f"127.0.0.1:{scraped.port}"
+    pod.start()
+    return scraped
+
+
+@pytest.fixture(scope="module")
+def scraped_pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
+    provider, service = Provider(), Service()
+    provider.start()
+    service.start()
+    service.routes["GET", "/balance"] = JSONResponse({"usd": 7})
+    pod = Pod(tmp_path_factory.mktemp("pod"), provider, service)
+    for agent_id in ("analyst", "broker"):
+        pod.agent(agent_id, pod.tool("balance"))
+    yield started(pod)
+    pod.stop()
+    provider.stop()
+    service.stop()
+
+
+@pytest.fixture
+def scraped(scraped_pod: Scraped) -> Scraped:
+    """One for the whole module: tests look at what has grown."""
+    scraped_pod.pod.provider.script.clear()
+    return scraped_pod
+
+
+@pytest.mark.requirement("metrics:counts")
+def test_what_is_counted_is_what_happened_in_a_turn(scraped: Scraped) -> None:
+    before = Growth(scraped)
+    scraped.pod.provider.says(calls(("c1", "desk__balance", {}), ("c2", "desk__invented", {})), text("Seven."))
+    scraped.ask("broker")
+    of = {"agent": "broker"}
+    before.comes_to(1, "claw_requests_total", **of, mediated="yes")
+    assert before.by("claw_requests_ended_total", **of, mediated="yes", outcome="ok") == 1
+    assert before.by("claw_turn_rounds_sum") == 2
+    assert before.by("claw_tool_calls_total", **of, tool="desk.balance", status="ok", code="") == 1
+    assert before.by("claw_tool_calls_total", **of, tool="unknown", status="error") == 1
+    assert before.by("claw_interventions_total", **of, intervention="unknown_tool_rejected") == 1
+    assert before.by("claw_model_duration_seconds_count", provider="openai", status="ok") == 2
+    assert before.by("claw_tool_duration_seconds_count", tool="desk.balance") == 1
+    assert before.by("claw_turn_duration_seconds_count") == before.by("claw_turn_overhead_seconds_count") == 1
+    told = next(event for event in reversed(scraped.pod.log()) if event["type"] == "response")
+    assert before.by("claw_tokens_total", **of, kind="input") == told["tokens_in"] > 0
+    assert before.by("claw_tokens_total", **of, kind="output") == told["tokens_out"] > 0
+    assert before.by("claw_turn_overhead_seconds_sum") * 1000 == pytest.approx(told["overhead_ms"])
+
+
+class Growth:
+    """What has been counted since."""
+
+    def __init__(self, scraped: Scraped) -> None:
+        self._scraped = scraped
+        self._before = list(parsed(scraped.get().text))
+
+    def comes_to(self, count: float, name: str, **labels: str) -> None:
+        """A page is some moments old."""
+        eventually(lambda: self.by(name, **labels) == count, f"{name} has grown by {count}")
+
+    def by(self, name: str, **labels: str) -> float:
+        old = (each for family in self._before for each in family.samples if each.name == name)
+        return self._scraped.value(name, **labels) - sum(
+            each.value for each in old if labels.items() <= each.labels.items()
+        )
+
+
+@pytest.mark.requirement("metrics:counts")
+def test_own_overhead_is_what_a_turn_took_without_its_model_and_its_services(scraped: Scraped) -> None:
+    async def late(_request: Request) -> Response:
+        await asyncio.sleep(0.3)
+        return text("Seven.")
+
+    before = Growth(scraped)
+    scraped.pod.provider.says(late)
+    scraped.ask()
+    before.comes_to(1, "claw_turn_rounds_count")
+    took, own, model = (
+        before.by(f"claw_{name}_seconds_sum") for name in ("turn_duration", "turn_overhead", "model_duration")
+    )
+    assert took >= model >= 0.3
+    assert own > 0
+    assert own + model == pytest.approx(took, abs=max(0.1, took - 0.25)), "no more of it than the model left"
+    assert own < took - 0.25
+
+
+@pytest.mark.requirement("metrics:counts")
+def test_turns_of_two_conversations_are_under_way_at_once_and_counted_by_agent(scraped: Scraped) -> None:
+    release = asyncio.Event()
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    async def held(_request: Request) -> Response:
+        loops.append(asyncio.get_running_loop())
+        await release.wait()
+        return text("Seven.")
+
+    before = Growth(scraped)
+    scraped.pod.provider.says(held, held)
+    with ThreadPoolExecutor(2) as both:
+        asking = [both.submit(scraped.ask, agent_id) for agent_id in ("analyst", "broker")]
+        eventually(lambda: len(loops) == 2, "both are asked of the provider")
+        eventually(lambda: scraped.value("claw_turns_under_way") == 2, "both are under way")
+        loops[0].call_soon_threadsafe(release.set)
+        assert [answer.result() for answer in asking] == ["Seven.", "Seven."]
+    eventually(lambda: scraped.value("claw_turns_under_way") == 0, "both have ended")
+    for agent_id in ("analyst", "broker"):
+        before.comes_to(1, "claw_requests_ended_total", agent=agent_id, outcome="ok")
+
+
+@pytest.mark.requirement("metrics:counts")
+def test_a_provider_that_fails_is_an_error_by_its_class_and_a_key_that_rests_is_seen_to(scraped: Scraped) -> None:
+    before = Growth(scraped)
+    scraped.pod.provider.says(*(JSONResponse({"error": {"message": "no"}}, 400) for _ in range(2)))
+    for _ in range(2):
+        with pytest.raises(openai.BadRequestError):
+            scraped.ask()
+    before.comes_to(2, "claw_requests_ended_total", agent="analyst", outcome="error")
+    assert before.by("claw_request_errors_total", agent="analyst", code="provider_http_4xx") == 2
+    assert before.by("claw_model_duration_seconds_count", status="error") == 2
+    keys = {state: scraped.value("claw_provider_keys", provider="openai", state=state) for state in ("ready", "dead")}
+    assert keys == {"ready": 1, "dead": 0}
+
+
+@pytest.mark.requirement("metrics:format")
+def test_it_speaks_prometheus_text_and_openmetrics(scraped: Scraped) -> None:
+    plain, newer = scraped.get(), scraped.get(**OPENMETRICS)
+    assert plain.headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert newer.headers["content-type"].startswith("application/openmetrics-text; version=1.0.0")
+    names = {family.name for family in open_parsed(newer.text)}
+    assert {"claw_turn_overhead_seconds", "claw_requests", "claw_build_info", "process_cpu_seconds"} <= names
+    assert scraped.value("claw_build_info") == scraped.value("claw_ready") == scraped.value("claw_state_writable") == 1
+
+
+@pytest.mark.requirement("metrics:secrets")
+def test_no_secret_and_no_text_of_a_model_stands_in_a_label(scraped: Scraped) -> None:
+    before = Growth(scraped)
+    invented = "desk__a-name-that-no-operator-wrote"
+    scraped.pod.provider.says(calls(("c1", invented, {})), text("Words of the model."))
+    scraped.ask()
+    before.comes_to(1, "claw_tool_calls_total", tool="unknown")
+    said = scraped.get().text
+    for each in (PROVIDER_KEY, ANTHROPIC_KEY, TOOL_TOKEN, SECRET, "that-no-operator-wrote", "Words of", "gpt-test"):
+        assert each not in said, each
+
+
+@pytest.mark.requirement("metrics:apart")
+def test_neither_entrance_of_runners_knows_of_metrics(scraped: Scraped) -> None:
+    pod = scraped.pod
+    base = httpx2.get(f"{pod.url}/metrics", timeout=30, trust_env=False)
+    assert base.status_code == 401
+    with httpx2.Client(proxy=f"http://127.0.0.1:{pod.proxy_port}", trust_env=False, timeout=30) as proxied:
+        assert "claw_" not in proxied.get(f"http://127.0.0.1:{pod.port}/metrics").text
+
+
+@pytest.mark.requirement("metrics:apart")
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/", 404),
+        ("GET", "/metrics/../ready", 404),
+        ("GET", "/v1/models", 404),
+        ("POST", "/metrics", 405),
+        ("DELETE", "/metrics", 405),
+        ("GET", "/metrics?x=1", 200),
+        ("HEAD", "/metrics", 200),
+    ],
+)
+def test_the_listener_serves_metrics_and_nothing_else(scraped: Scraped, method: str, path: str, status: int) -> None:
+    answer = scraped.get(path, method)
+    assert answer.status_code == status
+    assert (method == "HEAD") == (answer.text == "")
+
+
+@pytest.mark.requirement("metrics:hostile")
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"GET /metrics HTTP/1.1\r\nhost: x\r\nx-long: " + b"x" * 20_000, b"431"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", b"400"),
+        (b"GET /metrics HTTP/1.1\r\nhost: x\r\naccept: application/openmetrics-text; version=\x00\r\n\r\n", b"400"),
+        (b"GET /metrics HTTP/1.1\r\nhost: x\r\naccept: application/openmetrics-text;version=x.y\r\n\r\n", b"200"),
+    ],
+)
+def test_odd_heads_are_answered_and_closed(scraped: Scraped, sent: bytes, status: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", scraped.port), timeout=30) as peer:
+        peer.sendall(sent)
+        said = b""
+        while data := peer.recv(65536):
+            said += data
+    assert said.split(b" ", 2)[1] == status
+
+
+@pytest.mark.requirement("metrics:hostile")
+def test_connections_that_say_nothing_go_for_the_newest_and_the_proxy_works_on(scraped: Scraped) -> None:
+    silent = [socket.create_connection(("127.0.0.1", scraped.port), timeout=30) for _ in range(3 * MOST_CONNECTIONS)]
+    try:
+        for peer in silent[-5:]:
+            peer.sendall(b"GET /metrics HTTP/1.1\r\nx-slow: ")
+        assert scraped.get().status_code == 200
+        scraped.pod.provider.says(text("Seven."))
+        assert scraped.ask() == "Seven."
+        assert _is_closed(silent[0])
+    finally:
+        for peer in silent:
+            peer.close()
+
+
+def _is_closed(peer: socket.socket) -> bool:
+    try:
+        return peer.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+@pytest.mark.requirement("metrics:reload")
+def test_a_script_that_is_reloaded_keeps_its_counts_and_one_that_is_broken_is_seen_to_be(pod: Pod) -> None:
+    script = pod.own_script()
+    pod.agent("analyst", pod.tool("balance"))
+    scraped = started(pod)
+    pod.provider.says(text("Seven."), text("Eight."))
+    scraped.ask()
+    source = script.read_text(encoding="utf-8")
+    script.write_text("raise RuntimeError('broken by an edit')\n", encoding="utf-8")
+    eventually(lambda: scraped.value("claw_ready") == 0, "it says that it is not ready")
+    assert scraped.value("claw_requests_total", agent="analyst") == 1
+    script.write_text(source + "\n", encoding="utf-8")
+    eventually(lambda: scraped.value("claw_ready") == 1, "the script is back")
+    assert scraped.ask() == "Eight."
+    eventually(lambda: scraped.value("claw_requests_total", agent="analyst") == 2, "the count goes on")
+
+
+@pytest.mark.requirement("metrics:start")
+def test_a_port_that_is_taken_is_one_line_that_says_so(pod: Pod) -> None:
+    pod.agent("analyst")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        where = f"127.0.0.1:{taken.getsockname()[1]}"
+        pod.environment["CLAW_METRICS_ADDR"] = where
+        pod.start(wait=False)
+        assert pod.process is not None
+        assert pod.process.wait(timeout=60) != 0
+    assert f"cllama_metrics: can't listen on {where}: Address already in use" in pod.said()
+    assert "Traceback" not in pod.said()
+
+
+@pytest.mark.requirement("metrics:token")
+def test_an_address_that_runners_reach_wants_a_token_and_tells_nobody_without_it(pod: Pod) -> None:
+    pod.agent("analyst")
+    scraped = Scraped(pod)
+    pod.environment["CLAW_METRICS_ADDR"] = f":{scraped.port}"
+    pod.start(wait=False)
+    assert pod.process is not None
+    assert pod.process.wait(timeout=60) != 0
+    assert "set CLAW_METRICS_TOKEN, or listen on 127.0.0.1" in pod.said()
+    pod.environment["CLAW_METRICS_TOKEN"] = "metrics-token-planted"
+    pod.start()
+    assert scraped.get().status_code == 401
+    assert scraped.get(authorization="Bearer no").status_code == 401
+    assert scraped.get(authorization="Bearer metrics-token-planted").status_code == 200
+
+
+@pytest.mark.requirement("metrics:off")
+def test_without_an_address_nothing_is_listened_on(pod: Pod) -> None:
+    pod.agent("analyst")
+    pod.start()
+    assert pod.process is not None
+    process = Path(f"/proc/{pod.process.pid}")
+    own = {str(descriptor.readlink()) for descriptor in (process / "fd").iterdir()}
+    tables = [(process / "net" / name).read_text(encoding="ascii") for name in ("tcp", "tcp6")]
+    rows = [row.split() for table in tables for row in table.splitlines()[1:]]
+    listening = {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in own}
+    assert listening == {pod.port, pod.proxy_port}
