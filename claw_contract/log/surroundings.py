@@ -9,6 +9,9 @@ from claw_contract.log.event import Event
 type Fault = Literal[
     "agent_context_broken",
     "budget_not_written",
+    "ca_does_not_cover",
+    "ca_expired",
+    "ca_expires",
     "continuity_not_read",
     "continuity_not_written",
     "dispatch_not_fast",
@@ -35,6 +38,9 @@ class FaultEvent(Event):
     file: str | None = None
     place: str | None = None
     """Of a state."""
+    ca: str | None = None
+    host: str | None = None
+    """That runners reach, and the CA does not sign for."""
     lines: int | None = None
     """Of the log, which nobody read."""
 
