@@ -43,6 +43,11 @@ REQUIREMENTS: dict[str, Requirement] = {
     "image:contents": Requirement(
         "issue 6, item 5; deployment", "The image has what compose.generated.yml expects of it, and nothing else."
     ),
+    "contained:compose": Requirement(
+        "issue 6, item 5",
+        "As compose.generated.yml says, without root, rights or a root that it can write, it mediates.",
+    ),
+    "contained:any-user": Requirement("issue 6, item 5", "The image's own command runs for any user, without a home."),
     "kubernetes:by-hand": Requirement(
         "issue 6, item 5", "A manifest for those without the compiler is sound, and locked as the compiled one."
     ),
