@@ -187,7 +187,7 @@ def open_log(name: str, progress: Progress) -> Iterator[Read]:
     file = io.BufferedReader(_Watched(raw, progress))
     with closing(file):
         packed = file.peek(len(_GZIP)).startswith(_GZIP)
-        read = gzip.GzipFile(fileobj=file).read if packed else file.read1
+        read = gzip.GzipFile(fileobj=file).read1 if packed else file.read1
         yield _told(read, name)
 
 

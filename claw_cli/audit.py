@@ -159,8 +159,9 @@ def _verdicts(verdicts: list[Verdict]) -> Iterator[str]:
     if not verdicts:
         yield "there is no history"
     for verdict in verdicts:
+        lines = f"{verdict.lines} line{'' if verdict.lines == 1 else 's'}"
         more = f", in {verdict.broken} places; the first:" if verdict.broken > 1 else ""
-        yield f"{verdict.agent}: {verdict.lines} lines, {'BROKEN' if verdict.broken else 'the chain holds'}{more}"
+        yield f"{verdict.agent}: {lines}, {'BROKEN' if verdict.broken else 'the chain holds'}{more}"
         yield from (f"  {_finding(found)}" for found in verdict.findings)
 
 

@@ -1,0 +1,247 @@
+"""``claw audit`` as an operator runs it: tables, JSON, CSV, a transcript, and a verdict."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import fields
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from claw_audit.report import CallRow, Report
+from claw_cli.app import app
+from claw_compile.compiler import compile_pod
+from tests.audit.made import Made, call
+
+DOCS = Path(__file__).parents[2] / "docs"
+EVIL = "\x1b[2J\x9b31m=cmd|'/c calc'!A1\u202e"
+
+
+def claw(*arguments: str, given: bytes = b"", **environ: str) -> Result:
+    runner = CliRunner()
+    return runner.invoke(app, ["audit", *arguments], env={"CLAW_SESSION_HISTORY_DIR": "", **environ}, input=given)
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Made:
+    """Two turns of ``analyst`` and one of ``clerk``; the second one failed behind a call that failed."""
+    home = Made(tmp_path)
+    home.turn("turn_4f1c", call(ms=10), call("desk.trade", effect="write", ms=40), ts="2026-01-01T00:00:00Z")
+    failed = call("desk.trade", "timeout", effect="write", ms=90, status_code=504)
+    home.turn("turn_4f2d", failed, ts="2026-01-01T00:00:01Z", error="provider_http_500")
+    home.turn("turn_9aaa", agent="clerk", ts="2026-01-01T00:00:02Z")
+    return home
+
+
+@pytest.fixture
+def history(made: Made) -> str:
+    return str(made.directory)
+
+
+def words(text: str) -> list[str]:
+    return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
+
+
+@pytest.mark.requirement("cli:audit")
+def test_tables_tell_of_agents_tools_failures_tokens_and_cost(history: str) -> None:
+    result = claw("--history", history)
+    assert (result.exit_code, result.stderr) == (0, "")
+    told = words(result.stdout)
+    assert told[:3] == [
+        "from 2026-01-01T00:00:00.000Z to 2026-01-01T00:00:02.000Z",
+        "3 turns: 2 ok, 1 failed",
+        "30 tokens in (3 cached), 6 out, $1.5000; turns took 100 ms (p50), 100 ms (p95)",
+    ]
+    assert "analyst 2 1 1 0 3 1 100 100 20 4 1.0000" in told
+    assert "desk.trade write 2 1 2 0 40 90" in told
+    assert "timeout 1" in told
+    assert "2026-01-01T00:00:01Z analyst turn_4f2d desk.trade timeout 504" in told
+
+
+@pytest.mark.requirement("cli:audit")
+def test_json_is_one_document_and_its_members_are_those_of_the_page(history: str) -> None:
+    result = claw("--json", "--status", "error", CLAW_SESSION_HISTORY_DIR=history)
+    told = json.loads(result.stdout)
+    assert told.keys() == {"version", *(field.name for field in fields(Report))}
+    page = (DOCS / "audit.md").read_text(encoding="utf-8")
+    for names in (
+        told,
+        told["turns"],
+        told["used"],
+        told["tools"][0],
+        told["agents"][0],
+        told["unread"],
+        told["failures"][0],
+    ):
+        assert [name for name in names if f"`{name}`" not in page and f"`{name}[]`" not in page] == []
+    assert [(row["turn_id"], row["code"]) for row in told["calls"]] == [("turn_4f2d", "timeout")]
+    assert result.stdout == claw("--history", history, "--json", "--status", "error").stdout
+
+
+@pytest.mark.requirement("cli:audit")
+def test_csv_has_every_call_and_its_columns_are_those_of_the_page(history: str) -> None:
+    result = claw("--history", history, "--csv")
+    rows = list(csv.DictReader(StringIO(result.stdout)))
+    assert [(row["turn_id"], row["tool"], row["latency_ms"], row["ran"]) for row in rows] == [
+        ("turn_4f1c", "desk.balance", "10", "true"),
+        ("turn_4f1c", "desk.trade", "40", "true"),
+        ("turn_4f2d", "desk.trade", "90", "true"),
+    ]
+    page = (DOCS / "audit.md").read_text(encoding="utf-8").partition("## --csv")[2]
+    assert re.findall(r"`(\w+)`", page)[: len(fields(CallRow))] == list(rows[0])
+
+
+@pytest.mark.requirement("cli:audit-safe")
+def test_names_that_a_model_made_up_do_nothing_to_a_terminal_or_a_spreadsheet(made: Made) -> None:
+    for name in (EVIL, "=1+1", "+1", "-1", "@sum", "\t=1", "\r=1"):
+        made.turn("turn_evil", call(name, "unknown_tool", ran=False), agent="evil", error=f"{name}\n")
+        made.events.event("intervention", name, turn_id=name, intervention=name)
+    log, history = str(made.log), str(made.directory)
+    outputs = [claw("--history", history, "--log", log, *how).stdout for how in ((), ("--json",), ("--csv",))]
+    outputs += [claw("show", "turn_evil", "--history", history).stdout]
+    for output in outputs:
+        assert [sign for sign in output if not (sign.isprintable() or sign == "\n")] == []
+    cells = [cell for row in csv.reader(StringIO(outputs[2])) for cell in row]
+    assert [cell for cell in cells if cell.startswith(("=", "+", "-", "@"))] == []
+    assert "'=1+1" in cells
+
+
+@pytest.mark.requirement("cli:audit")
+def test_a_log_may_stand_alone_and_come_by_a_pipe(made: Made) -> None:
+    made.ends("turn_1", error="provider_http_429", status_code=429)
+    result = claw("--log", "-", given=made.log.read_bytes())
+    assert (result.exit_code, words(result.stdout)[1]) == (0, "1 turn: 1 failed, 1 in the log only")
+
+
+@pytest.mark.requirement("cli:audit")
+def test_what_could_not_be_read_is_told_on_standard_error(made: Made) -> None:
+    with made.file().open("ab") as file:
+        file.write(b"\x1b[2J half\n")
+    result = claw("--history", str(made.directory), "--csv")
+    assert (result.exit_code, result.stderr.splitlines()[0]) == (0, "1 line could not be read:")
+    assert f"{made.file()}:3 (byte " in result.stderr.replace("\n", "")
+    assert "\x1b" not in result.stderr
+    gone = claw("--history", str(made.directory), "--log", str(made.log) + ".gone")
+    assert (gone.exit_code, gone.stderr.splitlines()[-1]) == (1, f"error: {made.log}.gone: No such file or directory")
+
+
+@pytest.mark.requirement("cli:audit-show")
+def test_a_turn_is_shown_by_the_beginning_of_its_id_and_only_if_there_is_one(history: str) -> None:
+    shown = claw("show", "4f1", "--history", history)
+    assert (shown.exit_code, shown.stdout.splitlines()[0].split(" · ")[0]) == (0, "turn turn_4f1c")
+    assert "model → cllama: desk.trade" in shown.stdout
+    assert json.loads(claw("show", "9", "--history", history, "--json").stdout)["turn_id"] == "turn_9aaa"
+    both, none = claw("show", "4f", "--history", history), claw("show", "5", "--history", history)
+    assert (both.exit_code, both.stdout, both.stderr) == (
+        2,
+        "",
+        "error: 4f: several turns begin so: turn_4f1c, turn_4f2d\n",
+    )
+    assert (none.exit_code, none.stderr) == (2, "error: 5: no turn of history begins so\n")
+
+
+@pytest.mark.requirement("cli:audit-show")
+def test_of_a_turn_that_was_gone_on_with_the_last_attempt_is_shown_behind_the_others(made: Made) -> None:
+    made.turn("turn_b1", error="runner_left", status_code=499, ts="2026-01-02T00:00:00Z")
+    made.turn("turn_b1", call(), resumed=True, ts="2026-01-02T00:00:05Z")
+    shown = claw("show", "b1", "--history", str(made.directory)).stdout.splitlines()
+    assert shown[0] == "an earlier attempt: turn turn_b1 · error 499 · agent analyst · 2026-01-02T00:00:00Z"
+    assert shown[1] == "turn turn_b1 · ok 200 · agent analyst · 2026-01-02T00:00:05Z"
+
+
+@pytest.mark.requirement("cli:audit-verify")
+def test_the_verdict_names_the_first_broken_line_and_is_the_exit_code(made: Made) -> None:
+    whole = claw("verify", "--history", str(made.directory))
+    assert (whole.exit_code, whole.stdout) == (
+        0,
+        "analyst: 2 lines, the chain holds\nclerk: 1 line, the chain holds\n",
+    )
+    made.file().write_bytes(made.file().read_bytes().replace(b"timeout", b"success"))
+    broken = claw("verify", "--history", str(made.directory))
+    place = f"{made.file()}:2 (byte {len(made.lines()[0])})"
+    assert (broken.exit_code, broken.stdout.splitlines()[:2]) == (
+        1,
+        ["analyst: 2 lines, BROKEN", f"  {place}: was edited: its hash is not of its bytes"],
+    )
+    told = json.loads(claw("verify", "--history", str(made.directory), "--json").stdout)
+    assert (told["holds"], [chain["broken"] for chain in told["chains"]]) == (False, [1, 0])
+
+
+@pytest.mark.requirement("cli:audit")
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        ((), 2, "no history is named: give --history DIR"),
+        (("verify",), 2, "no history is named"),
+        (("--history", "gone"), 1, "gone: No such file or directory"),
+        (("--log", "x", "--since", "yesterday"), 2, "--since: yesterday is no time"),
+        (("--log", "x", "--json", "--csv"), 2, "only one of them"),
+        (("nowhere.yml", "--log", "x"), 1, "the pod was never compiled"),
+    ],
+)
+def test_what_is_asked_wrongly_is_one_line_with_its_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], code: int, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = claw(*arguments)
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert said in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def pod_of(home: Path) -> Path:
+    tools = [{"name": name, "description": name, "inputSchema": {"type": "object"}} for name in ("look", "sell")]
+    for tool in tools:
+        tool["http"] = {"method": "POST", "path": f"/{tool['name']}"}  # type: ignore[assignment]
+    (home / "api.json").write_text(json.dumps({"version": 2, "tools": tools}), encoding="utf-8")
+    (home / "AGENTS.md").write_text("Be good.\n", encoding="utf-8")
+    pod: dict[str, Any] = {
+        "x-claw": {"pod": "desk", "cllama-defaults": {"proxy": "passthrough"}},
+        "services": {
+            "analyst": {
+                "image": "a:1",
+                "x-claw": {"agent": "AGENTS.md", "tools": [{"service": "api", "allow": ["look"]}]},
+            },
+            "api": {"image": "b:1", "x-claw": {"describe-file": "api.json", "base-url": "http://api:1"}},
+        },
+    }
+    (home / "claw-pod.yml").write_text(json.dumps(pod), encoding="utf-8")
+    assert compile_pod(home / "claw-pod.yml", {}).value is not None
+    return home / "claw-pod.yml"
+
+
+@pytest.mark.requirement("audit:withheld")
+def test_of_a_pod_the_tools_are_told_that_an_agent_was_not_shown_and_its_agents_are_known(made: Made) -> None:
+    pod = str(pod_of(made.directory.parent))
+    told = json.loads(claw(pod, "--history", str(made.directory), "--json").stdout)
+    assert told["withheld"] == [{"agent": "analyst", "tool": "api.sell", "why": "not granted", "turns": None}]
+    nobody = claw(pod, "--history", str(made.directory), "--agent", "nobody")
+    assert (nobody.exit_code, nobody.stderr) == (2, f"error: {pod}: has no agent nobody; it has analyst\n")
+
+
+@pytest.mark.requirement("cli:audit")
+@pytest.mark.parametrize(("megabytes", "shown"), [(1, False), (80, True)])
+def test_progress_is_told_on_a_terminal_for_large_files_only(made: Made, megabytes: int, *, shown: bool) -> None:
+    with made.file().open("ab") as file:
+        file.truncate(megabytes << 20)
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-c", "from claw_cli.app import main; main()", "audit", "--history", str(made.directory)]
+    environ = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=theirs, env=environ, check=False)
+    os.close(theirs)
+    said = b""
+    with suppress(OSError):  # the end, on a terminal that nobody has any more
+        while data := os.read(ours, 65536):
+            said += data
+    os.close(ours)
+    assert (done.returncode, b"reading" in said, b"\x1b" in done.stdout) == (0, shown, False)

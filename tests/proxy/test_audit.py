@@ -1,0 +1,140 @@
+"""A day's work through the real mitmdump, and then: what ``claw audit`` counts is what happened."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from starlette.responses import JSONResponse
+from typer.testing import CliRunner, Result
+
+from claw_cli.app import app
+from tests.peers import Provider, Service, calls, text
+from tests.proxy.pod import Pod, headers
+from tests.waiting import eventually
+
+
+def ask(pod: Pod, words: str, agent: str = "analyst", **more: Any) -> int:
+    body = {"model": "gpt-test", "messages": [{"role": "user", "content": words}], **more}
+    return httpx2.post(f"{pod.url}/v1/chat/completions", headers=headers(pod, agent), json=body, timeout=30).status_code
+
+
+@pytest.fixture(scope="module")
+def worked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
+    """Seven requests of ``analyst`` (five turns that are mediated, one of them in two attempts), one of ``clerk``."""
+    provider, service = Provider(), Service()
+    provider.start()
+    service.start()
+    pod = Pod(tmp_path_factory.mktemp("pod"), provider, service)
+    pod.agent("analyst", pod.tool("balance"), pod.tool("trade", "POST"))
+    pod.agent("clerk")
+    pod.start()
+    try:
+        service.routes["GET", "/balance"] = JSONResponse({"usd": 1})
+        service.routes["POST", "/trade"] = JSONResponse({"order": 1})
+        provider.says(calls(("c1", "desk__balance", {})), text("One dollar."))
+        assert ask(pod, "How much?") == 200
+        provider.says(calls(("c1", "desk__balance", {})), calls(("c2", "desk__balance", {})), text("Still one."))
+        assert ask(pod, "And now?") == 200
+        provider.says(calls(("c1", "desk__nope", {})), text("There is no such thing."))
+        assert ask(pod, "Try it") == 200
+        refused = JSONResponse({"error": {"message": "no"}}, 400)
+        provider.says(calls(("c1", "desk__trade", {})), refused)
+        assert ask(pod, "Buy") == 400
+        provider.says(text("Bought."))
+        assert ask(pod, "Buy") == 200  # the same turn, which goes on
+        provider.says(refused)
+        assert ask(pod, "Fail") == 400
+        provider.says(text("No tools."))
+        assert ask(pod, "Hello", tool_choice="none") == 200
+        provider.says(text("Hello."))
+        assert ask(pod, "Hello", "clerk") == 200
+        eventually(lambda: len([one for one in pod.log() if "total_rounds" in one]) == 8, "all ends are logged")
+        yield pod
+    finally:
+        pod.stop()
+        provider.stop()
+        service.stop()
+
+
+def claw(pod: Pod, *arguments: str, log: bool = True) -> Result:
+    log_file = pod.home / "audited.log"
+    log_file.write_text("".join(json.dumps(event) + "\n" for event in pod.log()), encoding="utf-8")
+    named = ["--history", str(pod.home / "history"), *(["--log", str(log_file)] if log else [])]
+    result = CliRunner().invoke(app, ["audit", *arguments, *named])
+    assert result.stderr == ""
+    return result
+
+
+def counted(found: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    return {
+        tool["tool"]: tuple(tool[name] for name in ("calls", "failed", "ran", "duplicates")) for tool in found["tools"]
+    }
+
+
+@pytest.mark.requirement("audit:real")
+@pytest.mark.parametrize("log", [False, True])
+def test_what_audit_counts_of_a_real_run_is_what_happened(worked: Pod, *, log: bool) -> None:
+    found = json.loads(claw(worked, "--json", log=log).stdout)
+    turns = found["turns"]
+    assert [turns[name] for name in ("total", "ok", "failed", "resumed", "attempts", "only_in_log")] == [
+        7,
+        6,
+        1,
+        1,
+        8,
+        0,
+    ]
+    assert counted(found) == {"desk.balance": (3, 1, 2, 1), "desk__nope": (1, 1, 0, 0), "desk.trade": (1, 0, 1, 0)}
+    ran = len(worked.service.received)
+    assert sum(tool["ran"] for tool in found["tools"]) == ran == 3
+    history = worked.history("analyst") + worked.history("clerk")
+    for total, name in (("tokens_in", "prompt_tokens"), ("tokens_out", "completion_tokens")):
+        assert found["used"][total] == sum(line["usage"][name] for line in history) > 0
+    assert {one["name"]: one["count"] for one in found["call_errors"]} == {"duplicate_tool_call": 1, "unknown_tool": 1}
+    interventions = {one["name"]: one["count"] for one in found["interventions"]}
+    assert interventions.pop("tool_choice_none", 1) == 1
+    assert interventions == {"duplicate_managed_tool_call:desk.balance": 1, "unknown_tool_rejected:desk__nope": 1}
+    assert [agent["turns"]["total"] for agent in found["agents"]] == [6, 1]
+    withheld = [(row["tool"], row["why"], row["turns"]) for row in found["withheld"]]
+    assert withheld == [("desk.balance", "tool_choice_none", 1), ("desk.trade", "tool_choice_none", 1)]
+
+
+@pytest.mark.requirement("audit:real")
+def test_the_chain_of_a_real_run_holds_and_its_log_knows_its_ends(worked: Pod, tmp_path: Path) -> None:
+    verdict = claw(worked, "verify")
+    assert (verdict.exit_code, verdict.stdout) == (
+        0,
+        "analyst: 7 lines, the chain holds\nclerk: 1 line, the chain holds\n",
+    )
+    cut = tmp_path / "history" / "clerk"
+    cut.mkdir(parents=True)
+    (cut / "history.jsonl").touch()
+    cut_off = CliRunner().invoke(
+        app,
+        [
+            "audit",
+            "verify",
+            "--agent",
+            "clerk",
+            "--history",
+            str(cut.parent),
+            "--log",
+            str(worked.home / "audited.log"),
+        ],
+    )
+    assert (cut_off.exit_code, "the end was cut off" in cut_off.stdout) == (1, True)
+
+
+@pytest.mark.requirement("audit:real")
+def test_a_turn_of_a_real_run_is_shown_with_what_was_said(worked: Pod) -> None:
+    (failed,) = {line["turn_id"] for line in worked.history("analyst") if line.get("resumed")}
+    shown = claw(worked, "show", failed.removeprefix("turn_")[:12], log=False).stdout
+    assert shown.startswith(f"an earlier attempt: turn {failed} · error 400")
+    for words in ("Buy", "model → cllama: desk.trade", '{"order": 1}', "Bought."):
+        assert words in shown
+    assert worked.token("analyst") not in shown
