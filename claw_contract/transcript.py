@@ -70,6 +70,7 @@ def _head(entry: dict[str, Any]) -> Iterator[str]:
                 _many(_number(usage, "total_rounds"), "model call"),
                 f"{_number(usage, 'prompt_tokens')} tokens in" + (f" ({cached} cached)" if cached else ""),
                 f"{_number(usage, 'completion_tokens')} out",
+                f"{_number(entry, 'latency_ms')} ms" if "latency_ms" in entry else "",
                 f"${cost:.6f}" if isinstance(cost, int | float) and 0 <= cost < _MOST_NUMBER else "",
             ),
         )
@@ -128,8 +129,8 @@ def _call(call: dict[str, Any]) -> Iterator[str]:
     result = mapping(call.get("result"))
     status = _number(call, "status_code")
     how = [f"{_number(call, 'latency_ms')} ms", *([f"HTTP {status}"] if status else []), code or "ok"]
-    if code in NOT_ASKED:
-        yield f"cllama → model: {code}; no service was asked"
+    if call.get("ran") is False or code in NOT_ASKED:
+        yield f"cllama → model: {code}; nothing ran"
         if code in OF_CALL:
             yield f"  intervention: {OF_CALL[code]}:{name}"
     else:
@@ -165,7 +166,7 @@ def _is_cut(body: object) -> bool:
 
 def _status(entry: dict[str, Any]) -> str:
     code = _number(entry, "status_code")
-    return f"{word(entry.get('status')) or '?'}{f' {code}' if code else ''}"
+    return " ".join(filter(None, (word(entry.get("status")) or "?", str(code or ""), word(entry.get("error")))))
 
 
 def _code(call: dict[str, Any]) -> str:

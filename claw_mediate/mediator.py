@@ -23,7 +23,7 @@ from claw_mediate.dialects.paths import End, end_of
 from claw_mediate.dialects.routed import NOT_READ, read_model
 from claw_mediate.exchange import Exchange, Forward, Request, refused, said, stopping
 from claw_mediate.housekeeping import housekeeping
-from claw_mediate.io import identity
+from claw_mediate.io import identity, standing
 from claw_mediate.io.accounts import Accounts
 from claw_mediate.io.agents import Agent, Agents
 from claw_mediate.io.context.gather import Context
@@ -189,6 +189,10 @@ class Mediator:
     def forward(self, admitted: Admitted, request: Request, view: RunnerRequest | None = None) -> Exchange | Forward:
         """A request that is not mediated: the same bytes, with the credential swapped (and the model's prefix off)."""
         return self.forwarding.forward(admitted, request, view)
+
+    def reread(self) -> list[str]:
+        """Read agents and providers from their files again; what has changed by that."""
+        return standing.reread(self._agents, self.registry)
 
     def stop(self) -> None:
         """Nothing more is begun; what is under way goes on."""

@@ -135,6 +135,11 @@ class Agents:
             return []
         return sorted(entry.name for entry in self._root.iterdir() if entry.is_dir() and is_agent_id(entry.name))
 
+    def forget(self) -> dict[str, Agent | None]:
+        """Read every agent anew when it is asked for; returns those that were read last."""
+        known, self._cache = self._cache, {}
+        return {agent_id: loaded.agent for agent_id, loaded in known.items()}
+
     def _load(self, agent_id: str, read: Mapping[str, bytes | OSError]) -> Agent | None:
         try:
             contents = {name: _readable(name, content) for name, content in read.items()}

@@ -97,6 +97,11 @@ class Registry:
                 self._providers = _merged(Providers(providers={}), {})
         return self._providers
 
+    def forget(self) -> dict[str, Provider]:
+        """Read the file anew when it is asked for; returns what counted so far."""
+        self._seen = False
+        return self._providers
+
     def by_host(self, host: str) -> Provider | None:
         """The provider that a destination host belongs to: then the host is governed."""
         name = self._extra_hosts.get(host.lower())

@@ -49,8 +49,10 @@ class Cllama:
 
     def configure(self, updated: set[str]) -> None:
         """Settings → mediator. On start-up a failure is one line and the end; later mitmproxy takes the change back."""
-        if not any(name.startswith("cllama_") for name in updated):
+        if not any(name.startswith("cllama_") or name == "server" for name in updated):
             return
+        if not ctx.options.server and self._mediator is None:
+            return  # flows of a file are looked at (-n): nobody can ask, and no pod need be there
         try:
             options.harden()
             settings = Settings.of(options.values())

@@ -43,6 +43,11 @@ class Life:
         self._before: dict[Mediator, asyncio.Task[None]] = {}
         """Mediators of earlier settings, until their requests are over."""
 
+    @property
+    def current(self) -> Mediator | None:
+        """The mediator that decides now."""
+        return self._mediator
+
     def mediator(self, settings: Settings) -> Mediator:
         """The mediator of these settings. Raises ``ValueError`` with one line where there can be none."""
         if self._mediator is not None and settings == self._settings:

@@ -12,6 +12,7 @@ from claw_contract.secret import Redactor
 from claw_mediate.io.settings import Settings
 from claw_mediate.mitm import options
 from claw_mediate.mitm.authority import Authorities
+from claw_mediate.mitm.commands import Commands
 from claw_mediate.mitm.dispatch import Dispatch
 from claw_mediate.mitm.door import Door
 from claw_mediate.mitm.egress import Egress
@@ -27,8 +28,8 @@ def install() -> None:
     addons, events = ctx.master.addons, options.event_log()
     if addons.get(Veil.name) is None:
         Veil().install()
-    made = (Door(), Egress(), Guard(), Authorities(events), Dispatch(events), Keeping(), Observe(events), Life(events))
-    for part in made:
+    made = (Door(), Egress(), Guard(), Authorities(events), Dispatch(events), Keeping(), Observe(events), Commands())
+    for part in (*made, Life(events)):
         if addons.get(part.name) is None:
             addons.add(part)
             if isinstance(part, Life):

@@ -44,7 +44,7 @@ MARKS = {"turn": ":llama:", "model": ":robot:", "tool": ":wrench:"}
 MOST_SHOWN = 4 << 20
 """Bytes of a body that are kept to be looked at, and of a line of history."""
 _OBSERVERS = ("view", "claw-keeping", "dumper", "save", "savehar")
-_NOT_MADE, _RECORDED = "not-made.invalid", "recorded.invalid"
+NOT_MADE, _RECORDED = "not-made.invalid", "recorded.invalid"
 """Hosts of what was not asked: no such name can ever be resolved (RFC 2606)."""
 _PORTS = {"http": 80, "https": 443}
 
@@ -228,7 +228,7 @@ def _headers(asked: Asked, authority: str) -> http.Headers:
 
 
 def _not_asked(hidden: Hidden) -> str:
-    host = _RECORDED if hidden.about.replayed else _NOT_MADE
+    host = _RECORDED if hidden.about.replayed else NOT_MADE
     return f"http://{host}/{quote(hidden.about.name[:128] or hidden.about.kind, safe='.')}"
 
 
@@ -239,9 +239,9 @@ def _place(text: str) -> tuple[str, str, int, str]:
         scheme = parts.scheme if parts.scheme in _PORTS else "http"
         port = parts.port or _PORTS[scheme]
     except ValueError:
-        return "http", _NOT_MADE, _PORTS["http"], "/"
+        return "http", NOT_MADE, _PORTS["http"], "/"
     path = parts.path + (f"?{parts.query}" if parts.query else "")
-    return scheme, parts.hostname or _NOT_MADE, port, path or "/"
+    return scheme, parts.hostname or NOT_MADE, port, path or "/"
 
 
 def _bounded(entry: bytes) -> str:

@@ -29,6 +29,7 @@ LINE: dict[str, Any] = {
     "effective_provider": "openai",
     "effective_model": "gpt-5",
     "status_code": 200,
+    "latency_ms": 812,
     "stream": False,
     "resumed": False,
     "tools_offered": ["desk__balance", "desk__trade"],
@@ -110,7 +111,7 @@ def test_a_line_of_history_reads_as_who_said_what_to_whom() -> None:
     assert transcript(LINE) == snapshot("""\
 turn turn_1 · ok 200 · agent analyst · 2026-11-21T05:29:13.679Z
 /v1/chat/completions · asked for gpt · answered by openai gpt-5 · pod 48ad42796db0
-3 model calls · 20 tokens in (4 cached) · 10 out · $0.001200
+3 model calls · 20 tokens in (4 cached) · 10 out · 812 ms · $0.001200
 
 runner → cllama
   │ (2 earlier messages)
@@ -135,7 +136,7 @@ cllama → desk → model: 7 ms · HTTP 500 · http_500
 round 2 · 4 ms
 model → cllama: desk.trade
   │ {"n": 1}
-cllama → model: duplicate_tool_call; no service was asked
+cllama → model: duplicate_tool_call; nothing ran
   intervention: duplicate_managed_tool_call:desk.trade
   a repeat of the call of round 1
   │ {"code": "duplicate_tool_call", "message": "made before"}
@@ -151,13 +152,25 @@ def test_a_turn_has_a_headline() -> None:
 
 
 @pytest.mark.requirement("transcript:turn")
+def test_a_turn_that_failed_says_why_and_a_call_that_did_not_run_says_so() -> None:
+    line = copy.deepcopy(LINE) | {"status": "error", "status_code": 502, "error": "total_timeout"}
+    line["tool_trace"][0]["tool_calls"][1] |= {
+        "result": {"ok": False, "error": {"code": "request_failed", "message": "not reached"}},
+        "ran": False,
+    }
+    told = transcript(line)
+    assert told.startswith("turn turn_1 · error 502 total_timeout · ")
+    assert "cllama → model: request_failed; nothing ran\n" in told
+
+
+@pytest.mark.requirement("transcript:turn")
 def test_a_round_whose_calls_were_all_refused_names_the_intervention() -> None:
     line = copy.deepcopy(LINE)
     call = line["tool_trace"][1]["tool_calls"][0]
     call["result"]["error"]["code"] = "managed_tools_first"
     told = transcript(line)
     assert "  intervention: mixed_tool_order_internal_retry\n" in told
-    assert "cllama → model: managed_tools_first; no service was asked\n" in told
+    assert "cllama → model: managed_tools_first; nothing ran\n" in told
 
 
 def test_the_codes_of_interventions_are_those_of_results() -> None:

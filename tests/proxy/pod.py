@@ -43,6 +43,7 @@ class Pod:
     proxy_port: int = field(default_factory=free_port)
     script: Path = ROOT / "addons" / "cllama.py"
     environment: dict[str, str] = field(default_factory=dict)
+    program: Path = MITMDUMP
     launcher: tuple[str, ...] = ()
     """A program that starts the proxy, and becomes it."""
     process: subprocess.Popen[bytes] | None = None
@@ -140,7 +141,7 @@ class Pod:
     def start(self, *arguments: str, wait: bool = True) -> None:
         """``mitmdump -s addons/cllama.py``, with no other flag unless the test is about flags."""
         (self.home / "home").mkdir(exist_ok=True)
-        command = [*self.launcher, str(MITMDUMP), "-s", str(self.script), *arguments]
+        command = [*self.launcher, str(self.program), "-s", str(self.script), *arguments]
         with self.stdout.open("ab") as out, self.stderr.open("ab") as err:
             self.process = subprocess.Popen(
                 command, cwd=self.home, env=self.env(), stdin=subprocess.DEVNULL, stdout=out, stderr=err

@@ -15,4 +15,15 @@ REQUIREMENTS: dict[str, Requirement] = {
         "inspect, Turn",
         "Damaged lines cost no transcript, and no peer's words move a terminal's cursor or pass for ours.",
     ),
+    "web:turn-view": Requirement(
+        "inspect, Turn",
+        "The Turn view is a mediated flow's default, of now and of a file; hidden requests say what they are part of.",
+    ),
+    "web:commands": Requirement(
+        "inspect, commands", "claw.turn, claw.agents and claw.reload tell what is, without a secret."
+    ),
+    "web:replay": Requirement(
+        "inspect, claw.replay",
+        "A recorded turn is played again offline, under the present manifest, and what differs is said.",
+    ),
 }

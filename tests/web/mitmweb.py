@@ -1,0 +1,87 @@
+"""The real mitmweb, asked as its own page asks it (reference/mitmproxy.md section 2: the token, and the xsrf pair)."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.proxy.pod import ROOT
+from tests.waiting import eventually, free_port
+
+MITMWEB = Path(sys.executable).parent / "mitmweb"
+PASSWORD = "password-of-mitmweb"
+
+
+@dataclass
+class Mitmweb:
+    port: int = field(default_factory=free_port)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def arguments(self) -> list[str]:
+        settings = {"web_open_browser": "false", "web_port": self.port, "web_password": PASSWORD}
+        return [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
+
+    def ask(self, path: str, body: Any = None, *, method: str | None = None, password: str = PASSWORD) -> Any:
+        headers = {"authorization": f"Bearer {password}", "content-type": "application/json"}
+        headers |= {"cookie": "_mitmproxy_xsrf=aabbccdd", "x-xsrftoken": "aabbccdd"}
+        data = None if body is None else json.dumps(body).encode()
+        asked = urllib.request.Request(self.url + path, data, headers, method=method)
+        with urllib.request.urlopen(asked, timeout=30) as response:
+            said = response.read()
+        return json.loads(said) if said else None
+
+    def command(self, name: str, *arguments: str) -> Any:
+        """What the command returns, or ``{"error": …}``."""
+        said = self.ask(f"/commands/{name}", {"arguments": arguments})
+        return said.get("value", said)
+
+    def flows(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.ask("/flows")
+        return found
+
+    def turns(self) -> list[dict[str, Any]]:
+        """The runners' flows, in their order."""
+        return [flow for flow in self.flows() if "llama" in flow["marked"] or flow["marked"] == "🦙"]
+
+    def view(self, flow: dict[str, Any], name: str = "auto", message: str = "response") -> dict[str, Any]:
+        found: dict[str, Any] = self.ask(f"/flows/{flow['id']}/{message}/content/{name}.json")
+        return found
+
+
+def offline(home: Path, flows: Path, context: Path) -> tuple[Mitmweb, subprocess.Popen[bytes]]:
+    """``mitmweb -n -r FILE``: flows of a file are looked at, without keys, a pod or a listener."""
+    web = Mitmweb()
+    script = ["-s", str(ROOT / "addons" / "cllama.py"), "--set", f"cllama_context={context}"]
+    env = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(ROOT)}
+    env |= {name: value for name, value in os.environ.items() if name.startswith("COVERAGE_")}
+    said = home / "mitmweb.log"
+    with said.open("wb") as out:
+        process = subprocess.Popen(
+            [str(MITMWEB), "-n", "-r", str(flows), *script, *web.arguments],
+            cwd=home,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+        )
+
+    def loaded() -> bool:
+        assert process.poll() is None, said.read_text(encoding="utf-8")
+        try:
+            return bool(web.turns())
+        except urllib.error.URLError:
+            return False
+
+    eventually(loaded, "mitmweb has read its file")
+    return web, process
