@@ -67,41 +67,64 @@ class Metrics:
         }
 
     def _in_words(self) -> None:
-        self.requests = self._counter("requests", "Requests of admitted agents.", "agent", "mediated")
-        self.ended = self._counter("requests_ended", "Requests that are over.", "agent", "mediated", "outcome")
-        self.errors = self._counter("request_errors", "Requests that failed, by why.", "agent", "code")
-        self.tool_calls = self._counter("tool_calls", "Managed calls.", "agent", "tool", "status", "code")
-        self.tokens = self._counter("tokens", "Tokens, as providers tell them.", "agent", "provider", "kind")
-        self.cost = self._counter("cost_usd", "US dollars, where anybody knows the price.", "agent", "provider")
+        self.requests = self._counter("requests", "Requests of admitted agents (request).", "agent", "mediated")
+        self.ended = self._counter(
+            "requests_ended", "Requests that are over (response, error).", "agent", "mediated", "outcome"
+        )
+        self.errors = self._counter("request_errors", "Requests that failed, by why (error).", "agent", "code")
+        self.tool_calls = self._counter("tool_calls", "Managed calls (tool_call).", "agent", "tool", "status", "code")
+        self.tokens = self._counter(
+            "tokens", "Tokens, as providers tell them (response, error).", "agent", "provider", "kind"
+        )
+        self.cost = self._counter(
+            "cost_usd", "US dollars, where anybody knows the price (response, error).", "agent", "provider"
+        )
         self.unpriced = self._counter(
-            "unpriced_requests", "Requests with tokens of unknown price.", "agent", "provider"
+            "unpriced_requests", "Requests with tokens of unknown price (response, error).", "agent", "provider"
         )
         self.interventions = self._counter(
-            "interventions", "The proxy did otherwise than asked.", "agent", "intervention"
+            "interventions", "The proxy did otherwise than asked (intervention).", "agent", "intervention"
         )
         self.failovers = self._counter(
-            "failovers", "Another provider or model was asked.", "from_provider", "to_provider", "reason"
+            "failovers", "Another provider or model was asked (failover).", "from_provider", "to_provider", "reason"
         )
-        self.resumes = self._counter("resumes", "Turns that went on where an earlier attempt was.", "agent")
-        self.joins = self._counter("joins", "Requests that got the answer of an equal one's turn.", "agent", "how")
+        self.resumes = self._counter("resumes", "Turns that went on where an earlier attempt was (resume).", "agent")
+        self.joins = self._counter(
+            "joins", "Requests that got the answer of an equal one's turn (join).", "agent", "how"
+        )
         self.anchors = self._counter(
-            "continuity_anchors", "Earlier answers that hidden rounds were looked for behind.", "agent", "result"
+            "continuity_anchors",
+            "Earlier answers that hidden rounds were looked for behind (continuity).",
+            "agent",
+            "result",
         )
-        self.feeds = self._counter("feed_fetches", "Feeds that were asked for.", "agent", "feed", "status")
-        self.memory = self._counter("memory_operations", "Memory services asked.", "agent", "operation", "status")
-        self.faults = self._counter("faults", "Things that do not work, by what.", "fault")
+        self.feeds = self._counter("feed_fetches", "Feeds that were asked for (feed_fetch).", "agent", "feed", "status")
+        self.memory = self._counter(
+            "memory_operations", "Memory services asked (memory_op).", "agent", "operation", "status"
+        )
+        self.faults = self._counter("faults", "Things that do not work, by what (error).", "fault")
         self.dropped = self._counter("log_lines_dropped", "Lines of the log that nobody read in time.")
 
     def _in_time(self) -> None:
-        self.turn_seconds = self._histogram("turn_duration_seconds", "A mediated turn.", _WAITS)
+        self.turn_seconds = self._histogram("turn_duration_seconds", "A mediated turn (response, error).", _WAITS)
         self.model_seconds = self._histogram(
-            "model_duration_seconds", "One request to a provider.", _WAITS, "provider", "status"
+            "model_duration_seconds",
+            "One request to a provider (model_calls of response, error).",
+            _WAITS,
+            "provider",
+            "status",
         )
-        self.tool_seconds = self._histogram("tool_duration_seconds", "One call of a service.", _WAITS, "tool")
+        self.tool_seconds = self._histogram(
+            "tool_duration_seconds", "One call of a service (tool_call).", _WAITS, "tool"
+        )
         self.own_seconds = self._histogram(
-            "turn_overhead_seconds", "A mediated turn without what it waited for providers and services.", _OWN
+            "turn_overhead_seconds",
+            "A mediated turn without what it waited for providers and services (overhead_ms of response, error).",
+            _OWN,
         )
-        self.rounds = self._histogram("turn_rounds", "Replies of the model in a mediated turn.", _ROUNDS)
+        self.rounds = self._histogram(
+            "turn_rounds", "Replies of the model in a mediated turn (response, error).", _ROUNDS
+        )
 
     def _as_it_is(self) -> None:
         self.turns = self._gauge("turns_under_way", "Mediated turns that have not ended.")

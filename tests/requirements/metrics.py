@@ -27,4 +27,5 @@ REQUIREMENTS: dict[str, Requirement] = {
         "inspect, metrics", "Where runners reach the listener, it tells only who has its token."
     ),
     "metrics:off": Requirement("issue 6, item 4", "Nothing listens unless it is asked to."),
+    "metrics:page": Requirement("issue 6, item 4", "docs/metrics.md has every metric, as the registry has it."),
 }

@@ -1,0 +1,122 @@
+"""The page of metrics, and what is counted of events that no test of the proxy brings about."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, get_args
+
+import pytest
+import yaml
+
+from claw_contract.log import EventType
+from claw_mediate.io.metrics import Metrics, Observed
+from tests.metrics_page import PAGE, metrics, series, written
+
+OURS = {"ts": "", "claw_id": "analyst", "turn_id": "t", "model": "m", "intervention": None, "digest": None}
+
+
+def grown(*events: dict[str, Any]) -> dict[tuple[str, ...], float]:
+    """What stands in the registry after these, by name and labels; only what is not 0."""
+    counted = Metrics()
+    for event in events:
+        counted.count({**OURS, **event})
+    samples = [sample for family in counted.registry.collect() for sample in family.samples]
+    ours = [sample for sample in samples if sample.name.startswith("claw_") and sample.name != "claw_build_info"]
+    return {(each.name, *each.labels.values()): each.value for each in ours if each.value and "le" not in each.labels}
+
+
+def blocks() -> dict[str, Any]:
+    """The YAML of the page, by the name in its first line."""
+    found = re.findall(r"```yaml\n(?:# (\S+)\n)?(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    return {name: yaml.safe_load(text) for name, text in found}
+
+
+@pytest.mark.requirement("metrics:page")
+def test_the_page_has_every_metric_as_the_registry_has_it() -> None:
+    assert PAGE.read_text(encoding="utf-8") == written(), "run: python -m tests.metrics_page"
+
+
+@pytest.mark.requirement("metrics:page")
+def test_the_rules_of_the_page_ask_for_metrics_and_labels_that_there_are() -> None:
+    known = {series(metric): set(metric._labelnames) for metric in metrics()}
+    rules = blocks()["alerts.yml"]["groups"][0]["rules"]
+    assert len(rules) > 3
+    for rule in rules:
+        asked = re.findall(r"(claw_\w+)(?:\{(.*?)\})?", rule["expr"])
+        for name, matchers in asked:
+            assert set(re.findall(r"(\w+)!?=", matchers)) <= known[name], rule
+        for label in re.findall(r"by \((\w+)\)|\$labels\.(\w+)", rule["expr"] + str(rule["annotations"])):
+            assert all("".join(label) in known[name] for name, _ in asked), rule
+
+
+def test_names_are_of_prometheus_conventions() -> None:
+    for metric in metrics():
+        family = metric.describe()[0]
+        assert re.fullmatch(r"claw_[a-z_]+", family.name)
+        assert family.type != "histogram" or re.search(r"_seconds$|_rounds$", family.name)
+        assert family.documentation.endswith(".")
+
+
+@pytest.mark.parametrize("kind", get_args(EventType.__value__))
+def test_every_event_can_be_counted_or_is_passed_over(kind: str) -> None:
+    counted = Metrics()
+    assert (kind in counted._counted) == (
+        kind not in {"provider_pool", "feed_injection", "tool_manifest_loaded", "state"}
+    )
+
+
+@pytest.mark.requirement("metrics:counts")
+def test_what_became_of_conversations_is_counted() -> None:
+    missed = {"unknown": 2, "evicted": 0, "other_conversation": 1, "over_bound": 0}
+    assert grown(
+        {"type": "continuity", "hits": 3, "missed": missed},
+        {"type": "resume", "replies": 1, "calls": 1, "unknown": 0},
+        {"type": "join", "how": "awaited", "waiting": 0, "bytes": 9},
+    ) == {
+        ("claw_continuity_anchors_total", "analyst", "hit"): 3,
+        ("claw_continuity_anchors_total", "analyst", "unknown"): 2,
+        ("claw_continuity_anchors_total", "analyst", "other_conversation"): 1,
+        ("claw_resumes_total", "analyst"): 1,
+        ("claw_joins_total", "analyst", "awaited"): 1,
+    }
+
+
+@pytest.mark.requirement("metrics:counts")
+def test_what_failed_is_counted_by_what_it_was() -> None:
+    moved = {
+        "from_provider": "openai",
+        "to_provider": "backup",
+        "from_model": "a",
+        "to_model": "b",
+        "reason": "http_503",
+    }
+    assert grown(
+        {"type": "failover", **moved},
+        {"type": "feed_fetch", "feed_name": "news", "error": "timeout"},
+        {"type": "feed_fetch", "feed_name": "news", "error": None},
+        {"type": "memory_op", "memory_op": "recall", "memory_status": "timed_out"},
+        {"type": "error", "error": "history_not_written", "reason": "no space"},
+    ) == {
+        ("claw_failovers_total", "openai", "backup", "http_5xx"): 1,
+        ("claw_feed_fetches_total", "analyst", "news", "error"): 1,
+        ("claw_feed_fetches_total", "analyst", "news", "ok"): 1,
+        ("claw_memory_operations_total", "analyst", "recall", "timed_out"): 1,
+        ("claw_faults_total", "history_not_written"): 1,
+    }
+
+
+@pytest.mark.requirement("metrics:secrets")
+def test_what_stands_behind_an_interventions_name_makes_no_series() -> None:
+    events = [{"type": "intervention", "intervention": f"unknown_tool_rejected:made-up-{n}"} for n in range(100)]
+    assert grown(*events) == {("claw_interventions_total", "analyst", "unknown_tool_rejected"): 100}
+
+
+def test_what_is_looked_up_is_as_it_is_now_and_lines_that_were_dropped_are_counted_once() -> None:
+    counted = Metrics()
+    keys = {("openai", "ready"): 1, ("openai", "dead"): 2}
+    counted.observe(Observed(ready=True, state_writable=True, keys=keys), 3, 7)  # type: ignore[arg-type]
+    counted.observe(Observed(), 0, 9)
+    now = {sample.name: sample.value for family in counted.registry.collect() for sample in family.samples}
+    assert now["claw_log_lines_dropped_total"] == 9
+    assert now["claw_ready"] == now["claw_state_writable"] == now["claw_turns_under_way"] == 0
+    assert "claw_provider_keys" not in now, "a provider that is gone is not told of"

@@ -1,0 +1,99 @@
+"""A log that nobody reads, through the real mitmdump: nothing of governance waits for a pipe."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.events import known
+from tests.peers import Provider, text
+from tests.proxy.pod import MITMDUMP, ROOT, Pod
+from tests.waiting import eventually
+
+LONG = "m" * 3000
+"""A model's name of a runner, which is in several lines of the log for each of its requests."""
+
+
+class Piped(Pod):
+    """A pod whose stdout is a pipe, which is read when the test says so, and whose stderr is the same one."""
+
+    def begin(self) -> None:
+        (self.home / "home").mkdir()
+        command = [str(MITMDUMP), "-s", str(ROOT / "addons" / "cllama.py")]
+        self.process = subprocess.Popen(
+            command,
+            cwd=self.home,
+            env=self.env(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        eventually(self._ready, "the proxy is ready")
+
+    def read(self) -> list[dict[str, Any]]:
+        """All that comes until the proxy has ended."""
+        assert self.process is not None
+        assert self.process.stdout is not None
+        said = self.process.stdout.read().decode()
+        return [known(line) for line in said.splitlines() if line.startswith("{")]
+
+    def said(self) -> str:
+        return ""
+
+
+def ask(pod: Pod, times: int) -> None:
+    client = pod.client()
+    for number in range(times):
+        pod.provider.says(text("Seven."))
+        message = {"role": "user", "content": f"the balance, for the time {number}"}
+        answer = client.chat.completions.create(model=LONG, messages=[message])  # type: ignore[list-item]
+        assert answer.choices[0].message.content == "Seven."
+
+
+@pytest.fixture
+def piped(tmp_path: Path, provider: Provider) -> Any:
+    made = Piped(tmp_path, provider, provider)  # type: ignore[arg-type]
+    made.agent("analyst", made.tool("balance"))
+    made.begin()
+    yield made
+    if made.process is not None and made.process.stdout is not None:
+        made.kill()
+        made.process.stdout.close()
+    made.clients.close()
+
+
+@pytest.fixture
+def provider() -> Any:
+    made = Provider()
+    made.start()
+    yield made
+    made.stop()
+
+
+@pytest.mark.requirement("log:unread")
+def test_requests_are_answered_though_nobody_reads_the_log_and_it_is_whole_when_somebody_does(piped: Piped) -> None:
+    ask(piped, 40)  # three times what a pipe holds
+    assert piped.process is not None
+    reading: list[list[dict[str, Any]]] = []
+    reader = threading.Thread(target=lambda: reading.append(piped.read()))
+    reader.start()
+    piped.stop()
+    reader.join()
+    (events,) = reading
+    kinds = [event["type"] for event in events]
+    assert kinds.count("request") == kinds.count("response") == 40
+    assert len(json.dumps(events)) > 3 * os.sysconf("SC_PAGESIZE") * 16
+
+
+@pytest.mark.requirement("log:unread")
+def test_a_proxy_whose_log_nobody_reads_can_be_stopped(piped: Piped) -> None:
+    ask(piped, 30)
+    piped.stop()
+    assert piped.process is not None
+    assert piped.process.returncode == 0
