@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from tests.peers import calls, text
 from tests.wires.anthropic import message, tool_use
 
 UNAWARE = Path(__file__).with_name("unaware.py")
+UNAWARE_JS = UNAWARE.parent.parent / "js" / "unaware.mjs"
 ASKED = {"model": "gpt-test", "messages": [{"role": "user", "content": "Go"}]}
 
 
@@ -39,6 +41,18 @@ def test_unmodified_sdks_with_nothing_but_the_ca_and_the_token_complete_mediated
     assert sent == [("api.openai.com", f"Bearer {OPENAI_KEY}")] * 4 + [("api.anthropic.com", ANTHROPIC_KEY)] * 3
     assert [asked.headers["authorization"] for asked in pod.desk.received] == [f"Bearer {TOOL_TOKEN}"] * 2
     assert {line["status_code"] for line in pod.pod.history("analyst")} == {200}
+
+
+@pytest.mark.requirement("transparent:unaware")
+def test_the_sdks_of_javascript_do_too(pod: Scene) -> None:
+    if (node := shutil.which("node")) is None or not (UNAWARE_JS.parent / "node_modules").exists():
+        pytest.skip("NO SDKS OF JAVASCRIPT: `make sdks` installs them, with Node 20 or newer")
+    pod.desk.routes["GET", "/balance"] = JSONResponse({"usd": 50_000})
+    pod.provider.says(calls(("c1", "desk__balance", {})), text("You have it."))
+    for said in ([tool_use("t1", "desk__balance", {})], ["You have that."]):
+        pod.provider.says(JSONResponse(message(*said)))
+    assert json.loads(pod.runs(node, str(UNAWARE_JS))) == ["You have it.", "You have that."]
+    assert len(pod.desk.received) == 2
 
 
 @pytest.mark.requirement("transparent:unaware")

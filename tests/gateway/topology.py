@@ -85,6 +85,7 @@ class Scene:
     open: Service
     desk: Service
     pod: TransparentPod
+    provider_ca: Authority
 
     @property
     def leads(self) -> str:
@@ -134,11 +135,12 @@ def scene(home: Path, form: Form, egress: str = "deny") -> Iterator[Scene]:
         ends.callback(desk.stop)
         shared = home / "pod"
         shared.mkdir()
-        provider, elsewhere, plain = _world(ends, home, world)
+        authority = Authority(home, "provider-ca")
+        provider, elsewhere, plain = _world(ends, home, world, authority)
         parts = compiled(shared, "kubernetes" if form == "kubernetes" else "compose", desk.url, egress)
         with_authority(shared, public=home / "other-ca.pem")
         gateway.run("nft", parts.rules)
-        _files(home, shared, parts, authority=home / "provider-ca.pem")
+        _files(home, shared, parts, authority.certificate)
         seen = {gateway: shared, runner: shared / ".claw-ca" / "public"}
         for namespace, files in seen.items():
             namespace.opened_to_all(Path(sys.base_prefix), Path(sys.prefix), ROOT)
@@ -147,9 +149,10 @@ def scene(home: Path, form: Form, egress: str = "deny") -> Iterator[Scene]:
             namespace.shows(_hosts(home, leads), "/etc/hosts")
         pod = TransparentPod(shared, provider, desk, parts=parts, within=gateway)
         pod.environment["SSL_CERT_FILE"] = f"{SEEN_AT}/provider-ca.pem"
+        pod.environment |= {"CLLAMA_KEEPALIVE_FIRST_MS": "300", "CLLAMA_KEEPALIVE_MS": "200"}
         ends.callback(pod.stop)
         pod.run()
-        yield Scene(form, home, runner, gateway, world, tools, provider, elsewhere, plain, desk, pod)
+        yield Scene(form, home, runner, gateway, world, tools, provider, elsewhere, plain, desk, pod, authority)
 
 
 def _joined(ends: ExitStack, form: Form) -> list[Namespace]:
@@ -178,10 +181,10 @@ def _way_out(namespace: Namespace, name: str) -> None:
     namespace.ip(f"route add default via {v4(name, 1)}", f"route add ::/0 via {v6(name, 1)}")
 
 
-def _world(ends: ExitStack, home: Path, world: Namespace) -> tuple[Provider, Service, Service]:
+def _world(ends: ExitStack, home: Path, world: Namespace, authority: Authority) -> tuple[Provider, Service, Service]:
     """The provider and somebody else, both over TLS with certificates that only who should trusts."""
     provider, elsewhere, plain = Provider(), Service(), Service()
-    certificate = Authority(home, "provider-ca").signs(*GOVERNED)
+    certificate = authority.signs(*GOVERNED)
     provider.start(world.listener(PROVIDER, 443), world.listener(PROVIDER_6, 443), certificate=certificate)
     elsewhere.start(world.listener(ELSEWHERE, 443), certificate=Authority(home, "other-ca").signs(OTHER))
     open_at = ((PROVIDER, 80), (PUBLIC, 53), (PROVIDER, 8443), (PROVIDER_6, 80), (PROVIDER_6, 8443), (ELSEWHERE, 80))

@@ -36,4 +36,14 @@ REQUIREMENTS: dict[str, Requirement] = {
         "mediation 3",
         "What is not mediated is forwarded; SSL_CERT_FILE says whom providers are trusted by, for all of it.",
     ),
+    "transparent:provider-verified": Requirement(
+        "issue 6, item 1", "A provider's certificate is verified; whoever has none of it is told nothing."
+    ),
+    "transparent:provider-down": Requirement(
+        "mediation 4, the model's side",
+        "A provider that can't be reached is a 502 in the dialect, and names no address.",
+    ),
+    "transparent:provider-slow": Requirement(
+        "mediation 6", "A stream is kept alive while its provider is slow, and a runner that leaves takes it along."
+    ),
 }
