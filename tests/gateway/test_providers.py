@@ -1,4 +1,4 @@
-"""A provider that is down, silent, or somebody else: its runner hears so in its own dialect, and an impostor is told nothing."""
+"""A provider that is down, silent, or somebody else: its runner hears so in its dialect, and an impostor is told nothing."""
 
 from __future__ import annotations
 
