@@ -1,0 +1,262 @@
+"""Hidden rounds and tool calls are flows of their own, for those who look on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import socket
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from claw_mediate.mitm import shadow
+from tests.peers import calls, text
+from tests.proxy.looking import Mitmweb, Saved, dumper, peopled, save, savehar, taddons, tflow, told, view
+from tests.proxy.pod import Pod
+from tests.waiting import eventually
+
+HI: Any = [{"role": "user", "content": "How am I doing?"}]
+
+
+@pytest.fixture(scope="module")
+def looked_at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Saved]:
+    with peopled(tmp_path_factory.mktemp("pod")) as pod:
+        pod.start("-w", str(pod.home / "flows"), "--set", "flow_detail=3")
+        yield Saved(pod)
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Pod, Mitmweb]]:
+    with peopled(tmp_path_factory.mktemp("pod")) as pod:
+        pod.environment["CLLAMA_KEEP_FLOWS"] = "30"
+        pod.own_script()
+        web = Mitmweb()
+        web.start(pod)
+        yield pod, web
+
+
+def ask(pod: Pod, words: str = "How am I doing?", **more: Any) -> Any:
+    return pod.client().chat.completions.create(model="gpt-test", messages=[{"role": "user", "content": words}], **more)
+
+
+def about(flow: Any) -> tuple[Any, ...]:
+    return flow.metadata["claw.kind"], flow.metadata["claw.round"], flow.metadata.get("claw.tool")
+
+
+@pytest.mark.requirement("shadow:flows")
+@pytest.mark.parametrize("stream", [False, True])
+def test_each_hidden_round_and_call_is_a_flow_that_names_its_parent(looked_at: Saved, stream: bool) -> None:
+    pod = looked_at.pod
+    pod.service.routes["GET", "/balance"] = JSONResponse({"usd": 50_000})
+    again = ("desk__balance", {})
+    pod.provider.says(calls(("c1", *again)), calls(("c2", *again)), text("Rich."))
+    answer = ask(pod, stream=stream)
+    if stream:
+        list(answer)
+    parent, children = looked_at.last_turn(5)
+    assert [about(child) for child in children] == [
+        ("model", 1, None),
+        ("tool", 1, "desk.balance"),
+        ("model", 2, None),
+        ("tool", 2, "desk.balance"),
+        ("model", 3, None),
+    ]
+    assert {(child.metadata["claw.turn"], child.metadata["claw.agent"]) for child in children} == {
+        (parent.metadata["claw.turn"], "analyst")
+    }
+    assert all(child.metadata["claw.latency_ms"] >= 0 for child in children)
+    run, duplicate = (child for child in children if child.metadata["claw.kind"] == "tool")
+    assert (run.request.url, run.response and run.response.json()) == (f"{pod.service.url}/balance", {"usd": 50_000})
+    assert (duplicate.metadata["claw.duplicate"], duplicate.response) == (True, None)
+    assert duplicate.error is not None
+    assert json.loads(parent.metadata["claw.entry"])["tool_trace"][1]["tool_calls"][0]["duplicate"] is True
+    assert json.loads(parent.metadata["claw.entry"]) == pod.history("analyst")[-1]
+
+
+@pytest.mark.requirement("shadow:filters")
+def test_filters_find_what_was_asked_for_a_turn(looked_at: Saved) -> None:
+    pod = looked_at.pod
+    pod.service.routes["GET", "/balance"] = JSONResponse({"usd": 1})
+    pod.provider.says(calls(("c1", "desk__balance", {})), text("Poor."))
+    ask(pod)
+    _, children = looked_at.last_turn(3)
+    turn = children[0].metadata["claw.turn"]
+    assert len(looked_at.found(f'~comment "model round [12] of {turn} by analyst"')) == 2
+    assert len(looked_at.found(f"~marker robot & ~meta {turn}")) == 2
+    assert len(looked_at.found(f"~marker wrench & ~comment desk.balance & ~meta {turn}")) == 1
+    assert len(looked_at.found(f"~marker llama & ~meta {turn}")) == 1
+
+
+@pytest.mark.requirement("shadow:destination")
+def test_a_request_at_the_base_url_is_shown_with_the_provider_that_was_asked(looked_at: Saved) -> None:
+    pod = looked_at.pod
+    pod.provider.says(text("Hi."))
+    ask(pod)
+    parent, children = looked_at.last_turn(1)
+    assert parent.request.pretty_url == children[0].request.pretty_url == f"{pod.provider.url}/v1/chat/completions"
+    assert children[0].metadata["claw.provider"] == "openai"
+
+
+@pytest.mark.requirement("shadow:failures")
+def test_what_fails_is_a_flow_with_its_error_and_each_try_is_one(looked_at: Saved) -> None:
+    pod = looked_at.pod
+    pod.service.routes["GET", "/balance"] = JSONResponse({"why": "tired"}, status_code=500)
+    busy = JSONResponse({"error": {"message": "busy"}}, status_code=503)
+    pod.provider.says(calls(("c1", "desk__balance", {})), busy, text("No idea."))
+    ask(pod)
+    _, children = looked_at.last_turn(4)
+    assert [(*about(child)[:2], child.response and child.response.status_code) for child in children] == [
+        ("model", 1, 200),
+        ("tool", 1, 500),
+        ("model", 2, 503),
+        ("model", 2, 200),
+    ]
+
+
+@pytest.mark.requirement("shadow:failures")
+def test_a_runner_that_leaves_ends_what_was_asked_for_it_and_its_turn_is_told(looked_at: Saved) -> None:
+    pod = looked_at.pod
+    asked = threading.Event()
+
+    async def never(_request: Request) -> Response:
+        asked.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    pod.service.routes["GET", "/balance"] = never
+    pod.provider.says(calls(("c1", "desk__balance", {})))
+    body = json.dumps({"model": "gpt-test", "messages": HI}).encode()
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {pod.token()}\r\n"
+    with socket.create_connection(("127.0.0.1", pod.port)) as runner:
+        runner.sendall(head.encode() + b"content-length: %d\r\n\r\n" % len(body) + body)
+        assert asked.wait(30)
+    call = eventually(
+        lambda: looked_at.found("~marker wrench & ~e & ~comment desk.balance & ~u /balance"), "it is over"
+    )
+    parent = eventually(lambda: looked_at.found("~marker llama & ~e"), "the parent is saved")[-1]
+    assert call[-1].metadata["claw.parent"] == parent.id
+    assert json.loads(parent.metadata["claw.entry"])["status_code"] == 499
+
+
+@pytest.mark.requirement("shadow:apart")
+def test_turns_at_one_moment_keep_what_was_asked_for_them_apart(looked_at: Saved) -> None:
+    pod, meet = looked_at.pod, threading.Barrier(2)
+
+    async def both(request: Request) -> Response:
+        symbol = (await request.json())["symbol"]
+        await asyncio.to_thread(meet.wait, 30)
+        return JSONResponse({"bought": symbol})
+
+    async def model(request: Request) -> Response:
+        said = json.dumps((await request.json())["messages"])
+        symbol = "AAA" if "AAA" in said else "BBB"
+        return text(f"{symbol}.") if "bought" in said else calls(("c1", "desk__trade", {"symbol": symbol}))
+
+    pod.service.routes["POST", "/trade"] = both
+    pod.provider.says(*[model] * 4)
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda symbol: ask(pod, f"Buy {symbol}"), ["AAA", "BBB"]))
+    for symbol in ("AAA", "BBB"):
+        own = eventually(lambda symbol=symbol: looked_at.found(f'~marker llama & ~bq "Buy {symbol}"'), "it is saved")[0]
+        children = looked_at.found(f"~meta {own.id}")
+        assert [about(child)[0] for child in children] == ["model", "tool", "model"]
+        assert all(symbol in child.request.get_text() for child in children)
+
+
+@pytest.mark.requirement("shadow:dumper")
+def test_the_dumper_speaks_on_stderr_and_tells_no_secret(looked_at: Saved) -> None:
+    pod = looked_at.pod
+    pod.provider.says(text("Hi, once more."))
+    ask(pod)
+    said = eventually(
+        lambda: text if "once more" in (text := pod.stderr.read_text(encoding="utf-8")) else "", "it is dumped"
+    )
+    assert told(said.encode()) == []
+    assert pod.log()[-1]["type"] == "response"  # stdout is still one JSON object a line
+
+
+@pytest.mark.requirement("shadow:live")
+def test_mitmweb_shows_what_is_asked_while_it_is_not_answered(shown: tuple[Pod, Mitmweb]) -> None:
+    pod, web = shown
+    go = threading.Event()
+
+    async def slow(_request: Request) -> Response:
+        await asyncio.to_thread(go.wait, 30)
+        return JSONResponse({"usd": 1})
+
+    pod.service.routes["GET", "/balance"] = slow
+    pod.provider.says(calls(("c1", "desk__balance", {})), text("Done."))
+    with ThreadPoolExecutor() as pool:
+        asks = pool.submit(ask, pod)
+        call = eventually(lambda: web.commented("claw desk.balance round 1"), "it is shown")[0]
+        parent = web.commented("of analyst")[0]
+        assert "status_code" not in (call.get("response") or {})
+        assert parent["request"]["port"] == pod.provider.port
+        pod.script.touch()  # the script is loaded anew meanwhile
+        go.set()
+        assert asks.result().choices[0].message.content == "Done."
+    assert len(web.commented(call["comment"].split(" of ")[1])) == 3
+    assert told(web.everything()) == []
+
+
+@pytest.mark.requirement("shadow:never-again")
+def test_what_is_hidden_is_not_sent_again_and_a_request_has_no_credential_to_be_sent_with(
+    shown: tuple[Pod, Mitmweb],
+) -> None:
+    pod, web = shown
+    pod.service.routes["POST", "/trade"] = JSONResponse({"order": 1}, status_code=201)
+    pod.provider.says(calls(("c1", "desk__trade", {})), text("Bought."))
+    ask(pod, "Buy.")
+    call = web.commented("claw desk.trade round 1")[-1]
+    turn = call["comment"].split()[5]
+    model, parent = web.commented(f"claw model round 2 of {turn}")[0], web.commented(f"claw {turn} of")[0]
+    services, providers = len(pod.service.received), len(pod.provider.received)
+    for flow in (call, model, parent):
+        web.ask(f"/flows/{flow['id']}/replay", method="POST")
+        eventually(lambda flow=flow: _status(web, flow) in {401, 403}, "it is refused")
+    assert (len(pod.service.received), len(pod.provider.received)) == (services, providers)
+
+
+def _status(web: Mitmweb, flow: dict[str, Any]) -> int:
+    now = next(each for each in web.flows() if each["id"] == flow["id"])
+    return int((now.get("response") or {}).get("status_code") or 0)
+
+
+@pytest.mark.requirement("shadow:bounded")
+def test_the_oldest_turns_go_with_what_was_asked_for_them_but_none_that_is_marked(shown: tuple[Pod, Mitmweb]) -> None:
+    pod, web = shown
+    pod.service.routes["GET", "/balance"] = JSONResponse({"usd": 1})
+    pod.provider.says(calls(("c1", "desk__balance", {})), text("Marked."))
+    ask(pod)
+    turn = pod.history("analyst")[-1]["turn_id"]
+    first = web.commented(f"claw {turn} of")[0]
+    web.ask(f"/flows/{first['id']}", method="PUT", body={"marked": ":default:"})
+    for number in range(20):
+        pod.provider.says(calls(("c1", "desk__balance", {})), text("Hi."))
+        ask(pod, str(number))
+    flows = web.flows()
+    assert len(flows) <= 30
+    assert sum(turn in flow["comment"] for flow in flows) == 4
+    named = [re.findall("turn_[0-9a-f]+", flow["comment"]) for flow in flows]
+    assert set(Counter(each[0] for each in named if each).values()) == {4}  # whole, or not at all
+
+
+@pytest.mark.requirement("shadow:free")
+def test_where_nobody_looks_on_there_is_no_watch() -> None:
+    flow = tflow.tflow()
+    savers = (dumper.Dumper(), save.Save(), savehar.SaveHar())
+    with taddons.context(*savers) as context:
+        context.options.flow_detail = 0
+        assert shadow.watching(flow) is None
+        context.options.flow_detail = 1
+        assert shadow.watching(flow) is not None
+    with taddons.context(*savers, view.View()) as context:
+        context.options.flow_detail = 0
+        assert shadow.watching(flow) is not None
