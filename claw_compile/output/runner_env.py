@@ -30,7 +30,8 @@ def runner_env(agent: Agent, token: Secret) -> bytes:
 
 
 def _variables(agent: Agent, token: str) -> dict[str, str]:
-    keys = {"OPENAI_API_KEY": token, "ANTHROPIC_API_KEY": token, "CLLAMA_TOKEN": token}
+    # Codex takes OPENAI_API_KEY by a login only; told no base URL, it would send none.
+    keys = dict.fromkeys(("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "CODEX_API_KEY", "CLLAMA_TOKEN"), token)
     match agent.mode:
         case "base-url":
             return {

@@ -11,6 +11,8 @@ from tests.docs.pages import ROOT
 
 HOLE = "…"
 """What stands for a value in a sentence."""
+_NO_RUNNERS = ("replaying.py",)
+"""Modules whose answers no runner gets: a turn is played again for an operator."""
 _CODE_AT = {"refused": 2, "refuse": 2, "refusal": 2, "_refusal": 1, "Refuse": 1, "ModelFailed": 1, "Unreachable": 0}
 """Where the code stands among the arguments of what makes an answer."""
 
@@ -30,7 +32,7 @@ def modules(*packages: str) -> list[Path]:
 
 def answers() -> set[str]:
     """Every code that a runner can be told; ``provider_http_…`` for those that end in a status."""
-    files = modules("claw_mediate")
+    files = [file for file in modules("claw_mediate") if file.name not in _NO_RUNNERS]
     everywhere: Named = {}
     for file in files:
         for name, values in _constants(tree(file)):
