@@ -107,7 +107,7 @@ class Tally:
         self.events = Counts()
         self._turn_errors = Counts()
         self._call_errors = Counts()
-        self._calls: Latest[CallRow] = Latest(last)
+        self._calls: Latest[tuple[Turn, Call]] = Latest(last)
         self._failures: Latest[FailureRow] = Latest(last)
         self._first: float | None = None
         self._last: float | None = None
@@ -129,7 +129,7 @@ class Tally:
             self._failures.add(turn.at, FailureRow(turn.ts, turn.agent, turn.turn_id, "", turn.code, turn.status_code))
         for call in calls:
             self._tools[call.tool].add(call)
-            self._calls.add(turn.at, call_row(turn, call))
+            self._calls.add(turn.at, (turn, call))
             if not call.ok:
                 self._call_errors.add(call.code)
                 failure = FailureRow(turn.ts, turn.agent, turn.turn_id, call.tool, call.code, call.status_code)
@@ -151,7 +151,7 @@ class Tally:
             proxy_errors=_counted(self.proxy_errors),
             events=_counted(self.events),
             withheld=tuple(withheld),
-            calls=tuple(self._calls),
+            calls=tuple(call_row(turn, call) for turn, call in self._calls),
             failures=tuple(self._failures),
             unread=unread,
         )

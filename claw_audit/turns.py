@@ -1,10 +1,11 @@
-"""Turns and calls, as both history and the log tell of them."""
+"""Turns and calls, as both history and the log tell of them. Structs, since there are millions of them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal
+
+import msgspec
 
 type Source = Literal["history", "log"]
 type Outcome = Literal["ok", "failed", "aborted", "unfinished"]
@@ -14,8 +15,7 @@ RUNNER_LEFT = 499
 """What history says of a runner that left."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(msgspec.Struct, frozen=True):
     """One managed call."""
 
     tool: str
@@ -33,8 +33,7 @@ class Call:
     duplicate: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Tokens:
+class Tokens(msgspec.Struct, frozen=True):
     """What a turn used. ``cost`` is in US dollars; None where nobody knows it."""
 
     prompt: int = 0
@@ -43,8 +42,7 @@ class Tokens:
     cost: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(msgspec.Struct, frozen=True):
     """One turn, or one forwarded request."""
 
     source: Source
@@ -66,7 +64,7 @@ class Turn:
     """The aliases of the tools that its model was shown."""
     withheld: tuple[tuple[str, str], ...] = ()
     """Tools that it was not shown, each with the reason."""
-    calls: tuple[Call, ...] = field(default=(), repr=False)
+    calls: tuple[Call, ...] = ()
 
 
 def moment(ts: str) -> float | None:

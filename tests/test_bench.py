@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -47,3 +48,16 @@ def test_what_a_check_of_a_large_pod_costs_can_be_measured() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "3 services with 5 tools each, 2 agents" in done.stdout
+
+
+@pytest.mark.requirement("bench:alive")
+def test_how_fast_audit_reads_can_be_measured() -> None:
+    command = [sys.executable, str(ROOT / "bench" / "auditing.py"), "--turns", "20", "--rounds", "1"]
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environ)
+    assert done.returncode == 0, done.stderr
+    assert [line.split("|")[1].strip() for line in done.stdout.splitlines()[4:]] == [
+        "history",
+        "history and log",
+        "verify",
+    ]
