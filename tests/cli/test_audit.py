@@ -155,7 +155,7 @@ def test_of_a_turn_that_was_gone_on_with_the_last_attempt_is_shown_behind_the_ot
     made.turn("turn_b1", error="runner_left", status_code=499, ts="2026-01-02T00:00:00Z")
     made.turn("turn_b1", call(), resumed=True, ts="2026-01-02T00:00:05Z")
     shown = claw("show", "b1", "--history", str(made.directory)).stdout.splitlines()
-    assert shown[0] == "an earlier attempt: turn turn_b1 · error 499 · agent analyst · 2026-01-02T00:00:00Z"
+    assert shown[0] == "an earlier attempt: turn turn_b1 · error 499 runner_left · agent analyst · 2026-01-02T00:00:00Z"
     assert shown[1] == "turn turn_b1 · ok 200 · agent analyst · 2026-01-02T00:00:05Z"
 
 
