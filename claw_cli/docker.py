@@ -32,6 +32,20 @@ def become_compose(compose_file: Path, arguments: Sequence[str]) -> NoReturn:
         _fail(f"{docker} can't be started: {error.strerror}")
 
 
+def is_missing(image: str) -> bool:
+    """Whether this machine's Docker says that it has no such image; not where there is none to ask."""
+    try:
+        asked = subprocess.run(  # noqa: S603 - as below
+            ["docker", "image", "inspect", image],  # noqa: S607
+            capture_output=True,
+            check=False,
+            timeout=_SECONDS,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return asked.returncode != 0 and b"no such image" in asked.stderr.lower()
+
+
 def _has_compose(docker: str) -> bool:
     try:
         asked = subprocess.run([docker, "compose", "version"], capture_output=True, check=False, timeout=_SECONDS)  # noqa: S603 - as above

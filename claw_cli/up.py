@@ -6,6 +6,7 @@ stopped: an agent that was taken out of it must not go on with its credential. W
 
 from __future__ import annotations
 
+import os
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,10 +17,11 @@ from typer.core import TyperCommand
 
 from claw_certs.standing import standing
 from claw_cli.arguments import File, Pod, pod_file
-from claw_cli.docker import become_compose
+from claw_cli.docker import become_compose, is_missing
 from claw_compile.__main__ import compiled
 from claw_compile.compiler import Written, compose_file_of
 from claw_compile.output.deployment import CA_ROOT
+from claw_compile.output.proxy_service import DEFAULT_IMAGE, IMAGE_VARIABLE
 
 _REST = "claw.rest"
 
@@ -48,15 +50,31 @@ def up(
 
     ARGS are for docker compose up.
 
-    Exit as Compose does; 1 for errors and without Docker, 2 for wrong usage.
+    Exit as Compose does; 1 for errors, and without Docker or the proxy's image; 2 for wrong usage.
     """
     named = pod_file(pod, file)
     written = compiled(named)
     if written is None:
         raise typer.Exit(1)
     _trust(named, written)
+    _expect_image(written.deployed)
     options = ["--detach"] if detach else []
     become_compose(written.deployed, ["up", "--remove-orphans", *options, *context.meta[_REST]])
+
+
+def _expect_image(compose_file: Path) -> None:
+    """The proxy's own image is built and not pulled: whoever had its name on a registry would be given every key."""
+    dotenv = compose_file.with_name(".env")
+    chosen = IMAGE_VARIABLE in os.environ or (
+        dotenv.is_file() and IMAGE_VARIABLE in dotenv.read_text("utf-8", "replace")
+    )
+    if chosen or DEFAULT_IMAGE not in compose_file.read_text(encoding="utf-8") or not is_missing(DEFAULT_IMAGE):
+        return
+    sys.stderr.write(
+        f"error: the proxy's image {DEFAULT_IMAGE} is not here: in a checkout of clawdapus, run "
+        f"'docker build -t {DEFAULT_IMAGE} .', or set {IMAGE_VARIABLE} to one of yours\n"
+    )
+    raise typer.Exit(1)
 
 
 def down(

@@ -38,11 +38,10 @@ from claw_compile.output.proxy_env import (
     grace_seconds,
     proxy_environment,
 )
-from claw_compile.output.proxy_service import COMMAND, CONFDIR, MODES, REJECTED
+from claw_compile.output.proxy_service import COMMAND, CONFDIR, DEFAULT_IMAGE, IMAGE_VARIABLE, MODES, REJECTED
 from claw_compile.output.runner_env import CA_BUNDLE
 from claw_compile.output.yaml_text import Data
 
-IMAGE_VARIABLE, IMAGE = "CLLAMA_IMAGE", "clawdapus/cllama:0.1.0"
 CA, CA_PUBLIC, AUTH, SECRETS, PROXY_ENV = "ca", "ca-public", "auth", "secrets", "proxy-env"
 """What the names of the pod's own objects end with."""
 
@@ -113,7 +112,7 @@ def _rightless(main: Object) -> None:
 
 
 def _image(converting: Converting) -> str:
-    return converting.lookup(IMAGE_VARIABLE) or IMAGE
+    return converting.lookup(IMAGE_VARIABLE) or DEFAULT_IMAGE
 
 
 def _guard(agent: Agent, whole: Deployment, converting: Converting) -> Object:

@@ -20,7 +20,8 @@ from claw_compile.output.yaml_text import Data, mapping
 from claw_compile.reading.node import Entry
 
 HOLDER, REDIRECT = f"{PROXY}-gateway", f"{PROXY}-redirect"
-IMAGE = "${CLLAMA_IMAGE:-clawdapus/cllama:0.1.0}"
+IMAGE_VARIABLE, DEFAULT_IMAGE = "CLLAMA_IMAGE", "clawdapus/cllama:0.1.0"
+IMAGE = f"${{{IMAGE_VARIABLE}:-{DEFAULT_IMAGE}}}"
 """Compose's own interpolation: who builds the image elsewhere sets one variable."""
 USER = "${CLAW_UID:-1000}:${CLAW_GID:-1000}"
 """Who owns the compiled tree, which others can't read; ``claw up`` sets both."""

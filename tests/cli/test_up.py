@@ -22,6 +22,8 @@ import json, os, sys
 from pathlib import Path
 if sys.argv[1:] == ["compose", "version"]:
     sys.exit(int(os.environ.get("PLUGIN", "0")))
+if sys.argv[1:3] == ["image", "inspect"]:
+    sys.exit(os.environ.get("NO_IMAGE"))
 told = {{"argv": sys.argv[1:], "uid": os.environ.get("CLAW_UID"), "gid": os.environ.get("CLAW_GID"), "pid": os.getpid()}}
 part = Path(os.environ["TOLD"] + ".part")
 part.write_text(json.dumps(told))
@@ -100,6 +102,20 @@ def test_a_pod_with_errors_is_not_started(desk: Path, docker: dict[str, str]) ->
     assert (result.returncode, result.stdout) == (1, "")
     assert "error[unset-variable]" in result.stderr
     assert not Path(docker["TOLD"]).exists()
+
+
+@pytest.mark.requirement("cli:no-image")
+def test_without_the_proxys_image_nothing_is_started_or_pulled_and_one_line_tells_how_to_build_it(
+    desk: Path,  # noqa: F811
+    docker: dict[str, str],
+) -> None:
+    none = docker | {"NO_IMAGE": "Error response from daemon: No such image: clawdapus/cllama:0.1.0"}
+    refused = claw(desk, "up", **SECRETS, **none)
+    assert (refused.returncode, Path(docker["TOLD"]).exists()) == (1, False)
+    assert "docker build -t clawdapus/cllama:0.1.0 ." in refused.stderr
+    assert claw(desk, "up", **SECRETS, **none, CLLAMA_IMAGE="mine/cllama:2").returncode == 7
+    deaf = docker | {"NO_IMAGE": "Cannot connect to the Docker daemon"}
+    assert claw(desk, "up", **SECRETS, **deaf).returncode == 7
 
 
 @pytest.mark.requirement("cli:down")

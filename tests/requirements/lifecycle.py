@@ -48,6 +48,10 @@ REQUIREMENTS: dict[str, Requirement] = {
         "As compose.generated.yml says, without root, rights or a root that it can write, it mediates.",
     ),
     "contained:any-user": Requirement("issue 6, item 5", "The image's own command runs for any user, without a home."),
+    "cli:no-image": Requirement(
+        "issue 6, item 5",
+        "claw up says how to build the proxy's image where it is missing; it is never pulled unasked.",
+    ),
     "kubernetes:by-hand": Requirement(
         "issue 6, item 5", "A manifest for those without the compiler is sound, and locked as the compiled one."
     ),
