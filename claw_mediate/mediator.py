@@ -92,13 +92,14 @@ class Mediator:
         self._known = Redactor(())
 
     def missing(self) -> str | None:
-        """What a proxy can't work without, in one line with the remedy; None when all is there."""
+        """What a proxy can't begin without, in one line with the remedy; None when all is there, or may yet come."""
         problems = []
         if not self._settings.context.is_dir():
             problems.append(
                 f"no context directory at {str(self._settings.context)!r} (run `claw compile`, then set CLAW_CONTEXT_ROOT)"
             )
-        if not any(provider.usable for provider in self.registry.all().values()):
+        usable = any(provider.usable for provider in self.registry.all().values())
+        if not usable and not self.registry.may_be_filled:
             names = ", ".join(KEY_VARIABLES)
             nowhere = f"no provider has a key (set one of {names}, or CLAW_AUTH_DIR with providers.json)"
             problems.append(self.registry.problem or nowhere)

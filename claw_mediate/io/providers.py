@@ -102,6 +102,12 @@ class Registry:
         self._seen = False
         return self._providers
 
+    @property
+    def may_be_filled(self) -> bool:
+        """Whether there is a sound providers.json, in which keys may still come to stand."""
+        self.all()
+        return bool(self._seen) and self.problem is None
+
     def by_host(self, host: str) -> Provider | None:
         """The provider that a destination host belongs to: then the host is governed."""
         name = self._extra_hosts.get(host.lower())

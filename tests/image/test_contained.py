@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import openai
 import pytest
 import yaml
@@ -58,7 +59,8 @@ class Deployed:
 
     def start(self, command: list[str], environment: dict[str, str], mounts: list[Mount], uid: int) -> None:
         hosts = self.home / "hosts"
-        hosts.write_text("127.0.0.1 localhost desk\n", encoding="utf-8")
+        if not hosts.exists():
+            self.resolves(desk="127.0.0.1")
         workdir = last("WORKDIR").rest
         image = [Mount(self.site, SITE), Mount(self.addons, f"{workdir}/addons"), Mount(hosts, "/etc/hosts")]
         ours = {
@@ -69,7 +71,12 @@ class Deployed:
         }
         contained = Container(self.home, [*image, *mounts], ours | environment, command, workdir, uid)
         self.process = contained.start(self.log)
-        eventually(self._ready, "the proxy is ready")
+        eventually(lambda: self.answers("/health") == 200, "the proxy is there")
+
+    def resolves(self, **names: str) -> None:
+        """From now on these names have these addresses in the container, and no others have any."""
+        lines = [f"{address} {name}\n" for name, address in {"localhost": "127.0.0.1", **names}.items()]
+        (self.home / "hosts").write_text("".join(lines), encoding="utf-8")
 
     def token(self) -> str:
         env = (self.home / "pod" / ".claw-runtime" / "agents" / "one" / "env").read_text(encoding="utf-8")
@@ -82,6 +89,11 @@ class Deployed:
         with openai.OpenAI(base_url=f"http://127.0.0.1:{self.port}/v1", api_key=token, max_retries=0) as client:
             messages: Any = [{"role": "user", "content": "Go"}]
             return client.chat.completions.create(model="gpt-test", messages=messages).choices[0].message.content
+
+    def told(self) -> str:
+        """What the model was told last of a tool."""
+        content: str = self.provider.received[-1].json["messages"][-1]["content"]
+        return content
 
     def status(self) -> dict[str, str]:
         """What the kernel says of the process."""
@@ -100,14 +112,14 @@ class Deployed:
         self.process.terminate()
         return self.process.wait(timeout=60)
 
-    def _ready(self) -> bool:
+    def answers(self, path: str) -> int | None:
+        """The status; None where nobody listens yet."""
         assert self.process is not None
         assert self.process.poll() is None, self.log.read_text(encoding="utf-8")
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/ready", timeout=2) as answer:
-                return bool(answer.status == 200)
-        except OSError:
-            return False
+            return httpx2.get(f"http://127.0.0.1:{self.port}{path}", timeout=30).status_code
+        except httpx2.TransportError:
+            return None
 
 
 @pytest.fixture(scope="module")
@@ -161,6 +173,7 @@ def test_the_command_of_compose_mediates_a_turn_without_rights_and_writes_to_its
     owned(pod / ".claw-runtime", 1000)
     mounts = of_compose(proxy, pod, volumes)
     deployed.start(proxy["command"], environment, mounts, 1000)
+    assert deployed.answers("/ready") == 200
     assert deployed.ask(deployed.token()) == "Done."
     status = deployed.status()
     assert status["Uid"].split() == ["1000"] * 4
@@ -207,3 +220,46 @@ def test_the_images_own_command_runs_for_a_user_that_the_system_does_not_know_an
     assert written(state) >= {"history/one/history.jsonl", "state.db"}
     assert deployed.end() == 0
     assert "Traceback" not in deployed.log.read_text(encoding="utf-8")
+
+
+@pytest.mark.requirement("start:in-any-order")
+def test_it_starts_before_its_keys_its_peers_and_their_names_are_there_and_works_as_soon_as_they_are(
+    deployed: Deployed,
+) -> None:
+    deployed.compiled()
+    auth = deployed.home / "auth"
+    auth.mkdir()
+    (auth / "providers.json").write_text('{"providers": {}}', encoding="utf-8")
+    context = deployed.home / "pod" / ".claw-runtime" / "context"
+    owned(deployed.home / "pod" / ".claw-runtime", NOBODY)
+    environment = {"CLAW_CONTEXT_ROOT": "/context", "CLAW_AUTH_DIR": "/auth", "CLAW_KEY_STATES_DIR": "/tmp/key-states"}
+    mounts = [Mount(context.resolve(), "/context"), Mount(auth, "/auth")]
+    deployed.resolves()
+    deployed.start(commanded(last("CMD")), environment, mounts, NOBODY)
+    assert (deployed.answers("/health"), deployed.answers("/ready")) == (200, 503)
+    assert "no key of any provider is usable now" in deployed.log.read_text(encoding="utf-8")
+    assert refusal(deployed) == (502, "no_provider_key")
+
+    url = f"http://models:{deployed.provider.port}/v1"
+    keyed = {"providers": {"openai": {"api_key": KEY, "base_url": url}}}
+    (auth / "providers.json").write_text(json.dumps(keyed), encoding="utf-8")
+    assert deployed.answers("/ready") == 200
+    assert refusal(deployed) == (502, "provider_unreachable")
+
+    deployed.resolves(models="127.0.0.9")  # where nobody listens
+    assert refusal(deployed) == (502, "provider_unreachable")
+
+    deployed.resolves(models="127.0.0.1")
+    assert deployed.ask(deployed.token()) == "Done."
+    assert "request_failed" in deployed.told()
+    deployed.resolves(models="127.0.0.1", desk="127.0.0.1")
+    assert deployed.ask(deployed.token()) == "Done."
+    assert '"found": 1' in deployed.told() or '"found":1' in deployed.told()
+    assert deployed.end() == 0
+
+
+def refusal(deployed: Deployed) -> tuple[int, str]:
+    with pytest.raises(openai.APIStatusError) as raised:
+        deployed.ask(deployed.token())
+    deployed.provider.script.clear()
+    return raised.value.status_code, str(raised.value.code)

@@ -52,6 +52,10 @@ REQUIREMENTS: dict[str, Requirement] = {
         "issue 6, item 5",
         "claw up says how to build the proxy's image where it is missing; it is never pulled unasked.",
     ),
+    "start:in-any-order": Requirement(
+        "issue 6, item 5",
+        "It starts before keys, provider, services and names are there, says so, and works when they are.",
+    ),
     "kubernetes:by-hand": Requirement(
         "issue 6, item 5", "A manifest for those without the compiler is sound, and locked as the compiled one."
     ),
