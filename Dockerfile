@@ -26,7 +26,7 @@ COPY --from=build /opt/claw /opt/claw
 COPY addons /claw/addons
 ENV PATH=/opt/claw/bin:$PATH PYTHONDONTWRITEBYTECODE=1
 WORKDIR /claw
-USER 10001:10001
+USER 52110:52110
 EXPOSE 8080 8082 8083
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=5s --start-period=20s --retries=3 \

@@ -28,7 +28,7 @@ _DIRECTORIES = (
     "/var/lib/docker",
     "/var/run",
 )
-_CAPABILITIES = {
+CAPABILITIES = {
     *("ALL", "BPF", "DAC_READ_SEARCH", "MKNOD", "NET_ADMIN", "NET_RAW", "PERFMON"),
     *("SYS_ADMIN", "SYS_BOOT", "SYS_MODULE", "SYS_PTRACE", "SYS_RAWIO"),
 }
@@ -50,7 +50,7 @@ def _powers(service: ServiceSpec) -> Iterator[tuple[Span, str]]:
         yield privileged.span, "it is privileged"
     added = _value(service, "cap_add")
     for item in added.items if isinstance(added, ListNode) else ():
-        if isinstance(item, ScalarNode) and item.text.upper().removeprefix("CAP_") in _CAPABILITIES:
+        if isinstance(item, ScalarNode) and item.text.upper().removeprefix("CAP_") in CAPABILITIES:
             yield item.span, f"it has the capability {quoted(item.shown)}"
     for key in _NAMESPACES:
         node = _value(service, key)

@@ -25,3 +25,8 @@ KUBERNETES_NAME = error(
     "Rename the service.",
 )
 NO_IMAGE = error("no-image", "Kubernetes runs images, and the service names none.", "Name one with `image`.")
+PROXYS_USER = error(
+    "proxys-user",
+    "In Kubernetes an agent's way out is closed to everybody but its proxy's user, and the agent is that user.",
+    "Give it another `user`.",
+)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
-from typing import cast
 
 from claw_compile import codes
 from claw_compile.authority.agent import Agent
@@ -30,6 +29,7 @@ from claw_compile.output.kubernetes_objects import (
     secret,
 )
 from claw_compile.output.kubernetes_policy import PRIVATE, PRIVATE_6
+from claw_compile.output.kubernetes_rights import rightless
 from claw_compile.output.proxy_env import (
     ENV_FILE,
     HISTORY,
@@ -84,7 +84,8 @@ def _template(
             message = f"not carried over to Kubernetes: the path {surface.shown} of the host"
             converting.found.append(codes.NOT_CARRIED.at(surface.span, message))
     main["envFrom"] = [{"secretRef": {"name": f"{name}-env"}}]
-    _rightless(main)
+    if agent.has_proxy:
+        rightless(main, converting)
     volumes: list[Data] = [{"name": "pages", "configMap": {"name": f"{name}-pages", "items": _items(pages)}}]
     converting.mounts.append({"name": "pages", "mountPath": HOME, "readOnly": True})
     spec: Object = {"automountServiceAccountToken": False, "enableServiceLinks": False}
@@ -102,13 +103,6 @@ def _template(
         volumes += _proxy_volumes(name, whole, context)
     main["volumeMounts"] = converting.mounts
     return {**spec, "containers": [main], "volumes": [*volumes, *converting.volumes]}
-
-
-def _rightless(main: Object) -> None:
-    """An agent that could change its user or the rules of its network would be its proxy's equal."""
-    context = cast("Object", main.setdefault("securityContext", {}))
-    context.setdefault("allowPrivilegeEscalation", False)
-    context.setdefault("capabilities", {"drop": ["ALL"]})
 
 
 def _image(converting: Converting) -> str:

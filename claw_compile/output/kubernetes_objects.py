@@ -11,7 +11,8 @@ from claw_compile.output.yaml_text import Data
 
 type Object = dict[str, Data]
 
-PROXY_UID = 10001
+PROXY_UID = 52110
+"""No image's usual one: the guard lets this user out, and an image that has it as its own would not be held."""
 _LONGEST = 52
 """Of a name; the controllers add to it."""
 

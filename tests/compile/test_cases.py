@@ -16,7 +16,8 @@ REPOSITORY = Path(__file__).parents[2]
 ELSEWHERE = {
     "unwritable-output": "test_write.py",
     **dict.fromkeys(
-        ("not-carried", "made-by-hand", "shared-reach", "kubernetes-name", "no-image"), "test_kubernetes.py"
+        ("not-carried", "made-by-hand", "shared-reach", "kubernetes-name", "no-image", "proxys-user"),
+        "test_kubernetes.py",
     ),
     "unknown-agent": "test_lock.py",
 }

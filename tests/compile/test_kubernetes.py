@@ -13,6 +13,7 @@ import yaml
 
 from claw_compile.compiler import Written, compile_pod
 from claw_compile.diagnostics.diagnostic import Checked
+from claw_compile.output.kubernetes_objects import PROXY_UID
 from tests.compile.test_compose import DESCRIPTOR, MASTER, agent
 from tests.compile.worked_pods import WORKED_PODS, WorkedPod
 
@@ -226,7 +227,7 @@ def test_an_unaware_runner_is_redirected_in_its_own_pod(tmp_path: Path) -> None:
     pod = agent().replace("cllama: passthrough", "cllama: {proxy: passthrough, mode: transparent}")
     spec = spec_of(manifests(tmp_path, pod), "desk-one")
     guard, proxy = spec["initContainers"]
-    assert "meta skuid != 10001 tcp dport { 80, 443 } redirect to :8083" in guard["command"][1]
+    assert f"meta skuid != {PROXY_UID} tcp dport {{ 80, 443 }} redirect to :8083" in guard["command"][1]
     assert "policy drop" in guard["command"][1]
     assert "transparent@8083" in proxy["command"]
     mounts = {mount["mountPath"]: mount["name"] for mount in spec["containers"][0]["volumeMounts"]}
@@ -234,6 +235,29 @@ def test_an_unaware_runner_is_redirected_in_its_own_pod(tmp_path: Path) -> None:
     volumes = {volume["name"]: volume for volume in spec["volumes"]}
     assert volumes["trust"]["secret"]["secretName"] == "desk-ca-public"
     assert volumes["ca"]["secret"]["secretName"] == "desk-ca"
+
+
+@pytest.mark.requirement("kubernetes:guarded")
+def test_an_agent_gets_no_right_by_which_it_could_leave_past_its_proxy(tmp_path: Path) -> None:
+    powers = "    privileged: true\n    cap_add: [CHOWN, setuid, CAP_NET_RAW, NET_ADMIN]\n    cap_drop: [MKNOD]"
+    result = compiled(tmp_path, agent(compose=powers))
+    assert result.value is not None
+    context = spec_of(read(result.value.deployed), "desk-one")["containers"][0]["securityContext"]
+    assert context == {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"], "add": ["CHOWN"]},
+    }
+    told = [found.message for found in result.diagnostics if found.code.name == "not-carried"]
+    assert ["NET_ADMIN" in each or "NET_RAW" in each or "setuid" in each or "privileged" in each for each in told] == [
+        True
+    ] * 4
+
+
+@pytest.mark.requirement("kubernetes:guarded")
+def test_an_agent_is_not_its_proxys_user(tmp_path: Path) -> None:
+    result = compiled(tmp_path, agent(compose=f"    user: '{PROXY_UID}:5'"))
+    assert result.value is None
+    assert "proxys-user" in {found.code.name for found in result.diagnostics}
 
 
 @pytest.mark.requirement("kubernetes:schemas")

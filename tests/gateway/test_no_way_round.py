@@ -123,3 +123,21 @@ def test_a_governed_name_at_a_foreign_address_goes_to_the_configured_provider_al
     assert [asked.headers["authorization"] for asked in pod.provider.received] == [f"Bearer {OPENAI_KEY}"]
     pod.provider.received.clear()
     assert nobody_heard(pod)
+
+
+@pytest.mark.requirement("transparent:dns")
+def test_in_a_kubernetes_pod_the_clusters_dns_is_asked_and_no_other(pod: Scene) -> None:
+    if pod.form != "kubernetes":
+        return  # the others have a resolver in their own network, or none
+    heard = []
+    for host in (PROVIDER, PUBLIC):
+        with pod.world.inside(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as server:
+            server.bind((host, 53))
+            server.settimeout(DEADLINE)
+            with pod.runner.inside(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as runner:
+                try:
+                    runner.sendto(b"a query", (host, 53))
+                except PermissionError:
+                    continue
+                heard.append((host, server.recv(9)))
+    assert heard == [(PROVIDER, b"a query")]

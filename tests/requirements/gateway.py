@@ -46,4 +46,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     "transparent:provider-slow": Requirement(
         "mediation 6", "A stream is kept alive while its provider is slow, and a runner that leaves takes it along."
     ),
+    "transparent:dns": Requirement(
+        "compile, Output", "In a Kubernetes pod an unaware agent asks the cluster's DNS, and nobody else on its port."
+    ),
 }

@@ -33,4 +33,8 @@ REQUIREMENTS: dict[str, Requirement] = {
         "compile.md, Output; origin-compile.md 4.2",
         "In transparent mode the redirect is set in the agent's own pod, by a step that ends before the proxy starts.",
     ),
+    "kubernetes:guarded": Requirement(
+        "compile, Verbs; issue 6, item 1",
+        "An agent beside its proxy has no right that lets it out past the guard, and is not its proxy's user.",
+    ),
 }
