@@ -85,8 +85,12 @@ class Cllama:
         if not self._guard().governs(flow) or self._mediator is None:
             return  # what is not governed is egress's, and without a mediator the guard refuses
         self._life().begins(flow)
-        request = _request(flow, b"", hosts)
-        decision = await self._by_the_head(flow, request)
+        own = veil.real(flow)
+        decision: Exchange | Forward | Admitted
+        if (problem := guard.malformed(own)) is not None:
+            decision = refused(own.path, 400, "malformed_request", problem)
+        else:
+            decision = await self._by_the_head(flow, _request(flow, own, b"", hosts))
         if isinstance(decision, Exchange):
             await self._life().answer(flow, decision)
             if flow.request.headers.pop("expect", None) is not None and flow.response is not None:
@@ -100,8 +104,6 @@ class Cllama:
     async def _by_the_head(self, flow: http.HTTPFlow, request: Request) -> Exchange | Forward | Admitted:
         """What can be decided without the body: all but a request that is read in a dialect."""
         assert self._mediator is not None
-        if (problem := guard.malformed(veil.real(flow))) is not None:
-            return refused(request.path, 400, "malformed_request", problem)
         if any("websocket" in value.lower() for value in request.header("upgrade")):
             return refused(request.path, 426, "upgrade_required", "WebSocket is not served; use POST")
         if (own := await self._mediator.own(request)) is not None:
@@ -124,7 +126,7 @@ class Cllama:
             return
         flow.metadata["claw.agent"] = admitted.agent.id
         try:
-            request = _request(flow, await _body(flow), self._hosts())
+            request = _request(flow, veil.real(flow), await _body(flow), self._hosts())
         except UnpackableError as error:
             code = "unreadable_content_encoding"
             await self._life().answer(flow, refused(flow.request.path, error.status, code, str(error)))
@@ -157,7 +159,7 @@ def _declared(flow: http.HTTPFlow) -> int:
 
 async def _body(flow: http.HTTPFlow) -> bytes:
     """The body, unpacked. Raises ``UnpackableError``."""
-    body = veil.real(flow).raw_content or b""
+    body = veil.body(flow)
     applied = codings(flow.request.headers.get_all("content-encoding"))
     if not applied:
         return body
@@ -167,9 +169,8 @@ async def _body(flow: http.HTTPFlow) -> bytes:
     return await asyncio.to_thread(unpacked, body, applied, most, _UNPACK_SECONDS)
 
 
-def _request(flow: http.HTTPFlow, body: bytes, hosts: Mapping[str, str]) -> Request:
+def _request(flow: http.HTTPFlow, own: http.Request, body: bytes, hosts: Mapping[str, str]) -> Request:
     host = guard.destination(flow, hosts)
     assert host is guard.BASE_URL or host in hosts.values()
-    own = veil.real(flow)
     headers = [(name, value) for name, value in own.headers.items(multi=True)]
     return Request(own.method, own.path, headers, body, host, shadow.watching(flow))

@@ -63,6 +63,12 @@ def real(flow: http.HTTPFlow) -> http.Request:
     return flow.request if kept is None else unveiled(flow.request, kept.request)
 
 
+def body(flow: http.HTTPFlow) -> bytes:
+    """The body of the request as it came in."""
+    kept = _kept.get(flow)
+    return (kept.request.body if kept is not None else None) or flow.request.raw_content or b""
+
+
 @contextmanager
 def lifted(flow: http.HTTPFlow) -> Iterator[None]:
     """The flow holds its real request meanwhile. Nobody else must be told of it before that is over."""
