@@ -70,7 +70,7 @@ def stage(home: Path) -> Iterator[Stage]:
             port = free_port()
             mode = f"reverse:http://127.0.0.1:{provider}@127.0.0.1:{port}"
             options = [f"--set={name}={value}" for name, value in {**_FLAGS, **more}.items()]
-            return started.enter_context(_proxy(home, port, {}, "--mode", mode, *options))
+            return started.enter_context(proxy(home, port, {}, "--mode", mode, *options))
 
         def ours(name: str) -> Process:
             port = free_port()
@@ -87,7 +87,7 @@ def stage(home: Path) -> Iterator[Stage]:
                 "CLLAMA_DISPATCH": name,
             }
             state.mkdir()
-            return started.enter_context(_proxy(home, port, env, "-s", str(ROOT / "addons" / "cllama.py")))
+            return started.enter_context(proxy(home, port, env, "-s", str(ROOT / "addons" / "cllama.py")))
 
         yield Stage(provider, service, bare(), bare(stream_large_bodies="1"), ours("fast"), ours("plain"))
 
@@ -121,7 +121,7 @@ def peer(name: str) -> Iterator[int]:
 
 
 @contextmanager
-def _proxy(home: Path, port: int, env: dict[str, str], *arguments: str) -> Iterator[Process]:
+def proxy(home: Path, port: int, env: dict[str, str], *arguments: str) -> Iterator[Process]:
     """mitmdump, ready to be asked; what it says goes to files, as in a container."""
     (home / "home").mkdir(exist_ok=True)
     whole = {"PATH": os.environ["PATH"], "HOME": str(home / "home"), "PYTHONPATH": str(ROOT), **env}

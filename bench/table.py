@@ -44,13 +44,13 @@ def machine(cores: Sequence[int]) -> str:
 
 def text(found: Found) -> str:
     """Markdown: the machine, the figures, memory, targets."""
-    lines = ["", found.machine, "", *_table(_HEAD, _lines(found))]
+    lines = ["", found.machine, "", *grid(_HEAD, _lines(found))]
     if found.memory:
-        lines += ["", *_table(("turns", "memory MB"), [(f"{t:,}", f"{mb:.1f}") for t, mb in found.memory.items()])]
+        lines += ["", *grid(("turns", "memory MB"), [(f"{t:,}", f"{mb:.1f}") for t, mb in found.memory.items()])]
     for head, rows in ((_STORED, found.stored), (_TOGETHER, found.together)):
         if rows:
-            lines += ["", *_table(head, [tuple(map(_cell, row.values())) for row in rows])]
-    lines += ["", *_table(("target", "at most", "found", ""), [_verdict(*target) for target in targets(found)])]
+            lines += ["", *grid(head, [tuple(map(_cell, row.values())) for row in rows])]
+    lines += ["", *grid(("target", "at most", "found", ""), [_verdict(*target) for target in targets(found)])]
     return "\n".join(lines)
 
 
@@ -100,7 +100,7 @@ def _cell(value: object) -> str:
     return f"{value:.2f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _table(head: Sequence[str], lines: Iterator[tuple[str, ...]] | list[tuple[str, ...]]) -> list[str]:
+def grid(head: Sequence[str], lines: Iterator[tuple[str, ...]] | list[tuple[str, ...]]) -> list[str]:
     rows = [tuple(head), *lines]
     widths = [max(len(row[place]) for row in rows) for place in range(len(head))]
     shown = [

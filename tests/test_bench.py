@@ -61,3 +61,16 @@ def test_how_fast_audit_reads_can_be_measured() -> None:
         "history and log",
         "verify",
     ]
+
+
+@pytest.mark.requirement("bench:alive")
+def test_what_transparent_mode_costs_can_be_measured() -> None:
+    if subprocess.run(["unshare", "--net", "true"], capture_output=True, check=False).returncode:
+        pytest.skip("NO NETWORK NAMESPACES: the bench of transparent mode is not tried")
+    command = [sys.executable, str(ROOT / "bench" / "transparent.py"), "--operations", "2", "--rounds", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    said = {tuple(cell.strip() for cell in line.split("|")[1:4]) for line in done.stdout.splitlines()[2:]}
+    entrances = ("base URL, plain", "forward proxy", "transparent")
+    kinds = [(what, kept) for what in ("pass-through", "turn of 1 round") for kept in ("kept", "one each")]
+    assert said == {(*kind, entrance) for kind in kinds for entrance in entrances}

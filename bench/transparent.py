@@ -1,0 +1,153 @@
+"""What transparent mode costs: ``python bench/transparent.py [--operations N] [--rounds N]``.
+
+One proxy with all three entrances, in a network namespace of its own, where what goes to port 443 is redirected. Its runner
+speaks TLS to it, its provider does not. In turns: the base URL in the clear, the forward proxy (CONNECT, then TLS), and the
+transparent entrance (TLS). A connection is kept for all requests, or each request has its own, handshake and all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from itertools import count
+from pathlib import Path
+from statistics import median
+
+import table
+import wire
+from load import BadAnswerError, Connection
+from stage import ROOT, Process, peer, pod, proxy
+
+CHAT = "/v1/chat/completions"
+HOST, ADDRESS = "api.openai.com", "203.0.113.1"
+BASE, FORWARD, TRANSPARENT = 8080, 8082, 8083
+WITHIN = "CLAW_BENCH_WITHIN"
+type Connect = Callable[[], Awaitable[Connection]]
+RULES = (
+    "add table inet bench; add chain inet bench out { type nat hook output priority -100; }; "
+    f"add rule inet bench out ip daddr {ADDRESS} tcp dport 443 redirect to :{TRANSPARENT}"
+)
+
+
+def within() -> None:
+    """Go on in a namespace that has this machine's loopback and nothing else."""
+    if WITHIN in os.environ:
+        subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+        subprocess.run(["ip", "address", "add", f"{ADDRESS}/32", "dev", "lo"], check=True)
+        subprocess.run(["nft", RULES], check=True)
+        return
+    rights = [] if os.getuid() == 0 else ["--user", "--map-root-user"]
+    command = ["unshare", *rights, "--net", sys.executable, *sys.argv]
+    os.execvpe(command[0], command, os.environ | {WITHIN: "1"})
+
+
+async def plain() -> Connection:
+    return (await asyncio.get_running_loop().create_connection(Connection, "127.0.0.1", BASE))[1]
+
+
+class Through:
+    """Ways to the proxy for a runner that trusts its CA."""
+
+    def __init__(self, authority: Path) -> None:
+        self._tls = ssl.create_default_context(cafile=authority)
+
+    async def forward(self) -> Connection:
+        loop = asyncio.get_running_loop()
+        tunnel = socket.create_connection(("127.0.0.1", FORWARD))
+        tunnel.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        tunnel.setblocking(False)
+        await loop.sock_sendall(tunnel, f"CONNECT {HOST}:443 HTTP/1.1\r\nhost: {HOST}:443\r\n\r\n".encode())
+        said = b""
+        while b"\r\n\r\n" not in said:
+            said += await loop.sock_recv(tunnel, 4096)
+        return (await loop.create_connection(Connection, sock=tunnel, ssl=self._tls, server_hostname=HOST))[1]
+
+    async def transparent(self) -> Connection:
+        loop = asyncio.get_running_loop()
+        return (await loop.create_connection(Connection, ADDRESS, 443, ssl=self._tls, server_hostname=HOST))[1]
+
+
+async def timed(connect: Connect, requests: Iterable[bytes], *, kept: bool) -> list[float]:
+    """Seconds of each request, one after the other."""
+    times: list[float] = []
+    connection: Connection | None = None
+    for request in requests:
+        started = time.perf_counter()
+        connection = connection or await connect()
+        await connection.ask(request)
+        times.append(time.perf_counter() - started)
+        if not connection.answer().startswith(b"HTTP/1.1 200 ") or wire.DONE not in connection.answer():
+            raise BadAnswerError(connection.answer()[:1000])
+        if not kept:
+            connection.close()
+            connection = None
+    if connection is not None:
+        connection.close()
+    return times
+
+
+def measured(process: Process, ways: dict[str, Connect], many: int, rounds: int) -> Iterator[tuple[str, ...]]:
+    """Rows of the table; all ways in turns, and a figure is the median of its rounds."""
+    numbers = count()
+    for what, agent, model_calls in (("pass-through", "plain", 0), ("turn of 1 round", "analyst", 1)):
+        request = wire.http("POST", CHAT, agent, wire.question(model_calls, stream=False)).encode()
+        for kept in (True, False):
+            seen: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
+            for _ in range(rounds):
+                for name, connect in ways.items():
+                    asked = [request.replace(wire.MARK, b"turn-%08d" % next(numbers), 1) for _ in range(many + 2)]
+                    asyncio.run(timed(connect, asked[:2], kept=kept))
+                    before = process.cpu()
+                    times = asyncio.run(timed(connect, asked[2:], kept=kept))
+                    seen[name].append((median(times) * 1000, (process.cpu() - before) / many * 1000))
+            found = {name: tuple(median(column) for column in zip(*each, strict=True)) for name, each in seen.items()}
+            for name, (p50, cpu) in found.items():
+                regular = found["forward proxy"]
+                ratios = (f"{p50 / regular[0]:.2f}", f"{cpu / regular[1]:.2f}" if regular[1] else "")
+                yield what, "kept" if kept else "one each", name, f"{p50:.2f}", f"{cpu:.2f}", *ratios
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Measures transparent mode beside the other two entrances.")
+    parser.add_argument("--operations", type=int, default=200, help="of each kind, in each round")
+    parser.add_argument("--rounds", type=int, default=5)
+    asked = parser.parse_args()
+    within()
+    with (
+        tempfile.TemporaryDirectory(prefix="claw-bench-") as place,
+        peer("provider") as provider,
+        peer("service") as desk,
+    ):
+        home = Path(place)
+        env = {
+            "CLAW_CONTEXT_ROOT": str(pod(home, f"http://127.0.0.1:{desk}", {"analyst": True, "plain": False})),
+            "CLAW_AUTH_DIR": str(home / "auth"),
+            "CLAW_SESSION_HISTORY_DIR": str(home / "history"),
+            "CLAW_STATE": str(home / "state.db"),
+            "OPENAI_API_KEY": "sk-bench-provider-key-0003",
+            "OPENAI_BASE_URL": f"http://127.0.0.1:{provider}/v1",
+        }
+        modes = (f"reverse:http://pod.invalid@{BASE}", f"regular@{FORWARD}", f"transparent@{TRANSPARENT}")
+        arguments = ["-s", str(ROOT / "addons" / "cllama.py"), *(word for mode in modes for word in ("--mode", mode))]
+        with proxy(home, BASE, env, *arguments) as process:
+            cores = sorted(os.sched_getaffinity(0))
+            if len(cores) > 1:
+                os.sched_setaffinity(process.pid, cores[-1:])
+                os.sched_setaffinity(0, cores[:-1])
+            through = Through(home / "home" / ".mitmproxy" / "mitmproxy-ca-cert.pem")
+            ways = {"base URL, plain": plain, "forward proxy": through.forward, "transparent": through.transparent}
+            rows = [*measured(process, ways, asked.operations, asked.rounds)]
+    head = ("what", "connection", "by", "p50 ms", "CPU ms", "p50 to forward proxy", "CPU to forward proxy")
+    print("\n".join(table.grid(head, rows)))
+
+
+if __name__ == "__main__":
+    main()
