@@ -88,6 +88,8 @@ class Answer:
     repeats: int = 0
     replayed: bool = False
     """Whether an earlier attempt at this turn ran it."""
+    started: str | None = None
+    """When it was tried, in this attempt."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,7 @@ class ModelCallRecord(Contract):
     model: str
     status_code: int | None
     """None: there was no response."""
+    started: str
     latency_ms: int
     """Until the whole response was there."""
 
@@ -113,6 +114,8 @@ class ToolCallEvent(Event):
     effect: Literal["read", "write"] | None
     ran: bool
     """Whether the service was called."""
+    started: str | None
+    """None: it was not tried."""
 
 
 class InterventionEvent(Event):

@@ -23,7 +23,7 @@ from pydantic import ValidationError
 from claw_contract.base import error_line
 from claw_contract.providers import KeyRecord
 from claw_mediate.io.files import Identity, identity, read_at
-from claw_mediate.io.log import EventLog
+from claw_mediate.io.log import EventLog, rfc3339
 from claw_mediate.provider import Key
 
 type KeyState = Literal["ready", "cooldown", "dead"]
@@ -124,11 +124,6 @@ class KeyStates:
             self._broken[file.name] = found
             reason = error_line(error) if isinstance(error, ValidationError) else "unreadable"
             self._log.event("error", error="key_state_broken", file=file.name, reason=reason)
-
-
-def rfc3339(seconds: float) -> str:
-    """POSIX time as RFC 3339, in UTC."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def posix(text: str) -> float:

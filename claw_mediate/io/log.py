@@ -31,7 +31,16 @@ class Told(Protocol):
 
 def now_rfc3339() -> str:
     """The time as RFC 3339 with milliseconds, in UTC."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return _spelled(datetime.now(UTC))
+
+
+def rfc3339(seconds: float) -> str:
+    """POSIX time, likewise."""
+    return _spelled(datetime.fromtimestamp(seconds, UTC))
+
+
+def _spelled(moment: datetime) -> str:
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class EventLog:
@@ -54,6 +63,10 @@ class EventLog:
     def listen(self, listener: Listener) -> None:
         """From now on it hears of every event."""
         self._listeners.append(listener)
+
+    def clear(self, text: str) -> str:
+        """Text without the secrets, for a listener that passes it on."""
+        return self._redactor.text(text)
 
     def event(self, kind: EventType, agent: Told | str | None = None, **fields: Any) -> None:
         """One event; ``turn_id``, ``model`` and ``intervention`` among the fields are part of every line. An agent that can't

@@ -15,6 +15,7 @@ from claw_mediate.exchange import Exchange
 from claw_mediate.io.continuing import Continuing
 from claw_mediate.io.drive import Ports, World
 from claw_mediate.io.journaling import Journal
+from claw_mediate.io.log import now_rfc3339
 from claw_mediate.io.mediated import Ended, Job, MediatedTurn, streamed, whole
 from claw_mediate.io.record import Recorder
 from claw_mediate.io.services import Caller, Services
@@ -145,7 +146,9 @@ class Playing:
             return await self._peers.upstream.post(job.route, clean)
 
         async def tools(call: Call, key: str, seconds: float) -> Answer:
+            started = now_rfc3339()
             with job.route.stopwatch.away():
-                return await self._peers.services.call(caller, call, key, seconds)
+                answer = await self._peers.services.call(caller, call, key, seconds)
+            return replace(answer, started=started)
 
         return Ports(model, tools, self._peers.now, onlooker)

@@ -26,8 +26,8 @@ from claw_contract.manifest import checked_base_url
 from claw_contract.providers import ApiFormat, ProviderEntry, ProviderKey, Providers
 from claw_contract.secret import Secret
 from claw_mediate.io.files import Identity, identity, read_at
-from claw_mediate.io.keys import LONGEST_REST_SECONDS, KeyState, KeyStates, posix, rfc3339
-from claw_mediate.io.log import EventLog
+from claw_mediate.io.keys import LONGEST_REST_SECONDS, KeyState, KeyStates, posix
+from claw_mediate.io.log import EventLog, rfc3339
 from claw_mediate.provider import Candidate, Key, Provider
 
 THROTTLED = 429

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -19,7 +20,7 @@ from claw_mediate.exchange import Request
 from claw_mediate.io.accounts import Accounts
 from claw_mediate.io.agents import Agent
 from claw_mediate.io.history import History, recorded_body
-from claw_mediate.io.log import EventLog, now_rfc3339
+from claw_mediate.io.log import EventLog, now_rfc3339, rfc3339
 from claw_mediate.io.stopwatch import Times
 from claw_mediate.io.withheld import SIDE_REQUEST, from_request, from_turn
 from claw_mediate.model import Answer, Round
@@ -108,7 +109,11 @@ class Recorder:
             }
             sealed = self._append(passed, entry, retained=ending.ok and not passed.aside)
         asked = ModelCallRecord(
-            provider=passed.provider, model=passed.model, status_code=ending.status, latency_ms=ending.latency_ms
+            provider=passed.provider,
+            model=passed.model,
+            status_code=ending.status,
+            started=rfc3339(time.time() - ending.latency_ms / 1000),
+            latency_ms=ending.latency_ms,
         )
         self._response(passed, tokens, ending, Times([asked]), sealed)
 
@@ -161,6 +166,7 @@ class Recorder:
             latency_ms=answer.latency_ms,
             effect=tool.effect if tool else None,
             ran=answer.ran,
+            started=answer.started,
         )
 
     def intervened(self, job: Job, name: str) -> None:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from claw_contract.log.turns import ModelCallRecord
+from claw_mediate.io.log import now_rfc3339
 from claw_mediate.provider import Candidate
 
 
@@ -50,7 +51,7 @@ class Stopwatch:
     def asking(self, candidate: Candidate) -> Iterator[Callable[[int], None]]:
         """While a provider is asked; it is told the status of the response, where there is one."""
         statuses: list[int] = []
-        started = self._clock()
+        started, at = self._clock(), now_rfc3339()
         try:
             with self.away():
                 yield statuses.append
@@ -60,6 +61,7 @@ class Stopwatch:
                     provider=candidate.provider.name,
                     model=candidate.model,
                     status_code=statuses[-1] if statuses else None,
+                    started=at,
                     latency_ms=round((self._clock() - started) * 1000),
                 )
             )

@@ -17,6 +17,7 @@ from claw_mediate.io.metrics import Metrics, Observed
 from claw_mediate.io.pipe import Lines
 from claw_mediate.io.scrape import Page, Scrape
 from claw_mediate.io.settings import Listener
+from claw_mediate.io.tracing import Tracing, traced
 from claw_mediate.mediator import Mediator
 
 TOKEN = "CLAW_METRICS_TOKEN"  # noqa: S105 - the name of a variable
@@ -38,6 +39,8 @@ class Observe:
         self._mediator: Mediator | None = None
         self._mediators: WeakSet[Mediator] = WeakSet()
         """Those whose turns may not have ended, too."""
+        self._events = events
+        self._tracing: Tracing | None = None
         self._listener: Listener | None = None
         self._scrape: Scrape | None = None
         self._serving: asyncio.Future[None] | None = None
@@ -52,6 +55,9 @@ class Observe:
     def observe(self, mediator: Mediator, listener: Listener | None) -> None:
         """From now on this mediator, told there. Raises ``ValueError`` with one line."""
         self._listen(listener)
+        if self._mediator is None and (tracing := traced(self._events.clear)) is not None:
+            self._tracing = tracing
+            self._events.listen(tracing.hear)
         self._mediator = mediator
         self._mediators.add(mediator)
 
@@ -62,15 +68,20 @@ class Observe:
         if listener is not None and not listener.is_loopback and not token:
             raise ValueError(f"cllama_metrics: runners can reach {listener.shown}: set {TOKEN}, or listen on 127.0.0.1")
         if listener is not None and self._listener is not None and listener.port == self._listener.port:
-            self.done()
+            self._deaf()
         scrape = Scrape(listener, Secret(token) if token else None, self._write) if listener is not None else None
-        self.done()
+        self._deaf()
         self._listener, self._scrape = listener, scrape
         if scrape is not None:
             self._serving = asyncio.ensure_future(scrape.serve())
 
     def done(self) -> Any:
         """No coroutine function: mitmproxy calls it from sync code too."""
+        self._deaf()
+        if self._tracing is not None:
+            self._tracing.close()
+
+    def _deaf(self) -> None:
         if self._scrape is not None:
             self._scrape.close()
         self._listener = self._scrape = None

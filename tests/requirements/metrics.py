@@ -28,4 +28,8 @@ REQUIREMENTS: dict[str, Requirement] = {
     ),
     "metrics:off": Requirement("issue 6, item 4", "Nothing listens unless it is asked to."),
     "metrics:page": Requirement("issue 6, item 4", "docs/metrics.md has every metric, as the registry has it."),
+    "tracing:turn": Requirement("inspect, metrics", "OpenTelemetry: one trace a turn, by the GenAI conventions."),
+    "tracing:words": Requirement("inspect, metrics", "No trace tells words of a conversation, or a secret."),
+    "tracing:gone": Requirement("issue 6, item 4", "A collector that is not there costs spans and nothing else."),
+    "tracing:off": Requirement("issue 6, item 4", "Traces are sent only where an endpoint is named."),
 }
