@@ -210,7 +210,7 @@ def test_the_secrets_of_an_agent_are_its_own_token_and_its_tools(pod: Pod) -> No
     pod.write("analyst", *(tool(f"desk.t{n}", execution={**HTTP, "auth": auth}) for n, auth in enumerate(auths)))
     found = pod.agents.find("analyst")
     assert found is not None
-    assert {secret.reveal() for secret in found.secrets} == {"b34r3r", "h34d3r", "p4ss", "analyst:secret"}
+    assert {secret.reveal() for secret in found.secrets} == {"b34r3r", "h34d3r", "p4ss", "analyst:secret", "secret"}
     assert "b34r3r" not in repr(found)
 
 
@@ -261,7 +261,7 @@ def test_context_files_are_read_again_when_they_change_and_their_credentials_are
     assert pod.context() == (["prices"], "mem", ["a"])
     found = pod.agents.find("analyst")
     assert found is not None
-    assert {secret.reveal() for secret in found.secrets} == {"f33d-t0k3n", "m3m-t0k3n", "analyst:secret"}
+    assert {secret.reveal() for secret in found.secrets} == {"f33d-t0k3n", "m3m-t0k3n", "analyst:secret", "secret"}
     assert "t0k3n" not in repr(found)
     for name in ("feeds", "memory", "context-blocks"):
         (home / f"{name}.json").unlink()
