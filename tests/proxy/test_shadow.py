@@ -75,6 +75,7 @@ def test_each_hidden_round_and_call_is_a_flow_that_names_its_parent(looked_at: S
     run, duplicate = (child for child in children if child.metadata["claw.kind"] == "tool")
     assert (run.request.url, run.response and run.response.json()) == (f"{pod.service.url}/balance", {"usd": 50_000})
     assert (duplicate.metadata["claw.duplicate"], duplicate.response) == (True, None)
+    assert duplicate.id in [flow.id for flow in looked_at.found("~meta duplicate.*True")]
     assert duplicate.error is not None
     assert json.loads(parent.metadata["claw.entry"])["tool_trace"][1]["tool_calls"][0]["duplicate"] is True
     assert json.loads(parent.metadata["claw.entry"]) == pod.history("analyst")[-1]
