@@ -9,7 +9,7 @@ FROM python:3.13-slim AS build
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CONSTRAINT=/build/constraints.txt
 WORKDIR /build
 COPY . .
-RUN python -m venv /opt/claw && /opt/claw/bin/pip install '.[redis]'
+RUN python -m venv /opt/claw && /opt/claw/bin/pip install '.[otel,redis]'
 
 FROM python:3.13-slim
 LABEL org.opencontainers.image.title="cllama" \

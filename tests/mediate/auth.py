@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from claw_contract.log import COMMON
 from claw_mediate.io.log import EventLog
 from claw_mediate.io.providers import Auth as AuthDirectories
 from claw_mediate.io.providers import Registry
@@ -38,9 +39,8 @@ class Auth:
 
     def said(self, kind: str) -> list[dict[str, Any]]:
         """The events of that type, without what every line has."""
-        common = {"ts", "type", "claw_id", "turn_id", "model", "intervention"}
         return [
-            {name: value for name, value in event.items() if name not in common}
+            {name: value for name, value in event.items() if name not in COMMON}
             for event in self.events
             if event["type"] == kind
         ]

@@ -54,6 +54,16 @@ def test_a_refused_key_is_dead_and_a_throttled_one_rests(
     assert ready(registry) == (["sk-one"] if action == "dead" else ["sk-zero", "sk-one"])
 
 
+@pytest.mark.requirement("metrics:counts")
+def test_the_pool_tells_how_many_keys_of_a_provider_are_in_which_state(auth: Auth) -> None:
+    registry = auth.registry(TWO | {"OPENAI_API_KEY_2": "sk-two"})
+    registry.spend(*key(registry, "sk-zero"), 401, "")
+    registry.spend(*key(registry, "sk-one"), 429, "30")
+    assert registry.pool() == {("openai", state): 1 for state in ("ready", "cooldown", "dead")}
+    auth.clock += 30
+    assert registry.pool() == {("openai", "ready"): 2, ("openai", "dead"): 1}
+
+
 @pytest.mark.requirement("providers:key-verdicts")
 @pytest.mark.parametrize("status", [200, 400, 403, 404, 408, 500, 503, 529])
 def test_no_other_answer_says_anything_of_a_key(auth: Auth, status: int) -> None:
