@@ -8,7 +8,7 @@ JS := tests/js/node_modules
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help setup sdks demo test lint soak bench clean
+.PHONY: help setup sdks demo test lint soak screenshot bench clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*##/  make \1\t/p' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ lint: $(VENV)/.dev  ## ruff, mypy, import contracts
 
 soak: $(VENV)/.dev  ## kill the proxy a thousand times, each run with another seed (about 3 minutes; SEED=… again)
 	CLAW_CRASHES=1000 CLAW_CRASH_SEED=$(or $(SEED),$(shell date +%s)) $(BIN)/python -m pytest -rP tests/crash
+
+screenshot: $(VENV)/.dev  ## docs/mitmweb.png again, of a turn in the real page (needs chromium, and an emoji font)
+	CLAW_SCREENSHOT=docs/mitmweb.png $(BIN)/python -m pytest tests/web/test_live.py -k operator
 
 bench: $(VENV)/.dev  ## what the proxy costs, beside a bare mitmdump and beside direct calls (about 10 minutes)
 	$(BIN)/python bench/run.py --json bench/figures.json

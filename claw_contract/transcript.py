@@ -113,7 +113,7 @@ def _rounds(entry: dict[str, Any]) -> Iterator[str]:
         usage = mapping(one.get("round_usage"))
         tokens = [f"{_number(usage, name)} {name}" for name in _TOKENS if name in usage]
         about = [f"round {_number(one, 'round')}", f"{_number(one, 'wall_time_ms')} ms", *tokens]
-        yield f"\n{' · '.join(about)}"
+        yield f"\n── {' · '.join(about)}"
         calls = [mapping(call) for call in items(one.get("tool_calls"))]
         codes = {_code(call) for call in calls}
         yield from (f"  intervention: {name}" for code, name in OF_ROUND.items() if code in codes)

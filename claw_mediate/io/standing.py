@@ -86,12 +86,17 @@ def _moved(old: Provider | None, new: Provider | None) -> Iterator[str]:
         if old is not new:
             yield "is gone" if new is None else f"is there: {_many(len(new.keys), 'key')}"
     elif old != new:
-        same = replace(old, keys=()) == replace(new, keys=())
-        yield (
-            f"has {_many(len(new.keys), 'key')}, where it had {len(old.keys)}"
-            if same
-            else "is configured in another way"
-        )
+        if replace(old, keys=()) != replace(new, keys=()):
+            yield "is configured in another way"
+        elif (were := _keys(old)) != (are := _keys(new)):
+            yield f"has keys {are}, where it had {were}"
+        else:
+            yield "has other keys of the same names, or their states are others"
+
+
+def _keys(provider: Provider) -> str:
+    """Their names, as the operator gave them."""
+    return word(", ".join(key.id for key in provider.keys)) or "none"
 
 
 def _many(count: int, noun: str) -> str:

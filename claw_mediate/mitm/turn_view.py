@@ -71,7 +71,7 @@ def _part(of: flow.Flow) -> Iterator[str]:
         if about.get(key)
     ]
     yield f"{kind or 'request'}: {' · '.join(filter(None, notes))}"
-    yield f"the runner's request: ~meta {word(about.get(shadow.TURN))} & ! ~meta claw.parent"
+    yield f"the runner's request: ~comment {word(about.get(shadow.TURN))} & ~marker llama"
     if not isinstance(of, http.HTTPFlow):
         return
     yield ""

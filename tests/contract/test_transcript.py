@@ -123,7 +123,7 @@ cllama → openai gpt-5
   withholds desk.close: not granted
   and 2 messages that the runner did not send
 
-round 1 · 57 ms · 10 prompt_tokens · 5 completion_tokens
+── round 1 · 57 ms · 10 prompt_tokens · 5 completion_tokens
 model → cllama: desk.balance
   │ {}
 cllama → desk → model: 36 ms · HTTP 200 · ok
@@ -133,7 +133,7 @@ model → cllama: desk.trade
 cllama → desk → model: 7 ms · HTTP 500 · http_500
   │ {"code": "http_500", "message": "no"}
 
-round 2 · 4 ms
+── round 2 · 4 ms
 model → cllama: desk.trade
   │ {"n": 1}
 cllama → model: duplicate_tool_call; nothing ran

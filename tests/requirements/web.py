@@ -26,4 +26,12 @@ REQUIREMENTS: dict[str, Requirement] = {
         "inspect, claw.replay",
         "A recorded turn is played again offline, under the present manifest, and what differs is said.",
     ),
+    "web:browser": Requirement(
+        "inspect, mitmweb",
+        "In a real browser a turn is found and read, with its hidden requests, and nothing sent to it is secret.",
+    ),
+    "web:guarded": Requirement(
+        "reference mitmproxy 2",
+        "mitmweb's page may unload the script, and then nothing goes out; what lets requests out it can't set.",
+    ),
 }

@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse
 
 from tests.peers import Provider, Service, calls, text
 from tests.proxy.pod import Pod
-from tests.web.mitmweb import Mitmweb, offline
+from tests.web.mitmweb import MITMWEB, Mitmweb, offline
 from tests.wires import anthropic
 
 SYMBOL = {"type": "object", "properties": {"symbol": {"type": "string"}}}
@@ -78,3 +78,23 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
     yield Recorded(pod, file, web)
     process.terminate()
     process.wait(timeout=20)
+
+
+@dataclass
+class Live:
+    """A pod whose proxy is mitmweb, with one turn of each dialect in it."""
+
+    pod: Pod
+    web: Mitmweb
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    pod, web = furnished(tmp_path_factory.mktemp("pod")), Mitmweb()
+    pod.program = MITMWEB
+    columns = ("icon", "path", "status", "size", "time", "comment")
+    pod.start(*web.arguments, *(part for name in columns for part in ("--set", f"web_columns={name}")))
+    openai_turn(pod)
+    anthropic_turn(pod)
+    yield Live(pod, web)
+    closed(pod)

@@ -46,7 +46,7 @@ def test_a_hidden_request_is_shown_as_what_it_says_and_as_a_part_of_its_turn_whe
         [
             [
                 "part of turn ID of analyst",
-                "the runner's request: ~meta ID & ! ~meta claw.parent",
+                "the runner's request: ~comment ID & ~marker llama",
                 "",
                 "user: Buy one, and say what is left.",
                 "assistant: calls desk__balance {}",
@@ -54,14 +54,14 @@ def test_a_hidden_request_is_shown_as_what_it_says_and_as_a_part_of_its_turn_whe
             ],
             [
                 "part of turn ID of analyst",
-                "the runner's request: ~meta ID & ! ~meta claw.parent",
+                "the runner's request: ~comment ID & ~marker llama",
                 "",
                 "(no body)",
                 '200: {"usd":50000}',
             ],
             [
                 "part of turn ID of analyst",
-                "the runner's request: ~meta ID & ! ~meta claw.parent",
+                "the runner's request: ~comment ID & ~marker llama",
                 "",
                 '{"symbol":"X"}',
                 '201: {"order":7}',
