@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -121,6 +122,28 @@ def test_a_governed_name_at_a_foreign_address_goes_to_the_configured_provider_al
     answer = post(pod, f"https://{host}{CHAT}", ASKED, headers={"host": OTHER})
     assert answer.json()["choices"][0]["message"]["content"] == "From the provider."
     assert [asked.headers["authorization"] for asked in pod.provider.received] == [f"Bearer {OPENAI_KEY}"]
+    pod.provider.received.clear()
+    assert nobody_heard(pod)
+
+
+@pytest.mark.requirement("transparent:no-way-round")
+@pytest.mark.parametrize(
+    "asked", [f"CONNECT {DESK}:4000", f"CONNECT {PROVIDER}:443", f"GET http://{DESK}:4000/balance"]
+)
+def test_the_forward_proxy_beside_it_is_no_way_round_either(pod: Scene, asked: str) -> None:
+    assert b" 403 " in bytes_to(pod, pod.front, 8082, head(asked, f"host: {OPENAI}", "authorization: Bearer own"))
+    assert nobody_heard(pod)
+
+
+@pytest.mark.requirement("transparent:no-way-round")
+def test_who_knocks_at_the_transparent_port_itself_gets_nowhere_and_stops_nobody(pod: Scene) -> None:
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        over_tls(pod, pod.front, OTHER, head("GET /", f"host: {OTHER}"))
+    for data in (head("GET /balance", f"host: {OTHER}"), b"\x00\x01"):
+        with suppress(ConnectionError):
+            assert b" 200 " not in bytes_to(pod, pod.front, 8083, data + b"\r\n\r\n")
+    pod.provider.says(text("Still there."))
+    assert "Still there." in post(pod, f"https://{pod.leads}{CHAT}", ASKED).text
     pod.provider.received.clear()
     assert nobody_heard(pod)
 

@@ -9,7 +9,7 @@ import openai
 import pytest
 
 from tests.peers import JSONResponse, calls, text
-from tests.proxy.pod import ROOT, Pod
+from tests.proxy.pod import ROOT, Pod, authority, through
 from tests.waiting import eventually
 
 BODY: dict[str, Any] = {"model": "gpt-test", "messages": [{"role": "user", "content": "Go"}]}
@@ -97,13 +97,18 @@ def test_a_script_that_is_broken_by_hot_reload_leaves_a_guard_that_answers_503(p
 
 @pytest.mark.requirement("closed:script-deleted")
 def test_a_script_that_is_deleted_while_it_runs_leaves_a_guard_that_answers_503(pod: Pod) -> None:
+    pod.environment["CLLAMA_EGRESS"] = "deny"
     script = pod.own_script()
     pod.agent("analyst", pod.tool("balance"))
     pod.start()
     script.unlink()
     eventually(lambda: ask(pod, agent_id="nobody").status_code == 503, "the guard answers")
     assert ask_provider_through_proxy(pod) == 503
-    assert pod.provider.received == []
+    with through(pod, authority(pod)) as client:  # and what is not governed stays denied
+        with pytest.raises(httpx2.ProxyError, match="403"):
+            client.get("https://localhost:1/")
+        assert client.get(f"http://localhost:{pod.service.port}/balance").status_code == 403
+    assert pod.provider.received == pod.service.received == []
 
 
 @pytest.mark.requirement("closed:stream-large-bodies")

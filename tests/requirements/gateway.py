@@ -49,4 +49,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     "transparent:dns": Requirement(
         "compile, Output", "In a Kubernetes pod an unaware agent asks the cluster's DNS, and nobody else on its port."
     ),
+    "gateway:nothing-left": Requirement(
+        "issue 6, item 1", "The network namespaces of a test are gone when it is, also when it was killed."
+    ),
 }
