@@ -1,8 +1,8 @@
 """History and logs, read in a stream, merged by turn, and counted (spec/inspect.md "claw audit").
 
 Rules. History first, by agent; then the logs, in the order in which they are named. Nothing that a file holds is an error:
-what can't be read is counted and named. Memory grows by eight bytes for each turn of history where a log is merged, and by
-nothing else.
+what can't be read is counted and named. Memory grows by eight bytes for each turn of history where a log is merged, by some
+hundred for each that was resumed, and by nothing else.
 """
 
 from __future__ import annotations

@@ -66,8 +66,8 @@ def _of_agent(agent: str, places: list[Path], anchors: list[Anchor], progress: P
                 met |= walk.met
                 first_at += [] if walk.first_at is None else [walk.first_at]
         except SourceError as error:
-            what = str(error).rpartition(": ")[2]
-            verdicts.append(Verdict(agent, str(place), 0, 1, (Finding("broken", str(place), 0, 0, what),)))
+            file, _, what = str(error).rpartition(": ")
+            verdicts.append(Verdict(agent, str(place), 0, 1, (Finding("broken", file, 0, 0, what),)))
     begins = min(first_at, default=None)
     for anchor in anchors:
         if anchor.hash not in met:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from claw_audit.lines import LINE_LIMIT
-from claw_audit.turns import Call, Tokens, Turn, ended, moment
+from claw_audit.turns import Call, Tokens, Turn, ended, moment, short
 
 _MOST = 10**12
 """No count of ours is as large; and their sums still fit everywhere."""
@@ -104,14 +104,14 @@ def turn_of(line: bytes, agent: str) -> Turn:
     return Turn(
         source="history",
         agent=agent,
-        turn_id=turn_id,
-        ts=entry.ts,
+        turn_id=short(turn_id),
+        ts=short(entry.ts),
         at=moment(entry.ts),
         outcome=outcome,
         code=code,
         status_code=entry.status_code,
         latency_ms=None if entry.latency_ms is None else counted(entry.latency_ms),
-        model=f"{provider}{entry.effective_model}" if entry.effective_model else entry.requested_model,
+        model=short(f"{provider}{entry.effective_model}" if entry.effective_model else entry.requested_model),
         tokens=Tokens(
             counted(usage.prompt_tokens),
             counted(usage.completion_tokens),
@@ -120,8 +120,8 @@ def turn_of(line: bytes, agent: str) -> Turn:
         ),
         resumed=entry.resumed,
         digest=entry.digest or "",
-        offered=tuple(entry.tools_offered),
-        withheld=tuple((tool.name, tool.reason) for tool in entry.tools_withheld),
+        offered=tuple(map(short, entry.tools_offered)),
+        withheld=tuple((short(tool.name), short(tool.reason)) for tool in entry.tools_withheld),
         calls=tuple(_call(call, past.round) for past in entry.tool_trace for call in past.tool_calls),
     )
 
@@ -130,14 +130,14 @@ def _call(call: _Call, number: int) -> Call:
     ok, error = call.status == "ok", call.result.error
     code = error.get("code") if isinstance(error, dict) else None
     return Call(
-        tool=call.name,
-        service=call.service,
+        tool=short(call.name),
+        service=short(call.service),
         round=number,
         ok=ok,
-        code="" if ok else code if isinstance(code, str) else "error",
+        code="" if ok else short(code) if isinstance(code, str) else "error",
         status_code=call.status_code,
         latency_ms=counted(call.latency_ms),
-        effect=call.effect or "",
+        effect=short(call.effect or ""),
         ran=call.ran,
         duplicate=call.duplicate,
     )

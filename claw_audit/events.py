@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from claw_audit.entries import TOO_LONG, UnreadableError, counted, priced
-from claw_audit.turns import Call, Tokens, Turn, ended, moment
+from claw_audit.turns import Call, Tokens, Turn, ended, moment, short
 
 _COLOUR: Final = re.compile(rb"\x1b\[[0-9;]*m")
 _COMPOSE: Final = re.compile(rb"\s*(?P<who>[A-Za-z0-9][\w.-]*?)(?:[-_][0-9]+)?\s+\|(?:\s+(?P<at>\S+))?\s*")
@@ -192,4 +192,4 @@ def _decoded(document: bytes) -> _Line:
 
 
 def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
+    return short(value) if isinstance(value, str) else ""

@@ -28,7 +28,7 @@ class Found:
 
 def find(histories: tuple[Path, ...], prefix: str, agent: str = "", progress: Progress | None = None) -> Found:
     """Raises ``SourceError`` where a directory can't be read."""
-    found, told = Found(), progress or Progress()
+    found, told, wanted = Found(), progress or Progress(), prefix.encode(errors="surrogateescape")
     for name, place in agents(histories):
         if agent not in ("", name):
             continue
@@ -37,7 +37,7 @@ def find(histories: tuple[Path, ...], prefix: str, agent: str = "", progress: Pr
                 for file in history.files:
                     for line in lines(file.reading()):
                         # Most lines are other turns', and are not parsed.
-                        if line.data is not None and prefix.encode() in line.data and len(found.turns) <= _MOST:
+                        if line.data is not None and wanted in line.data and len(found.turns) <= _MOST:
                             _look(line.data, name, prefix, found)
         except SourceError as error:
             found.problems.append(str(error))

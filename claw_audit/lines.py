@@ -9,7 +9,7 @@ type Read = Callable[[int], bytes]
 """At most so many bytes; none at the end."""
 
 BLOCK = 1 << 20
-LINE_LIMIT = 32 << 20
+LINE_LIMIT = 16 << 20
 """A longer line is passed over. What the proxy keeps of a body is 256 KiB."""
 
 

@@ -11,6 +11,9 @@ type Source = Literal["history", "log"]
 type Outcome = Literal["ok", "failed", "aborted", "unfinished"]
 """``aborted``: the runner left. ``unfinished``: it began, and nothing tells of its end."""
 
+_LATEST = 250_000_000_000
+"""Seconds; the year 9892. Later times can't be written down again."""
+_LONGEST = 200
 RUNNER_LEFT = 499
 """What history says of a runner that left."""
 
@@ -75,13 +78,19 @@ def moment(ts: str) -> float | None:
     """
     try:
         found = datetime.fromisoformat(ts)
-        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+        at = (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
         return None
+    return at if 0 <= at < _LATEST else None
+
+
+def short(text: str) -> str:
+    """A name that can be held: no name of ours is as long."""
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 def ended(*, ok: bool, status_code: int, code: str) -> tuple[Outcome, str]:
     """How a turn ended, and why: an error without a word of ours is known by its status."""
     if ok:
         return "ok", ""
-    return ("aborted" if status_code == RUNNER_LEFT else "failed"), code or f"http_{status_code}"
+    return ("aborted" if status_code == RUNNER_LEFT else "failed"), short(code) or f"http_{status_code}"

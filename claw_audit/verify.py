@@ -23,7 +23,7 @@ from typing import Literal
 import msgspec
 
 from claw_audit.lines import LINE_LIMIT, pieces
-from claw_audit.sources import OLDER, AgentHistory, Source, SourceError
+from claw_audit.sources import NEWER, OLDER, AgentHistory, Source, SourceError
 from claw_audit.turns import moment
 from claw_contract.chain import GENESIS, Reading, Seal
 
@@ -94,6 +94,9 @@ class Walk:
     def verdict(self) -> Verdict:
         for file in self._history.files:
             self._walk(file)
+        names = [file.name for file in self._history.files]
+        if names and not any(name.endswith(NEWER) for name in names):
+            self._notes.append(Finding("note", names[0], 0, 0, f"is all there is: {NEWER} is missing"))
         findings = (*self._breaks, *self._notes)
         return Verdict(self._history.agent, str(self._history.directory), self._lines, self._broken, findings)
 

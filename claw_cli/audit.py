@@ -27,7 +27,18 @@ from claw_audit.turns import Turn
 from claw_audit.verify import Finding, Verdict
 from claw_audit.withheld import Grants
 from claw_cli.arguments import AsJson, File, Pod
-from claw_cli.audit_arguments import Agent, Histories, Logs, directories, fail, grants_of, logs, time_of
+from claw_cli.audit_arguments import (
+    Agent,
+    Histories,
+    Logs,
+    checked,
+    directories,
+    fail,
+    grants_of,
+    logs,
+    one_of,
+    time_of,
+)
 from claw_cli.audit_csv import CsvCalls
 from claw_cli.audit_tables import show as show_tables
 from claw_cli.screen import console, plain
@@ -86,9 +97,11 @@ def list_verb(  # noqa: PLR0913, PLR0917 - each an option of its own
     if as_json and as_csv:
         fail("--json and --csv: only one of them", 2)
     now = time.time()
-    choice = Choice(agent, tool, status, time_of(since, now, "--since"), time_of(until, now, "--until"), turn)
+    times = time_of(since, now, "--since"), time_of(until, now, "--until")
+    choice = Choice(agent, checked(tool, "--tool"), status, *times, checked(turn, "--turn"))
     named = logs(log)
     places = directories(history, needed=not named)
+    _there(places, agent, alone=not named and pod is None and file is None)
     each = CsvCalls(sys.stdout) if as_csv else None
     asked = Asked(places, named, choice, last, _grants(pod, file, agent))
     with _errors(), _progress(places, named, twice=True) as progress:
@@ -111,9 +124,10 @@ def show(
 
     Exit 0; 1 for errors, 2 for an unknown turn, a beginning of several, and wrong usage.
     """
-    places = directories(history)
+    places, prefix = directories(history), checked(turn, "TURN")
+    _there(places, agent)
     with _errors(), _progress(places, ()) as progress:
-        found = find(places, turn, agent, progress)
+        found = find(places, prefix, agent, progress)
     for problem in found.problems:
         sys.stderr.write(f"error: {plain(problem)}\n")
     if len(found.turns) != 1:
@@ -143,6 +157,7 @@ def verify_verb(history: Histories = None, log: Logs = None, agent: Agent = "", 
     Exit 0; 1 for a broken chain and errors, 2 for wrong usage.
     """
     places, named = directories(history), logs(log)
+    _there(places, agent, alone=not named)
     with _errors(), _progress(places, named) as progress:
         verdicts = verify(places, named, agent, progress)
     holds = not any(verdict.broken for verdict in verdicts)
@@ -177,9 +192,20 @@ def _grants(pod: Path | None, file: Path | None, agent: str) -> Grants | None:
     if named is None:
         return None
     grants = grants_of(named)
-    if agent and agent not in grants.agents:
-        fail(f"{named}: has no agent {agent}; it has {', '.join(sorted(grants.agents)) or 'none'}", 2)
+    one_of(agent, grants.agents, str(named))
     return grants
+
+
+def _there(places: tuple[Path, ...], agent: str, *, alone: bool = True) -> None:
+    """Says where there is no history, which is easily taken for nothing that happened. ``alone``: there is no log either."""
+    checked(agent, "--agent")
+    with _errors():
+        known = {name for name, _ in agents(places)}
+    where = " and ".join(map(str, places))
+    if places and not known:
+        sys.stderr.write(f"note: {plain(where)} has no directory of an agent\n")
+    elif alone:
+        one_of(agent, known, where)
 
 
 def _tell(unread: Unread) -> None:

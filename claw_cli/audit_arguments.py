@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -27,6 +28,7 @@ _NOWHERE = (
     f"no history is named: give --history DIR, or set {ENVIRON} as the proxy has it"
     " (in Compose it is a volume: docker compose cp cllama:/claw/history .); or give --log FILE"
 )
+_MOST_NAMED = 10
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604_800}
 _AGO = re.compile(rf"([0-9]{{1,9}})([{''.join(_UNITS)}])")
 Histories = Annotated[
@@ -71,7 +73,22 @@ def directories(named: list[Path] | None, *, needed: bool = True) -> tuple[Path,
 
 def logs(named: list[str] | None) -> tuple[str, ...]:
     """Where the log is."""
-    return tuple(named or ())
+    return tuple({os.path.realpath(name): name for name in named or ()}.values())
+
+
+def checked(word: str, option: str) -> str:
+    """A name that somebody asks for. One that can't be printed is nobody's."""
+    if not word.isprintable():
+        fail(f"{option}: {word} is no name", 2)
+    return word
+
+
+def one_of(agent: str, known: Collection[str], where: str) -> None:
+    """Refuses an agent that is not known."""
+    if checked(agent, "--agent") and agent not in known:
+        names = sorted(known)
+        more = f", and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+        fail(f"{where}: has no agent {agent}; it has {', '.join(names[:_MOST_NAMED]) or 'none'}{more}", 2)
 
 
 def time_of(text: str, now: float, option: str) -> float | None:

@@ -24,6 +24,8 @@ def _head(report: Report) -> Iterator[str]:
     if report.first is not None:
         yield f"from {report.first} to {report.last}"
     yield _turns(report.turns)
+    if not report.turns.attempts:
+        return
     yield f"{_used(report.used)}; turns took {_took(report.latency_ms)}"
 
 

@@ -18,13 +18,17 @@ def plain(text: str) -> str:
     >>> plain("a" + chr(27) + "[2J")
     'a�[2J'
     """
-    return "".join(sign if sign.isprintable() else "�" for sign in text)
+    return text if text.isprintable() else "".join(sign if sign.isprintable() else "�" for sign in text)
 
 
 def console() -> Console:
     """Standard output, as wide as lines are where it is no terminal."""
-    shown = Console(file=sys.stdout, highlight=False, markup=False)
-    return shown if shown.is_terminal else Console(file=sys.stdout, highlight=False, markup=False, width=_PIPE_WIDTH)
+    shown = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
+    return (
+        shown
+        if shown.is_terminal
+        else Console(file=sys.stdout, highlight=False, markup=False, emoji=False, width=_PIPE_WIDTH)
+    )
 
 
 def table(*headings: str, numbers: int) -> Table:

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from claw_audit.audit import Asked, audit
 from claw_audit.bounded import MOST_ROWS, OTHERS
 from claw_audit.chains import verify
+from claw_audit.choice import Choice
 from claw_audit.finding import find
 from claw_audit.lines import LINE_LIMIT, lines
 from claw_audit.report import Report
@@ -156,6 +157,7 @@ import resource, sys
 from pathlib import Path
 from claw_audit.audit import Asked, audit
 from claw_audit.chains import verify
+from claw_audit.choice import Choice
 history, log = Path(sys.argv[1]), sys.argv[2]
 audit(Asked((history,), ()))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -202,3 +204,15 @@ def test_what_is_written_and_rotated_while_it_is_read_neither_counts_twice_nor_b
         assert told.unread.lines == 0
         assert not any(verdict.broken for verdict in verify((made.directory,)))
     assert all(0 < total <= 100 for total in totals)
+
+
+@pytest.mark.requirement("audit:damaged")
+@pytest.mark.parametrize(
+    "ts", ["9999-12-31T23:59:59.999999Z", "0001-01-01T00:00:00+14:00", "1969-12-31T00:00:00Z", "-" * 999, ""]
+)
+def test_a_time_that_is_none_is_no_time(made: Made, ts: str) -> None:
+    made.turn("t2", call(ts * 1000), ts=ts)
+    found = report(made)
+    assert (found.turns.total, found.first, found.last) == (2, *["2026-01-01T00:00:00.000Z"] * 2)
+    assert max(len(row.ts) + len(row.tool) for row in found.calls) < 500
+    assert audit(Asked((made.directory,), choice=Choice(since=0.0))).turns.total == 1

@@ -135,6 +135,16 @@ def test_what_could_not_be_read_is_told_on_standard_error(made: Made) -> None:
     assert (gone.exit_code, gone.stderr.splitlines()[-1]) == (1, f"error: {made.log}.gone: No such file or directory")
 
 
+@pytest.mark.requirement("cli:audit")
+def test_where_no_agent_has_history_or_not_this_one_it_is_said(made: Made) -> None:
+    nobody = claw("--history", str(made.directory), "--agent", "nobody")
+    assert (nobody.exit_code, nobody.stdout) == (2, "")
+    assert nobody.stderr.endswith(": has no agent nobody; it has analyst, clerk\n")
+    empty = claw("--history", str(made.directory / "analyst"))
+    assert (empty.exit_code, empty.stdout) == (0, "0 turns\n")
+    assert empty.stderr == f"note: {made.directory / 'analyst'} has no directory of an agent\n"
+
+
 @pytest.mark.requirement("cli:audit-show")
 def test_a_turn_is_shown_by_the_beginning_of_its_id_and_only_if_there_is_one(history: str) -> None:
     shown = claw("show", "4f1", "--history", history)
@@ -186,6 +196,8 @@ def test_the_verdict_names_the_first_broken_line_and_is_the_exit_code(made: Made
         (("--history", "gone"), 1, "gone: No such file or directory"),
         (("--log", "x", "--since", "yesterday"), 2, "--since: yesterday is no time"),
         (("--log", "x", "--json", "--csv"), 2, "only one of them"),
+        (("verify", "--history", ".", "--agent", "x\x1b[2J"), 2, "--agent: x�[2J is no name"),
+        (("show", "\udcff", "--history", "."), 2, "TURN: � is no name"),
         (("nowhere.yml", "--log", "x"), 1, "the pod was never compiled"),
     ],
 )
