@@ -1,8 +1,12 @@
 """A CA as a value: how one is made, and what one that was found is good for. No disk, and the time is an argument.
 
-Rules. It signs for the governed hosts and nothing else: the constraints are critical, so that who does not understand them
-refuses the chain, and every address is excluded. It signs no other CA, and TLS servers only. mitmproxy gives every leaf
-the CA's own key: on P-256 a leaf costs a tenth of a millisecond, and every runtime of the last ten years takes it.
+    root       what runners trust; its key signs one certificate, and is never kept
+    signing    what the proxy has the key of: for the governed hosts and nothing else
+
+Rules. The constraints are critical, so that who does not understand them refuses the chain; every address is excluded. Both
+certificates hold them, and it takes the second: Java looks at no constraint of what it was told to trust (RFC 5280 leaves
+that open). The one that signs makes no other CA, and TLS servers only. mitmproxy gives every leaf the CA's own key: on
+P-256 a leaf costs a tenth of a millisecond, and every runtime of the last ten years takes it.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from datetime import UTC, datetime, timedelta
 from ipaddress import ip_network
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -21,8 +26,8 @@ from claw_certs.names import ascii_name, covers
 
 SLOW_CLOCKS = timedelta(days=2)
 """How long before now a CA begins, as mitmproxy's leaves do."""
-_LONGEST_POD = 39
-"""Signs of the pod's name: a common name has room for 64, and the rest of it is as long as it is."""
+_LONGEST_POD = 31
+"""Bytes of the pod's name: a common name has room for 64, and the rest of it is as long as it is."""
 _EVERY_ADDRESS = ("0.0.0.0/0", "::/0")
 
 
@@ -42,27 +47,32 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Authority:
-    """A CA's certificate, as it was found. ``permitted`` is None where it may sign for any name."""
+    """A CA as it was found. ``root`` is what runners trust, and the same certificate where there is only one.
+
+    ``permitted`` is None where it may sign for any name.
+    """
 
     certificate: x509.Certificate = field(repr=False)
+    root: x509.Certificate = field(repr=False)
     permitted: tuple[str, ...] | None
 
     @property
     def name(self) -> str:
-        names = self.certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+        names = self.root.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
         return "".join(sign if sign.isprintable() else "�" for sign in str(names[0].value)) if names else "(no name)"
 
     @property
     def begins(self) -> datetime:
-        return self.certificate.not_valid_before_utc
+        return max(self.certificate.not_valid_before_utc, self.root.not_valid_before_utc)
 
     @property
     def ends(self) -> datetime:
-        return self.certificate.not_valid_after_utc
+        return min(self.certificate.not_valid_after_utc, self.root.not_valid_after_utc)
 
     @property
-    def pem(self) -> bytes:
-        return self.certificate.public_bytes(serialization.Encoding.PEM)
+    def trusted(self) -> bytes:
+        """The certificate that runners get."""
+        return self.root.public_bytes(serialization.Encoding.PEM)
 
     def covers(self, host: str) -> bool:
         """Whether runners take its leaf for this host."""
@@ -78,39 +88,29 @@ class Authority:
 
 
 def make(wanted: Wanted) -> bytes:
-    """A new CA as mitmproxy reads it: key and certificate in one file, so that neither is ever there without the other."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
-    name = _name(wanted, identifier.digest[:4].hex())
-    now = wanted.now.astimezone(UTC).replace(microsecond=0)
-    builder = (
-        x509.CertificateBuilder()
-        .subject_name(name)
+    """A new CA as mitmproxy reads it: key and certificates in one file, so that neither is ever there without the other."""
+    root_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+    mark = _identifier(root_key).digest[:4].hex()
+    name, own = _name(wanted, mark), _name(wanted, f"{mark} signing")
+    root = _certificate(wanted, name, root_key, path_length=1).issuer_name(name).sign(root_key, hashes.SHA256())
+    signing = (
+        _certificate(wanted, own, key, path_length=0)
         .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - SLOW_CLOCKS)
-        .not_valid_after(now + timedelta(days=wanted.days))
-    )
-    for extension, critical in (
-        (x509.BasicConstraints(ca=True, path_length=0), True),
-        (_usage(), True),
-        (_constraints(wanted.permitted), True),
-        (x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), False),
-        (identifier, False),
-    ):
-        builder = builder.add_extension(extension, critical=critical)
-    certificate = builder.sign(key, hashes.SHA256())
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(_identifier(root_key)), critical=False
+        )
+    ).sign(root_key, hashes.SHA256())
     secret = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    return secret + certificate.public_bytes(serialization.Encoding.PEM)
+    return secret + b"".join(each.public_bytes(serialization.Encoding.PEM) for each in (signing, root))
 
 
 def read(pem: bytes, passphrase: bytes | None = None) -> Authority:
     """The CA of a file with its key, certificate first as mitmproxy takes it. Raises ``UnfitError``."""
     try:
-        certificate = x509.load_pem_x509_certificates(pem)[0]
+        certificate, *above = x509.load_pem_x509_certificates(pem)
     except ValueError:
         raise UnfitError("it holds no certificate that can be read") from None
     try:
@@ -123,11 +123,18 @@ def read(pem: bytes, passphrase: bytes | None = None) -> Authority:
         raise UnfitError("it holds no private key that can be read") from None
     if key.public_key() != certificate.public_key():
         raise UnfitError("its key is not the certificate's")
-    return described(certificate)
+    below = certificate
+    for each in above:
+        try:
+            below.verify_directly_issued_by(each)
+        except (ValueError, TypeError, InvalidSignature):
+            raise UnfitError("its certificates are no chain") from None
+        below = each
+    return Authority(certificate, below, _permitted(certificate))
 
 
-def described(certificate: x509.Certificate) -> Authority:
-    """What a certificate says of itself. Raises ``UnfitError`` where it is none of a CA."""
+def _permitted(certificate: x509.Certificate) -> tuple[str, ...] | None:
+    """What its constraints permit. Raises ``UnfitError`` where it is no certificate of a CA."""
     try:
         extensions = certificate.extensions
     except ValueError:
@@ -139,12 +146,38 @@ def described(certificate: x509.Certificate) -> Authority:
     constraints = found.get(x509.NameConstraints.oid)
     permitted = constraints.permitted_subtrees if isinstance(constraints, x509.NameConstraints) else None
     names = tuple(each.value.lower().lstrip(".") for each in permitted or () if isinstance(each, x509.DNSName))
-    return Authority(certificate, names or None)
+    return names or None
+
+
+def _certificate(
+    wanted: Wanted, name: x509.Name, key: ec.EllipticCurvePrivateKey, path_length: int
+) -> x509.CertificateBuilder:
+    now = wanted.now.astimezone(UTC).replace(microsecond=0)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - SLOW_CLOCKS)
+        .not_valid_after(now + timedelta(days=wanted.days))
+    )
+    for extension in (
+        x509.BasicConstraints(ca=True, path_length=path_length),
+        _usage(),
+        _constraints(wanted.permitted),
+    ):
+        builder = builder.add_extension(extension, critical=True)
+    return builder.add_extension(_identifier(key), critical=False)
+
+
+def _identifier(key: ec.EllipticCurvePrivateKey) -> x509.SubjectKeyIdentifier:
+    return x509.SubjectKeyIdentifier.from_public_key(key.public_key())
 
 
 def _name(wanted: Wanted, mark: str) -> x509.Name:
-    """Dated, and with a mark of the key: two CAs of one pod are never of one name."""
-    pod = "".join(sign if sign.isprintable() else "-" for sign in wanted.pod)[:_LONGEST_POD]
+    """Dated, and with a mark of the root's key: two CAs of one pod are never of one name."""
+    printable = "".join(sign if sign.isprintable() else "-" for sign in wanted.pod)
+    pod = printable.encode()[:_LONGEST_POD].decode(errors="ignore")
     common = f"claw {pod} {wanted.now.astimezone(UTC):%Y-%m-%d} {mark}"
     return x509.Name(
         [x509.NameAttribute(NameOID.ORGANIZATION_NAME, "clawdapus"), x509.NameAttribute(NameOID.COMMON_NAME, common)]

@@ -1,9 +1,9 @@
 """The pod's CA on the disk: ``.claw-ca`` beside the pod file, and the only code that writes there.
 
-    private/  0700   mitmproxy-ca.pem       key and certificate that the proxy signs with; the directory is its confdir
+    private/  0700   mitmproxy-ca.pem       key and certificates that the proxy signs with; the directory is its confdir
                      next-ca.pem            those that it will sign with after a rotation
                      mitmproxy-dhparam.pem  wanted by mitmproxy, which can't write there
-    public/   0755   ca-cert.pem            the certificates of both
+    public/   0755   ca-cert.pem            the roots of both
                      ca-bundle.pem          the same behind the public CAs
 
 Rules. What is public is made from what is private, so that any verb mends what a kill left undone. Every file appears whole,
@@ -58,7 +58,7 @@ class Kept:
     @property
     def is_trusted(self) -> bool:
         """Whether runners get exactly these."""
-        return {each.strip() for each in self.trusted} == {each.pem.strip() for each in self.all}
+        return {each.strip() for each in self.trusted} == {each.trusted.strip() for each in self.all}
 
 
 def kept(directory: Path) -> Kept:
@@ -110,9 +110,12 @@ def _changed(directory: Path, system: bytes, owner: int | None, change: Callable
     with _directory(None, str(directory), 0o755) as top:
         fcntl.flock(top, fcntl.LOCK_EX)
         with _directory(top, PRIVATE, 0o700, owner) as private, _directory(top, PUBLIC, 0o755) as public:
+            for parent, names in ((private, (FILE, NEXT, DH_PARAMETERS)), (public, (BUNDLE, CERTIFICATE))):
+                for name in names:
+                    _remove(parent, _fresh(name))  # of a verb that was killed, perhaps with a key in it
             change(private)
             _write(private, DH_PARAMETERS, _FFDHE2048, 0o600, owner)
-            trusted = [each.pem for each in _kept(top).all]
+            trusted = [each.trusted for each in _kept(top).all]
             # A runner that has the first and not the second trusts more than it needs, for a moment.
             _write(public, BUNDLE, bundle(system, trusted), 0o644)
             _write(public, CERTIFICATE, b"".join(trusted), 0o644)
@@ -164,9 +167,8 @@ def _directory(parent: int | None, name: str, mode: int | None = None, owner: in
 
 
 def _write(parent: int, name: str, content: bytes, mode: int, owner: int | None = None) -> None:
-    """One file, whole or not at all. What a kill left of an earlier one is taken away."""
-    fresh = f".{name}.new"
-    _remove(parent, fresh)
+    """One file, whole or not at all."""
+    fresh = _fresh(name)
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode, dir_fd=parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -180,6 +182,10 @@ def _write(parent: int, name: str, content: bytes, mode: int, owner: int | None 
         os.fsync(parent)
     finally:
         _remove(parent, fresh)
+
+
+def _fresh(name: str) -> str:
+    return f".{name}.new"
 
 
 def _exists(parent: int, name: str) -> bool:

@@ -31,6 +31,7 @@ from claw_compile.output.kubernetes_objects import (
 from claw_compile.output.kubernetes_policy import PRIVATE, PRIVATE_6
 from claw_compile.output.kubernetes_rights import rightless
 from claw_compile.output.proxy_env import (
+    CA_MOUNT,
     ENV_FILE,
     HISTORY,
     RUNTIME_MOUNT,
@@ -38,7 +39,7 @@ from claw_compile.output.proxy_env import (
     grace_seconds,
     proxy_environment,
 )
-from claw_compile.output.proxy_service import COMMAND, CONFDIR, DEFAULT_IMAGE, IMAGE_VARIABLE, MODES, REJECTED
+from claw_compile.output.proxy_service import COMMAND, DEFAULT_IMAGE, IMAGE_VARIABLE, MODES, REJECTED
 from claw_compile.output.runner_env import CA_BUNDLE
 from claw_compile.output.yaml_text import Data
 
@@ -146,8 +147,7 @@ def _proxy(agent: Agent, whole: Deployment, converting: Converting) -> Object:
         {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - a volume of its own
     ]
     mounts += [{"name": name, "mountPath": path, "readOnly": True} for name, path in _shared(whole).items()]
-    command = [*COMMAND, "--set", f"confdir={CONFDIR if whole.uses_ca else '/tmp/mitmproxy'}"]  # noqa: S108
-    command += ["--set", "upstream_cert=false"] if whole.uses_ca else []
+    command = [*COMMAND]
     command += [word for mode in MODES for word in ("--mode", mode)] if agent.mode == "transparent" else []
     made: Object = {
         "name": PROXY,
@@ -171,7 +171,7 @@ def _shared(whole: Deployment) -> dict[str, str]:
     tops = {path.parts[0] for path in whole.tree if path != ENV_FILE}
     shared = {"auth": f"{RUNTIME_MOUNT}/auth"} if "auth" in tops else {}
     shared |= {"secrets": "/run/secrets"} if whole.pod.secrets else {}
-    return shared | ({"ca": CONFDIR} if whole.uses_ca else {})
+    return shared | ({"ca": CA_MOUNT} if whole.uses_ca else {})
 
 
 def _proxy_volumes(name: str, whole: Deployment, context: Mapping[str, bytes]) -> Iterator[Data]:

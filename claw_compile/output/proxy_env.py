@@ -18,7 +18,7 @@ from claw_compile.output.deployment import Deployment
 from claw_contract.known_providers import KNOWN_PROVIDERS
 
 ENV_FILE = PurePosixPath("auth", "env")
-RUNTIME_MOUNT, HISTORY, STATE = "/claw/runtime", "/claw/history", "/claw/state"
+RUNTIME_MOUNT, HISTORY, STATE, CA_MOUNT = "/claw/runtime", "/claw/history", "/claw/state", "/claw/ca"
 HOSTS, DRAIN = "CLLAMA_HOSTS", "CLLAMA_DRAIN_MS"
 _DRAIN_MS, _LAST_SECONDS = 25_000, 5
 """What requests under way have when the proxy is stopped, and what its last steps take (decision 0029)."""
@@ -42,8 +42,7 @@ def proxy_environment(deployment: Deployment) -> tuple[dict[str, str], PurePosix
         "CLAW_KEY_STATES_DIR": f"{STATE}/key-states",
         # The forward proxy would be a way out for agents that have no egress.
         "CLLAMA_EGRESS": "deny",
-        # Without it mitmproxy would make its own, which is good for every name.
-        **({"CLLAMA_CA": "pod"} if deployment.uses_ca else {}),
+        **({"CLLAMA_CA": CA_MOUNT} if deployment.uses_ca else {}),
         DRAIN: str(_DRAIN_MS),
         "HOME": "/tmp",  # noqa: S108 - a tmpfs of the container's own
         "PYTHONDONTWRITEBYTECODE": "1",

@@ -14,7 +14,7 @@ from claw_compile.authority.topology import AGENT_NETWORK, PROXY
 from claw_compile.output.agent_service import bind
 from claw_compile.output.deployment import CA_PRIVATE, RUNTIME, Deployment
 from claw_compile.output.edits import literal
-from claw_compile.output.proxy_env import HISTORY, STATE, governed_hosts, grace_seconds, proxy_environment
+from claw_compile.output.proxy_env import CA_MOUNT, HISTORY, STATE, governed_hosts, grace_seconds, proxy_environment
 from claw_compile.output.secret_files import SECRETS, secret_sources
 from claw_compile.output.yaml_text import Data, mapping
 from claw_compile.reading.node import Entry
@@ -26,8 +26,8 @@ IMAGE = f"${{{IMAGE_VARIABLE}:-{DEFAULT_IMAGE}}}"
 USER = "${CLAW_UID:-1000}:${CLAW_GID:-1000}"
 """Who owns the compiled tree, which others can't read; ``claw up`` sets both."""
 HISTORY_VOLUME, STATE_VOLUME = "claw-history", "claw-state"
-CONFDIR = "/claw/ca"
-COMMAND = ("mitmdump", "-s", "addons/cllama.py")
+COMMAND = ("mitmdump", "-s", "addons/cllama.py", "--set", "confdir=/tmp/mitmproxy")
+"""What mitmproxy makes for itself is in its own tmpfs; a pod's CA is named by CLLAMA_CA."""
 MODES = ("reverse:http://pod.invalid@8080", "regular@8082", "transparent@8083")
 REJECTED = "add rule inet claw {0} meta l4proto tcp reject with tcp reset; add rule inet claw {0} reject"
 """The end of a chain. Not only dropped, so that QUIC falls back, and everything else gives up, at once."""
@@ -99,10 +99,6 @@ def _proxy(deployment: Deployment) -> dict[str, Data]:
 
 def _command(deployment: Deployment) -> Iterator[str]:
     yield from COMMAND
-    yield from ("--set", f"confdir={CONFDIR if deployment.uses_ca else '/tmp/mitmproxy'}")  # noqa: S108 - its own tmpfs
-    if deployment.uses_ca:
-        # The CA is good for the providers' names only: a leaf must not copy others from the provider's certificate.
-        yield from ("--set", "upstream_cert=false")
     if deployment.intercepts:
         for mode in MODES:
             yield from ("--mode", mode)
@@ -113,7 +109,7 @@ def _volumes(deployment: Deployment) -> Iterator[Data]:
     for source, target in ((HISTORY_VOLUME, HISTORY), (STATE_VOLUME, STATE)):
         yield {"type": "volume", "source": source, "target": target}
     if deployment.uses_ca:
-        yield bind(f"./{CA_PRIVATE}", CONFDIR)
+        yield bind(f"./{CA_PRIVATE}", CA_MOUNT)
 
 
 def _health() -> dict[str, Data]:

@@ -37,9 +37,7 @@ SETTINGS = (
     Setting("listen", "LISTEN_ADDR", ":8080", "Address of the base-URL entrance, when no --mode is given."),
     Setting("proxy", "CLAW_PROXY_ADDR", ":8082", "Address of the forward proxy, when no --mode is given."),
     Setting("hosts", "CLLAMA_HOSTS", "", "More governed hosts, comma separated, each as HOST=PROVIDER."),
-    Setting(
-        "ca", "CLLAMA_CA", "", "Which CA is wanted in confdir: pod (made by claw certs), or empty (any, or none yet)."
-    ),
+    Setting("ca", "CLLAMA_CA", "", "Directory of the CA that claw certs made; empty: mitmproxy's own, in confdir."),
     Setting("egress", "CLLAMA_EGRESS", "allow", "What happens to hosts that are not governed: allow or deny."),
     Setting(
         "dispatch", "CLLAMA_DISPATCH", "fast", "How mitmproxy tells its addons of events: fast, or plain (its own way)."
@@ -129,7 +127,7 @@ class Settings:
     state: Place
     pod: str
     hosts: dict[str, str]
-    ca: Literal["", "pod"]
+    ca: Path | None
     egress: Literal["allow", "deny"]
     dispatch: Literal["fast", "plain"]
     keep_flows: int
@@ -164,7 +162,7 @@ class Settings:
             state=_place(values["state"]),
             pod=values["pod"],
             hosts=_hosts(values["hosts"]),
-            ca=_word(values, "ca", "", "pod"),
+            ca=Path(values["ca"]).expanduser() if values["ca"] else None,
             egress=_word(values, "egress", "allow", "deny"),
             dispatch=_word(values, "dispatch", "fast", "plain"),
             keep_flows=_positive(values, "keep_flows"),

@@ -4,38 +4,37 @@ mitmproxy makes a CA where it finds none, and that one is good for every name; i
 into its own, and with a transparent proxy the address that was dialled, and a pod's CA is good for neither: runners would
 refuse all of it. So each certificate is for one name, the one that the runner asked for.
 
-    no CA, and CLLAMA_CA=pod; or it can't be made there     no start
+    CLLAMA_CA names no CA, or one for any name              no start
     can't be read, open to others, broken, out of time      no start
-    good for any name, and CLLAMA_CA=pod                    no start
     does not cover a governed host that a runner asks for   an event, once
     ends within 30 days, or has ended                       an event a day
 
-Added to the master itself: what it found holds when the script is gone.
+With ``--set confdir`` mitmproxy has read or made its CA before a script is loaded; the directory that CLLAMA_CA names becomes
+its ``confdir`` behind the look. Added to the master itself: what was found holds when the script is gone.
 """
 
 from __future__ import annotations
 
 import inspect
-import os
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
 
 from cryptography import x509
 from mitmproxy import ctx, exceptions
-from mitmproxy.addons.tlsconfig import TlsConfig
 from mitmproxy.certs import CertStore, CertStoreEntry
 from mitmproxy.proxy.context import Context
 
 from claw_certs.authority import Authority, UnfitError
 from claw_certs.key_file import FILE, of_directory
 from claw_certs.names import ascii_name, is_address
+from claw_certs.place import DH_PARAMETERS
 from claw_certs.standing import ends_soon
 from claw_mediate.io.log import EventLog
 from claw_mediate.io.settings import Settings
 
-_DH_PARAMETERS = "mitmproxy-dhparam.pem"
 _NO_NAME = "no-name.invalid"
 """What a certificate is for whose runner asked for what no certificate can be for."""
 
@@ -49,28 +48,34 @@ class Authorities:
         self._events = events
         self._now = now
         self._found: Authority | None = None
-        self._checked: tuple[str, str] | None = None
+        self._checked: tuple[Path | None] | None = None
         self._uncovered: set[str] = set()
         self._told: date | None = None
         self.governs: Callable[[str], bool] = lambda _: False
 
     def load(self, _: object) -> None:
         """Put ``leaf`` in the place of mitmproxy's own. Raises ``RuntimeError`` where that has changed."""
-        config: TlsConfig = ctx.master.addons.get("tlsconfig")
-        own, store = list(inspect.signature(TlsConfig.get_cert).parameters), inspect.signature(CertStore.get_cert)
-        if own != ["self", "conn_context"] or list(store.parameters)[1:3] != ["commonname", "sans"]:
+        config: Any = ctx.master.addons.get("tlsconfig")
+        own, store = inspect.signature(config.get_cert), inspect.signature(CertStore.get_cert)
+        if list(own.parameters) != ["conn_context"] or list(store.parameters)[1:3] != ["commonname", "sans"]:
             raise RuntimeError("mitmproxy makes its certificates in another way now")
-        config.get_cert = self.leaf  # type: ignore[method-assign]
+        config.get_cert = self.leaf
 
     def configure(self, updated: set[str]) -> None:
         """Another directory while it runs: taken back where it is not fit."""
         if "confdir" in updated and self._checked is not None:
-            self._check(self._checked[1])
+            self._check(Path(ctx.options.confdir).expanduser())
 
     def check(self, settings: Settings) -> None:
         """Once before mitmproxy starts; a script that is reloaded is not stopped. Raises ``OptionsError``."""
-        if self._checked is None:
-            self._check(settings.ca)
+        if self._checked == (settings.ca,):
+            return
+        if settings.ca is None:
+            self._check(Path(ctx.options.confdir).expanduser())
+        else:
+            self._check(settings.ca, is_pods=True)
+            ctx.options.update(confdir=str(settings.ca))
+        self._checked = (settings.ca,)
 
     def running(self) -> None:
         """It starts: is it time to rotate?"""
@@ -81,20 +86,19 @@ class Authorities:
         name = _asked(conn_context)
         self._tell_time()
         self._tell_name(name)
-        config: TlsConfig = ctx.master.addons.get("tlsconfig")
-        named: x509.GeneralName = _general(name)
-        return config.certstore.get_cert(str(named.value), [named])
+        store: CertStore = ctx.master.addons.get("tlsconfig").certstore
+        named = _general(name)
+        return store.get_cert(str(named.value), [named])
 
-    def _check(self, ca: str) -> None:
-        confdir = Path(ctx.options.confdir).expanduser()
+    def _check(self, directory: Path, *, is_pods: bool = False) -> None:
         passphrase = (ctx.options.cert_passphrase or "").encode() or None
         try:
-            found = of_directory(confdir, self._now(), passphrase)
+            found = of_directory(directory, self._now(), passphrase)
         except UnfitError as error:
             raise exceptions.OptionsError(str(error)) from error
-        if (problem := _missing(confdir, found, is_pods=ca == "pod")) is not None:
+        if is_pods and (problem := _not_the_pods(directory, found)) is not None:
             raise exceptions.OptionsError(problem)
-        self._found, self._checked = found, (str(confdir), ca)
+        self._found = found
 
     def _tell_time(self) -> None:
         now = self._now()
@@ -117,16 +121,14 @@ class Authorities:
         self._events.event("error", error="ca_does_not_cover", ca=self._found.name, host=name, reason=reason)
 
 
-def _missing(confdir: Path, found: Authority | None, *, is_pods: bool) -> str | None:
-    """What mitmproxy would make by itself, and must or can't."""
-    if found is None and is_pods:
-        return f"there is no CA {confdir / FILE}: run `claw certs init`, and mount .claw-ca/private there"
-    if found is not None and is_pods and found.permitted is None:
-        return f"the CA {confdir / FILE} may sign for any name: run `claw certs init --force`, or unset CLLAMA_CA"
-    wanted = (FILE, _DH_PARAMETERS)
-    lacking = next((name for name in wanted if not (confdir / name).exists()), None)
-    if lacking is not None and confdir.is_dir() and not os.access(confdir, os.W_OK):
-        return f"there is no {confdir / lacking}, and it can't be made there: run `claw certs init`, or set another confdir"
+def _not_the_pods(directory: Path, found: Authority | None) -> str | None:
+    """What is wrong with it where it is to be the pod's."""
+    if found is None:
+        return f"there is no CA {directory / FILE}: run `claw certs init`, and give the proxy .claw-ca/private as CLLAMA_CA"
+    if found.permitted is None:
+        return f"the CA {directory / FILE} may sign for any name: run `claw certs init --force`, or unset CLLAMA_CA"
+    if not (directory / DH_PARAMETERS).exists():
+        return f"there is no {directory / DH_PARAMETERS}: run `claw certs init`, which mends it"
     return None
 
 

@@ -269,7 +269,7 @@ def test_a_runner_behind_the_forward_proxy_trusts_the_pods_ca_and_asks_surfaces_
     assert targets[environment["NODE_EXTRA_CA_CERTS"]] == "ca-cert.pem"
     assert not any("private" in mount["source"] for mount in service["volumes"])
     proxy = config["services"]["cllama"]
-    assert {"confdir=/claw/ca", "upstream_cert=false"} <= set(proxy["command"])
+    assert proxy["environment"]["CLLAMA_CA"] == "/claw/ca"
     assert any(mount["target"] == "/claw/ca" and mount["read_only"] for mount in proxy["volumes"])
 
 

@@ -109,10 +109,14 @@ def compiled_env(home: Path, agent_id: str) -> str:
     return (home / ".claw-runtime" / "agents" / agent_id / "env").read_text(encoding="utf-8")
 
 
+CA = "CLLAMA_CA=.claw-ca/private"
+"""What stands before the command of an entrance that needs it."""
+
+
 def start_arguments(mode: str) -> list[str]:
-    """What the page of an entrance starts the proxy with."""
+    """What the page of an entrance starts the proxy with, behind the variable that names the CA."""
     (block,) = blocks(ENTRANCES / f"{PAGES[mode]}.md", "start")
-    program, *arguments = shlex.split(block.text)
+    program, *arguments = [word for word in shlex.split(block.text) if word != CA]
     assert [program, *arguments[:2]] == ["mitmdump", "-s", "addons/cllama.py"]
     return arguments[2:]
 

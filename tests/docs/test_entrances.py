@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from claw_compile.output.proxy_service import REDIRECTION
-from tests.docs.conftest import ANSWER, KEY, PAGES, Desk, compiled, compiled_env, start_arguments
+from tests.docs.conftest import ANSWER, CA, KEY, PAGES, Desk, compiled, compiled_env, start_arguments
 from tests.docs.pages import ENTRANCES, Block, blocks
 from tests.sdks.hearing import JAVASCRIPT, install
 
@@ -101,11 +101,12 @@ def test_the_proxy_is_started_as_compose_starts_it(tmp_path: Path, mode: str) ->
     compiled(tmp_path, {"analyst": mode})
     compose = yaml.safe_load((tmp_path / "compose.generated.yml").read_text(encoding="utf-8"))
     proxy = compose["services"]["cllama"]
-    arguments = proxy["command"][3:]
-    if mode == "base-url":  # which needs no CA, and so no place of its own for one
-        assert arguments == ["--set", "confdir=/tmp/mitmproxy"]
-        arguments = []
-    assert start_arguments(mode) == [each.replace("/claw/ca", ".claw-ca/private") for each in arguments]
+    ours, arguments = proxy["command"][3:5], proxy["command"][5:]
+    assert ours == ["--set", "confdir=/tmp/mitmproxy"]  # a place in a container that has none to write to
+    assert start_arguments(mode) == arguments
+    (page,) = blocks(ENTRANCES / f"{PAGES[mode]}.md", "start")
+    ca = proxy["environment"].get("CLLAMA_CA", "").replace("/claw/ca", ".claw-ca/private")
+    assert (f"CLLAMA_CA={ca}" == CA) == (CA in page.text) == (mode != "base-url")
     mounted = [volume["source"] for volume in proxy["volumes"]]
     assert ("./.claw-ca/private" in mounted) == (mode != "base-url")
 

@@ -63,7 +63,7 @@ def test_codes_stand_with_the_status_that_they_come_with() -> None:
 def test_every_line_that_a_proxy_ends_with_at_its_start_is_in_the_page_and_no_other() -> None:
     lines = {text for place in REFUSES_TO_START for text in code_says.raised(*place)}
     lines |= code_says.said_in("claw_mediate/mediator.py", "missing")
-    lines |= code_says.said_in("claw_mediate/mitm/authority.py", "_missing")
+    lines |= code_says.said_in("claw_mediate/mitm/authority.py", "_not_the_pods")
     lines |= {text for text in code_says.raised("claw_contract/manifest.py", "ValueError") if "base URL" in text}
     lines.add(code_says.constants("claw_state/valkey.py")["_NOT_INSTALLED"])
     lines = {f"{ANOTHER_MITMPROXY}…" if line.startswith(ANOTHER_MITMPROXY) else line for line in lines}
@@ -119,7 +119,7 @@ UNTRUSTING = {
             "except openai.APIConnectionError as error: print(f'{type(error).__name__}: {error}', error.__cause__)"
         ),
     ],
-    "UNABLE_TO_VERIFY_LEAF_SIGNATURE": [
+    "SELF_SIGNED_CERT_IN_CHAIN": [
         "node",
         "-e",
         (

@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from claw_compile.output.kubernetes_objects import PROXY_UID
-from claw_compile.output.proxy_env import HISTORY, RUNTIME_MOUNT, STATE
-from claw_compile.output.proxy_service import CONFDIR, HEALTH, IMAGE
+from claw_compile.output.proxy_env import CA_MOUNT, HISTORY, RUNTIME_MOUNT, STATE
+from claw_compile.output.proxy_service import HEALTH, IMAGE
 from claw_contract.manifest import read_manifest
 from claw_contract.metadata import Metadata
 from tests.compile.test_compose import agent, compiled
@@ -78,7 +78,7 @@ def test_what_the_mounts_of_compose_need_is_in_the_image(tmp_path: Path) -> None
     below = f"{last('WORKDIR').rest}/"
     targets = {volume["target"] for volume in proxy["volumes"]}
     assert targets == {RUNTIME_MOUNT, HISTORY, STATE}
-    assert all(target.startswith(below) for target in (*targets, CONFDIR))
+    assert all(target.startswith(below) for target in (*targets, CA_MOUNT))
     assert "/tmp/mitmproxy" in commanded(last("CMD"))[-1]
     assert proxy["tmpfs"][0].startswith("/tmp:")
     assert last("USER").rest == f"{PROXY_UID}:{PROXY_UID}"

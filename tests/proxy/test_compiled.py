@@ -101,6 +101,7 @@ def composed(home: Path) -> dict[str, str]:
     compose = yaml.safe_load((home / "compose.generated.yml").read_text(encoding="utf-8"))
     proxy = compose["services"]["cllama"]
     mounts = {"/claw/runtime": ".claw-runtime", "/claw/history": "history", "/claw/state": "state"}
+    mounts["/claw/ca"] = ".claw-ca/private"
     environment: dict[str, str] = {}
     for name, value in proxy["environment"].items():
         mount = next((mount for mount in mounts if str(value).startswith(f"{mount}/") or value == mount), None)

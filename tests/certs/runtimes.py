@@ -1,0 +1,169 @@
+"""The runtimes of certs/README.md: how each is told whom to trust, and a program of each that asks a URL through the proxy.
+
+A program ends with 0 when the TLS was sound, whatever the proxy then answered; else it says what its TLS stack has against
+the certificate.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from uv import find_uv_bin
+
+from tests.compile.oracle import compose_binary
+
+REQUESTS = "import sys, requests; requests.get(sys.argv[1], timeout=30)"
+HTTPX = "import sys, httpx2; httpx2.get(sys.argv[1], timeout=30)"
+AIOHTTP = """
+import asyncio, sys, aiohttp
+async def main():
+    async with aiohttp.ClientSession(trust_env=True) as session:
+        async with session.get(sys.argv[1]) as answer:
+            await answer.read()
+asyncio.run(main())
+"""
+OPENAI = """
+import sys, openai
+try:
+    openai.OpenAI(base_url=sys.argv[1], api_key="nobody", max_retries=0, timeout=30).models.list()
+except openai.APIStatusError:
+    pass
+"""
+ANTHROPIC = """
+import sys, anthropic
+try:
+    anthropic.Anthropic(base_url=sys.argv[1], api_key="nobody", max_retries=0, timeout=30).models.list()
+except anthropic.APIStatusError:
+    pass
+"""
+URLLIB = """
+import sys, urllib.error, urllib.request
+try:
+    urllib.request.urlopen(sys.argv[1], timeout=30)
+except urllib.error.HTTPError:
+    pass
+"""
+# Node reads HTTPS_PROXY since 24 only (NODE_USE_ENV_PROXY): here the tunnel is made by hand.
+NODE = """
+const { hostname } = new URL(process.argv[1]), proxy = new URL(process.env.HTTPS_PROXY);
+const failed = error => { console.error(error.message); process.exit(1); };
+require("http").request({ host: proxy.hostname, port: proxy.port, method: "CONNECT", path: hostname + ":443" })
+  .on("connect", (_, socket) => require("https")
+    .get(process.argv[1], { socket, agent: false, servername: hostname }, () => process.exit(0)).on("error", failed))
+  .on("error", failed).end();
+"""
+JAVA = """
+import java.net.*; import javax.net.ssl.*;
+class Ask { public static void main(String[] given) throws Exception {
+  URI proxy = URI.create(System.getenv("HTTPS_PROXY"));
+  var through = new Proxy(Proxy.Type.HTTP, new InetSocketAddress(proxy.getHost(), proxy.getPort()));
+  ((HttpsURLConnection) new URL(given[0]).openConnection(through)).getResponseCode();
+} }
+"""
+
+type Command = Callable[[str, Path, Path], list[str]]
+"""From a URL, an empty directory, and that of the CA's public files."""
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """``variable`` is what it needs, and all that it needs. ``answered`` is what it says of our answer; None: it ends well.
+
+    ``refused``: one of these is what it says of a certificate that it does not trust.
+    """
+
+    name: str
+    command: Command
+    variable: str | None
+    adds: bool = False
+    answered: str | None = None
+    refused: tuple[str, ...] = ("CERTIFICATE_VERIFY_FAILED",)
+
+
+def python(name: str, program: str, variable: str) -> Runtime:
+    return Runtime(name, lambda url, *_: [sys.executable, "-c", program, url], variable)
+
+
+def installed(program: str) -> str:
+    found = shutil.which(program)
+    if found is None:
+        pytest.skip(f"{program} is not installed: scripts/get-peers")
+    return found
+
+
+def pip(url: str, *_: Path) -> list[str]:
+    quick = ["--no-cache-dir", "--no-input", "--retries", "0", "--disable-pip-version-check", "--verbose"]
+    return [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        *quick,
+        "--index-url",
+        url.replace("//", "//nobody:nothing@"),
+        "no-such-one",
+    ]
+
+
+def uv(url: str, directory: Path, _: Path) -> list[str]:
+    """What is at hand of Rust: rustls, with the store of rustls-native-certs."""
+    of = ["--no-cache", "--system-certs", "--index-url", url, "--target", str(directory), "--python", sys.executable]
+    return [find_uv_bin(), "pip", "install", *of, "no-such-one"]
+
+
+def compose(url: str, *_: Path) -> list[str]:
+    """What is at hand of Go: Docker Compose asks a registry for the file that it is to read."""
+    return [str(compose_binary()), "-f", f"oci://{urlsplit(url).hostname}/a/pod:1", "config"]
+
+
+def java(url: str, directory: Path, public: Path) -> list[str]:
+    """A store of its own, and no variable names it."""
+    store, source, password = directory / "trust.p12", directory / "Ask.java", "changeit"
+    keytool = ["-importcert", "-noprompt", "-alias", "claw", "-storetype", "PKCS12", "-storepass", password]
+    files = ["-file", str(public / "ca-cert.pem"), "-keystore", str(store)]
+    subprocess.run([installed("keytool"), *keytool, *files], check=True, capture_output=True, timeout=60)
+    source.write_text(JAVA, encoding="utf-8")
+    told = [f"-Djavax.net.ssl.trustStore={store}", f"-Djavax.net.ssl.trustStorePassword={password}"]
+    return [installed("java"), "-Xshare:auto", "-XX:TieredStopAtLevel=1", *told, str(source), url]
+
+
+RUNTIMES = (
+    Runtime(
+        "curl",
+        lambda url, *_: [installed("curl"), "-sS", url],
+        "CURL_CA_BUNDLE",
+        refused=("SSL certificate problem",),
+    ),
+    Runtime(
+        "git",
+        lambda url, *_: [installed("git"), "ls-remote", f"{url}a.git"],
+        "GIT_SSL_CAINFO",
+        answered="could not read Username",
+        refused=("certificate verification failed", "SSL certificate problem"),
+    ),
+    python("Python: requests", REQUESTS, "REQUESTS_CA_BUNDLE"),
+    python("Python: httpx2", HTTPX, "SSL_CERT_FILE"),
+    python("Python: aiohttp", AIOHTTP, "SSL_CERT_FILE"),
+    python("Python: urllib", URLLIB, "SSL_CERT_FILE"),
+    python("OpenAI's SDK", OPENAI, "SSL_CERT_FILE"),
+    python("Anthropic's SDK", ANTHROPIC, "SSL_CERT_FILE"),
+    Runtime("pip", pip, "PIP_CERT", answered="401 Error", refused=("CERTIFICATE_VERIFY_FAILED",)),
+    Runtime(
+        "Node",
+        lambda url, *_: [installed("node"), "-e", NODE, url],
+        "NODE_EXTRA_CA_CERTS",
+        adds=True,
+        refused=("self-signed certificate in certificate chain", "permitted subtree violation"),
+    ),
+    Runtime("Rust: rustls", uv, "SSL_CERT_FILE", answered="401 Unauthorized", refused=("invalid peer certificate",)),
+    Runtime("Go", compose, "SSL_CERT_FILE", answered="401 Unauthorized", refused=("x509: ",)),
+    Runtime("Java", java, None, refused=("PKIX path",)),
+)
+"""``certs/README.md`` has a line for each."""

@@ -1,0 +1,117 @@
+"""What the pod's CA is good for: hosts as X.509 has them, and what OpenSSL makes of its certificates."""
+
+from __future__ import annotations
+
+import subprocess
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+from hypothesis import given
+from hypothesis import strategies as st
+from mitmproxy.certs import CertStore
+
+from claw_certs.authority import UnfitError, make, read
+from claw_certs.names import names_of
+from tests.certs.made import INSIDE, NOW, pods_ca, wanted
+
+
+@pytest.mark.requirement("certs:constrained")
+@pytest.mark.parametrize(
+    ("sans", "problem"),
+    [
+        ([INSIDE], None),
+        ([f"eu.{INSIDE}"], None),
+        (["bank.example"], "permitted subtree violation"),
+        (["openai.com"], "permitted subtree violation"),
+        ([f"evil{INSIDE}"], "permitted subtree violation"),
+        (["127.0.0.1"], "excluded subtree violation"),
+        (["::1"], "excluded subtree violation"),
+        ([INSIDE, "bank.example"], "permitted subtree violation"),
+        ([INSIDE, "10.0.0.5"], "excluded subtree violation"),
+    ],
+)
+def test_openssl_takes_what_it_signs_for_governed_hosts_and_nothing_else(
+    tmp_path: Path, sans: list[str], problem: str | None
+) -> None:
+    """Signed by mitmproxy's own code, in the strict reading that Python has taken since 3.13."""
+    pods_ca(tmp_path)
+    private, leaf, chain = tmp_path / "private", tmp_path / "leaf.pem", tmp_path / "chain.pem"
+    store = CertStore.from_files(private / "mitmproxy-ca.pem", private / "mitmproxy-dhparam.pem")
+    entry = store.get_cert(sans[0], [_general(each) for each in sans])
+    leaf.write_bytes(entry.cert.to_pem())
+    chain.write_bytes(b"".join(each.to_pem() for each in entry.chain_certs))
+    command = ["openssl", "verify", "-x509_strict", "-purpose", "sslserver", "-untrusted", str(chain)]
+    trusted = ["-CAfile", str(tmp_path / "public" / "ca-cert.pem")]
+    result = subprocess.run([*command, *trusted, str(leaf)], capture_output=True, text=True, check=False, timeout=60)
+    assert (result.returncode == 0) == (problem is None), result.stderr
+    assert problem is None or problem in result.stderr
+
+
+@pytest.mark.requirement("certs:constrained")
+def test_all_that_holds_it_back_is_critical_and_its_names_are_dated_and_never_twice_the_same() -> None:
+    one, other = read(make(wanted())), read(make(wanted()))
+    for certificate, length in ((one.root, 1), (one.certificate, 0)):
+        for kind in (x509.BasicConstraints, x509.KeyUsage, x509.NameConstraints):
+            assert certificate.extensions.get_extension_for_class(kind).critical
+        basic = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
+        assert (basic.ca, basic.path_length) == (True, length)
+        assert certificate.not_valid_after_utc == one.ends
+    assert one.name.startswith(f"claw desk {NOW:%Y-%m-%d} ")
+    assert len({one.name, other.name, one.certificate.subject, one.root.subject}) == 4
+
+
+@pytest.mark.requirement("certs:constrained")
+@given(st.text(max_size=200))
+def test_whatever_a_pod_is_called_its_ca_has_a_name_of_one_line(pod: str) -> None:
+    made = read(make(wanted(pod=pod)))
+    (name,) = made.certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    assert len(str(name.value)) <= 64
+    assert str(name.value).isprintable()
+
+
+@pytest.mark.requirement("certs:hosts")
+@pytest.mark.parametrize(
+    ("host", "held_to", "why"),
+    [
+        ("api.openai.com", "api.openai.com", ""),
+        ("API.OpenAI.com.", "api.openai.com", ""),
+        ("bücher.example", "xn--bcher-kva.example", ""),
+        ("*.example.com", None, "no name of a host"),
+        ("10.0.0.5", None, "it is an address"),
+        ("[::1]", None, "it is an address"),
+        ("127.1", None, "read as an address"),
+        ("litellm", None, "a whole top-level domain"),
+        ("com", None, "a whole top-level domain"),
+        ("a..b", None, "no name of a host"),
+        ("evil.example\nDNS:bank.example", None, "no name of a host"),
+        (".example.com", None, "no name of a host"),
+        ("x" * 64 + ".example", None, "no name of a host"),
+        ("", None, "no name of a host"),
+    ],
+)
+def test_a_host_is_covered_as_it_is_or_left_out_with_its_reason(host: str, held_to: str | None, why: str) -> None:
+    names = names_of([host])
+    assert names.permitted == ((held_to,) if held_to else ())
+    assert why in "".join(names.left_out.values())
+    if held_to:
+        made = read(make(wanted(held_to)))
+        assert made.permitted == (held_to,)
+        assert made.covers(host)
+        assert not made.covers(f"evil{held_to}")
+
+
+@pytest.mark.requirement("certs:hosts")
+def test_a_ca_for_no_host_is_not_made() -> None:
+    with pytest.raises(UnfitError, match="no host"):
+        make(wanted(permitted=()))
+
+
+def _general(name: str) -> Any:
+    try:
+        return x509.IPAddress(ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)

@@ -1,0 +1,178 @@
+"""The CA on the disk: modes, symlinks, verbs at the same time, kills at every step, and the two steps of a rotation."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from claw_certs.authority import UnfitError
+from claw_certs.place import finish, init, kept, rotate
+from claw_certs.public import certificates, public_cas
+from tests.certs.made import PUBLIC, pods_ca, wanted
+from tests.proxy.pod import ROOT
+
+SYSTEM = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+KILLED = """
+import os, sys
+from pathlib import Path
+from claw_certs.place import finish, init, kept, rotate
+from tests.certs.made import PUBLIC, wanted
+
+STEPS = {"os.rename", "os.mkdir", "os.remove", "os.chmod", "open"}
+verbs = {"init": init, "force": lambda *of: init(*of, force=True), "rotate": rotate, "finish": finish}
+verb, home = verbs[sys.argv[1]], Path(sys.argv[2])
+last = False
+for step in range(200):
+    place = home / f"{step}"
+    if sys.argv[1] != "init":
+        init(place, wanted(), PUBLIC, None)
+    if sys.argv[1] == "finish":
+        rotate(place, wanted(), PUBLIC, None)
+    child = os.fork()
+    if child == 0:
+        seen = -1
+        def die(event, _):
+            global seen
+            seen += event in STEPS
+            if seen == step:
+                os._exit(9)
+        of = (place, PUBLIC, None) if sys.argv[1] == "finish" else (place, wanted(), PUBLIC, None)
+        sys.addaudithook(die)
+        verb(*of)
+        os._exit(0)
+    if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0:
+        break
+print(step)
+"""
+
+
+def modes(directory: Path) -> dict[str, int]:
+    return {str(path.relative_to(directory)): stat.S_IMODE(path.stat().st_mode) for path in directory.rglob("*")}
+
+
+@pytest.mark.requirement("certs:files")
+def test_the_key_is_its_owners_and_what_runners_trust_is_everybodys_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        pods_ca(tmp_path)
+        rotate(tmp_path, wanted(), SYSTEM, None)
+    finally:
+        os.umask(before)
+    files = {"mitmproxy-ca.pem": 0o600, "next-ca.pem": 0o600, "mitmproxy-dhparam.pem": 0o600}
+    private = {"private": 0o700} | {f"private/{name}": mode for name, mode in files.items()}
+    assert modes(tmp_path) == private | {"public": 0o755, "public/ca-cert.pem": 0o644, "public/ca-bundle.pem": 0o644}
+    bundle = (tmp_path / "public" / "ca-bundle.pem").read_bytes()
+    assert bundle == SYSTEM + (tmp_path / "public" / "ca-cert.pem").read_bytes()
+    assert b"PRIVATE" not in bundle
+
+
+@pytest.mark.requirement("certs:files")
+def test_a_key_that_is_there_is_kept_until_another_is_asked_for_by_force(tmp_path: Path) -> None:
+    first = pods_ca(tmp_path)
+    assert pods_ca(tmp_path, "other.example") == first
+    again = init(tmp_path, wanted("other.example"), PUBLIC, None, force=True)
+    assert again.signing is not None
+    assert again.signing.permitted == ("other.example",)
+    assert again != first
+    assert again.is_trusted
+
+
+@pytest.mark.requirement("certs:files")
+@pytest.mark.parametrize("link", ["private", "public", "private/mitmproxy-ca.pem"])
+def test_no_symlink_is_followed_and_nothing_is_written_where_it_points(tmp_path: Path, link: str) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    place = tmp_path / "ca"
+    (place / link).parent.mkdir(parents=True)
+    (place / link).symlink_to(elsewhere)
+    with pytest.raises(OSError, match="symlink"):
+        pods_ca(place)
+    assert list(elsewhere.iterdir()) == []
+
+
+@pytest.mark.requirement("certs:files")
+def test_the_directory_itself_may_be_no_symlink_either(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "ca").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match="symlink"):
+        pods_ca(tmp_path / "ca")
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+@pytest.mark.requirement("certs:files")
+def test_of_verbs_at_the_same_time_one_makes_the_ca_and_the_others_keep_it(tmp_path: Path) -> None:
+    make = "import sys; from pathlib import Path; from tests.certs.made import pods_ca; pods_ca(Path(sys.argv[1]))"
+    command = [sys.executable, "-c", f"{make}; print(pods_ca(Path(sys.argv[1])).signing.name)", str(tmp_path / "ca")]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    running = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    names = {process.communicate(timeout=100)[0] for process in running}
+    signing = kept(tmp_path / "ca").signing
+    assert signing is not None
+    assert names == {f"{signing.name}\n"}
+
+
+@pytest.mark.requirement("certs:killed")
+@pytest.mark.parametrize("verb", ["init", "force", "rotate", "finish"])
+def test_killed_at_any_step_there_is_a_whole_ca_or_none_and_the_same_verb_mends_the_rest(
+    tmp_path: Path, verb: str
+) -> None:
+    """At each thing that it asks of the disk. One process forks for each, since what they load takes longer than all else."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-W", "error", "-c", KILLED, verb, str(tmp_path)]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=100)
+    assert result.returncode == 0, result.stderr
+    steps = int(result.stdout)
+    assert steps > 10
+    for step in range(steps):
+        place = tmp_path / str(step)
+        left = kept(place)  # raises for half a file, or a certificate without its key
+        # At no moment do runners trust less than what signs, but where it is another by force, and before the first time.
+        if verb in {"rotate", "finish"}:
+            assert left.signing is not None
+            assert left.signing.trusted.strip() in {each.strip() for each in left.trusted}
+        if verb == "finish" and left.next is None:
+            with pytest.raises(UnfitError, match="no rotation"):
+                finish(place, PUBLIC, None)
+            mended = init(place, wanted(), PUBLIC, None)
+        elif verb == "finish":
+            mended = finish(place, PUBLIC, None)
+        else:
+            mended = (rotate if verb == "rotate" else init)(place, wanted(), PUBLIC, None)
+        assert mended.is_trusted
+        assert mended.signing is not None
+        assert not [path for path in place.rglob("*") if path.name.endswith(".new")]
+
+
+@pytest.mark.requirement("certs:rotation")
+def test_the_new_ca_is_trusted_while_the_old_one_signs_and_takes_its_place_when_told(tmp_path: Path) -> None:
+    with pytest.raises(UnfitError, match="no CA yet"):
+        rotate(tmp_path, wanted(), PUBLIC, None)
+    old = pods_ca(tmp_path)
+    with pytest.raises(UnfitError, match="no rotation"):
+        finish(tmp_path, PUBLIC, None)
+    assert kept(tmp_path) == old
+    both = rotate(tmp_path, wanted("new.example"), PUBLIC, None)
+    assert (both.signing, len(both.trusted)) == (old.signing, 2)
+    assert rotate(tmp_path, wanted("newer.example"), PUBLIC, None) == both
+    new = finish(tmp_path, PUBLIC, None)
+    assert (new.signing, new.next, len(new.trusted)) == (both.next, None, 1)
+    assert new.signing is not None
+    assert new.signing.permitted == ("new.example",)
+
+
+@pytest.mark.requirement("certs:files")
+def test_of_a_file_of_public_cas_only_certificates_are_copied(tmp_path: Path) -> None:
+    file = tmp_path / "cas.pem"
+    file.write_bytes(b"# mine\n-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n" + SYSTEM)
+    assert public_cas(file) == (file, SYSTEM)
+    file.write_bytes(b"nothing")
+    with pytest.raises(ValueError, match="holds no certificate"):
+        public_cas(file)
+    place, content = public_cas(None)
+    assert place.is_file()
+    assert len(certificates(content)) > 50

@@ -1,0 +1,159 @@
+"""On which CA the proxy starts, and what it says of one that it does not start on."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from mitmproxy.certs import CertStore, dummy_cert
+
+from claw_certs.authority import UnfitError, make, read
+from claw_certs.key_file import FILE, exposed, of_directory
+from claw_certs.place import DH_PARAMETERS
+from claw_mediate.io.log import EventLog
+from claw_mediate.mitm.authority import Authorities
+from tests.certs.made import LONG_AGO, NOW, YET_TO_COME, pods_ca, wanted
+from tests.proxy.pod import Pod
+from tests.proxy.test_start import fails_to_start
+
+
+def encrypted(pem: bytes) -> bytes:
+    key = serialization.load_pem_private_key(pem, None)
+    locked = serialization.BestAvailableEncryption(b"word")
+    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, locked) + certificates(pem)
+
+
+def certificates(pem: bytes) -> bytes:
+    return pem[pem.index(b"-----BEGIN CERTIFICATE") :]
+
+
+def leaf(pem: bytes) -> bytes:
+    """A CA's file whose certificate is of no CA."""
+    key = serialization.load_pem_private_key(pem, None)
+    signer = x509.load_pem_x509_certificates(pem)[0]
+    return (
+        pem[: pem.index(b"-----BEGIN CERTIFICATE")]
+        + dummy_cert(key, signer, "a.example", [x509.DNSName("a.example")]).to_pem()
+    )
+
+
+FLAWS: dict[str, tuple[Callable[[bytes], bytes], str]] = {
+    "the key of another": (
+        lambda pem: make(wanted()).split(b"-----BEGIN CERT")[0] + certificates(pem),
+        "not the certificate's",
+    ),
+    "a certificate of no CA": (leaf, "none of a CA"),
+    "no key": (certificates, "no private key"),
+    "no certificate": (lambda pem: pem.split(b"-----BEGIN CERT")[0], "no certificate"),
+    "another's root": (
+        lambda pem: (
+            pem[: pem.rindex(b"-----BEGIN CERT")]
+            + make(wanted()).rpartition(b"-----BEGIN CERT")[2].join([b"-----BEGIN CERT", b""])
+        ),
+        "no chain",
+    ),
+    "an encrypted key": (encrypted, "cert_passphrase"),
+    "nothing": (lambda _: b"", "no certificate"),
+    "garbage": (lambda pem: pem[:400] + b"\x00" + pem[500:], "no "),
+}
+
+
+@pytest.mark.requirement("certs:refused")
+@pytest.mark.parametrize("flaw", FLAWS)
+def test_a_file_that_is_no_sound_ca_is_told_in_one_line_with_its_remedy(tmp_path: Path, flaw: str) -> None:
+    pods_ca(tmp_path)
+    file = tmp_path / "private" / "mitmproxy-ca.pem"
+    alter, says = FLAWS[flaw]
+    file.write_bytes(alter(file.read_bytes()))
+    with pytest.raises(UnfitError) as refused:
+        of_directory(file.parent, NOW)
+    assert says in str(refused.value)
+    assert "claw certs init --force" in str(refused.value)
+    assert "PRIVATE" not in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.requirement("certs:refused")
+def test_an_encrypted_key_is_read_with_its_passphrase(tmp_path: Path) -> None:
+    pods_ca(tmp_path)
+    file = tmp_path / "private" / "mitmproxy-ca.pem"
+    plain = of_directory(file.parent, NOW, b"unneeded")
+    file.write_bytes(encrypted(file.read_bytes()))
+    assert of_directory(file.parent, NOW, b"word") == plain
+
+
+@pytest.mark.requirement("certs:refused")
+@pytest.mark.parametrize(
+    ("mode", "own", "readers"),
+    [
+        (0o600, True, None),
+        (0o400, True, None),
+        (0o604, True, "everybody"),
+        (0o602, False, "everybody"),
+        (0o640, True, "its group"),
+        # A Secret of Kubernetes: root's, and the proxy reads it by its group.
+        (0o440, False, None),
+        (0o460, False, "its group"),
+    ],
+)
+def test_nobody_else_may_read_the_key(mode: int, own: bool, readers: str | None) -> None:
+    owner = os.geteuid() if own else os.geteuid() + 1
+    about = os.stat_result((stat.S_IFREG | mode, 0, 0, 1, owner, 0, 0, 0, 0, 0))
+    assert exposed(about) == readers
+
+
+@pytest.mark.requirement("certs:refused")
+@pytest.mark.parametrize(
+    ("make_it", "says"),
+    [
+        (lambda place: place.mkdir(), "there is no CA"),
+        (lambda place: pods_ca(place.parent, now=LONG_AGO), "it expired on"),
+        (lambda place: pods_ca(place.parent) and (place / FILE).chmod(0o644), "is open to everybody"),
+        (lambda place: pods_ca(place.parent) and (place / DH_PARAMETERS).unlink(), DH_PARAMETERS),
+        (lambda place: CertStore.create_store(place, "mitmproxy", 2048), "may sign for any name"),
+    ],
+    ids=["missing", "expired", "open", "no parameters", "mitmproxy's own"],
+)
+def test_the_proxy_does_not_start_on_it_says_why_in_one_line_and_makes_none_of_its_own(
+    pod: Pod, make_it: Callable[[Path], Any], says: str
+) -> None:
+    place = pod.home / "private"
+    make_it(place)
+    before = {path.name: path.read_bytes() for path in place.iterdir()}
+    pod.agent("analyst", pod.tool("balance"))
+    pod.environment |= {"CLLAMA_CA": str(place)}
+    (line,) = fails_to_start(pod)
+    assert says in line
+    assert "claw certs init" in line or "chmod 600" in line
+    assert {path.name: path.read_bytes() for path in place.iterdir()} == before
+
+
+@pytest.mark.requirement("certs:refused")
+def test_a_confdir_is_looked_at_too_but_may_hold_any_sound_ca(pod: Pod) -> None:
+    pods_ca(pod.home, now=YET_TO_COME)
+    pod.agent("analyst", pod.tool("balance"))
+    (line,) = fails_to_start(pod, "--set", f"confdir={pod.home / 'private'}")
+    assert "is the clock right?" in line
+    pod.start("--set", f"confdir={pod.home / 'another'}")
+    assert (pod.home / "another" / FILE).is_file()
+
+
+@pytest.mark.requirement("certs:told")
+def test_its_end_is_told_once_a_day_from_thirty_days_before() -> None:
+    told: list[bytes] = []
+    days = iter([0, 300, 340, 340, 341, 366])
+    authorities = Authorities(EventLog(told.append), lambda: NOW + timedelta(days=next(days)))
+    authorities._found = read(make(wanted()))
+    said = []
+    for _ in range(6):
+        told.clear()
+        authorities.running()
+        said.append([b"claw certs rotate" in line or b"ca_expired" in line for line in told])
+    assert said == [[], [], [True], [], [True], [True]]

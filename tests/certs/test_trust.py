@@ -1,0 +1,134 @@
+"""What each runtime makes of the pod's CA, through the real proxy; and certs/README.md, which tells how each is told of it."""
+
+from __future__ import annotations
+
+import os
+import re
+import ssl
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import openai
+import pytest
+
+from tests.certs.made import INSIDE, OUTSIDE, pods_ca
+from tests.certs.runtimes import RUNTIMES, Runtime
+from tests.peers import Provider, Service, text
+from tests.proxy.pod import ROOT, Pod, headers
+
+README = (ROOT / "certs" / "README.md").read_text(encoding="utf-8")
+EDITOR = ROOT / "pods" / "research" / "expected" / "agents" / "editor" / "env"
+BUNDLE, ALONE = "ca-bundle.pem", "ca-cert.pem"
+
+
+@pytest.fixture(scope="module")
+def pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
+    """A proxy on the pod's CA, whose directory it can't write to; it governs one host that the CA does not cover."""
+    home = tmp_path_factory.mktemp("pod")
+    pods_ca(home / "ca", INSIDE)
+    provider, service = Provider(), Service()
+    provider.start()
+    service.start()
+    made = Pod(home, provider, service)
+    made.agent("analyst", made.tool("balance"))
+    private = home / "ca" / "private"
+    made.environment |= {"CLLAMA_CA": str(private), "CLLAMA_HOSTS": f"{OUTSIDE}=openai"}
+    read_only = f'mount --bind -o ro "{private}" "{private}" && exec "$@"'
+    made.launcher = ("unshare", "--map-root-user", "--mount", "sh", "-ec", read_only, "sh")
+    if subprocess.run([*made.launcher, "true"], capture_output=True, check=False).returncode:
+        made.launcher = ()  # the kernel gives this user no namespace: all else is still proved
+    made.start()
+    yield made
+    made.stop()
+    provider.stop()
+    service.stop()
+
+
+def asked(pod: Pod, runtime: Runtime, host: str, directory: Path, trusts: bool) -> tuple[bool, str]:
+    """Whether it got our answer, and all that it said."""
+    directory.mkdir()
+    public = pod.home / "ca" / "public"
+    proxy = f"http://127.0.0.1:{pod.proxy_port}"
+    environment = {"PATH": os.environ["PATH"], "HOME": str(directory), "HTTPS_PROXY": proxy, "https_proxy": proxy}
+    if trusts and runtime.variable is not None:
+        environment[runtime.variable] = str(public / (ALONE if runtime.adds else BUNDLE))
+    command = runtime.command(f"https://{host}/", directory, public)
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=100)
+    said = result.stdout + result.stderr
+    return (result.returncode == 0 if runtime.answered is None else runtime.answered in said), said
+
+
+@pytest.mark.requirement("certs:runtimes")
+@pytest.mark.parametrize("runtime", RUNTIMES, ids=lambda runtime: runtime.name)
+def test_a_runtime_trusts_the_proxy_for_governed_hosts_and_nobody_for_others(
+    pod: Pod, runtime: Runtime, tmp_path: Path
+) -> None:
+    """By the one variable of its line: with it, without it, and with it for a host outside the constraints."""
+    answered, said = asked(pod, runtime, INSIDE, tmp_path / "with", trusts=True)
+    assert answered, said
+    if runtime.variable is not None:
+        answered, said = asked(pod, runtime, INSIDE, tmp_path / "without", trusts=False)
+        assert not answered, said
+        assert any(each in said for each in runtime.refused), said
+    answered, said = asked(pod, runtime, OUTSIDE, tmp_path / "outside", trusts=True)
+    assert not answered, said
+    assert any(each in said for each in runtime.refused), said
+
+
+@pytest.mark.requirement("certs:runtimes")
+def test_a_turn_goes_through_the_pods_ca(pod: Pod) -> None:
+    pod.provider.says(text("Sound."))
+    context = ssl.create_default_context(cafile=str(pod.home / "ca" / "public" / ALONE))
+    with (
+        httpx2.Client(
+            proxy=f"http://127.0.0.1:{pod.proxy_port}", verify=context, trust_env=False, timeout=60
+        ) as client,
+        openai.OpenAI(base_url=f"https://{INSIDE}/v1", api_key=pod.token(), max_retries=0, http_client=client) as sdk,
+    ):
+        answer = sdk.chat.completions.create(model="gpt-test", messages=[{"role": "user", "content": "Go"}])
+    assert answer.choices[0].message.content == "Sound."
+
+
+@pytest.mark.requirement("certs:one-name")
+def test_a_certificate_is_for_the_name_that_was_asked_for_and_not_for_the_address_that_was_dialled(pod: Pod) -> None:
+    """As it is with a transparent proxy. A CA that excludes addresses could not sign for both."""
+    pod.provider.says(text("Sound."))
+    context = ssl.create_default_context(cafile=str(pod.home / "ca" / "public" / ALONE))
+    with httpx2.Client(
+        proxy=f"http://127.0.0.1:{pod.proxy_port}", verify=context, trust_env=False, timeout=60
+    ) as client:
+        answer = client.post(
+            "https://127.0.0.1:1/v1/chat/completions",
+            headers=headers(pod, "analyst"),
+            json={"model": "gpt-test", "messages": [{"role": "user", "content": "Go"}]},
+            extensions={"sni_hostname": INSIDE},
+        )
+    assert answer.json()["choices"][0]["message"]["content"] == "Sound."
+
+
+@pytest.mark.requirement("certs:told")
+def test_a_governed_host_that_the_ca_does_not_cover_is_told_once_with_its_remedy(pod: Pod) -> None:
+    for _ in range(2):
+        with (
+            pytest.raises(httpx2.ConnectError),
+            httpx2.Client(proxy=f"http://127.0.0.1:{pod.proxy_port}", trust_env=False, timeout=60) as client,
+        ):
+            client.get(f"https://{OUTSIDE}/")
+    (told,) = [event for event in pod.log() if event.get("error") == "ca_does_not_cover"]
+    assert told["host"] == OUTSIDE
+    assert "claw certs rotate" in told["reason"]
+
+
+@pytest.mark.requirement("certs:runtimes")
+def test_the_page_has_a_line_for_each_runtime_and_runners_get_every_variable_of_it() -> None:
+    lines = re.findall(r"^\| ([^|]+?) \| `(\w+)` \| (adds|replaces) \|", README, re.MULTILINE)
+    tried = {(each.name, each.variable, "adds" if each.adds else "replaces") for each in RUNTIMES if each.variable}
+    by_hand = {("Codex", "CODEX_CA_CERTIFICATE", "adds"), ("AWS's SDKs", "AWS_CA_BUNDLE", "replaces")}
+    assert set(lines) == tried | by_hand
+    compiled = dict(line.split("=", 1) for line in EDITOR.read_text(encoding="utf-8").splitlines())
+    given = {(name, Path(path).name) for name, path in compiled.items() if path.startswith("/etc/ssl/claw/")}
+    assert given == {(variable, ALONE if how == "adds" else BUNDLE) for _, variable, how in lines}
+    java = re.search(r"^\| Java \| .*keytool", README, re.MULTILINE)
+    assert java is not None

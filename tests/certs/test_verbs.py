@@ -1,0 +1,176 @@
+"""``claw certs`` as the operator sees it, and what ``claw up`` says of the CA."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from claw_certs.place import kept
+from claw_certs.standing import standing
+from claw_cli.app import app
+from claw_contract.known_providers import KNOWN_PROVIDERS
+from tests.certs.made import LONG_AGO, NOW, OUTSIDE, pods_ca
+
+POD = """
+x-claw:
+  pod: desk
+services:
+  analyst:
+    image: python:3.13-slim
+    x-claw:
+      agent: ./AGENTS.md
+      cllama: {{proxy: passthrough, mode: {mode}}}
+      cllama-env: {{OPENAI_API_KEY: sk-planted-provider-key, {env}}}
+"""
+REMEDIES = ("claw certs init", "claw certs rotate", "chmod 600")
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "cas.pem").write_text(
+        "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", encoding="utf-8"
+    )
+    (tmp_path / "AGENTS.md").write_text("Be good.\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path)
+    return tmp_path
+
+
+def written(directory: Path, mode: str = "proxy", **env: str) -> None:
+    told = ", ".join(f"{name}: {json.dumps(value)}" for name, value in env.items()) or 'XAI_API_KEY: ""'
+    (directory / "claw-pod.yml").write_text(POD.format(mode=mode, env=told), encoding="utf-8")
+
+
+def claw(*arguments: str, **env: str) -> Result:
+    environment = {"CLAW_MASTER_SECRET": "planted-master-secret", "TERM": "dumb", "CLAW_UID": "", **env}
+    return CliRunner().invoke(app, list(arguments), env=environment)
+
+
+def certs(verb: str, *arguments: str, **env: str) -> Result:
+    public = () if verb == "status" else ("--public-cas", "cas.pem")
+    return claw("certs", verb, *arguments, *public, **env)
+
+
+def status() -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(certs("status", "--json").stdout)
+    return told
+
+
+@pytest.mark.requirement("certs:hosts")
+def test_the_ca_is_for_the_hosts_that_the_compiled_proxy_opens_and_says_which_it_leaves_out(desk: Path) -> None:
+    written(
+        desk,
+        CLLAMA_HOSTS=f"{OUTSIDE}=openai, 10.0.0.5=openai, *.wild.example=openai",
+        OPENAI_BASE_URL="https://models.internal.example/v1",
+        OLLAMA_BASE_URL="http://ollama:11434/v1",
+        XAI_BASE_URL="https://10.1.1.1/v1",
+    )
+    made = certs("init")
+    assert made.exit_code == 0, made.output
+    signing = kept(desk / ".claw-ca").signing
+    assert signing is not None
+    hosts = {each.base_url.split("/")[2] for each in KNOWN_PROVIDERS.values() if each.base_url}
+    assert set(signing.permitted or ()) == hosts | {OUTSIDE, "models.internal.example"}
+    told = {each["host"]: each["why"] for each in status()["left_out"]}
+    assert told.keys() == {"10.0.0.5", "*.wild.example", "10.1.1.1"}
+    for host, why in told.items():
+        assert f"{host} (left out: {why})" in made.stdout
+    assert "sk-planted" not in made.output
+
+
+@pytest.mark.requirement("certs:rotation")
+@pytest.mark.usefixtures("desk")
+def test_each_step_of_a_rotation_tells_the_next_one() -> None:
+    assert "claw certs init claw-pod.yml" in certs("rotate").stderr
+    assert certs("init").exit_code == 0
+    assert "claw certs rotate claw-pod.yml" in certs("rotate", "--finish").stderr
+    first = certs("rotate")
+    assert (first.exit_code, "--finish" in first.stdout) == (0, True)
+    told = status()
+    assert [told[key] is not None for key in ("signing", "next")] == [True, True]
+    assert "a rotation is under way" in told["problems"][0]["text"]
+    assert "--force-recreate" in certs("rotate", "--finish").stdout
+    after = status()
+    assert (after["signing"], after["next"], after["problems"]) == (told["next"], None, [])
+
+
+@pytest.mark.requirement("certs:status")
+@pytest.mark.parametrize(
+    ("spoil", "text", "exit_code"),
+    [
+        (lambda _: None, "there is no CA", 1),
+        (lambda desk: pods_ca(desk / ".claw-ca", now=LONG_AGO), "it expired on", 1),
+        (lambda desk: pods_ca(desk / ".claw-ca", "old.example"), "does not cover", 0),
+        (lambda desk: certs("init") and (desk / ".claw-ca/private/mitmproxy-ca.pem").chmod(0o640), "open to", 1),
+        (lambda desk: certs("init") and (desk / ".claw-ca/public/ca-cert.pem").unlink(), "is not of this CA", 1),
+        (
+            lambda desk: certs("init") and (desk / ".claw-ca/private/mitmproxy-ca.pem").write_text("?"),
+            "no certificate",
+            1,
+        ),
+        (lambda _: certs("init", "--days", "29"), "expires on", 0),
+        (lambda desk: (desk / ".claw-ca").symlink_to("/proc"), "symlink", 1),
+    ],
+)
+def test_what_stands_badly_is_told_with_its_remedy_by_status_and_by_up(
+    desk: Path, spoil: Any, text: str, exit_code: int
+) -> None:
+    """``up`` goes on with what the proxy would start on, and then fails since there is no Docker here."""
+    spoil(desk)
+    told = certs("status")
+    (line,) = [line for line in told.stderr.splitlines() if text in line]
+    assert line.startswith("error: " if exit_code else "warning: ")
+    assert any(remedy in line for remedy in REMEDIES)
+    assert told.exit_code == exit_code
+    assert [text in problem["text"] for problem in status()["problems"]].count(True) == 1
+    up = claw("up", PATH=str(desk))
+    assert line in up.stderr
+    assert ("no 'docker'" in up.stderr) == (exit_code == 0)
+
+
+@pytest.mark.requirement("certs:status")
+def test_a_pod_whose_agents_are_all_at_the_base_url_needs_no_ca(desk: Path) -> None:
+    written(desk, mode="base-url")
+    assert certs("status").exit_code == 0
+    up = claw("up", PATH=str(desk))
+    assert "CA" not in up.stderr.replace("PATH", "")
+    assert "no agent of this pod needs a CA" in certs("init").stderr
+
+
+@pytest.mark.requirement("certs:status")
+def test_a_new_governed_host_is_told_until_the_ca_is_rotated(desk: Path) -> None:
+    certs("init")
+    written(desk, CLLAMA_HOSTS=f"{OUTSIDE}=openai")
+    assert {"host": OUTSIDE, "covered": False} in status()["hosts"]
+    certs("rotate")
+    certs("rotate", "--finish")
+    assert {"host": OUTSIDE, "covered": True} in status()["hosts"]
+    assert status()["problems"] == []
+
+
+@pytest.mark.requirement("certs:status")
+def test_time_to_rotate_is_from_thirty_days_before_its_end_on(tmp_path: Path) -> None:
+    pods_ca(tmp_path)
+    for day, told in ((334, False), (336, True), (366, False)):
+        found = standing(tmp_path, ["api.openai.com"], NOW + timedelta(days=day), "claw-pod.yml")
+        assert any("expires on" in problem.text for problem in found.problems) is told
+        assert found.is_sound is (day < 366)
+
+
+@pytest.mark.requirement("certs:files")
+def test_the_key_is_for_whom_the_proxy_runs_as(desk: Path) -> None:
+    key = desk / ".claw-ca" / "private" / "mitmproxy-ca.pem"
+    another = str(os.geteuid() + 4321)
+    made = certs("init", CLAW_UID=another)
+    if os.geteuid() == 0:
+        assert (made.exit_code, key.stat().st_uid, key.parent.stat().st_uid) == (0, int(another), int(another))
+    else:
+        assert (made.exit_code, key.exists()) == (1, False)
+        assert f"CLAW_UID={another}" in made.stderr
+    assert certs("init", CLAW_UID="nobody").exit_code == 1
