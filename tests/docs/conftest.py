@@ -121,7 +121,7 @@ def start_arguments(mode: str) -> list[str]:
     return arguments[2:]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     """Started with the command of the page of the transparent entrance, which is that of all three."""
     home = tmp_path_factory.mktemp("desk")
@@ -140,7 +140,13 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     ]
     subprocess.run(verb, cwd=home, check=True, capture_output=True, timeout=100)
     (home / "runner").mkdir()
-    pod.start(*at_free_ports(start_arguments("transparent"), pod), "--set", "termlog_verbosity=warn")
+    pod.start(
+        *at_free_ports(start_arguments("transparent"), pod),
+        "--set",
+        "termlog_verbosity=warn",
+        "-w",
+        str(home / "flows"),
+    )
     yield Desk(pod, provider, home / ".claw-ca" / "public")
     pod.stop()
     provider.stop()

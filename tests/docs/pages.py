@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 ENTRANCES = DOCS / "entrances"
 _FENCE = re.compile(r"^```(\w+)((?: [\w.-]+)*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_SPAN = re.compile(r"`` (.+?) ``|`([^`]+)`")
 _RULE = re.compile(r"[|\s-]+")
 _OURS = ("addons", "bench", "certs", "claw_*", "docs", "pods", "scripts", "tests")
 
@@ -58,3 +59,8 @@ def rows(page: Path, heading: str) -> Iterator[list[str]]:
     for line, following in pairwise([*table, ""]):
         if not (_RULE.fullmatch(line) or _RULE.fullmatch(following)):  # a table's head stands above its rule
             yield [cell.strip() for cell in line.strip("|").split(" | ")]
+
+
+def spans(of: Iterable[list[str]]) -> set[str]:
+    """The words in the code spans of the first column."""
+    return {one or other for row in of for one, other in _SPAN.findall(row[0])}

@@ -11,11 +11,10 @@ from typing import get_args
 
 import pytest
 
-from claw_contract.log import EventType
 from claw_mediate.policy import Intervention
 from tests.docs import code_says
 from tests.docs.conftest import Desk
-from tests.docs.pages import DOCS, rows
+from tests.docs.pages import DOCS, rows, spans
 from tests.waiting import eventually
 
 PAGE = DOCS / "troubleshooting.md"
@@ -37,10 +36,9 @@ REFUSES_TO_START = (
 ANOTHER_MITMPROXY = "this version of mitmproxy is built differently: "
 
 
-def told(heading: str, page: Path = PAGE) -> set[str]:
+def told(heading: str) -> set[str]:
     """The words in the code spans of the first column."""
-    cells = (row[0] for row in rows(page, heading))
-    return {one or other for cell in cells for one, other in re.findall(r"`` (.+?) ``|`([^`]+)`", cell)}
+    return spans(rows(PAGE, heading))
 
 
 @pytest.mark.requirement("docs:codes")
@@ -100,11 +98,6 @@ def test_every_intervention_about_money_and_withheld_tools_is_in_the_page() -> N
     for bypass in ("tool_choice_none", "several_choices_not_mediated", "request_not_read"):
         assert any(f'"{bypass}"' in file.read_text(encoding="utf-8") for file in code_says.modules("claw_mediate"))
         assert f"`{bypass}`" in page
-
-
-@pytest.mark.requirement("docs:codes")
-def test_every_type_of_event_is_in_the_page_about_looking_and_no_other() -> None:
-    assert told("## The log", DOCS / "inspect.md") == set(get_args(EventType.__value__))
 
 
 UNTRUSTING = {

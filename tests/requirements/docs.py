@@ -19,6 +19,9 @@ REQUIREMENTS: dict[str, Requirement] = {
     "docs:certificate-errors": Requirement(
         "issue 6, item 6", "A certificate error stands in the page as the runtime really says it."
     ),
+    "docs:inspect": Requirement(
+        "issue 6, item 6", "The page about looking inside has the filters, commands and events that there are."
+    ),
     "docs:links": Requirement("issue 6, item 6", "What a page links to, or names as a file, is there."),
     "docs:no-machine": Requirement("CONTRIBUTING", "No page names a place of one machine, or a registry of packages."),
     "docs:configs": Requirement("issue 6, item 6", "Every block of JSON or TOML is what it says."),
