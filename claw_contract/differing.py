@@ -23,7 +23,8 @@ def differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
 
 
 def _timeless(entry: dict[str, Any]) -> dict[str, Any]:
-    usage = {**mapping(entry.get("usage")), "reported_cost_usd": None}
+    # Of a turn that was resumed, usage is the last attempt's own.
+    usage = {} if entry.get("resumed") is True else {**mapping(entry.get("usage")), "reported_cost_usd": None}
     trace = [
         {
             **past,

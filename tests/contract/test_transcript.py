@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
 from claw_contract import interventions
+from claw_contract.differing import differences
 from claw_contract.said import reply
 from claw_contract.transcript import headline, transcript
 from claw_mediate import result
@@ -324,3 +325,17 @@ def test_long_texts_are_cut_and_say_how_long_they_were() -> None:
 def test_a_body_that_history_cut_is_shown_as_a_beginning() -> None:
     told = transcript({**LINE, "request_original": {"truncated": True, "original_bytes": 9, "head": '{"mess'}})
     assert '(the beginning of 9 bytes) {"mess' in told
+
+
+@pytest.mark.requirement("transcript:turn")
+def test_two_lines_of_a_turn_are_compared_without_their_times_and_beyond_what_is_shown() -> None:
+    again = copy.deepcopy(LINE) | {"latency_ms": 1, "ts": "later", "hash": "2" * 64}
+    again["tool_trace"][0] |= {"wall_time_ms": 1}
+    assert differences(LINE, again) == []
+    again["response"]["json"]["choices"][0]["message"]["content"] = "Sold."
+    assert [line for line in differences(LINE, again) if line[0] in "+-"] == [
+        "-  │ assistant: Bought.",
+        "+  │ assistant: Sold.",
+    ]
+    long, longer = ({**LINE, "request_original": "x" * 9000 + end} for end in ("1", "2"))
+    assert differences(long, longer) == ["what differs lies beyond what a transcript shows"]

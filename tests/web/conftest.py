@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import openai
 import pytest
 from starlette.responses import JSONResponse
 
@@ -57,6 +58,16 @@ def anthropic_turn(pod: Pod) -> None:
     pod.claude().messages.create(model="claude", max_tokens=99, messages=HELLO)
 
 
+def failed_and_resumed_turns(pod: Pod) -> None:
+    """A write was made, and then the provider refused; the same request goes on behind the write."""
+    pod.provider.says(calls(("c1", "desk__trade", {"symbol": "Y"})), JSONResponse({"error": {"message": "no"}}, 400))
+    asked: list[Any] = [{"role": "user", "content": "Buy a Y."}]
+    with pytest.raises(openai.BadRequestError):
+        pod.client().chat.completions.create(model="gpt", messages=asked)
+    pod.provider.says(text("It is bought."))
+    pod.client().chat.completions.create(model="gpt", messages=asked)
+
+
 @dataclass
 class Recorded:
     """Turns in a file that mitmdump wrote, and a mitmweb that has read it."""
@@ -73,6 +84,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
     pod.start("-w", str(file))
     openai_turn(pod)
     anthropic_turn(pod)
+    failed_and_resumed_turns(pod)
     closed(pod)
     web, process = offline(pod.home, file, pod.home / "context")
     yield Recorded(pod, file, web)

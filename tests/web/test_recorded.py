@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from inline_snapshot import snapshot
 from mitmproxy import http
@@ -19,9 +20,11 @@ from claw_mediate.mitm import turn_view
 from claw_mediate.mitm.replay import NotReplayableError, replay
 from claw_mediate.mitm.shadow import KIND, PARENT, ROUND, TOOL
 from tests.proxy.pod import ANTHROPIC_KEY, PROVIDER_KEY, SECRET, TOOL_TOKEN
+from tests.waiting import eventually, free_port
 from tests.web.conftest import Recorded
 
 ANSWERS = ["assistant: Bought. \\x1b[2J 49,000 are left.", "assistant: 50,000 are left."]
+LATER = ['error: {"message": "no"}', "assistant: It is bought."]
 BOTH = pytest.mark.parametrize("number", [0, 1], ids=["openai", "anthropic"])
 
 
@@ -118,7 +121,7 @@ def test_what_is_not_there_is_said_in_a_line(recorded: Recorded) -> None:
     }
 
 
-@BOTH
+@pytest.mark.parametrize("number", range(4), ids=["openai", "anthropic", "failed", "resumed"])
 @pytest.mark.requirement("web:replay")
 def test_a_turn_is_played_again_from_its_file_and_nothing_differs(recorded: Recorded, number: int) -> None:
     parent, asked = recorded.web.turns()[number], len(recorded.pod.provider.received)
@@ -128,12 +131,33 @@ def test_a_turn_is_played_again_from_its_file_and_nothing_differs(recorded: Reco
     new = next(flow for flow in recorded.web.flows() if flow["comment"].startswith(f"replay of {parent['id']}"))
     assert new["comment"] == f"replay of {parent['id']}: nothing differs"
     assert recorded.web.view(new)["text"] == told + "\n\n" + _as_now(recorded.web.view(new)["text"])
-    assert recorded.web.view(new, "json")["text"].count(["Bought", "50,000 are left."][number]) == 1
+    assert told_of_answer(recorded, new) == [*ANSWERS, *LATER][number]
     assert len(recorded.pod.provider.received) == asked
+
+
+def told_of_answer(recorded: Recorded, flow: dict[str, Any]) -> str:
+    return str(recorded.web.view(flow)["text"].splitlines()[-1].removeprefix("  │ "))
 
 
 def _as_now(text: str) -> str:
     return text.partition("\n\n")[2]
+
+
+@pytest.mark.requirement("web:guarded")
+def test_a_server_that_is_opened_where_a_file_is_looked_at_governs_as_ever(recorded: Recorded) -> None:
+    proxy, base = free_port(), free_port()
+    addresses = {"cllama_listen": f"127.0.0.1:{base}", "cllama_proxy": f"127.0.0.1:{proxy}"}
+    recorded.web.ask("/options", {"server": True, **addresses}, method="PUT")
+
+    def refused() -> int:
+        try:
+            with httpx2.Client(proxy=f"http://127.0.0.1:{proxy}", trust_env=False) as client:
+                return client.get("http://api.openai.com/v1/models").status_code
+        except httpx2.ConnectError:
+            return 0
+
+    assert eventually(refused, "the forward proxy is open") in {403, 503}
+    recorded.web.ask("/options", {"server": False}, method="PUT")
 
 
 @pytest.mark.requirement("web:replay")
@@ -253,12 +277,11 @@ async def test_a_recording_that_is_not_complete_says_what_is_missing(
 @pytest.mark.parametrize("junk", [None, 7, ["x"], "[[["], ids=str)
 async def test_a_file_that_was_altered_costs_the_replay_and_nothing_else(recorded: Recorded, junk: Any) -> None:
     agents, _ = standing.read(recorded.pod.home / "context")
-    kept = flows(recorded)
-    for turn in parents(kept):
-        for flow in kept:
-            for name, value in flow.metadata.items():
-                flow.metadata[name] = junk
-                assert turn_view.told(flow)
-                with contextlib.suppress(NotReplayableError):
-                    assert (await replay(turn, kept, agents)).told
-                flow.metadata[name] = value
+    turn, *kept = [flow for flow in flows(recorded) if "claw.turn" in flow.metadata][:8]
+    for flow in (turn, *kept):
+        for name, value in flow.metadata.items():
+            flow.metadata[name] = junk
+            assert turn_view.told(flow)
+            with contextlib.suppress(NotReplayableError):
+                assert (await replay(turn, kept, agents)).told
+            flow.metadata[name] = value
