@@ -94,7 +94,9 @@ def python(name: str, program: str, variable: str) -> Runtime:
 def installed(program: str) -> str:
     found = shutil.which(program)
     if found is None:
-        pytest.skip(f"{program} is not installed: scripts/get-peers")
+        pytest.skip(
+            f"{program} is not installed, and so its line of certs/README.md not tried: scripts/get-peers, make sdks"
+        )
     return found
 
 

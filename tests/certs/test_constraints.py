@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from cryptography import x509
 from cryptography.x509.oid import NameOID
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from mitmproxy.certs import CertStore
 
 from claw_certs.authority import UnfitError, make, read
 from claw_certs.names import names_of
 from tests.certs.made import INSIDE, NOW, pods_ca, wanted
+from tests.certs.runtimes import installed
 
 
 @pytest.mark.requirement("certs:constrained")
@@ -44,7 +45,7 @@ def test_openssl_takes_what_it_signs_for_governed_hosts_and_nothing_else(
     entry = store.get_cert(sans[0], [_general(each) for each in sans])
     leaf.write_bytes(entry.cert.to_pem())
     chain.write_bytes(b"".join(each.to_pem() for each in entry.chain_certs))
-    command = ["openssl", "verify", "-x509_strict", "-purpose", "sslserver", "-untrusted", str(chain)]
+    command = [installed("openssl"), "verify", "-x509_strict", "-purpose", "sslserver", "-untrusted", str(chain)]
     trusted = ["-CAfile", str(tmp_path / "public" / "ca-cert.pem")]
     result = subprocess.run([*command, *trusted, str(leaf)], capture_output=True, text=True, check=False, timeout=60)
     assert (result.returncode == 0) == (problem is None), result.stderr
@@ -65,6 +66,7 @@ def test_all_that_holds_it_back_is_critical_and_its_names_are_dated_and_never_tw
 
 
 @pytest.mark.requirement("certs:constrained")
+@settings(max_examples=25)
 @given(st.text(max_size=200))
 def test_whatever_a_pod_is_called_its_ca_has_a_name_of_one_line(pod: str) -> None:
     made = read(make(wanted(pod=pod)))
