@@ -73,10 +73,7 @@ class EventLog:
         be read has an id only.
         """
         if self._lines is not None and (lines := self._lines.lost()):
-            self._tell("error", None, {"error": "log_lines_dropped", "lines": lines})
-        self._tell(kind, agent, fields)
-
-    def _tell(self, kind: EventType, agent: Told | str | None, fields: dict[str, Any]) -> None:
+            self.event("error", error="log_lines_dropped", lines=lines)
         claw_id, digest = (agent, None) if agent is None or isinstance(agent, str) else (agent.id, agent.digest)
         common = {name: fields.pop(name, None) for name in ("turn_id", "model", "intervention")}
         event = {"ts": now_rfc3339(), "type": kind, "claw_id": claw_id, **common, "digest": digest, **fields}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
+from claw_mediate.io.log import EventLog
 from claw_mediate.io.pipe import Lines
 from tests.waiting import DEADLINE, eventually
 
@@ -98,3 +100,23 @@ def test_two_descriptors_of_one_pipe_share_what_is_kept(pipe: Pipe) -> None:
         assert Lines.of(pipe.writes) is Lines.of(other)
     finally:
         os.close(other)
+
+
+@pytest.mark.requirement("log:unread")
+def test_the_log_says_how_many_lines_are_missing_once_it_is_read_again(
+    pipe: Pipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = Lines(pipe.writes, most=100_000)
+    monkeypatch.setattr(Lines, "of", lambda _descriptor: lines)
+    log = EventLog()
+    while not lines.dropped:
+        log.event("join", "analyst", how="running")
+    said = b""
+    while lines._kept:
+        said += os.read(pipe.reads, 65536)
+    eventually(lambda: lines._thread is None, "all that was kept is written")
+    log.event("state", state="usable", place="state.db")
+    while b'"state.db"' not in said:
+        said += os.read(pipe.reads, 65536)
+    *_, dropped, last = map(json.loads, said.splitlines())
+    assert (dropped["error"], dropped["lines"], last["type"]) == ("log_lines_dropped", lines.dropped, "state")
