@@ -29,7 +29,11 @@ FLAGS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--disable-dev-shm-usage",  # a container's is small
 )
+SECONDS = 60
+"""A machine may be busy; nothing is waited for longer than it takes."""
+expect.set_options(timeout=SECONDS * 1000)
 SCREENSHOT = os.environ.get("CLAW_SCREENSHOT")
 """Where the page is pictured, when somebody asks for it (``make screenshot``)."""
 HIDDEN = [
@@ -74,8 +78,13 @@ def browser(live: Live, tmp_path: Path) -> Iterator[Browser]:
         pytest.skip("there is no chromium; scripts/get-peers installs it")
     with sync_playwright() as playwright:
         window = playwright.chromium.launch_persistent_context(
-            tmp_path / "profile", executable_path=CHROMIUM, args=FLAGS, viewport={"width": 1360, "height": 900}
+            tmp_path / "profile",
+            executable_path=CHROMIUM,
+            args=FLAGS,
+            viewport={"width": 1360, "height": 900},
+            timeout=SECONDS * 1000,
         )
+        window.set_default_timeout(SECONDS * 1000)
         opened = Browser(window.new_page())
         opened.listen()
         opened.page.goto(f"{live.web.url}/?token={PASSWORD}")
@@ -88,8 +97,10 @@ def test_an_operator_finds_a_turn_reads_it_and_sees_its_hidden_requests_and_no_s
     live: Live, browser: Browser
 ) -> None:
     found = browser.find("~marker llama & ~u chat/completions")
-    expect(found).to_have_count(1)
-    found.click()
+    expect(found.first).to_be_visible()
+    openai_turn(live.pod)  # it comes to the page while it is made
+    expect(found).to_have_count(sum("/chat/" in turn["request"]["path"] for turn in live.web.turns()))
+    found.first.click()
     browser.page.get_by_text("Response", exact=True).click()
     shown = browser.page.locator(".contentview")
     expect(shown).to_contain_text("cllama → desk → model")
@@ -111,8 +122,8 @@ def test_an_operator_finds_a_turn_reads_it_and_sees_its_hidden_requests_and_no_s
         browser.page.screenshot(path=SCREENSHOT)
     everything = browser.received() + browser.page.content()
     assert "desk__balance" in everything
+    assert any("flows/add" in frame and "claw desk.trade round 1" in frame for frame in browser.frames)
     assert [key for key in (SECRET, TOOL_TOKEN, PROVIDER_KEY, ANTHROPIC_KEY) if key in everything] == []
-    assert turn_id in "".join(browser.frames) + json.dumps(live.web.flows())
 
 
 @pytest.mark.requirement("web:commands")
