@@ -27,7 +27,9 @@ def tree(file: Path) -> ast.Module:
 
 
 def modules(*packages: str) -> list[Path]:
-    return sorted(file for package in packages for file in (ROOT / package).rglob("*.py"))
+    """Of packages, or by their own path."""
+    places = [ROOT / package for package in packages]
+    return sorted(file for place in places for file in ([place] if place.is_file() else place.rglob("*.py")))
 
 
 def answers() -> set[str]:
@@ -61,11 +63,11 @@ def events(kind: str, member: str) -> set[str]:
     return found
 
 
-def raised(file: str, error: str) -> set[str]:
+def raised(file: Path, error: str) -> set[str]:
     """The sentences of such errors that a module raises."""
     return {
         text
-        for node in ast.walk(tree(ROOT / file))
+        for node in ast.walk(tree(file))
         if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and _name(node.exc.func) == error
         for text in _texts(node.exc.args[0])
     }
