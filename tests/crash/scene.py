@@ -17,6 +17,9 @@ import anthropic
 import httpx2
 import openai
 
+from claw_audit.audit import Asked, audit
+from claw_audit.chains import verify
+from claw_audit.report import CallRow
 from claw_contract.history import HistoryEntry
 from tests.crash import life
 from tests.crash.faults import WITHIN, Doom
@@ -235,6 +238,18 @@ class Scene:
         for entry in entries:
             HistoryEntry.model_validate_json(json.dumps(entry))
         assert set(ids) <= {entry["turn_id"] for entry in entries if entry["status"] == "ok"}
+        self._check_audit(len({entry["turn_id"] for entry in entries}))
+
+    def _check_audit(self, turns: int) -> None:
+        """However often it died: the chain holds, and each turn and call counts once."""
+        history = self.home / "history"
+        assert [verdict.findings[0] for verdict in verify((history,)) if verdict.broken] == []
+        rows: list[CallRow] = []
+        found = audit(Asked((history,)), each=rows.append)
+        assert found.turns.total == turns
+        told = [(order, json.loads(self.books.told[order].content)) for words in self.turns for order in orders(words)]
+        written = [order for order, answer in told if answer["ok"] and order not in self.books.reads]
+        assert len([row for row in rows if row.tool == "desk.trade" and row.status == "ok"]) == len(written)
 
     def _turn_id(self, words: str) -> str:
         """The one id under which all calls of a turn were made, in all its attempts."""

@@ -63,6 +63,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.timeout(60 + DEATHS)
 @pytest.mark.requirement("crash:at-most-once")
 @pytest.mark.requirement("crash:goes-on")
+@pytest.mark.requirement("audit:verify-benign")
 def test_a_proxy_dies_again_and_again_and_no_write_is_made_twice(tmp_path: Path, world: tuple[Model, Counting]) -> None:
     numbers = [int(ONLY.removeprefix("a"))] if ONLY else range(-(-DEATHS // _A_SCENE))
     scenes = [
