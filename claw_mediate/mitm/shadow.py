@@ -46,6 +46,8 @@ MOST_SHOWN = 4 << 20
 _OBSERVERS = ("view", "claw-keeping", "dumper", "save", "savehar")
 NOT_MADE, _RECORDED = "not-made.invalid", "recorded.invalid"
 """Hosts of what was not asked: no such name can ever be resolved (RFC 2606)."""
+_LONGEST_NAME = 128
+"""Of a tool: a model may invent one, of any length, and with what moves a terminal's cursor."""
 _PORTS = {"http": 80, "https": 443}
 
 _LAST_SECONDS = 1.0
@@ -188,7 +190,8 @@ class _Child:
 
 def _flow(parent: http.HTTPFlow, hidden: Hidden) -> http.HTTPFlow:
     about, now = hidden.about, time.time()
-    scheme, host, port, path = _place(hidden.asked.url or _not_asked(hidden))
+    name = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in about.name[:_LONGEST_NAME])
+    scheme, host, port, path = _place(hidden.asked.url or _not_asked(hidden, name))
     server = connection.Server(address=(host, port), timestamp_start=now)
     made = http.HTTPFlow(parent.client_conn, server)
     made.request = http.Request(
@@ -207,7 +210,7 @@ def _flow(parent: http.HTTPFlow, hidden: Hidden) -> http.HTTPFlow:
     )
     made.live = True
     made.marked = MARKS[about.kind]
-    what = "model" if about.kind == "model" else about.name
+    what = "model" if about.kind == "model" else name
     made.comment = f"claw {what} round {about.round} of {hidden.turn_id} by {hidden.agent_id}"
     made.metadata |= {
         PARENT: parent.id,
@@ -215,7 +218,7 @@ def _flow(parent: http.HTTPFlow, hidden: Hidden) -> http.HTTPFlow:
         AGENT: hidden.agent_id,
         KIND: about.kind,
         ROUND: about.round,
-        PROVIDER if about.kind == "model" else TOOL: about.name,
+        PROVIDER if about.kind == "model" else TOOL: name,
         DUPLICATE: about.duplicate,
         REPLAYED: about.replayed,
     }
@@ -227,9 +230,9 @@ def _headers(asked: Asked, authority: str) -> http.Headers:
     return http.Headers([*fields, (b"content-length", b"%d" % len(asked.body))] if asked.body else fields)
 
 
-def _not_asked(hidden: Hidden) -> str:
+def _not_asked(hidden: Hidden, name: str) -> str:
     host = _RECORDED if hidden.about.replayed else NOT_MADE
-    return f"http://{host}/{quote(hidden.about.name[:128] or hidden.about.kind, safe='.')}"
+    return f"http://{host}/{quote(name or hidden.about.kind, safe='.')}"
 
 
 def _place(text: str) -> tuple[str, str, int, str]:

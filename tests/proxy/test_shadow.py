@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import openai
 import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -144,6 +145,61 @@ def test_a_runner_that_leaves_ends_what_was_asked_for_it_and_its_turn_is_told(lo
     parent = eventually(lambda: looked_at.found("~marker llama & ~e"), "the parent is saved")[-1]
     assert call[-1].metadata["claw.parent"] == parent.id
     assert json.loads(parent.metadata["claw.entry"])["status_code"] == 499
+
+
+@pytest.mark.requirement("shadow:failures")
+def test_what_an_earlier_attempt_did_is_shown_as_recorded(looked_at: Saved) -> None:
+    pod = looked_at.pod
+    pod.service.routes["GET", "/balance"] = JSONResponse({"usd": 7})
+    no = JSONResponse({"error": {"message": "no"}}, status_code=400)
+    pod.provider.says(calls(("c1", "desk__balance", {})), no, text("Seven."))
+    with pytest.raises(openai.BadRequestError):
+        ask(pod, "How many?")
+    assert ask(pod, "How many?").choices[0].message.content == "Seven."
+    turn = pod.history("analyst")[-1]["turn_id"]
+    found = eventually(lambda: flows if len(flows := looked_at.found(f"~meta {turn}")) == 8 else None, "all is saved")
+    recorded = [flow for flow in found if flow.metadata.get("claw.replayed")]
+    assert [(*about(flow)[:2], flow.request.host) for flow in recorded] == [
+        ("model", 1, "recorded.invalid"),
+        ("tool", 1, "recorded.invalid"),
+    ]
+    assert [flow.response is not None and "usd" in flow.response.text for flow in recorded] == [False, True]
+
+
+@pytest.mark.requirement("shadow:flows")
+def test_a_runner_that_joins_a_turn_is_shown_with_it(looked_at: Saved) -> None:
+    pod, go = looked_at.pod, threading.Event()
+
+    async def slow(_request: Request) -> Response:
+        await asyncio.to_thread(go.wait, 30)
+        return JSONResponse({"usd": 8})
+
+    pod.service.routes["GET", "/balance"] = slow
+    pod.provider.says(calls(("c1", "desk__balance", {})), text("Eight."))
+    with ThreadPoolExecutor() as pool:
+        runners = [pool.submit(ask, pod, "How many now?") for _ in range(2)]
+        eventually(lambda: [each for each in pod.log() if each["type"] == "join"], "one has joined")
+        go.set()
+        assert {each.result().choices[0].message.content for each in runners} == {"Eight."}
+    turn = pod.history("analyst")[-1]["turn_id"]
+    both = eventually(
+        lambda: flows if len(flows := looked_at.found(f"~marker llama & ~meta {turn}")) == 2 else None, "saved"
+    )
+    assert {json.loads(flow.metadata["claw.entry"])["turn_id"] for flow in both} == {turn}
+    assert len(looked_at.found(f"! ~marker llama & ~meta {turn}")) == 3
+
+
+@pytest.mark.requirement("shadow:flows")
+def test_a_tool_that_a_model_invents_moves_nobodys_cursor(looked_at: Saved) -> None:
+    pod = looked_at.pod
+    pod.provider.says(calls(("c1", "\x1b[2Jno\nsuch" + "x" * 500, {})), text("Oh."))
+    ask(pod, "Invent!")
+    _, children = looked_at.last_turn(3)
+    invented = children[1]
+    assert (invented.request.host, invented.error is not None) == ("not-made.invalid", True)
+    assert invented.metadata["claw.tool"].isprintable()
+    assert invented.comment.isprintable()
+    assert len(invented.comment) < 300
 
 
 @pytest.mark.requirement("shadow:apart")
