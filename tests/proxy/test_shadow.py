@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import socket
 import threading
-from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -19,7 +17,7 @@ from starlette.responses import JSONResponse, Response
 
 from claw_mediate.mitm import shadow
 from tests.peers import calls, text
-from tests.proxy.looking import Mitmweb, Saved, dumper, peopled, save, savehar, taddons, tflow, told, view
+from tests.proxy.looking import Saved, dumper, peopled, save, savehar, taddons, tflow, told, view
 from tests.proxy.pod import Pod
 from tests.waiting import eventually
 
@@ -31,16 +29,6 @@ def looked_at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Saved]:
     with peopled(tmp_path_factory.mktemp("pod")) as pod:
         pod.start("-w", str(pod.home / "flows"), "--set", "flow_detail=3")
         yield Saved(pod)
-
-
-@pytest.fixture(scope="module")
-def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Pod, Mitmweb]]:
-    with peopled(tmp_path_factory.mktemp("pod")) as pod:
-        pod.environment["CLLAMA_KEEP_FLOWS"] = "30"
-        pod.own_script()
-        web = Mitmweb()
-        web.start(pod)
-        yield pod, web
 
 
 def ask(pod: Pod, words: str = "How am I doing?", **more: Any) -> Any:
@@ -237,72 +225,6 @@ def test_the_dumper_speaks_on_stderr_and_tells_no_secret(looked_at: Saved) -> No
     )
     assert told(said.encode()) == []
     assert pod.log()[-1]["type"] == "response"  # stdout is still one JSON object a line
-
-
-@pytest.mark.requirement("shadow:live")
-def test_mitmweb_shows_what_is_asked_while_it_is_not_answered(shown: tuple[Pod, Mitmweb]) -> None:
-    pod, web = shown
-    go = threading.Event()
-
-    async def slow(_request: Request) -> Response:
-        await asyncio.to_thread(go.wait, 30)
-        return JSONResponse({"usd": 1})
-
-    pod.service.routes["GET", "/balance"] = slow
-    pod.provider.says(calls(("c1", "desk__balance", {})), text("Done."))
-    with ThreadPoolExecutor() as pool:
-        asks = pool.submit(ask, pod)
-        call = eventually(lambda: web.commented("claw desk.balance round 1"), "it is shown")[0]
-        parent = web.commented("of analyst")[0]
-        assert "status_code" not in (call.get("response") or {})
-        assert parent["request"]["port"] == pod.provider.port
-        pod.script.touch()  # the script is loaded anew meanwhile
-        go.set()
-        assert asks.result().choices[0].message.content == "Done."
-    assert len(web.commented(call["comment"].split(" of ")[1])) == 3
-    assert told(web.everything()) == []
-
-
-@pytest.mark.requirement("shadow:never-again")
-def test_what_is_hidden_is_not_sent_again_and_a_request_has_no_credential_to_be_sent_with(
-    shown: tuple[Pod, Mitmweb],
-) -> None:
-    pod, web = shown
-    pod.service.routes["POST", "/trade"] = JSONResponse({"order": 1}, status_code=201)
-    pod.provider.says(calls(("c1", "desk__trade", {})), text("Bought."))
-    ask(pod, "Buy.")
-    call = web.commented("claw desk.trade round 1")[-1]
-    turn = call["comment"].split()[5]
-    model, parent = web.commented(f"claw model round 2 of {turn}")[0], web.commented(f"claw {turn} of")[0]
-    services, providers = len(pod.service.received), len(pod.provider.received)
-    for flow in (call, model, parent):
-        web.ask(f"/flows/{flow['id']}/replay", method="POST")
-        eventually(lambda flow=flow: _status(web, flow) in {401, 403}, "it is refused")
-    assert (len(pod.service.received), len(pod.provider.received)) == (services, providers)
-
-
-def _status(web: Mitmweb, flow: dict[str, Any]) -> int:
-    now = next(each for each in web.flows() if each["id"] == flow["id"])
-    return int((now.get("response") or {}).get("status_code") or 0)
-
-
-@pytest.mark.requirement("shadow:bounded")
-def test_the_oldest_turns_go_with_what_was_asked_for_them_but_none_that_is_marked(shown: tuple[Pod, Mitmweb]) -> None:
-    pod, web = shown
-    pod.service.routes["GET", "/balance"] = JSONResponse({"usd": 1})
-    pod.provider.says(calls(("c1", "desk__balance", {})), text("Marked."))
-    ask(pod)
-    turn = pod.history("analyst")[-1]["turn_id"]
-    first = web.commented(f"claw {turn} of")[0]
-    web.ask(f"/flows/{first['id']}", method="PUT", body={"marked": ":default:"})
-    for number in range(20):
-        pod.provider.says(calls(("c1", "desk__balance", {})), text("Hi."))
-        ask(pod, str(number))
-    flows = web.flows()
-    assert len(flows) <= 30
-    assert sum(turn in flow["comment"] for flow in flows) == 4
-    named = [re.findall("turn_[0-9a-f]+", flow["comment"]) for flow in flows]
-    assert set(Counter(each[0] for each in named if each).values()) == {4}  # whole, or not at all
 
 
 @pytest.mark.requirement("shadow:free")
