@@ -83,6 +83,50 @@ def test_turns_streams_and_what_is_forwarded_go_on_through_a_reload_a_broken_scr
     assert broken_links(chain(pod, "analyst")) == []
 
 
+SETTER = """
+from mitmproxy import ctx as _ctx
+class _Setter:
+    def running(self): _ctx.options.update(cllama_time_line="on")
+addons.append(_Setter())
+"""
+
+
+@pytest.mark.requirement("reload:new-settings")
+def test_requests_that_began_before_new_settings_end_and_are_recorded_beside_those_that_begin_after_them(
+    pod: Pod,
+) -> None:
+    source = pod.own_script().read_text(encoding="utf-8")
+    pod.agent("analyst", pod.tool("balance"))
+    pod.agent("plain")
+    pod.budget("plain", window="24h", max_requests=2)
+    pod.start()
+    held, go, begun = Held(JSONResponse({"usd": 1})), threading.Event(), threading.Event()
+    pod.service.routes["GET", "/balance"] = held
+    with ThreadPoolExecutor(2) as pool:
+        pod.provider.says(passing(go, begun), calls(("c1", "desk__balance", {})))
+        forwarded = pool.submit(ask, pod, "plain")
+        assert begun.wait(30)
+        whole = pool.submit(ask, pod)
+        assert held.asked.wait(30)
+        pod.write_script(source + SETTER)
+        new = 0
+        while "Current time" not in str(pod.provider.received[-1].json["messages"]):
+            pod.provider.says(text("New."))
+            new += 1
+            assert content(ask(pod, words=f"New {new}")) == "New."
+        pod.provider.says(text("Old."))
+        go.set()
+        held.go.set()
+        assert content(whole.result(60)) == "Old."
+        assert forwarded.result(60).text.endswith("data: [DONE]\n\n")
+    pod.provider.says(text("Last."), text("Passed."))
+    assert content(ask(pod, words="Last")) == "Last."
+    assert [ask(pod, "plain").status_code for _ in range(2)] == [200, 429]
+    assert [len(pod.history(agent_id)) for agent_id in ("analyst", "plain")] == [new + 2, 2]
+    assert broken_links(chain(pod, "analyst")) == []
+    assert "Traceback" not in pod.said()
+
+
 @pytest.mark.requirement("reload:ten-in-a-row")
 def test_ten_reloads_in_a_row_under_traffic_cost_no_request(pod: Pod) -> None:
     pod.own_script()

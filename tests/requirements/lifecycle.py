@@ -29,6 +29,9 @@ REQUIREMENTS: dict[str, Requirement] = {
     "reload:nothing-forgotten": Requirement(
         "issue 6, item 5", "A reload forgets neither hidden rounds nor budgets, also where they are in memory only."
     ),
+    "reload:new-settings": Requirement(
+        "issue 6, item 5", "Requests that began before new settings end under the old ones, and are recorded as ever."
+    ),
     "reload:ten-in-a-row": Requirement(
         "issue 6, item 5", "Ten reloads under traffic cost no request, and the history stays one chain."
     ),
