@@ -132,6 +132,7 @@ class Veil:
             flow.metadata["proxyauth"] = (flow.metadata["proxyauth"][0], DOTS)
         if shadow.looked_on():
             kept.redactor = self.known().including(shown_tokens(flow.request))
+            _keep_out_of_names(flow, kept.redactor)
         conceal(flow.request, kept.request, kept.redactor)
 
     http_connect = requestheaders
@@ -196,3 +197,11 @@ def _once_more(flow: http.HTTPFlow) -> None:
         flow.metadata.pop(noted, None)
     if shadow.KIND in flow.metadata:
         guard.refuse(flow, 403, "not_replayed", "a hidden request is not sent again: claw.replay plays its turn")
+
+
+def _keep_out_of_names(flow: http.HTTPFlow, redactor: Redactor) -> None:
+    """What is connected to can't be another name than what is shown: one that holds a secret is asked for nothing."""
+    data = flow.request.data
+    if any(redactor.data(said) != said for said in (data.host.encode(errors="replace"), data.authority, data.method)):
+        data.host, data.authority, data.method = "redacted.invalid", b"", b"GET"
+        guard.refuse(flow, 400, "credential_in_url", "a credential must not stand in the name of a host or of a method")

@@ -144,6 +144,17 @@ def test_what_is_not_governed_is_sent_as_it_came_and_kept_without_credentials(lo
 
 
 @pytest.mark.requirement("veil:beyond")
+@pytest.mark.parametrize("line", ["GET http://{}.invalid/name", "{} http://localhost/name"])
+def test_a_secret_in_the_name_of_a_host_or_a_method_is_asked_of_nobody(looked_at: Saved, line: str) -> None:
+    pod = looked_at.pod
+    head = f"{line.format(pod.token().partition(':')[2])}?{line[0]} HTTP/1.1\r\nhost: x\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", pod.proxy_port)) as runner:
+        runner.sendall(head.encode())
+        assert runner.recv(4096).startswith(b"HTTP/1.1 400 ")
+    hidden(looked_at, f"/name?{line[0]}")
+
+
+@pytest.mark.requirement("veil:beyond")
 def test_a_tunnel_shows_no_credential(looked_at: Saved) -> None:
     pod = looked_at.pod
     basic = base64.b64encode(f"analyst:{SECRET}".encode()).decode()
