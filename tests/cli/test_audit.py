@@ -257,3 +257,17 @@ def test_progress_is_told_on_a_terminal_for_large_files_only(made: Made, megabyt
             said += data
     os.close(ours)
     assert (done.returncode, b"reading" in said, b"\x1b" in done.stdout) == (0, shown, False)
+
+
+@pytest.mark.requirement("cli:audit")
+def test_the_commands_of_the_page_do_what_it_says(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = made.directory.parent
+    pod_of(home)
+    made.ends("turn_4f1c", history_hash=json.loads(made.lines()[0])["hash"])
+    monkeypatch.chdir(home)
+    page = (DOCS / "audit.md").read_text(encoding="utf-8")
+    commands = [line.partition("#")[0].split()[2:] for line in page.splitlines() if line.startswith("    claw audit")]
+    assert len(commands) == 5
+    for arguments in commands:
+        result = claw(*arguments, CLAW_SESSION_HISTORY_DIR="history")
+        assert (result.exit_code, result.stderr, bool(result.stdout)) == (0, "", True), arguments
