@@ -48,9 +48,6 @@ class Counts:
         """The most frequent first."""
         return sorted(((name, count) for name, (count,) in self._table.items()), key=lambda item: (-item[1], item[0]))
 
-    def total(self) -> int:
-        return sum(count for _, (count,) in self._table.items())
-
 
 class Latest[Item]:
     """The last so many, by their times."""

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from claw_audit.audit import Asked, audit
+from claw_audit.bounded import Known
 from claw_audit.choice import Choice
 from claw_audit.latencies import Latencies
 from claw_audit.report import CallRow, Report
@@ -213,3 +214,12 @@ def test_a_quantile_is_one_that_was_seen_to_within_one_percent(times: list[int],
         latencies.add(ms)
     exact = sorted(times)[math.ceil(part * len(times)) - 1]
     assert abs((latencies.quantile(part) or 0) - exact) <= 0.01 * exact
+
+
+@pytest.mark.requirement("audit:constant-memory")
+def test_of_any_number_of_turns_it_is_known_which_were_met() -> None:
+    known = Known()
+    for number in range(140_000):
+        known.add("analyst", f"turn_{number}")
+    assert all(("analyst", f"turn_{number}") in known for number in range(0, 140_000, 97))
+    assert not any(("clerk", f"turn_{number}") in known for number in range(0, 140_000, 97))
