@@ -19,13 +19,13 @@ def _made(factory: pytest.TempPathFactory, form: Form, egress: str) -> Iterator[
         pytest.skip(f"NO NETWORK NAMESPACES, transparent mode is not tested: {refused}")
 
 
-@pytest.fixture(scope="module", params=["compose", "classic", "kubernetes"])
+@pytest.fixture(scope="package", params=["compose", "classic", "kubernetes"])
 def every_form(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     with _made(tmp_path_factory, request.param, "deny") as made:
         yield made
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def open_pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     """A gateway that lets through what is not governed."""
     with _made(tmp_path_factory, "classic", "allow") as made:
@@ -34,7 +34,7 @@ def open_pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 
 @pytest.fixture
 def pod(every_form: Scene) -> Scene:
-    """Of each form one for the module, with nothing left of the test before."""
+    """Of each form one for all tests, with nothing left of the one before."""
     return _clean(every_form)
 
 
