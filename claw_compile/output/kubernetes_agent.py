@@ -130,6 +130,8 @@ def _rules(agent: Agent, whole: Deployment, converting: Converting) -> str:
         return "; ".join(rules)
     rules += ["add chain inet claw leave { type filter hook output priority filter; policy drop; }"]
     allowed = [f"meta skuid {PROXY_UID}", "ip daddr 127.0.0.0/8", "ip6 daddr ::1", "ct state established,related"]
+    # Without it nobody has an IPv6 neighbour, the proxy neither; the kernel sends it, for no user.
+    allowed += ["icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert, nd-router-solicit }"]
     if agent.mode == "transparent":
         # The cluster's own DNS: of other private addresses the policies keep it, and of public ones this rule.
         ranges = (f"{family} daddr {{ {', '.join(nets)} }}" for family, nets in (("ip", PRIVATE), ("ip6", PRIVATE_6)))

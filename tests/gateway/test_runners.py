@@ -14,6 +14,7 @@ from tests.gateway.compiled import ANTHROPIC_KEY, OPENAI_KEY, TOOL_TOKEN
 from tests.gateway.reaching import CHAT, OPENAI, over_tls, post
 from tests.gateway.topology import PROVIDER_6, PROXY_6, Scene
 from tests.peers import calls, text
+from tests.waiting import DEADLINE
 from tests.wires.anthropic import message, tool_use
 
 UNAWARE = Path(__file__).with_name("unaware.py")
@@ -77,6 +78,13 @@ def test_over_ipv6_it_is_the_same(pod: Scene) -> None:
     address = PROXY_6 if pod.form == "compose" else PROVIDER_6
     assert post(pod, f"https://[{address}]{CHAT}", ASKED).json()["choices"][0]["message"]["content"] == "By six."
     assert pod.provider.received[0].headers["authorization"] == f"Bearer {OPENAI_KEY}"
+
+
+@pytest.mark.requirement("transparent:ipv6")
+def test_the_proxy_itself_finds_its_way_over_ipv6(pod: Scene) -> None:
+    pod.gateway.run("ip", "neigh", "flush", "dev", "net2")
+    connects = f"import socket; socket.create_connection(({PROVIDER_6!r}, 8443), {DEADLINE}).close()"
+    pod.gateway.run("setpriv", "--clear-groups", "--reuid", str(pod.pod.parts.uid), sys.executable, "-c", connects)
 
 
 @pytest.mark.requirement("transparent:http2")
