@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -14,7 +15,7 @@ import yaml
 
 from claw_compile.output.proxy_service import REDIRECTION
 from tests.docs.conftest import ANSWER, CA, KEY, PAGES, Desk, compiled, compiled_env, start_arguments
-from tests.docs.pages import ENTRANCES, Block, blocks
+from tests.docs.pages import ENTRANCES, ROOT, Block, blocks
 from tests.sdks.hearing import JAVASCRIPT, install
 
 SECONDS = 100
@@ -118,3 +119,14 @@ def test_the_redirect_is_the_one_that_is_compiled() -> None:
     assert shutil.which("nft") is None or subprocess.run(
         ["nft", "--check", REDIRECTION], capture_output=True, check=False
     ).returncode in {0, 1}
+
+
+@pytest.mark.requirement("docs:code-runs")
+def test_the_versions_of_the_page_are_those_that_run_here() -> None:
+    page = (ENTRANCES / "README.md").read_text(encoding="utf-8")
+    pinned = dict(
+        line.split("==") for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").split() if "==" in line
+    )
+    scripts = json.loads((JAVASCRIPT / "package.json").read_text(encoding="utf-8"))["dependencies"]
+    for name, python, script in (("OpenAI", "openai", "openai"), ("Anthropic", "anthropic", "@anthropic-ai/sdk")):
+        assert f"{name} SDK (Python {pinned[python]}, JS {scripts[script]})" in page
