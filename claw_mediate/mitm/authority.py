@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,8 @@ from claw_certs.standing import ends_soon
 from claw_mediate.io.log import EventLog
 from claw_mediate.io.settings import Settings
 
+_AHEAD = timedelta(days=7)
+"""How long before its end a certificate is made anew: mitmproxy keeps each for as long as it runs, and they last 197 days."""
 _NO_NAME = "no-name.invalid"
 """What a certificate is for whose runner asked for what no certificate can be for."""
 
@@ -88,7 +90,11 @@ class Authorities:
         self._tell_name(name)
         store: CertStore = ctx.master.addons.get("tlsconfig").certstore
         named = _general(name)
-        return store.get_cert(str(named.value), [named])
+        entry = store.get_cert(str(named.value), [named])
+        if entry.cert.notafter - self._now() < _AHEAD:
+            store.certs = {key: each for key, each in store.certs.items() if each is not entry}
+            entry = store.get_cert(str(named.value), [named])
+        return entry
 
     def _check(self, directory: Path, *, is_pods: bool = False) -> None:
         passphrase = (ctx.options.cert_passphrase or "").encode() or None

@@ -15,7 +15,6 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from uv import find_uv_bin
 
 from tests.compile.oracle import compose_binary
 
@@ -117,7 +116,8 @@ def pip(url: str, *_: Path) -> list[str]:
 def uv(url: str, directory: Path, _: Path) -> list[str]:
     """What is at hand of Rust: rustls, with the store of rustls-native-certs."""
     of = ["--no-cache", "--system-certs", "--index-url", url, "--target", str(directory), "--python", sys.executable]
-    return [find_uv_bin(), "pip", "install", *of, "no-such-one"]
+    program = pytest.importorskip("uv", reason="uv is not installed: make setup").find_uv_bin()
+    return [program, "pip", "install", *of, "no-such-one"]
 
 
 def compose(url: str, *_: Path) -> list[str]:

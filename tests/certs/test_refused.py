@@ -13,6 +13,9 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from mitmproxy.certs import CertStore, dummy_cert
+from mitmproxy.connection import Client
+from mitmproxy.options import Options
+from mitmproxy.proxy.context import Context
 
 from claw_certs.authority import UnfitError, make, read
 from claw_certs.key_file import FILE, exposed, of_directory
@@ -20,6 +23,7 @@ from claw_certs.place import DH_PARAMETERS
 from claw_mediate.io.log import EventLog
 from claw_mediate.mitm.authority import Authorities
 from tests.certs.made import LONG_AGO, NOW, YET_TO_COME, pods_ca, wanted
+from tests.proxy.looking import taddons, tlsconfig
 from tests.proxy.pod import Pod
 from tests.proxy.test_start import fails_to_start
 
@@ -157,3 +161,33 @@ def test_its_end_is_told_once_a_day_from_thirty_days_before() -> None:
         authorities.running()
         said.append([b"claw certs rotate" in line or b"ca_expired" in line for line in told])
     assert said == [[], [], [True], [], [True], [True]]
+
+
+@pytest.mark.requirement("certs:one-name")
+def test_a_proxy_that_runs_for_half_a_year_shows_no_certificate_that_has_ended(tmp_path: Path) -> None:
+    """And until then the same one, whatever names were asked for meanwhile."""
+    pods_ca(tmp_path)
+    now = [NOW]
+    authorities = Authorities(EventLog([].append), lambda: now[0])
+    with taddons.context(tlsconfig.TlsConfig()) as context:
+        context.configure(context.master.addons.get("tlsconfig"), confdir=str(tmp_path / "private"))
+        first, other = (authorities.leaf(connection(name)).cert for name in ("api.openai.com", "EU.api.openai.com"))
+        assert authorities.leaf(connection("api.openai.com")).cert is first
+        assert [name.value for name in other.altnames] == ["eu.api.openai.com"]
+        now[0] += timedelta(days=191)
+        again = authorities.leaf(connection("api.openai.com")).cert
+        assert again is not first
+
+
+@pytest.mark.requirement("certs:one-name")
+@pytest.mark.parametrize("odd", ["a..b", "x" * 300, "\x00", "é\udcff", "*", "::1", "fe80::1%eth0", "10.0.0.5"])
+def test_whatever_a_runner_asks_for_it_gets_a_certificate_of_one_name(tmp_path: Path, odd: str) -> None:
+    pods_ca(tmp_path)
+    with taddons.context(tlsconfig.TlsConfig()) as context:
+        context.configure(context.master.addons.get("tlsconfig"), confdir=str(tmp_path / "private"))
+        assert len(Authorities(EventLog([].append)).leaf(connection(odd)).cert.altnames) == 1
+
+
+def connection(sni: str) -> Context:
+    client = Client(peername=("127.0.0.1", 1), sockname=("127.0.0.1", 2), timestamp_start=0, sni=sni)
+    return Context(client, Options())

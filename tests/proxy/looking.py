@@ -14,14 +14,14 @@ from typing import Any
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # of pyparsing, at which mitmproxy's filters are made
     from mitmproxy import exceptions, flowfilter, http, io
-    from mitmproxy.addons import dumper, save, savehar, view
+    from mitmproxy.addons import dumper, save, savehar, tlsconfig, view
     from mitmproxy.test import taddons, tflow
 
 from tests.peers import Provider, Service
 from tests.proxy.pod import ANTHROPIC_KEY, MITMDUMP, PROVIDER_KEY, SECRET, TOOL_TOKEN, Pod
 from tests.waiting import eventually, free_port
 
-__all__ = ["dumper", "http", "save", "savehar", "taddons", "tflow", "view"]
+__all__ = ["dumper", "http", "save", "savehar", "taddons", "tflow", "tlsconfig", "view"]
 PLANTED = (PROVIDER_KEY, ANTHROPIC_KEY, TOOL_TOKEN, SECRET)
 _PASSWORD = "password-of-mitmweb"
 
