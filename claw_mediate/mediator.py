@@ -153,7 +153,7 @@ class Mediator:
         """The agent that asks, or the refusal."""
         if self._stops:
             return stopping(request.path)
-        return identity.admit(self._agents, request)
+        return identity.admit(self._agents, request, self._log)
 
     def dialect(self, request: Request) -> Spoken | None:
         """The dialect that this request is read in; None: it is forwarded unread."""

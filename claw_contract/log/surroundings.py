@@ -22,6 +22,7 @@ type Fault = Literal[
     "key_state_broken",
     "key_states_not_written",
     "log_lines_dropped",
+    "not_admitted",
     "not_ready",
     "prices_not_read",
     "providers_broken",
@@ -30,7 +31,7 @@ type Fault = Literal[
 
 
 class FaultEvent(Event):
-    """Something does not work. It ends no request by itself."""
+    """Something does not work, or somebody was not admitted. It ends no request of an agent's."""
 
     type: Literal["error"]
     error: Fault

@@ -25,8 +25,10 @@ def agents(tmp_path: Path) -> Agents:
     return Agents(tmp_path, EventLog(lambda _: None))
 
 
-def ask(agents: Agents, *headers: tuple[str, str], path: str = CHAT) -> Admitted | Exchange:
-    return admit(agents, Request("POST", path, list(headers), b""))
+def ask(
+    agents: Agents, *headers: tuple[str, str], path: str = CHAT, told: list[bytes] | None = None
+) -> Admitted | Exchange:
+    return admit(agents, Request("POST", path, list(headers), b""), EventLog(([] if told is None else told).append))
 
 
 async def refusal(answer: Admitted | Exchange) -> tuple[int, bytes]:
@@ -118,3 +120,26 @@ async def test_a_refusal_has_the_shape_of_its_dialect(agents: Agents, path: str)
     for other in ("/v1/files?x=/messages", "/v1/threads/thread_1/messages"):
         _, refused = await refusal(ask(agents, path=other))
         assert json.loads(refused)["error"].keys() == {"message", "type", "param", "code"}
+
+
+@pytest.mark.requirement("identity:told")
+@pytest.mark.parametrize(
+    ("token", "reason"),
+    [
+        ("", "no credential was sent"),
+        ("sk-of-a-provider", "the credential is not an agent's token"),
+        ("nobody:planted", "the token is of no agent that is known"),
+        ("analyst:planted", "the token of analyst is another one"),
+    ],
+)
+def test_the_log_says_who_was_not_admitted_and_why_and_never_what_was_shown(
+    agents: Agents, token: str, reason: str
+) -> None:
+    told: list[bytes] = []
+    ask(agents, ("x-api-key", token), told=told)
+    (line,) = told
+    event = json.loads(line)
+    assert (event["type"], event["error"], event["reason"]) == ("error", "not_admitted", reason)
+    assert event["claw_id"] is None
+    assert b"planted" not in line
+    assert b"sk-of" not in line

@@ -108,5 +108,6 @@ REQUIREMENTS: dict[str, Requirement] = {
     "identity:refused": Requirement(
         "mediation 2", "401 for missing, malformed or disagreeing credentials; one 403 for all that are wrong."
     ),
+    "identity:told": Requirement("inspect.md", "The log says who was not admitted and why, never what was shown."),
     "identity:shapes": Requirement("mediation 2", "A refusal has the shape of its dialect."),
 }
