@@ -137,11 +137,13 @@ def test_stdout_is_json_line_by_line_whatever_goes_wrong(running: Pod) -> None:
     async def broken(_request: Request) -> Response:
         return Response(b"<html>", status_code=200)
 
-    running.provider.says(broken, text("ok"))
+    held = Held(JSONResponse({}))
+    running.provider.says(broken, held)
     for token in (running.token(), "analyst:wrong"):
         httpx2.post(f"{running.url}/v1/chat/completions", json=BODY, headers={"authorization": f"Bearer {token}"})
     with pytest.raises(openai.APIConnectionError):
         running.client(base_url=f"http://127.0.0.1:{running.proxy_port}/v1").chat.completions.create(
-            model="gpt-test", messages=HI, timeout=0.001
+            model="gpt-test", messages=HI, timeout=0.2
         )
+    held.go.set()
     assert all({"ts", "type", "claw_id"} <= event.keys() for event in running.log())
