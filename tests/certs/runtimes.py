@@ -100,7 +100,7 @@ def installed(program: str) -> str:
 
 
 def pip(url: str, *_: Path) -> list[str]:
-    quick = ["--no-cache-dir", "--no-input", "--retries", "0", "--disable-pip-version-check", "--verbose"]
+    quick = ["--no-cache-dir", "--no-input", "--retries", "0", "--disable-pip-version-check", "-vv"]
     return [
         sys.executable,
         "-m",
@@ -156,7 +156,7 @@ RUNTIMES = (
     python("Python: urllib", URLLIB, "SSL_CERT_FILE"),
     python("OpenAI's SDK", OPENAI, "SSL_CERT_FILE"),
     python("Anthropic's SDK", ANTHROPIC, "SSL_CERT_FILE"),
-    Runtime("pip", pip, "PIP_CERT", answered="401 Error", refused=("CERTIFICATE_VERIFY_FAILED",)),
+    Runtime("pip", pip, "PIP_CERT", answered="401 Client Error", refused=("CERTIFICATE_VERIFY_FAILED",)),
     Runtime(
         "Node",
         lambda url, *_: [installed("node"), "-e", NODE, url],

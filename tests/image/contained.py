@@ -68,14 +68,15 @@ class Container:
         ]
         links = [f"ln -s {Path('/', name).readlink()} {root}/{name}" for name in _LINKS if _is_link(name)]
         mounts = [line for mount in [*system, *self.mounts] for line in _mounted(mount, root)]
+        # Before the mounts, some of which may be below it.
         tmp = [f"mkdir -p {root}/tmp", f"mount -t tmpfs -o mode=1777,size=64m tmp {root}/tmp"]
         return [
             "PATH=/usr/sbin:/usr/bin:/sbin:/bin",
             "mount --make-rprivate /",
             f"mount -t tmpfs -o mode=755 root {root}",
             *links,
-            *mounts,
             *tmp,
+            *mounts,
             f"mount -o remount,ro {root}",
         ]
 
