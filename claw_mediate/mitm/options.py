@@ -27,6 +27,8 @@ DEFAULTS: dict[str, Any] = {
     "termlog_verbosity": "error",
 }
 """Set where the operator did not."""
+_TALKS = "web_port"
+"""An option of mitmweb's, which has to say where its page is."""
 CHATTY = ("httpcore2", "httpx2")
 """Loggers with a dozen records a request, headers and all. mitmproxy listens to every level of every logger, and tells all of
 its addons of each record, whether it is shown or not: a third of a turn's time (bench/README.md)."""
@@ -72,6 +74,8 @@ def harden() -> None:
     check()
     changes = {name: value for name, value in DEFAULTS.items() if name in ctx.options and not is_set(name)}
     changes |= _trust()
+    if _TALKS in ctx.options:
+        changes.pop("termlog_verbosity", None)
     if not is_set("mode"):
         entrances.hold()
         changes["mode"] = entrances.modes(ctx.options.cllama_listen, ctx.options.cllama_proxy)

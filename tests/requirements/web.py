@@ -15,6 +15,7 @@ REQUIREMENTS: dict[str, Requirement] = {
         "inspect, Turn",
         "Damaged lines cost no transcript, and no peer's words move a terminal's cursor or pass for ours.",
     ),
+    "web:address": Requirement("issue 6, item 3", "mitmweb says where its page is, without an option."),
     "web:turn-view": Requirement(
         "inspect, Turn",
         "The Turn view is a mediated flow's default, of now and of a file; hidden requests say what they are part of.",

@@ -92,6 +92,11 @@ def browser(live: Live, tmp_path: Path) -> Iterator[Browser]:
         window.close()
 
 
+@pytest.mark.requirement("web:address")
+def test_mitmweb_says_where_its_page_is(live: Live) -> None:
+    assert f"Web server listening at {live.web.url}" in live.pod.stderr.read_text(encoding="utf-8")
+
+
 @pytest.mark.requirement("web:browser")
 def test_an_operator_finds_a_turn_reads_it_and_sees_its_hidden_requests_and_no_secret(
     live: Live, browser: Browser
