@@ -26,7 +26,13 @@ MITMDUMP = Path(sys.executable).parent / "mitmdump"
 READY_SECONDS = 60
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-_FLAGS = {"flow_detail": 0, "termlog_verbosity": "error", "connection_strategy": "lazy", "tcp_timeout": 3600}
+_FLAGS = {
+    "flow_detail": 0,
+    "onboarding": "false",
+    "termlog_verbosity": "error",
+    "connection_strategy": "lazy",
+    "tcp_timeout": 3600,
+}
 """What our addon sets, for the proxy without it."""
 
 

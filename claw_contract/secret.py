@@ -78,7 +78,7 @@ class Redactor:
 
     def __init__(self, secrets: Iterable[Secret | str]) -> None:
         self._values = _values(secrets)
-        self._forms = sorted({form for value in self._values for form in _spellings(value)})
+        self._forms = _forms(self._values)
 
     def including(self, secrets: Iterable[Secret | str]) -> Redactor:
         """The same, with these too."""
@@ -162,6 +162,11 @@ _LEAST_BASE64 = 8
 def _values(secrets: Iterable[Secret | str]) -> frozenset[str]:
     values = (secret.reveal() if isinstance(secret, Secret) else secret for secret in secrets)
     return frozenset(value for value in values if len(value) >= MIN_REDACTED)
+
+
+@lru_cache(maxsize=256)
+def _forms(values: frozenset[str]) -> tuple[bytes, ...]:
+    return tuple(sorted({form for value in values for form in _spellings(value)}))
 
 
 @lru_cache(maxsize=1024)

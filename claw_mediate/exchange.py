@@ -61,7 +61,7 @@ class Forward:
     base_url: str
     target: str
     credential: HeaderList
-    refusal: bytes
+    refusal: Callable[[], bytes]
     body: bytes | None
     dropped: tuple[str, ...]
     """Names of headers that hold the agent's credential where none belongs."""

@@ -109,7 +109,7 @@ class Agents:
         while True:
             tree = _tree(self._root)
             try:
-                directory = os.open(self._root / agent_id, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                directory = os.open(f"{self._root}/{agent_id}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             except OSError:
                 if _tree(self._root) == tree:
                     self._cache.pop(agent_id, None)

@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from urllib.parse import urlsplit
 
 from claw_contract.base import JsonObject
@@ -77,9 +78,7 @@ class Forwarding:
             base_url=base_url,
             target=target,
             credential=provider_auth(provider, key.secret if key else None),
-            refusal=refusal(
-                request.path, 502, "provider_unreachable", f"the provider {provider.name!r} gave no response"
-            ),
+            refusal=partial(_unreached, request.path, provider.name),
             body=None if view is None or view.body is request.body else view.body,
             dropped=holding(request.headers, admitted.secret),
             ticket=Ticket(passed, provider, key, time.monotonic(), spoken=view is not None),
@@ -106,6 +105,10 @@ class Forwarding:
             return refused(request.path, 502, NO_KEY, message)
         body = refusal(request.path, 503, NO_KEY, message)
         return answered(503, body, retry_after=str(math.ceil(seconds)))
+
+
+def _unreached(path: str, provider: str) -> bytes:
+    return refusal(path, 502, "provider_unreachable", f"the provider {provider!r} gave no response")
 
 
 def _aside(provider: Provider, request: Request) -> tuple[str, str]:

@@ -51,10 +51,11 @@ class History:
             file.replace(_older(file))
             torn = b""
         descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "ab") as out:
-            out.writelines((torn, line))
-            out.flush()
+        try:
+            _write(descriptor, torn + line)
             now = _left(os.fstat(descriptor))
+        finally:
+            os.close(descriptor)
         # Not so where writing failed: then the file says where the chain goes on.
         self._last[agent_id] = now, digest
         return line, digest
@@ -77,6 +78,11 @@ def _found(file: Path) -> _Left | None:
         return _left(file.stat())
     except FileNotFoundError:
         return None
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]
 
 
 def _older(file: Path) -> Path:

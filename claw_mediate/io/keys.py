@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -22,6 +23,7 @@ from pydantic import ValidationError
 
 from claw_contract.base import error_line
 from claw_contract.providers import KeyRecord
+from claw_contract.secret import Secret
 from claw_mediate.io.files import Identity, identity, read_at
 from claw_mediate.io.log import EventLog, rfc3339
 from claw_mediate.provider import Key
@@ -133,4 +135,9 @@ def posix(text: str) -> float:
 
 
 def _name(provider: str, key: Key) -> str:
-    return hashlib.sha256(f"{provider}\0{key.secret.reveal()}".encode()).hexdigest() + ".json"
+    return _file_of(provider, key.secret)
+
+
+@lru_cache(maxsize=256)
+def _file_of(provider: str, secret: Secret) -> str:
+    return hashlib.sha256(f"{provider}\0{secret.reveal()}".encode()).hexdigest() + ".json"

@@ -91,8 +91,9 @@ class Recorder:
         if passed.view is not None:
             self._accounts.settle(passed.agent, passed.model, cost, free=_free(usage, ending.status))
             shape = {"format": "sse", "text": body.decode(errors="replace")} if passed.view.stream else None
+            about, unchanged = _about(passed, passed.view), passed.view.body is passed.request.body
             entry = {
-                **_about(passed, passed.view),
+                **about,
                 "status": "ok" if ending.ok else "error",
                 "effective_provider": passed.provider,
                 "effective_model": passed.model,
@@ -102,7 +103,9 @@ class Recorder:
                 "tools_withheld": from_request(
                     passed.agent, SIDE_REQUEST if passed.aside else passed.view.bypass or ""
                 ),
-                "request_effective": recorded_body(passed.view.body, passed.redactor),
+                "request_effective": about["request_original"]
+                if unchanged
+                else recorded_body(passed.view.body, passed.redactor),
                 "response": shape or {"format": "json", "json": recorded_body(body, passed.redactor)},
                 "usage": tokens.model_dump(),
                 "tool_trace": [],

@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Coroutine
-from functools import partial
 from typing import Any
 
 from mitmproxy import connection, ctx, http
@@ -43,9 +42,9 @@ async def whole(to: http.HTTPFlow, exchange: Exchange) -> None:
     to.response = http.Response.make(exchange.status, body, [(n.encode(), v.encode()) for n, v in exchange.headers])
 
 
-def if_unreachable(to: http.HTTPFlow, status: int, body: bytes) -> None:
+def if_unreachable(to: http.HTTPFlow, status: int, body: Callable[[], bytes]) -> None:
     """What the runner of a forwarded flow is told when its provider gives no response."""
-    fallbacks[to.id] = partial(http.Response.make, status, body, {"content-type": "application/json"})
+    fallbacks[to.id] = lambda: http.Response.make(status, body(), {"content-type": "application/json"})
 
 
 def hold(to: http.HTTPFlow, tap: Callable[[bytes], bytes]) -> None:

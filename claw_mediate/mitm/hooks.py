@@ -126,7 +126,7 @@ class Cllama:
             return
         flow.metadata["claw.agent"] = admitted.agent.id
         try:
-            request = _request(flow, veil.real(flow), await _body(flow), self._hosts())
+            request = _request(flow, veil.real(flow), await _body(flow), self._guard().hosts)
         except UnpackableError as error:
             code = "unreadable_content_encoding"
             await self._life().answer(flow, refused(flow.request.path, error.status, code, str(error)))

@@ -33,7 +33,7 @@ class Observe:
 
     def __init__(self, events: EventLog) -> None:
         self.metrics = Metrics()
-        events.listen(self.metrics.count)
+        self._counts = False
         self.governed = False
         """Whether there is a script that decides."""
         self._mediator: Mediator | None = None
@@ -69,6 +69,9 @@ class Observe:
             raise ValueError(f"cllama_metrics: runners can reach {listener.shown}: set {TOKEN}, or listen on 127.0.0.1")
         if listener is not None and self._listener is not None and listener.port == self._listener.port:
             self._deaf()
+        if listener is not None and not self._counts:
+            self._counts = True
+            self._events.listen(self.metrics.count)
         scrape = Scrape(listener, Secret(token) if token else None, self._write) if listener is not None else None
         self._deaf()
         self._listener, self._scrape = listener, scrape

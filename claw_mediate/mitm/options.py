@@ -23,6 +23,8 @@ DEFAULTS: dict[str, Any] = {
     "body_size_limit": "64m",
     "tcp_timeout": 3600,
     "flow_detail": 0,
+    # It hands out the CA of mitmproxy's own directory, which is not the pod's.
+    "onboarding": False,
     # stdout is the structured log, one JSON object a line; what mitmproxy has to say goes to stderr.
     "termlog_verbosity": "error",
 }

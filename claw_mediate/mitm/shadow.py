@@ -56,8 +56,9 @@ _turns: dict[str, list[http.HTTPFlow]] = {}
 """The flows of runners that wait for a turn. Here, and not in the addon: a reloaded script must not lose them."""
 
 
+@functools.cache
 def looked_on() -> bool:
-    """Whether anybody sees flows, now."""
+    """Whether anybody sees flows, now; forgotten with each change of an option (``veil``)."""
     options = ctx.options
     detail = "flow_detail" in options and options.flow_detail > 0
     return bool(detail or options.save_stream_file or options.hardump) or ctx.master.addons.get("view") is not None

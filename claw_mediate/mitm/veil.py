@@ -124,6 +124,9 @@ class Veil:
         logging.getLogger("mitmproxy.proxy.server").addFilter(self._told)
         addons.chain = [*addons.chain[:place], addons.register(self), *addons.chain[place:]]
 
+    def configure(self, _updated: set[str]) -> None:
+        shadow.looked_on.cache_clear()
+
     def requestheaders(self, flow: http.HTTPFlow) -> None:
         kept = _kept[flow] = _Kept()
         if flow.is_replay:

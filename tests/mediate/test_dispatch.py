@@ -40,6 +40,7 @@ DOINGS = (
     "is cancelled",
     "stops an iteration",
     "adds one",
+    "adds mitmproxy's own",
     "removes the last",
     "nests one",
     "hears of updates from now on",
@@ -48,6 +49,8 @@ DOINGS = (
     "is no function",
     "is empty",
     "can't be read",
+    "is mitmproxy's own",
+    "is mitmproxy's own, and hears updates only",
 )
 PLANS = st.recursive(
     st.builds(Plan, st.sampled_from(DOINGS), st.sampled_from(DOINGS), st.none()),
@@ -67,7 +70,7 @@ class Made:
             if (handler := stage.handler(self, event, doing)) is not None:
                 setattr(self, event, handler)
         if plan.nested is not None:
-            self.addons = [Made(stage, f"{name}.{place}", nested) for place, nested in enumerate(plan.nested)]
+            self.addons = [stage.make(f"{name}.{place}", nested) for place, nested in enumerate(plan.nested)]
 
     def __repr__(self) -> str:
         return self.name
@@ -79,6 +82,30 @@ class Unreadable(Made):
         raise ValueError(f"{self.name} can't be read")
 
 
+class Own:
+    """An addon as mitmproxy's own are: of a class that says all that it hears, ever."""
+
+    __module__ = "mitmproxy.addons.own"
+
+    def __init__(self, stage: Stage, name: str) -> None:
+        self.stage, self.name = stage, name
+
+    def __repr__(self) -> str:
+        return self.name
+
+    async def request(self, argument: Any) -> None:
+        await asyncio.sleep(0)
+        self.stage.heard.append(("request", self.name, argument))
+
+
+class OwnOfUpdates(Own):
+    __module__ = "mitmproxy.addons.own"
+    request = None  # type: ignore[assignment]
+
+    def update(self, argument: Any) -> None:
+        self.stage.heard.append(("update", self.name, argument))
+
+
 @dataclass
 class Stage:
     """One manager, its addons, and what was heard."""
@@ -86,12 +113,15 @@ class Stage:
     manager: addonmanager.AddonManager
     heard: list[tuple[str, str, Any]] = field(default_factory=list)
 
-    def make(self, name: str, plan: Plan) -> Made:
+    def make(self, name: str, plan: Plan) -> Made | Own:
+        if plan.request.startswith("is mitmproxy's own"):
+            return OwnOfUpdates(self, name) if plan.request.endswith("only") else Own(self, name)
         if plan.request == "can't be read":
             return Unreadable(self, name, Plan("nothing", plan.update, plan.nested))
         return Made(self, name, plan)
 
     def handler(self, addon: Made, event: str, doing: str) -> Any:
+        doing = "nothing" if doing.startswith("is mitmproxy's own") else doing
         odd = {"is a module": types, "is no function": "text", "is empty": (), "nothing": None, "can't be read": None}
         if doing in odd:
             return odd[doing]
@@ -110,6 +140,7 @@ class Stage:
         chain = self.manager.chain
         acts: dict[str, Callable[[], Any]] = {
             "adds one": lambda: chain.append(self.make(f"{len(chain)}", Plan("hears", "hears", None))),
+            "adds mitmproxy's own": lambda: chain.append(Own(self, f"{len(chain)}")),
             "removes the last": lambda: setattr(self.manager, "chain", chain[:-1]),
             "nests one": lambda: setattr(addon, "addons", [self.make(f"{addon.name}+", Plan("hears", "awaits", None))]),
             "hears of updates from now on": lambda: setattr(addon, "update", self.handler(addon, "update", "hears")),

@@ -97,6 +97,15 @@ def test_tls_of_a_host_that_is_not_governed_is_not_opened(running: Pod) -> None:
     elsewhere.listener.close()
 
 
+@pytest.mark.requirement("egress:untouched")
+def test_mitmproxys_own_page_about_its_ca_stands_in_no_hosts_place(pod: Pod) -> None:
+    pod.agent("analyst", pod.tool("balance"))
+    pod.start("--set", "onboarding_host=localhost")  # mitm.it, else
+    with through(pod, authority(pod)) as client:
+        client.get(f"http://localhost:{pod.service.port}/balance")
+    assert len(pod.service.received) == 1
+
+
 @pytest.mark.requirement("egress:deny")
 def test_with_egress_denied_other_hosts_are_refused(pod: Pod) -> None:
     pod.environment["CLLAMA_EGRESS"] = "deny"

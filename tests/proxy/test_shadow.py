@@ -15,7 +15,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from claw_mediate.mitm import shadow
+from claw_mediate.mitm import shadow, veil
 from tests.peers import calls, text
 from tests.proxy.looking import Saved, dumper, peopled, save, savehar, taddons, tflow, told, view
 from tests.proxy.pod import Pod
@@ -230,7 +230,7 @@ def test_the_dumper_speaks_on_stderr_and_tells_no_secret(looked_at: Saved) -> No
 @pytest.mark.requirement("shadow:free")
 def test_where_nobody_looks_on_there_is_no_watch() -> None:
     flow = tflow.tflow()
-    savers = (dumper.Dumper(), save.Save(), savehar.SaveHar())
+    savers = (dumper.Dumper(), save.Save(), savehar.SaveHar(), veil.Veil())
     with taddons.context(*savers) as context:
         context.options.flow_detail = 0
         assert shadow.watching(flow) is None
