@@ -76,8 +76,8 @@ def init(directory: Path, wanted: Wanted, system: bytes, owner: int | None, *, f
 
     def fresh(private: int) -> None:
         if force or not _exists(private, FILE):
+            _remove(private, NEXT)  # first: staged for the old one, and never to be trusted beside another
             _write(private, FILE, make(wanted), 0o600, owner)
-            _remove(private, NEXT)
 
     return _changed(directory, system, owner, fresh)
 

@@ -13,7 +13,7 @@ import pytest
 from claw_certs.authority import UnfitError
 from claw_certs.place import finish, init, kept, rotate
 from claw_certs.public import certificates, public_cas
-from tests.certs.made import PUBLIC, pods_ca, wanted
+from tests.certs.made import OUTSIDE, PUBLIC, pods_ca, wanted
 from tests.proxy.pod import ROOT
 
 SYSTEM = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
@@ -21,7 +21,7 @@ KILLED = """
 import os, sys
 from pathlib import Path
 from claw_certs.place import finish, init, kept, rotate
-from tests.certs.made import PUBLIC, wanted
+from tests.certs.made import OUTSIDE, PUBLIC, wanted
 
 STEPS = {"os.rename", "os.mkdir", "os.remove", "os.chmod", "open"}
 verbs = {"init": init, "force": lambda *of: init(*of, force=True), "rotate": rotate, "finish": finish}
@@ -31,7 +31,7 @@ for step in range(200):
     place = home / f"{step}"
     if sys.argv[1] != "init":
         init(place, wanted(), PUBLIC, None)
-    if sys.argv[1] == "finish":
+    if sys.argv[1] in {"finish", "force"}:
         rotate(place, wanted(), PUBLIC, None)
     child = os.fork()
     if child == 0:
@@ -41,7 +41,7 @@ for step in range(200):
             seen += event in STEPS
             if seen == step:
                 os._exit(9)
-        of = (place, PUBLIC, None) if sys.argv[1] == "finish" else (place, wanted(), PUBLIC, None)
+        of = (place, PUBLIC, None) if sys.argv[1] == "finish" else (place, wanted(OUTSIDE), PUBLIC, None)
         sys.addaudithook(die)
         verb(*of)
         os._exit(0)
@@ -145,6 +145,8 @@ def test_killed_at_any_step_there_is_a_whole_ca_or_none_and_the_same_verb_mends_
             mended = (rotate if verb == "rotate" else init)(place, wanted(), PUBLIC, None)
         assert mended.is_trusted
         assert mended.signing is not None
+        if verb == "force" and mended.signing.permitted == (OUTSIDE,):
+            assert mended.next is None  # what was staged before is trusted no more
         assert not [path for path in place.rglob("*") if path.name.endswith(".new")]
 
 
