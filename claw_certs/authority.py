@@ -22,13 +22,13 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from claw_certs.names import ascii_name, covers
+from claw_certs.names import ascii_name, covers, unfit
 
 SLOW_CLOCKS = timedelta(days=2)
 """How long before now a CA begins, as mitmproxy's leaves do."""
 _LONGEST_POD = 31
 """Bytes of the pod's name: a common name has room for 64, and the rest of it is as long as it is."""
-_EVERY_ADDRESS = ("0.0.0.0/0", "::/0")
+_EVERY_ADDRESS = (ip_network("0.0.0.0/0"), ip_network("::/0"))
 
 
 class UnfitError(ValueError):
@@ -73,6 +73,19 @@ class Authority:
     def trusted(self) -> bytes:
         """The certificate that runners get."""
         return self.root.public_bytes(serialization.Encoding.PEM)
+
+    @property
+    def too_wide(self) -> str | None:
+        """What it may sign for that no pod's CA may: as ``make`` holds one, whoever made it."""
+        if self.permitted is None or "" in self.permitted:
+            return "any name"
+        if (wide := next((name for name in self.permitted if unfit(name) is not None), None)) is not None:
+            return f"all names below {wide!r}"
+        found = self.certificate.extensions.get_extension_for_class(x509.NameConstraints)
+        if not found.critical:
+            return "any name where constraints are not understood, as they are not critical"
+        excluded = {each.value for each in found.value.excluded_subtrees or () if isinstance(each, x509.IPAddress)}
+        return None if excluded.issuperset(_EVERY_ADDRESS) else "addresses"
 
     def covers(self, host: str) -> bool:
         """Whether runners take its leaf for this host."""
@@ -189,7 +202,7 @@ def _constraints(permitted: Sequence[str]) -> x509.NameConstraints:
         raise UnfitError("there is no host that it could be for")
     return x509.NameConstraints(
         permitted_subtrees=[x509.DNSName(name) for name in permitted],
-        excluded_subtrees=[x509.IPAddress(ip_network(network)) for network in _EVERY_ADDRESS],
+        excluded_subtrees=[x509.IPAddress(network) for network in _EVERY_ADDRESS],
     )
 
 

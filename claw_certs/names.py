@@ -34,7 +34,7 @@ def names_of(hosts: Iterable[str]) -> Names:
     permitted, left_out = set(), {}
     for host in sorted(set(hosts)):
         name = ascii_name(host)
-        if (reason := _unfit(name)) is None:
+        if (reason := unfit(name)) is None:
             permitted.add(name)
         else:
             left_out[host] = reason
@@ -63,7 +63,8 @@ def is_address(name: str) -> bool:
     return True
 
 
-def _unfit(name: str) -> str | None:
+def unfit(name: str) -> str | None:
+    """Why a CA can't be held to it."""
     labels = name.split(".")
     if is_address(name):
         return "it is an address, and a pod's CA signs for names only"

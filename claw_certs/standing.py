@@ -73,8 +73,8 @@ def _of_the_key(directory: Path, found: Kept, now: datetime, pod: str) -> Iterat
     except UnfitError as error:
         text, _, remedy = str(error).partition(" (")
         yield Problem("error", text, remedy.rstrip(")") or f"see {directory / PRIVATE / FILE}")
-    if found.signing.permitted is None:
-        text = f"{found.signing.name} may sign for any name"
+    if (wide := found.signing.too_wide) is not None:
+        text = f"{found.signing.name} may sign for {wide}"
         yield Problem("error", text, f"`claw certs init {pod} --force` makes one for the governed hosts only")
 
 

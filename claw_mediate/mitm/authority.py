@@ -4,7 +4,7 @@ mitmproxy makes a CA where it finds none, and that one is good for every name; i
 into its own, and with a transparent proxy the address that was dialled, and a pod's CA is good for neither: runners would
 refuse all of it. So each certificate is for one name, the one that the runner asked for.
 
-    CLLAMA_CA names no CA, or one for any name              no start
+    CLLAMA_CA names no CA, or one for more than hosts       no start
     can't be read, open to others, broken, out of time      no start
     does not cover a governed host that a runner asks for   an event, once
     ends within 30 days, or has ended                       an event a day
@@ -138,8 +138,8 @@ def _not_the_pods(directory: Path, found: Authority | None) -> str | None:
     """What is wrong with it where it is to be the pod's."""
     if found is None:
         return f"there is no CA {directory / FILE}: run `claw certs init`, and give the proxy .claw-ca/private as CLLAMA_CA"
-    if found.permitted is None:
-        return f"the CA {directory / FILE} may sign for any name: run `claw certs init --force`, or unset CLLAMA_CA"
+    if (wide := found.too_wide) is not None:
+        return f"the CA {directory / FILE} may sign for {wide}: run `claw certs init --force`, or unset CLLAMA_CA"
     if not (directory / DH_PARAMETERS).exists():
         return f"there is no {directory / DH_PARAMETERS}: run `claw certs init`, which mends it"
     return None

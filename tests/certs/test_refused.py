@@ -6,12 +6,14 @@ import os
 import stat
 from collections.abc import Callable
 from datetime import timedelta
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from mitmproxy.certs import CertStore, dummy_cert
 from mitmproxy.connection import Client
 from mitmproxy.options import Options
@@ -21,8 +23,8 @@ from claw_certs.authority import UnfitError, make, read
 from claw_certs.key_file import FILE, exposed, of_directory
 from claw_certs.place import DH_PARAMETERS
 from claw_mediate.io.log import EventLog
-from claw_mediate.mitm.authority import Authorities
-from tests.certs.made import LONG_AGO, NOW, YET_TO_COME, pods_ca, wanted
+from claw_mediate.mitm.authority import Authorities, _not_the_pods
+from tests.certs.made import INSIDE, LONG_AGO, NOW, YET_TO_COME, pods_ca, wanted
 from tests.proxy.looking import taddons, tlsconfig
 from tests.proxy.pod import Pod
 from tests.proxy.test_start import fails_to_start
@@ -137,6 +139,53 @@ def test_the_proxy_does_not_start_on_it_says_why_in_one_line_and_makes_none_of_i
     assert says in line
     assert "claw certs init" in line or "chmod 600" in line
     assert {path.name: path.read_bytes() for path in place.iterdir()} == before
+
+
+GOVERNED = [x509.DNSName(INSIDE)]
+NO_ADDRESS = [x509.IPAddress(ip_network(network)) for network in ("0.0.0.0/0", "::/0")]
+
+
+@pytest.mark.requirement("certs:refused")
+@pytest.mark.parametrize(
+    ("permitted", "excluded", "critical", "says"),
+    [
+        (GOVERNED, NO_ADDRESS, True, None),
+        ([x509.DNSName(f".{INSIDE}".upper())], [*NO_ADDRESS, x509.DNSName("eu.openai.com")], True, None),
+        ([*GOVERNED, x509.DNSName("")], NO_ADDRESS, True, "any name"),
+        ([*GOVERNED, x509.DNSName("com")], NO_ADDRESS, True, "all names below 'com'"),
+        ([x509.DNSName(".")], NO_ADDRESS, True, "any name"),
+        ([x509.DNSName("10.0.0.5")], NO_ADDRESS, True, "all names below"),
+        (GOVERNED, None, True, "addresses"),
+        (GOVERNED, NO_ADDRESS[:1], True, "addresses"),
+        (GOVERNED, NO_ADDRESS[1:], True, "addresses"),
+        (GOVERNED, [x509.IPAddress(ip_network("10.0.0.0/8")), NO_ADDRESS[1]], True, "addresses"),
+        (GOVERNED, NO_ADDRESS, False, "not critical"),
+        (NO_ADDRESS, None, True, "any name"),
+        (None, GOVERNED, True, "any name"),
+    ],
+)
+def test_anothers_ca_is_taken_where_it_is_held_to_what_a_pods_ca_is_and_no_other(
+    tmp_path: Path, permitted: Any, excluded: Any, critical: bool, says: str | None
+) -> None:
+    (tmp_path / FILE).write_bytes(by_hand(x509.NameConstraints(permitted, excluded), critical=critical))
+    (tmp_path / FILE).chmod(0o600)
+    (tmp_path / DH_PARAMETERS).touch()
+    problem = _not_the_pods(tmp_path, of_directory(tmp_path, NOW))
+    assert (problem is None) == (says is None), problem
+    assert says is None or f"{FILE} may sign for " in str(problem)
+    assert says is None or says in str(problem)
+
+
+def by_hand(constraints: x509.NameConstraints, *, critical: bool) -> bytes:
+    """A CA of one certificate, as an operator makes it."""
+    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([])
+    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    builder = builder.serial_number(1).not_valid_before(NOW).not_valid_after(NOW + timedelta(days=1))
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    certificate = builder.add_extension(constraints, critical=critical).sign(key, hashes.SHA256())
+    plain = serialization.NoEncryption()
+    secret = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
+    return secret + certificate.public_bytes(serialization.Encoding.PEM)
 
 
 @pytest.mark.requirement("certs:refused")

@@ -36,7 +36,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     ),
     "certs:refused": Requirement(
         "issue 6, 2.",
-        "A CA that is missing, expired, open to others, broken or for any name keeps the proxy from starting, in a line.",
+        "A CA that is missing, expired, open, broken or for more than names of hosts keeps the proxy from starting, in a line.",
     ),
     "certs:told": Requirement(
         "issue 6, 2.",
