@@ -103,7 +103,7 @@ class Metrics:
             "memory_operations", "Memory services asked (memory_op).", "agent", "operation", "status"
         )
         self.faults = self._counter("faults", "Things that do not work, by what (error).", "fault")
-        self.dropped = self._counter("log_lines_dropped", "Lines of the log that nobody read in time.")
+        self.dropped = self._counter("log_lines_dropped", "Lines of the log that nobody took: unread, or no room.")
 
     def _in_time(self) -> None:
         self.turn_seconds = self._histogram("turn_duration_seconds", "A mediated turn (response, error).", _WAITS)

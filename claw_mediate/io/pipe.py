@@ -2,7 +2,8 @@
 
 A line goes out at once where that can't block, so that it is there before whatever comes next, also when the process is
 killed. Where a pipe is full, lines are kept, up to a bound, and a thread writes them as they are read; what comes beyond the
-bound is dropped whole and counted. A reader that has gone away, and a disk that is full, cost the lines and nothing else.
+bound is dropped whole and counted. A reader that has gone away, and a disk that is full, cost the lines and nothing else:
+they are counted too, and what comes behind a line that was torn begins on a line of its own.
 """
 
 from __future__ import annotations
@@ -41,6 +42,10 @@ class Lines:
         self.dropped = 0
         """Lines, since the process began."""
         self._told = 0
+        self._failed = False
+        """Whether the last write failed. This and the next are of whoever writes: the thread, while there is one."""
+        self._within = False
+        """Whether the file ends within a line."""
 
     @classmethod
     def of(cls, descriptor: int) -> Lines:
@@ -72,7 +77,7 @@ class Lines:
     def lost(self) -> int:
         """How many lines were dropped since this was last asked; 0 as long as there is no room to tell of them."""
         with self._lock:
-            if self._thread is not None:
+            if self._thread is not None or self._failed:
                 return 0
             lost, self._told = self.dropped - self._told, self.dropped
             return lost
@@ -87,18 +92,31 @@ class Lines:
         """What could not be written of it without waiting."""
         try:
             while line and self._takes():
-                line = line[os.write(self._descriptor, line[: self._at_once or len(line)]) :]
+                line = self._put(line, self._at_once)
+        except BlockingIOError:
+            pass
         except OSError:
+            self._failed = True
+            self.dropped += 1
             return b""
         return line
 
+    def _put(self, line: bytes, most: int | None = None) -> bytes:
+        """What is left of it, once some is written: never glued to one that was torn."""
+        data = b"\n" + line if self._failed and self._within else line
+        size = os.write(self._descriptor, data[:most])
+        self._failed, self._within = False, not data.endswith(b"\n", 0, size)
+        return data[size:]
+
     def _takes(self) -> bool:
         """Whether a piece can be written without waiting."""
-        if self._at_once is None:
-            return True
+        return self._at_once is None or self._has_room(0)
+
+    def _has_room(self, milliseconds: int | None) -> bool:
+        """Whether it takes anything, or has gone, within so long; None: for as long as it takes."""
         poll = select.poll()
         poll.register(self._descriptor, select.POLLOUT)
-        return bool(poll.poll(0))
+        return bool(poll.poll(milliseconds))
 
     def _write_kept(self) -> None:
         while True:
@@ -109,12 +127,20 @@ class Lines:
                     return
                 line = self._kept[0]
             try:
-                while line:
-                    line = line[os.write(self._descriptor, line) :]
-            except OSError:
-                pass  # gone: the next line finds out for itself
+                self._write_whole(line)
+            except OSError:  # gone, or full: the next line finds out for itself
+                self._failed = True
             with self._lock:
                 self._size -= len(self._kept.popleft())
+                self.dropped += self._failed
+
+    def _write_whole(self, line: bytes) -> None:
+        """However long it takes. Whoever shares the file may have made it one that does not wait (``O_NONBLOCK``)."""
+        while line:
+            try:
+                line = self._put(line)
+            except BlockingIOError:
+                self._has_room(None)
 
 
 def flush(seconds: float = LAST_SECONDS) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import select
+import socket
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -35,9 +38,24 @@ class Pipe(NamedTuple):
 def pipe() -> Iterator[Pipe]:
     made = Pipe(*os.pipe())
     yield made
-    for end in made:
+    closed(made)
+
+
+def closed(pipe: Pipe) -> None:
+    for end in pipe:
         with suppress(OSError):
             os.close(end)
+
+
+@contextmanager
+def full(size: int) -> Iterator[None]:
+    """No file grows beyond this, as on a disk that is full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_a_line_is_there_when_it_is_written(pipe: Pipe) -> None:
@@ -80,21 +98,75 @@ def test_who_flushes_waits_no_longer_than_it_may(pipe: Pipe) -> None:
     pipe.read(300_000)
 
 
+@pytest.mark.requirement("log:lost")
 @pytest.mark.parametrize("size", [5, 300_000])
-def test_a_reader_that_has_gone_away_stops_nothing(pipe: Pipe, size: int) -> None:
+def test_a_reader_that_has_gone_away_stops_nothing_and_what_it_missed_is_counted(pipe: Pipe, size: int) -> None:
     lines = Lines(pipe.writes)
     os.close(pipe.reads)
     lines.write(b"w" * size)
     lines.write(b"w" * size)
-    eventually(lambda: not lines._kept, "nothing is waited for")
+    assert not lines._kept, "nothing is waited for"
+    assert lines.dropped == 2
+    assert lines.lost() == 0, "there is nobody to tell of them"
 
 
+@pytest.mark.requirement("log:lost")
 def test_a_reader_that_goes_away_while_lines_are_kept_ends_the_waiting(pipe: Pipe) -> None:
     lines = Lines(pipe.writes)
     lines.write(b"w" * 300_000)
+    lines.write(b"next\n")
     os.close(pipe.reads)
     lines.flush(time.monotonic() + DEADLINE)
     assert not lines._kept
+    assert lines.dropped == 2
+
+
+@pytest.mark.requirement("log:lost")
+@pytest.mark.parametrize("kind", ["pipe", "socket"])
+@pytest.mark.parametrize("size", [300, 300_000])
+def test_a_file_that_somebody_made_one_that_does_not_wait_is_waited_for(kind: str, size: int) -> None:
+    made = Pipe(*os.pipe()) if kind == "pipe" else Pipe(*(end.detach() for end in socket.socketpair()))
+    os.set_blocking(made.writes, False)
+    lines, written = Lines(made.writes), [b"%04d" % number + b"y" * size + b"\n" for number in range(600_000 // size)]
+    for line in written:
+        lines.write(line)
+    whole = b"".join(written)
+    assert made.read(len(whole)) == whole
+    lines.flush(time.monotonic() + DEADLINE)
+    assert not lines._kept
+    assert lines.dropped == 0
+    closed(made)
+
+
+@pytest.mark.requirement("log:lost")
+@pytest.mark.parametrize("room", [0, 1, 500, 999])
+def test_a_line_that_a_full_disk_tears_is_counted_and_the_next_one_begins_anew(tmp_path: Path, room: int) -> None:
+    file = tmp_path / "log"
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    lines = Lines(descriptor)
+    lines.write(b"first\n")
+    with full(file.stat().st_size + room):
+        lines.write(LINE)
+        lines.write(LINE)
+        assert lines.dropped == 2
+        assert lines.lost() == 0, "there is no room to tell of them"
+    lines.write(b"next\n")
+    lines.write(b"last\n")
+    os.close(descriptor)
+    torn = [LINE[:room]] if room else []
+    assert file.read_bytes().splitlines() == [b"first", *torn, b"next", b"last"]
+    assert (lines.lost(), lines.dropped) == (2, 2)
+
+
+@pytest.mark.requirement("log:lost")
+def test_what_is_no_whole_line_goes_on_where_it_was(tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    lines = Lines(descriptor)
+    for piece in (b"said ", b"in ", b"pieces\n"):
+        lines.write(piece)
+    os.close(descriptor)
+    assert file.read_bytes() == b"said in pieces\n"
 
 
 def test_two_descriptors_of_one_pipe_share_what_is_kept(pipe: Pipe) -> None:

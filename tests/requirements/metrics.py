@@ -13,6 +13,10 @@ REQUIREMENTS: dict[str, Requirement] = {
         "issue 6, item 4",
         "A log that nobody reads stops nothing: lines are kept up to a bound, dropped whole, counted.",
     ),
+    "log:lost": Requirement(
+        "issue 6, item 4",
+        "Lines that a full disk or a gone reader costs are counted; none is glued to one that was torn.",
+    ),
     "log:contract": Requirement(
         "contract, the log", "Every line of the log is one of the published events, with their members and no others."
     ),
