@@ -188,7 +188,7 @@ class Metrics:
 
     def _tool_call(self, event: Event) -> None:
         tool = event["name"] if event["service"] else UNKNOWN_TOOL
-        self.tool_calls.labels(event["claw_id"], tool, event["status"], event["code"] or "").inc()
+        self.tool_calls.labels(event["claw_id"], tool, event["status"], _class(event["code"] or "")).inc()
         if event["ran"]:
             self.tool_seconds.labels(tool).observe(event["latency_ms"] / 1000)
 

@@ -111,6 +111,18 @@ def test_what_stands_behind_an_interventions_name_makes_no_series() -> None:
     assert grown(*events) == {("claw_interventions_total", "analyst", "unknown_tool_rejected"): 100}
 
 
+@pytest.mark.requirement("metrics:secrets")
+def test_a_service_makes_no_series_by_the_statuses_that_it_answers_with() -> None:
+    called = {"type": "tool_call", "name": "desk.balance", "service": "desk", "ran": False, "status": "error"}
+    events = [{**called, "code": f"http_{status}"} for status in range(400, 600)]
+    assert grown(*events, {**called, "code": "timeout"}, {**called, "status": "ok", "code": None}) == {
+        ("claw_tool_calls_total", "analyst", "desk.balance", "error", "http_4xx"): 100,
+        ("claw_tool_calls_total", "analyst", "desk.balance", "error", "http_5xx"): 100,
+        ("claw_tool_calls_total", "analyst", "desk.balance", "error", "timeout"): 1,
+        ("claw_tool_calls_total", "analyst", "desk.balance", "ok", ""): 1,
+    }
+
+
 def test_what_is_looked_up_is_as_it_is_now_and_lines_that_were_dropped_are_counted_once() -> None:
     counted = Metrics()
     keys = {("openai", "ready"): 1, ("openai", "dead"): 2}
