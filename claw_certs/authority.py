@@ -146,6 +146,14 @@ def read(pem: bytes, passphrase: bytes | None = None) -> Authority:
     return Authority(certificate, below, _permitted(certificate))
 
 
+def sound(pem: bytes, now: datetime, passphrase: bytes | None = None) -> Authority:
+    """The CA of a file, where runners would trust it now. Raises ``UnfitError``."""
+    found = read(pem, passphrase)
+    if (problem := found.unfit_at(now)) is not None:
+        raise UnfitError(problem)
+    return found
+
+
 def _permitted(certificate: x509.Certificate) -> tuple[str, ...] | None:
     """What its constraints permit. Raises ``UnfitError`` where it is no certificate of a CA."""
     try:

@@ -11,7 +11,7 @@ import stat
 from datetime import datetime
 from pathlib import Path
 
-from claw_certs.authority import Authority, UnfitError, read
+from claw_certs.authority import Authority, UnfitError, sound
 
 FILE = "mitmproxy-ca.pem"
 _OTHERS = stat.S_IRWXO
@@ -36,19 +36,16 @@ def of_directory(directory: Path, now: datetime, passphrase: bytes | None = None
             f"the key of the CA {file} is open to {readers}: chmod 600 {file}, or make another if it was read"
         )
     try:
-        found = read(content, passphrase)
+        return sound(content, now, passphrase)
     except UnfitError as error:
         raise UnfitError(f"the CA {file} can't be used: {error} (`claw certs init --force` makes another)") from None
-    if (problem := found.unfit_at(now)) is not None:
-        raise UnfitError(f"the CA {file} can't be used: {problem} (`claw certs init --force` makes another)")
-    return found
 
 
-def exposed(about: os.stat_result) -> str | None:
-    """Who may read or write the key that should not."""
+def exposed(about: os.stat_result, proxy: int | None = None) -> str | None:
+    """Who may read or write the key that should not; ``proxy``: who it runs as, where that is not who asks."""
     if about.st_mode & _OTHERS:
         return "everybody"
-    if about.st_mode & _GROUP and about.st_uid == os.geteuid():
+    if about.st_mode & _GROUP and about.st_uid == (os.geteuid() if proxy is None else proxy):
         return "its group"
     if about.st_mode & stat.S_IWGRP:
         return "its group"

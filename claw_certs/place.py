@@ -8,7 +8,7 @@
 
 Rules. What is public is made from what is private, so that any verb mends what a kill left undone. Every file appears whole,
 by a rename. No symlink is followed below the pod's directory: a key must not be written where somebody else points. One
-verb at a time.
+verb at a time. A CA that signs goes for one only that the proxy would start on, and that runners were given.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ import fcntl
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
-from claw_certs.authority import Authority, UnfitError, Wanted, make, read
-from claw_certs.key_file import FILE
+from claw_certs.authority import Authority, UnfitError, Wanted, make, read, sound
+from claw_certs.key_file import FILE, exposed
 from claw_certs.public import bundle, certificates
 
 NEXT = "next-ca.pem"
@@ -43,22 +44,34 @@ ssbzSibBsu/6iGtCOGEoXJf//////////wIBAg==
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
+class StagedError(UnfitError):
+    """Why the CA that was staged can't sign, or that there is none: ``rotate`` mends it."""
+
+
 @dataclass(frozen=True)
 class Kept:
-    """The CAs of a pod. ``next`` waits for its turn; ``trusted`` are the certificates that runners get."""
+    """The CAs of a pod. ``next`` waits for its turn; runners get ``trusted`` alone, or ``bundled`` with the public ones."""
 
     signing: Authority | None
     next: Authority | None = None
     trusted: tuple[bytes, ...] = ()
+    bundled: tuple[bytes, ...] = field(default=(), repr=False)
 
     @property
     def all(self) -> tuple[Authority, ...]:
         return tuple(each for each in (self.signing, self.next) if each is not None)
 
     @property
+    def stale(self) -> tuple[str, ...]:
+        """The public files that are not of these."""
+        own = {each.trusted.strip() for each in self.all}
+        holds = {CERTIFICATE: own == set(self.trusted), BUNDLE: own <= set(self.bundled)}
+        return tuple(name for name, is_whole in holds.items() if not is_whole)
+
+    @property
     def is_trusted(self) -> bool:
-        """Whether runners get exactly these."""
-        return {each.strip() for each in self.trusted} == {each.trusted.strip() for each in self.all}
+        """Whether runners get these."""
+        return not self.stale
 
 
 def kept(directory: Path) -> Kept:
@@ -68,13 +81,19 @@ def kept(directory: Path) -> Kept:
     return Kept(None)
 
 
+def staged(directory: Path, now: datetime) -> Authority:
+    """The CA that would sign after a rotation. Raises ``OSError``, and ``StagedError`` where the proxy would refuse it."""
+    with _directory(None, str(directory)) as top:
+        return _staged(top, directory, now)
+
+
 def init(directory: Path, wanted: Wanted, system: bytes, owner: int | None, *, force: bool = False) -> Kept:
     """A CA where there is none, or with ``force`` in place of what is there; and what is public of it.
 
     Raises ``OSError``; ``UnfitError`` for one that is there and can't be read.
     """
 
-    def fresh(private: int) -> None:
+    def fresh(_: int, private: int) -> None:
         if force or not _exists(private, FILE):
             _remove(private, NEXT)  # first: staged for the old one, and never to be trusted beside another
             _write(private, FILE, make(wanted), 0o600, owner)
@@ -83,37 +102,48 @@ def init(directory: Path, wanted: Wanted, system: bytes, owner: int | None, *, f
 
 
 def rotate(directory: Path, wanted: Wanted, system: bytes, owner: int | None) -> Kept:
-    """The first step: another CA that is trusted beside the one that signs. Once is enough; again, it mends."""
+    """The first step: another CA that is trusted beside the one that signs. Once is enough; again, it mends.
 
-    def staged(private: int) -> None:
+    One that was staged and could not sign is replaced.
+    """
+
+    def stages(top: int, private: int) -> None:
         if not _exists(private, FILE):
             raise UnfitError("there is no CA yet")
-        if not _exists(private, NEXT):
+        try:
+            _staged(top, directory, wanted.now)
+        except StagedError:
             _write(private, NEXT, make(wanted), 0o600, owner)
 
-    return _changed(directory, system, owner, staged)
+    return _changed(directory, system, owner, stages)
 
 
-def finish(directory: Path, system: bytes, owner: int | None) -> Kept:
-    """The second step: the CA that was staged signs, and the old one is gone."""
+def finish(directory: Path, now: datetime, system: bytes, owner: int | None) -> Kept:
+    """The second step: the CA that was staged signs, and the old one is gone.
 
-    def signs(private: int) -> None:
-        if not _exists(private, NEXT):
-            raise UnfitError("no rotation was begun")
+    Raises ``OSError``; ``StagedError`` where nothing is changed.
+    """
+
+    def signs(top: int, private: int) -> None:
+        root = _staged(top, directory, now).trusted.strip()
+        for name in (CERTIFICATE, BUNDLE):
+            if root not in _public(top, name):
+                held = directory / PUBLIC / name
+                raise StagedError(f"{held} does not hold {directory / PRIVATE / NEXT}, and so no runner trusts it")
         os.rename(NEXT, FILE, src_dir_fd=private, dst_dir_fd=private)
         os.fsync(private)
 
     return _changed(directory, system, owner, signs)
 
 
-def _changed(directory: Path, system: bytes, owner: int | None, change: Callable[[int], None]) -> Kept:
+def _changed(directory: Path, system: bytes, owner: int | None, change: Callable[[int, int], None]) -> Kept:
     with _directory(None, str(directory), 0o755) as top:
         fcntl.flock(top, fcntl.LOCK_EX)
         with _directory(top, PRIVATE, 0o700, owner) as private, _directory(top, PUBLIC, 0o755) as public:
             for parent, names in ((private, (FILE, NEXT, DH_PARAMETERS)), (public, (BUNDLE, CERTIFICATE))):
                 for name in names:
                     _remove(parent, _fresh(name))  # of a verb that was killed, perhaps with a key in it
-            change(private)
+            change(top, private)
             _write(private, DH_PARAMETERS, _FFDHE2048, 0o600, owner)
             trusted = [each.trusted for each in _kept(top).all]
             # A runner that has the first and not the second trusts more than it needs, for a moment.
@@ -129,17 +159,44 @@ def _kept(top: int) -> Kept:
         try:
             found.append(None if content is None else read(content))
         except UnfitError as error:
-            raise UnfitError(f"{PRIVATE}/{name}: {error}") from None
-    return Kept(found[0], found[1], tuple(certificates(_content(top, PUBLIC, CERTIFICATE) or b"")))
+            unfit = StagedError if name == NEXT else UnfitError
+            raise unfit(f"{PRIVATE}/{name}: {error}") from None
+    return Kept(found[0], found[1], _public(top, CERTIFICATE), _public(top, BUNDLE))
+
+
+def _staged(top: int, directory: Path, now: datetime) -> Authority:
+    file = directory / PRIVATE / NEXT
+    if (opened := _opened(top, PRIVATE, NEXT)) is None:
+        raise StagedError(f"no rotation was begun: there is no {file}")
+    about, content = opened
+    if (readers := exposed(about, about.st_uid)) is not None:
+        raise StagedError(f"the key of the CA {file} is open to {readers}")
+    try:
+        found = sound(content, now)
+    except UnfitError as error:
+        raise StagedError(f"the CA {file} can't be used: {error}") from None
+    if (wide := found.too_wide) is not None:
+        raise StagedError(f"the CA {file} may sign for {wide}")
+    return found
+
+
+def _public(top: int, name: str) -> tuple[bytes, ...]:
+    return tuple(certificates(_content(top, PUBLIC, name) or b""))
 
 
 def _content(top: int, directory: str, name: str) -> bytes | None:
+    opened = _opened(top, directory, name)
+    return None if opened is None else opened[1]
+
+
+def _opened(top: int, directory: str, name: str) -> tuple[os.stat_result, bytes] | None:
+    """Of one and the same file."""
     try:
         with (
             _directory(top, directory) as parent,
             os.fdopen(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent), "rb") as file,
         ):
-            return file.read()
+            return os.fstat(file.fileno()), file.read()
     except FileNotFoundError:
         return None
     except OSError as error:

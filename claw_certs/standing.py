@@ -1,7 +1,7 @@
 """How it stands with the pod's CA: what `claw certs status` tells, and `claw up` before it starts anything.
 
-Rules. An error is what the proxy refuses to start on, or what no runner would trust; all else is a warning. Each has
-its remedy.
+Rules. An error is what the proxy refuses to start on, now or after a rotation, or what no runner would trust; all else is a
+warning. Each has its remedy.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Literal
 from claw_certs.authority import Authority, UnfitError
 from claw_certs.key_file import FILE, of_directory
 from claw_certs.names import names_of
-from claw_certs.place import CERTIFICATE, PRIVATE, PUBLIC, Kept, kept
+from claw_certs.place import PRIVATE, PUBLIC, Kept, StagedError, kept, staged
 
 SOON = timedelta(days=30)
 """How long before its end a CA is to be rotated."""
@@ -54,14 +54,17 @@ def standing(directory: Path, hosts: Iterable[str], now: datetime, pod: str) -> 
     wanted = sorted(set(hosts) - set(left_out))
     try:
         found = kept(directory)
+    except StagedError as error:
+        return Standing(None, dict.fromkeys(wanted, False), left_out, (_of_staged(error, pod),))
     except (OSError, UnfitError) as error:
         remedy = f"run `claw certs init {pod} --force` for another, once it is no longer in the way"
         problem = Problem("error", f"the CA in {directory} can't be used: {_line(error)}", remedy)
         return Standing(None, dict.fromkeys(wanted, False), left_out, (problem,))
     covered = {host: found.signing is not None and found.signing.covers(host) for host in wanted}
     problems = (*_of_the_key(directory, found, now, pod), *_of_trust(directory, found, pod))
-    coming = (*_of_hosts(found, wanted, pod), *_of_time(found, now, pod)) if found.signing else ()
-    return Standing(found, covered, left_out, (*problems, *coming))
+    waiting = tuple(_of_the_next(directory, found, now, pod))
+    coming = (*_of_hosts(found, wanted, pod), *_of_time(found, now, pod)) if found.signing and not waiting else ()
+    return Standing(found, covered, left_out, (*problems, *waiting, *coming))
 
 
 def _of_the_key(directory: Path, found: Kept, now: datetime, pod: str) -> Iterator[Problem]:
@@ -78,9 +81,22 @@ def _of_the_key(directory: Path, found: Kept, now: datetime, pod: str) -> Iterat
         yield Problem("error", text, f"`claw certs init {pod} --force` makes one for the governed hosts only")
 
 
+def _of_the_next(directory: Path, found: Kept, now: datetime, pod: str) -> Iterator[Problem]:
+    if found.next is None:
+        return
+    try:
+        staged(directory, now)
+    except StagedError as error:
+        yield _of_staged(error, pod)
+
+
+def _of_staged(error: StagedError, pod: str) -> Problem:
+    return Problem("error", str(error), f"run `claw certs rotate {pod}`, which makes another, and recreate the runners")
+
+
 def _of_trust(directory: Path, found: Kept, pod: str) -> Iterator[Problem]:
-    if found.signing is not None and not found.is_trusted:
-        text = f"{directory / PUBLIC / CERTIFICATE}, which runners trust, is not of this CA"
+    for name in found.stale if found.signing is not None else ():
+        text = f"{directory / PUBLIC / name}, which runners trust, is missing, or is not of this CA"
         yield Problem("error", text, f"run `claw certs init {pod}`, which writes it anew, and recreate the runners")
 
 
@@ -96,6 +112,8 @@ def _of_hosts(found: Kept, hosts: Iterable[str], pod: str) -> Iterator[Problem]:
 
 def _of_time(found: Kept, now: datetime, pod: str) -> Iterator[Problem]:
     assert found.signing is not None
+    if found.next is not None and not found.is_trusted:
+        return  # the files of public/ come first
     if found.next is not None:
         text = f"a rotation is under way: {found.next.name} is trusted, and does not sign yet"
         yield Problem("warning", text, f"once all runners were recreated since, run `claw certs rotate {pod} --finish`")

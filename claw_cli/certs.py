@@ -16,7 +16,7 @@ import typer
 
 from claw_certs.authority import Authority, UnfitError, Wanted
 from claw_certs.names import Names, names_of
-from claw_certs.place import Kept, finish, init, rotate
+from claw_certs.place import Kept, StagedError, finish, init, rotate
 from claw_certs.public import public_cas
 from claw_certs.standing import Standing, standing
 from claw_cli.arguments import AsJson, File, Pod, pod_file
@@ -99,7 +99,7 @@ def rotate_verb(
     """
     job = _job(pod, file)
     if done:
-        _change(job, public, lambda system: finish(job.directory, system, _owner()))
+        _change(job, public, lambda system: finish(job.directory, datetime.now(UTC), system, _owner()))
         sys.stdout.write(
             "next: restart the proxy and the runners (claw up -- --force-recreate); runners drop the old CA\n"
         )
@@ -115,7 +115,7 @@ def rotate_verb(
 def status_verb(pod: Pod = None, file: File = None, as_json: AsJson = False) -> None:
     """Tell which CA signs, for which hosts, and until when.
 
-    Exit 0; 1 where the proxy would not start on it, 2 for wrong usage.
+    Exit 0; 1 where the proxy would not start on it, or on the one to come, or runners not trust it; 2 for wrong usage.
     """
     job = _job(pod, file)
     found = job.standing()
@@ -201,9 +201,11 @@ def _owner() -> int | None:
 def _errors(job: _Job) -> Iterator[None]:
     try:
         yield
+    except StagedError as error:
+        _fail(f"{error}: run `claw certs rotate {job.file}`, and recreate the runners before --finish")
     except UnfitError as error:
-        remedy = {"there is no CA yet": "init", "no rotation was begun": "rotate"}.get(str(error))
-        _fail(f"{job.directory}: {error}: run `claw certs {remedy or 'init --force'} {job.file}`")
+        remedy = "init" if str(error) == "there is no CA yet" else "init --force"
+        _fail(f"{job.directory}: {error}: run `claw certs {remedy} {job.file}`")
     except ValueError as error:
         _fail(str(error))
 

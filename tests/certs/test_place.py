@@ -13,7 +13,7 @@ import pytest
 from claw_certs.authority import UnfitError
 from claw_certs.place import finish, init, kept, rotate
 from claw_certs.public import certificates, public_cas
-from tests.certs.made import OUTSIDE, PUBLIC, pods_ca, wanted
+from tests.certs.made import NOW, OUTSIDE, PUBLIC, pods_ca, wanted
 from tests.proxy.pod import ROOT
 
 SYSTEM = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
@@ -21,7 +21,7 @@ KILLED = """
 import os, sys
 from pathlib import Path
 from claw_certs.place import finish, init, kept, rotate
-from tests.certs.made import OUTSIDE, PUBLIC, wanted
+from tests.certs.made import NOW, OUTSIDE, PUBLIC, wanted
 
 STEPS = {"os.rename", "os.mkdir", "os.remove", "os.chmod", "open"}
 verbs = {"init": init, "force": lambda *of: init(*of, force=True), "rotate": rotate, "finish": finish}
@@ -41,7 +41,7 @@ for step in range(200):
             seen += event in STEPS
             if seen == step:
                 os._exit(9)
-        of = (place, PUBLIC, None) if sys.argv[1] == "finish" else (place, wanted(OUTSIDE), PUBLIC, None)
+        of = (place, NOW, PUBLIC, None) if sys.argv[1] == "finish" else (place, wanted(OUTSIDE), PUBLIC, None)
         sys.addaudithook(die)
         verb(*of)
         os._exit(0)
@@ -137,10 +137,10 @@ def test_killed_at_any_step_there_is_a_whole_ca_or_none_and_the_same_verb_mends_
             assert left.signing.trusted.strip() in {each.strip() for each in left.trusted}
         if verb == "finish" and left.next is None:
             with pytest.raises(UnfitError, match="no rotation"):
-                finish(place, PUBLIC, None)
+                finish(place, NOW, PUBLIC, None)
             mended = init(place, wanted(), PUBLIC, None)
         elif verb == "finish":
-            mended = finish(place, PUBLIC, None)
+            mended = finish(place, NOW, PUBLIC, None)
         else:
             mended = (rotate if verb == "rotate" else init)(place, wanted(), PUBLIC, None)
         assert mended.is_trusted
@@ -156,12 +156,12 @@ def test_the_new_ca_is_trusted_while_the_old_one_signs_and_takes_its_place_when_
         rotate(tmp_path, wanted(), PUBLIC, None)
     old = pods_ca(tmp_path)
     with pytest.raises(UnfitError, match="no rotation"):
-        finish(tmp_path, PUBLIC, None)
+        finish(tmp_path, NOW, PUBLIC, None)
     assert kept(tmp_path) == old
     both = rotate(tmp_path, wanted("new.example"), PUBLIC, None)
     assert (both.signing, len(both.trusted)) == (old.signing, 2)
     assert rotate(tmp_path, wanted("newer.example"), PUBLIC, None) == both
-    new = finish(tmp_path, PUBLIC, None)
+    new = finish(tmp_path, NOW, PUBLIC, None)
     assert (new.signing, new.next, len(new.trusted)) == (both.next, None, 1)
     assert new.signing is not None
     assert new.signing.permitted == ("new.example",)

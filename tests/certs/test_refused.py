@@ -116,6 +116,14 @@ def test_nobody_else_may_read_the_key(mode: int, own: bool, readers: str | None)
 
 
 @pytest.mark.requirement("certs:refused")
+def test_who_asks_for_another_is_told_what_the_other_would_be() -> None:
+    """As root does, who makes the CA of a proxy that runs as somebody else."""
+    owner = os.geteuid() + 1
+    about = os.stat_result((stat.S_IFREG | 0o640, 0, 0, 1, owner, 0, 0, 0, 0, 0))
+    assert (exposed(about), exposed(about, owner)) == (None, "its group")
+
+
+@pytest.mark.requirement("certs:refused")
 @pytest.mark.parametrize(
     ("make_it", "says"),
     [

@@ -28,6 +28,7 @@ services:
       cllama: {{proxy: passthrough, mode: {mode}}}
       cllama-env: {{OPENAI_API_KEY: sk-planted-provider-key, {env}}}
 """
+BUNDLE = ".claw-ca/public/ca-bundle.pem"
 REMEDIES = ("claw certs init", "claw certs rotate", "chmod 600")
 
 
@@ -90,6 +91,7 @@ def test_each_step_of_a_rotation_tells_the_next_one() -> None:
     assert "claw certs init claw-pod.yml" in certs("rotate").stderr
     assert certs("init").exit_code == 0
     assert "claw certs rotate claw-pod.yml" in certs("rotate", "--finish").stderr
+    assert "there is no .claw-ca/private/next-ca.pem" in certs("rotate", "--finish").stderr
     first = certs("rotate")
     assert (first.exit_code, "--finish" in first.stdout) == (0, True)
     told = status()
@@ -98,6 +100,22 @@ def test_each_step_of_a_rotation_tells_the_next_one() -> None:
     assert "--force-recreate" in certs("rotate", "--finish").stdout
     after = status()
     assert (after["signing"], after["next"], after["problems"]) == (told["next"], None, [])
+
+
+@pytest.mark.requirement("certs:finish")
+def test_a_finish_that_would_leave_runners_without_a_sound_ca_is_refused_in_one_line_with_its_remedy(
+    desk: Path,
+) -> None:
+    certs("init")
+    certs("rotate")
+    (desk / ".claw-ca/private/next-ca.pem").chmod(0o644)
+    signing = kept(desk / ".claw-ca").signing
+    refused = certs("rotate", "--finish")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    (line,) = refused.stderr.splitlines()
+    assert line.startswith("error: the key of the CA .claw-ca/private/next-ca.pem is open to everybody: ")
+    assert "claw certs rotate claw-pod.yml" in line
+    assert kept(desk / ".claw-ca").signing == signing
 
 
 @pytest.mark.requirement("certs:status")
@@ -109,6 +127,22 @@ def test_each_step_of_a_rotation_tells_the_next_one() -> None:
         (lambda desk: pods_ca(desk / ".claw-ca", "old.example"), "does not cover", 0),
         (lambda desk: certs("init") and (desk / ".claw-ca/private/mitmproxy-ca.pem").chmod(0o640), "open to", 1),
         (lambda desk: certs("init") and (desk / ".claw-ca/public/ca-cert.pem").unlink(), "is not of this CA", 1),
+        (lambda desk: certs("init") and (desk / BUNDLE).unlink(), "ca-bundle.pem, which runners trust, is missing", 1),
+        (
+            lambda desk: certs("init") and (desk / BUNDLE).write_bytes((desk / "cas.pem").read_bytes()),
+            "ca-bundle.pem",
+            1,
+        ),
+        (
+            lambda desk: certs("init") and certs("rotate") and (desk / ".claw-ca/private/next-ca.pem").chmod(0o644),
+            "next-ca.pem is open to",
+            1,
+        ),
+        (
+            lambda desk: certs("init") and certs("rotate") and (desk / ".claw-ca/private/next-ca.pem").write_text("?"),
+            "next-ca.pem: it holds no certificate",
+            1,
+        ),
         (
             lambda desk: certs("init") and (desk / ".claw-ca/private/mitmproxy-ca.pem").write_text("?"),
             "no certificate",

@@ -31,6 +31,9 @@ REQUIREMENTS: dict[str, Requirement] = {
     "certs:rotation": Requirement(
         "issue 6, 2.", "A new CA is trusted beside the old one before it signs, and the old one goes only when told."
     ),
+    "certs:finish": Requirement(
+        "issue 6, 2.", "A staged CA that is out of time, open, broken, too wide or given to no runner replaces none."
+    ),
     "certs:status": Requirement(
         "issue 6, 2.", "`claw certs status` and `claw up` tell what stands badly with the CA, each with its remedy."
     ),
