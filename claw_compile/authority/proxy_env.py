@@ -13,6 +13,8 @@ from claw_compile.authority.agent import Agent
 from claw_compile.diagnostics.diagnostic import Diagnostic, Note
 from claw_compile.grammar.pod import PodSpec, Setting
 
+EGRESS, EGRESS_WORDS = "CLLAMA_EGRESS", ("allow", "deny")
+
 
 def proxy_env(pod: PodSpec, agents: Iterable[Agent], found: list[Diagnostic]) -> Mapping[str, Setting]:
     """Name → value, by name."""
@@ -27,4 +29,7 @@ def proxy_env(pod: PodSpec, agents: Iterable[Agent], found: list[Diagnostic]) ->
                 notes = [Note(first.key, "the other one is here")]
                 message = f"{name} has two values, and the pod has one proxy"
                 found.append(codes.PROXY_ENV_CONFLICT.at(other.key, message, notes=notes))
+    egress = merged.get(EGRESS)
+    if egress is not None and egress.value not in EGRESS_WORDS:
+        found.append(codes.BAD_EGRESS.at(egress.key, f"{EGRESS} takes {' or '.join(EGRESS_WORDS)}"))
     return dict(sorted(merged.items()))

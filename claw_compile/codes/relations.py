@@ -58,6 +58,11 @@ PROXY_ENV_CONFLICT = error(
     "Two agents give one variable of the proxy different values, and the pod has one proxy.",
     "Give it one value, best in `cllama-defaults.env`.",
 )
+BAD_EGRESS = error(
+    "bad-egress",
+    "`CLLAMA_EGRESS` is neither `allow` nor `deny`: an empty variable must not decide what leaves the pod.",
+    "Remove it, which denies, or say which of both it is.",
+)
 COUNTED_PROVIDER = error(
     "counted-provider",
     "A service with `count` is used by its name, and no container has that name: there are `name-0`, `name-1`, ….",

@@ -14,6 +14,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from claw_compile.authority.agent import Resolved
 from claw_compile.authority.model_providers import without_keys
+from claw_compile.authority.proxy_env import EGRESS
 from claw_compile.output.deployment import Deployment
 from claw_contract.known_providers import KNOWN_PROVIDERS
 
@@ -41,7 +42,7 @@ def proxy_environment(deployment: Deployment) -> tuple[dict[str, str], PurePosix
         # The compiled tree is mounted read-only, and another one after each compile.
         "CLAW_KEY_STATES_DIR": f"{STATE}/key-states",
         # The forward proxy would be a way out for agents that have no egress.
-        "CLLAMA_EGRESS": "deny",
+        EGRESS: "deny",
         **({"CLLAMA_CA": CA_MOUNT} if deployment.uses_ca else {}),
         DRAIN: str(_DRAIN_MS),
         "HOME": "/tmp",  # noqa: S108 - a tmpfs of the container's own

@@ -18,6 +18,8 @@ class Setting:
     env: str
     default: str
     help: str
+    is_word: bool = False
+    """Whether a variable that is empty is refused. What decides about safety must not be decided by one that is not there."""
 
 
 SETTINGS = (
@@ -38,7 +40,9 @@ SETTINGS = (
     Setting("proxy", "CLAW_PROXY_ADDR", ":8082", "Address of the forward proxy, when no --mode is given."),
     Setting("hosts", "CLLAMA_HOSTS", "", "More governed hosts, comma separated, each as HOST=PROVIDER."),
     Setting("ca", "CLLAMA_CA", "", "Directory of the CA that claw certs made; empty: mitmproxy's own, in confdir."),
-    Setting("egress", "CLLAMA_EGRESS", "allow", "What happens to hosts that are not governed: allow or deny."),
+    Setting(
+        "egress", "CLLAMA_EGRESS", "allow", "What happens to hosts that are not governed: allow or deny.", is_word=True
+    ),
     Setting(
         "dispatch", "CLLAMA_DISPATCH", "fast", "How mitmproxy tells its addons of events: fast, or plain (its own way)."
     ),
@@ -78,6 +82,7 @@ SETTINGS = (
         "CLLAMA_BUDGET_FAIL_MODE",
         "open",
         "What happens when an agent's spending can't be read: open (its requests pass) or closed (503).",
+        is_word=True,
     ),
     Setting("metrics", "CLAW_METRICS_ADDR", "", "Address of the listener of /metrics; empty: there is none."),
 )

@@ -15,12 +15,17 @@ denied.
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import socket
 from collections.abc import Callable, Mapping
+from ipaddress import ip_address
+from typing import Any
 
-from mitmproxy import http, tls
+from mitmproxy import ctx, http, tls
 from mitmproxy.net.http import url
 from mitmproxy.proxy.context import Context
+from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 from OpenSSL import SSL
 
 from claw_mediate.mitm import guard
@@ -71,6 +76,14 @@ class Egress:
         elif self.hosts().keys() & _named(flow.request):
             guard.refuse(flow, *_NOT_OVER_TLS)
 
+    async def server_connect(self, data: ServerConnectionHookData) -> None:
+        """Never to this proxy itself. It would dial itself again, and again (mitmproxy knows itself by two names only), and its
+        own loopback, where metrics and pages are told without a token, is no runner's.
+        """
+        host, port, *_ = data.server.address or ("", 0)
+        if port in _own_ports() and data.server.error is None and await _is_here(host, port):
+            data.server.error = "this is the proxy itself"
+
     def _governs(self, context: Context, sni: str | None) -> bool:
         address = context.server.address
         names = (sni, address[0] if address else None)
@@ -88,6 +101,33 @@ class Egress:
         hosts = self.hosts()
         host = guard.destination(flow, hosts)
         return host is guard.BASE_URL or host in hosts.values()
+
+
+def _own_ports() -> set[int]:
+    """Of all entrances, of the metrics, and of mitmweb's page."""
+    servers = ctx.master.addons.get("proxyserver").servers
+    told = ctx.options.cllama_metrics.rpartition(":")[2]
+    page = {ctx.options.web_port} if "web_port" in ctx.options else set()
+    metrics = {int(told)} if told.isdecimal() else set()
+    return {address[1] for server in servers for address in server.listen_addrs} | metrics | page
+
+
+async def _is_here(host: str, port: int) -> bool:
+    """Whether a host is this one: by the address that one would speak from to it. Nothing is sent."""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_DGRAM)
+    except OSError:
+        return False  # dialling it will say why
+    return any(_leads_here(family, place) for family, _, _, _, place in found)
+
+
+def _leads_here(family: int, place: tuple[Any, ...]) -> bool:
+    with socket.socket(family, socket.SOCK_DGRAM) as asks:
+        try:
+            asks.connect(place)
+        except OSError:
+            return False
+        return bool(ip_address(place[0].partition("%")[0]).is_loopback or asks.getsockname()[0] == place[0])
 
 
 def _named(request: http.Request) -> set[str]:

@@ -52,6 +52,8 @@ def send(flow: http.HTTPFlow, mediator: Mediator, decision: Forward) -> None:
     with veil.lifted(flow):  # the credential goes into what is sent, and not into what is shown
         _redirect(flow.request, decision)
         frame(flow.request)
+    # Whom the key is for, and not what the runner's handshake named: mitmproxy would ask for that, and trust it.
+    flow.server_conn.sni = flow.request.host
     door.if_unreachable(flow, _UNREACHED, decision.refusal)
     assert isinstance(decision.ticket, Ticket)
     _under_way[flow.id] = Forwarded(mediator, decision.ticket)

@@ -44,9 +44,10 @@ def is_set(name: str) -> bool:
 
 
 def add(loader: Any) -> None:
-    """Every setting is an option; its environment variable is its default."""
+    """Every setting is an option; its environment variable is its default, where it is not empty."""
     for setting in SETTINGS:
-        default = os.environ.get(setting.env) or setting.default
+        given = os.environ.get(setting.env)
+        default = setting.default if given is None or not (given or setting.is_word) else given
         loader.add_option(f"cllama_{setting.name}", str, default, f"{setting.help} Environment: {setting.env}.")
 
 

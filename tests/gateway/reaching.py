@@ -41,14 +41,16 @@ def bytes_to(scene: Scene, host: str, port: int, data: bytes) -> bytes:
     return scene.runner.inside(said)
 
 
-def over_tls(scene: Scene, host: str, name: str | None, data: bytes) -> Heard:
-    """The same in TLS, for a runner that trusts everybody; ``name``: what its handshake says. Raises ``ssl.SSLError``."""
+def over_tls(scene: Scene, host: str, name: str | None, data: bytes, tunnel: str = "") -> Heard:
+    """The same in TLS, for a runner that trusts everybody; ``name``: what its handshake says; ``tunnel``: where to, through the
+    forward proxy at this host. Raises ``ssl.SSLError``.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
 
     def said() -> Heard:
         with (
-            socket.create_connection((host, 443), timeout=DEADLINE) as plain,
+            _connected(host, tunnel) as plain,
             context.wrap_socket(plain, server_hostname=name) as connection,
         ):
             certificate = x509.load_der_x509_certificate(connection.getpeercert(binary_form=True) or b"")
@@ -57,6 +59,14 @@ def over_tls(scene: Scene, host: str, name: str | None, data: bytes) -> Heard:
             return Heard(str(signer), _all(connection))
 
     return scene.runner.inside(said)
+
+
+def _connected(host: str, tunnel: str) -> socket.socket:
+    connection = socket.create_connection((host, 8082 if tunnel else 443), timeout=DEADLINE)
+    if tunnel:
+        connection.sendall(f"CONNECT {tunnel}:443 HTTP/1.1\r\nhost: x\r\n\r\n".encode())
+        assert connection.recv(4096).startswith(b"HTTP/1.1 200")
+    return connection
 
 
 def head(line: str, *headers: str) -> bytes:

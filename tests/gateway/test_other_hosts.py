@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from starlette.responses import JSONResponse
 
 from tests.gateway.compiled import OPENAI_KEY
 from tests.gateway.reaching import CHAT, OPENAI, bytes_to, head, over_tls, post
 from tests.gateway.test_runners import ASKED
-from tests.gateway.topology import ELSEWHERE, OTHER, PROVIDER, PROVIDER_6, Scene
+from tests.gateway.topology import ELSEWHERE, OTHER, PROVIDER, PROVIDER_6, PROXY, Scene
 from tests.peers import text
 
 
@@ -39,6 +41,25 @@ def test_a_governed_name_at_an_address_that_is_not_governed_goes_to_the_provider
     assert answer.json()["choices"][0]["message"]["content"] == "From the provider."
     assert allowing.elsewhere.received == []
     assert allowing.provider.received[0].headers["authorization"] == f"Bearer {OPENAI_KEY}"
+
+
+@pytest.mark.requirement("transparent:names-decide")
+def test_whom_a_key_is_given_to_is_not_for_the_runners_handshake_to_name(allowing: Scene) -> None:
+    allowing.provider.says(JSONResponse({"data": []}))
+    asked = head("GET /v1/models", f"host: {OTHER}", f"authorization: Bearer {allowing.token}")
+    heard = over_tls(allowing, allowing.front, OTHER, asked, tunnel=OPENAI)
+    assert heard.data.endswith(b'{"data":[]}')  # of a provider whose certificate is for its own name
+
+
+@pytest.mark.requirement("egress:not-itself")
+def test_a_runner_that_leads_the_proxy_to_itself_makes_it_dial_once_and_no_more(allowing: Scene) -> None:
+    assert allowing.pod.process is not None
+    opened = Path(f"/proc/{allowing.pod.process.pid}/fd")
+    before = len([*opened.iterdir()])
+    for port, line in ((8082, f"GET http://{PROXY}:8082/"), (8083, "GET /")):
+        heard = bytes_to(allowing, PROXY, port, head(line, f"host: {PROXY}:{port}"))
+        assert heard.startswith(b"HTTP/1.1 502 ")
+    assert len([*opened.iterdir()]) < before + 10
 
 
 @pytest.mark.requirement("transparent:plain-http")

@@ -16,6 +16,7 @@ from starlette.responses import JSONResponse
 
 from tests.peers import calls, text
 from tests.proxy.pod import PROVIDER_KEY, Pod, authority, headers, through
+from tests.waiting import free_port
 
 HI: Any = [{"role": "user", "content": "Go"}]
 
@@ -104,6 +105,17 @@ def test_mitmproxys_own_page_about_its_ca_stands_in_no_hosts_place(pod: Pod) -> 
     with through(pod, authority(pod)) as client:
         client.get(f"http://localhost:{pod.service.port}/balance")
     assert len(pod.service.received) == 1
+
+
+@pytest.mark.requirement("egress:not-itself")
+def test_the_loopback_of_the_proxy_where_metrics_need_no_token_is_no_runners(pod: Pod) -> None:
+    pod.environment["CLAW_METRICS_ADDR"] = f"127.0.0.1:{(port := free_port())}"
+    pod.agent("analyst", pod.tool("balance"))
+    pod.start()
+    assert httpx2.get(f"http://127.0.0.1:{port}/metrics").status_code == 200
+    with through(pod, authority(pod)) as client:
+        for name in ("localhost", "127.1.2.3"):  # the provider of this pod is at 127.0.0.1
+            assert client.get(f"http://{name}:{port}/metrics").status_code == 502
 
 
 @pytest.mark.requirement("egress:deny")

@@ -33,6 +33,8 @@ def test_without_configuration_it_says_what_is_missing_in_one_line_and_ends(pod:
     [
         ({"CLLAMA_KEEPALIVE_MS": "often"}, "cllama_keepalive_ms"),
         ({"CLLAMA_EGRESS": "perhaps"}, "cllama_egress"),
+        ({"CLLAMA_EGRESS": ""}, "cllama_egress"),
+        ({"CLLAMA_BUDGET_FAIL_MODE": ""}, "cllama_budget_fail_mode"),
         ({"CLLAMA_DISPATCH": "perhaps"}, "cllama_dispatch"),
         ({"CLLAMA_HOSTS": "a.test"}, "cllama_hosts"),
         ({"LISTEN_ADDR": "nowhere"}, "cllama_listen"),

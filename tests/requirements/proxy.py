@@ -48,6 +48,9 @@ REQUIREMENTS: dict[str, Requirement] = {
         "design, the guard", "No spelling of a governed host or address is a way round."
     ),
     "egress:not-opened": Requirement("mediation 1", "TLS of hosts that are not governed is not opened."),
+    "egress:not-itself": Requirement(
+        "mediation 1", "With egress allowed, the proxy is a way to everything but itself: its entrances, its metrics."
+    ),
     "egress:deny": Requirement("mediation 1", "cllama_egress=deny refuses hosts that are not governed."),
     "egress:untouched": Requirement(
         "mediation 1", "What goes to a host that is not governed streams through, WebSockets too."
