@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 
 from claw_compile.authority.agent import Agent
 from claw_compile.authority.topology import PROXY
-from claw_compile.output.deployment import AUTHORITY, CA_DIRECTORY, RUNTIME, Deployment
+from claw_compile.output.deployment import AUTHORITY, CA_DIRECTORY, HOLDER, RUNTIME, Deployment
 from claw_compile.output.edits import (
     add_env_file,
     add_labels,
@@ -25,6 +25,7 @@ from claw_compile.output.edits import (
     without,
 )
 from claw_compile.output.emit import is_for_its_agent
+from claw_compile.output.proxy_env import governed_hosts
 from claw_compile.output.runner_env import CA_BUNDLE, CA_CERTIFICATE
 from claw_compile.output.yaml_text import Data
 from claw_compile.reading.node import MapNode
@@ -46,6 +47,9 @@ def agent_service(agent: Agent, deployment: Deployment) -> MapNode:
     body = extend_list(body, "volumes", [*_pages(agent, deployment), *_surfaces(agent), *_trust(agent)])
     if agent.has_proxy:
         body = depend_on(body, {PROXY: "service_healthy"})
+    if agent.has_proxy and agent.mode == "transparent":
+        # A link's name is the agent's alone. An alias would be everybody's on the network, and so the proxy's own.
+        body = extend_list(body, "links", [f"{HOLDER}:{host}" for host in governed_hosts(deployment)])
     return _connected(body, agent, deployment)
 
 

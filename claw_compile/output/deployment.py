@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import PurePosixPath
 
 from claw_compile.authority.agent import Agent, Resolved
-from claw_compile.authority.topology import Topology, topology
+from claw_compile.authority.topology import PROXY, Topology, topology
 from claw_compile.grammar.pod import PodSpec
 from claw_compile.identity import hkdf_sha256
 from claw_contract.secret import Secret
@@ -21,6 +21,8 @@ CA_DIRECTORY = f"{CA_ROOT}/public"
 CA_PRIVATE = f"{CA_ROOT}/private"
 """The pod's CA, beside the pod file: what agents get, and mitmproxy's ``confdir`` with the key."""
 AUTHORITY = "x-claw"
+HOLDER = f"{PROXY}-gateway"
+"""Who keeps the network namespace of a proxy that its agents do not know of."""
 
 
 @dataclass(frozen=True)

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from claw_compile.authority.topology import AGENT_NETWORK, PROXY
+from claw_compile.authority.topology import PROXY
 from claw_compile.output.agent_service import bind
-from claw_compile.output.deployment import CA_PRIVATE, RUNTIME, Deployment
+from claw_compile.output.deployment import CA_PRIVATE, HOLDER, RUNTIME, Deployment
 from claw_compile.output.edits import literal
-from claw_compile.output.proxy_env import CA_MOUNT, HISTORY, STATE, governed_hosts, grace_seconds, proxy_environment
+from claw_compile.output.proxy_env import CA_MOUNT, HISTORY, STATE, grace_seconds, proxy_environment
 from claw_compile.output.secret_files import SECRETS, secret_sources
 from claw_compile.output.yaml_text import Data, mapping
 from claw_compile.reading.node import Entry
 
-HOLDER, REDIRECT = f"{PROXY}-gateway", f"{PROXY}-redirect"
+REDIRECT = f"{PROXY}-redirect"
 IMAGE_VARIABLE, DEFAULT_IMAGE = "CLLAMA_IMAGE", "clawdapus/cllama:0.1.0"
 IMAGE = f"${{{IMAGE_VARIABLE}:-{DEFAULT_IMAGE}}}"
 """Compose's own interpolation: who builds the image elsewhere sets one variable."""
@@ -118,10 +118,6 @@ def _health() -> dict[str, Data]:
 
 
 def _networks(deployment: Deployment) -> dict[str, Data]:
-    """Every network that it is a member of; the providers' names lead to it where an agent is intercepted."""
-    unaware = {
-        AGENT_NETWORK + agent.id for agent in deployment.agents if agent.has_proxy and agent.mode == "transparent"
-    }
-    named: Data = {"aliases": [PROXY, *governed_hosts(deployment)]}
+    """Every network that it is a member of. Not under the providers' names: it is among those who would find itself there."""
     known: Data = {"aliases": [PROXY]} if deployment.intercepts else None
-    return {name: named if name in unaware else known for name in deployment.topology.of(PROXY)}
+    return dict.fromkeys(deployment.topology.of(PROXY), known)

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from claw_compile.compiler import compile_pod
-from claw_compile.output.proxy_service import HOLDER, REDIRECT
+from claw_compile.output.deployment import HOLDER
+from claw_compile.output.proxy_service import REDIRECT
 from tests.compile.oracle import compose_config
 
 MASTER = "a-master-secret-for-tests"
@@ -281,10 +282,10 @@ def test_an_unaware_runner_finds_its_proxy_under_the_providers_names(tmp_path: P
     services = compiled(tmp_path, pod)["services"]
     assert not {"HTTPS_PROXY", "OPENAI_BASE_URL"} & services["one"]["environment"].keys()
     holder = services[HOLDER]
-    assert {"api.openai.com", "api.anthropic.com", "models.test", "cllama"} <= set(
-        holder["networks"]["claw-agent-one"]["aliases"]
-    )
-    assert set(holder["networks"]["claw-tool-desk"]["aliases"]) == {"cllama"}
+    links = [f"{HOLDER}:{name}" for name in ("api.openai.com", "api.anthropic.com", "models.test")]
+    assert set(links) <= set(services["one"]["links"])
+    # A name of everybody's on a network is the proxy's own too: it would find itself under it.
+    assert {name for network in holder["networks"].values() for name in network["aliases"]} == {"cllama"}
     assert services[REDIRECT]["cap_add"] == ["NET_ADMIN"]
     assert services[REDIRECT]["restart"] == "no"
     for name in ("cllama", HOLDER):

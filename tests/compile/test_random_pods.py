@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from claw_compile.compiler import compile_pod
-from claw_compile.output.proxy_service import HOLDER
+from claw_compile.output.deployment import HOLDER
 from tests.compile.oracle import compose_config
 from tests.compile.test_compose import DESCRIPTOR, MASTER, networks
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -58,13 +58,17 @@ DESK = {
 
 @dataclass(frozen=True)
 class Compiled:
-    """``arguments``: of mitmdump; ``rules``: of the step that may set them; ``uid``: whom the proxy runs as."""
+    """``arguments``: of mitmdump; ``rules``: of the step that may set them; ``uid``: whom the proxy runs as; ``led``, ``own``:
+    the names under which the runner, and the proxy itself, finds the proxy.
+    """
 
     arguments: list[str]
     environment: dict[str, str]
     rules: str
     uid: int
     runner: dict[str, str]
+    led: frozenset[str] = frozenset()
+    own: frozenset[str] = frozenset()
 
 
 def compiled(home: Path, target: Literal["compose", "kubernetes"], service: str, egress: str = "deny") -> Compiled:
@@ -79,12 +83,11 @@ def compiled(home: Path, target: Literal["compose", "kubernetes"], service: str,
     runner = _read(home / ".claw-runtime" / "agents" / "analyst" / "env")
     parts = _composed(home) if target == "compose" else _deployed(home)
     assert parts.arguments[:3] == ["mitmdump", "-s", "addons/cllama.py"]
-    return Compiled(
-        [_here(word) for word in parts.arguments[3:]],
-        {name: _here(value) for name, value in parts.environment.items()},
-        parts.rules,
-        parts.uid,
-        {name: value.replace("/etc/ssl/claw", SEEN_AT) for name, value in runner.items()},
+    return replace(
+        parts,
+        arguments=[_here(word) for word in parts.arguments[3:]],
+        environment={name: _here(value) for name, value in parts.environment.items()},
+        runner={name: value.replace("/etc/ssl/claw", SEEN_AT) for name, value in runner.items()},
     )
 
 
@@ -102,7 +105,11 @@ def _composed(home: Path) -> Compiled:
     assert program == "nft"
     assert proxy["user"] == "${CLAW_UID:-1000}:${CLAW_GID:-1000}"
     environment = _read(home / proxy["env_file"][0]["path"])
-    return Compiled(proxy["command"], proxy["environment"] | environment, rules, 1000, {})
+    links = (link.partition(":") for link in services["analyst"]["links"])
+    led = frozenset(name for holder, _, name in links if holder == "cllama-gateway")
+    # Docker's name server: an alias is for all on the network, him included whose it is.
+    own = frozenset(name for network in services["cllama-gateway"]["networks"].values() for name in network["aliases"])
+    return Compiled(proxy["command"], proxy["environment"] | environment, rules, 1000, {}, led, own)
 
 
 def _deployed(home: Path) -> Compiled:

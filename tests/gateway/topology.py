@@ -145,8 +145,8 @@ def scene(home: Path, form: Form, egress: str = "deny") -> Iterator[Scene]:
         for namespace, files in seen.items():
             namespace.opened_to_all(Path(sys.base_prefix), Path(sys.prefix), ROOT)
             namespace.shows(files, SEEN_AT)
-            leads = PROXY if form == "compose" and namespace is runner else PROVIDER
-            namespace.shows(_hosts(home, leads), "/etc/hosts")
+            to_proxy = parts.led if namespace is runner else parts.own
+            namespace.shows(_hosts(home, to_proxy if form == "compose" else frozenset()), "/etc/hosts")
         pod = TransparentPod(shared, provider, desk, parts=parts, within=gateway)
         pod.environment["SSL_CERT_FILE"] = f"{SEEN_AT}/provider-ca.pem"
         pod.environment |= {"CLLAMA_KEEPALIVE_FIRST_MS": "300", "CLLAMA_KEEPALIVE_MS": "200"}
@@ -205,9 +205,10 @@ def _files(home: Path, shared: Path, parts: Compiled, authority: Path) -> None:
     home.chmod(0o755)
 
 
-def _hosts(home: Path, leads: str) -> Path:
-    """Where the names of providers lead."""
-    file = home / f"hosts-{leads}"
-    named = {leads: GOVERNED, ELSEWHERE: (OTHER,), "127.0.0.1": ("localhost", "cllama")}
-    file.write_text("".join(f"{address} {' '.join(names)}\n" for address, names in named.items()), encoding="utf-8")
+def _hosts(home: Path, to_proxy: frozenset[str]) -> Path:
+    """Where the names of providers lead: to the proxy, or to themselves."""
+    file = home / f"hosts-{len(to_proxy)}"
+    places = {name: PROXY if name in to_proxy else PROVIDER for name in GOVERNED}
+    places |= {OTHER: ELSEWHERE, "localhost": "127.0.0.1", "cllama": "127.0.0.1"}
+    file.write_text("".join(f"{address} {name}\n" for name, address in places.items()), encoding="utf-8")
     return file
