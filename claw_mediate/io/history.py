@@ -11,6 +11,7 @@ import msgspec
 
 from claw_contract.chain import GENESIS, SEAL_BYTES, seal_of, sealed
 from claw_contract.secret import Redactor
+from claw_mediate.io.unicode import encoded
 
 BODY_LIMIT = 262_144
 """Bytes of a request or response that history keeps; what is longer is cut with an explicit mark."""
@@ -46,7 +47,7 @@ class History:
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             last, torn = _goes_on_behind(file), b"\n" * _is_torn(file)
         # Sealed behind the redaction: a secret of a few digits may stand in a hash by chance.
-        line, digest = sealed(redactor.document(msgspec.json.encode(entry)), last)
+        line, digest = sealed(redactor.document(encoded(entry)), last)
         if found is not None and found.size >= self._max_bytes:
             file.replace(_older(file))
             torn = b""

@@ -12,6 +12,7 @@ import msgspec
 from claw_contract.log import EventType
 from claw_contract.secret import Redactor, Secret
 from claw_mediate.io.pipe import Lines
+from claw_mediate.io.unicode import well_formed
 
 _log = logging.getLogger(__name__)
 
@@ -77,7 +78,12 @@ class EventLog:
         claw_id, digest = (agent, None) if agent is None or isinstance(agent, str) else (agent.id, agent.digest)
         common = {name: fields.pop(name, None) for name in ("turn_id", "model", "intervention")}
         event = {"ts": now_rfc3339(), "type": kind, "claw_id": claw_id, **common, "digest": digest, **fields}
-        self._write(self._redactor.document(msgspec.json.encode(event)) + b"\n")
+        try:
+            line = msgspec.json.encode(event)
+        except UnicodeEncodeError:  # for listeners, too
+            event = well_formed(event)
+            line = msgspec.json.encode(event)
+        self._write(self._redactor.document(line) + b"\n")
         for listener in self._listeners:
             try:
                 listener(event)

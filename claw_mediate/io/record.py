@@ -8,8 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from claw_contract.base import JsonObject
 from claw_contract.history import UsageRecord
 from claw_contract.interventions import OF_CALL, OF_ROUND
@@ -22,6 +20,7 @@ from claw_mediate.io.agents import Agent
 from claw_mediate.io.history import History, recorded_body
 from claw_mediate.io.log import EventLog, now_rfc3339, rfc3339
 from claw_mediate.io.stopwatch import Times
+from claw_mediate.io.unicode import encoded
 from claw_mediate.io.withheld import SIDE_REQUEST, from_request, from_turn
 from claw_mediate.model import Answer, Round
 from claw_mediate.talk import ToolUse
@@ -251,7 +250,7 @@ class Recorder:
                 "error", agent, turn_id=entry["turn_id"], error="history_not_written", reason=error.strerror
             )
         if watch is not None:
-            watch.ended(line or redactor.document(msgspec.json.encode(entry)))
+            watch.ended(line or redactor.document(encoded(entry)))
         if retained:
             self._retain(agent, entry, redactor)
         return sealed

@@ -28,6 +28,7 @@ from claw_mediate.io.history import recorded_body
 from claw_mediate.io.journaling import Journal
 from claw_mediate.io.sending import Responded, Unreachable
 from claw_mediate.io.tape import Tape
+from claw_mediate.io.unicode import encoded
 from claw_mediate.io.upstream import ModelAnswer, ModelCall, understood
 from claw_mediate.model import Answer, Call, add_usage
 from claw_mediate.talk import Deliver, Outcome
@@ -127,7 +128,7 @@ def _told(outcome: Outcome) -> JsonObject:
 
 
 def _plain(values: JsonObject) -> JsonObject:
-    read: dict[str, Any] = json.loads(msgspec.json.encode(values))
+    read: dict[str, Any] = json.loads(encoded(values))
     return read
 
 

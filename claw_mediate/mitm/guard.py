@@ -59,6 +59,10 @@ def malformed(request: http.Request) -> str | None:
     """What is wrong with a head that peers might read in different ways; None: nothing."""
     if _NOT_IN_A_TARGET.search(request.data.path):
         return "the target of the request holds white space or control characters"
+    try:
+        request.data.path.decode()  # of what is not ASCII, runners send UTF-8, and it goes on as it is
+    except UnicodeDecodeError:
+        return "the target of the request is neither ASCII nor UTF-8"
     if any(_NOT_IN_A_VALUE.search(value) for _, value in request.headers.fields):
         return "a header holds a line break, a folded line or a null byte"
     if request.headers.get("transfer-encoding", "chunked").strip().lower() != "chunked":

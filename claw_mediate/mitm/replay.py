@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-import msgspec
 from mitmproxy import http
 
 from claw_contract.base import JsonObject
@@ -20,6 +19,7 @@ from claw_mediate.dialects.base import Dialect, UnreadableRequestError
 from claw_mediate.dialects.paths import end_of
 from claw_mediate.io.agents import Agents
 from claw_mediate.io.replaying import Recorded, Recording, Replayed, replayed
+from claw_mediate.io.unicode import encoded
 from claw_mediate.mediator import DIALECTS
 from claw_mediate.mitm import shadow, turn_view
 
@@ -77,7 +77,7 @@ def _shown(parent: http.HTTPFlow, entry: JsonObject, again: Replayed) -> Replay:
     flow.metadata |= {
         REPLAY_OF: parent.id,
         turn_view.DIFFERENCES: told,
-        shadow.ENTRY: msgspec.json.encode(again.entry).decode(),
+        shadow.ENTRY: encoded(again.entry).decode(),
     }
     return Replay(flow, told)
 

@@ -200,6 +200,17 @@ def test_a_secret_that_stands_in_a_hash_by_chance_breaks_no_chain(tmp_path: Path
     assert json.loads(lines(tmp_path)[1])["said"] == "••••••"
 
 
+@pytest.mark.requirement("log:any-text")
+def test_text_that_is_no_unicode_breaks_neither_the_line_nor_the_chain(tmp_path: Path) -> None:
+    history = History(tmp_path, 1 << 20)
+    append(history, 1, path="/v1/\udcff", request=recorded_body(b'{"n": 1.0}', NONE), trace=[{"\ud800": ["é\udcff"]}])
+    append(history, 2)
+    first, _ = found = lines(tmp_path)
+    assert broken_links(found) == []
+    read = msgspec.json.decode(first)
+    assert (read["path"], read["request"], read["trace"]) == ("/v1/\\udcff", {"n": 1.0}, [{"\\ud800": ["é\\udcff"]}])
+
+
 def test_files_are_private(tmp_path: Path) -> None:
     append(History(tmp_path / "new", 10**9), 0)
     assert oct((tmp_path / "new" / "analyst").stat().st_mode)[-3:] == "700"

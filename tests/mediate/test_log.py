@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, get_args
 
+import msgspec
 import pytest
 
 from claw_contract.log import COMMON, EventType
@@ -63,6 +64,23 @@ def test_what_is_told_of_an_agent_names_its_compile(log: EventLog, lines: list[b
     log.event("request", Compiled())
     log.event("error", "analyst")
     assert [json.loads(line)["digest"] for line in lines] == ["a1" * 32, None]
+
+
+@pytest.mark.requirement("log:any-text")
+def test_text_that_is_no_unicode_costs_no_line_and_listeners_hear_of_it_as_it_is_written(
+    log: EventLog, lines: list[bytes]
+) -> None:
+    heard: list[Event] = []
+    log.listen(heard.append)
+    odd = "a\udcff\ud800é"
+    log.protect([Secret("sk-s3cr3t")])
+    log.event("error", odd, model=odd, reason=f"{odd} says sk-s3cr3t", nested={odd: [odd, (odd, 1)]})
+    (line,) = lines
+    shown = "a\\udcff\\ud800é"
+    read = msgspec.json.decode(line)
+    assert (read["claw_id"], read["model"], read["nested"]) == (shown, shown, {shown: [shown, [shown, 1]]})
+    assert read["reason"] == f"{shown} says ••••••"
+    assert heard[0]["model"] == shown
 
 
 def test_a_listener_hears_of_each_event_and_one_that_fails_stops_nothing(log: EventLog, lines: list[bytes]) -> None:

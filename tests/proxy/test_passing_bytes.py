@@ -156,3 +156,27 @@ def test_what_comes_in_frames_is_framed_anew_for_a_runner_of_http_1(multiplexed:
             runner.body(seen)
             assert (seen.status, seen.all("transfer-encoding"), seen.body) == (200, ["chunked"], b"onetwo")
     assert [(sent.body, sent.all("transfer-encoding")) for sent in provider.seen] == [(b"abc", [])] * 2
+
+
+ODD_TARGETS = [b"/v1/\xff/chat/completions", b"/v1/emb\xff", b"/v1/chat/completions?a=\xe9"]
+
+
+@pytest.mark.requirement("odd:targets")
+@pytest.mark.parametrize("target", ODD_TARGETS)
+@pytest.mark.parametrize("agent_id", ["plain", "analyst"])
+def test_a_target_that_is_not_even_utf_8_is_refused(wired: Wired, target: bytes, agent_id: str) -> None:
+    said = len(wired.pod.log())
+    with wired.runner() as runner:
+        head = wired.head("POST /target", "content-length: 2", agent_id=agent_id).replace(b"/target", target)
+        seen = runner.ask(head, b"{}")
+        assert (seen.status, json.loads(seen.body)["error"]["code"]) == (400, "malformed_request")
+    assert wired.wire.seen == []
+    assert wired.pod.log()[said:] == [], "nobody was admitted, and no budget was asked"
+
+
+@pytest.mark.requirement("odd:targets")
+def test_a_target_of_raw_utf_8_goes_on_as_it_is(wired: Wired) -> None:
+    with wired.runner() as runner:
+        seen = runner.ask(wired.head("GET /v1/files/target").replace(b"target", "café".encode()))
+    assert seen.body == b"ok"
+    assert wired.wire.seen[0].line.encode("latin-1") == "GET /v1/files/café HTTP/1.1".encode()

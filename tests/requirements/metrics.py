@@ -13,6 +13,10 @@ REQUIREMENTS: dict[str, Requirement] = {
         "issue 6, item 4",
         "A log that nobody reads stops nothing: lines are kept up to a bound, dropped whole, counted.",
     ),
+    "log:any-text": Requirement(
+        "contract, the log",
+        "A line of the log or of history is written whatever text is in it, and strict readers take it.",
+    ),
     "log:lost": Requirement(
         "issue 6, item 4",
         "Lines that a full disk or a gone reader costs are counted; none is glued to one that was torn.",

@@ -88,4 +88,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     "odd:heads": Requirement(
         "RFC 9112, 5.2", "Folded lines, line breaks and null bytes in a head are refused, and other transfer codings."
     ),
+    "odd:targets": Requirement(
+        "RFC 9112, 3.2; RFC 3986, 2", "A target that is not even UTF-8 is refused, and costs its agent nothing."
+    ),
 }

@@ -24,6 +24,7 @@ from claw_mediate.io.context.asking import Ask, Asker, Heard, Unheard, asking
 from claw_mediate.io.credentials import MissingCredentialError, resolved
 from claw_mediate.io.headers import bearer
 from claw_mediate.io.log import EventLog
+from claw_mediate.io.unicode import encoded
 
 RETAIN_SECONDS: Final = 2.0
 MOST_IN_FLIGHT: Final = 32
@@ -100,7 +101,7 @@ class Memories:
     async def _retain(self, agent: Agent, memory: Memory, path: str, entry: JsonObject, redactor: Redactor) -> None:
         model = entry.get("requested_model")
         about = {"agent_id": agent.id, "pod": agent.metadata.pod, "metadata": _about(agent, model)}
-        clear = redactor.document(msgspec.json.encode({**about, "entry": entry}))
+        clear = redactor.document(encoded({**about, "entry": entry}))
         body = without_credentials(clear.decode(errors="replace")).encode()
         heard = await self._post(agent, memory, path, body, RETAIN_SECONDS)
         self._tell(agent, model, "retain", heard, _problem(heard))
