@@ -13,15 +13,15 @@ verb at a time. A CA that signs goes for one only that the proxy would start on,
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
+from claw_certs import below
 from claw_certs.authority import Authority, UnfitError, Wanted, make, read, sound
 from claw_certs.key_file import FILE, exposed
 from claw_certs.public import bundle, certificates
@@ -41,7 +41,6 @@ ssbzSibBsu/6iGtCOGEoXJf//////////wIBAg==
 -----END DH PARAMETERS-----
 """
 """The group of RFC 7919: public, and mitmproxy starts without it only where it can write its own."""
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class StagedError(UnfitError):
@@ -76,14 +75,14 @@ class Kept:
 
 def kept(directory: Path) -> Kept:
     """What is there now. Raises ``OSError``, and ``UnfitError`` for a file that holds no CA."""
-    with suppress(FileNotFoundError), _directory(None, str(directory)) as top:
+    with suppress(FileNotFoundError), below.directory(None, str(directory)) as top:
         return _kept(top)
     return Kept(None)
 
 
 def staged(directory: Path, now: datetime) -> Authority:
     """The CA that would sign after a rotation. Raises ``OSError``, and ``StagedError`` where the proxy would refuse it."""
-    with _directory(None, str(directory)) as top:
+    with below.directory(None, str(directory)) as top:
         return _staged(top, directory, now)
 
 
@@ -94,9 +93,9 @@ def init(directory: Path, wanted: Wanted, system: bytes, owner: int | None, *, f
     """
 
     def fresh(_: int, private: int) -> None:
-        if force or not _exists(private, FILE):
-            _remove(private, NEXT)  # first: staged for the old one, and never to be trusted beside another
-            _write(private, FILE, make(wanted), 0o600, owner)
+        if force or not below.exists(private, FILE):
+            below.remove(private, NEXT)  # first: staged for the old one, and never to be trusted beside another
+            below.write(private, FILE, make(wanted), 0o600, owner)
 
     return _changed(directory, system, owner, fresh)
 
@@ -108,12 +107,12 @@ def rotate(directory: Path, wanted: Wanted, system: bytes, owner: int | None) ->
     """
 
     def stages(top: int, private: int) -> None:
-        if not _exists(private, FILE):
+        if not below.exists(private, FILE):
             raise UnfitError("there is no CA yet")
         try:
             _staged(top, directory, wanted.now)
         except StagedError:
-            _write(private, NEXT, make(wanted), 0o600, owner)
+            below.write(private, NEXT, make(wanted), 0o600, owner)
 
     return _changed(directory, system, owner, stages)
 
@@ -137,18 +136,18 @@ def finish(directory: Path, now: datetime, system: bytes, owner: int | None) -> 
 
 
 def _changed(directory: Path, system: bytes, owner: int | None, change: Callable[[int, int], None]) -> Kept:
-    with _directory(None, str(directory), 0o755) as top:
+    with below.directory(None, str(directory), 0o755) as top:
         fcntl.flock(top, fcntl.LOCK_EX)
-        with _directory(top, PRIVATE, 0o700, owner) as private, _directory(top, PUBLIC, 0o755) as public:
+        with below.directory(top, PRIVATE, 0o700, owner) as private, below.directory(top, PUBLIC, 0o755) as public:
             for parent, names in ((private, (FILE, NEXT, DH_PARAMETERS)), (public, (BUNDLE, CERTIFICATE))):
                 for name in names:
-                    _remove(parent, _fresh(name))  # of a verb that was killed, perhaps with a key in it
+                    below.remove(parent, below.unfinished(name))  # of a verb that was killed, perhaps with a key in it
             change(top, private)
-            _write(private, DH_PARAMETERS, _FFDHE2048, 0o600, owner)
+            below.write(private, DH_PARAMETERS, _FFDHE2048, 0o600, owner)
             trusted = [each.trusted for each in _kept(top).all]
             # A runner that has the first and not the second trusts more than it needs, for a moment.
-            _write(public, BUNDLE, bundle(system, trusted), 0o644)
-            _write(public, CERTIFICATE, b"".join(trusted), 0o644)
+            below.write(public, BUNDLE, bundle(system, trusted), 0o644)
+            below.write(public, CERTIFICATE, b"".join(trusted), 0o644)
         return _kept(top)
 
 
@@ -166,7 +165,7 @@ def _kept(top: int) -> Kept:
 
 def _staged(top: int, directory: Path, now: datetime) -> Authority:
     file = directory / PRIVATE / NEXT
-    if (opened := _opened(top, PRIVATE, NEXT)) is None:
+    if (opened := below.read(top, PRIVATE, NEXT)) is None:
         raise StagedError(f"no rotation was begun: there is no {file}")
     about, content = opened
     if (readers := exposed(about, about.st_uid)) is not None:
@@ -185,80 +184,5 @@ def _public(top: int, name: str) -> tuple[bytes, ...]:
 
 
 def _content(top: int, directory: str, name: str) -> bytes | None:
-    opened = _opened(top, directory, name)
+    opened = below.read(top, directory, name)
     return None if opened is None else opened[1]
-
-
-def _opened(top: int, directory: str, name: str) -> tuple[os.stat_result, bytes] | None:
-    """Of one and the same file."""
-    try:
-        with (
-            _directory(top, directory) as parent,
-            os.fdopen(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent), "rb") as file,
-        ):
-            return os.fstat(file.fileno()), file.read()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise _named(error, f"{directory}/{name}") from None
-
-
-@contextmanager
-def _directory(parent: int | None, name: str, mode: int | None = None, owner: int | None = None) -> Iterator[int]:
-    """A directory, open; with ``mode`` it is made, and has that mode."""
-    if mode is not None:
-        with suppress(FileExistsError):
-            os.mkdir(name, mode, dir_fd=parent)
-    try:
-        opened = os.open(name, _DIRECTORY, dir_fd=parent)
-    except OSError as error:
-        raise _named(error, name) from None
-    try:
-        if mode is not None:
-            if owner is not None:
-                os.fchown(opened, owner, -1)
-            os.fchmod(opened, mode)  # whatever the umask takes away
-        yield opened
-    finally:
-        os.close(opened)
-
-
-def _write(parent: int, name: str, content: bytes, mode: int, owner: int | None = None) -> None:
-    """One file, whole or not at all."""
-    fresh = _fresh(name)
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode, dir_fd=parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            os.fchmod(descriptor, mode)
-            if owner is not None:
-                os.fchown(descriptor, owner, -1)
-            file.write(content)
-            file.flush()
-            os.fsync(descriptor)
-        os.rename(fresh, name, src_dir_fd=parent, dst_dir_fd=parent)
-        os.fsync(parent)
-    finally:
-        _remove(parent, fresh)
-
-
-def _fresh(name: str) -> str:
-    return f".{name}.new"
-
-
-def _exists(parent: int, name: str) -> bool:
-    try:
-        os.stat(name, dir_fd=parent, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    return True
-
-
-def _remove(parent: int, name: str) -> None:
-    with suppress(FileNotFoundError):
-        os.unlink(name, dir_fd=parent)
-
-
-def _named(error: OSError, name: str) -> OSError:
-    """Which file it was: a descriptor's error does not say. A symlink is told as one."""
-    is_link = error.errno in {errno.ELOOP, errno.ENOTDIR}
-    return OSError(error.errno, "a symlink, or no directory: it is not followed" if is_link else error.strerror, name)
