@@ -285,3 +285,17 @@ async def test_a_file_that_was_altered_costs_the_replay_and_nothing_else(recorde
             with contextlib.suppress(NotReplayableError):
                 assert (await replay(turn, kept, agents)).told
             flow.metadata[name] = value
+
+
+@pytest.mark.requirement("web:replay")
+async def test_text_of_a_file_that_is_no_unicode_is_played_and_shown_so_that_it_can_be_saved(
+    recorded: Recorded,
+) -> None:
+    agents, _ = standing.read(recorded.pod.home / "context")
+    kept = flows(recorded)
+    turn = parents(kept)[0]
+    odd = {"path": "/\udcff", "response": {"format": "\udcff"}}
+    turn.metadata["claw.entry"] = json.dumps(json.loads(turn.metadata["claw.entry"]) | odd)
+    again = await replay(turn, kept, agents)
+    shown = json.loads(again.flow.metadata["claw.entry"].encode())
+    assert (shown["path"], shown["response"]["format"]) == ("/\\udcff", "\\udcff")
