@@ -4,6 +4,8 @@
     a WebSocket over HTTP/2           (RFC 8441) ends the whole connection: it becomes a request that can be refused
     a head, a chunk's head, or        are kept without any limit: beyond a megabyte the connection is closed
     requests sent ahead, for ever
+    a runner that would rather        crashes what handles its connection, for over TCP there is no HTTP/3: it is not taken
+    speak h3, over TCP                up on it
 
 The names that are replaced are looked up by mitmproxy when a connection begins; ``make`` asserts that they are.
 """
@@ -14,8 +16,10 @@ from collections.abc import Generator, Sequence
 from typing import Any
 
 import h11
+from mitmproxy.addons import tlsconfig
 from mitmproxy.proxy import commands
 from mitmproxy.proxy.layers import http as layers
+from mitmproxy.proxy.layers import tls
 from mitmproxy.proxy.layers.http import _http1, _http2
 
 MOST_UNREAD = 1 << 20
@@ -29,6 +33,7 @@ def make() -> None:
         ("parse_h2_request_headers", _http2.Http2Server.handle_h2_event),
         ("Http1Server", layers.HttpLayer._handle_event),  # noqa: SLF001 - where connections are made
         ("Http1Client", layers.HttpClient._handle_event),  # noqa: SLF001
+        ("HTTP_ALPNS", tlsconfig.alpn_select_callback),
     ]
     for name, where in relied_on:
         if name not in where.__code__.co_names and name not in getattr(where, "__wrapped__", where).__code__.co_names:
@@ -37,6 +42,7 @@ def make() -> None:
     _http2.parse_h2_request_headers = _parsed  # type: ignore[assignment]
     layers.Http1Server = _Http1Server  # type: ignore[misc]
     layers.Http1Client = _Http1Client  # type: ignore[misc]
+    tls.HTTP_ALPNS = (tls.HTTP2_ALPN, *tls.HTTP1_ALPNS)  # type: ignore[assignment]
 
 
 class _ChunkedReader(_http1.ChunkedReader):

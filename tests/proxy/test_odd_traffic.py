@@ -99,6 +99,15 @@ def test_large_bodies_of_a_host_that_is_not_governed_stream_through(wired: Wired
     elsewhere.close()
 
 
+@pytest.mark.requirement("odd:protocols")
+def test_a_runner_that_would_rather_speak_http_3_over_tcp_is_taken_up_on_what_is_spoken(wired: Wired) -> None:
+    with tunnel(wired.pod, "api.openai.com", "h3", "h2", "http/1.1") as peer:
+        assert peer.selected_alpn_protocol() == "h2"
+    with tunnel(wired.pod, "api.openai.com", "h3") as peer:
+        assert peer.selected_alpn_protocol() is None
+        refuses(Connection(peer), wired.head("GET /v1/responses", *UPGRADE))  # it is heard as HTTP/1
+
+
 @pytest.mark.requirement("odd:trailers")
 @pytest.mark.parametrize("path", ["/v1/files", "/v1/chat/completions"])
 @pytest.mark.parametrize("agent_id", ["plain", "analyst"])

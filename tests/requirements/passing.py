@@ -82,6 +82,7 @@ REQUIREMENTS: dict[str, Requirement] = {
         "A chat beyond body_size_limit is a 413 in the dialect's shape, at once; nothing of it is kept.",
     ),
     "odd:trailers": Requirement("RFC 9110, 6.5.1", "Trailers are dropped, in every version of HTTP, and harm nothing."),
+    "odd:protocols": Requirement("RFC 7301, 3.2", "Over TCP no runner is taken up on HTTP/3."),
     "odd:endless": Requirement(
         "mitmproxy reference 7", "Heads, chunks and trailers that never end are closed, and not kept."
     ),
