@@ -23,6 +23,10 @@ REQUIREMENTS: dict[str, Requirement] = {
     "contract:redaction": Requirement(
         "contract, history", "Secrets never appear, by value, in any spelling of JSON; what was JSON stays JSON."
     ),
+    "redactor:cost": Requirement(
+        "contract, history", "What is not near a secret is not looked at: hostile text costs by its bytes, and once."
+    ),
+    "redactor:kept": Requirement("contract, history", "Of the credentials that strangers show nothing is kept."),
     "agents:found": Requirement("contract, layout", "An agent is its context directory, with or without tools."),
     "agents:reload": Requirement(
         "contract, layout", "A changed file, or a swapped tree, takes effect at the next request."

@@ -1,0 +1,112 @@
+"""What looking for secrets costs, and keeps, whatever is sent: counted, not timed."""
+
+from __future__ import annotations
+
+import json
+import re
+import tracemalloc
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from claw_contract import secret as module
+from claw_contract.secret import DOTS, Redactor, Secret
+
+KNOWN = ("s3cr3t-value", "123456", "a,b:[c", "aaaaaa", 'pass"word')
+HIDDEN = "\\u0041"
+
+
+class Counting(Redactor):
+    """Counts the tokens that are looked at one by one, and the searches."""
+
+    def __init__(self, *secrets: str) -> None:
+        super().__init__(map(Secret, secrets))
+        self.tokens = self.searches = self.found = 0
+
+    def _token(self, token: bytes) -> bytes:
+        self.tokens += 1
+        return super()._token(token)
+
+    def _spans(self, data: bytes) -> module.Spans:
+        self.searches += 1
+        return super()._spans(data)
+
+
+@pytest.mark.requirement("redactor:cost")
+def test_only_tokens_in_which_a_secret_is_or_may_hide_are_looked_at() -> None:
+    redactor = Counting(*KNOWN)
+    document = json.dumps({"n": [1] * 5000, "s": ['"a\n'] * 5000}).encode()
+    assert redactor.document(document[:-1] + f', "a": "{HIDDEN}"}}'.encode())[-13:] == b', "a": "\\u0041"}'[-13:]
+    assert redactor.tokens == 1
+    assert redactor.document(document[:-1] + b', "a": 91234567, "s3cr3t-value": [1, 2]}').endswith(
+        f', "a": "{json.loads(json.dumps(DOTS))}", "{DOTS}": [1, 2]}}'.encode()
+    )
+    assert redactor.tokens == 3
+
+
+TEXTS = st.lists(st.sampled_from([*KNOWN[:4], "", "aaaa", "a", '"', "\\", "\n", "ä", "{", "x"]), max_size=4).map(
+    "".join
+)
+
+
+def spelled(value: Any) -> bytes:
+    """JSON whose letters are hidden in every other string."""
+    text = json.dumps(value, ensure_ascii=False)
+    return re.sub(r'(?<=")[a-z]', lambda letter: f"\\u{ord(letter[0]):04x}", text, count=2).encode()
+
+
+@given(st.recursive(TEXTS | st.integers(), lambda part: st.lists(part, max_size=3) | st.dictionaries(TEXTS, part)))
+def test_what_is_found_is_what_looking_at_every_token_would_find(value: Any) -> None:
+    redactor = Redactor(KNOWN[:4])
+    for document in (spelled(value), spelled([value, json.dumps(value)])):
+        if not redactor._spans(document) and not module._HIDING.search(document):
+            continue
+        every = module._TOKEN.sub(lambda token: redactor._token(token[0]), document)
+        assert redactor.document(document) == every
+
+
+@pytest.mark.requirement("redactor:cost")
+def test_lines_are_searched_at_once_however_many_there_are() -> None:
+    redactor = Counting("s3cr3t-value", "two\nlines")
+    lines = [b"a s3cr3t-value b", b"", b"two", b"lines", b"s3cr3t-value"] * 1000
+    dots = DOTS.encode()
+    assert redactor.lines(lines)[:5] == [b"a " + dots + b" b", b"", dots, dots, dots]
+    assert redactor.searches == 1
+    assert redactor.lines(clear := [b"a", b"b"]) is clear
+
+
+@pytest.mark.requirement("redactor:cost")
+def test_a_secret_that_overlaps_itself_is_one_place_and_not_one_for_each_byte() -> None:
+    redactor = Redactor(["a" * length for length in range(6, 30)])
+    with_others = b"b" + b"a" * 100_000 + b"b"
+    tracemalloc.start()
+    assert redactor.data(with_others) == b"b" + DOTS.encode() + b"b"
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 4_000_000
+
+
+@pytest.mark.requirement("redactor:kept")
+def test_nothing_is_kept_of_what_a_stranger_shows() -> None:
+    base = Redactor([Secret("s3cr3t-value")])
+    shown = [f"{number:06}" + "x" * 100_000 for number in range(20)]
+    tracemalloc.start()
+    assert all(base.including([each]).text(f"a {each} s3cr3t-value") == f"a {DOTS} {DOTS}" for each in shown)
+    assert all(Redactor([each]).text(each) == DOTS for each in shown)
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept < 1_000_000
+
+
+@pytest.mark.requirement("redactor:kept")
+def test_what_is_known_of_many_is_not_made_anew_for_one_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    base = Redactor([Secret(f"s3cr3t-of-{number}") for number in range(1000)])
+    spelled_by = module.spellings
+    made: list[str] = []
+    monkeypatch.setattr(module, "spellings", lambda value: made.append(value) or spelled_by(value))
+    more = base.including(["another-token", "s3cr3t-of-5"])
+    assert more.text("another-token s3cr3t-of-5 s3cr3t-of-999") == f"{DOTS} {DOTS} {DOTS}"
+    assert base.including(["s3cr3t-of-5", "short"]) is base
+    assert made == ["another-token"]
