@@ -17,6 +17,8 @@ _THREAD = re.compile(r"/threads/[^/]+/messages$")
 _SLASHES = re.compile(r"[/\\]+")
 _QUERY = re.compile(r"[?#]")
 _PARAMETERS = re.compile(r";[^/]*")
+_LONGEST_KEPT = 512
+"""Of a path, which anybody may send."""
 
 
 def meant(path: str) -> str:
@@ -29,9 +31,17 @@ def meant(path: str) -> str:
     return posixpath.normpath(_PARAMETERS.sub("", plain)).lower()
 
 
-@lru_cache(maxsize=256)
 def end_of(path: str) -> End | None:
     """The end by which a path's protocol is known; None where it speaks none of ours."""
+    return _known_end(path) if len(path) <= _LONGEST_KEPT else _end(path)
+
+
+@lru_cache(maxsize=256)
+def _known_end(path: str) -> End | None:
+    return _end(path)
+
+
+def _end(path: str) -> End | None:
     plain = meant(path)
     return next((end for end in _ENDS if plain.endswith(end) and not _THREAD.search(plain)), None)
 

@@ -16,6 +16,8 @@ type Field = tuple[bytes, bytes]
 _NAMES = frozenset(name.encode() for name in (*CREDENTIALS, "set-cookie"))
 _SHOWN = DOTS.encode()
 _NOT_READ = b"(a body that can't be unpacked, and so is not shown)"
+_MOST_TOKENS, _LONGEST_TOKEN = 6, 8 << 10
+"""Headers in which a credential is looked for, and their bytes: anybody may send a megabyte of them."""
 _MOST_UNPACKED, _SECONDS = 64 << 20, 1.0
 
 
@@ -31,38 +33,38 @@ class Aside:
 
 
 def shown_tokens(request: http.Request) -> list[str]:
-    """What the request shows as credentials, whoever knows them: whole, without their scheme, and the secret half."""
+    """What the request shows as credentials, whoever knows them: whole, without their scheme, and the secret half. More of
+    them, and longer ones, are no credentials: they are not shown, and not looked for elsewhere.
+    """
+    values = [value for name, value in request.headers.fields if name.lower() in _NAMES][:_MOST_TOKENS]
     shown = []
-    for name, value in request.headers.items(multi=True):
-        if name.lower().encode(errors="surrogateescape") in _NAMES:
-            token = value.strip().rpartition(" ")[2]
-            shown += [value, token, token.partition(":")[2]]
+    for value in (each.decode(errors="surrogateescape") for each in values if len(each) <= _LONGEST_TOKEN):
+        token = value.strip().rpartition(" ")[2]
+        shown += [value, token, token.partition(":")[2]]
     return [each for each in shown if each]
 
 
 def conceal(message: http.Message, aside: Aside, redactor: Redactor | None) -> None:
     """The head of a message, without what must not be seen."""
-    fields = message.headers.fields
+    fields, clear = message.headers.fields, [_shown(each) for each in message.headers.fields]
     target = message.data.path if isinstance(message, http.Request) else b""
     if redactor is not None:
-        told = b"\n".join([target, *(part for each in fields for part in each)])
-        redactor = redactor if redactor.data(told) != told else None
-    shown = [_shown(each, redactor) for each in fields]
-    for each, own in zip(shown, fields, strict=True):
+        told = [target, *(part for each in clear for part in each)]
+        found = redactor.lines(told)
+        if found is not told:
+            clear = list(zip(found[1::2], found[2::2], strict=True))
+            if isinstance(message, http.Request):
+                message.data.path = found[0]
+                aside.path = (found[0], target)
+    for each, own in zip(clear, fields, strict=True):
         if each != own:
             aside.fields.setdefault((each[0].lower(), each[1]), []).append(own)
     if aside.fields:
-        message.headers.fields = tuple(shown)
-    if redactor is not None and isinstance(message, http.Request):
-        message.data.path = redactor.data(target)
-        aside.path = (message.data.path, target)
+        message.headers.fields = tuple(clear)
 
 
-def _shown(own: Field, redactor: Redactor | None) -> Field:
-    name, value = own
-    if name.lower() in _NAMES and value:
-        return name, _SHOWN
-    return own if redactor is None else (redactor.data(name), redactor.data(value))
+def _shown(own: Field) -> Field:
+    return (own[0], _SHOWN) if own[0].lower() in _NAMES and own[1] else own
 
 
 def conceal_body(message: http.Message, redactor: Redactor) -> bytes | None:

@@ -31,13 +31,23 @@ BASE_URL = None
 TOO_LARGE = (413, "request_too_large", "the body of this request is larger than the proxy reads (body_size_limit)")
 _log = logging.getLogger(__name__)
 
+_LONGEST_NAME = 255
+"""Of a host (RFC 1035). What is longer, as anybody may send it, is not kept."""
 _NOT_IN_A_TARGET = re.compile(rb"[\x00-\x20\x7f]")
 _NOT_IN_A_VALUE = re.compile(rb"[\x00\r\n]")
 
 
-@lru_cache(maxsize=4096)
 def canonical(host: str) -> str:
     """A host in one spelling: as a name resolver would read it, so that no other spelling is a way round."""
+    return _known(host) if len(host) <= _LONGEST_NAME else _canonical(host)
+
+
+@lru_cache(maxsize=4096)
+def _known(host: str) -> str:
+    return _canonical(host)
+
+
+def _canonical(host: str) -> str:
     host = host.rstrip(".")
     try:
         host = host.encode("idna").decode("ascii")

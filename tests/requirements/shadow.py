@@ -43,6 +43,9 @@ REQUIREMENTS: dict[str, Requirement] = {
         "inspect, redaction",
         "To hosts that are not governed a request goes as it came, and is kept without credentials.",
     ),
+    "veil:cost": Requirement(
+        "inspect, redaction", "A head that anybody may send costs by its bytes, once, and nothing of it is kept."
+    ),
     "veil:killed": Requirement(
         "inspect, redaction", "What a proxy that was killed in a turn had saved can be read, and holds no secret."
     ),

@@ -1,0 +1,58 @@
+"""What a head costs that anybody may send, with no credential that is known: counted, not timed."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import pytest
+
+from claw_contract.secret import DOTS, Redactor, Secret
+from claw_mediate.dialects import paths
+from claw_mediate.mitm import guard
+from claw_mediate.mitm.concealing import Aside, conceal, shown_tokens
+from tests.proxy.looking import http, tflow
+
+
+class Counting(Redactor):
+    searches = 0
+
+    def _spans(self, data: bytes) -> list[tuple[int, int]]:
+        self.searches += 1
+        return super()._spans(data)
+
+
+def of(fields: list[tuple[bytes, bytes]]) -> http.Request:
+    request = tflow.tflow().request
+    request.headers = http.Headers(fields)
+    return request
+
+
+@pytest.mark.requirement("veil:cost")
+def test_thousands_of_credentials_are_hidden_with_one_search_for_a_few_of_them() -> None:
+    tokens = [b"credential-%d" % number for number in range(4000)]
+    request = of([*((b"x-api-key", token) for token in tokens), *((b"a", b"s3cr3t-value") for _ in tokens)])
+    shown = shown_tokens(request)
+    assert 1 <= len(shown) <= 20
+    redactor = Counting([Secret("s3cr3t-value"), *shown])
+    conceal(request, Aside(), redactor)
+    assert {value.decode() for _, value in request.headers.fields} == {DOTS}
+    assert redactor.searches <= 2
+
+
+@pytest.mark.requirement("veil:cost")
+def test_a_megabyte_of_a_credential_is_hidden_and_looked_for_nowhere_else() -> None:
+    request = of([(b"authorization", b"Bearer " + b"x" * 1_000_000), (b"cookie", b"own-cookie")])
+    assert shown_tokens(request) == ["own-cookie", "own-cookie"]
+    conceal(request, Aside(), Redactor(shown_tokens(request)))
+    assert request.headers["authorization"] == request.headers["cookie"] == DOTS
+
+
+@pytest.mark.requirement("veil:cost")
+def test_long_paths_and_names_of_strangers_are_not_kept() -> None:
+    tracemalloc.start()
+    for number in range(20):
+        assert paths.end_of(f"/{number}" + "x" * 100_000) is None
+        assert guard.canonical(f"{number}" + "x" * 100_000).endswith("xxx")
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept < 1_000_000
