@@ -15,6 +15,7 @@ type Fault = Literal[
     "continuity_not_read",
     "continuity_not_written",
     "dispatch_not_fast",
+    "history_cut",
     "history_not_written",
     "internal",
     "journal_not_read",

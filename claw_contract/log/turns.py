@@ -80,7 +80,9 @@ class _Ended(Event):
     overhead_ms: float | None
     """The turn's time without the times at which it waited for a provider or a service. None: it is not mediated."""
     history_hash: str | None = None
-    """Of its line of history, where one was written: who has the log knows by it when the last lines are cut off."""
+    """Of its line of history, where one was written: who has the log knows by it which lines there were."""
+    history_rotated: bool = False
+    """Whether that line is the first of a file, since the one before was full."""
 
 
 class ResponseEvent(_Ended):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
+import stat
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
 
@@ -15,6 +17,17 @@ from claw_mediate.io.unicode import encoded
 
 BODY_LIMIT = 262_144
 """Bytes of a request or response that history keeps; what is longer is cut with an explicit mark."""
+
+
+class Appended(NamedTuple):
+    """A turn's line, as it was written."""
+
+    line: bytes
+    hash: str
+    rotated: bool
+    """Whether it begins a file, since the one before was full."""
+    cut: bool
+    """Whether what this writer left in the file is not all there any more."""
 
 
 class History:
@@ -35,23 +48,25 @@ class History:
             return False
         return os.access(self._directory, os.W_OK | os.X_OK)
 
-    def append(self, agent_id: str, entry: dict[str, Any], redactor: Redactor) -> tuple[bytes, str]:
-        """Add one turn, sealed (``prev``, ``id`` and ``hash``): (its line, its hash). Raises ``OSError`` when it can't be."""
+    def append(self, agent_id: str, entry: dict[str, Any], redactor: Redactor) -> Appended:
+        """Add one turn, sealed (``prev``, ``id`` and ``hash``). Raises ``OSError`` when it can't be."""
         if agent_id not in self._files:
             self._files[agent_id] = self._directory / agent_id / "history.jsonl"
-        file, torn = self._files[agent_id], b""
+        file, torn, rotated, cut = self._files[agent_id], b"", False, False
         found = _found(file)
         left, last = self._last.pop(agent_id, (None, GENESIS))
         emptied = found is None or not found.size  # by who rotates it: the chain goes on
         if left is None or (left != found and not emptied):  # a mediator of other settings may have written
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            last, torn = _goes_on_behind(file), b"\n" * _is_torn(file)
+            cut = left is not None and not _is_kept(left, found, _found(_older(file)))
+            (last, rotated), torn = _goes_on_behind(file), b"\n" * _is_torn(file)
         # Sealed behind the redaction: a secret of a few digits may stand in a hash by chance.
         line, digest = sealed(redactor.document(encoded(entry)), last)
         if found is not None and found.size >= self._max_bytes:
             file.replace(_older(file))
-            torn = b""
-        descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            torn, rotated = b"", True
+        # Not blocking: what came there meanwhile may be a pipe.
+        descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
         try:
             _write(descriptor, torn + line)
             now = _left(os.fstat(descriptor))
@@ -59,7 +74,7 @@ class History:
             os.close(descriptor)
         # Not so where writing failed: then the file says where the chain goes on.
         self._last[agent_id] = now, digest
-        return line, digest
+        return Appended(line, digest, rotated, cut)
 
 
 class _Left(NamedTuple):
@@ -70,8 +85,10 @@ class _Left(NamedTuple):
     size: int
 
 
-def _left(stat: os.stat_result) -> _Left:
-    return _Left(stat.st_dev, stat.st_ino, stat.st_size)
+def _left(status: os.stat_result) -> _Left:
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "is no regular file")
+    return _Left(status.st_dev, status.st_ino, status.st_size)
 
 
 def _found(file: Path) -> _Left | None:
@@ -79,6 +96,11 @@ def _found(file: Path) -> _Left | None:
         return _left(file.stat())
     except FileNotFoundError:
         return None
+
+
+def _is_kept(left: _Left, *now: _Left | None) -> bool:
+    """Whether one of the files is the one that was left, and no shorter: another writer adds to it, or rotates it."""
+    return any(file is not None and file[:2] == left[:2] and file.size >= left.size for file in now)
 
 
 def _write(descriptor: int, data: bytes) -> None:
@@ -90,15 +112,23 @@ def _older(file: Path) -> Path:
     return file.with_name(file.name + ".1")
 
 
-def _goes_on_behind(file: Path) -> str:
-    """Where the chain goes on after a restart; right after a rotation, that is in the older file."""
-    return last_hash(file) or last_hash(_older(file)) or GENESIS
+def _goes_on_behind(file: Path) -> tuple[str, bool]:
+    """Where the chain goes on after a restart, and whether that is in the older file: right after a rotation."""
+    if last := last_hash(file):
+        return last, False
+    last = last_hash(_older(file))
+    return last or GENESIS, last is not None
+
+
+def _opened(file: Path) -> BinaryIO:
+    """To be read; not blocking, as what stands there may be a pipe that nobody writes to."""
+    return os.fdopen(os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
 
 
 def last_hash(file: Path) -> str | None:
     """Of the last sealed line, if any; a torn last line (a crash while writing) is passed over."""
     try:
-        with file.open("rb") as old, mmap.mmap(old.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        with _opened(file) as old, mmap.mmap(old.fileno(), 0, access=mmap.ACCESS_READ) as data:
             end = len(data)
             # What lacks its line break only is all there, and gets it before the next line.
             if seal := seal_of(data[max(0, end + 1 - SEAL_BYTES) :] + b"\n"):
@@ -115,7 +145,7 @@ def last_hash(file: Path) -> str | None:
 def _is_torn(file: Path) -> bool:
     """Whether the last line has no end: the next one must not be glued to it."""
     try:
-        with file.open("rb") as old:
+        with _opened(file) as old:
             old.seek(-1, os.SEEK_END)
             return old.read() != b"\n"
     except OSError:  # there is no file, or nothing in it

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -86,7 +86,7 @@ class Recorder:
         """The response of a forwarded request went through; ``body`` is the beginning of it."""
         cost = self._accounts.cost(passed.provider, passed.model, usage)
         tokens = usage_record(usage, 1 if usage else 0, cost)
-        sealed = None
+        appended: Mapping[str, Any] = {}
         if passed.view is not None:
             self._accounts.settle(passed.agent, passed.model, cost, free=_free(usage, ending.status))
             shape = {"format": "sse", "text": body.decode(errors="replace")} if passed.view.stream else None
@@ -109,7 +109,7 @@ class Recorder:
                 "usage": tokens.model_dump(),
                 "tool_trace": [],
             }
-            sealed = self._append(passed, entry, retained=ending.ok and not passed.aside)
+            appended = self._append(passed, entry, retained=ending.ok and not passed.aside)
         asked = ModelCallRecord(
             provider=passed.provider,
             model=passed.model,
@@ -117,7 +117,7 @@ class Recorder:
             started=rfc3339(time.time() - ending.latency_ms / 1000),
             latency_ms=ending.latency_ms,
         )
-        self._response(passed, tokens, ending, Times([asked]), sealed)
+        self._response(passed, tokens, ending, Times([asked]), appended)
 
     def used(self, job: Job, usage: JsonObject, calls: int, status: int) -> UsageRecord:
         """What a turn used, and what that cost its agent."""
@@ -148,9 +148,9 @@ class Recorder:
             "usage": usage.model_dump(),
             "tool_trace": [record.model_dump(exclude_none=True) for record in tool_trace(rounds)],
         }
-        sealed = self._append(job, entry, retained=ended.ok)
+        appended = self._append(job, entry, retained=ended.ok)
         ending = Ending(ended.ok, ended.status, latency_ms, ended.code)
-        self._response(job, usage, ending, job.route.stopwatch.times, sealed)
+        self._response(job, usage, ending, job.route.stopwatch.times, appended)
 
     def tool_call(self, agent: Agent, turn_id: str, round_number: int, answer: Answer) -> None:
         """One managed call was run, or was answered without running."""
@@ -216,9 +216,8 @@ class Recorder:
         )
 
     def _response(
-        self, asked: Job | Passed, usage: UsageRecord, ending: Ending, times: Times, history_hash: str | None
+        self, asked: Job | Passed, usage: UsageRecord, ending: Ending, times: Times, history: Mapping[str, Any]
     ) -> None:
-        """``history_hash``: of its line of history. Who has the log knows by it when the last lines are cut off."""
         self._log.event(
             "response" if ending.ok else "error",
             asked.agent,
@@ -235,25 +234,30 @@ class Recorder:
             provider=asked.provider,
             model_calls=[call.model_dump() for call in times.model_calls],
             overhead_ms=times.own_ms,
-            **({} if history_hash is None else {"history_hash": history_hash}),
+            **history,
             **({} if ending.code is None else {"error": ending.code}),
         )
 
-    def _append(self, told: Job | Passed, entry: dict[str, Any], *, retained: bool) -> str | None:
+    def _append(self, told: Job | Passed, entry: dict[str, Any], *, retained: bool) -> dict[str, Any]:
+        """What the event that ends the turn says of its line: who has the log knows by it which lines there were."""
         agent, redactor, watch = told.agent, told.redactor, told.request.watch
-        line, sealed = None, None
+        appended = None
         try:
             if self._history is not None:
-                line, sealed = self._history.append(agent.id, entry, redactor)
+                appended = self._history.append(agent.id, entry, redactor)
         except OSError as error:
             self._log.event(
                 "error", agent, turn_id=entry["turn_id"], error="history_not_written", reason=error.strerror
             )
+        if appended is not None and appended.cut:
+            self._log.event("error", agent, turn_id=entry["turn_id"], error="history_cut")
         if watch is not None:
-            watch.ended(line or redactor.document(encoded(entry)))
+            watch.ended(appended.line if appended else redactor.document(encoded(entry)))
         if retained:
             self._retain(agent, entry, redactor)
-        return sealed
+        if appended is None:
+            return {}
+        return {"history_hash": appended.hash, **({"history_rotated": True} if appended.rotated else {})}
 
 
 def _about(told: Job | Passed, view: RunnerRequest) -> dict[str, Any]:

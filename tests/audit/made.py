@@ -68,8 +68,12 @@ class Made:
 
     def turn(self, turn_id: str, *calls: dict[str, Any], agent: str = "analyst", **more: Any) -> str:
         """One line of history; its hash."""
-        _, sealed = self._history.append(agent, {**entry(turn_id, *calls, **more), "claw_id": agent}, NOBODY)
-        return sealed
+        return self._history.append(agent, {**entry(turn_id, *calls, **more), "claw_id": agent}, NOBODY).hash
+
+    def logged(self, turn_id: str, **more: Any) -> None:
+        """A turn, and the event that ends it, as the proxy tells of it."""
+        appended = self._history.append("analyst", entry(turn_id, **more), NOBODY)
+        self.ends(turn_id, history_hash=appended.hash, **({"history_rotated": True} if appended.rotated else {}))
 
     def ends(self, turn_id: str, agent: str = "analyst", **more: Any) -> None:
         """The event that ends a turn."""

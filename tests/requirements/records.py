@@ -23,6 +23,12 @@ REQUIREMENTS: dict[str, Requirement] = {
         "issue 6.4",
         "The event that ends a turn names its line of history: a cut at a line's end shows to who has the log.",
     ),
+    "log:history-cut": Requirement(
+        "issue 6.4", "A file of history that is less than the proxy left is told once; one that was rotated is not."
+    ),
+    "history:no-file": Requirement(
+        "contract, history", "What stands in place of a file of history, and is none, is an error and stops nothing."
+    ),
     "log:shape": Requirement("contract, the log", "One JSON object a line, with the common members."),
     "log:json-only": Requirement("contract, the log", "stdout is one JSON object a line, whatever goes wrong."),
     "log:no-chatter": Requirement(
