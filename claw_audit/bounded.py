@@ -69,22 +69,34 @@ class Latest[Item]:
         return (item for _, _, item in sorted(self._heap, key=lambda entry: entry[:2]))
 
 
-class Known:
-    """Names that were met, at eight bytes each: a strange one is taken for one of a million once in 10^13 times."""
+class Marks:
+    """Numbers of eight bytes, in eight bytes each."""
 
     def __init__(self) -> None:
         self._sorted: list[array[int]] = []
         self._fresh: set[int] = set()
 
-    def add(self, *name: str) -> None:
-        self._fresh.add(_mark(name))
+    def add(self, mark: int) -> None:
+        self._fresh.add(mark)
         if len(self._fresh) >= _CHUNK:
             self._sorted.append(array("Q", sorted(self._fresh)))
             self._fresh.clear()
 
-    def __contains__(self, name: tuple[str, ...]) -> bool:
-        mark = _mark(name)
+    def __contains__(self, mark: int) -> bool:
         return mark in self._fresh or any(_holds(marks, mark) for marks in self._sorted)
+
+
+class Known:
+    """Names that were met, at eight bytes each: a strange one is taken for one of a million once in 10^13 times."""
+
+    def __init__(self) -> None:
+        self._marks = Marks()
+
+    def add(self, *name: str) -> None:
+        self._marks.add(_mark(name))
+
+    def __contains__(self, name: tuple[str, ...]) -> bool:
+        return _mark(name) in self._marks
 
 
 def _holds(marks: array[int], mark: int) -> bool:

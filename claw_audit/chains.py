@@ -1,36 +1,43 @@
-"""The chains of all agents, and what the logs know of their ends.
+"""The chains of all agents, and the lines that the logs know of.
 
-Rules. The last line that a log knows of an agent has to be in that agent's chain, in one of the directories: else lines were
-cut off at a line's end, which no chain shows by itself. A log that ends before a chain's first line says nothing of it. Logs
-are read first: what they know of was in history before.
+Rules. Every line that a log knows has to be in one of the agent's chains, since the chain alone does not show what was cut off
+at its beginning or its end. Only what was rotated away is rightly gone: what the logs tell of before a line of which they
+say that it began a file (``history_rotated``), where a chain begins with that line. No word of history's own is believed:
+whoever removes lines can write others. Logs are read first: what they know of was in history before.
 """
 
 from __future__ import annotations
 
+import re
+from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 
+from claw_audit.bounded import Marks
 from claw_audit.entries import UnreadableError
 from claw_audit.events import Event, LogReader
 from claw_audit.lines import LINE_LIMIT, lines
 from claw_audit.sources import NEWER, Progress, SourceError, agents, open_history, open_log
-from claw_audit.verify import Finding, Verdict, Walk
+from claw_audit.verify import Finding, Verdict, Walk, mark
 from claw_contract.names import is_agent_id
 
 _MOST_AGENTS = 10_000
 """Of which a log may tell."""
+_HASH = re.compile("[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
-class Anchor:
-    """The last line of an agent's history that a log knows."""
+class _Logged:
+    """The lines of one agent that one log knows, in its order: eight bytes each."""
 
     log: str
-    hash: str
-    turn_id: str
-    at: float | None
+    since: float
+    """When the first one was written."""
+    marks: array[int] = field(default_factory=lambda: array("Q"))
+    began: array[int] = field(default_factory=lambda: array("Q"))
+    """Which of them began a file, as the one before was full."""
 
 
 def verify(
@@ -38,56 +45,64 @@ def verify(
 ) -> list[Verdict]:
     """One verdict for each agent and directory. Raises ``SourceError`` where a directory or a log can't be read."""
     told = progress or Progress()
-    anchors: dict[str, list[Anchor]] = {}
+    logged: dict[str, list[_Logged]] = {}
     for name in dict.fromkeys(logs):
-        for known, anchor in _anchors(name, told).items():
-            anchors.setdefault(known, []).append(anchor)
+        for known, of_agent in _logged(name, told).items():
+            logged.setdefault(known, []).append(of_agent)
     found = {
         name: [place for _, place in places] for name, places in groupby(agents(histories), key=lambda one: one[0])
     }
-    missing = {known: [histories[0] / known] for known in anchors if known not in found}
+    missing = {known: [histories[0] / known] for known in logged if known not in found}
     return [
         verdict
         for name, places in sorted({**found, **missing}.items())
         if agent in ("", name)
-        for verdict in _of_agent(name, places, anchors.get(name, []), told)
+        for verdict in _of_agent(name, places, logged.get(name, []), told)
     ]
 
 
-def _of_agent(agent: str, places: list[Path], anchors: list[Anchor], progress: Progress) -> Iterator[Verdict]:
-    met: set[str] = set()
-    first_at: list[float] = []
+def _of_agent(agent: str, places: list[Path], logged: list[_Logged], progress: Progress) -> Iterator[Verdict]:
+    met, firsts = Marks(), set[int]()
     verdicts = []
     for place in places:
         try:
             with open_history(agent, place, progress) as history:
-                walk = Walk(history, {anchor.hash for anchor in anchors})
+                walk = Walk(history, met)
                 verdicts.append(walk.verdict())
-                met |= walk.met
-                first_at += [] if walk.first_at is None else [walk.first_at]
+                firsts |= set() if walk.first is None else {walk.first}
         except SourceError as error:
             file, _, what = str(error).rpartition(": ")
             verdicts.append(Verdict(agent, str(place), 0, 1, (Finding("broken", file, 0, 0, what),)))
-    begins = min(first_at, default=None)
-    for anchor in anchors:
-        if anchor.hash not in met:
-            verdicts[-1] = _unmet(verdicts[-1], anchor, begins)
+    for what in _gone(sorted(logged, key=lambda one: one.since), met, firsts):
+        verdicts[-1] = _less(verdicts[-1], what)
     yield from verdicts
 
 
-def _unmet(verdict: Verdict, anchor: Anchor, begins: float | None) -> Verdict:
-    file = str(Path(verdict.directory) / NEWER)
-    if begins is not None and anchor.at is not None and anchor.at < begins:
-        note = Finding("note", file, 0, 0, f"begins behind the end of {anchor.log}, which says nothing of it")
-        return replace(verdict, findings=(*verdict.findings, note))
-    what = f"the line of {anchor.turn_id}, which {anchor.log} knows, is not there: the end was cut off"
-    breaks = [found for found in verdict.findings if found.kind == "broken"] or [Finding("broken", file, 0, 0, what)]
+def _gone(logged: list[_Logged], met: Marks, firsts: set[int]) -> Iterator[str]:
+    """Of each log, what should be there and is not. The older log comes first."""
+    kept = max(
+        ((number, place) for number, log in enumerate(logged) for place in log.began if log.marks[place] in firsts),
+        default=(0, 0),
+    )
+    for number, log in enumerate(logged):
+        count, first = 0, 0
+        for place, one in enumerate(log.marks):
+            if (number, place) >= kept and one not in met:
+                count, first = count + 1, first if count else one
+        if count:
+            lines = "1 line that is" if count == 1 else f"{count} lines that are"
+            yield f"{log.log} knows {lines} not there, the first with the history_hash {first:016x}…: removed"
+
+
+def _less(verdict: Verdict, what: str) -> Verdict:
+    breaks = [found for found in verdict.findings if found.kind == "broken"]
     notes = [found for found in verdict.findings if found.kind == "note"]
+    breaks = breaks or [Finding("broken", str(Path(verdict.directory) / NEWER), 0, 0, what)]
     return replace(verdict, broken=verdict.broken + 1, findings=(*breaks, *notes))
 
 
-def _anchors(log: str, progress: Progress) -> dict[str, Anchor]:
-    found: dict[str, Anchor] = {}
+def _logged(log: str, progress: Progress) -> dict[str, _Logged]:
+    found: dict[str, _Logged] = {}
     reader = LogReader(LINE_LIMIT)
     with open_log(log, progress) as read:
         for line in lines(read):
@@ -95,10 +110,13 @@ def _anchors(log: str, progress: Progress) -> dict[str, Anchor]:
                 event = reader.event(line.data)
             except UnreadableError:
                 continue
-            if event is not None and event.history_hash and event.ends_a_turn and _fits(event, found):
-                found[event.agent] = Anchor(log, event.history_hash, event.turn_id, event.at)
+            if event is not None and event.ends_a_turn and _HASH.fullmatch(event.history_hash) and _fits(event, found):
+                logged = found.setdefault(event.agent, _Logged(log, event.at or 0.0))
+                if event.history_rotated:
+                    logged.began.append(len(logged.marks))
+                logged.marks.append(mark(event.history_hash))
     return found
 
 
-def _fits(event: Event, found: dict[str, Anchor]) -> bool:
+def _fits(event: Event, found: dict[str, _Logged]) -> bool:
     return is_agent_id(event.agent) and (event.agent in found or len(found) < _MOST_AGENTS)

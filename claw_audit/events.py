@@ -24,6 +24,8 @@ _COLOUR: Final = re.compile(rb"\x1b\[[0-9;]*m")
 _COMPOSE: Final = re.compile(rb"\s*(?P<who>[A-Za-z0-9][\w.-]*?)(?:[-_][0-9]+)?\s+\|(?:\s+(?P<at>\S+))?\s*")
 _KUBECTL: Final = re.compile(rb"\[pod/[\w.-]+/(?P<who>[\w.-]+)\]\s*(?:(?P<at>\S+)\s*)?")
 _TIMESTAMP: Final = re.compile(rb"[0-9]{4}-[0-9]{2}-[0-9]{2}T\S{1,40}\s+")
+_PART: Final = 100
+"""Bytes that it takes to hold a part, however little is in it."""
 _OURS: Final = b"cllama"
 """The proxy's service, as it is compiled."""
 
@@ -56,6 +58,7 @@ class _Line(msgspec.Struct, gc=False):
     digest: Any = None
     error: Any = None
     history_hash: Any = None
+    history_rotated: Any = None
 
 
 _DECODER = msgspec.json.Decoder(_Line)
@@ -87,6 +90,10 @@ class Event:
     @property
     def history_hash(self) -> str:
         return _text(self.line.history_hash)
+
+    @property
+    def history_rotated(self) -> bool:
+        return self.line.history_rotated is True
 
     def call(self) -> Call:
         """The call that it tells of."""
@@ -162,7 +169,7 @@ class LogReader:
         parts.append(part)
         if part.endswith("\n"):
             return "".join(parts)
-        self._parts = {**dict(list(self._parts.items())[:1]), stream: (size + len(part), parts)}
+        self._parts = {**dict(list(self._parts.items())[:1]), stream: (size + len(part) + _PART, parts)}
         return None
 
 

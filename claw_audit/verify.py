@@ -7,33 +7,32 @@
 | a line of no seal | put in, or edited at its end: broken; the beginning of a line, with nothing behind it: torn, by a crash |
 | the older file goes on behind what is not there any more | rotated away: no break |
 | the newer one does, and there is no older one | removed: broken |
-| the log knows a later line than the last | cut off: broken |
+| a line of zero bytes, or with such an end | a disk that lost power: torn |
 
-Rules. The first break is named, by file, line and byte. What can't be told: lines that were cut off at a line's end, unless a
-log is there, and lines at the beginning of an older file that was rotated.
+Rules. The first break is named, by file, line and byte. What can't be told without a log (``claw_audit.chains``): lines that
+were cut off at a line's end, and at the beginning.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
 
+from claw_audit.bounded import Marks
 from claw_audit.lines import LINE_LIMIT, pieces
 from claw_audit.sources import NEWER, OLDER, AgentHistory, Source, SourceError
-from claw_audit.turns import moment
 from claw_contract.chain import GENESIS, Reading, Seal
 
 type Kind = Literal["broken", "note"]
 _HEAD = 512
 """Bytes of a line in which its agent stands."""
 _AGENT = re.compile(rb'"claw_id":"([^"\\]{0,80})"')
-_TS = re.compile(rb'"ts":"([^"\\]{0,40})"')
-_NUMBER = re.compile(rb"[-+0-9.eE]+\Z")
-"""A number that may go on."""
+_NUMBER = b"+-.0123456789eE"
+"""What a number that may go on is of."""
 _MOST_NOTES = 20
 
 
@@ -73,18 +72,16 @@ class _Line:
 
 
 class Walk:
-    """One agent's files, the older one first. ``wanted``: the hashes of lines that should be there."""
+    """One agent's files, the older one first. ``met``: is told of every line."""
 
-    def __init__(self, history: AgentHistory, wanted: Collection[str]) -> None:
+    def __init__(self, history: AgentHistory, met: Marks) -> None:
         self._history = history
-        self._wanted = wanted
+        self._met = met
         self._last: str | None = None
         """The hash of the last sealed line."""
         self._lines = 0
-        self.met: set[str] = set()
-        """Of what is wanted."""
-        self.first_at: float | None = None
-        """The time of the first line."""
+        self.first: int | None = None
+        """The first line."""
         self._torn: tuple[Source, _Line] | None = None
         """A torn line with an end, which another one should be behind."""
         self._breaks: list[Finding] = []
@@ -116,8 +113,9 @@ class Walk:
             self._unsealed(file, line)
             return
         self._lines += 1
-        if seal.hash in self._wanted:
-            self.met.add(seal.hash)
+        if self.first is None:
+            self.first = mark(seal.hash)
+        self._met.add(mark(seal.hash))
         if not seal.holds:
             self._break(file, line, "was edited: its hash is not of its bytes")
         elif (strange := _AGENT.search(line.head)) and strange[1].decode(errors="replace") != self._history.agent:
@@ -129,8 +127,6 @@ class Walk:
         self._last = seal.hash
 
     def _first(self, file: Source, line: _Line, seal: Seal) -> None:
-        if ts := _TS.search(line.head):
-            self.first_at = moment(ts[1].decode(errors="replace"))
         if seal.prev == GENESIS:
             return
         if file.name.endswith(OLDER):
@@ -145,9 +141,11 @@ class Walk:
             self._break(file, line, "has no seal: it was edited at its end, or put in")
         elif line.ended:
             self._torn = file, line
-            self._note(file, line, "is the beginning of a line: a crash, or a full disk, while it was written")
+            self._note(file, line, "is no more than the beginning of a line: its writer crashed, or the disk was full")
         else:
-            self._note(file, line, "is the beginning of a line: it is being written, or its writer crashed")
+            self._note(
+                file, line, "is no more than the beginning of a line: it is being written, or its writer crashed"
+            )
 
     def _break(self, file: Source, line: _Line | None, what: str) -> None:
         self._broken += 1
@@ -157,6 +155,11 @@ class Walk:
     def _note(self, file: Source, line: _Line, what: str) -> None:
         if len(self._notes) < _MOST_NOTES:
             self._notes.append(_found("note", file, line, what))
+
+
+def mark(digest: str) -> int:
+    """What is kept of a line's hash."""
+    return int(digest[:16], 16)
 
 
 def _found(kind: Kind, file: Source, line: _Line | None, what: str) -> Finding:
@@ -195,11 +198,16 @@ def _line(number: int, offset: int, reading: Reading, held: bytearray) -> _Line:
 
 
 def _is_torn(held: bytearray) -> bool:
-    """Whether it is the beginning of a JSON object and no more. What is complete was not torn."""
-    if len(held) >= LINE_LIMIT or not held.startswith(b"{"):
+    """Whether it is the beginning of a JSON object and no more, or nothing. What is complete was not torn.
+
+    Where power was lost, zeros may stand for what did not reach the disk.
+    """
+    if len(held) >= LINE_LIMIT:
         return False
-    text = bytes(held.removesuffix(b"\n"))
-    return _is_begun(text) or _is_begun(_NUMBER.sub(b"1", text))
+    text = bytes(held.removesuffix(b"\n").rstrip(b"\0"))
+    if not text.startswith(b"{"):
+        return not text and held.startswith(b"\0")
+    return _is_begun(text) or _is_begun(text.rstrip(_NUMBER) + b"1")
 
 
 def _is_begun(text: bytes) -> bool:

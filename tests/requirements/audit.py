@@ -15,7 +15,7 @@ REQUIREMENTS: dict[str, Requirement] = {
         "issue 6.4", "Whatever is changed, removed, put in, moved or repeated within a chain is found."
     ),
     "audit:verify-anchor": Requirement(
-        "issue 6.4", "Lines that were cut off at a line's end show where the log knows a later one."
+        "issue 6.4", "Every line that the log knows is there, but for what the proxy has rotated away."
     ),
     "audit:merge": Requirement("inspect, claw audit", "What history and the log both tell of counts once."),
     "audit:resumed": Requirement("issue 6.4", "A turn that was gone on with counts once, with what all attempts used."),
