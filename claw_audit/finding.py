@@ -7,22 +7,46 @@ from typing import Any
 
 import msgspec
 
+from claw_audit.bounded import Latest
 from claw_audit.choice import is_named
 from claw_audit.entries import UnreadableError, turn_of
 from claw_audit.lines import lines
 from claw_audit.sources import Progress, SourceError, agents, open_history
-from claw_audit.turns import Turn
+from claw_contract.transcript import headline
 
 _MOST = 10
 """Turns of one beginning that are named."""
+_MOST_EARLIER = 100
+"""Attempts at a turn that are named, beside the last one."""
+
+
+class Attempts:
+    """At one turn, by their times: a line may be long, and there may be any number of them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.last: Any = None
+        """Its line, as data."""
+        self._last_at = 0.0
+        self._headlines: Latest[str] = Latest(_MOST_EARLIER + 1)
+
+    def add(self, at: float, entry: Any) -> None:
+        """One of them; behind others of the same time."""
+        self.count += 1
+        self._headlines.add(at, headline(entry))
+        if at >= self._last_at:
+            self.last, self._last_at = entry, at
+
+    def earlier(self) -> list[str]:
+        """Those before the last one, in a line each; of very many the last ones."""
+        return list(self._headlines)[:-1]
 
 
 class Found:
     """What stands in history under a beginning of an id."""
 
     def __init__(self) -> None:
-        self.turns: dict[str, list[tuple[Turn, Any]]] = {}
-        """Turn → its attempts, each with its line as data."""
+        self.turns: dict[str, Attempts] = {}
         self.problems: list[str] = []
 
 
@@ -41,8 +65,6 @@ def find(histories: tuple[Path, ...], prefix: str, agent: str = "", progress: Pr
                             _look(line.data, name, prefix, found)
         except SourceError as error:
             found.problems.append(str(error))
-    for attempts in found.turns.values():
-        attempts.sort(key=lambda attempt: attempt[0].at or 0.0)
     return found
 
 
@@ -52,4 +74,4 @@ def _look(line: bytes, agent: str, prefix: str, found: Found) -> None:
     except UnreadableError:
         return
     if is_named(turn.turn_id, prefix):
-        found.turns.setdefault(turn.turn_id, []).append((turn, msgspec.json.decode(line)))
+        found.turns.setdefault(turn.turn_id, Attempts()).add(turn.at or 0.0, msgspec.json.decode(line))

@@ -20,10 +20,9 @@ from typer.core import TyperGroup
 from claw_audit.audit import LAST, Asked, audit
 from claw_audit.chains import verify
 from claw_audit.choice import Choice, Status
-from claw_audit.finding import find
+from claw_audit.finding import Attempts, find
 from claw_audit.report import Unread, document
 from claw_audit.sources import Progress, SourceError, agents, log_size, size_of
-from claw_audit.turns import Turn
 from claw_audit.verify import Finding, Verdict
 from claw_audit.withheld import Grants
 from claw_cli.arguments import AsJson, File, Pod
@@ -42,7 +41,7 @@ from claw_cli.audit_arguments import (
 from claw_cli.audit_csv import CsvCalls
 from claw_cli.audit_tables import show as show_tables
 from claw_cli.screen import console, plain
-from claw_contract.transcript import headline, transcript
+from claw_contract.transcript import transcript
 
 _LARGE = 64 << 20
 """Bytes that are read in a moment."""
@@ -135,24 +134,26 @@ def show(
         fail(f"{turn}: " + (f"several turns begin so: {names}" if names else "no turn of history begins so"), 2)
     (attempts,) = found.turns.values()
     if as_json:
-        sys.stdout.write(json.dumps(attempts[-1][1], indent=2) + "\n")
+        sys.stdout.write(json.dumps(attempts.last, indent=2) + "\n")
     else:  # a transcript has no signs that a terminal obeys
         sys.stdout.write("".join(f"{line}\n" for line in _transcript(attempts)))
     if found.problems:
         raise typer.Exit(1)
 
 
-def _transcript(attempts: list[tuple[Turn, Any]]) -> Iterator[str]:
-    for _, entry in attempts[:-1]:
-        yield f"an earlier attempt: {headline(entry)}"
-    yield from transcript(attempts[-1][1]).split("\n")
+def _transcript(attempts: Attempts) -> Iterator[str]:
+    earlier = attempts.earlier()
+    if more := attempts.count - 1 - len(earlier):
+        yield f"{more} earlier attempts, and"
+    yield from (f"an earlier attempt: {one}" for one in earlier)
+    yield from transcript(attempts.last).split("\n")
 
 
 @audit_verbs.command("verify")
 def verify_verb(history: Histories = None, log: Logs = None, agent: Agent = "", as_json: AsJson = False) -> None:
     """Whether history was tampered with.
 
-    With --log: whether its end was cut off, too.
+    With --log: whether lines were cut off at its end or its beginning, too.
 
     Exit 0; 1 for a broken chain and errors, 2 for wrong usage.
     """

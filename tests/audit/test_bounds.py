@@ -1,0 +1,61 @@
+"""What a hostile file may cost: neither memory without bound, nor time."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from claw_audit.entries import UnreadableError
+from claw_audit.events import LogReader
+from tests.audit.made import Made, call
+
+HELD = """
+import resource, sys
+from pathlib import Path
+from claw_audit.finding import find
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+found = find((Path(sys.argv[1]),), "t1").turns["t1"]
+print(found.count, len(found.earlier()), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+@pytest.mark.requirement("audit:constant-memory")
+def test_attempts_without_number_at_a_turn_are_not_held(tmp_path: Path) -> None:
+    made = Made(tmp_path)
+    made.turn("t1", call(), request_original={"x": ["y"] * 20_000})
+    whole = made.file().read_bytes()
+    with made.file().open("wb") as file:
+        file.writelines([whole] * 400)
+    command = [sys.executable, "-c", HELD, str(made.directory)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    count, earlier, kilobytes = map(int, done.stdout.split())
+    assert (count, earlier) == (400, 100)
+    assert kilobytes < 60_000
+
+
+@pytest.mark.requirement("audit:constant-memory")
+@pytest.mark.parametrize("part", ["", "€"])
+def test_parts_of_a_line_are_not_held_without_number_however_little_is_in_them(part: str) -> None:
+    reader, line = LogReader(100_000), json.dumps({"log": part}).encode()
+    for _ in range(500):
+        assert reader.event(line) is None
+    with pytest.raises(UnreadableError, match="is longer"):
+        list(map(reader.event, [line] * 1000))
+
+
+@pytest.mark.requirement("audit:damaged")
+def test_a_line_of_digits_is_looked_at_once(tmp_path: Path) -> None:
+    made = Made(tmp_path)
+    made.turn("t1")
+    with made.file().open("ab") as file:
+        file.write(b"{" + b"1" * (4 << 20) + b"x\n")
+    # In another process, which can be stopped.
+    code = "import sys; from claw_cli.app import main; main()"
+    command = [sys.executable, "-c", code, "audit", "verify", "--history", str(made.directory)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+    assert (done.returncode, "has no seal" in done.stdout) == (1, True)
