@@ -55,14 +55,15 @@ class Scrape:
         self._writing = asyncio.Lock()
 
     async def serve(self) -> None:
-        self._server = await asyncio.start_server(self._attend, sock=self._socket, limit=MOST_HEAD)
+        self._server = await asyncio.start_server(self._attend, sock=self._socket, limit=MOST_HEAD, start_serving=False)
+        await self._server.start_serving()
 
     def close(self) -> None:
-        """At once."""
-        self._socket.close()
+        """At once. The server first: it can't tell the event loop of a socket that is closed."""
         if self._server is not None:
             self._server.close()
-        for writer in self._open:
+        self._socket.close()
+        for writer in list(self._open):
             writer.transport.abort()
 
     async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

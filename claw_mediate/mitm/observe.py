@@ -64,15 +64,24 @@ class Observe:
     def _listen(self, listener: Listener | None) -> None:
         if listener == self._listener:
             return
-        token = os.environ.get(TOKEN, "").strip()
-        if listener is not None and not listener.is_loopback and not token:
+        if listener is not None and not listener.is_loopback and not _token():
             raise ValueError(f"cllama_metrics: runners can reach {listener.shown}: set {TOKEN}, or listen on 127.0.0.1")
-        if listener is not None and self._listener is not None and listener.port == self._listener.port:
-            self._deaf()
         if listener is not None and not self._counts:
             self._counts = True
             self._events.listen(self.metrics.count)
-        scrape = Scrape(listener, Secret(token) if token else None, self._write) if listener is not None else None
+        old = self._listener
+        if listener is not None and old is not None and listener.port == old.port:
+            self._deaf()  # the old address may be a part of the new one
+        try:
+            self._serve(listener)
+        except ValueError:
+            if self._listener is None:
+                self._serve(old)
+            raise
+
+    def _serve(self, listener: Listener | None) -> None:
+        """There, and nowhere else. Raises ``ValueError`` with one line, and then nothing has changed."""
+        scrape = Scrape(listener, _token(), self._write) if listener is not None else None
         self._deaf()
         self._listener, self._scrape = listener, scrape
         if scrape is not None:
@@ -80,14 +89,18 @@ class Observe:
 
     def done(self) -> Any:
         """No coroutine function: mitmproxy calls it from sync code too."""
-        self._deaf()
-        if self._tracing is not None:
-            self._tracing.close()
+        try:
+            self._deaf()
+        finally:
+            if self._tracing is not None:
+                self._tracing.close()
 
     def _deaf(self) -> None:
-        if self._scrape is not None:
-            self._scrape.close()
-        self._listener = self._scrape = None
+        scrape, self._listener, self._scrape = self._scrape, None, None
+        if self._serving is not None:
+            self._serving.cancel()  # where it has yet to begin
+        if scrape is not None:
+            scrape.close()
 
     async def _write(self, accept: str) -> Page:
         try:
@@ -99,3 +112,9 @@ class Observe:
         turns = sum(mediator.turns_under_way for mediator in self._mediators)
         self.metrics.observe(now, turns, Lines.of(1).dropped)
         return self.metrics.text(accept)
+
+
+def _token() -> Secret | None:
+    """What who asks from elsewhere has to know."""
+    token = os.environ.get(TOKEN, "").strip()
+    return Secret(token) if token else None

@@ -30,6 +30,18 @@ ANTHROPIC_KEY = "sk-ant-provider-key-planted-0004"
 TOOL_TOKEN = "tool-token-planted-0002"
 SECRET = "agent-secret-planted-0003"
 _LOADED = "own script loaded"
+_SETS = """
+import sys
+from mitmproxy import ctx, exceptions
+class Setter:
+    def running(self):
+        try:
+            ctx.options.update(**{options!r})
+        except exceptions.OptionsError as error:
+            print(error, file=sys.stderr)
+        print({told!r}, file=sys.stderr, flush=True)
+addons.append(Setter())
+"""
 
 
 @dataclass
@@ -214,6 +226,12 @@ class Pod:
         loaded = self.said().count(_LOADED)
         self.write_script(self.script.read_text(encoding="utf-8"))
         eventually(lambda: self.said().count(_LOADED) > loaded, "the script is loaded anew")
+
+    def set_options(self, source: str, **options: str) -> None:
+        """The script is loaded anew, and sets options of mitmproxy's; waits until they are set, or refused."""
+        told = f"told options {time.monotonic_ns()}"
+        self.write_script(source + _SETS.format(options=options, told=told))
+        eventually(lambda: told in self.said(), "the options are set")
 
     def _ready(self) -> bool:
         assert self.process is not None

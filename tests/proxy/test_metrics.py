@@ -7,7 +7,6 @@ import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import httpx2
 import openai
@@ -281,47 +280,3 @@ def test_a_script_that_is_reloaded_keeps_its_counts_and_one_that_is_broken_is_se
     eventually(lambda: scraped.value("claw_ready") == 1, "the script is back")
     assert scraped.ask() == "Eight."
     eventually(lambda: scraped.value("claw_requests_total", agent="analyst") == 2, "the count goes on")
-
-
-@pytest.mark.requirement("metrics:start")
-def test_a_port_that_is_taken_is_one_line_that_says_so(pod: Pod) -> None:
-    pod.agent("analyst")
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        where = f"127.0.0.1:{taken.getsockname()[1]}"
-        pod.environment["CLAW_METRICS_ADDR"] = where
-        pod.start(wait=False)
-        assert pod.process is not None
-        assert pod.process.wait(timeout=60) != 0
-    assert f"cllama_metrics: can't listen on {where}: Address already in use" in pod.said()
-    assert "Traceback" not in pod.said()
-
-
-@pytest.mark.requirement("metrics:token")
-def test_an_address_that_runners_reach_wants_a_token_and_tells_nobody_without_it(pod: Pod) -> None:
-    pod.agent("analyst")
-    scraped = Scraped(pod)
-    pod.environment["CLAW_METRICS_ADDR"] = f":{scraped.port}"
-    pod.start(wait=False)
-    assert pod.process is not None
-    assert pod.process.wait(timeout=60) != 0
-    assert "set CLAW_METRICS_TOKEN, or listen on 127.0.0.1" in pod.said()
-    pod.environment["CLAW_METRICS_TOKEN"] = "metrics-token-planted"
-    pod.start()
-    assert scraped.get().status_code == 401
-    assert scraped.get(authorization="Bearer no").status_code == 401
-    assert scraped.get(authorization="Bearer metrics-token-planted").status_code == 200
-
-
-@pytest.mark.requirement("metrics:off")
-def test_without_an_address_nothing_is_listened_on(pod: Pod) -> None:
-    pod.agent("analyst")
-    pod.start()
-    assert pod.process is not None
-    process = Path(f"/proc/{pod.process.pid}")
-    own = {str(descriptor.readlink()) for descriptor in (process / "fd").iterdir()}
-    tables = [(process / "net" / name).read_text(encoding="ascii") for name in ("tcp", "tcp6")]
-    rows = [row.split() for table in tables for row in table.splitlines()[1:]]
-    listening = {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in own}
-    assert listening == {pod.port, pod.proxy_port}

@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response
 
 from tests.peers import Peer, Provider, Service, calls, text
 from tests.proxy.pod import ANTHROPIC_KEY, PROVIDER_KEY, SECRET, TOOL_TOKEN, Pod
-from tests.waiting import eventually
+from tests.waiting import eventually, free_port
 
 ERROR = 2
 """``STATUS_CODE_ERROR``."""
@@ -152,6 +152,24 @@ def test_a_collector_that_is_not_there_costs_nothing_but_spans(pod: Pod, nobody:
     pod.stop()
     assert pod.process is not None
     assert pod.process.returncode == 0
+
+
+@pytest.mark.requirement("tracing:end")
+def test_what_was_traced_is_sent_before_a_proxy_that_is_scraped_too_has_ended(pod: Pod) -> None:
+    collector = Collector()
+    collector.start()
+    pod.environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = collector.url
+    pod.environment["OTEL_BSP_SCHEDULE_DELAY"] = "600000"
+    pod.environment["CLAW_METRICS_ADDR"] = f"127.0.0.1:{free_port()}"
+    pod.agent("analyst", pod.tool("balance"))
+    pod.start()
+    pod.provider.says(text("Seven dollars"))
+    message: Any = {"role": "user", "content": "the balance"}
+    pod.client().chat.completions.create(model="gpt-test", messages=[message])
+    assert collector.received == []
+    pod.stop()
+    collector.stop()
+    assert sorted(span.name for span in collector.spans()) == ["chat gpt-test", "turn"]
 
 
 @pytest.mark.requirement("tracing:off")

@@ -30,6 +30,9 @@ REQUIREMENTS: dict[str, Requirement] = {
     "metrics:apart": Requirement("inspect, metrics", "On a listener of its own, which serves nothing else."),
     "metrics:hostile": Requirement("issue 6, item 4", "Who misuses the listener hurts neither the proxy nor a scrape."),
     "metrics:reload": Requirement("issue 6, item 5", "A script that is reloaded loses no count."),
+    "metrics:moved": Requirement(
+        "issue 6, item 5", "The listener goes elsewhere, and off, while the proxy runs; what can't be changes nothing."
+    ),
     "metrics:start": Requirement("issue 6, item 4", "A listener that can't be opened is one line, and no start."),
     "metrics:token": Requirement(
         "inspect, metrics", "Where runners reach the listener, it tells only who has its token."
@@ -39,5 +42,6 @@ REQUIREMENTS: dict[str, Requirement] = {
     "tracing:turn": Requirement("inspect, metrics", "OpenTelemetry: one trace a turn, by the GenAI conventions."),
     "tracing:words": Requirement("inspect, metrics", "No trace tells words of a conversation, or a secret."),
     "tracing:gone": Requirement("issue 6, item 4", "A collector that is not there costs spans and nothing else."),
+    "tracing:end": Requirement("issue 6, item 4", "What was traced is sent before the proxy has ended."),
     "tracing:off": Requirement("issue 6, item 4", "Traces are sent only where an endpoint is named."),
 }
