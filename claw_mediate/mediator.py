@@ -41,7 +41,7 @@ from claw_mediate.io.record import Recorder
 from claw_mediate.io.routing import Routing
 from claw_mediate.io.services import Services
 from claw_mediate.io.settings import Settings
-from claw_mediate.io.state import opened
+from claw_mediate.io.state import State, opened
 from claw_mediate.io.upstream import Upstream
 from claw_mediate.session import session as session_of
 from claw_mediate.talk import ToolUse
@@ -66,24 +66,31 @@ class Mediator:
     """One pod's mediator."""
 
     def __init__(
-        self, settings: Settings, log: EventLog, env: Mapping[str, str] = os.environ, peers: Peers | None = None
+        self,
+        settings: Settings,
+        log: EventLog,
+        env: Mapping[str, str] = os.environ,
+        peers: Peers | None = None,
+        before: State | None = None,
     ) -> None:
-        """Raises ``ValueError`` with one line for a state that can't be opened, or a bad base URL."""
+        """``before``: what the mediator of earlier settings knows. Raises ``ValueError`` with one line for a state that can't
+        be opened, or a bad base URL.
+        """
         self._settings = settings
         self._log = log
         self.registry = Registry(Auth(settings.auth, settings.key_states), settings.hosts, log, env)
         self._agents = Agents(settings.context, log)
         self._peers = peers or Peers(Upstream(self.registry, log), Services(settings.secrets))
-        self._state = opened(settings.state, log)
-        self._accounts = Accounts.of(settings, log, self._state.spending)
+        self.state = opened(settings.state, log, before)
+        self._accounts = Accounts.of(settings, log, self.state.spending)
         self._context = Context.of(settings, log)
         self._history = History(settings.history, settings.history_max_bytes) if settings.history else None
         self._recorder = Recorder(self._history, log, self._accounts, self._context.retain)
         self._routing = Routing(self.registry, log)
         self.forwarding = Forwarding(self.registry, self._routing, self._recorder)
-        continuing = Continuing(self._state.store, log)
+        continuing = Continuing(self.state.store, log)
         self._offering = Offering(continuing, log)
-        self._playing = Playing(self._peers, self._recorder, continuing, self._state.journal)
+        self._playing = Playing(self._peers, self._recorder, continuing, self.state.journal)
         self._mediating = Mediating(settings, log, self._routing, self._offering, self._playing)
         self._problem: str | None = None
         """Why the proxy is not ready, as last told."""
@@ -119,12 +126,12 @@ class Mediator:
         if not self.registry.serves():
             return "no key of any provider is usable now"
         shown = self._settings.state.shown
-        return None if await self._state.store.writable() else f"the state {shown!r} can't be written"
+        return None if await self.state.store.writable() else f"the state {shown!r} can't be written"
 
     async def observed(self) -> Observed:
         """For ``/metrics``."""
         problem = await self._not_ready()
-        writable = problem is None or await self._state.store.writable()
+        writable = problem is None or await self.state.store.writable()
         return Observed(problem is None, writable, self.registry.pool())
 
     @property
@@ -210,8 +217,8 @@ class Mediator:
         await self._peers.upstream.close()
         await self._peers.services.close()
         await self._accounts.close()
-        await self._state.store.close()
-        await self._state.journal.close()
+        await self.state.store.close()
+        await self.state.journal.close()
 
     async def _mediate(self, admitted: Admitted, request: Request, view: RunnerRequest, dialect: Dialect) -> Exchange:
         before = Before(

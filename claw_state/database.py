@@ -13,7 +13,8 @@ the file is damaged                 the proxy starts again, when   a new file be
 
 All of it is told to ``Health``, and raised as ``StoreError``.
 
-One connection serves all of a mediator: SQLite throws away the pages it knows whenever another connection has written.
+One connection serves all of a mediator, and the next one's of the same state (``again``): SQLite throws away the pages it knows
+whenever another connection has written, and what is in memory is the connection's.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from copy import copy
 from typing import Any
 
 from claw_state.disk import Disk
@@ -53,6 +55,13 @@ class Database:
             raise
         self._parts = (file, f"{file}-wal") if file else ()
         self._opened = self._known()
+        self._users: set[Database] = {self}
+
+    def again(self) -> Database:
+        """The same for one more user, who closes it too."""
+        other = copy(self)
+        self._users.add(other)
+        return other
 
     async def still(self) -> None:
         """Who writes, and can wait, waits here first."""
@@ -122,7 +131,10 @@ class Database:
                 self._disk.carry()  # only then is the file shorter
 
     def close(self) -> None:
-        """Once more does nothing."""
+        """Once more does nothing. It is closed when its last user has closed it."""
+        self._users.discard(self)
+        if self._users:
+            return
         if self._disk is not None:
             self._disk.close()
         self._db.close()

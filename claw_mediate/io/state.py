@@ -32,15 +32,22 @@ class State(NamedTuple):
     store: Store
     journal: Journal
     spending: Spending
+    place: Place
+    database: Database | None = None
+    """What is not on a server."""
 
 
-def opened(place: Place, log: EventLog) -> State:
-    """Raises ``ValueError`` with one line, and a remedy where there is one, when there can be no state there."""
+def opened(place: Place, log: EventLog, before: State | None = None) -> State:
+    """``before``: of the mediator before this one in this process. What is in memory is handed on, and of a file there is one
+    connection; each mediator is somebody else at turns. Raises ``ValueError`` with one line, and a remedy where there is one,
+    when there can be no state there.
+    """
     match place:
         case File(path):
-            health = Health(_teller(log, place))
             try:
-                return _in_file(Database(path, health=health))
+                if before is not None and before.place == place and before.database is not None:
+                    return _in_file(place, before.database.again())
+                return _in_file(place, Database(path, health=Health(_teller(log, place))))
             except (OSError, sqlite3.Error) as error:
                 raise ValueError(f"the state {path!r} can't be opened: {reason(error)}") from error
         case Server():
@@ -49,14 +56,15 @@ def opened(place: Place, log: EventLog) -> State:
             if (gone := probe(place)) is not None:
                 health.failed(gone)
             link = Link(place, health)
-            return State(ValkeyStore(link), ValkeyJournal(link, Owner.this()), ValkeySpending(link))
+            return State(ValkeyStore(link), ValkeyJournal(link, Owner.this()), ValkeySpending(link), place)
         case _:
             assert_never(place)
 
 
-def _in_file(database: Database) -> State:
+def _in_file(place: Place, database: Database) -> State:
     try:
-        return State(SqliteStore(database), SqliteJournal(database, Owner.this()), SqliteSpending(database))
+        journal = SqliteJournal(database, Owner.this())
+        return State(SqliteStore(database), journal, SqliteSpending(database), place, database)
     except OSError:
         database.close()
         raise

@@ -1,7 +1,8 @@
 """What outlives the script: the mediator, the end of every request that was begun, and the end of the proxy (decision 0029).
 
 a script that is loaded anew   goes on with the mediator that there is: state, budgets, turns and all
-new settings                   get a mediator of their own; the one before ends when its requests have
+new settings                   get a mediator of their own, with what the one before knows (the state); that one ends when its
+                               requests have. A proxy that ends takes no new ones up
 how a request ends             is heard here, for the script may be broken or gone by then
 SIGTERM, SIGINT                nothing more is begun (503, try again), and what was has ``cllama_drain_ms`` to end; then it
                                is cut off: who waits is told so, and the journal knows where the turn goes on
@@ -50,15 +51,16 @@ class Life:
 
     def mediator(self, settings: Settings) -> Mediator:
         """The mediator of these settings. Raises ``ValueError`` with one line where there can be none."""
-        if self._mediator is not None and settings == self._settings:
-            return self._mediator
-        mediator = Mediator(settings, self.events)
-        if (problem := mediator.missing()) is not None:
+        old = self._mediator
+        if old is not None and (settings == self._settings or _stopping()):
+            return old
+        mediator = Mediator(settings, self.events, before=old.state if old is not None else None)
+        if (problem := mediator.missing() or _not_observed(mediator, settings)) is not None:
+            self._retires(mediator, [])
             raise ValueError(problem)
-        observe.Observe.of().observe(mediator, settings.metrics)
-        old, self._mediator, self._settings = self._mediator, mediator, settings
+        self._mediator, self._settings = mediator, settings
         if old is not None:
-            self._before[old] = asyncio.ensure_future(self._retire(old, list(passing.values())))
+            self._retires(old, list(passing.values()))
         return mediator
 
     def begins(self, flow: http.HTTPFlow) -> None:
@@ -137,14 +139,26 @@ class Life:
         await _for(_LAST_SECONDS, *(mediator.close(0) for mediator in mediators))
         await _for(_LAST_SECONDS, *(_sent(each) for each in _connections().values()))
 
-    async def _retire(self, mediator: Mediator, requests: Collection[Passing]) -> None:
-        await all_over(requests, TURN_SECONDS)
-        await mediator.close(TURN_SECONDS)
-        del self._before[mediator]
+    def _retires(self, mediator: Mediator, requests: Collection[Passing]) -> None:
+        task = self._before[mediator] = asyncio.ensure_future(_retire(mediator, requests))
+        task.add_done_callback(lambda _: self._before.pop(mediator))
+
+
+def _not_observed(mediator: Mediator, settings: Settings) -> str | None:
+    try:
+        observe.Observe.of().observe(mediator, settings.metrics)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+async def _retire(mediator: Mediator, requests: Collection[Passing]) -> None:
+    await all_over(requests, TURN_SECONDS)
+    await mediator.close(TURN_SECONDS)
 
 
 async def _cut(requests: Collection[Passing]) -> None:
-    """Who is not in a turn yet gets no answer, and what is forwarded is recorded as far as it got."""
+    """Who is not in a turn yet is told so too (``hooks``), and what is forwarded is recorded as far as it got."""
     await all_over(requests, _LAST_SECONDS)  # turns that were cut off tell so
     for task in deciding.values():
         task.cancel()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from tests.mediate.test_history import broken_links
 from tests.peers import JSONResponse, calls, text
 from tests.proxy.pod import Pod, headers
-from tests.proxy.test_draining import passing
+from tests.proxy.test_draining import passing, request
 from tests.proxy.test_waiting import Held
 from tests.waiting import eventually
 
@@ -83,14 +84,6 @@ def test_turns_streams_and_what_is_forwarded_go_on_through_a_reload_a_broken_scr
     assert broken_links(chain(pod, "analyst")) == []
 
 
-SETTER = """
-from mitmproxy import ctx as _ctx
-class _Setter:
-    def running(self): _ctx.options.update(cllama_time_line="on")
-addons.append(_Setter())
-"""
-
-
 @pytest.mark.requirement("reload:new-settings")
 def test_requests_that_began_before_new_settings_end_and_are_recorded_beside_those_that_begin_after_them(
     pod: Pod,
@@ -108,12 +101,10 @@ def test_requests_that_began_before_new_settings_end_and_are_recorded_beside_tho
         assert begun.wait(30)
         whole = pool.submit(ask, pod)
         assert held.asked.wait(30)
-        pod.write_script(source + SETTER)
-        new = 0
-        while "Current time" not in str(pod.provider.received[-1].json["messages"]):
-            pod.provider.says(text("New."))
-            new += 1
-            assert content(ask(pod, words=f"New {new}")) == "New."
+        pod.set_options(source, cllama_time_line="on")
+        pod.provider.says(text("New."))
+        assert content(ask(pod, words="New")) == "New."
+        assert "Current time" in str(pod.provider.received[-1].json["messages"])
         pod.provider.says(text("Old."))
         go.set()
         held.go.set()
@@ -122,8 +113,43 @@ def test_requests_that_began_before_new_settings_end_and_are_recorded_beside_tho
     pod.provider.says(text("Last."), text("Passed."))
     assert content(ask(pod, words="Last")) == "Last."
     assert [ask(pod, "plain").status_code for _ in range(2)] == [200, 429]
-    assert [len(pod.history(agent_id)) for agent_id in ("analyst", "plain")] == [new + 2, 2]
+    assert [len(pod.history(agent_id)) for agent_id in ("analyst", "plain")] == [3, 2]
     assert broken_links(chain(pod, "analyst")) == []
+    assert "Traceback" not in pod.said()
+
+
+@pytest.mark.requirement("reload:nothing-forgotten")
+def test_new_settings_forget_nothing_that_is_in_memory_and_a_retry_repeats_no_write_that_is_on_its_way(
+    pod: Pod,
+) -> None:
+    pod.environment["CLAW_STATE"] = ""
+    source = pod.own_script().read_text(encoding="utf-8")
+    pod.agent("analyst", pod.tool("trade", "POST"))
+    pod.agent("plain")
+    pod.budget("plain", window="24h", max_requests=1)
+    pod.start()
+    held = Held(JSONResponse({"ok": 1}))
+    pod.service.routes["POST", "/trade"] = held
+    pod.provider.says(text("Passed."), calls(("c1", "desk__trade", {})))
+    assert ask(pod, "plain").status_code == 200
+    body = b'{"model":"gpt-test","messages":[{"role":"user","content":"Go"}],"stream":false}'
+    with socket.create_connection(("127.0.0.1", pod.port)) as runner:
+        runner.sendall(request(pod, "analyst", body, len(body)))
+        assert held.asked.wait(30)
+    with ThreadPoolExecutor(1) as pool:
+        pod.set_options(source, cllama_time_line="on")
+        again = pool.submit(ask, pod)
+        assert ask(pod, "plain").status_code == 429
+        pod.provider.says(text("Done."))
+        held.go.set()
+        assert content(again.result(60)) == "Done."
+    pod.set_options(source, cllama_time_line="off")
+    pod.provider.says(text("Still."))
+    more = [*HI, {"role": "assistant", "content": "Done."}, {"role": "user", "content": "Sure?"}]
+    pod.client().chat.completions.create(model="gpt-test", messages=more)  # type: ignore[arg-type]
+    roles = [entry["role"] for entry in pod.provider.received[-1].json["messages"]]
+    assert roles == ["user", "assistant", "tool", "assistant", "user"]
+    assert [received.path for received in pod.service.received] == ["/trade"]
     assert "Traceback" not in pod.said()
 
 

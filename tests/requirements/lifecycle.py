@@ -27,7 +27,7 @@ REQUIREMENTS: dict[str, Requirement] = {
         "issue 6, item 5", "Also through a broken one, which the guard answers for until it is repaired."
     ),
     "reload:nothing-forgotten": Requirement(
-        "issue 6, item 5", "A reload forgets neither hidden rounds nor budgets, also where they are in memory only."
+        "issue 6, item 5", "Neither a reload nor new settings forget turns, hidden rounds or budgets, also in memory."
     ),
     "reload:new-settings": Requirement(
         "issue 6, item 5", "Requests that began before new settings end under the old ones, and are recorded as ever."

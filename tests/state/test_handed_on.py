@@ -1,0 +1,60 @@
+"""What a mediator of new settings gets from the one before it, in the same process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from claw_contract.metadata import Budget
+from claw_mediate.continuity import Anchor
+from claw_mediate.io.journaling import Asked
+from claw_mediate.io.log import EventLog
+from claw_mediate.io.state import State, opened
+from claw_state.place import StoreError, place
+
+ASKED = Asked("request", "earlier", "Buy", "")
+LIMIT = Budget.model_validate({"window": "1h", "max_requests": 1})
+
+
+def state(where: str, before: State | None = None) -> State:
+    return opened(place(where), EventLog(lambda _: None), before)
+
+
+async def close(state: State) -> None:
+    for part in (state.store, state.journal, state.spending):
+        await part.close()
+
+
+@pytest.mark.requirement("reload:nothing-forgotten")
+@pytest.mark.parametrize("file", ["", "state.db"])
+async def test_all_of_a_state_is_handed_on_and_a_turn_of_the_one_before_is_somebody_elses(
+    file: str, tmp_path: Path
+) -> None:
+    where = str(tmp_path / file) if file else ""
+    old = state(where)
+    assert await old.journal.begin("t1", "a", ASKED)
+    await old.store.keep("a", Anchor("key", ()), "", b"{}")
+    assert await old.spending.count("a", LIMIT) is None
+    new = state(where, old)
+    past = await new.journal.find("a", ASKED)
+    assert past is not None
+    assert past.alive, "its write may be on its way"
+    assert not await new.journal.begin("t2", "a", ASKED)
+    await close(old)
+    await close(old)
+    assert [kept.messages for kept in await new.store.candidates("a", ["key"])] == [b"{}"]
+    assert await new.spending.count("a", LIMIT) is not None
+    await close(new)
+    with pytest.raises(StoreError):
+        await new.store.candidates("a", ["key"])
+
+
+@pytest.mark.requirement("reload:nothing-forgotten")
+async def test_another_state_is_another_one(tmp_path: Path) -> None:
+    old = state("")
+    await old.store.keep("a", Anchor("key", ()), "", b"{}")
+    new = state(str(tmp_path / "state.db"), old)
+    assert await new.store.candidates("a", ["key"]) == []
+    await close(old)
+    await close(new)
