@@ -23,7 +23,7 @@ from claw_mediate.io.body import UnpackableError, codings, unpacked
 from claw_mediate.io.identity import Admitted
 from claw_mediate.io.settings import Settings
 from claw_mediate.mediator import Mediator
-from claw_mediate.mitm import authority, door, entrances, forward, guard, options, parts, shadow, veil
+from claw_mediate.mitm import authority, entrances, forward, guard, options, parts, shadow, veil
 from claw_mediate.mitm.life import Life
 
 _log = logging.getLogger(__name__)
@@ -131,7 +131,7 @@ class Cllama:
             code = "unreadable_content_encoding"
             await self._life().answer(flow, refused(flow.request.path, error.status, code, str(error)))
             return
-        decision = await door.while_connected(flow, self._mediator.exchange(admitted, request))
+        decision = await self._life().decided(flow, self._mediator.exchange(admitted, request))
         if isinstance(decision, Exchange):
             await self._life().answer(flow, decision)
         else:

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Coroutine
 from typing import Any
 
 from mitmproxy import connection, ctx, http
 
-from claw_mediate.exchange import Exchange
+from claw_mediate.exchange import Exchange, Forward, stopping
 from claw_mediate.io.identity import Admitted
 from claw_mediate.io.log import EventLog
 from claw_mediate.io.settings import Settings
@@ -79,6 +80,17 @@ class Life:
         by, found.admitted = found.admitted, None
         return by
 
+    async def decided(
+        self, flow: http.HTTPFlow, decision: Coroutine[Any, Any, Exchange | Forward]
+    ) -> Exchange | Forward:
+        """What was decided; cut off by the end of the proxy, what it tells who waits."""
+        try:
+            return await door.while_connected(flow, decision)
+        except asyncio.CancelledError:
+            if not _stopping():
+                raise
+            return stopping(flow.request.path)
+
     async def answer(self, flow: http.HTTPFlow, exchange: Exchange) -> None:
         """Answer this flow with the exchange."""
         if flow.id in passing:
@@ -123,6 +135,7 @@ class Life:
         if self._mediator is not None and self._settings is not None:
             await self._drain([self._mediator, *self._before], self._settings.drain)
         _let_go()
+        _ignore_signals()
 
     async def _drain(self, mediators: Collection[Mediator], seconds: float) -> None:
         for task in self._before.values():
@@ -187,6 +200,13 @@ def _let_go() -> None:
             stream.flush()
         except OSError:
             os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), stream.fileno())
+
+
+def _ignore_signals() -> None:
+    """More signals change nothing, to the very end: what asyncio has for them goes with its loop, before the process does."""
+    for sign in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().remove_signal_handler(sign)
+        signal.signal(sign, signal.SIG_IGN)
 
 
 def _connections() -> dict[str, Any]:

@@ -14,6 +14,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     "drain:nothing-runs": Requirement(
         "issue 6, item 5", "Where nothing runs it ends at once, with exit 0, also where its log can't be written."
     ),
+    "drain:signals": Requirement("decision 0029", "More signals change nothing, to the very end of the process."),
     "drain:cut-off": Requirement(
         "issue 6, item 5", "What does not end in time is cut off: who waits is told, and history has its line."
     ),
