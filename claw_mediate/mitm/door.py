@@ -102,7 +102,7 @@ class Door:
 
     def error(self, flow: http.HTTPFlow) -> None:
         """The runner left before the first chunk."""
-        if (source := sources.pop(flow.id, None)) is not None:
+        if not guard.is_recorded(flow) and (source := sources.pop(flow.id, None)) is not None:
             source.cancel()
 
 

@@ -15,6 +15,7 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
 from typing import Any
+from weakref import WeakSet
 
 from mitmproxy import http
 from mitmproxy.proxy.mode_specs import ReverseMode
@@ -105,8 +106,26 @@ def destination(flow: http.HTTPFlow, governed: Mapping[str, str]) -> str | None:
     return next((governed[name] for name in names if name in governed), names[0])
 
 
+_recorded: WeakSet[http.HTTPFlow] = WeakSet()
+
+
+def begins(flow: http.HTTPFlow) -> None:
+    """The first that anybody hears of a flow: of one that was loaded from a file, nobody waits for an answer."""
+    if not flow.live:
+        _recorded.add(flow)
+    elif flow.is_replay:
+        _recorded.discard(flow)
+
+
+def is_recorded(flow: http.HTTPFlow) -> bool:
+    """Whether it was loaded from a file, to be looked at: it is not decided about, and may share the id of one under way."""
+    return flow in _recorded
+
+
 def refuse(flow: http.HTTPFlow, status: int, code: str, message: str) -> None:
-    """Answer here; where the request is already streaming out, end it instead."""
+    """Answer here; where the request is already streaming out, end it instead. What is recorded stays as it is."""
+    if is_recorded(flow):
+        return
     if flow.request.stream and flow.response is None and flow.killable:
         flow.kill()
         return

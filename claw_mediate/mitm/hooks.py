@@ -82,7 +82,7 @@ class Cllama:
     async def requestheaders(self, flow: http.HTTPFlow) -> None:
         """Who asks, and what needs no body to be decided."""
         hosts = self._hosts()
-        if not self._guard().governs(flow) or self._mediator is None:
+        if not self._guard().governs(flow) or self._mediator is None or guard.is_recorded(flow):
             return  # what is not governed is egress's, and without a mediator the guard refuses
         self._life().begins(flow)
         own = veil.real(flow)
@@ -121,7 +121,7 @@ class Cllama:
     @guard.fail_closed
     async def request(self, flow: http.HTTPFlow) -> None:
         """The body is there."""
-        admitted = self._life().whose(flow)
+        admitted = None if guard.is_recorded(flow) else self._life().whose(flow)
         if admitted is None or flow.response is not None or self._mediator is None:
             return
         flow.metadata["claw.agent"] = admitted.agent.id

@@ -104,14 +104,22 @@ class Life:
         guard.metadata(flow, "answered")
         _last_on_its_connection(flow)
 
+    def requestheaders(self, flow: http.HTTPFlow) -> None:
+        """Before anybody else."""
+        guard.begins(flow)
+
     def responseheaders(self, flow: http.HTTPFlow) -> None:
         """A forwarded response: every byte at once, none of them kept."""
+        if guard.is_recorded(flow):
+            return
         if flow.metadata.get(guard.VERDICT) == "forward" and flow.response is not None:
             forward.responding(flow)
             _last_on_its_connection(flow)
 
     async def response(self, flow: http.HTTPFlow) -> None:
         """A stream has been sent by now, and a whole answer is sent next, with nothing between."""
+        if guard.is_recorded(flow):
+            return
         shadow.over(flow)
         found = passing.get(flow.id)
         if found is not None and found.handed is not None:
@@ -121,6 +129,8 @@ class Life:
             found.told = True
 
     def error(self, flow: http.HTTPFlow) -> None:
+        if guard.is_recorded(flow):
+            return
         shadow.over(flow)
         forward.over(flow, whole=False)
         if flow.id in passing:

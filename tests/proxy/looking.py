@@ -21,7 +21,7 @@ from tests.peers import Provider, Service
 from tests.proxy.pod import ANTHROPIC_KEY, MITMDUMP, PROVIDER_KEY, SECRET, TOOL_TOKEN, Pod
 from tests.waiting import eventually, free_port
 
-__all__ = ["dumper", "http", "save", "savehar", "taddons", "tflow", "tlsconfig", "view"]
+__all__ = ["dumper", "http", "io", "save", "savehar", "taddons", "tflow", "tlsconfig", "view"]
 PLANTED = (PROVIDER_KEY, ANTHROPIC_KEY, TOOL_TOKEN, SECRET)
 _PASSWORD = "password-of-mitmweb"
 
@@ -91,13 +91,18 @@ class Mitmweb:
         pod.start(*(part for name, value in options.items() for part in ("--set", f"{name}={value}")), *arguments)
 
     def ask(self, path: str, *, method: str = "GET", body: Any = None) -> bytes:
-        headers = {"authorization": f"Bearer {_PASSWORD}", "content-type": "application/json"}
+        headers = {"authorization": f"Bearer {_PASSWORD}"}
+        headers["content-type"] = "application/octet-stream" if isinstance(body, bytes) else "application/json"
         headers |= {"cookie": "_mitmproxy_xsrf=aabbccdd", "x-xsrftoken": "aabbccdd"}
-        data = None if body is None else json.dumps(body).encode()
+        data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
         asked = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data, headers, method=method)
         with urllib.request.urlopen(asked, timeout=30) as response:
             said: bytes = response.read()
         return said
+
+    def load(self, dump: bytes) -> None:
+        """File → Open."""
+        self.ask("/flows/dump", method="POST", body=dump)
 
     def flows(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = json.loads(self.ask("/flows"))

@@ -31,6 +31,10 @@ REQUIREMENTS: dict[str, Requirement] = {
     "shadow:bounded": Requirement(
         "inspect, mitmweb", "The view drops its oldest turns whole, and none that is under way or marked."
     ),
+    "shadow:recorded": Requirement(
+        "inspect, mitmweb",
+        "Flows that are loaded from a file are looked at: none is decided about, asked, or recorded.",
+    ),
     "shadow:free": Requirement("inspect, mitmweb", "Where nobody looks on, no flow is made."),
     "veil:forwarded": Requirement(
         "inspect, redaction",
