@@ -20,6 +20,8 @@ class Setting:
     help: str
     is_word: bool = False
     """Whether a variable that is empty is refused. What decides about safety must not be decided by one that is not there."""
+    is_secret: bool = False
+    """Whether a password may stand in it."""
 
 
 SETTINGS = (
@@ -34,7 +36,13 @@ SETTINGS = (
     Setting("secrets", "CLAW_SECRETS_DIR", "/run/secrets", "Directory that token references are resolved in."),
     Setting("history", "CLAW_SESSION_HISTORY_DIR", "", "Directory of session history; empty: none is kept."),
     Setting("history_max_bytes", "CLLAMA_SESSION_HISTORY_MAX_BYTES", "268435456", "Size at which history rotates."),
-    Setting("state", "CLAW_STATE", "", "What outlives a turn: a file, or redis://HOST:PORT/DB; empty: memory."),
+    Setting(
+        "state",
+        "CLAW_STATE",
+        "",
+        "What outlives a turn: a file, or redis://HOST:PORT/DB; empty: memory.",
+        is_secret=True,
+    ),
     Setting("pod", "CLAW_POD", "", "Name of the pod."),
     Setting("listen", "LISTEN_ADDR", ":8080", "Address of the base-URL entrance, when no --mode is given."),
     Setting("proxy", "CLAW_PROXY_ADDR", ":8082", "Address of the forward proxy, when no --mode is given."),

@@ -12,7 +12,7 @@ from mitmproxy.utils import human
 
 from claw_mediate.io import pipe
 from claw_mediate.io.log import EventLog
-from claw_mediate.io.settings import SETTINGS
+from claw_mediate.io.settings import SETTINGS, Setting
 from claw_mediate.mitm import entrances
 
 FORCED: dict[str, Any] = {"connection_strategy": "lazy", "rawtcp": False}
@@ -44,16 +44,26 @@ def is_set(name: str) -> bool:
 
 
 def add(loader: Any) -> None:
-    """Every setting is an option; its environment variable is its default, where it is not empty."""
+    """Every setting is an option; its environment variable is its default, where it is not empty, and may be shown."""
     for setting in SETTINGS:
-        given = os.environ.get(setting.env)
-        default = setting.default if given is None or not (given or setting.is_word) else given
+        default = setting.default if setting.is_secret else _of_environment(setting)
         loader.add_option(f"cllama_{setting.name}", str, default, f"{setting.help} Environment: {setting.env}.")
 
 
 def values() -> dict[str, str]:
     """The settings' values by name."""
-    return {setting.name: getattr(ctx.options, f"cllama_{setting.name}") for setting in SETTINGS}
+    return {setting.name: _value(setting) for setting in SETTINGS}
+
+
+def _value(setting: Setting) -> str:
+    option = f"cllama_{setting.name}"
+    value: str = getattr(ctx.options, option)
+    return _of_environment(setting) if setting.is_secret and not is_set(option) else value
+
+
+def _of_environment(setting: Setting) -> str:
+    given = os.environ.get(setting.env)
+    return setting.default if given is None or not (given or setting.is_word) else given
 
 
 def most_bytes() -> float:

@@ -38,5 +38,8 @@ REQUIREMENTS: dict[str, Requirement] = {
     "settings:documented": Requirement(
         "CONTRIBUTING, how to add", "docs/settings.md names every setting, with its option and its default."
     ),
+    "settings:shown": Requirement(
+        "inspect, redaction", "A setting in which a password may stand is no option's default: options are shown."
+    ),
     "settings:wrong": Requirement("issue 2, build 5", "A wrong setting is one line that names it."),
 }
