@@ -16,8 +16,27 @@ MADE_BY_HAND = warning(
 )
 SHARED_REACH = warning(
     "shared-reach",
-    "Containers of one Kubernetes pod share its network: an agent that may leave it also reaches what its proxy reaches.",
-    "Give what it needs as tools instead; the credentials stay with the proxy in any case.",
+    "To a network policy of Kubernetes an agent and its proxy are one: on the ports of its `service://` surfaces the agent"
+    " also reaches the other services that its proxy calls.",
+    "Give what it needs as tools instead, or see that those services listen on other ports; the credentials stay with the"
+    " proxy in any case.",
+)
+SURFACE_REDIRECTED = error(
+    "surface-redirected",
+    "In Kubernetes what a transparent agent sends to the ports 80 and 443 goes to its proxy, which refuses it, and the"
+    " service of a surface listens on no other.",
+    "Let the service listen on another port, or give the agent another `mode`.",
+)
+SURFACE_PARTLY_REDIRECTED = warning(
+    "surface-partly-redirected",
+    "In Kubernetes what a transparent agent sends to the ports 80 and 443 goes to its proxy, which refuses it, also where"
+    " a surface says that it reaches them.",
+    "Reach what it needs on other ports, or give the agent another `mode`.",
+)
+DUPLICATE_OBJECT = error(
+    "duplicate-object",
+    "Two things of the pod would be one object in Kubernetes: the one that is applied last would take the other's place.",
+    "Rename one of them.",
 )
 KUBERNETES_NAME = error(
     "kubernetes-name",

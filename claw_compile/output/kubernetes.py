@@ -8,20 +8,29 @@ each once.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from claw_compile import codes
-from claw_compile.diagnostics.diagnostic import Checked, Diagnostic, quoted
+from claw_compile.diagnostics.diagnostic import Checked, Diagnostic, Note, Span, quoted
 from claw_compile.grammar.pod import ServiceSpec
 from claw_compile.output.deployment import CA_DIRECTORY, CA_PRIVATE, Deployment
-from claw_compile.output.kubernetes_agent import AUTH, CA, CA_PUBLIC, PROXY_ENV, SECRETS, agent_objects, by_hand
+from claw_compile.output.kubernetes_agent import agent_objects, by_hand
 from claw_compile.output.kubernetes_container import Converting
-from claw_compile.output.kubernetes_objects import Object, claim, deployment, object_name, pairs, secret, service
-from claw_compile.output.kubernetes_policy import policies
+from claw_compile.output.kubernetes_objects import (
+    Object,
+    PodWide,
+    claim,
+    deployment,
+    identity,
+    object_name,
+    pairs,
+    secret,
+    service,
+)
+from claw_compile.output.kubernetes_policy import denied, policies
 from claw_compile.output.proxy_env import ENV_FILE
 from claw_compile.output.yaml_text import as_yaml, mapping
 from claw_compile.reading.interpolation import Lookup
-from claw_compile.reading.node import MapNode
 
 KUBERNETES_FILE = "kubernetes.generated.yml"
 _HOST = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -37,35 +46,61 @@ def kubernetes(whole: Deployment, lookup: Lookup) -> Checked[bytes]:
         if each.key.text not in _CARRIED and not each.key.text.startswith("x-")
     ]
     found.extend(_by_hand(whole))
-    objects = [*_pod_wide(whole)]
-    claims: set[str] = set()
-    for spec in whole.pod.services:
-        objects += _members(spec, whole, lookup, found, claims)
-    objects += [claim(object_name(whole.pod_name, "volume", name), whole.pod_name) for name in sorted(claims)]
-    objects += policies(whole)
-    documents = (as_yaml(mapping(each), _FIRST) for each in sorted(objects, key=_place))
+    objects = [*_objects(whole, lookup, found)]
+    found.extend(_twice(objects))
+    documents = (as_yaml(mapping(each), _FIRST) for _, each in sorted(objects, key=_place))
     return Checked("---\n".join(documents).encode(), tuple(dict.fromkeys(found)))
 
 
-def _place(made: Object) -> tuple[str, str]:
+def _objects(whole: Deployment, lookup: Lookup, found: list[Diagnostic]) -> Iterator[tuple[Span, Object]]:
+    """All of them, each with what of the pod file it comes from."""
+    assert whole.pod.name is not None
+    for made in _pod_wide(whole):
+        yield whole.pod.name.span, made
+    claims: dict[str, Span] = {}
+    allowed = policies(whole)
+    for spec in whole.pod.services:
+        needs: set[str] = set()
+        for made in _members(spec, whole, lookup, found, needs):
+            yield spec.name.span, made
+        for host in spec.hosts:
+            if host in allowed:
+                yield spec.name.span, allowed[host]
+        claims = dict.fromkeys(needs, spec.name.span) | claims
+    for name, span in sorted(claims.items()):
+        yield span, claim(object_name(whole.pod_name, name, "volume"), whole.pod_name)
+
+
+def _twice(objects: Iterable[tuple[Span, Object]]) -> Iterator[Diagnostic]:
+    """Names are made so that no two are one, but for what a digest of eight digits may do."""
+    first: dict[tuple[str, str], Span] = {}
+    for span, made in objects:
+        kind, name = identity(made)
+        if (kind, name) in first:
+            notes = [Note(first[kind, name], "and here")]
+            yield codes.DUPLICATE_OBJECT.at(span, f"the {kind} {quoted(name)} is made twice", notes=notes)
+        first.setdefault((kind, name), span)
+
+
+def _place(placed: tuple[Span, Object]) -> tuple[int, str]:
     """Secrets and claims before who needs them; then by name."""
     order = ("Secret", "ConfigMap", "PersistentVolumeClaim", "NetworkPolicy", "Service", "Deployment")
-    node = mapping(made)
-    metadata = node.value("metadata")
-    name = metadata.value("name") if isinstance(metadata, MapNode) else None
-    return str(order.index(str(made["kind"]))), getattr(name, "text", "")
+    kind, name = identity(placed[1])
+    return order.index(kind), name
 
 
 def _pod_wide(whole: Deployment) -> Iterator[Object]:
     pod, tree = whole.pod_name, whole.tree
+    yield denied(pod)
     if not whole.has_proxy:
         return
     if ENV_FILE in tree:
-        yield secret(object_name(pod, PROXY_ENV), pod, pairs(tree[ENV_FILE]))
-    for top in (AUTH, SECRETS):
+        yield secret(object_name(pod, what="proxy-env"), pod, pairs(tree[ENV_FILE]))
+    tops: tuple[PodWide, ...] = ("auth", "secrets")
+    for top in tops:
         files = {path.name: content for path, content in tree.items() if path.parts[0] == top and path != ENV_FILE}
-        if files or (top == SECRETS and whole.pod.secrets):
-            yield secret(object_name(pod, top), pod, files)
+        if files or (top == "secrets" and whole.pod.secrets):
+            yield secret(object_name(pod, what=top), pod, files)
 
 
 def _by_hand(whole: Deployment) -> Iterator[Diagnostic]:
@@ -78,9 +113,10 @@ def _by_hand(whole: Deployment) -> Iterator[Diagnostic]:
                 each.name.span, f"the Secret {quoted(name)} with the key 'value' is yours to make"
             )
     if whole.uses_ca:
-        names = {CA: CA_PRIVATE, CA_PUBLIC: CA_DIRECTORY}
-        for suffix, directory in names.items():
-            message = f"the Secret {quoted(object_name(whole.pod_name, suffix))} with the files of {directory} is yours to make"
+        directories: dict[PodWide, str] = {"ca": CA_PRIVATE, "ca-public": CA_DIRECTORY}
+        for what, directory in directories.items():
+            name = object_name(whole.pod_name, what=what)
+            message = f"the Secret {quoted(name)} with the files of {directory} is yours to make"
             yield codes.MADE_BY_HAND.at(whole.pod.name.span, message)
 
 
@@ -113,8 +149,8 @@ def _service_objects(whole: Deployment, converting: Converting) -> Iterator[Obje
     container = converting.container()
     environment = converting.environment()
     if environment:
-        yield secret(f"{name}-env", pod, environment)
-        container["envFrom"] = [{"secretRef": {"name": f"{name}-env"}}]
+        yield secret(f"{name}.env", pod, environment)
+        container["envFrom"] = [{"secretRef": {"name": f"{name}.env"}}]
     if converting.mounts:
         container["volumeMounts"] = converting.mounts
     template: Object = {"automountServiceAccountToken": False, "enableServiceLinks": False, "containers": [container]}

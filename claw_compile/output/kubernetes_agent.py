@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
+from typing import Literal
 
 from claw_compile import codes
 from claw_compile.authority.agent import Agent
-from claw_compile.authority.topology import PROXY, has_egress, surfaces_on
+from claw_compile.authority.topology import PROXY
 from claw_compile.output.agent_service import HOME, read_by
 from claw_compile.output.deployment import Deployment
 from claw_compile.output.kubernetes_container import Converting
+from claw_compile.output.kubernetes_guard import rules
 from claw_compile.output.kubernetes_objects import (
     PROXY_UID,
     Object,
@@ -28,7 +30,6 @@ from claw_compile.output.kubernetes_objects import (
     pairs,
     secret,
 )
-from claw_compile.output.kubernetes_policy import PRIVATE, PRIVATE_6
 from claw_compile.output.kubernetes_rights import rightless
 from claw_compile.output.proxy_env import (
     CA_MOUNT,
@@ -39,26 +40,23 @@ from claw_compile.output.proxy_env import (
     grace_seconds,
     proxy_environment,
 )
-from claw_compile.output.proxy_service import COMMAND, DEFAULT_IMAGE, IMAGE_VARIABLE, MODES, REJECTED
+from claw_compile.output.proxy_service import COMMAND, DEFAULT_IMAGE, IMAGE_VARIABLE, MODES
 from claw_compile.output.runner_env import CA_BUNDLE
 from claw_compile.output.yaml_text import Data
-
-CA, CA_PUBLIC, AUTH, SECRETS, PROXY_ENV = "ca", "ca-public", "auth", "secrets", "proxy-env"
-"""What the names of the pod's own objects end with."""
 
 
 def agent_objects(agent: Agent, whole: Deployment, converting: Converting) -> Iterator[Object]:
     """Secrets, a claim, and the Deployment of one agent."""
     pod, name = whole.pod_name, object_name(whole.pod_name, agent.id)
     env = converting.environment() | pairs(whole.tree[PurePosixPath("agents", agent.id, "env")])
-    yield secret(f"{name}-env", pod, env)
+    yield secret(f"{name}.env", pod, env)
     pages = {target.removeprefix(f"{HOME}/"): whole.tree[path] for path, target in read_by(agent, whole).items()}
-    yield config(f"{name}-pages", pod, _by_key(pages))
+    yield config(f"{name}.pages", pod, _by_key(pages))
     context = PurePosixPath("context", agent.id)
     files = {str(p.relative_to(context)): content for p, content in whole.tree.items() if p.is_relative_to(context)}
-    yield secret(f"{name}-context", pod, _by_key(files))
+    yield secret(f"{name}.context", pod, _by_key(files))
     if agent.has_proxy:
-        yield claim(f"{name}-state", pod)
+        yield claim(f"{name}.state", pod)
     template = _template(agent, whole, converting, (pages, files))
     annotations: Data = {"claw.digest": whole.digest(env | files), "claw.service": agent.spec.name.text}
     yield deployment(name, pod, agent.id, template | {"annotations": annotations})
@@ -84,15 +82,15 @@ def _template(
         elif surface.scheme == "host":
             message = f"not carried over to Kubernetes: the path {surface.shown} of the host"
             converting.found.append(codes.NOT_CARRIED.at(surface.span, message))
-    main["envFrom"] = [{"secretRef": {"name": f"{name}-env"}}]
+    main["envFrom"] = [{"secretRef": {"name": f"{name}.env"}}]
     if agent.has_proxy:
         rightless(main, converting)
-    volumes: list[Data] = [{"name": "pages", "configMap": {"name": f"{name}-pages", "items": _items(pages)}}]
+    volumes: list[Data] = [{"name": "pages", "configMap": {"name": f"{name}.pages", "items": _items(pages)}}]
     converting.mounts.append({"name": "pages", "mountPath": HOME, "readOnly": True})
     spec: Object = {"automountServiceAccountToken": False, "enableServiceLinks": False}
     if agent.has_proxy:
         if whole.uses_ca and agent.mode != "base-url":
-            volumes.append({"name": "trust", "secret": {"secretName": object_name(whole.pod_name, CA_PUBLIC)}})
+            volumes.append({"name": "trust", "secret": {"secretName": object_name(whole.pod_name, what="ca-public")}})
             directory = str(PurePosixPath(CA_BUNDLE).parent)
             converting.mounts.append({"name": "trust", "mountPath": directory, "readOnly": True})
         spec |= {
@@ -111,33 +109,9 @@ def _image(converting: Converting) -> str:
 
 
 def _guard(agent: Agent, whole: Deployment, converting: Converting) -> Object:
-    command: Data = ["nft", _rules(agent, whole, converting)]
+    command: Data = ["nft", rules(agent, whole, converting)]
     context = locked(add=["NET_ADMIN"]) | {"runAsUser": 0, "runAsNonRoot": False}
     return {"name": "cllama-guard", "image": _image(converting), "command": command, "securityContext": context}
-
-
-def _rules(agent: Agent, whole: Deployment, converting: Converting) -> str:
-    rules = ["add table inet claw", "flush table inet claw"]
-    if agent.mode == "transparent":
-        rules += [
-            "add chain inet claw unaware { type nat hook output priority -100; }",
-            f"add rule inet claw unaware meta skuid != {PROXY_UID} tcp dport {{ 80, 443 }} redirect to :8083",
-        ]
-    if has_egress(agent) or surfaces_on(agent, whole.pod):
-        message = f"{agent.id} leaves its pod for its surfaces, and so for what its proxy reaches"
-        at = next(surface.span for surface in agent.surfaces if surface.scheme in {"egress", "service"})
-        converting.found.append(codes.SHARED_REACH.at(at, message))
-        return "; ".join(rules)
-    rules += ["add chain inet claw leave { type filter hook output priority filter; policy drop; }"]
-    allowed = [f"meta skuid {PROXY_UID}", "ip daddr 127.0.0.0/8", "ip6 daddr ::1", "ct state established,related"]
-    # Without it nobody has an IPv6 neighbour, the proxy neither; the kernel sends it, for no user.
-    allowed += ["icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert, nd-router-solicit }"]
-    if agent.mode == "transparent":
-        # The cluster's own DNS: of other private addresses the policies keep it, and of public ones this rule.
-        ranges = (f"{family} daddr {{ {', '.join(nets)} }}" for family, nets in (("ip", PRIVATE), ("ip6", PRIVATE_6)))
-        allowed += [f"{private} meta l4proto {{ tcp, udp }} th dport 53" for private in ranges]
-    rules += [f"add rule inet claw leave {rule} accept" for rule in allowed]
-    return "; ".join([*rules, REJECTED.format("leave")])
 
 
 def _proxy(agent: Agent, whole: Deployment, converting: Converting) -> Object:
@@ -164,14 +138,14 @@ def _proxy(agent: Agent, whole: Deployment, converting: Converting) -> Object:
         "volumeMounts": mounts,
     }
     if ENV_FILE in whole.tree:
-        made["envFrom"] = [{"secretRef": {"name": object_name(whole.pod_name, PROXY_ENV)}}]
+        made["envFrom"] = [{"secretRef": {"name": object_name(whole.pod_name, what="proxy-env")}}]
     return made
 
 
-def _shared(whole: Deployment) -> dict[str, str]:
+def _shared(whole: Deployment) -> dict[Literal["auth", "secrets", "ca"], str]:
     """Volumes that every proxy of the pod has, and where."""
     tops = {path.parts[0] for path in whole.tree if path != ENV_FILE}
-    shared = {"auth": f"{RUNTIME_MOUNT}/auth"} if "auth" in tops else {}
+    shared: dict[Literal["auth", "secrets", "ca"], str] = {"auth": f"{RUNTIME_MOUNT}/auth"} if "auth" in tops else {}
     shared |= {"secrets": "/run/secrets"} if whole.pod.secrets else {}
     return shared | ({"ca": CA_MOUNT} if whole.uses_ca else {})
 
@@ -179,15 +153,16 @@ def _shared(whole: Deployment) -> dict[str, str]:
 def _proxy_volumes(name: str, whole: Deployment, context: Mapping[str, bytes]) -> Iterator[Data]:
     yield {
         "name": "context",
-        "secret": {"secretName": f"{name}-context", "defaultMode": 0o440, "items": _items(context)},
+        "secret": {"secretName": f"{name}.context", "defaultMode": 0o440, "items": _items(context)},
     }
-    yield {"name": "state", "persistentVolumeClaim": {"claimName": f"{name}-state"}}
+    yield {"name": "state", "persistentVolumeClaim": {"claimName": f"{name}.state"}}
     yield {"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": "64Mi"}}
     for volume in _shared(whole):
         if volume != "secrets":
-            yield {"name": volume, "secret": {"secretName": object_name(whole.pod_name, volume), "defaultMode": 0o440}}
+            held: Data = {"secretName": object_name(whole.pod_name, what=volume), "defaultMode": 0o440}
+            yield {"name": volume, "secret": held}
             continue
-        sources: list[Data] = [{"secret": {"name": object_name(whole.pod_name, SECRETS)}}]
+        sources: list[Data] = [{"secret": {"name": object_name(whole.pod_name, what="secrets")}}]
         sources += [
             {
                 "secret": {
@@ -203,4 +178,4 @@ def _proxy_volumes(name: str, whole: Deployment, context: Mapping[str, bytes]) -
 
 def by_hand(pod: str, secret_name: str) -> str:
     """The Secret, with the key ``value``, of a secret that the pod has as a file."""
-    return object_name(pod, "secret", secret_name)
+    return object_name(pod, secret_name, "secret")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from claw_compile import codes
+from claw_compile.authority.ports import MAX_PORT
 from claw_compile.diagnostics.diagnostic import Diagnostic, quoted
 from claw_compile.grammar.pod import ServiceSpec
 from claw_compile.grammar.reading import problem_at
@@ -38,6 +39,7 @@ _SECURITY = {"user", "read_only", "cap_add", "cap_drop", "privileged"}
 _FLAGS = {"stdin_open": "stdin", "tty": "tty"}
 _PORT = re.compile(r"(?P<port>[0-9]{1,5})(/(?P<protocol>[a-z]+))?")
 _TIMES = {"interval": "periodSeconds", "timeout": "timeoutSeconds", "start_period": "initialDelaySeconds"}
+_PROTOCOLS = {"TCP", "UDP", "SCTP"}
 _DURATION = re.compile(r"([0-9]+)(h|m|s)")
 _SECONDS = {"h": 3600, "m": 60, "s": 1}
 
@@ -85,7 +87,11 @@ class Converting:
                 text = self._text(target).rpartition(":")[2] if isinstance(target, ScalarNode) else ""
                 if (match := _PORT.fullmatch(text)) is not None:
                     said = self._text(protocol) if isinstance(protocol, ScalarNode) else match["protocol"]
-                    found.add((int(match["port"]), (said or "tcp").upper()))
+                    port = int(match["port"]), (said or "tcp").upper()
+                    if 0 < port[0] <= MAX_PORT and port[1] in _PROTOCOLS:
+                        found.add(port)
+                    else:
+                        self._tell(item, "what is no port of TCP, UDP or SCTP")
         return sorted(found)
 
     def replicas(self) -> int:
@@ -224,7 +230,7 @@ class Converting:
     def claim(self, volume: str, target: str, *, read_only: bool) -> None:
         """A named volume of the pod file, at a path."""
         self.claims.add(volume)
-        name = object_name(self.pod, "volume", volume)
+        name = object_name(self.pod, volume, "volume")
         self._mount(target, {"persistentVolumeClaim": {"claimName": name}}, read_only=read_only)
 
     def _mount(self, path: str, source: Object, *, read_only: bool = False) -> None:

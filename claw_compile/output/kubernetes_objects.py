@@ -6,6 +6,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
+from typing import Literal, cast
 
 from claw_compile.output.yaml_text import Data
 
@@ -15,13 +16,24 @@ PROXY_UID = 52110
 """No image's usual one: the guard lets this user out, and an image that has it as its own would not be held."""
 _LONGEST = 52
 """Of a name; the controllers add to it."""
+_DIGESTED = re.compile(r".*-[0-9a-f]{8}")
+
+type Kept = Literal["volume", "secret"]
+"""What the pod file names, and is no member."""
+type PodWide = Literal["ca", "ca-public", "auth", "secrets", "proxy-env", "deny"]
 
 
-def object_name(*parts: str) -> str:
-    """A name that the API takes; one that had to be changed has a digest, so that two stay two."""
-    whole = "-".join(parts)
+def object_name(pod: str, named: str | None = None, what: Kept | PodWide | None = None) -> str:
+    """``pod-member``, ``pod-notes.volume`` or ``pod.deny``: a name that the API takes, and nobody else's.
+
+    Nothing of the pod file has a dot here: what follows one is ours, as in a member's ``.env``, and says what it is. A name
+    that had to be changed has a digest, and so has one that looks as if it had.
+    """
+    whole = pod if named is None else f"{pod}-{named}"
     safe = re.sub(r"[^a-z0-9-]", "-", whole.lower()).strip("-")[:_LONGEST]
-    return safe if safe == whole else f"{safe}-{hashlib.sha256(whole.encode()).hexdigest()[:8]}"
+    if safe != whole or _DIGESTED.fullmatch(safe):
+        safe = f"{safe}-{hashlib.sha256(whole.encode()).hexdigest()[:8]}"
+    return safe if what is None else f"{safe}.{what}"
 
 
 def labels(pod: str, member: str | None = None) -> dict[str, Data]:
@@ -32,6 +44,11 @@ def labels(pod: str, member: str | None = None) -> dict[str, Data]:
 
 def thing(api: str, kind: str, name: str, pod: str, **body: Data) -> Object:
     return {"apiVersion": api, "kind": kind, "metadata": {"name": name, "labels": labels(pod)}, **body}
+
+
+def identity(made: Object) -> tuple[str, str]:
+    """Kind and name: of two objects that have both the same the cluster keeps the one that comes last."""
+    return str(made["kind"]), str(cast("Object", made["metadata"])["name"])
 
 
 def secret(name: str, pod: str, contents: Mapping[str, bytes]) -> Object:

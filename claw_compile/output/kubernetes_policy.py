@@ -18,8 +18,11 @@ from claw_compile.output.yaml_text import Data
 from claw_compile.reading.node import ListNode, MapNode, ScalarNode
 
 _API = "networking.k8s.io/v1"
-PRIVATE: list[str] = ["10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"]
-PRIVATE_6: list[str] = ["fc00::/7", "fe80::/10"]
+CLUSTER: list[str] = ["10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16"]
+CLUSTER_6: list[str] = ["fc00::/7"]
+"""Where pods and services have their addresses."""
+PRIVATE: list[str] = sorted([*CLUSTER, "169.254.0.0/16"])
+PRIVATE_6: list[str] = [*CLUSTER_6, "fe80::/10"]
 _WORLD: Data = {
     "to": [
         {"ipBlock": {"cidr": "0.0.0.0/0", "except": [*PRIVATE]}},
@@ -32,11 +35,16 @@ _NAMES: Data = {
 }
 
 
-def policies(deployment: Deployment) -> list[Object]:
-    """Deny everything, then one policy for each member."""
-    pod = deployment.pod_name
+def denied(pod: str) -> Object:
+    """The policy of everybody: nothing in, and nothing out."""
     everybody: Data = {"podSelector": {"matchLabels": labels(pod)}, "policyTypes": ["Ingress", "Egress"]}
-    made = [thing(_API, "NetworkPolicy", object_name(pod, "deny"), pod, spec=everybody)]
+    return thing(_API, "NetworkPolicy", object_name(pod, what="deny"), pod, spec=everybody)
+
+
+def policies(deployment: Deployment) -> dict[str, Object]:
+    """Member → what it may nevertheless."""
+    pod = deployment.pod_name
+    made: dict[str, Object] = {}
     reached = _reached(deployment)
     worldly = {agent.id for agent in deployment.agents if agent.has_proxy or has_egress(agent)}
     worldly |= {service.name.text for service in _services(deployment.pod) if _is_open(service, deployment.pod)}
@@ -49,7 +57,7 @@ def policies(deployment: Deployment) -> list[Object]:
             "ingress": [{"from": _peers(pod, callers)}] if callers else [],
             "egress": [*egress, _NAMES, *([_WORLD] if member in worldly else [])],
         }
-        made.append(thing(_API, "NetworkPolicy", object_name(pod, member), pod, spec=spec))
+        made[member] = thing(_API, "NetworkPolicy", object_name(pod, member), pod, spec=spec)
     return made
 
 
@@ -59,7 +67,7 @@ def _peers(pod: str, members: Iterable[str]) -> list[Data]:
 
 def _reached(deployment: Deployment) -> dict[str, set[str]]:
     """Member → the members that it may call."""
-    reached = {agent.id: _by_agent(agent, deployment) for agent in deployment.agents}
+    reached = {agent.id: reached_by(agent, deployment) for agent in deployment.agents}
     services = _services(deployment.pod)
     for service in services:
         own = _networks(service)
@@ -69,11 +77,12 @@ def _reached(deployment: Deployment) -> dict[str, set[str]]:
     return reached
 
 
-def _by_agent(agent: Agent, deployment: Deployment) -> set[str]:
+def reached_by(agent: Agent, deployment: Deployment) -> set[str]:
+    """What an agent's pod may call: its surfaces, and what its proxy asks for it."""
     names = set(surfaces_on(agent, deployment.pod))
     if agent.has_proxy:
         names |= {*agent.providers, *named_in_settings(deployment.resolved)}
-    return {name for name in names if deployment.pod.service(name) is not None}
+    return names & {host for service in deployment.pod.services for host in service.hosts}
 
 
 def _services(pod: PodSpec) -> list[ServiceSpec]:

@@ -16,9 +16,11 @@ REPOSITORY = Path(__file__).parents[2]
 ELSEWHERE = {
     "unwritable-output": "test_write.py",
     **dict.fromkeys(
-        ("not-carried", "made-by-hand", "shared-reach", "kubernetes-name", "no-image", "proxys-user"),
+        ("not-carried", "made-by-hand", "kubernetes-name", "no-image", "proxys-user"),
         "test_kubernetes.py",
     ),
+    "duplicate-object": "test_kubernetes_names.py",
+    **dict.fromkeys(("shared-reach", "surface-redirected", "surface-partly-redirected"), "test_kubernetes_guard.py"),
     "unknown-agent": "test_lock.py",
 }
 """Codes that no pod file can earn, and the tests that hold their case."""

@@ -101,8 +101,8 @@ def test_an_agent_mounts_its_pages_and_none_of_its_proxys_files(tmp_path: Path) 
     volumes = {volume["name"]: volume for volume in spec["volumes"]}
     (main,) = spec["containers"]
     assert [mount["name"] for mount in main["volumeMounts"]] == ["pages"]
-    assert set(objects["ConfigMap", "desk-one-pages"]["binaryData"]) == {"AGENTS.md", "CLAWDAPUS.md"}
-    assert volumes["context"]["secret"]["secretName"] == "desk-one-context"
+    assert set(objects["ConfigMap", "desk-one.pages"]["binaryData"]) == {"AGENTS.md", "CLAWDAPUS.md"}
+    assert volumes["context"]["secret"]["secretName"] == "desk-one.context"
     assert {item["path"] for item in volumes["context"]["secret"]["items"]} >= {"metadata.json", "tools.json"}
     assert spec["automountServiceAccountToken"] is False
 
@@ -112,7 +112,7 @@ def test_everything_is_denied_but_what_is_derived(tmp_path: Path) -> None:
     rest = "  hidden: {image: h, networks: [back]}\nnetworks: {back: {internal: true}}"
     objects = manifests(tmp_path, agent(rest=rest))
     policies = {name: each for (kind, name), each in objects.items() if kind == "NetworkPolicy"}
-    everybody = policies["desk-deny"]["spec"]
+    everybody = policies["desk.deny"]["spec"]
     assert everybody["podSelector"] == {"matchLabels": {"claw.pod": "desk"}}
     assert not {"ingress", "egress"} & everybody.keys()
     assert peers(policies["desk-one"]["spec"]["egress"], "to") == {"desk"}
@@ -137,12 +137,12 @@ def test_values_are_in_secrets_only_and_the_file_is_its_owners(tmp_path: Path) -
     objects = read(result.value.deployed)
     packed = base64.b64encode(SECRET.encode()).decode()
     holders = {(kind, name) for (kind, name), each in objects.items() if packed in str(each)}
-    assert holders == {("Secret", "desk-desk-env"), ("Secret", "desk-secrets")}
-    assert SECRET in base64.b64decode(objects["Secret", "desk-auth"]["data"]["providers.json"]).decode()
+    assert holders == {("Secret", "desk-desk.env"), ("Secret", "desk.secrets")}
+    assert SECRET in base64.b64decode(objects["Secret", "desk.auth"]["data"]["providers.json"]).decode()
     assert SECRET not in result.value.deployed.read_text(encoding="utf-8")
     assert stat.S_IMODE(result.value.deployed.stat().st_mode) == 0o600
     sources = next(each for each in spec_of(objects, "desk-one")["volumes"] if each["name"] == "secrets")
-    assert sources["projected"]["sources"] == [{"secret": {"name": "desk-secrets"}}]
+    assert sources["projected"]["sources"] == [{"secret": {"name": "desk.secrets"}}]
 
 
 @pytest.mark.requirement("kubernetes:carried")
@@ -187,7 +187,7 @@ volumes: {data: , logs: }
         ("/logs", False),
     ]
     assert objects["Service", "full"]["spec"]["ports"] == [{"name": "udp-53", "port": 53, "protocol": "UDP"}]
-    assert ("PersistentVolumeClaim", "desk-volume-data") in objects
+    assert ("PersistentVolumeClaim", "desk-data.volume") in objects
 
 
 @pytest.mark.requirement("kubernetes:not-carried")
@@ -213,7 +213,6 @@ def test_what_has_no_counterpart_is_told_each_where_it_stands(tmp_path: Path) ->
         ("not-carried", "user"),
         ("made-by-hand", "build"),
         ("not-carried", "'host"),
-        ("shared-reach", "'service"),
         ("made-by-hand", "cert"),
         ("made-by-hand", "desk, secrets"),
         ("kubernetes-name", "odd_name"),
@@ -227,14 +226,14 @@ def test_an_unaware_runner_is_redirected_in_its_own_pod(tmp_path: Path) -> None:
     pod = agent().replace("cllama: passthrough", "cllama: {proxy: passthrough, mode: transparent}")
     spec = spec_of(manifests(tmp_path, pod), "desk-one")
     guard, proxy = spec["initContainers"]
-    assert f"meta skuid != {PROXY_UID} tcp dport {{ 80, 443 }} redirect to :8083" in guard["command"][1]
+    assert f'meta skuid != {PROXY_UID} oifname != "lo" tcp dport {{ 80, 443 }} redirect to :8083' in guard["command"][1]
     assert "policy drop" in guard["command"][1]
     assert "transparent@8083" in proxy["command"]
     mounts = {mount["mountPath"]: mount["name"] for mount in spec["containers"][0]["volumeMounts"]}
     assert mounts["/etc/ssl/claw"] == "trust"
     volumes = {volume["name"]: volume for volume in spec["volumes"]}
-    assert volumes["trust"]["secret"]["secretName"] == "desk-ca-public"
-    assert volumes["ca"]["secret"]["secretName"] == "desk-ca"
+    assert volumes["trust"]["secret"]["secretName"] == "desk.ca-public"
+    assert volumes["ca"]["secret"]["secretName"] == "desk.ca"
 
 
 @pytest.mark.requirement("kubernetes:guarded")
@@ -263,7 +262,7 @@ def test_an_agent_is_not_its_proxys_user(tmp_path: Path) -> None:
 @pytest.mark.requirement("kubernetes:schemas")
 def test_ordinals_are_deployments_of_their_own(tmp_path: Path) -> None:
     objects = manifests(tmp_path, agent(", count: 2"))
-    first, second = objects["Secret", "desk-one-0-env"]["data"], objects["Secret", "desk-one-1-env"]["data"]
+    first, second = objects["Secret", "desk-one-0.env"]["data"], objects["Secret", "desk-one-1.env"]["data"]
     assert base64.b64decode(first["CLLAMA_TOKEN"]).startswith(b"one-0:")
     assert base64.b64decode(second["CLLAMA_TOKEN"]).startswith(b"one-1:")
     assert "one-0" not in str(objects["Deployment", "desk-one-1"])

@@ -37,4 +37,12 @@ REQUIREMENTS: dict[str, Requirement] = {
         "compile, Verbs; issue 6, item 1",
         "An agent beside its proxy has no right that lets it out past the guard, and is not its proxy's user.",
     ),
+    "kubernetes:names": Requirement(
+        "compile.md, Output",
+        "No two things of a pod are one object: names are made so, and what is nevertheless the same is refused.",
+    ),
+    "kubernetes:surfaces": Requirement(
+        "compile.md, Output; issue 6, item 1",
+        "A surface opens its service's ports and no more; what its mode keeps an agent from there is told.",
+    ),
 }

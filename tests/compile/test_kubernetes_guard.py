@@ -1,0 +1,128 @@
+"""What an agent's surfaces open in the guard of its pod, and what is told of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.compile.test_compose import agent
+from tests.compile.test_kubernetes import compiled, manifests, peers, spec_of
+
+CLOSED = "add chain inet claw leave { type filter hook output priority filter; policy drop; }"
+
+
+def pod_with(surfaces: list[str], web: str = "expose: [9000]", mode: str = "base-url") -> str:
+    """An agent with these surfaces and a tool; ``web``: what a service of that name says of its ports."""
+    claw = f", surfaces: {surfaces}"
+    cllama = f"cllama: {{proxy: passthrough, mode: {mode}}}"
+    return agent(claw, rest=f"  web: {{image: 'web:1', {web}}}").replace("cllama: passthrough", cllama)
+
+
+def allowed(rules: str) -> set[str]:
+    """What the agent's user may send, beside what stays in the pod or is always let out."""
+    start = "add rule inet claw leave "
+    lines = (rule.removeprefix(start).removesuffix(" accept") for rule in rules.split("; ") if rule.startswith(start))
+    always = ("meta skuid", "ip daddr 127", "ip6 daddr ::1", "ct state", "icmpv6", "meta l4proto tcp reject", "reject")
+    return {line for line in lines if not line.startswith(always)}
+
+
+def rules_of(directory: Path, pod: str) -> str:
+    rules: str = spec_of(manifests(directory, pod), "desk-one")["initContainers"][0]["command"][1]
+    return rules
+
+
+def told(directory: Path, pod: str, *codes: str) -> list[tuple[str, str]]:
+    found = compiled(directory, pod).diagnostics
+    return [(each.code.name, each.message) for each in found if each.code.name in codes]
+
+
+@pytest.mark.requirement("kubernetes:surfaces")
+@pytest.mark.parametrize("mode", ["base-url", "proxy", "transparent"])
+def test_a_surface_opens_its_services_ports_at_the_clusters_addresses_alone(mode: str, tmp_path: Path) -> None:
+    web = "expose: [9000, '53/udp'], ports: ['7000:9001']"
+    rules = rules_of(tmp_path, pod_with(["service://web"], web, mode))
+    assert CLOSED in rules
+    opened = {rule for rule in allowed(rules) if "th dport 53" not in rule}
+    v4, v6 = "ip daddr { 10.0.0.0/8, 100.64.0.0/10, 172.16.0.0/12, 192.168.0.0/16 }", "ip6 daddr { fc00::/7 }"
+    assert opened == {
+        *(f"{nets} meta l4proto tcp th dport {{ 9000, 9001 }}" for nets in (v4, v6)),
+        *(f"{nets} meta l4proto udp th dport {{ 53 }}" for nets in (v4, v6)),
+    }
+
+
+@pytest.mark.requirement("kubernetes:surfaces")
+def test_an_agent_without_surfaces_leaves_its_pod_for_nothing(tmp_path: Path) -> None:
+    assert allowed(rules_of(tmp_path, pod_with([]))) == set()
+
+
+@pytest.mark.requirement("kubernetes:surfaces")
+def test_egress_opens_the_world_and_no_private_address(tmp_path: Path) -> None:
+    rules = rules_of(tmp_path, pod_with(["egress://"]))
+    assert CLOSED in rules
+    opened = {rule for rule in allowed(rules) if "th dport" not in rule}
+    assert {rule.split("{")[0] for rule in opened} == {"ip daddr != ", "ip6 daddr != "}
+    assert all(net in str(opened) for net in ("10.0.0.0/8", "169.254.0.0/16", "fc00::/7", "fe80::/10"))
+
+
+@pytest.mark.requirement("kubernetes:surfaces")
+def test_who_is_reached_on_a_surfaces_ports_through_the_policy_alone_is_told(tmp_path: Path) -> None:
+    assert told(tmp_path, pod_with(["service://web"]), "shared-reach") == [
+        ("shared-reach", "on a port of its surfaces one reaches desk, too")
+    ]
+    assert told(tmp_path, pod_with(["egress://"]), "shared-reach") == []
+    assert told(tmp_path, pod_with(["service://desk"]), "shared-reach") == []
+
+
+@pytest.mark.requirement("kubernetes:surfaces")
+@pytest.mark.parametrize("port", [80, 443])
+def test_a_transparent_agent_with_a_surface_on_a_redirected_port_is_refused(port: int, tmp_path: Path) -> None:
+    pod = pod_with(["service://web"], f"expose: [{port}]", "transparent")
+    result = compiled(tmp_path, pod)
+    assert result.value is None
+    (found,) = (each for each in result.diagnostics if each.is_error)
+    assert (found.code.name, found.message) == (
+        "surface-redirected",
+        f"what one sends to port {port} goes to its proxy",
+    )
+    assert pod.splitlines()[found.span.line - 1][found.span.column - 1 :].startswith("'service://web'")
+
+
+@pytest.mark.requirement("kubernetes:surfaces")
+def test_what_of_a_surface_is_redirected_is_told_and_not_let_out(tmp_path: Path) -> None:
+    pod = pod_with(["service://web", "egress://"], "expose: [80, 443/udp, 9000]", "transparent")
+    assert told(tmp_path, pod, "surface-redirected", "surface-partly-redirected") == [
+        ("surface-partly-redirected", "what one sends to port 80 goes to its proxy"),
+        ("surface-partly-redirected", "one reaches governed hosts only on the ports 80 and 443"),
+    ]
+    opened = allowed(rules_of(tmp_path, pod))
+    assert {rule.split("l4proto ")[1] for rule in opened if "100.64.0.0/10, 172" in rule and "169" not in rule} == {
+        "tcp th dport { 9000 }",
+        "udp th dport { 443 }",
+    }
+
+
+@pytest.mark.requirement("kubernetes:surfaces")
+def test_other_modes_reach_a_surface_on_any_port(tmp_path: Path) -> None:
+    rules = rules_of(tmp_path, pod_with(["service://web"], "expose: [80, 443]"))
+    assert "tcp th dport { 80, 443 }" in rules
+    assert "redirect" not in rules
+
+
+@pytest.mark.requirement("kubernetes:surfaces", "kubernetes:not-carried")
+def test_a_surface_without_a_port_and_a_port_that_is_none_are_told(tmp_path: Path) -> None:
+    odd = "ports: [{target: 9000, protocol: 'tcp accept; flush ruleset'}, {target: 70000}]"
+    pod = pod_with(["service://web"], odd)
+    messages = [message for _, message in told(tmp_path, pod, "not-carried")]
+    assert len([each for each in messages if "no port of TCP, UDP or SCTP" in each]) == 2
+    assert [each for each in messages if "'web' names no port" in each]
+    assert "flush ruleset" not in rules_of(tmp_path, pod)
+
+
+@pytest.mark.requirement("kubernetes:surfaces", "kubernetes:policies")
+def test_a_surface_on_one_of_several_is_allowed_by_the_policies_too(tmp_path: Path) -> None:
+    two = "  two: {image: 't:1', expose: [9000], x-claw: {agent: AGENTS.md, count: 2}}"
+    objects = manifests(tmp_path, agent(", surfaces: ['service://two-1']", rest=two))
+    policies = {name: each["spec"] for (kind, name), each in objects.items() if kind == "NetworkPolicy"}
+    assert peers(policies["desk-one"]["egress"], "to") == {"desk", "two-1"}
+    assert peers(policies["desk-two-1"]["ingress"], "from") == {"one"}
