@@ -36,11 +36,13 @@ services:
       agent: AGENTS.md
       cllama: {{proxy: passthrough, mode: transparent}}
       tools: [{{service: desk, allow: all}}]
+      surfaces: ["service://shelf"]
       tool-policy: {{timeout-per-tool-ms: 20000}}
   desk:
     image: desk:1
     environment: {{TOKEN: "${{TOKEN}}"}}
     x-claw: {{describe-file: desk.json, base-url: "{service}", auth: {{type: bearer, env: TOKEN}}}}
+  shelf: {{image: "shelf:1", expose: [9000]}}
 """
 DESK = {
     "version": 2,

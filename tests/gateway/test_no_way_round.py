@@ -17,8 +17,8 @@ from tests.gateway.compiled import OPENAI_KEY
 from tests.gateway.namespaces import v4, v6
 from tests.gateway.reaching import CHAT, OPENAI, bytes_to, head, over_tls, post
 from tests.gateway.test_runners import ASKED
-from tests.gateway.topology import DESK, ELSEWHERE, OTHER, PROVIDER, PROVIDER_6, PUBLIC, Scene
-from tests.peers import text
+from tests.gateway.topology import DESK, ELSEWHERE, OTHER, PROVIDER, PROVIDER_6, PUBLIC, SHELF, SHELF_PORT, Scene
+from tests.peers import Service, text
 from tests.waiting import DEADLINE
 
 
@@ -31,14 +31,14 @@ def _route(pod: Scene) -> Iterator[None]:
 
 
 def nobody_heard(pod: Scene) -> bool:
-    return not (pod.provider.received or pod.elsewhere.received or pod.open.received or pod.desk.received)
+    return not any(peer.received for peer in (pod.provider, pod.elsewhere, pod.open, pod.desk, pod.shelf))
 
 
 @pytest.mark.requirement("transparent:no-way-round")
 @pytest.mark.parametrize(
     ("host", "port"),
-    [(PROVIDER, 8443), (PROVIDER_6, 8443), (PUBLIC, 53), (DESK, 4000)],
-    ids=["another port", "another port over IPv6", "the port of DNS", "the tool service"],
+    [(PROVIDER, 8443), (PROVIDER_6, 8443), (PUBLIC, 53), (PUBLIC, SHELF_PORT), (DESK, 4000)],
+    ids=["another port", "another port over IPv6", "the port of DNS", "the port of its surface", "the tool service"],
 )
 def test_no_other_port_of_anybody_is_reached(pod: Scene, host: str, port: int) -> None:
     with pytest.raises(ConnectionRefusedError):  # and not a time-out: the runner would wait for minutes
@@ -164,3 +164,51 @@ def test_in_a_kubernetes_pod_the_clusters_dns_is_asked_and_no_other(pod: Scene) 
                     continue
                 heard.append((host, server.recv(9)))
     assert heard == [(PROVIDER, b"a query")]
+
+
+@pytest.mark.requirement("transparent:surfaces")
+def test_in_a_kubernetes_pod_a_surface_is_reached_on_its_port_and_on_no_other(pod: Scene) -> None:
+    asked = head("GET /books", "host: shelf")
+    if pod.form != "kubernetes":
+        with pytest.raises(ConnectionRefusedError):  # its own network would lead there, and no gateway does
+            bytes_to(pod, SHELF, SHELF_PORT, asked)
+        assert nobody_heard(pod)
+        return
+    bytes_to(pod, SHELF, SHELF_PORT, asked)
+    assert [heard.path for heard in pod.shelf.received] == ["/books"]
+    pod.shelf.received.clear()
+    assert b" 403 " in bytes_to(pod, SHELF, 80, asked)
+    assert nobody_heard(pod)
+
+
+@pytest.mark.requirement("transparent:loopback")
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+@pytest.mark.parametrize("port", [80, 443])
+def test_a_runners_own_pod_is_its_own_whatever_the_port(pod: Scene, host: str, port: int) -> None:
+    own = Service()
+    own.start(pod.runner.listener(host, port))
+    try:
+        bytes_to(pod, host, port, head("GET /own", "host: localhost"))
+    finally:
+        own.stop()
+    assert [heard.path for heard in own.received] == ["/own"]
+    assert nobody_heard(pod)
+
+
+@pytest.mark.requirement("transparent:loopback")
+@pytest.mark.parametrize(("host", "port"), [(PROVIDER, 443), (PROVIDER_6, 443), (PROVIDER, 8443), (DESK, 80)])
+def test_who_sends_through_the_loopback_device_what_is_for_others_reaches_nobody(
+    pod: Scene, host: str, port: int
+) -> None:
+    def knocks() -> None:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        with socket.socket(family) as runner:
+            runner.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo")
+            runner.settimeout(DEADLINE)
+            runner.connect((host, port))
+
+    if pod.form != "kubernetes":
+        return  # the loopback of the others is no way to anywhere
+    with pytest.raises(OSError, match=r"refused|unreachable"):
+        pod.runner.inside(knocks)
+    assert nobody_heard(pod)

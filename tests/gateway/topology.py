@@ -4,9 +4,10 @@
     classic      runner ── net1 ── proxy ── net2 ── world      the names are the provider's; the proxy is the way out
     kubernetes   runner = proxy ── net2 ── world               one network for both; the runner is known by its user
 
-Behind net3 is the tool service. The proxy's namespace forwards packets, as in a container of Docker, and everybody knows the
-way back: what does not come through is held off by the rules alone. They, the proxy's command and its environment, and the
-runner's environment are the compiler's.
+Behind net3 are the tool service and ``SHELF``, what the runner has a surface on: in kubernetes it is reached from here, and
+in a pod of Compose on a network of its own. The proxy's namespace forwards packets, as in a container of Docker, and everybody
+knows the way back: what does not come through is held off by the rules alone. They, the proxy's command and its environment,
+and the runner's environment are the compiler's.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ type Form = Literal["compose", "classic", "kubernetes"]
 GOVERNED = ("api.openai.com", "api.anthropic.com")
 OTHER = "other.test"
 PROXY, PROVIDER, ELSEWHERE, DESK = v4("net1", 1), v4("net2", 2), v4("net2", 3), v4("net3", 2)
+SHELF, SHELF_PORT = v4("net3", 3), 9000
 PUBLIC = "198.51.100.2"
 """Of the provider's namespace too, and no private address."""
 PROXY_6, PROVIDER_6 = v6("net1", 1), v6("net2", 2)
@@ -84,6 +86,7 @@ class Scene:
     elsewhere: Service
     open: Service
     desk: Service
+    shelf: Service
     pod: TransparentPod
     provider_ca: Authority
 
@@ -120,7 +123,7 @@ class Scene:
 
     def forget(self) -> None:
         """What the test before has left."""
-        for peer in (self.provider, self.elsewhere, self.open, self.desk):
+        for peer in (self.provider, self.elsewhere, self.open, self.desk, self.shelf):
             peer.received.clear()
         self.provider.script.clear()
 
@@ -130,9 +133,10 @@ def scene(home: Path, form: Form, egress: str = "deny") -> Iterator[Scene]:
     """Made, and gone again, whatever fails meanwhile. Raises ``RefusedError`` where the kernel makes no namespaces."""
     with ExitStack() as ends:
         runner, gateway, world, tools = _joined(ends, form)
-        desk = Service()
-        desk.start(tools.listener(DESK, 4000), tools.listener(DESK, 80))
-        ends.callback(desk.stop)
+        desk, shelf = Service(), Service()
+        for service, places in ((desk, ((DESK, 4000), (DESK, 80))), (shelf, ((SHELF, SHELF_PORT), (SHELF, 80)))):
+            service.start(*(tools.listener(*place) for place in places))
+            ends.callback(service.stop)
         shared = home / "pod"
         shared.mkdir()
         authority = Authority(home, "provider-ca")
@@ -152,7 +156,7 @@ def scene(home: Path, form: Form, egress: str = "deny") -> Iterator[Scene]:
         pod.environment |= {"CLLAMA_KEEPALIVE_FIRST_MS": "300", "CLLAMA_KEEPALIVE_MS": "200"}
         ends.callback(pod.stop)
         pod.run()
-        yield Scene(form, home, runner, gateway, world, tools, provider, elsewhere, plain, desk, pod, authority)
+        yield Scene(form, home, runner, gateway, world, tools, provider, elsewhere, plain, desk, shelf, pod, authority)
 
 
 def _joined(ends: ExitStack, form: Form) -> list[Namespace]:
@@ -167,6 +171,7 @@ def _joined(ends: ExitStack, form: Form) -> list[Namespace]:
         gateway.joined(other, name, 1, 2)
         _way_out(other, name)
     world.addressed("net2", 3)
+    tools.addressed("net3", 3)
     world.ip(f"addr add {PUBLIC}/32 dev net2")
     gateway.ip(f"route add {PUBLIC}/32 via {PROVIDER}")
     if form != "kubernetes":
@@ -187,7 +192,8 @@ def _world(ends: ExitStack, home: Path, world: Namespace, authority: Authority) 
     certificate = authority.signs(*GOVERNED)
     provider.start(world.listener(PROVIDER, 443), world.listener(PROVIDER_6, 443), certificate=certificate)
     elsewhere.start(world.listener(ELSEWHERE, 443), certificate=Authority(home, "other-ca").signs(OTHER))
-    open_at = ((PROVIDER, 80), (PUBLIC, 53), (PROVIDER, 8443), (PROVIDER_6, 80), (PROVIDER_6, 8443), (ELSEWHERE, 80))
+    open_at = [(host, port) for host in (PROVIDER, PROVIDER_6) for port in (80, 8443)]
+    open_at += [(PUBLIC, 53), (PUBLIC, SHELF_PORT), (ELSEWHERE, 80)]
     plain.start(*(world.listener(*place) for place in open_at))
     for peer in (provider, elsewhere, plain):
         ends.callback(peer.stop)

@@ -49,6 +49,13 @@ REQUIREMENTS: dict[str, Requirement] = {
     "transparent:dns": Requirement(
         "compile, Output", "In a Kubernetes pod an unaware agent asks the cluster's DNS, and nobody else on its port."
     ),
+    "transparent:surfaces": Requirement(
+        "compile, Output",
+        "In a Kubernetes pod an agent reaches its surfaces' services on their ports, and nothing is open beside.",
+    ),
+    "transparent:loopback": Requirement(
+        "issue 6, item 1", "What stays in a runner's own pod is not redirected, and its loopback leads nowhere else."
+    ),
     "gateway:nothing-left": Requirement(
         "issue 6, item 1", "The network namespaces of a test are gone when it is, also when it was killed."
     ),
