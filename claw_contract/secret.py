@@ -113,7 +113,12 @@ class Redactor:
     def lines(self, lines: Sequence[bytes]) -> Sequence[bytes]:
         """Each of these without the secrets. However many they are, they are searched at once."""
         spans = self._spans(b"\n".join(lines))
-        return [*_cleared(lines, spans)] if spans else lines
+        return [*_cleared(lines, spans, between=1)] if spans else lines
+
+    def pieces(self, pieces: Sequence[bytes]) -> Sequence[bytes]:
+        """The pieces of one text, without the secrets that are in it when it is put together."""
+        spans = self._spans(b"".join(pieces))
+        return [*_cleared(pieces, spans)] if spans else pieces
 
     def document(self, document: bytes) -> bytes:
         """JSON without the secrets, and still JSON: a number that holds one becomes text. Other bytes: as ``data``."""
@@ -209,8 +214,8 @@ def _token_at(document: bytes, read: int, place: int) -> re.Match[bytes] | None:
     return _TOKEN.search(document, max(read, 1 + max(document.rfind(mark, read, place) for mark in _BETWEEN)))
 
 
-def _cleared(lines: Sequence[bytes], spans: Spans) -> Iterator[bytes]:
-    """Lines, with dots where there are secrets in their whole."""
+def _cleared(lines: Sequence[bytes], spans: Spans, between: int = 0) -> Iterator[bytes]:
+    """Lines, with dots where there are secrets in their whole; ``between``: bytes that stand there between them."""
     begin, left = 0, deque(spans)
     for line in lines:
         parts, told, end = [], 0, begin + len(line)
@@ -222,7 +227,7 @@ def _cleared(lines: Sequence[bytes], spans: Spans) -> Iterator[bytes]:
                 break
             left.popleft()
         yield b"".join([*parts, line[told:]]) if parts else line
-        begin = end + 1
+        begin = end + between
 
 
 @lru_cache(maxsize=1024)

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
+from claw_contract.in_pieces import cleared
 from claw_contract.secret import DOTS, Redactor
 
 type Kind = Literal["model", "tool"]
@@ -143,7 +144,8 @@ class _Redacted:
         if not self.told:
             self.told = True
             kind = self._redactor.text(said.content_type)
-            self._heard.answered(said._replace(content_type=kind, body=self._redactor.document(said.body)))
+            body = cleared(said.body, self._redactor) if "event-stream" in kind else said.body
+            self._heard.answered(said._replace(content_type=kind, body=self._redactor.document(body)))
 
     def failed(self, why: str) -> None:
         if not self.told:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from claw_contract.base import JsonObject
 from claw_contract.history import UsageRecord
+from claw_contract.in_pieces import cleared
 from claw_contract.interventions import OF_CALL, OF_ROUND
 from claw_contract.log.turns import ModelCallRecord
 from claw_contract.secret import Redactor
@@ -17,7 +18,7 @@ from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.exchange import Request
 from claw_mediate.io.accounts import Accounts
 from claw_mediate.io.agents import Agent
-from claw_mediate.io.history import History, recorded_body
+from claw_mediate.io.history import BODY_LIMIT, History, recorded_body
 from claw_mediate.io.log import EventLog, now_rfc3339, rfc3339
 from claw_mediate.io.stopwatch import Times
 from claw_mediate.io.unicode import encoded
@@ -89,7 +90,7 @@ class Recorder:
         appended: Mapping[str, Any] = {}
         if passed.view is not None:
             self._accounts.settle(passed.agent, passed.model, cost, free=_free(usage, ending.status))
-            shape = {"format": "sse", "text": body.decode(errors="replace")} if passed.view.stream else None
+            shape = {"format": "sse", "text": _stream(body, passed.redactor)} if passed.view.stream else None
             about, unchanged = _about(passed, passed.view), passed.view.body is passed.request.body
             entry = {
                 **about,
@@ -273,6 +274,12 @@ def _about(told: Job | Passed, view: RunnerRequest) -> dict[str, Any]:
         "stream": view.stream,
         "request_original": recorded_body(told.request.body, told.redactor),
     }
+
+
+def _stream(body: bytes, redactor: Redactor) -> str:
+    """The text of a stream. Of one that is cut the last line is left out: half a secret is not found any more."""
+    whole = body if len(body) < BODY_LIMIT else body[: body.rfind(b"\n") + 1]
+    return cleared(whole, redactor).decode(errors="replace")
 
 
 def _free(usage: JsonObject, status: int) -> bool:

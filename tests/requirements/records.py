@@ -12,6 +12,9 @@ REQUIREMENTS: dict[str, Requirement] = {
     "history:restart": Requirement("contract, history", "A restart continues the chain, however long the last line."),
     "history:torn-line": Requirement("contract, history", "A torn last line breaks neither chain nor next line."),
     "history:rotation": Requirement("contract, history", "Rotation by size keeps the chain."),
+    "history:in-pieces": Requirement(
+        "inspect, redaction", "A secret that a stream says in pieces is in no line of history, nor in its transcript."
+    ),
     "history:bodies": Requirement("contract, history", "Bodies keep their exact JSON; long ones are cut with a mark."),
     "log:error-code": Requirement(
         "contract, the log", "The error event of a turn that failed says why, in a word of ours, in every dialect."
