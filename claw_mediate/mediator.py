@@ -234,18 +234,25 @@ class Mediator:
         return await self._context.text(admitted.agent, view, self.redactor(admitted), recall=recall)
 
     def known(self) -> Redactor:
-        """Of all secrets of the pod: its providers', and those of all of its agents."""
+        """Of all secrets of the pod: its providers', and those of all of its agents. None is forgotten whose file has gone, or
+        can't be read just now: it may still be valid.
+        """
         agents = filter(None, map(self._agents.find, self._agents.ids()))
         secrets = {*self.registry.secrets(), *(secret for agent in agents for secret in agent.secrets)}
-        if secrets != self._secrets:
-            self._secrets, self._known = secrets, Redactor(secrets)
+        if not secrets <= self._secrets:
+            self._secrets |= secrets
+            self._known = Redactor(self._secrets)
         return self._known
 
     def redactor(self, admitted: Admitted) -> Redactor:
         """What no service, prompt, runner or history may see. The log is told of it too."""
+        return Redactor(self.secrets(admitted))
+
+    def secrets(self, admitted: Admitted) -> list[Secret]:
+        """Of this request: its providers', and its agent's."""
         secrets = [*self.registry.secrets(), *admitted.agent.secrets, admitted.token, admitted.secret]
         self._log.protect(secrets)
-        return Redactor(secrets)
+        return secrets
 
     def _bypassed(
         self, admitted: Admitted, request: Request, view: RunnerRequest, spoken: Spoken, context: str

@@ -63,6 +63,13 @@ def unpacked(body: bytes, applied: Sequence[str], most: float, seconds: float) -
     return b"".join(pieces)
 
 
+def readable(body: bytes, applied: Sequence[str], most: float, seconds: float) -> bytes:
+    """What whoever gets it can read: the body unpacked, or as it stands under names that are no coding ("utf-8"). Raises
+    ``UnpackableError``.
+    """
+    return unpacked(body, applied, most, seconds) if _CODINGS.keys() & applied else body
+
+
 class Unpacking:
     """The codings of one body, taken off while it comes in."""
 

@@ -15,12 +15,14 @@ from urllib.parse import urlsplit
 
 from mitmproxy import http
 
+from claw_mediate.dialects.errors import refusal
 from claw_mediate.exchange import Forward
-from claw_mediate.io.body import UnpackableError, codings, unpacked
+from claw_mediate.io.body import UnpackableError, codings, readable
 from claw_mediate.io.forwarding import Ticket
 from claw_mediate.io.headers import CREDENTIALS, as_read
 from claw_mediate.mediator import Mediator
 from claw_mediate.mitm import door, guard, veil
+from claw_mediate.mitm.concealing import standard_phrase
 from claw_mediate.mitm.stream import MOST_HELD
 from claw_mediate.mitm.tap import Tap
 
@@ -28,11 +30,13 @@ _ERROR = 400
 _LEFT = 499
 _UNREACHED = 502
 _STOPPED = 503
-_SECONDS = 1.0
+_MOST_UNPACKED, _SECONDS = 8 << 20, 1.0
+"""What an error is unpacked to, to be read."""
 _ONE_CONNECTIONS = ("upgrade", "http2-settings", "proxy-connection", "keep-alive")
 """Headers that concern the runner's connection to us (RFC 9110, 7.6.1)."""
 _GONE = frozenset(name.encode() for name in (*CREDENTIALS, *_ONE_CONNECTIONS))
 _OPTIONS = ("close", "keep-alive")
+_UNREADABLE = ("unreadable_error", "the provider's error can't be unpacked, and so it is not shown")
 
 
 class Forwarded(NamedTuple):
@@ -49,7 +53,7 @@ _under_way: dict[str, Forwarded] = {}
 
 def send(flow: http.HTTPFlow, mediator: Mediator, decision: Forward) -> None:
     """Put the decision on the flow; mitmproxy sends it."""
-    with veil.lifted(flow):  # the credential goes into what is sent, and not into what is shown
+    with veil.lifted(flow, "request"):  # the credential goes into what is sent, and not into what is shown
         _redirect(flow.request, decision)
         frame(flow.request)
     # Whom the key is for, and not what the runner's handshake named: mitmproxy would ask for that, and trust it.
@@ -106,9 +110,10 @@ def responded(flow: http.HTTPFlow) -> None:
     """The response is whole. One that streamed has gone; one that was held back goes now."""
     forwarded, response = _under_way.get(flow.id), flow.response
     if forwarded is not None and forwarded.tap is not None and response is not None and not response.stream:
-        _keep_keys_out(flow, forwarded.ticket, response)
         forwarded.tap(response.raw_content or b"")
         forwarded.tap(b"")
+        with veil.lifted(flow, "response"):
+            _keep_keys_out(forwarded.ticket, response)
     over(flow, whole=True)
 
 
@@ -151,17 +156,20 @@ def _declared(response: http.Response) -> int:
     return int(response.headers.get("content-length", "0"))
 
 
-def _keep_keys_out(flow: http.HTTPFlow, ticket: Ticket, response: http.Response) -> None:
-    """An error may say our key back; only then it is changed."""
+def _keep_keys_out(ticket: Ticket, response: http.Response) -> None:
+    """An error may say our key back; only then it is changed, or where nobody can say what a runner will read in it."""
     redactor = ticket.passed.redactor
-    shown = zip(response.headers.fields, veil.own_fields(flow, response), strict=True)
-    response.headers.fields = tuple(each for each, (_, value) in shown if redactor.data(value) == value)
+    fields = response.headers.fields
+    response.headers.fields = tuple(each for each in fields if redactor.data(told := b": ".join(each)) == told)
+    if redactor.data(response.data.reason) != response.data.reason:
+        response.data.reason = standard_phrase(response.status_code)
     packed = response.raw_content or b""
     try:
-        body = unpacked(packed, codings(response.headers.get_all("content-encoding")), MOST_HELD, _SECONDS)
+        body = readable(packed, codings(response.headers.get_all("content-encoding")), _MOST_UNPACKED, _SECONDS)
+        clear = redactor.document(body)
     except UnpackableError:
-        return
-    clear = redactor.document(body)
+        body, clear = packed, refusal(ticket.passed.request.path, response.status_code, *_UNREADABLE)
+        response.headers["content-type"] = "application/json"
     if clear != body:
         response.headers.pop("content-encoding", None)
         response.raw_content = clear

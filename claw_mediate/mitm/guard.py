@@ -30,6 +30,11 @@ LEFT = "claw.left"
 BASE_URL = None
 """The destination of a request at the base-URL entrance: the proxy itself."""
 TOO_LARGE = (413, "request_too_large", "the body of this request is larger than the proxy reads (body_size_limit)")
+DOTTED = (
+    400,
+    "credential_in_url",
+    "the URL was edited where it shows dots in the place of a credential, and can't be sent",
+)
 _log = logging.getLogger(__name__)
 
 _LONGEST_NAME = 255

@@ -111,7 +111,7 @@ class Cllama:
         admitted = self._mediator.admit(request)
         if isinstance(admitted, Exchange):
             return admitted
-        veil.knows(flow, partial(self._mediator.redactor, admitted))
+        veil.knows(flow, partial(self._mediator.secrets, admitted))
         if self._mediator.dialect(request) is None:
             return self._mediator.forward(admitted, request)
         if _declared(flow) > options.most_bytes():

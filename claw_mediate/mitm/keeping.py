@@ -19,8 +19,6 @@ _EACH = 4096
 """What a flow takes beside its bodies, about."""
 _LEFT = 0.9
 """Of what may be kept, what is left when some has to go: so that it need not be looked for with each request."""
-_GROWS = 1.1
-"""Where too few can go, by how much the view grows before it is looked for again."""
 
 
 class Keeping:
@@ -64,7 +62,7 @@ class Keeping:
         self._sizes = {each: size for each, size in self._sizes.items() if each in known}
         self._bytes = sum(self._sizes.values())
         count = len(flows)
-        for family in _families(flows)[:-1]:  # the last one stays, however large it is
+        for family in _families(flows):
             if count <= self.most_flows * _LEFT and self._bytes <= self.most_bytes * _LEFT:
                 break
             if any(map(_stays, family)):
@@ -73,23 +71,23 @@ class Keeping:
                 view.remove([flow])
                 self._bytes -= self._sizes.pop(flow.id, 0)
             count -= len(family)
-        self._retry = int(count * _GROWS) + 1 if count > self.most_flows or self._bytes > self.most_bytes else 0
+        self._retry = count + self.most_flows // 100 if count > self.most_flows or self._bytes > self.most_bytes else 0
 
 
 def _families(flows: list[Flow]) -> list[list[Flow]]:
-    """Each request with what was asked for it, in the order of their first ones. A file may hold any metadata."""
+    """Each request with what was asked for it, in the order of their first ones."""
     families: dict[str, list[Flow]] = {}
     for flow in flows:
-        families.setdefault(str(flow.metadata.get(PARENT, flow.id)), []).append(flow)
+        families.setdefault(flow.metadata.get(PARENT, flow.id), []).append(flow)
     return list(families.values())
 
 
 def _stays(flow: Flow) -> bool:
-    return flow.live or flow.intercepted or str(flow.marked) not in _OURS
+    return flow.live or flow.intercepted or flow.marked not in _OURS
 
 
 def _size(flow: Flow) -> int:
-    size = _EACH + len(str(flow.metadata.get(ENTRY, "")))
+    size = _EACH + len(flow.metadata.get(ENTRY, ""))
     if isinstance(flow, http.HTTPFlow):
         messages = (flow.request, flow.response)
         size += sum(len(message.raw_content or b"") for message in messages if message is not None)

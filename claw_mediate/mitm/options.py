@@ -34,7 +34,6 @@ _TALKS = "web_port"
 CHATTY = ("httpcore2", "httpx2")
 """Loggers with a dozen records a request, headers and all. mitmproxy listens to every level of every logger, and tells all of
 its addons of each record, whether it is shown or not: a third of a turn's time (bench/README.md)."""
-_LONGEST_MESSAGE = 2000
 LEAST_TCP_TIMEOUT = 300
 """Seconds; a shorter idle time-out would cut turns that are waiting for a model."""
 
@@ -111,11 +110,8 @@ def event_log() -> EventLog:
 
 
 def _worth_telling(record: logging.LogRecord) -> bool:
-    """For each response that is streamed, mitmproxy says so. Of a head that can't be read it tells all: mitmweb keeps that."""
-    said = str(record.msg)
-    if len(said) > _LONGEST_MESSAGE and not record.args:
-        record.msg = f"{said[:_LONGEST_MESSAGE]} … ({len(said)} characters)"
-    return not said.startswith("Streaming ")
+    """For each response that is streamed, mitmproxy says so."""
+    return not str(record.msg).startswith("Streaming ")
 
 
 def check() -> None:

@@ -43,8 +43,6 @@ DUPLICATE, REPLAYED, LATENCY = "claw.duplicate", "claw.replayed", "claw.latency_
 MARKS = {"turn": ":llama:", "model": ":robot:", "tool": ":wrench:"}
 MOST_SHOWN = 4 << 20
 """Bytes of a body that are kept to be looked at, and of a line of history."""
-_MOST_CALLS = 1000
-"""Calls of one turn that are shown: one reply may ask for any number of them."""
 _OBSERVERS = ("view", "claw-keeping", "dumper", "save", "savehar")
 NOT_MADE, _RECORDED = "not-made.invalid", "recorded.invalid"
 """Hosts of what was not asked: no such name can ever be resolved (RFC 2606)."""
@@ -123,7 +121,6 @@ class _Parent:
 
     def __init__(self, parent: http.HTTPFlow) -> None:
         self._flow = parent
-        self._calls = 0
 
     @_harmless(None)
     def turn(self, turn_id: str, agent_id: str) -> None:
@@ -135,9 +132,6 @@ class _Parent:
 
     @_harmless(IGNORED)
     def asked(self, hidden: Hidden) -> Heard:
-        self._calls += hidden.about.kind == "tool"
-        if self._calls > _MOST_CALLS and hidden.about.kind == "tool":
-            return IGNORED
         if hidden.about.kind == "model" and hidden.asked.url:
             self._leads_to(hidden.asked.url)
         return _Child(self._flow, hidden)

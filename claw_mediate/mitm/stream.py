@@ -102,6 +102,11 @@ class DoorStream(layers.HttpStream):
         return (yield from super().check_invalid(request))
 
     def make_server_connection(self) -> _Commands[bool]:
+        if not veil.is_sendable(self.flow):
+            self.flow.request.stream = False  # nothing has gone out: it can be answered
+            guard.refuse(self.flow, *guard.DOTTED)
+            yield from self._answer_early()
+            return False
         connected: bool = yield from super().make_server_connection()
         streams = self.client_state == self.state_wait_for_request_headers
         if connected and streams and self.flow.server_conn.alpn not in _MULTIPLEXED:

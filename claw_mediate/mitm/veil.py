@@ -12,44 +12,73 @@ no longer. The addon stands before all scripts, and outlives them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import Any
+from copy import copy
+from dataclasses import dataclass, field
+from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
 from mitmproxy import ctx, http
 from mitmproxy.proxy.layers import http as layers
 
-from claw_contract.secret import DOTS, Redactor
+from claw_contract.secret import DOTS, Redactor, Secret
 from claw_mediate.mitm import guard, shadow
-from claw_mediate.mitm.concealing import Aside, Field, conceal, conceal_body, fields_of, shown_tokens, unveiled
+from claw_mediate.mitm.concealing import (
+    Aside,
+    conceal,
+    conceal_body,
+    fields_of,
+    has_dots,
+    shown_tokens,
+    unveiled,
+)
 
 _BEFORE = "proxyauth"
 """Whatever checks credentials itself stands before this part."""
 _PLAIN = ("client ", "server ")
 """How messages begin that name peers only."""
+_TELL_NAMES = ("mitmproxy.proxy.server", "claw_mediate.mitm.egress")
+"""Whose log tells what a peer said."""
 
 
 @dataclass(slots=True)
 class _Kept:
     """What is kept aside of one flow, and what else is secret in it."""
 
-    redactor: Redactor | None = None
-    looked_for: bool = False
-    """Whether the request, as it came, is without them."""
+    heads: Redactor | None = None
+    """All that is known, and what the request shows as a credential; None while nobody looks on."""
+    bodies: Redactor | None = None
+    """What concerns whoever asks. Hundreds of values in each body would cost more than the request."""
     request: Aside = field(default_factory=Aside)
     response: Aside = field(default_factory=Aside)
+
+    def conceal(self, message: http.Message) -> Aside:
+        """Of a message as it is."""
+        return self.body(message, conceal(message, self.heads))
+
+    def rest(self, message: http.Message, aside: Aside) -> Aside:
+        """What is still to be concealed: there may be somebody who looks on since a moment ago."""
+        if aside.head_searched:
+            return self.body(message, aside)
+        message.data = unveiled(message, aside).data
+        return self.conceal(message)
+
+    def body(self, message: http.Message, aside: Aside) -> Aside:
+        if self.heads is not None and not aside.body_searched:
+            conceal_body(message, aside, self.bodies or self.heads)
+        return aside
 
 
 _kept: WeakKeyDictionary[http.HTTPFlow, _Kept] = WeakKeyDictionary()
 _NOTHING = Redactor(())
 
 
-def knows(flow: http.HTTPFlow, redactor: Callable[[], Redactor]) -> None:
+def knows(flow: http.HTTPFlow, secrets: Callable[[], Sequence[Secret]]) -> None:
     """Whose request this is is known now: these secrets are looked for in its bodies."""
-    if (kept := _kept.get(flow)) is not None and shadow.looked_on():
-        kept.redactor = redactor()
+    if (kept := _kept.get(flow)) is not None and kept.heads is not None:
+        found = secrets()
+        kept.heads, kept.bodies = kept.heads.including(found), Redactor(found)
 
 
 def keeps(flow: http.HTTPFlow) -> bool:
@@ -66,46 +95,52 @@ def real(flow: http.HTTPFlow) -> http.Request:
 def body(flow: http.HTTPFlow) -> bytes:
     """The body of the request as it came in."""
     kept = _kept.get(flow)
-    return (kept.request.body if kept is not None else None) or flow.request.raw_content or b""
+    return (flow.request.raw_content if kept is None else kept.request.own_body(flow.request)) or b""
+
+
+def is_sendable(flow: http.HTTPFlow) -> bool:
+    """Whether the target is what it was, or another one: not if it was put together from dots."""
+    kept, path = _kept.get(flow), flow.request.data.path
+    line = kept.request.line if kept is not None else None
+    return line is None or path == line[0] or not has_dots(path)
 
 
 @contextmanager
-def lifted(flow: http.HTTPFlow) -> Iterator[None]:
-    """The flow holds its real request meanwhile. Nobody else must be told of it before that is over."""
-    kept = _kept.setdefault(flow, _Kept())
-    flow.request.data, kept.request = unveiled(flow.request, kept.request).data, Aside()
+def lifted(flow: http.HTTPFlow, what: Literal["request", "response"]) -> Iterator[None]:
+    """The flow holds its real message meanwhile. Nobody else must be told of it before that is over."""
+    kept, message = _kept.get(flow) or _Kept(), getattr(flow, what)
+    message.data = unveiled(message, getattr(kept, what)).data
     try:
         yield
     finally:
-        conceal(flow.request, kept.request, kept.redactor)
-        if kept.redactor is not None:
-            kept.request.body = conceal_body(flow.request, kept.redactor)
-
-
-def own_fields(flow: http.HTTPFlow, response: http.Response) -> list[Field]:
-    """The headers of a response as they came in, in the order of those that are shown."""
-    kept = _kept.get(flow)
-    return [*response.headers.fields] if kept is None else fields_of(response, kept.response)
+        setattr(kept, what, kept.conceal(message))
 
 
 def on_the_wire(flow: http.HTTPFlow, commands: Iterator[Any], client: Any) -> Iterator[Any]:
     """What a stream says to its peers, with what is kept aside of it."""
     for command in commands:
         kept = _kept.get(flow)
-        if kept is None or not isinstance(command, layers.SendHttp):
-            yield command
-            continue
-        event, aside = command.event, kept.response if command.connection is client else kept.request
-        if isinstance(event, layers.RequestHeaders):
-            event = replace(event, request=unveiled(event.request, aside))
-        elif isinstance(event, layers.ResponseHeaders) and event.response is flow.response:
-            event = replace(event, response=unveiled(event.response, aside))
-        elif isinstance(event, layers.RequestData | layers.ResponseData) and aside.body is not None:
-            event, aside.body = replace(event, data=aside.body), None
-        elif isinstance(event, layers.ResponseEndOfMessage | layers.ResponseProtocolError):
-            _kept.pop(flow, None)
-        command.event = event
+        if kept is not None and isinstance(command, layers.SendHttp):
+            event, aside = command.event, kept.response if command.connection is client else kept.request
+            if isinstance(event, layers.RequestHeaders):
+                event.request = unveiled(event.request, aside)
+            elif isinstance(event, layers.ResponseHeaders):
+                if event.response is flow.response:
+                    event.response = unveiled(event.response, aside)
+            elif isinstance(event, layers.RequestData | layers.ResponseData):
+                if aside.body is not None and event.data is aside.body[0]:
+                    event.data = aside.body[1]
+            elif isinstance(event, layers.ResponseEndOfMessage | layers.ResponseProtocolError):
+                _over(flow)
+        elif isinstance(command, layers.DropStream):
+            _over(flow)
         yield command
+
+
+def _over(flow: http.HTTPFlow) -> None:
+    """Nothing more is sent of it, but what a WebSocket has to say."""
+    if flow.websocket is None:
+        _kept.pop(flow, None)
 
 
 class Veil:
@@ -121,7 +156,8 @@ class Veil:
         """Before all scripts. A list of its own: the one that is there may just be gone through."""
         addons = ctx.master.addons
         place = addons.chain.index(addons.get(_BEFORE)) + 1
-        logging.getLogger("mitmproxy.proxy.server").addFilter(self._told)
+        for name in _TELL_NAMES:
+            logging.getLogger(name).addFilter(self._told)
         addons.chain = [*addons.chain[:place], addons.register(self), *addons.chain[place:]]
 
     def configure(self, _updated: set[str]) -> None:
@@ -133,78 +169,91 @@ class Veil:
             _once_more(flow)
         if "proxyauth" in flow.metadata:
             flow.metadata["proxyauth"] = (flow.metadata["proxyauth"][0], DOTS)
-        if shadow.looked_on():
-            kept.redactor = self.known().including(shown_tokens(flow.request))
-            _keep_out_of_names(flow, kept.redactor)
-        conceal(flow.request, kept.request, kept.redactor)
+        if (heads := self._looks(flow, kept)) is not None:
+            _keep_out_of_names(flow, heads)
+        kept.request = conceal(flow.request, heads)
 
     http_connect = requestheaders
 
     def request(self, flow: http.HTTPFlow) -> None:
         """The body is there, or has passed."""
-        kept = _kept.get(flow) or _Kept()
-        if (redactor := self._secrets(kept)) is not None:
-            body = conceal_body(flow.request, redactor)
-            kept.request.body = None if flow.request.stream else body
-            kept.looked_for = True
+        if (kept := _kept.get(flow)) is not None and self._looks(flow, kept) is not None:
+            kept.request = kept.rest(flow.request, kept.request)
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
         kept, response = _kept.get(flow), flow.response
         if kept is not None and response is not None:
-            conceal(response, kept.response, self._secrets(kept))
+            kept.response = conceal(response, self._looks(flow, kept))
 
     def response(self, flow: http.HTTPFlow) -> None:
-        """A body that is not a stream's is an answer of ours, or has its own redaction before it goes on (``forward``)."""
+        """All that is still to be concealed."""
         kept, response = _kept.get(flow), flow.response
-        if kept is None or (redactor := self._secrets(kept)) is None:
+        if kept is None or (redactor := self._looks(flow, kept)) is None:
             return
-        if not kept.looked_for:  # nobody looked on when the request came
-            conceal(flow.request, Aside(), redactor)
-            conceal_body(flow.request, redactor)
-        if response is not None and response.stream:
-            conceal_body(response, redactor)
+        kept.request = kept.rest(flow.request, kept.request)
+        if response is not None:
+            kept.response = kept.rest(response, kept.response)
         if flow.error is not None:
             flow.error.msg = redactor.text(flow.error.msg)
 
     async def error(self, flow: http.HTTPFlow) -> None:
         self.response(flow)
+        _over(flow)  # of a connection that was closed, mitmproxy does not always say so
         if guard.LEFT in flow.metadata:
             await shadow.settled(flow)
 
     def websocket_message(self, flow: http.HTTPFlow) -> None:
-        """Like all streams: what has passed is not kept."""
-        if flow.websocket is not None:
-            del flow.websocket.messages[:-1]
+        """Like all streams: what has passed is not kept. What is sent is mitmproxy's own message, of which this is a copy."""
+        kept, socket = _kept.get(flow) or _Kept(), flow.websocket
+        if socket is None:
+            return
+        del socket.messages[:-1]
+        if (redactor := self._looks(flow, kept)) is not None:
+            said = socket.messages[-1]
+            if (clear := redactor.data(said.content)) != said.content:
+                socket.messages[-1] = copy(said)
+                socket.messages[-1].content = clear
 
     def websocket_end(self, flow: http.HTTPFlow) -> None:
+        kept = _kept.pop(flow, None) or _Kept()
         if flow.websocket is not None:
             flow.websocket.messages.clear()
+            if (redactor := self._looks(flow, kept)) is not None and flow.websocket.close_reason:
+                flow.websocket.close_reason = redactor.text(flow.websocket.close_reason)
 
     def _told(self, record: logging.LogRecord) -> bool:
         """Of a message that can't be read, mitmproxy's own log tells the bytes."""
         if not str(record.msg).startswith(_PLAIN) and (record.levelno >= logging.WARNING or shadow.looked_on()):
-            record.msg = self.known().text(str(record.msg))
+            record.msg, record.args = self.known().text(record.getMessage()), ()
         return True
 
-    def _secrets(self, kept: _Kept) -> Redactor | None:
-        """What is looked for; None where nobody looks on."""
+    def _looks(self, flow: http.HTTPFlow, kept: _Kept) -> Redactor | None:
+        """What is looked for in a head; None where nobody looks on."""
         if not shadow.looked_on():
             return None
-        kept.redactor = kept.redactor or self.known()
-        return kept.redactor
+        if kept.heads is None:
+            kept.heads = self.known().including(shown_tokens(unveiled(flow.request, kept.request)))
+        return kept.heads
 
 
 def _once_more(flow: http.HTTPFlow) -> None:
     """A flow that an operator sends again is decided about anew. It holds no credential; a hidden one is never sent."""
     for noted in (guard.VERDICT, guard.LEFT):
         flow.metadata.pop(noted, None)
+    flow.request.headers.fields = fields_of(flow.request, Aside())  # none with dots: what they stand for is gone
     if shadow.KIND in flow.metadata:
         guard.refuse(flow, 403, "not_replayed", "a hidden request is not sent again: claw.replay plays its turn")
+    elif has_dots(flow.request.data.path):
+        guard.refuse(flow, 403, "not_replayed", "a request is not sent again without the secret that stood in its URL")
 
 
 def _keep_out_of_names(flow: http.HTTPFlow, redactor: Redactor) -> None:
     """What is connected to can't be another name than what is shown: one that holds a secret is asked for nothing."""
-    data = flow.request.data
-    if any(redactor.data(said) != said for said in (data.host.encode(errors="replace"), data.authority, data.method)):
-        data.host, data.authority, data.method = "redacted.invalid", b"", b"GET"
+    data, client = flow.request.data, flow.client_conn
+    offered = [offer for offer in client.alpn_offers if redactor.data(offer) == offer]
+    sni = (client.sni or "").encode(errors="replace")
+    said = (data.host.encode(errors="replace"), data.authority, data.method, data.scheme, sni)
+    if any(redactor.data(name) != name for name in said) or len(offered) < len(client.alpn_offers):
+        data.host, data.authority, data.method, data.scheme = "redacted.invalid", b"", b"GET", b"http"
+        client.sni, client.alpn_offers = None, offered
         guard.refuse(flow, 400, "credential_in_url", "a credential must not stand in the name of a host or of a method")

@@ -50,6 +50,15 @@ REQUIREMENTS: dict[str, Requirement] = {
     "veil:cost": Requirement(
         "inspect, redaction", "A head that anybody may send costs by its bytes, once, and nothing of it is kept."
     ),
+    "veil:errors": Requirement(
+        "inspect, redaction",
+        "A provider's error tells nobody a key: not in its body, whatever that is packed in, its reason, or its headers.",
+    ),
+    "veil:edits": Requirement(
+        "inspect, redaction",
+        "What is shown goes back to its own original; an edit wins, framed as what it is; no dots are sent for a secret.",
+    ),
+    "veil:over": Requirement("inspect, redaction", "Nothing is kept aside of a request that is over."),
     "veil:killed": Requirement(
         "inspect, redaction", "What a proxy that was killed in a turn had saved can be read, and holds no secret."
     ),

@@ -1,0 +1,133 @@
+"""What is shown of a message leads back to its own original, whatever was edited meanwhile; what was edited wins."""
+
+from __future__ import annotations
+
+import pytest
+
+from claw_contract.secret import DOTS, Redactor
+from claw_mediate.mitm import guard, veil
+from claw_mediate.mitm.concealing import conceal, conceal_body, unveiled
+from claw_mediate.mitm.shadow import MOST_SHOWN
+from tests.proxy.looking import dumper, http, save, savehar, taddons, tflow
+
+KEY = "sk-provider-key-planted-0001"
+KNOWN = Redactor([KEY])
+COOKIES = ("a=1", "b=2", "c=3")
+
+
+def request(*fields: tuple[str, str], content: bytes = b"", path: str = "/") -> http.Request:
+    made = http.Request.make("POST", "http://localhost/", content)
+    made.path = path
+    made.headers.fields += tuple((name.encode(), value.encode()) for name, value in fields)
+    return made
+
+
+def response(*cookies: str) -> http.Response:
+    made = http.Response.make(200)
+    made.headers.set_all("set-cookie", cookies)
+    return made
+
+
+@pytest.mark.requirement("veil:edits")
+@pytest.mark.parametrize("kept", [(0, 1, 2), (1, 2), (2, 0), (1,), (0, 1, 1)])
+@pytest.mark.parametrize("anew", [False, True])
+def test_headers_that_would_be_shown_alike_go_back_to_their_own_wherever_they_stand(
+    kept: tuple[int, ...], anew: bool
+) -> None:
+    message = response(*COOKIES)
+    aside = conceal(message, None)
+    shown = message.headers.get_all("set-cookie")
+    assert len(set(shown)) == 3
+    assert all(DOTS in each for each in shown)
+    if anew:
+        message.headers.set_all("set-cookie", [shown[each] for each in kept])
+    else:
+        message.headers.fields = tuple(message.headers.fields[-3:][each] for each in kept)
+    assert unveiled(message, aside).headers.get_all("set-cookie") == [COOKIES[each] for each in kept]
+
+
+@pytest.mark.requirement("veil:edits")
+def test_a_header_that_is_put_together_from_dots_is_left_out_and_one_that_came_with_them_goes_on() -> None:
+    message = request(
+        ("cookie", "a=1"), ("x-own", DOTS), ("x-own", f"{DOTS} of a runner"), ("authorization", "Bearer a")
+    )
+    came = message.headers.fields
+    aside = conceal(message, KNOWN)
+    assert unveiled(message, aside).headers.fields == came
+    message.headers["x-copy"] = message.headers["authorization"]
+    message.cookies["b"] = "2"
+    assert unveiled(message, aside).headers.fields == tuple(each for each in came if each[0] != b"cookie")
+
+
+@pytest.mark.requirement("veil:edits")
+@pytest.mark.parametrize("content", [f"key={KEY}".encode(), b"x" * (MOST_SHOWN + 1)])
+def test_a_body_goes_back_to_its_own_unless_it_was_edited_and_its_length_is_that_of_what_is_sent(
+    content: bytes,
+) -> None:
+    message = request(("content-length", str(len(content))), content=content)
+    aside = conceal(message, KNOWN)
+    conceal_body(message, aside, KNOWN)
+    assert message.raw_content != content
+    assert aside.own_body(message) == content
+    message.content = message.content  # an edit that finds nothing to change tells the length of what is shown
+    whole = unveiled(message, aside)
+    assert (whole.raw_content, whole.headers["content-length"]) == (content, str(len(content)))
+    message.content = b"edited"
+    whole = unveiled(message, aside)
+    assert (whole.raw_content, whole.headers["content-length"]) == (b"edited", "6")
+    assert aside.own_body(message) == b"edited"
+
+
+@pytest.mark.requirement("veil:forwarded")
+def test_a_reason_phrase_that_holds_a_secret_is_shown_as_the_standard_one() -> None:
+    message = http.Response.make(400)
+    message.reason = f"bad key {KEY}"
+    aside = conceal(message, KNOWN)
+    assert message.reason == "Bad Request"
+    assert unveiled(message, aside).reason == f"bad key {KEY}"
+
+
+@pytest.mark.requirement("veil:edits")
+def test_what_is_sent_again_has_no_dots_in_the_place_of_what_is_gone() -> None:
+    with taddons.context(dumper.Dumper(), save.Save(), savehar.SaveHar(), part := veil.Veil()):
+        flow = tflow.tflow(req=request(("cookie", DOTS), ("x-odd", f"it is {DOTS}"), ("x-good", "1")))
+        flow.is_replay = "request"
+        part.requestheaders(flow)
+        assert [name for name, _ in veil.real(flow).headers.items() if name != "content-length"] == ["x-good"]
+        assert flow.response is None
+        flow = tflow.tflow(req=request(path=f"/?key={DOTS}"))
+        flow.is_replay = "request"
+        part.requestheaders(flow)
+        assert flow.response is not None
+        assert flow.response.status_code == 403
+
+
+@pytest.mark.requirement("veil:over")
+async def test_nothing_is_kept_of_a_request_whose_runner_has_left() -> None:
+    with taddons.context(dumper.Dumper(), save.Save(), savehar.SaveHar(), part := veil.Veil()):
+        flow = tflow.tflow(req=request(("cookie", "a=1")), err=True)
+        part.requestheaders(flow)
+        assert veil.keeps(flow)
+        flow.metadata[guard.LEFT] = True
+        await part.error(flow)
+        assert not veil.keeps(flow)
+
+
+@pytest.mark.requirement("veil:beyond")
+@pytest.mark.parametrize("where", ["scheme", "sni", "alpn"])
+def test_a_secret_in_what_a_connection_is_called_is_asked_of_nobody_and_shown_nowhere(where: str) -> None:
+    with taddons.context(dumper.Dumper(), save.Save(), savehar.SaveHar(), part := veil.Veil()) as context:
+        context.options.flow_detail = 1
+        part.known = lambda: KNOWN
+        flow = tflow.tflow(req=request())
+        match where:
+            case "scheme":
+                flow.request.data.scheme = KEY.encode()
+            case "sni":
+                flow.client_conn.sni = KEY
+            case "alpn":
+                flow.client_conn.alpn_offers = [b"http/1.1", KEY.encode()]
+        part.requestheaders(flow)
+        assert flow.response is not None
+        assert flow.response.status_code == 400
+        assert KEY not in repr(flow.get_state())
