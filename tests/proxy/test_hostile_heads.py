@@ -9,7 +9,7 @@ import pytest
 from claw_contract.secret import DOTS, Redactor, Secret
 from claw_mediate.dialects import paths
 from claw_mediate.mitm import guard
-from claw_mediate.mitm.concealing import Aside, conceal, shown_tokens
+from claw_mediate.mitm.concealing import conceal, shown_tokens
 from tests.proxy.looking import http, tflow
 
 
@@ -34,8 +34,8 @@ def test_thousands_of_credentials_are_hidden_with_one_search_for_a_few_of_them()
     shown = shown_tokens(request)
     assert 1 <= len(shown) <= 20
     redactor = Counting([Secret("s3cr3t-value"), *shown])
-    conceal(request, Aside(), redactor)
-    assert {value.decode() for _, value in request.headers.fields} == {DOTS}
+    conceal(request, redactor)
+    assert {value.decode().partition(" ")[0] for _, value in request.headers.fields} == {DOTS}
     assert redactor.searches <= 2
 
 
@@ -43,7 +43,7 @@ def test_thousands_of_credentials_are_hidden_with_one_search_for_a_few_of_them()
 def test_a_megabyte_of_a_credential_is_hidden_and_looked_for_nowhere_else() -> None:
     request = of([(b"authorization", b"Bearer " + b"x" * 1_000_000), (b"cookie", b"own-cookie")])
     assert shown_tokens(request) == ["own-cookie", "own-cookie"]
-    conceal(request, Aside(), Redactor(shown_tokens(request)))
+    conceal(request, Redactor(shown_tokens(request)))
     assert request.headers["authorization"] == request.headers["cookie"] == DOTS
 
 
