@@ -127,6 +127,11 @@ def is_recorded(flow: http.HTTPFlow) -> bool:
     return flow in _recorded
 
 
+def is_answered(flow: http.HTTPFlow) -> bool:
+    """Whether somebody before us has an answer. It would be none any more to a request that we let stream out."""
+    return flow.response is not None
+
+
 def refuse(flow: http.HTTPFlow, status: int, code: str, message: str) -> None:
     """Answer here; where the request is already streaming out, end it instead. What is recorded stays as it is."""
     if is_recorded(flow):

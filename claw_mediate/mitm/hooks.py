@@ -84,6 +84,8 @@ class Cllama:
         hosts = self._hosts()
         if not self._guard().governs(flow) or self._mediator is None or guard.is_recorded(flow):
             return  # what is not governed is egress's, and without a mediator the guard refuses
+        if guard.is_answered(flow):
+            return
         self._life().begins(flow)
         own = veil.real(flow)
         decision: Exchange | Forward | Admitted

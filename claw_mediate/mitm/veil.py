@@ -165,7 +165,7 @@ class Veil:
 
     def requestheaders(self, flow: http.HTTPFlow) -> None:
         kept = _kept[flow] = _Kept()
-        if flow.is_replay:
+        if flow.is_replay and not guard.is_recorded(flow):
             _once_more(flow)
         if "proxyauth" in flow.metadata:
             flow.metadata["proxyauth"] = (flow.metadata["proxyauth"][0], DOTS)
@@ -195,6 +195,8 @@ class Veil:
             kept.response = kept.rest(response, kept.response)
         if flow.error is not None:
             flow.error.msg = redactor.text(flow.error.msg)
+        if guard.is_recorded(flow):  # nothing of it is ever sent
+            _over(flow)
 
     async def error(self, flow: http.HTTPFlow) -> None:
         self.response(flow)

@@ -131,3 +131,17 @@ def test_a_secret_in_what_a_connection_is_called_is_asked_of_nobody_and_shown_no
         assert flow.response is not None
         assert flow.response.status_code == 400
         assert KEY not in repr(flow.get_state())
+
+
+@pytest.mark.requirement("veil:over")
+def test_what_was_loaded_from_a_file_is_shown_without_secrets_and_nothing_of_it_is_kept() -> None:
+    with taddons.context(dumper.Dumper(), save.Save(), savehar.SaveHar(), part := veil.Veil()) as context:
+        context.options.flow_detail = 1
+        part.known = lambda: KNOWN
+        flow = tflow.tflow(req=request(("cookie", "a=1"), content=KEY.encode()), resp=response(f"b={KEY}"))
+        flow.live = False
+        guard.begins(flow)
+        for told in (part.requestheaders, part.request, part.responseheaders, part.response):
+            told(flow)
+        assert KEY not in repr(flow.get_state())
+        assert not veil.keeps(flow)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import ssl
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -190,23 +191,47 @@ def test_an_agent_whose_files_break_is_not_forgotten(looked_at: Wired) -> None:
     file.write_text(sound, encoding="utf-8")
 
 
-@pytest.mark.requirement("veil:forwarded")
-def test_whoever_begins_to_look_on_in_the_middle_sees_no_secret_either(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
+@pytest.mark.requirement("veil:beyond")
+@pytest.mark.parametrize("path", ["/v1/files", "/v1/chat/completions"])
+def test_a_method_that_is_a_secret_is_refused_at_the_base_url_too(looked_at: Wired, path: str) -> None:
+    looked_at.wire.forget()
+    method = looked_at.pod.token("analyst").partition(":")[2]
+    with looked_at.runner() as runner:
+        assert runner.ask(looked_at.head(f"{method} {path}", "content-length: 2"), b"{}").status == 400
+    assert looked_at.wire.seen == []
+
+
+@pytest.fixture(scope="module")
+def unseen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wired]:
+    """Nobody looks on, and nothing goes to others."""
     home = tmp_path_factory.mktemp("pod")
     (home / "edits.py").write_text(_SCRIPT, encoding="utf-8")
     wire, pod = Wire(), Pod(home, Provider(), Service(port=free_port()))
-    pod.environment |= {"OPENAI_BASE_URL": f"{wire.url}/v1", "ANTHROPIC_BASE_URL": f"{wire.url}/v1"}
+    addresses = {"OPENAI_BASE_URL": f"{wire.url}/v1", "ANTHROPIC_BASE_URL": f"{wire.url}/v1"}
+    pod.environment |= {**addresses, "CLLAMA_EGRESS": "deny"}
     pod.agent("plain")
     pod.start("-s", str(home / "edits.py"))
-    wired = Wired(pod, wire)
-    said = answer("200 OK", f"x-echo: {PROVIDER_KEY}", body=b"ok")
-    line = f"GET /v1/models?late={home / 'flows'}"
-    got = asked(wired, wired.head(line, f"x-odd: {PROVIDER_KEY}"), said)
-    assert (got.all("x-echo"), wired.wire.seen[0].all("x-odd")) == ([PROVIDER_KEY], [PROVIDER_KEY])
-    shown = flow(wired, "late")
-    assert (shown.request.headers["x-odd"], shown.response.headers["x-echo"]) == ("••••••", "••••••")
+    yield Wired(pod, wire)
     pod.stop()
     wire.close()
-    assert told((home / "flows").read_bytes()) == []
+
+
+@pytest.mark.requirement("veil:beyond")
+def test_the_name_that_a_handshake_asks_for_is_told_without_secrets(unseen: Wired) -> None:
+    secret = unseen.pod.token("plain").partition(":")[2]
+    context = ssl._create_unverified_context()
+    with Runner(unseen.pod.proxy_port) as runner, pytest.raises(OSError):  # noqa: PT011 - the connection is closed
+        context.wrap_socket(runner.peer, server_hostname=f"{secret}.invalid").close()
+    said = eventually(lambda: [each for each in unseen.pod.said().splitlines() if "TLS of" in each], "it is told")
+    assert "'••••••.invalid'" in said[0]
+
+
+@pytest.mark.requirement("veil:forwarded")
+def test_whoever_begins_to_look_on_in_the_middle_sees_no_secret_either(unseen: Wired) -> None:
+    file = unseen.pod.home / "flows"
+    said = answer("200 OK", f"x-echo: {PROVIDER_KEY}", body=b"ok")
+    got = asked(unseen, unseen.head(f"GET /v1/models?late={file}", f"x-odd: {PROVIDER_KEY}"), said)
+    assert (got.all("x-echo"), unseen.wire.seen[0].all("x-odd")) == ([PROVIDER_KEY], [PROVIDER_KEY])
+    shown = flow(unseen, "late")
+    assert (shown.request.headers["x-odd"], shown.response.headers["x-echo"]) == ("••••••", "••••••")
+    assert told(file.read_bytes()) == []
