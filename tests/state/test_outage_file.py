@@ -166,7 +166,7 @@ async def test_a_file_that_is_locked_when_the_proxy_starts_is_no_reason_not_to(t
         assert not await kept.store.writable()
     assert await kept.store.writable()
     assert [event.get("error", event.get("state")) for event in events] == ["state_unusable", "usable"]
-    for one in (*before, *kept):
+    for one in (*before[:3], *kept[:3]):
         await one.close()
 
 
