@@ -9,6 +9,7 @@ It knows nothing of mitmproxy. The host calls ``admit`` when the headers are the
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Mapping
 from dataclasses import replace
@@ -60,6 +61,8 @@ DIALECTS: Final[Mapping[End, Spoken]] = {
     "/messages/count_tokens": Spoken(anthropic_messages, counts=True),
 }
 """By the end of the path of the POST that speaks it."""
+_AT_ONCE = 256 << 10
+"""Bytes of a body that are looked through in the event loop; more have a thread."""
 
 
 class Mediator:
@@ -175,9 +178,7 @@ class Mediator:
         if spoken is None:
             return self.forward(admitted, request)
         try:
-            # What a runner's tools print may hold its own credential (``env``), which is nobody else's business.
-            body = Redactor([admitted.secret]).document(request.body)
-            view = _read(admitted.agent, spoken.dialect, body)
+            view = _read(admitted.agent, spoken.dialect, await _cleared(admitted, request.body))
             rule = housekeeping(view)
             if admitted.agent.tools and view.bypass is None and rule is None and not spoken.counts:
                 return await self._mediate(admitted, request, view, spoken.dialect)
@@ -272,6 +273,14 @@ class Mediator:
         _, offered = await self._offering.made(admitted.agent, view, dialect, Around(context, session))
         counted = offered(ToolUse.AS_ASKED).body
         return self.forwarding.forward(admitted, request, replace(view, body=counted), counts=True)
+
+
+async def _cleared(admitted: Admitted, body: bytes) -> bytes:
+    """What a runner's tools print may hold its own credential (``env``), which is nobody else's business. One body may hide
+    something in each of a million places: others are heard meanwhile.
+    """
+    own = Redactor([admitted.secret])
+    return own.document(body) if len(body) < _AT_ONCE else await asyncio.to_thread(own.document, body)
 
 
 def _read(agent: Agent, dialect: Dialect, body: bytes) -> RunnerRequest:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from claw_contract.secret import DOTS, Redactor
 from claw_mediate.dialects.base import UnreadableRequestError
 from claw_mediate.dialects.routed import read_model
 from claw_mediate.exchange import Exchange, Forward, Request
@@ -30,6 +32,31 @@ async def exchanged(desk: Desk, body: bytes) -> Exchange | Forward:
     admitted = desk.mediator.admit(request)
     assert isinstance(admitted, Admitted)
     return await desk.mediator.exchange(admitted, request)
+
+
+@pytest.mark.requirement("redactor:cost")
+async def test_a_long_body_is_looked_through_while_others_are_heard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = Desk(tmp_path, openai, stream=False)
+    desk.grant()
+    document, here = Redactor.document, threading.current_thread()
+    seen: list[tuple[int, bool]] = []
+
+    def noting(self: Redactor, body: bytes) -> bytes:
+        seen.append((len(body), threading.current_thread() is here))
+        return document(self, body)
+
+    monkeypatch.setattr(Redactor, "document", noting)
+    for length in (10, 1_000_000):
+        body = {"model": "gpt-test", "messages": [{"role": "user", "content": f"{desk.token} {'x' * length}"}]}
+        forwarded = await exchanged(desk, json.dumps(body).encode())
+        assert isinstance(forwarded, Forward)
+        assert forwarded.body is not None
+        assert f"analyst:{DOTS} x".encode() in forwarded.body
+    assert {is_here for size, is_here in seen if size < 1000} == {True}
+    assert {is_here for size, is_here in seen if size > 1_000_000} == {False}
+    await desk.mediator.close(0)
 
 
 @pytest.mark.requirement("forward:unread")
