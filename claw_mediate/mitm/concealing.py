@@ -148,7 +148,7 @@ def unveiled[M: http.Message](message: M, aside: Aside) -> M:
     """The message as it is, with whatever was edited in it meanwhile."""
     fields, body = fields_of(message, aside), aside.own_body(message)
     line = aside.line is not None and getattr(message.data, _line(message)) == aside.line[0]
-    if fields is message.data.headers.fields and body is message.data.content and not line:
+    if fields is message.data.headers.fields and aside.body is None and not line:
         return message
     whole = _twin(message)
     whole.data = _twin(message.data)
@@ -156,8 +156,8 @@ def unveiled[M: http.Message](message: M, aside: Aside) -> M:
     whole.data.headers.fields = fields
     if aside.line is not None and line:
         setattr(whole.data, _line(message), aside.line[1])
-    if body is not message.data.content:
+    if aside.body is not None:
         whole.data.content = body
-        if body is not None and "content-length" in whole.headers:  # an edit that changed nothing has told another one
-            whole.headers["content-length"] = str(len(body))
+        if "content-length" in whole.headers:  # whatever was edited: it tells what is sent
+            whole.headers["content-length"] = str(len(body or b""))
     return whole

@@ -163,7 +163,8 @@ def _keep_keys_out(ticket: Ticket, response: http.Response) -> None:
     response.headers.fields = tuple(each for each in fields if redactor.data(told := b": ".join(each)) == told)
     if redactor.data(response.data.reason) != response.data.reason:
         response.data.reason = standard_phrase(response.status_code)
-    packed = response.raw_content or b""
+    if not (packed := response.raw_content):
+        return
     try:
         body = readable(packed, codings(response.headers.get_all("content-encoding")), _MOST_UNPACKED, _SECONDS)
         clear = redactor.document(body)

@@ -72,7 +72,7 @@ def test_a_body_goes_back_to_its_own_unless_it_was_edited_and_its_length_is_that
     message.content = message.content  # an edit that finds nothing to change tells the length of what is shown
     whole = unveiled(message, aside)
     assert (whole.raw_content, whole.headers["content-length"]) == (content, str(len(content)))
-    message.content = b"edited"
+    message.data.content = b"edited"  # and nothing told of its length
     whole = unveiled(message, aside)
     assert (whole.raw_content, whole.headers["content-length"]) == (b"edited", "6")
     assert aside.own_body(message) == b"edited"

@@ -102,6 +102,16 @@ def test_an_error_tells_no_key_whatever_it_is_packed_in(
 
 
 @pytest.mark.requirement("veil:errors")
+def test_an_error_without_a_body_gets_none_whatever_its_head_says(looked_at: Wired) -> None:
+    looked_at.wire.forget()
+    looked_at.wire.answers.put(b"HTTP/1.1 422 Odd\r\ncontent-encoding: gzip, gzip, gzip\r\ncontent-length: 99\r\n\r\n")
+    with looked_at.runner() as runner:
+        runner.send(looked_at.head("HEAD /v1/models"))
+        assert runner.response(bodiless=True).all("content-length") == ["99"]
+        assert runner.ask(looked_at.head("GET /v1/models")).body == b"ok"
+
+
+@pytest.mark.requirement("veil:errors")
 def test_an_error_tells_no_key_in_its_reason_its_names_or_one_of_two_cookies(looked_at: Wired) -> None:
     rows = (f"x-{PROVIDER_KEY}: 1", f"set-cookie: a={PROVIDER_KEY}", "set-cookie: session=good", "x-good: 1")
     said = answer(f"400 bad key {PROVIDER_KEY}", *rows, body=b"{}")
