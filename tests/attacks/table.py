@@ -83,7 +83,8 @@ ATTACKS = (
     ),
     Attack(
         "Resources exhausted",
-        "ten thousand calls, deep or huge JSON, results without an end, slow drips, gzip bombs, hostile schemas",
+        "ten thousand calls, deep or huge JSON, results without an end, slow drips, gzip bombs, hostile schemas, "
+        "heads of thousands of credentials",
         (
             "attack:many-calls",
             "attack:deep-and-huge",
@@ -96,6 +97,9 @@ ATTACKS = (
             "hostile:large-bodies",
             "closed:body-limit",
             "loop:terminates-on-the-wire",
+            "redactor:cost",
+            "redactor:kept",
+            "veil:cost",
         ),
     ),
     Attack(
