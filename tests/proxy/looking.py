@@ -36,10 +36,12 @@ def peopled(home: Path) -> Iterator[Pod]:
     trade = pod.tool("trade", "POST", schema={"type": "object", "properties": {"symbol": {"type": "string"}}})
     pod.agent("analyst", pod.tool("balance"), trade)
     pod.agent("plain")
-    yield pod
-    pod.stop()
-    provider.stop()
-    service.stop()
+    try:
+        yield pod
+    finally:
+        pod.stop()
+        provider.stop()
+        service.stop()
 
 
 @dataclass
