@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from claw_contract.manifest import Tool
 from claw_mediate import result
 from claw_mediate.call import violations
 from claw_mediate.ledger import Ledger, Seen
@@ -32,6 +33,8 @@ MAX_CALLS = 128
 """Calls of one reply; a model that makes more has lost its way, and would take the service along."""
 MAX_IDLE_ROUNDS = 3
 """Rounds in a row that only repeat calls, before the model must answer."""
+MAX_READ_RETRIES = 2
+"""How often a turn runs a read again because its latest run failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,19 +126,21 @@ def _settled(ledger: Ledger, call: Call) -> Answer | None:
         return result.unknown_tool(call)
     if isinstance(call.arguments, Unreadable):
         return result.invalid_arguments(call, call.arguments.reason)
-    if (earlier := ledger.first(call)) is not None and not _may_repeat(ledger, call, earlier):
-        return result.duplicate(call, earlier.round, ledger.repeats(call))
+    if (earlier := ledger.equal(call)) and not _may_repeat(ledger, call.tool, earlier):
+        return result.duplicate(call, earlier[0].round, len(earlier))
     if found := violations(call.tool, call.arguments):
         return result.schema_violations(call, found)
     return None
 
 
-def _may_repeat(ledger: Ledger, call: Call, earlier: Seen) -> bool:
-    assert call.tool is not None
-    if call.tool.annotations.repeatable:
+def _may_repeat(ledger: Ledger, tool: Tool, earlier: tuple[Seen, ...]) -> bool:
+    """Return whether an equal call may run again: the latest of ``earlier`` that was no repeat itself decides."""
+    if tool.annotations.repeatable:
         return True
-    is_read = call.tool.effect == "read"
-    return is_read and (not earlier.answer.ok or ledger.wrote_since(earlier))
+    tried = [seen for seen in earlier if seen.answer.first_round is None]
+    retries = sum(not before.answer.ok for before in tried[:-1])
+    is_retry = not tried[-1].answer.ok and retries < MAX_READ_RETRIES
+    return tool.effect == "read" and (is_retry or ledger.wrote_since(tried[-1]))
 
 
 def _may_join(group: list[Call], call: Call) -> bool:

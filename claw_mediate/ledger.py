@@ -62,15 +62,12 @@ class Ledger:
             count += 1
         return count
 
-    def first(self, call: Call) -> Seen | None:
-        """The first answer that this turn gave to an equal call."""
-        return next((seen for seen in self.seen if seen.answer.call.signature == call.signature), None)
-
-    def repeats(self, call: Call) -> int:
-        return sum(seen.answer.call.signature == call.signature for seen in self.seen)
+    def equal(self, call: Call) -> tuple[Seen, ...]:
+        """Return the answers that this turn gave to equal calls, oldest first."""
+        return tuple(seen for seen in self.seen if seen.answer.call.signature == call.signature)
 
     def wrote_since(self, earlier: Seen) -> bool:
-        """Whether a call that may write ran in that call's service after it."""
+        """Return whether a call that may write ran in that call's service after it."""
         later = self.seen[self.seen.index(earlier) + 1 :]
         return any(seen.answer.ran and writes(seen.answer.call, earlier.answer.call.service) for seen in later)
 

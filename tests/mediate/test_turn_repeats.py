@@ -124,6 +124,64 @@ cllama → runner   'Unsure.'   [2 hidden]
 """)
 
 
+@pytest.mark.requirement("calls:duplicate-exceptions")
+async def test_a_read_that_failed_once_and_then_answered_is_not_run_again(desk: Desk) -> None:
+    desk.services.script["desk.balance"] = [(503, "down"), (200, "up")]
+    for _ in range(4):
+        desk.model_says(("desk.balance", {}))
+    desk.model_says("Done.")
+    assert await desk.asks("Go") == snapshot("""\
+
+cllama → model    the runner's request
+model  → cllama   managed:desk.balance
+cllama → service  desk.balance {}
+cllama → model    desk.balance = ! http_503
+model  → cllama   managed:desk.balance
+cllama → service  desk.balance {}
+cllama → model    desk.balance = up
+model  → cllama   managed:desk.balance
+cllama → model    desk.balance = ! duplicate_tool_call
+model  → cllama   managed:desk.balance
+cllama → model    desk.balance = ! duplicate_tool_call
+model  → cllama   'Done.'
+cllama → runner   'Done.'   [4 hidden]
+""")
+
+
+@pytest.mark.requirement("calls:duplicate-exceptions")
+async def test_a_read_that_always_fails_is_run_three_times(desk: Desk) -> None:
+    desk.service_answers("balance", "down", status=503)
+    for _ in range(5):
+        desk.model_says(("desk.balance", {}))
+    desk.model_says("Done.")
+    await desk.asks("Go")
+    assert desk.services.calls == ["desk.balance"] * 3
+
+
+@pytest.mark.requirement("calls:duplicate-exceptions")
+async def test_the_latest_equal_read_counts_and_not_the_first(desk: Desk) -> None:
+    for name in ("desk.balance", "desk.trade", "desk.balance", "desk.balance"):
+        desk.model_says((name, {}))
+    desk.model_says("Done.")
+    assert await desk.asks("Go") == snapshot("""\
+
+cllama → model    the runner's request
+model  → cllama   managed:desk.balance
+cllama → service  desk.balance {}
+cllama → model    desk.balance = {}
+model  → cllama   managed:desk.trade
+cllama → service  desk.trade {}
+cllama → model    desk.trade = {}
+model  → cllama   managed:desk.balance
+cllama → service  desk.balance {}
+cllama → model    desk.balance = {}
+model  → cllama   managed:desk.balance
+cllama → model    desk.balance = ! duplicate_tool_call
+model  → cllama   'Done.'
+cllama → runner   'Done.'   [4 hidden]
+""")
+
+
 @pytest.mark.requirement("calls:duplicate")
 async def test_an_equal_call_in_the_next_turn_is_no_repeat(desk: Desk) -> None:
     for _ in range(2):

@@ -50,7 +50,8 @@ REQUIREMENTS: dict[str, Requirement] = {
     ),
     "calls:duplicate": Requirement("mediation 4, repeats", "An equal call in one turn is not run again."),
     "calls:duplicate-exceptions": Requirement(
-        "mediation 4, repeats", "A read may be repeated after it failed, and after a write in its service."
+        "mediation 4, repeats",
+        "The latest equal call decides: a read runs again after it failed, twice at most, and after a write in its service.",
     ),
     "calls:idle-rounds": Requirement("mediation 4, repeats", "Three rounds of repeats in a row lead to finalization."),
     "calls:parallel": Requirement(
