@@ -27,21 +27,26 @@ class ToolCallRecord(Contract):
     """Whether its service was asked. A call that is answered with advice, or is a repeat, does not run."""
 
 
+class TokenUsage(Contract):
+    """Token counts, in these names whatever the provider calls them."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+
+
 class RoundRecord(Contract):
     """One response of the model that the proxy answered by itself."""
 
     round: int
     wall_time_ms: int
     tool_calls: tuple[ToolCallRecord, ...]
-    round_usage: JsonObject | None = None
+    round_usage: TokenUsage | None = None
 
 
-class UsageRecord(Contract):
+class UsageRecord(TokenUsage):
     """Tokens over all model calls of the turn."""
 
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    cached_tokens: int = 0
     reported_cost_usd: float | None = None
     total_rounds: int = 0
 

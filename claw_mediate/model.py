@@ -141,6 +141,42 @@ def add_usage(parts: tuple[JsonObject, ...]) -> JsonObject:
     return total
 
 
+def runner_usage(parts: tuple[JsonObject, ...]) -> JsonObject:
+    """Return the usage that the runner is shown: the input of the last model call, the output of all of them.
+
+    Runners decide by the input when to compact a conversation; the last call's input already holds the hidden rounds
+    (docs/spec/mediation.md section 4, "The runner's side"). ``total_tokens`` is the last call's, plus the output of the others.
+
+    >>> runner_usage(({"prompt_tokens": 3, "completion_tokens": 1}, {"prompt_tokens": 4, "completion_tokens": 2}))
+    {'prompt_tokens': 4, 'completion_tokens': 3}
+    """
+    given = next((part for part in reversed(parts) if not _INPUT_USAGE.isdisjoint(part)), {})
+    usage = {
+        name: given[name] if name in _INPUT_USAGE else value
+        for name, value in add_usage(parts).items()
+        if name not in _INPUT_USAGE or name in given
+    }
+    last = next((part for part in reversed(parts) if part.get("total_tokens") is not None), {})
+    counts = last.get("total_tokens"), last.get("completion_tokens"), usage.get("completion_tokens")
+    if all(type(count) is int for count in counts):
+        total, own, output = counts
+        usage["total_tokens"] = total + output - own
+    return usage
+
+
+_INPUT_USAGE = frozenset(
+    {
+        "prompt_tokens",
+        "prompt_tokens_details",
+        "input_tokens",
+        "cache_read_input_tokens",
+        "cache_creation_input_tokens",
+        "cache_creation",
+    }
+)
+"""Members of a usage object that count what a model call was given (OpenAI, Anthropic)."""
+
+
 def _added(before: Any, value: Any) -> Any:
     if isinstance(value, bool) or isinstance(before, bool):
         return value

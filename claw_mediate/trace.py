@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from claw_contract.base import JsonObject
-from claw_contract.history import RoundRecord, ToolCallRecord, UsageRecord
+from claw_contract.history import RoundRecord, TokenUsage, ToolCallRecord, UsageRecord
 from claw_mediate.model import Answer, Round
 from claw_mediate.result import argument_record
 
@@ -19,7 +19,7 @@ def tool_trace(rounds: Sequence[Round]) -> tuple[RoundRecord, ...]:
             round=past.number,
             wall_time_ms=past.wall_ms,
             tool_calls=tuple(map(call_record, past.answers)),
-            round_usage=past.reply.usage or None,
+            round_usage=token_usage(past.reply.usage) if past.reply.usage else None,
         )
         for past in rounds
     )
@@ -44,22 +44,18 @@ def call_record(answer: Answer) -> ToolCallRecord:
 
 
 def usage_record(usage: JsonObject, rounds: int, cost: float | None = None) -> UsageRecord:
-    """The turn's tokens; ``rounds`` counts the model calls; ``cost`` in US dollars, where anybody knows it."""
-    prompt, completion, cached = _tokens(usage)
-    return UsageRecord(
-        prompt_tokens=prompt,
-        completion_tokens=completion,
-        cached_tokens=cached,
-        reported_cost_usd=cost,
-        total_rounds=rounds,
-    )
+    """Return the turn's tokens; ``rounds`` counts the model calls; ``cost`` is in US dollars, where it is known."""
+    return UsageRecord(**token_usage(usage).model_dump(), reported_cost_usd=cost, total_rounds=rounds)
 
 
-def _tokens(usage: JsonObject) -> tuple[int, int, int]:
-    """(prompt, completion, cached) of a usage object in OpenAI's words or in Anthropic's."""
+def token_usage(usage: JsonObject) -> TokenUsage:
+    """Return the counts of a provider's usage object, in OpenAI's member names or in Anthropic's; 0 for what is no count."""
     details = usage.get("prompt_tokens_details")
     cached = details.get("cached_tokens") if isinstance(details, dict) else usage.get("cache_read_input_tokens")
     prompt = usage.get("prompt_tokens", usage.get("input_tokens"))
     completion = usage.get("completion_tokens", usage.get("output_tokens"))
-    counted = (count if type(count) is int else 0 for count in (prompt, completion, cached))
-    return next(counted), next(counted), next(counted)
+    return TokenUsage(prompt_tokens=_count(prompt), completion_tokens=_count(completion), cached_tokens=_count(cached))
+
+
+def _count(number: object) -> int:
+    return number if type(number) is int else 0

@@ -134,7 +134,7 @@ class Dialect(Protocol):
         """Raises ``UnreadableReplyError``."""
 
     def write_reply(self, reply: Reply, request: RunnerRequest, usage: JsonObject, *, terminal: bool) -> bytes:
-        """The response for the runner: upstream's bytes, with the usage of the whole turn."""
+        """The response for the runner: upstream's bytes, with the usage that the runner is shown."""
 
     def stream(self, body: bytes, request: RunnerRequest, opening: Opening | None = None) -> Iterator[bytes]:
         """A response, as ``write_reply`` made it, as one well-formed stream of events. ``opening``: how it began."""

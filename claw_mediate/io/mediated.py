@@ -28,7 +28,7 @@ from claw_mediate.io.record import GONE, Recorder
 from claw_mediate.io.routing import Route
 from claw_mediate.io.settings import Pace
 from claw_mediate.io.tape import Tape
-from claw_mediate.model import add_usage
+from claw_mediate.model import add_usage, runner_usage
 from claw_mediate.talk import Deliver, Outcome, Refuse
 from claw_mediate.turn import turn
 
@@ -137,7 +137,9 @@ class MediatedTurn:
             await self._remember(outcome)
             if job.view.legacy and len(outcome.reply.calls) > 1 and not outcome.terminal:
                 self._recorder.intervened(job, "legacy_function_calls_serialized")
-            body = job.dialect.write_reply(outcome.reply, job.view, add_usage(outcome.usage), terminal=outcome.terminal)
+            body = job.dialect.write_reply(
+                outcome.reply, job.view, runner_usage(outcome.usage), terminal=outcome.terminal
+            )
             body = job.redactor.document(body)
             return Ended(200, body, "application/json", ok=True)
         await self._remember_unanswered(outcome)

@@ -30,7 +30,7 @@ from claw_mediate.io.sending import Responded, Unreachable
 from claw_mediate.io.tape import Tape
 from claw_mediate.io.unicode import encoded
 from claw_mediate.io.upstream import ModelAnswer, ModelCall, understood
-from claw_mediate.model import Answer, Call, add_usage
+from claw_mediate.model import Answer, Call, add_usage, runner_usage
 from claw_mediate.talk import Deliver, Outcome
 from claw_mediate.trace import tool_trace, usage_record
 from claw_mediate.turn import turn
@@ -102,7 +102,7 @@ async def replayed(recording: Recording, agent: Agent, dialect: Dialect) -> Repl
     world = World(dialect, catalog, dialect.offer(view, catalog, Additions()), ports, _Blank(turn_id))
     outcome = await drive(turn(agent.limits, peers.clock), world)
     if isinstance(outcome, Deliver):
-        body = dialect.write_reply(outcome.reply, view, add_usage(outcome.usage), terminal=outcome.terminal)
+        body = dialect.write_reply(outcome.reply, view, runner_usage(outcome.usage), terminal=outcome.terminal)
         ended: tuple[int, bytes, str | None] = 200, body, None
     else:
         own = outcome.failure.body if outcome.failure is not None else None

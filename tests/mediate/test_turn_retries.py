@@ -81,7 +81,7 @@ async def test_what_an_earlier_attempt_used_is_told_to_the_runner_and_not_paid_f
     await failed_after_a_trade(desk)
     desk.model_says("Bought.")
     await desk.turn()
-    assert desk.usage == (20, 10)
+    assert desk.usage == (10, 10)
     assert [line["usage"]["prompt_tokens"] for line in desk.history()] == [10, 10]
     assert [line["usage"]["total_rounds"] for line in desk.history()] == [1, 1]
     ran = [event["name"] for event in desk.events if event["type"] == "tool_call"]

@@ -182,10 +182,10 @@ async def test_a_name_that_the_runner_declared_is_the_runners_even_when_it_is_a_
     assert desk.services.calls == []
 
 
-@pytest.mark.requirement("loop:usage-summed")
-async def test_usage_is_the_sum_over_all_model_calls(desk: Desk) -> None:
+@pytest.mark.requirement("loop:usage-for-runner")
+async def test_runner_is_shown_the_input_of_the_last_call_and_the_output_of_all(desk: Desk) -> None:
     desk.model_says(("desk.balance", {}))
     desk.model_says(("desk.quote", {}))
     desk.model_says("Done.")
     await desk.asks("Go")
-    assert desk.usage == (30, 15)
+    assert desk.usage == (10, 15)

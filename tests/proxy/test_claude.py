@@ -42,7 +42,7 @@ def test_a_managed_call_is_run_by_the_proxy_and_the_runner_sees_the_answer_only(
     says(running, [THINKING, "Looking.", tool_use("t1", "desk__balance", {})], [THINKING, "You have 50,000 dollars."])
     answer = ask(running.claude(), stream)
     assert [block.type for block in answer.content] == ["thinking", "text"]
-    assert (answer.usage.input_tokens, answer.usage.output_tokens, answer.stop_reason) == (20, 10, "end_turn")
+    assert (answer.usage.input_tokens, answer.usage.output_tokens, answer.stop_reason) == (10, 10, "end_turn")
     first, second = (sent.json for sent in running.provider.received)
     assert [tool["name"] for tool in first["tools"]] == ["desk__balance", "desk__trade"]
     assert not first.get("stream")

@@ -32,7 +32,7 @@ def test_a_managed_call_is_run_by_the_proxy_and_the_runner_sees_the_answer_only(
     assert answer.choices[0].message.content == "You have 50,000 dollars."
     assert answer.choices[0].message.tool_calls is None
     assert answer.usage is not None
-    assert answer.usage.total_tokens == 30
+    assert answer.usage.total_tokens == 20
     assert [call.path for call in running.service.received] == ["/balance"]
     sent = running.service.received[0].headers
     assert (sent["authorization"], sent["x-claw-id"]) == (f"Bearer {TOOL_TOKEN}", "analyst")
@@ -51,7 +51,7 @@ def test_a_streaming_runner_gets_one_well_formed_stream(running: Pod) -> None:
     assert final.choices[0].message.content == words
     assert final.choices[0].finish_reason == "stop"
     assert final.usage is not None
-    assert final.usage.total_tokens == 30
+    assert final.usage.total_tokens == 20
     assert len(chunks) > 5
     assert json.loads(running.provider.received[0].body)["stream"] is False
 

@@ -8,6 +8,9 @@ REQUIREMENTS: dict[str, Requirement] = {
     "history:every-dialect": Requirement(
         "contract, history and log", "History and log tell a turn in the same words in every dialect."
     ),
+    "history:round-usage": Requirement(
+        "contract, history.jsonl", "The usage of each round has the same member names in every dialect."
+    ),
     "history:chain": Requirement("contract, history", "Each line holds the hash of the one before; edits show."),
     "history:restart": Requirement("contract, history", "A restart continues the chain, however long the last line."),
     "history:torn-line": Requirement("contract, history", "A torn last line breaks neither chain nor next line."),

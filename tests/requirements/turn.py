@@ -34,7 +34,11 @@ REQUIREMENTS: dict[str, Requirement] = {
         "mediation 7", "Hidden rounds behind an answer are there again when the conversation goes on."
     ),
     "loop:usage-summed": Requirement(
-        "mediation 4, the runner's side", "Usage is the sum over all model calls of the turn."
+        "contract, history.jsonl", "History, budgets and metrics count the usage of all model calls of the turn."
+    ),
+    "loop:usage-for-runner": Requirement(
+        "mediation 4, the runner's side",
+        "The runner is shown the input tokens of the last model call and the output tokens of all of them.",
     ),
     "loop:terminates-on-the-wire": Requirement(
         "mediation 4, budgets; issue 3, prove",
