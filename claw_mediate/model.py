@@ -157,9 +157,8 @@ def runner_usage(parts: tuple[JsonObject, ...]) -> JsonObject:
         if name not in _INPUT_USAGE or name in given
     }
     last = next((part for part in reversed(parts) if part.get("total_tokens") is not None), {})
-    counts = last.get("total_tokens"), last.get("completion_tokens"), usage.get("completion_tokens")
-    if all(type(count) is int for count in counts):
-        total, own, output = counts
+    total, own, output = last.get("total_tokens"), last.get("completion_tokens"), usage.get("completion_tokens")
+    if isinstance(total, int) and isinstance(own, int) and isinstance(output, int):
         usage["total_tokens"] = total + output - own
     return usage
 
