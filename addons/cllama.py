@@ -4,6 +4,6 @@ mitmproxy puts this folder first on ``sys.path`` and takes every name in this mo
 holds this one file, nothing imports it, and it names nothing but ``addons``.
 """
 
-from claw_mediate.mitm.hooks import Cllama as _Cllama
+from claw_mediate.mitm.addon import Cllama as _Cllama
 
 addons = [_Cllama()]

@@ -26,14 +26,14 @@ import stage
 import wire
 from stored import fill
 
-from claw_mediate.exchange import Exchange, Request
-from claw_mediate.io.journal import SqliteJournal
-from claw_mediate.io.log import EventLog
-from claw_mediate.io.settings import SETTINGS, Settings
-from claw_mediate.io.store import SqliteStore
-from claw_mediate.io.valkey_journal import ValkeyJournal
-from claw_mediate.io.valkey_store import ValkeyStore
+from claw_mediate.core.http import Exchange, Request
 from claw_mediate.mediator import Mediator
+from claw_mediate.settings import SETTINGS, Settings
+from claw_mediate.telemetry.event_log import EventLog
+from claw_mediate.turns.sqlite_journal import SqliteJournal
+from claw_mediate.turns.store import SqliteStore
+from claw_mediate.turns.valkey_journal import ValkeyJournal
+from claw_mediate.turns.valkey_store import ValkeyStore
 
 _A_CONVERSATION = 8
 _AGENTS = [f"agent-{number}" for number in range(8)]

@@ -9,17 +9,17 @@ from collections.abc import Callable
 
 import wire
 
-from claw_mediate.continuity import Anchor
-from claw_mediate.io.journal import SqliteJournal
-from claw_mediate.io.journaling import RESUMED_WITHIN, Asked, Given, Journal
-from claw_mediate.io.store import SqliteStore, Store
-from claw_mediate.io.valkey_journal import ValkeyJournal
-from claw_mediate.io.valkey_store import ValkeyStore
-from claw_mediate.model import Answer, Call, Unreadable
-from claw_state.database import Database
-from claw_state.owner import Owner
-from claw_state.place import Server, place
-from claw_state.valkey import Link
+from claw_mediate.core.continuity import Anchor
+from claw_mediate.core.types import Answer, Call, Unreadable
+from claw_mediate.turns.journaling import RESUMED_WITHIN, Asked, Given, Journal
+from claw_mediate.turns.sqlite_journal import SqliteJournal
+from claw_mediate.turns.store import SqliteStore, Store
+from claw_mediate.turns.valkey_journal import ValkeyJournal
+from claw_mediate.turns.valkey_store import ValkeyStore
+from claw_state.lease import Owner
+from claw_state.sqlite.connection import Database
+from claw_state.url import Server, place
+from claw_state.valkey.link import Link
 
 _OF_AN_AGENT = 250
 """About as many as an agent keeps."""

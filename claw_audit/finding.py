@@ -12,7 +12,7 @@ from claw_audit.choice import is_named
 from claw_audit.entries import UnreadableError, turn_of
 from claw_audit.lines import lines
 from claw_audit.sources import Progress, SourceError, agents, open_history
-from claw_contract.transcript import headline
+from claw_contract.transcript.render import headline
 
 _MOST = 10
 """Turns of one beginning that are named."""

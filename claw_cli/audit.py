@@ -41,7 +41,7 @@ from claw_cli.audit_arguments import (
 from claw_cli.audit_csv import CsvCalls
 from claw_cli.audit_tables import show as show_tables
 from claw_cli.screen import console, plain
-from claw_contract.transcript import transcript
+from claw_contract.transcript.render import transcript
 
 _LARGE = 64 << 20
 """Bytes that are read in a moment."""

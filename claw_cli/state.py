@@ -15,8 +15,8 @@ import typer
 from claw_cli.arguments import AsJson
 from claw_cli.screen import console, plain, table
 from claw_state.inventory import TURN_STATES, AgentState, Forgotten, Inventory, Kept
-from claw_state.place import File, Server, StoreError, place
-from claw_state.sqlite_inventory import SqliteInventory
+from claw_state.sqlite.inventory import SqliteInventory
+from claw_state.url import File, Server, StoreError, place
 
 _MOST_NAMED = 10
 _NO_PLACE = (
@@ -91,7 +91,7 @@ def _kept(named: str) -> Kept:
             return SqliteInventory(where)
         case Server():
             # It brings asyncio along, which no other verb needs.
-            from claw_state.valkey_inventory import ValkeyInventory
+            from claw_state.valkey.inventory import ValkeyInventory
 
             return ValkeyInventory(where)
         case _:

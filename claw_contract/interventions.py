@@ -1,6 +1,6 @@
 """What the proxy makes of a model's calls by itself: the codes of its results, and the names of the log for it.
 
-``claw_mediate.result`` is the registry of the codes; a test holds these to it.
+``claw_mediate.core.tool_result`` is the registry of the codes; a test holds these to it.
 """
 
 from __future__ import annotations

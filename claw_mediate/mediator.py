@@ -16,36 +16,39 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from claw_contract.known_providers import KEY_VARIABLES
-from claw_contract.secret import Redactor, Secret
-from claw_mediate import wire
-from claw_mediate.dialects import anthropic_messages, openai_chat
+from claw_contract.redaction.redactor import Redactor
+from claw_contract.secret import Secret
+from claw_mediate import reload
+from claw_mediate.agents import authenticate
+from claw_mediate.agents.authenticate import Admitted
+from claw_mediate.agents.directory import Agent, Agents
+from claw_mediate.core import json_splice
+from claw_mediate.core.api_paths import End, end_of
+from claw_mediate.core.http import Exchange, Forward, Request, refused, said, stopping
+from claw_mediate.core.session_id import session as session_of
+from claw_mediate.core.side_requests import housekeeping
+from claw_mediate.core.talk import ToolUse
+from claw_mediate.dialects.anthropic import messages as anthropic_messages
 from claw_mediate.dialects.base import Dialect, RunnerRequest, UnreadableRequestError
-from claw_mediate.dialects.paths import End, end_of
+from claw_mediate.dialects.openai import chat as openai_chat
 from claw_mediate.dialects.routed import NOT_READ, read_model
-from claw_mediate.exchange import Exchange, Forward, Request, refused, said, stopping
-from claw_mediate.housekeeping import housekeeping
-from claw_mediate.io import identity, standing
-from claw_mediate.io.accounts import Accounts
-from claw_mediate.io.agents import Agent, Agents
-from claw_mediate.io.context.gather import Context
-from claw_mediate.io.continuing import Continuing
-from claw_mediate.io.forwarding import Forwarding
-from claw_mediate.io.history import History
-from claw_mediate.io.identity import Admitted
-from claw_mediate.io.log import EventLog
-from claw_mediate.io.mediating import Before, Mediated, Mediating
-from claw_mediate.io.metrics import Observed
-from claw_mediate.io.offering import Around, Offering
-from claw_mediate.io.playing import Peers, Playing
-from claw_mediate.io.providers import Auth, Registry
-from claw_mediate.io.record import Recorder
-from claw_mediate.io.routing import Routing
-from claw_mediate.io.services import Services
-from claw_mediate.io.settings import Settings
-from claw_mediate.io.state import State, opened
-from claw_mediate.io.upstream import Upstream
-from claw_mediate.session import session as session_of
-from claw_mediate.talk import ToolUse
+from claw_mediate.prompt.build import Context
+from claw_mediate.providers.failover import Upstream
+from claw_mediate.providers.registry import Auth, Registry
+from claw_mediate.providers.routing import Routing
+from claw_mediate.settings import Settings
+from claw_mediate.state import State, opened
+from claw_mediate.telemetry.event_log import EventLog
+from claw_mediate.telemetry.history import History
+from claw_mediate.telemetry.metrics import Observed
+from claw_mediate.tools.http import Services
+from claw_mediate.turns.accounts import Accounts
+from claw_mediate.turns.continuity import Continuing
+from claw_mediate.turns.passthrough import Forwarding
+from claw_mediate.turns.pipeline import Before, Mediated, Mediating
+from claw_mediate.turns.prepare import Around, Offering
+from claw_mediate.turns.recorder import Recorder
+from claw_mediate.turns.registry import Peers, Playing
 
 
 class Spoken(NamedTuple):
@@ -163,7 +166,7 @@ class Mediator:
         """The agent that asks, or the refusal."""
         if self._stops:
             return stopping(request.path)
-        return identity.admit(self._agents, request, self._log)
+        return authenticate.admit(self._agents, request, self._log)
 
     def dialect(self, request: Request) -> Spoken | None:
         """The dialect that this request is read in; None: it is forwarded unread."""
@@ -192,7 +195,7 @@ class Mediator:
             if not admitted.agent.tools or view.bypass is not None:
                 return self._bypassed(admitted, request, view, spoken, context)
             return await self._counted(admitted, request, view, spoken.dialect, context)
-        except (UnreadableRequestError, wire.WireError) as error:
+        except (UnreadableRequestError, json_splice.WireError) as error:
             return refused(request.path, 400, "invalid_request", str(error))
 
     def forward(self, admitted: Admitted, request: Request, view: RunnerRequest | None = None) -> Exchange | Forward:
@@ -201,7 +204,7 @@ class Mediator:
 
     def reread(self) -> list[str]:
         """Read agents and providers from their files again; what has changed by that."""
-        return standing.reread(self._agents, self.registry)
+        return reload.reread(self._agents, self.registry)
 
     def stop(self) -> None:
         """Nothing more is begun; what is under way goes on."""

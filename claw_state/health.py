@@ -7,7 +7,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from claw_state.place import StoreError
+from claw_state.url import StoreError
 
 _REST_SECONDS = 1.0
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, cast, get_args
 
-from claw_state.owner import Owner
+from claw_state.lease import Owner
 
 type TurnState = Literal["running", "abandoned", "cut_off", "failed", "answered", "done"]
 TURN_STATES: tuple[TurnState, ...] = get_args(TurnState.__value__)

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from claw_mediate.io.metrics import Metrics
+from claw_mediate.telemetry.metrics import Metrics
 
 PAGE = Path(__file__).parent.parent / "docs" / "metrics.md"
 _TABLE = re.compile(r"(?s)(?<=<!-- metrics -->\n).*(?=<!-- /metrics -->)")

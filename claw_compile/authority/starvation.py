@@ -24,7 +24,8 @@ from claw_compile.loading.given import Given
 from claw_compile.loading.load import Loaded
 from claw_contract.known_providers import KEY_SHAPE, is_key_variable, provider_of
 from claw_contract.manifest import Auth
-from claw_contract.secret import MIN_REDACTED, Secret
+from claw_contract.redaction.redactor import MIN_REDACTED
+from claw_contract.secret import Secret
 
 _ASSIGNMENT = re.compile(
     r"""^(?![ \t]*#).*?\b(?P<name>[A-Z][A-Z0-9_]+)["']?[ \t]*[=:][ \t]*["']?[^\s"']""", re.MULTILINE

@@ -110,7 +110,7 @@ class ToolCallEvent(Event):
     round: int
     status: Literal["ok", "error"]
     code: str | None
-    """Of an error (``claw_mediate/result.py``)."""
+    """Of an error (``claw_mediate/core/tool_result.py``)."""
     status_code: int | None
     latency_ms: int
     effect: Literal["read", "write"] | None

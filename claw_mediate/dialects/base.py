@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from claw_contract.base import JsonObject
-from claw_mediate.catalog import Catalog
-from claw_mediate.continuity import Anchor, Evidence
-from claw_mediate.model import Reply, Round
-from claw_mediate.session import NO_HINTS, SessionHints
-from claw_mediate.talk import ToolUse
+from claw_mediate.core.continuity import Anchor, Evidence
+from claw_mediate.core.session_id import NO_HINTS, SessionHints
+from claw_mediate.core.talk import ToolUse
+from claw_mediate.core.tool_catalog import Catalog
+from claw_mediate.core.types import Reply, Round
 
 MOST_MESSAGES = 50_000
 """More is no conversation."""

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from claw_mediate import wire
+from claw_mediate.core import json_splice
 from claw_mediate.dialects.base import RunnerRequest, UnreadableRequestError
 
 NOT_READ: Final = "request_not_read"
@@ -24,12 +24,12 @@ _read = msgspec.json.Decoder(_Routed)
 def read_model(body: bytes) -> RunnerRequest:
     """The model and no more: a JSON object that names it once, for another parser must not find another one."""
     try:
-        wire.check_utf8(body)
+        json_splice.check_utf8(body)
         view = _read.decode(body)
-        wire.once(body, ["model"])
+        json_splice.once(body, ["model"])
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise UnreadableRequestError("the request is not one JSON object with a model") from error
-    except wire.WireError as error:
+    except json_splice.WireError as error:
         raise UnreadableRequestError(str(error)) from error
     return RunnerRequest(
         body, view.model, stream=view.stream is True, include_usage=False, declared=(), bypass=NOT_READ

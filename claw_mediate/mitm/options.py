@@ -10,10 +10,10 @@ from typing import Any
 from mitmproxy import ctx, exceptions, optmanager
 from mitmproxy.utils import human
 
-from claw_mediate.io import pipe
-from claw_mediate.io.log import EventLog
-from claw_mediate.io.settings import SETTINGS, Setting
-from claw_mediate.mitm import entrances
+from claw_mediate.mitm import listeners
+from claw_mediate.settings import SETTINGS, Setting
+from claw_mediate.telemetry import nonblocking_writer
+from claw_mediate.telemetry.event_log import EventLog
 
 FORCED: dict[str, Any] = {"connection_strategy": "lazy", "rawtcp": False}
 """Nothing may dial a provider before we decided, and bytes that are not HTTP must not pass on a governed connection."""
@@ -90,16 +90,16 @@ def harden() -> None:
     if _TALKS in ctx.options:
         changes.pop("termlog_verbosity", None)
     if not is_set("mode"):
-        entrances.hold()
-        changes["mode"] = entrances.modes(ctx.options.cllama_listen, ctx.options.cllama_proxy)
+        listeners.hold()
+        changes["mode"] = listeners.modes(ctx.options.cllama_listen, ctx.options.cllama_proxy)
     ctx.options.update(**FORCED, **changes)
     for name in CHATTY:
         logging.getLogger(name).setLevel(logging.WARNING)
     logging.getLogger("mitmproxy.proxy.server").addFilter(_worth_telling)
     if (termlog := ctx.master.addons.get("termlog")) is not None:
-        termlog.logger.file = pipe.Text(2)
+        termlog.logger.file = nonblocking_writer.Text(2)
     if (dumper := ctx.master.addons.get("dumper")) is not None:
-        dumper.outfp = pipe.Text(2)
+        dumper.outfp = nonblocking_writer.Text(2)
 
 
 def event_log() -> EventLog:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from claw_mediate.exchange import Exchange, Request
+from claw_mediate.core.http import Exchange, Request
 from tests import raw
 from tests.attacks.table import ATTACKS, page, unknown
 from tests.failures.stage import TOKEN, Stage

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from claw_mediate.io.services import Services
+from claw_mediate.tools.http import Services
 from tests import raw
 from tests.mediate.calling import READ, call
 

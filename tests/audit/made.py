@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from claw_contract.secret import Redactor
-from claw_mediate.io.history import History
-from claw_mediate.io.log import EventLog
+from claw_contract.redaction.redactor import Redactor
+from claw_mediate.telemetry.event_log import EventLog
+from claw_mediate.telemetry.history import History
 
 NOBODY = Redactor(())
 

@@ -22,8 +22,8 @@ from mitmproxy.proxy.context import Context
 from claw_certs.authority import UnfitError, make, read
 from claw_certs.key_file import FILE, exposed, of_directory
 from claw_certs.place import DH_PARAMETERS
-from claw_mediate.io.log import EventLog
-from claw_mediate.mitm.authority import Authorities, _not_the_pods
+from claw_mediate.mitm.gate.tls_ca import Authorities, _not_the_pods
+from claw_mediate.telemetry.event_log import EventLog
 from tests.certs.made import INSIDE, LONG_AGO, NOW, YET_TO_COME, pods_ca, wanted
 from tests.proxy.looking import taddons, tlsconfig
 from tests.proxy.pod import Pod

@@ -17,14 +17,14 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from claw_cli.app import app
-from claw_mediate.continuity import Anchor
-from claw_mediate.io.journal import SqliteJournal
-from claw_mediate.io.journaling import Asked
-from claw_mediate.io.store import SqliteStore
-from claw_state.database import Database
+from claw_mediate.core.continuity import Anchor
+from claw_mediate.turns.journaling import Asked
+from claw_mediate.turns.sqlite_journal import SqliteJournal
+from claw_mediate.turns.store import SqliteStore
+from claw_state.lease import Owner
 from claw_state.life import Life
-from claw_state.owner import Owner
-from claw_state.sqlite import SCHEMA, TURNS, opened
+from claw_state.sqlite.connection import Database
+from claw_state.sqlite.schema import SCHEMA, TURNS, opened
 from tests.cli.test_cli import claw
 from tests.state.server import SharedState, shared_state
 from tests.waiting import nobody_listens

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from claw_compile.output.emit import digest
-from claw_mediate.io.agents import Agents
-from claw_mediate.io.log import EventLog
+from claw_mediate.agents.directory import Agents
+from claw_mediate.telemetry.event_log import EventLog
 from tests.compile.worked_pods import WORKED_PODS, files_below
 
 ROOT = Path(__file__).parents[2]

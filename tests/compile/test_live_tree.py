@@ -14,8 +14,8 @@ import pytest
 
 from claw_compile.output.emit import Tree
 from claw_compile.output.write import write
-from claw_mediate.io.agents import Agents
-from claw_mediate.io.log import EventLog
+from claw_mediate.agents.directory import Agents
+from claw_mediate.telemetry.event_log import EventLog
 
 MOUNTED = """
 mount --bind "$1" "$3" && mount --bind "$1/context" "$4" || exit 77

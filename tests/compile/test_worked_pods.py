@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 from claw_cli.app import app
 from claw_compile.compiler import compile_pod
 from claw_contract.manifest import McpExecution, read_manifest
-from claw_mediate.io.agents import Agents
-from claw_mediate.io.log import EventLog
+from claw_mediate.agents.directory import Agents
+from claw_mediate.telemetry.event_log import EventLog
 from tests.compile.oracle import compose_config
 from tests.compile.worked_pods import PODS, WORKED_PODS, WorkedPod
 from tests.events import known

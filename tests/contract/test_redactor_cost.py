@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from claw_contract import secret as module
-from claw_contract.secret import DOTS, Redactor, Secret
+from claw_contract.redaction.redactor import Redactor
+from claw_contract.secret import DOTS, Secret
 
 KNOWN = ("s3cr3t-value", "123456", "a,b:[c", "aaaaaa", 'pass"word')
 HIDDEN = "\\u0041"

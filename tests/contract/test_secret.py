@@ -17,7 +17,8 @@ from pydantic import ValidationError
 from claw_contract.base import error_line
 from claw_contract.manifest import BearerAuth
 from claw_contract.metadata import Metadata
-from claw_contract.secret import DOTS, MIN_REDACTED, REVEAL, Redactor, Secret, SecretRef
+from claw_contract.redaction.redactor import MIN_REDACTED, Redactor
+from claw_contract.secret import DOTS, REVEAL, Secret, SecretRef
 
 VALUE = "s3cr3t-value"
 

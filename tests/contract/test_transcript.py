@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
 from claw_contract import interventions
-from claw_contract.differing import differences
-from claw_contract.said import reply
-from claw_contract.transcript import headline, transcript
-from claw_mediate import result
+from claw_contract.transcript.diff import differences
+from claw_contract.transcript.render import headline, transcript
+from claw_contract.transcript.text import reply
+from claw_mediate.core import tool_result
 from tests.mediate.made import called, granted
 
 LINE: dict[str, Any] = {
@@ -178,14 +178,14 @@ def test_the_codes_of_interventions_are_those_of_results() -> None:
     """One registry: what the contract knows of codes is what the mediator answers with."""
     call = called(granted())
     by_itself = [
-        result.budget_exhausted(call),
-        result.managed_tools_first(call),
-        result.terminal_order(call),
-        result.too_many_calls(call, 1),
-        result.unknown_tool(call),
-        result.invalid_arguments(call, ""),
-        result.schema_violations(call, []),
-        result.duplicate(call, 1, 1),
+        tool_result.budget_exhausted(call),
+        tool_result.managed_tools_first(call),
+        tool_result.terminal_order(call),
+        tool_result.too_many_calls(call, 1),
+        tool_result.unknown_tool(call),
+        tool_result.invalid_arguments(call, ""),
+        tool_result.schema_violations(call, []),
+        tool_result.duplicate(call, 1, 1),
     ]
     assert {answer.code for answer in by_itself} == interventions.NOT_ASKED
 

@@ -14,12 +14,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from claw_mediate.io.history import History
-from claw_mediate.io.journal import SqliteJournal
-from claw_mediate.io.services import Services
-from claw_mediate.io.store import SqliteStore
-from claw_mediate.io.upstream import Upstream
-from claw_state.disk import Disk
+from claw_mediate.providers.failover import Upstream
+from claw_mediate.telemetry.history import History
+from claw_mediate.tools.http import Services
+from claw_mediate.turns.sqlite_journal import SqliteJournal
+from claw_mediate.turns.store import SqliteStore
+from claw_state.sqlite.wal import Disk
 
 _STEPS: dict[type, tuple[str, ...]] = {
     SqliteJournal: ("begin", "resume", "replied", "intends", "answered", "ended", "handed"),

@@ -4,8 +4,8 @@ import json as _json
 import os as _os
 from pathlib import Path as _Path
 
-from claw_mediate.mitm import door as _door
-from claw_mediate.mitm.hooks import Cllama as _Cllama
+from claw_mediate.mitm.addon import Cllama as _Cllama
+from claw_mediate.mitm.response_stream import door as _door
 from tests.crash.faults import Doom as _Doom
 from tests.crash.faults import Fate as _Fate
 

@@ -12,17 +12,18 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from claw_mediate.exchange import Exchange, Request
-from claw_mediate.io import sending, services
-from claw_mediate.io.connections import tls_context
-from claw_mediate.io.log import EventLog
-from claw_mediate.io.settings import SETTINGS, Settings
+from claw_mediate.core.http import Exchange, Request
+from claw_mediate.http.client import tls_context
 from claw_mediate.mediator import Mediator
+from claw_mediate.providers import client
+from claw_mediate.settings import SETTINGS, Settings
+from claw_mediate.telemetry.event_log import EventLog
+from claw_mediate.tools import http as services
 from tests.crash.faults import Doom, Fate
 
 _TLS = tls_context()
 """Made before the first fork: nothing here speaks TLS, and making it takes longer than all the rest of a start."""
-sending.tls_context = services.tls_context = lambda: _TLS
+client.tls_context = services.tls_context = lambda: _TLS
 
 
 def live(listener: socket.socket, env: Mapping[str, str], doom: Doom | None, died: Path) -> None:

@@ -15,7 +15,7 @@ from tests.docs.pages import DOCS, rows, spans
 from tests.proxy.looking import Saved  # before what imports mitmproxy's filters, which are of an old make
 from tests.waiting import eventually
 
-from claw_mediate.mitm.commands import Commands  # isort: skip
+from claw_mediate.mitm.view.commands import Commands  # isort: skip
 
 PAGE = DOCS / "inspect.md"
 AGENT = "base-url"

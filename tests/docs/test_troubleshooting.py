@@ -11,7 +11,7 @@ from typing import get_args
 
 import pytest
 
-from claw_mediate.policy import Intervention
+from claw_mediate.core.model_policy import Intervention
 from tests.docs import code_says
 from tests.docs.conftest import Desk
 from tests.docs.pages import DOCS, ROOT, rows, spans
@@ -20,11 +20,16 @@ from tests.waiting import eventually
 PAGE = DOCS / "troubleshooting.md"
 REFUSES_TO_START = {
     "claw_mediate/mitm": ("OptionsError", "RuntimeError", "ValueError"),
-    "claw_mediate/io": ("ValueError",),
+    "claw_mediate/providers": ("ValueError",),
+    "claw_mediate/settings.py": ("ValueError",),
+    "claw_mediate/state.py": ("ValueError",),
+    "claw_mediate/telemetry": ("ValueError",),
+    "claw_mediate/turns": ("ValueError",),
+    "claw_mediate/agents": ("ValueError",),
     "claw_certs/key_file.py": ("UnfitError",),
-    "claw_state/place.py": ("ValueError",),
-    "claw_state/sqlite.py": ("NotSupportedError", "DatabaseError"),
-    "claw_state/valkey.py": ("ValueError",),
+    "claw_state/url.py": ("ValueError",),
+    "claw_state/sqlite/schema.py": ("NotSupportedError", "DatabaseError"),
+    "claw_state/valkey/link.py": ("ValueError",),
 }
 """Where the lines are made that a proxy ends with."""
 PASSED_ON = {"…: …", "cllama: …"}
@@ -62,9 +67,9 @@ def test_every_line_that_a_proxy_ends_with_at_its_start_is_in_the_page_and_no_ot
         for text in code_says.raised(file, error)
     }
     lines |= code_says.said_in("claw_mediate/mediator.py", "missing")
-    lines |= code_says.said_in("claw_mediate/mitm/authority.py", "_not_the_pods")
+    lines |= code_says.said_in("claw_mediate/mitm/gate/tls_ca.py", "_not_the_pods")
     lines |= {text for text in code_says.raised(ROOT / "claw_contract/manifest.py", "ValueError") if "base URL" in text}
-    lines.add(code_says.constants("claw_state/valkey.py")["_NOT_INSTALLED"])
+    lines.add(code_says.constants("claw_state/valkey/link.py")["_NOT_INSTALLED"])
     lines = {f"{ANOTHER_MITMPROXY}…" if line.startswith(ANOTHER_MITMPROXY) else line for line in lines}
     assert told("## It does not start") == lines - PASSED_ON
 
@@ -76,7 +81,9 @@ def test_every_reason_not_to_be_ready_is_in_the_page_and_no_other() -> None:
 
 @pytest.mark.requirement("docs:codes")
 def test_every_code_of_a_call_is_in_the_page_and_no_other() -> None:
-    registry = {value for name, value in code_says.constants("claw_mediate/result.py").items() if name.isupper()}
+    registry = {
+        value for name, value in code_says.constants("claw_mediate/core/tool_result.py").items() if name.isupper()
+    }
     assert told("## A tool's call fails") == registry | {"http_…"}
 
 

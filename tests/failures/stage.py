@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from claw_mediate.exchange import Exchange, Request
-from claw_mediate.io.identity import Admitted
-from claw_mediate.io.log import EventLog
-from claw_mediate.io.settings import SETTINGS, Settings
+from claw_mediate.agents.authenticate import Admitted
+from claw_mediate.core.http import Exchange, Request
 from claw_mediate.mediator import Mediator
+from claw_mediate.settings import SETTINGS, Settings
+from claw_mediate.telemetry.event_log import EventLog
 from tests import raw
 from tests.failures.planted import AGENT_SECRET, PROVIDER_KEY, TOOL_TOKEN
 from tests.wires import Wire

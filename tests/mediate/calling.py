@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 from claw_contract.metadata import Metadata
-from claw_mediate.io.agents import Agent
-from claw_mediate.io.services import Caller, Services
-from claw_mediate.model import Answer
+from claw_mediate.agents.directory import Agent
+from claw_mediate.core.types import Answer
+from claw_mediate.tools.http import Caller, Services
 from tests.mediate.made import called, granted, limits
 from tests.peers import Answer as Said
 from tests.peers import Service

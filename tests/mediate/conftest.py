@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from claw_mediate.io.services import Services
+from claw_mediate.tools.http import Services
 from tests.mediate.desk import Desk
 from tests.peers import Service
 from tests.wires import Wire, anthropic, openai, openai_legacy

@@ -17,8 +17,8 @@ from typing import Any
 
 import msgspec
 
-from claw_mediate.exchange import Exchange, Request
-from claw_mediate.io.identity import Admitted
+from claw_mediate.agents.authenticate import Admitted
+from claw_mediate.core.http import Exchange, Request
 from tests.mediate.desk import Desk
 from tests.wires import Body, Wire, openai
 

@@ -14,15 +14,16 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from claw_contract.metadata import Metadata
 from claw_contract.providers import ApiFormat
 from claw_contract.secret import Secret
-from claw_mediate.dialects import anthropic_messages, openai_chat
+from claw_mediate.agents.directory import Agent
+from claw_mediate.core.provider import Candidate
+from claw_mediate.core.types import Limits, Reply
+from claw_mediate.dialects.anthropic import messages as anthropic_messages
 from claw_mediate.dialects.base import Dialect
-from claw_mediate.io.agents import Agent
-from claw_mediate.io.log import EventLog
-from claw_mediate.io.routing import Asker, Route
-from claw_mediate.io.sending import Responded, Unreachable
-from claw_mediate.io.upstream import ModelCall, Replied, Upstream
-from claw_mediate.model import Limits, Reply
-from claw_mediate.provider import Candidate
+from claw_mediate.dialects.openai import chat as openai_chat
+from claw_mediate.providers.client import Responded, Unreachable
+from claw_mediate.providers.failover import ModelCall, Replied, Upstream
+from claw_mediate.providers.routing import Asker, Route
+from claw_mediate.telemetry.event_log import EventLog
 from tests.events import known
 from tests.mediate.auth import Auth
 from tests.mediate.made import catalog, limits

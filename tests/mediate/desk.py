@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 
 from claw_contract.history import HistoryEntry
-from claw_mediate.exchange import Exchange, Forward, Request
-from claw_mediate.io.agents import Agent
-from claw_mediate.io.identity import Admitted
-from claw_mediate.io.log import EventLog
-from claw_mediate.io.playing import Peers
-from claw_mediate.io.settings import SETTINGS, Settings
+from claw_mediate.agents.authenticate import Admitted
+from claw_mediate.agents.directory import Agent
+from claw_mediate.core.http import Exchange, Forward, Request
 from claw_mediate.mediator import Mediator
-from claw_state.place import File
+from claw_mediate.settings import SETTINGS, Settings
+from claw_mediate.telemetry.event_log import EventLog
+from claw_mediate.turns.registry import Peers
+from claw_state.url import File
 from tests.events import known
 from tests.mediate.scripted import SERVICE, Model, Part, Services
 from tests.wires import Body, Said, Wire

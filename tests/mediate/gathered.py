@@ -9,14 +9,15 @@ from typing import Any
 
 from claw_contract.context_files import ContextBlock, Feed, Memory
 from claw_contract.metadata import Metadata
-from claw_contract.secret import Redactor, Secret
+from claw_contract.redaction.redactor import Redactor
+from claw_contract.secret import Secret
+from claw_mediate.agents.directory import Agent
 from claw_mediate.dialects.base import RunnerRequest
-from claw_mediate.io.agents import Agent
-from claw_mediate.io.context.asking import Asker
-from claw_mediate.io.context.feeds import FeedLimits, Feeds
-from claw_mediate.io.context.gather import Context, Sources
-from claw_mediate.io.context.memory import Memories
-from claw_mediate.io.log import EventLog
+from claw_mediate.prompt.build import Context, Sources
+from claw_mediate.prompt.feeds import FeedLimits, Feeds
+from claw_mediate.prompt.fetch import Asker
+from claw_mediate.prompt.memory import Memories
+from claw_mediate.telemetry.event_log import EventLog
 from tests.events import known
 from tests.mediate.made import limits
 from tests.peers import Service

@@ -9,9 +9,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 from claw_contract.manifest import Tool
-from claw_mediate.call import read_arguments
-from claw_mediate.catalog import Catalog
-from claw_mediate.model import Arguments, Call, Limits, Owner, Reply
+from claw_mediate.core.tool_call import read_arguments
+from claw_mediate.core.tool_catalog import Catalog
+from claw_mediate.core.types import Arguments, Call, Limits, Owner, Reply
 
 SPACE = st.text(alphabet=" \t\r\n", max_size=2)
 NUMBER = st.sampled_from(

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from claw_mediate import result
-from claw_mediate.io.sending import Responded, Sent, Unreachable
-from claw_mediate.io.services import Caller
-from claw_mediate.io.upstream import ModelAnswer, ModelCall, understood
-from claw_mediate.model import Answer, Call
+from claw_mediate.core import tool_result
+from claw_mediate.core.types import Answer, Call
+from claw_mediate.providers.client import Responded, Sent, Unreachable
+from claw_mediate.providers.failover import ModelAnswer, ModelCall, understood
+from claw_mediate.tools.http import Caller
 from tests.wires import Body, Made
 
 if TYPE_CHECKING:
@@ -165,11 +165,11 @@ class Services:
         taken = self.takes.get(call.canonical, 0.0)
         self.desk.clock += min(taken, seconds)
         if taken > seconds:
-            return result.timed_out(call, seconds)
+            return tool_result.timed_out(call, seconds)
         answers = self.script.get(call.canonical, [(200, {})])
         status, data = answers.pop(0) if len(answers) > 1 else answers[0]
         body = json.dumps(data).encode()
-        return result.from_http(call, status, body, len(body), caller.agent.limits.result_bytes)
+        return tool_result.from_http(call, status, body, len(body), caller.agent.limits.result_bytes)
 
     async def close(self) -> None:
         return

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from claw_mediate.io.agents import Agents
-from claw_mediate.io.log import EventLog
+from claw_mediate.agents.directory import Agents
+from claw_mediate.telemetry.event_log import EventLog
 from tests.events import known
 
 METADATA = {"service": "analyst", "pod": "p", "token": "analyst:secret"}

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from claw_mediate import result
-from claw_mediate.dialects import anthropic_messages
+from claw_mediate.core import tool_result
+from claw_mediate.core.types import Arguments, Reply, Round, Unreadable
+from claw_mediate.dialects.anthropic import messages as anthropic_messages
 from claw_mediate.dialects.base import UnreadableReplyError
-from claw_mediate.model import Arguments, Reply, Round, Unreadable
 from tests.mediate.made import catalog, granted
 
 NAMES = catalog(granted("desk.get"), native=["shell"])
@@ -41,7 +41,7 @@ def delivered(reply: Reply, *, terminal: bool = False, **usage: Any) -> dict[str
 @pytest.mark.requirement("anthropic:blocks-survive")
 def test_blocks_of_every_type_stay_in_the_transcript_and_in_the_answer() -> None:
     reply = replied(*EVERY, call(), usage={"input_tokens": 1})
-    past = Round(1, reply, (result.unknown_tool(reply.calls[0]),))
+    past = Round(1, reply, (tool_result.unknown_tool(reply.calls[0]),))
     assistant, user = map(json.loads, anthropic_messages.hidden_messages([past], replayed=False))
     assert assistant == {"role": "assistant", "content": [*EVERY, call()]}
     assert [block["tool_use_id"] for block in user["content"]] == ["toolu_1"]
@@ -52,7 +52,7 @@ def test_blocks_of_every_type_stay_in_the_transcript_and_in_the_answer() -> None
 @pytest.mark.requirement("anthropic:pairing")
 def test_calls_that_leave_the_transcript_leave_without_a_result() -> None:
     reply = replied(THINKING, call(call_id="a"), call("shell", "b", cmd="ls"))
-    past = Round(1, reply, (result.unknown_tool(reply.calls[0]),))
+    past = Round(1, reply, (tool_result.unknown_tool(reply.calls[0]),))
     assistant, user = map(json.loads, anthropic_messages.hidden_messages([past], replayed=True))
     assert assistant["content"] == [THINKING, call(call_id="a")]
     assert [block["tool_use_id"] for block in user["content"]] == ["a"]
@@ -65,7 +65,7 @@ def test_every_call_has_an_id_of_its_own_in_the_transcript_and_in_the_answer(ids
     own = [made.id for made in reply.calls]
     assert len(set(own)) == len(ids)
     assert [block["id"] for block in delivered(reply)["content"]] == own
-    past = Round(1, reply, tuple(map(result.unknown_tool, reply.calls)))
+    past = Round(1, reply, tuple(map(tool_result.unknown_tool, reply.calls)))
     assistant, user = map(json.loads, anthropic_messages.hidden_messages([past], replayed=False))
     assert [block["id"] for block in assistant["content"]] == own
     assert [block["tool_use_id"] for block in user["content"]] == own
@@ -103,7 +103,7 @@ def test_the_last_call_of_an_answer_that_ran_out_of_tokens_is_never_run() -> Non
 @pytest.mark.requirement("anthropic:blank-text")
 def test_blank_text_is_not_given_back_to_a_provider_that_refuses_it() -> None:
     reply = replied({"type": "text", "text": " \n"}, call())
-    past = Round(1, reply, (result.unknown_tool(reply.calls[0]),))
+    past = Round(1, reply, (tool_result.unknown_tool(reply.calls[0]),))
     assistant = json.loads(anthropic_messages.hidden_messages([past], replayed=False)[0])
     assert assistant["content"] == [call()]
 

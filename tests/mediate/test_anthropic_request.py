@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from claw_mediate import result
-from claw_mediate.dialects import anthropic_messages
+from claw_mediate.core import tool_result
+from claw_mediate.core.talk import ToolUse
+from claw_mediate.core.types import Round
+from claw_mediate.dialects.anthropic import messages as anthropic_messages
 from claw_mediate.dialects.base import Additions, UnreadableRequestError
-from claw_mediate.model import Round
-from claw_mediate.talk import ToolUse
 from tests.mediate.made import JSON_TEXT, catalog, granted
 
 GET = granted("desk.get")
@@ -148,7 +148,7 @@ def test_hidden_rounds_go_on_with_the_message_that_the_runner_began(prefill: str
         {"type": "tool_use", "id": "t", "name": "desk__get", "input": {}},
     ]
     reply = anthropic_messages.read_reply(json.dumps({"content": content}).encode(), names)
-    rounds = [Round(number, reply, (result.unknown_tool(reply.calls[0]),)) for number in (1, 2)]
+    rounds = [Round(number, reply, (tool_result.unknown_tool(reply.calls[0]),)) for number in (1, 2)]
     hidden = anthropic_messages.hidden_messages(rounds, replayed=False)
     messages: list[dict[str, Any]] = json.loads(anthropic_messages.write_request(offer, hidden))["messages"]
     assert [message["role"] for message in messages] == ["user", "assistant", "user", "assistant", "user"]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from claw_mediate.dialects import anthropic_messages
+from claw_mediate.dialects.anthropic import messages as anthropic_messages
 from claw_mediate.dialects.base import Opening
 from tests.mediate.made import JSON_TEXT, catalog
 from tests.wires.anthropic import message

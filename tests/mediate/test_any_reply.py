@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from claw_mediate import result
-from claw_mediate.dialects import anthropic_messages, openai_chat
+from claw_mediate.core import tool_result
+from claw_mediate.core.types import Round
+from claw_mediate.dialects.anthropic import messages as anthropic_messages
 from claw_mediate.dialects.base import Dialect, UnreadableReplyError
-from claw_mediate.model import Round
+from claw_mediate.dialects.openai import chat as openai_chat
 from tests.mediate import openai_sdk, test_anthropic_stream
 from tests.mediate.any_reply import WIRES, bodies
 from tests.mediate.made import catalog, granted
@@ -43,6 +44,6 @@ def test_any_response_is_refused_or_its_stream_is_one_that_the_sdk_reads(name: s
         wire.assembled(stream)
         FINAL[name](stream)
         assert dialect.reply_anchor(reply, request, terminal=terminal)
-    answers = tuple(result.unknown_tool(call) for call in reply.calls)
+    answers = tuple(tool_result.unknown_tool(call) for call in reply.calls)
     for message in dialect.hidden_messages([Round(1, reply, answers)], replayed=False):
         json.loads(message)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from claw_mediate.io.attempts import Attempts, Known, Resumed
-from claw_mediate.io.journal import SqliteJournal
-from claw_mediate.io.journaling import RESUMED_WITHIN, Asked, Given
-from claw_state.database import Database
-from claw_state.owner import LEASE_SECONDS, Owner
+from claw_mediate.turns.idempotency import Attempts, Known, Resumed
+from claw_mediate.turns.journaling import RESUMED_WITHIN, Asked, Given
+from claw_mediate.turns.sqlite_journal import SqliteJournal
+from claw_state.lease import LEASE_SECONDS, Owner
+from claw_state.sqlite.connection import Database
 from tests.waiting import DEADLINE
 
 ASKED = Asked("request", "earlier", "Buy", "")

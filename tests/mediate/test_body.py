@@ -18,7 +18,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claw_mediate.io.body import UnpackableError, Unpacking, codings, unpacked
+from claw_mediate.http.content_coding import UnpackableError, Unpacking, codings, unpacked
 
 MOST = 64 << 20
 SECONDS = 30.0

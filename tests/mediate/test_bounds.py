@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claw_mediate.continuity import MOST_REINJECTED, bounded
-from claw_mediate.dialects import anthropic_messages, openai_chat
-from claw_mediate.wire import elements
+from claw_mediate.core.continuity import MOST_REINJECTED, bounded
+from claw_mediate.core.json_splice import elements
+from claw_mediate.dialects.anthropic import messages as anthropic_messages
+from claw_mediate.dialects.openai import chat as openai_chat
 from tests.mediate.desk import Desk, tool
 from tests.mediate.scripted import Thought
 from tests.mediate.test_turn_continuity import sent

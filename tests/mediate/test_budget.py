@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from claw_contract.metadata import Budget
 from claw_contract.prices import Price
-from claw_mediate.budget import Bucket, bucket_end, cost_of, over, priced
+from claw_mediate.core.budget import Bucket, bucket_end, cost_of, over, priced
 
 
 def budget(**more: Any) -> Budget:

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from claw_contract.metadata import Metadata
-from claw_mediate.exchange import Exchange, Request
-from claw_mediate.io.agents import Agent
-from claw_mediate.io.budgets import Budgets, FailMode
-from claw_mediate.io.log import EventLog
-from claw_mediate.io.prices import PriceList
-from claw_mediate.io.spending import SqliteSpending
-from claw_state.database import Database
+from claw_mediate.agents.directory import Agent
+from claw_mediate.core.http import Exchange, Request
+from claw_mediate.telemetry.event_log import EventLog
+from claw_mediate.turns.budgets import Budgets, FailMode
+from claw_mediate.turns.prices import PriceList
+from claw_mediate.turns.spending import SqliteSpending
+from claw_state.sqlite.connection import Database
 from tests.events import known
 from tests.mediate.made import limits
 

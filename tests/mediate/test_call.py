@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from claw_mediate.call import MAX_TARGET, ToolRequest, http_request, read_arguments, visible_schema
-from claw_mediate.model import Unreadable
+from claw_mediate.core.tool_call import MAX_TARGET, ToolRequest, http_request, read_arguments, visible_schema
+from claw_mediate.core.types import Unreadable
 from tests.mediate.made import JSON_TEXT, NUMBER, SPACE, arguments, granted
 
 DECLARES = {"type": "object", "properties": {"claw_id": {"type": "string"}, "a": {}}, "required": ["claw_id"]}

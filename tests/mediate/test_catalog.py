@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from claw_contract.names import hashed_alias
-from claw_mediate.model import Unreadable
+from claw_mediate.core.types import Unreadable
 from tests.mediate.desk import Desk, tool
 from tests.mediate.made import catalog, granted
 

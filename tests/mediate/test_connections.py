@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509 import IPAddress
 from mitmproxy.certs import CertStore
 
-from claw_mediate.io.body import read_bounded
-from claw_mediate.io.connections import Connections, tls_context
+from claw_mediate.http.client import Connections, tls_context
+from claw_mediate.http.content_coding import read_bounded
 
 pytestmark = pytest.mark.requirement("connections:http")
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"

@@ -10,10 +10,10 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from claw_mediate.io.context.asking import Ask, Asker
-from claw_mediate.io.sending import Responded, Sender
-from claw_mediate.io.services import Services
-from claw_mediate.provider import Provider
+from claw_mediate.core.provider import Provider
+from claw_mediate.prompt.fetch import Ask, Asker
+from claw_mediate.providers.client import Responded, Sender
+from claw_mediate.tools.http import Services
 from tests.mediate.calling import call
 from tests.peers import Peer
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
 from claw_contract.context_files import ContextBlock
-from claw_mediate.context import (
+from claw_mediate.core.prompt_context import (
     NOT_THE_USER,
     assembled,
     block_section,

@@ -17,7 +17,7 @@ from mitmproxy import addonmanager, exceptions, http, options
 from mitmproxy.proxy.layers.http import HttpRequestHook
 from mitmproxy.test import tflow
 
-from claw_mediate.mitm import dispatch, glance
+from claw_mediate.mitm import fast_dispatch, glance
 
 
 @dataclass(frozen=True)
@@ -194,14 +194,14 @@ class Lines(logging.Handler):
 @given(st.lists(PLANS, max_size=6))
 def test_any_addons_hear_the_same_in_the_same_order_as_from_mitmproxy_itself(plans: list[Plan]) -> None:
     flow = tflow.tflow()
-    fast, plain = (played(kind, plans, flow) for kind in (dispatch.FastManager, addonmanager.AddonManager))
+    fast, plain = (played(kind, plans, flow) for kind in (fast_dispatch.FastManager, addonmanager.AddonManager))
     assert fast == plain
 
 
 @pytest.mark.requirement("dispatch:asserted")
 def test_this_mitmproxy_is_what_the_fast_dispatch_was_written_for() -> None:
     manager = addonmanager.AddonManager(types.SimpleNamespace(options=options.Options()))
-    assert dispatch.misfit(manager) is None
+    assert fast_dispatch.misfit(manager) is None
 
 
 @pytest.mark.requirement("dispatch:asserted")
@@ -214,7 +214,7 @@ def test_a_mitmproxy_that_is_built_differently_is_named(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(addonmanager.AddonManager, "trigger_event", trigger_event)
     monkeypatch.delattr(addonmanager, "traverse")
-    assert dispatch.misfit(manager) == (
+    assert fast_dispatch.misfit(manager) == (
         "this version of mitmproxy tells its addons in another way: AddonManager.trigger_event, traverse"
     )
 
@@ -224,7 +224,10 @@ def test_a_manager_of_someone_else_is_left_alone() -> None:
     class Theirs(addonmanager.AddonManager):
         pass
 
-    assert dispatch.misfit(Theirs(types.SimpleNamespace(options=options.Options()))) == "the addon manager is a Theirs"
+    assert (
+        fast_dispatch.misfit(Theirs(types.SimpleNamespace(options=options.Options())))
+        == "the addon manager is a Theirs"
+    )
 
 
 VALUES = st.one_of(st.none(), st.binary(max_size=3), st.text(max_size=3), st.integers(), st.floats(), st.booleans())

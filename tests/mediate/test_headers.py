@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from claw_contract.secret import Secret
-from claw_mediate.io.headers import for_provider, holding
+from claw_mediate.http.headers import for_provider, holding
 from tests.failures.planted import AGENT_SECRET, FORMS
 
 SECRET = Secret(AGENT_SECRET)

@@ -16,8 +16,8 @@ from jsonschema import Draft202012Validator
 
 from claw_contract.chain import GENESIS
 from claw_contract.published import schemas
-from claw_contract.secret import Redactor
-from claw_mediate.io.history import BODY_LIMIT, History, last_hash, recorded_body
+from claw_contract.redaction.redactor import Redactor
+from claw_mediate.telemetry.history import BODY_LIMIT, History, last_hash, recorded_body
 from tests.mediate.desk import Desk
 
 NONE = Redactor(())

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from claw_contract.secret import Redactor
-from claw_mediate.io.history import Appended, History
+from claw_contract.redaction.redactor import Redactor
+from claw_mediate.telemetry.history import Appended, History
 from tests.mediate.desk import Desk
 
 NONE = Redactor(())

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claw_mediate.dialects import anthropic_messages, openai_chat
-from claw_mediate.housekeeping import CLAUDE_CODE_QUOTA, SIGNS, housekeeping
+from claw_mediate.core.side_requests import CLAUDE_CODE_QUOTA, SIGNS, housekeeping
+from claw_mediate.dialects.anthropic import messages as anthropic_messages
+from claw_mediate.dialects.openai import chat as openai_chat
 
 OPENCODE = "You are a title generator. You output ONLY a thread title. Nothing else.\n\n<task>\nGenerate a brief title"
 CLAUDE = (

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from claw_mediate.exchange import Exchange, Request
-from claw_mediate.io.agents import Agents
-from claw_mediate.io.identity import Admitted, admit
-from claw_mediate.io.log import EventLog
+from claw_mediate.agents.authenticate import Admitted, admit
+from claw_mediate.agents.directory import Agents
+from claw_mediate.core.http import Exchange, Request
+from claw_mediate.telemetry.event_log import EventLog
 
 GOOD = "analyst:secret"
 CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages?beta=true"

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from claw_mediate import result
-from claw_mediate.judge import MAX_CALLS, Answered, Finish, Run, Settled, ends_turn, judge, next_step, use_after
-from claw_mediate.ledger import Ledger
-from claw_mediate.model import Answer, Call
-from claw_mediate.talk import Deliver, Refuse, RunTools, ToolUse
+from claw_mediate.core import tool_result
+from claw_mediate.core.judge import MAX_CALLS, Answered, Finish, Run, Settled, ends_turn, judge, next_step, use_after
+from claw_mediate.core.ledger import Ledger
+from claw_mediate.core.talk import Deliver, Refuse, RunTools, ToolUse
+from claw_mediate.core.types import Answer, Call
 from tests.mediate.made import called, granted, limits, reply
 
 GET = granted("desk.get", annotations={"readOnly": True})
@@ -30,7 +30,7 @@ def ledger(**more: Any) -> Ledger:
 
 
 def ran(call: Call, *, status: int = 200) -> Answer:
-    return result.from_http(call, status, b"{}", 2, 100)
+    return tool_result.from_http(call, status, b"{}", 2, 100)
 
 
 def after(book: Ledger, *answers: Answer, use: ToolUse = ToolUse.RELEASED) -> Ledger:
@@ -140,7 +140,7 @@ def test_only_a_terminal_call_that_ran_well_ends_the_turn() -> None:
     assert ends_turn((ran(called(GET)), ran(called(END))))
     assert not ends_turn((ran(called(END), status=500),))
     assert not ends_turn((ran(called(GET)),))
-    assert not ends_turn((result.duplicate(called(END), 1, 1),))
+    assert not ends_turn((tool_result.duplicate(called(END), 1, 1),))
 
 
 @pytest.mark.requirement("calls:order-of-checks")
@@ -190,13 +190,13 @@ def test_a_read_may_be_repeated_after_a_write_in_its_own_service_that_ran() -> N
     assert settled(after(book, ran(called(SET))), called(GET)) is None
     assert settled(after(book, ran(called(SET), status=500)), called(GET)) is None
     assert settled(after(book, ran(called(ELSEWHERE))), called(GET)) == "duplicate_tool_call"
-    assert settled(after(book, result.invalid_arguments(called(SET), "x")), called(GET)) == "duplicate_tool_call"
+    assert settled(after(book, tool_result.invalid_arguments(called(SET), "x")), called(GET)) == "duplicate_tool_call"
     assert settled(after(after(ledger(), ran(called(SET))), ran(called(GET))), called(GET)) == "duplicate_tool_call"
 
 
 @pytest.mark.requirement("calls:idle-rounds")
 def test_the_third_round_of_nothing_but_repeats_forbids_tools() -> None:
-    repeat = result.duplicate(called(SET), 1, 1)
+    repeat = tool_result.duplicate(called(SET), 1, 1)
     book = after(ledger(), ran(called(SET)))
     assert use_after(book, (repeat,)) is ToolUse.RELEASED
     book = after(after(book, repeat), repeat)
@@ -207,8 +207,8 @@ def test_the_third_round_of_nothing_but_repeats_forbids_tools() -> None:
 @pytest.mark.requirement("injection:tool-choice-released")
 def test_a_forced_choice_is_released_by_a_managed_call_and_by_nothing_else() -> None:
     assert use_after(ledger(), (ran(called(GET)),)) is ToolUse.RELEASED
-    assert use_after(ledger(), (result.invalid_arguments(called(GET), "x"),)) is ToolUse.RELEASED
-    assert use_after(ledger(), (result.unknown_tool(UNKNOWN),)) is ToolUse.AS_ASKED
+    assert use_after(ledger(), (tool_result.invalid_arguments(called(GET), "x"),)) is ToolUse.RELEASED
+    assert use_after(ledger(), (tool_result.unknown_tool(UNKNOWN),)) is ToolUse.AS_ASKED
 
 
 @pytest.mark.requirement("calls:parallel")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from claw_contract.providers import KeyRecord
-from claw_mediate.io.providers import rest_seconds
+from claw_mediate.providers.registry import rest_seconds
 from tests.mediate.auth import Auth, key, ready
 
 TWO = {"OPENAI_API_KEY": "sk-zero", "OPENAI_API_KEY_1": "sk-one"}
@@ -157,9 +157,9 @@ KILLER = """
 import sys
 from pathlib import Path
 from claw_contract.secret import Secret
-from claw_mediate.io.keys import KeyStates
-from claw_mediate.io.log import EventLog
-from claw_mediate.provider import Key
+from claw_mediate.providers.key_health import KeyStates
+from claw_mediate.telemetry.event_log import EventLog
+from claw_mediate.core.provider import Key
 states = KeyStates(Path(sys.argv[1]), EventLog())
 for number in range(40):
     states.note("openai", Key("k", Secret(f"sk-{number % 30}-{sys.argv[2] if number < 20 else 'shared'}")), float("inf"), 401)

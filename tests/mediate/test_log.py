@@ -12,7 +12,7 @@ import pytest
 
 from claw_contract.log import COMMON, EventType
 from claw_contract.secret import Secret
-from claw_mediate.io.log import Event, EventLog, now_rfc3339
+from claw_mediate.telemetry.event_log import Event, EventLog, now_rfc3339
 
 
 @pytest.fixture

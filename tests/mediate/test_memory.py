@@ -13,9 +13,10 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
 
-from claw_contract.secret import Redactor, Secret
+from claw_contract.redaction.redactor import Redactor
+from claw_contract.secret import Secret
 from claw_mediate.dialects.base import RunnerRequest
-from claw_mediate.io.context import memory as module
+from claw_mediate.prompt import memory as module
 from tests.mediate.gathered import Gathering
 from tests.peers import Answer as Said
 from tests.peers import Service

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from claw_contract.log import EventType
-from claw_mediate.io.metrics import Metrics, Observed
+from claw_mediate.telemetry.metrics import Metrics, Observed
 from tests.metrics_page import PAGE, metrics, series, written
 
 OURS = {"ts": "", "claw_id": "analyst", "turn_id": "t", "model": "m", "intervention": None, "digest": None}

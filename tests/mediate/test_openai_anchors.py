@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from claw_mediate.dialects import openai_chat
+from claw_mediate.dialects.openai import chat as openai_chat
 from tests.mediate.made import catalog
 from tests.wires.openai import completion
 

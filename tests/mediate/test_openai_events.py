@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claw_mediate.dialects import openai_chat, sse
+from claw_mediate.dialects import sse
 from claw_mediate.dialects.base import Opening
+from claw_mediate.dialects.openai import chat as openai_chat
 from tests.mediate.openai_sdk import chunks, final
 from tests.wires.openai import completion
 

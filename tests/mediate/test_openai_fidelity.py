@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from claw_mediate.dialects import openai_chat
+from claw_mediate.core.talk import ToolUse
 from claw_mediate.dialects.base import Additions
-from claw_mediate.talk import ToolUse
+from claw_mediate.dialects.openai import chat as openai_chat
 from tests.mediate.made import JSON_TEXT, catalog, granted
 
 NAMES = catalog(granted("desk.get"), native=["shell"])

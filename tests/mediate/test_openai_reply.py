@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from claw_mediate import result
-from claw_mediate.dialects import openai_chat
+from claw_mediate.core import tool_result
+from claw_mediate.core.tool_trace import usage_record
+from claw_mediate.core.types import Arguments, Reply, Round, Unreadable, add_usage
 from claw_mediate.dialects.base import UnreadableReplyError
-from claw_mediate.model import Arguments, Reply, Round, Unreadable, add_usage
-from claw_mediate.trace import usage_record
+from claw_mediate.dialects.openai import chat as openai_chat
 from tests.mediate.made import catalog, granted
 
 NAMES = catalog(granted("desk.get"), native=["shell"])
@@ -26,7 +26,7 @@ def wire_call(name: str = "desk__get", arguments: Any = "{}", **more: Any) -> di
 
 
 def answered(reply: Reply) -> Round:
-    return Round(1, reply, tuple(result.invalid_arguments(call, "x") for call in reply.calls))
+    return Round(1, reply, tuple(tool_result.invalid_arguments(call, "x") for call in reply.calls))
 
 
 ASKED = openai_chat.read_request(b'{"messages":[],"stream_options":{"include_usage":true}}')
@@ -148,7 +148,7 @@ def test_a_native_suffix_leaves_the_transcript_and_the_rest_keeps_its_bytes() ->
     ours, theirs = b'{"id":"a","function":{"name":"desk__get"},"y":1e5}', b'{"id":"b","function":{"name":"shell"}}'
     body = b'{"choices":[{"message":{"role":"assistant","x":1.0,"tool_calls":[ ' + ours + b" , " + theirs + b" ]}}]}"
     reply = openai_chat.read_reply(body, NAMES)
-    past = Round(1, reply, (result.invalid_arguments(reply.calls[0], "x"),))
+    past = Round(1, reply, (tool_result.invalid_arguments(reply.calls[0], "x"),))
     first, answer = openai_chat.hidden_messages([past], replayed=True)
     assert first == b'{"role":"assistant","x":1.0,"tool_calls":[' + ours + b"]}"
     assert json.loads(answer)["tool_call_id"] == "a"
@@ -157,7 +157,7 @@ def test_a_native_suffix_leaves_the_transcript_and_the_rest_keeps_its_bytes() ->
 @pytest.mark.requirement("continuity:advice-left-out")
 def test_advice_for_one_turn_is_not_replayed() -> None:
     reply = replied({"tool_calls": [wire_call()]})
-    past = Round(1, reply, tuple(map(result.budget_exhausted, reply.calls)))
+    past = Round(1, reply, tuple(map(tool_result.budget_exhausted, reply.calls)))
     assert openai_chat.hidden_messages([past], replayed=True) == ()
     assert len(openai_chat.hidden_messages([past], replayed=False)) == 2
 

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import pytest
 
-from claw_mediate.io.log import EventLog
-from claw_mediate.io.pipe import Lines
+from claw_mediate.telemetry.event_log import EventLog
+from claw_mediate.telemetry.nonblocking_writer import Lines
 from tests.waiting import DEADLINE, eventually
 
 LINE = b"x" * 999 + b"\n"

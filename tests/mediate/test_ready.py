@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from claw_mediate.exchange import Request
-from claw_mediate.io.log import EventLog
-from claw_mediate.io.settings import SETTINGS, Settings
+from claw_mediate.core.http import Request
 from claw_mediate.mediator import Mediator
+from claw_mediate.settings import SETTINGS, Settings
+from claw_mediate.telemetry.event_log import EventLog
 
 pytestmark = pytest.mark.requirement("own:health-ready")
 

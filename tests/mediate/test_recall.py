@@ -7,8 +7,8 @@ import json
 import pytest
 
 from claw_contract.log import ContinuityEvent
-from claw_mediate.continuity import Anchor, Evidence, Kept
-from claw_mediate.recall import Recall, recalled
+from claw_mediate.core.continuity import Anchor, Evidence, Kept
+from claw_mediate.core.recall import Recall, recalled
 from tests.mediate.desk import Desk
 from tests.mediate.test_turn_conversations import said
 

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from claw_contract.secret import DOTS, Redactor
+from claw_contract.redaction.redactor import Redactor
+from claw_contract.secret import DOTS
+from claw_mediate.agents.authenticate import Admitted
+from claw_mediate.core.http import Exchange, Forward, Request
 from claw_mediate.dialects.base import UnreadableRequestError
 from claw_mediate.dialects.routed import read_model
-from claw_mediate.exchange import Exchange, Forward, Request
-from claw_mediate.io.identity import Admitted
 from tests.mediate.desk import Desk
 from tests.wires import Wire, anthropic, openai
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from starlette.responses import Response
 
-from claw_mediate.exchange import Exchange, Forward, Request
-from claw_mediate.io.identity import Admitted
-from claw_mediate.io.log import EventLog
-from claw_mediate.io.settings import SETTINGS, Settings
+from claw_mediate.agents.authenticate import Admitted
+from claw_mediate.core.http import Exchange, Forward, Request
 from claw_mediate.mediator import Mediator
+from claw_mediate.settings import SETTINGS, Settings
+from claw_mediate.telemetry.event_log import EventLog
 from tests.events import known
 from tests.mediate.conftest import WIRES
 from tests.mediate.desk import tool

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claw_mediate.keywords import MAX_MESSAGE
-from claw_mediate.number import exact
-from claw_mediate.schema import check, schema_problem
+from claw_mediate.core.json_schema import check, schema_problem
+from claw_mediate.core.json_schema_keywords import MAX_MESSAGE
+from claw_mediate.core.number import exact
 
 
 def problems(schema: dict[str, Any], value: Any) -> list[str]:

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claw_mediate.call import MAX_VIOLATIONS, read_arguments
-from claw_mediate.model import Arguments
-from claw_mediate.number import exact, is_multiple
-from claw_mediate.schema import check, schema_problem
+from claw_mediate.core.json_schema import check, schema_problem
+from claw_mediate.core.number import exact, is_multiple
+from claw_mediate.core.tool_call import MAX_VIOLATIONS, read_arguments
+from claw_mediate.core.types import Arguments
 
 DRAFTS = {
     "3": "http://json-schema.org/draft-03/schema#",

@@ -12,8 +12,8 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
 
-from claw_mediate.io import services as module
-from claw_mediate.io.services import Services
+from claw_mediate.tools import http as module
+from claw_mediate.tools.http import Services
 from tests.mediate.calling import READ, call, serve, told
 from tests.peers import Answer as Said
 from tests.peers import Service

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from starlette.responses import JSONResponse, Response
 
-from claw_mediate.io.services import Services
+from claw_mediate.tools.http import Services
 from tests.mediate.calling import READ, call, serve, told
 from tests.peers import Answer as Said
 from tests.peers import Service

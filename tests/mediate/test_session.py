@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claw_mediate.dialects import anthropic_messages, openai_chat
-from claw_mediate.session import SessionHints, session
+from claw_mediate.core.session_id import SessionHints, session
+from claw_mediate.dialects.anthropic import messages as anthropic_messages
+from claw_mediate.dialects.openai import chat as openai_chat
 
 ID = "0f9e2b1c-5d4e-4a6b-9c8d-7e6f5a4b3c2d"
 CLAUDE = json.dumps({"device_id": "d", "account_uuid": "", "session_id": ID})

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from claw_mediate.io.settings import SETTINGS, Setting, Settings, address
+from claw_mediate.settings import SETTINGS, Setting, Settings, address
 
 PAGE = (Path(__file__).parents[2] / "docs" / "settings.md").read_text(encoding="utf-8")
 DEFAULTS = {setting.name: setting.default for setting in SETTINGS}

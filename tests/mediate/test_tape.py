@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from claw_mediate import result
-from claw_mediate.io.journal import SqliteJournal
-from claw_mediate.io.journaling import Asked, Attempt
-from claw_mediate.io.tape import Tape
-from claw_mediate.model import Answer, Call
-from claw_state.database import Database
-from claw_state.owner import Owner
-from claw_state.place import StoreError
+from claw_mediate.core import tool_result
+from claw_mediate.core.types import Answer, Call
+from claw_mediate.turns.checkpoint import Tape
+from claw_mediate.turns.journaling import Asked, Attempt
+from claw_mediate.turns.sqlite_journal import SqliteJournal
+from claw_state.lease import Owner
+from claw_state.sqlite.connection import Database
+from claw_state.url import StoreError
 from tests.mediate.made import called, granted
 
 READ = called(granted("desk.get", annotations={"readOnly": True}))
@@ -57,7 +57,7 @@ class Desk:
     async def call(self, tape: Tape, round_number: int, place: int, call: Call) -> Answer:
         async def run() -> Answer:
             self.made.append(call)
-            return result.from_http(call, 200, b"{}", 2, 100)
+            return tool_result.from_http(call, 200, b"{}", 2, 100)
 
         return await tape.call(round_number, place, call, run)
 
@@ -75,7 +75,7 @@ async def test_behind_a_reply_that_could_not_be_written_no_write_is_made_and_rea
     tape = desk.tape()
     await tape.replied(1, b"{}")
     assert (await desk.call(tape, 1, 0, READ)).ok
-    assert (await desk.call(tape, 1, 1, WRITE)).code == result.REQUEST_FAILED
+    assert (await desk.call(tape, 1, 1, WRITE)).code == tool_result.REQUEST_FAILED
     assert desk.made == [READ]
     assert len(desk.told) == 1
 

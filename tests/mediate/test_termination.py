@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from claw_mediate import result
-from claw_mediate.model import Answer, Call, Limits, Reply
-from claw_mediate.talk import (
+from claw_mediate.core import tool_result
+from claw_mediate.core.talk import (
     AskModel,
     Deliver,
     Heard,
@@ -22,7 +21,8 @@ from claw_mediate.talk import (
     ToolsAnswered,
     ToolUse,
 )
-from claw_mediate.turn import turn
+from claw_mediate.core.turn import turn
+from claw_mediate.core.types import Answer, Call, Limits, Reply
 from tests.mediate.made import called, granted, limits
 
 TOOLS = [
@@ -90,7 +90,7 @@ class World:
 
     def answer(self, call: Call) -> Answer:
         status = self.data.draw(st.sampled_from([200, 200, 404, 503, 0]))
-        return result.from_http(call, status, b"{}", 2, 100) if status else result.timed_out(call, 1)
+        return tool_result.from_http(call, status, b"{}", 2, 100) if status else tool_result.timed_out(call, 1)
 
     def may_repeat(self, call: Call) -> bool:
         """The exceptions of spec/mediation.md section 4, "Repeats", told by what ran."""
@@ -163,7 +163,7 @@ def test_a_model_that_never_stops_calling_is_asked_two_times_more_than_it_has_ro
             call = called(TOOLS[0], f'{{"a":{asked}}}')
             heard: Heard = ModelReplied(Reply(b"{}", b"{}", (call,), {}), clock)
         else:
-            heard = ToolsAnswered(tuple(result.from_http(call, 200, b"", 0, 9) for call in command.calls), clock)
+            heard = ToolsAnswered(tuple(tool_result.from_http(call, 200, b"", 0, 9) for call in command.calls), clock)
         try:
             command = playing.send(heard)
         except StopIteration as end:

@@ -10,19 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from claw_mediate import result
+from claw_mediate.core import tool_result
+from claw_mediate.core.talk import Deliver, Refuse
+from claw_mediate.core.turn import turn
+from claw_mediate.core.types import Answer, Call, Limits
 from claw_mediate.dialects.base import Additions
-from claw_mediate.io.drive import Ports, World, drive
-from claw_mediate.io.journal import SqliteJournal
-from claw_mediate.io.journaling import Asked
-from claw_mediate.io.sending import Responded
-from claw_mediate.io.tape import Tape
-from claw_mediate.io.upstream import ModelAnswer, ModelCall, understood
-from claw_mediate.model import Answer, Call, Limits
-from claw_mediate.talk import Deliver, Refuse
-from claw_mediate.turn import turn
-from claw_state.database import Database
-from claw_state.owner import Owner
+from claw_mediate.providers.client import Responded
+from claw_mediate.providers.failover import ModelAnswer, ModelCall, understood
+from claw_mediate.turns.checkpoint import Tape
+from claw_mediate.turns.driver import Ports, World, drive
+from claw_mediate.turns.journaling import Asked
+from claw_mediate.turns.sqlite_journal import SqliteJournal
+from claw_state.lease import Owner
+from claw_state.sqlite.connection import Database
 from tests.mediate.any_reply import WIRES, bodies
 from tests.mediate.made import limits
 from tests.mediate.test_any_reply import CATALOG, DIALECTS
@@ -59,7 +59,7 @@ class Peers:
         assert 0 < seconds <= self.limits.per_tool
         self.ran.append(call)
         status = self.data.draw(st.sampled_from([200, 200, 404, 503]))
-        return result.from_http(call, status, b'{"a": 1.0}', 10, 100)
+        return tool_result.from_http(call, status, b'{"a": 1.0}', 10, 100)
 
 
 @pytest.mark.requirement("loop:terminates-on-the-wire")

@@ -13,8 +13,8 @@ import pytest
 from inline_snapshot import snapshot
 
 from claw_contract.log import JoinEvent, ResumeEvent
-from claw_mediate.exchange import Exchange
-from claw_mediate.mitm.sources import Source
+from claw_mediate.core.http import Exchange
+from claw_mediate.mitm.flow_state import Source
 from tests.mediate.desk import Desk, tool, with_tools
 from tests.waiting import happens
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from claw_contract.secret import DOTS, Redactor
-from claw_mediate.mitm import guard, veil
-from claw_mediate.mitm.concealing import conceal, conceal_body, unveiled
-from claw_mediate.mitm.shadow import MOST_SHOWN
+from claw_contract.redaction.redactor import Redactor
+from claw_contract.secret import DOTS
+from claw_mediate.mitm.gate import guard
+from claw_mediate.mitm.view import redaction as veil
+from claw_mediate.mitm.view.hidden_flows import MOST_SHOWN
+from claw_mediate.mitm.view.redacted_message import conceal, conceal_body, unveiled
 from tests.proxy.looking import dumper, http, save, savehar, taddons, tflow
 
 KEY = "sk-provider-key-planted-0001"

@@ -6,10 +6,11 @@ import tracemalloc
 
 import pytest
 
-from claw_contract.secret import DOTS, Redactor, Secret
-from claw_mediate.dialects import paths
-from claw_mediate.mitm import guard
-from claw_mediate.mitm.concealing import conceal, shown_tokens
+from claw_contract.redaction.redactor import Redactor
+from claw_contract.secret import DOTS, Secret
+from claw_mediate.core import api_paths
+from claw_mediate.mitm.gate import guard
+from claw_mediate.mitm.view.redacted_message import conceal, shown_tokens
 from tests.proxy.looking import http, tflow
 
 
@@ -51,7 +52,7 @@ def test_a_megabyte_of_a_credential_is_hidden_and_looked_for_nowhere_else() -> N
 def test_long_paths_and_names_of_strangers_are_not_kept() -> None:
     tracemalloc.start()
     for number in range(20):
-        assert paths.end_of(f"/{number}" + "x" * 100_000) is None
+        assert api_paths.end_of(f"/{number}" + "x" * 100_000) is None
         assert guard.canonical(f"{number}" + "x" * 100_000).endswith("xxx")
     kept, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()

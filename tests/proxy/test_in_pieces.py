@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from claw_contract.transcript import transcript
+from claw_contract.transcript.render import transcript
 from tests.peers import events
 from tests.proxy.looking import peopled, saved
 from tests.proxy.pod import PROVIDER_KEY

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from claw_mediate.mitm import keeping, shadow
+from claw_mediate.mitm.view import hidden_flows, retention
 from tests.proxy.looking import http, taddons, tflow, view
 
 BODY = b"x" * 100_000
@@ -15,25 +15,25 @@ BODY = b"x" * 100_000
 @pytest.fixture
 def looking() -> Iterator[view.View]:
     """A view that may keep 50 flows, or two megabytes."""
-    shown, kept = view.View(), keeping.Keeping()
+    shown, kept = view.View(), retention.Keeping()
     kept.most_flows, kept.most_bytes = 50, 2_000_000
     with taddons.context(shown, kept):
         yield shown
 
 
-def passes(looking: view.View, kept: keeping.Keeping, body: bytes = BODY, parent: str = "") -> http.HTTPFlow:
+def passes(looking: view.View, kept: retention.Keeping, body: bytes = BODY, parent: str = "") -> http.HTTPFlow:
     flow = tflow.tflow(resp=True)
     flow.request.content, flow.live = body, False
     if parent:
-        flow.metadata[shadow.PARENT] = parent
+        flow.metadata[hidden_flows.PARENT] = parent
     looking.requestheaders(flow)
     looking.response(flow)
     kept.response(flow)
     return flow
 
 
-def keeper() -> keeping.Keeping:
-    found: keeping.Keeping = keeping.ctx.master.addons.get(keeping.Keeping.name)
+def keeper() -> retention.Keeping:
+    found: retention.Keeping = retention.ctx.master.addons.get(retention.Keeping.name)
     return found
 
 

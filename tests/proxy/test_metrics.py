@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families as parsed
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from claw_mediate.io.scrape import MOST_CONNECTIONS
+from claw_mediate.telemetry.metrics_server import MOST_CONNECTIONS
 from tests.peers import Provider, Service, calls, text
 from tests.proxy.pod import ANTHROPIC_KEY, PROVIDER_KEY, SECRET, TOOL_TOKEN, Pod
 from tests.waiting import eventually, free_port

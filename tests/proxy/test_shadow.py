@@ -15,7 +15,8 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from claw_mediate.mitm import shadow, veil
+from claw_mediate.mitm.view import hidden_flows
+from claw_mediate.mitm.view import redaction as veil
 from tests.peers import calls, text
 from tests.proxy.looking import Saved, dumper, peopled, save, savehar, taddons, tflow, told, view
 from tests.proxy.pod import Pod
@@ -233,9 +234,9 @@ def test_where_nobody_looks_on_there_is_no_watch() -> None:
     savers = (dumper.Dumper(), save.Save(), savehar.SaveHar(), veil.Veil())
     with taddons.context(*savers) as context:
         context.options.flow_detail = 0
-        assert shadow.watching(flow) is None
+        assert hidden_flows.watching(flow) is None
         context.options.flow_detail = 1
-        assert shadow.watching(flow) is not None
+        assert hidden_flows.watching(flow) is not None
     with taddons.context(*savers, view.View()) as context:
         context.options.flow_detail = 0
-        assert shadow.watching(flow) is not None
+        assert hidden_flows.watching(flow) is not None

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claw_mediate.mitm.tap import Tap
+from claw_mediate.mitm.passthrough.usage_tap import Tap
 from tests.mediate.test_body import PACKERS, nothing, packed
 
 EVENTS, JSON = "text/event-stream; charset=utf-8", "application/json"

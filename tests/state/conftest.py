@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from claw_mediate.io.journal import SqliteJournal
-from claw_mediate.io.journaling import Journal
-from claw_mediate.io.store import SqliteStore, Store
-from claw_mediate.io.valkey_journal import ValkeyJournal
-from claw_mediate.io.valkey_store import ValkeyStore
-from claw_state.database import Database
+from claw_mediate.turns.journaling import Journal
+from claw_mediate.turns.sqlite_journal import SqliteJournal
+from claw_mediate.turns.store import SqliteStore, Store
+from claw_mediate.turns.valkey_journal import ValkeyJournal
+from claw_mediate.turns.valkey_store import ValkeyStore
 from claw_state.inventory import Kept
-from claw_state.owner import Owner
-from claw_state.place import File
-from claw_state.sqlite_inventory import SqliteInventory
-from claw_state.valkey import Link
-from claw_state.valkey_inventory import ValkeyInventory
+from claw_state.lease import Owner
+from claw_state.sqlite.connection import Database
+from claw_state.sqlite.inventory import SqliteInventory
+from claw_state.url import File
+from claw_state.valkey.inventory import ValkeyInventory
+from claw_state.valkey.link import Link
 from tests.state.server import SharedState, shared_state
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from claw_state.place import Server, place
+from claw_state.url import Server, place
 from tests.waiting import eventually, free_port
 
 BINARY = shutil.which("valkey-server") or shutil.which("redis-server")

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from claw_mediate.io.journal import SqliteJournal
-from claw_mediate.io.journaling import Asked, OnItsWay
-from claw_state import disk
-from claw_state.database import Database
-from claw_state.owner import Owner
-from claw_state.place import StoreError
+from claw_mediate.turns.journaling import Asked, OnItsWay
+from claw_mediate.turns.sqlite_journal import SqliteJournal
+from claw_state.lease import Owner
+from claw_state.sqlite.connection import Database
+from claw_state.sqlite.schema import wal as disk
+from claw_state.url import StoreError
 from tests.state.test_journal import made
 from tests.waiting import eventually
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from claw_contract.metadata import Budget
-from claw_mediate.continuity import Anchor
-from claw_mediate.io.journaling import Asked
-from claw_mediate.io.log import EventLog
-from claw_mediate.io.state import State, opened
-from claw_state.place import StoreError, place
+from claw_mediate.core.continuity import Anchor
+from claw_mediate.state import State, opened
+from claw_mediate.telemetry.event_log import EventLog
+from claw_mediate.turns.journaling import Asked
+from claw_state.url import StoreError, place
 
 ASKED = Asked("request", "earlier", "Buy", "")
 LIMIT = Budget.model_validate({"window": "1h", "max_requests": 1})

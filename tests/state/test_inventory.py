@@ -8,12 +8,12 @@ from itertools import batched
 
 import pytest
 
-from claw_mediate.continuity import Anchor
-from claw_mediate.io.journaling import Asked, Given, Journal
-from claw_mediate.io.store import MOST_BYTES, MOST_TURNS, Store
+from claw_mediate.core.continuity import Anchor
+from claw_mediate.turns.journaling import Asked, Given, Journal
+from claw_mediate.turns.store import MOST_BYTES, MOST_TURNS, Store
 from claw_state.inventory import AgentState, Forgotten, Kept, Rounds
-from claw_state.owner import LEASE_SECONDS, Owner
-from claw_state.place import StoreError
+from claw_state.lease import LEASE_SECONDS, Owner
+from claw_state.url import StoreError
 from tests.state.conftest import Clock
 
 type Stores = Callable[[], Store]

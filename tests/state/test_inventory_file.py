@@ -16,16 +16,16 @@ import pytest
 from typer.testing import CliRunner
 
 from claw_cli.app import app
-from claw_mediate.continuity import Anchor
-from claw_mediate.io.journal import SqliteJournal
-from claw_mediate.io.journaling import Asked, Given
-from claw_mediate.io.store import SqliteStore
-from claw_state import sqlite_inventory
-from claw_state.database import Database
-from claw_state.owner import Owner
-from claw_state.place import File, StoreError, place
-from claw_state.sqlite import TURNS, opened
-from claw_state.sqlite_inventory import SqliteInventory
+from claw_mediate.core.continuity import Anchor
+from claw_mediate.turns.journaling import Asked, Given
+from claw_mediate.turns.sqlite_journal import SqliteJournal
+from claw_mediate.turns.store import SqliteStore
+from claw_state.lease import Owner
+from claw_state.sqlite.connection import Database
+from claw_state.sqlite.inventory import SqliteInventory
+from claw_state.sqlite.schema import TURNS, opened
+from claw_state.sqlite.schema import inventory as sqlite_inventory
+from claw_state.url import File, StoreError, place
 
 HIDDEN = b"planted-hidden-round"
 
@@ -40,9 +40,9 @@ def written(file: Path) -> Iterator[subprocess.Popen[str]]:
     """By another process, which has it open until it is told to end, or is killed."""
     code = (
         "import asyncio, sys\n"
-        "from claw_mediate.continuity import Anchor\n"
-        "from claw_mediate.io.store import SqliteStore\n"
-        "from claw_state.database import Database\n"
+        "from claw_mediate.core.continuity import Anchor\n"
+        "from claw_mediate.turns.store import SqliteStore\n"
+        "from claw_state.sqlite.connection import Database\n"
         "store = SqliteStore(Database(sys.argv[1]))\n"
         f"asyncio.run(store.keep('analyst', Anchor('x', ()), '', {HIDDEN!r}))\n"
         "print('written', flush=True)\n"

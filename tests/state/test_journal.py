@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from claw_mediate.io.journaling import RESUMED_WITHIN, Asked, Given, Journal, OnItsWay
-from claw_mediate.io.valkey_journal import ValkeyJournal
-from claw_mediate.model import Answer, Call
-from claw_state.owner import LEASE_SECONDS, Owner
-from claw_state.place import StoreError
-from claw_state.valkey import Link
+from claw_mediate.core.types import Answer, Call
+from claw_mediate.turns.journaling import RESUMED_WITHIN, Asked, Given, Journal, OnItsWay
+from claw_mediate.turns.valkey_journal import ValkeyJournal
+from claw_state.lease import LEASE_SECONDS, Owner
+from claw_state.url import StoreError
+from claw_state.valkey.link import Link
 from tests.mediate.made import called, granted
 from tests.state.conftest import Clock
 from tests.state.server import SharedState

@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from claw_mediate.io.journal import SqliteJournal
-from claw_mediate.io.journaling import Asked
-from claw_state.database import Database
+from claw_mediate.turns.journaling import Asked
+from claw_mediate.turns.sqlite_journal import SqliteJournal
+from claw_state.lease import Owner
 from claw_state.life import Life, lives
-from claw_state.owner import Owner
+from claw_state.sqlite.connection import Database
 
 ASKED = Asked("request", "earlier", "Buy", "")
 BEGINS = """
 import asyncio, sys
-from claw_mediate.io.journal import SqliteJournal
-from claw_mediate.io.journaling import Asked
-from claw_state.database import Database
-from claw_state.owner import Owner
+from claw_mediate.turns.sqlite_journal import SqliteJournal
+from claw_mediate.turns.journaling import Asked
+from claw_state.sqlite.connection import Database
+from claw_state.lease import Owner
 journal = SqliteJournal(Database(sys.argv[1]), Owner("same", 1, "other"))
 asyncio.run(journal.begin("t1", "a", Asked("request", "earlier", "Buy", "")))
 print("begun", flush=True)

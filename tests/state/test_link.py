@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from claw_state.place import Server, place
-from claw_state.valkey import probe
+from claw_state.url import Server, place
+from claw_state.valkey.link import probe
 from tests.state.relay import Relay
 from tests.state.server import shared_state
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from claw_mediate.io import state
-from claw_mediate.io.log import EventLog
-from claw_mediate.io.state import State
-from claw_state.database import Database
+from claw_mediate import state
+from claw_mediate.state import State
+from claw_mediate.telemetry.event_log import EventLog
 from claw_state.health import GoneError, Health
-from claw_state.place import place
-from claw_state.sqlite import check, opened
+from claw_state.sqlite.connection import Database
+from claw_state.sqlite.schema import check, opened
+from claw_state.url import place
 from tests.events import known
 
 SCHEMA = "CREATE TABLE IF NOT EXISTS held (id INTEGER PRIMARY KEY, what BLOB);"

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from claw_contract.metadata import Budget
-from claw_mediate.io.spending import Spending, SqliteSpending
-from claw_mediate.io.store import SqliteStore
-from claw_mediate.io.valkey_spending import ValkeySpending
-from claw_state.database import Database
+from claw_mediate.turns.spending import Spending, SqliteSpending
+from claw_mediate.turns.store import SqliteStore
+from claw_mediate.turns.valkey_spending import ValkeySpending
 from claw_state.health import Health
-from claw_state.place import StoreError
-from claw_state.valkey import Link
+from claw_state.sqlite.connection import Database
+from claw_state.url import StoreError
+from claw_state.valkey.link import Link
 from tests.state.conftest import Clock, in_use
 from tests.state.server import SharedState
 

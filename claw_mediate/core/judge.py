@@ -1,0 +1,156 @@
+"""Every rule of spec/mediation.md section 4, as pure functions of the ledger.
+
+reply holds                                verdict
+─────────────────────────────────────────  ─────────────────────────────────────────────────────────────
+no calls                                   Finish(Deliver)
+native calls only                          Finish(Deliver): the runner's to run; hidden rounds are kept
+any call, though tools are forbidden       Finish(Refuse)  → 502
+managed ones, rounds or time spent         Answered: tool_budget_exhausted, then one last model call
+                                           (``on_budget: error``: Finish(Refuse) → 502 at once)
+more calls than one reply may hold         Answered: too_many_calls, to every call; nothing runs
+native before a managed or unknown one     Answered: managed_tools_first, to every call; nothing runs
+a terminal call that is not the last       Answered: terminal_on_success_order, to every call
+managed and unknown, native ones behind    Run the prefix; the native suffix leaves the transcript
+
+of a call that is about to run             it is settled without running when
+─────────────────────────────────────────  ─────────────────────────────────────────────────────────────
+in this order                              time is spent · the tool is unknown · the arguments are not one
+                                           JSON object · it is a repeat · they break the tool's schema
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from claw_contract.manifest import Tool
+from claw_mediate.core import tool_result
+from claw_mediate.core.ledger import Ledger, Seen
+from claw_mediate.core.talk import Deliver, Outcome, Refuse, RunTools, ToolUse
+from claw_mediate.core.tool_call import violations
+from claw_mediate.core.types import Answer, Call, Reply, Unreadable
+
+MAX_CALLS = 128
+"""Calls of one reply; a model that makes more has lost its way, and would take the service along."""
+MAX_IDLE_ROUNDS = 3
+"""Rounds in a row that only repeat calls, before the model must answer."""
+MAX_READ_RETRIES = 2
+"""How often a turn runs a read again because its latest run failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """Every call is answered by us, and nothing runs."""
+
+    answers: tuple[Answer, ...]
+    use: ToolUse
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """These calls are to be run or settled, in order."""
+
+    calls: tuple[Call, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """One call that is answered without running."""
+
+    answer: Answer
+
+
+type Verdict = Finish | Answered | Run
+
+
+def judge(ledger: Ledger, reply: Reply) -> Verdict:
+    """What happens to a reply of the model: the first table above."""
+    ours = [index for index, call in enumerate(reply.calls) if call.owner != "native"]
+    if reply.calls and ledger.use is ToolUse.FORBIDDEN:
+        return Finish(_spent(ledger, "the model asked for tools after the turn's tool budget was spent"))
+    if not ours:
+        return Finish(Deliver(reply, ledger.rounds, ledger.usage))
+    if ledger.rounds_spent or ledger.tool_seconds_left <= 0:
+        if ledger.limits.on_budget == "error":
+            return Finish(_spent(ledger, "the turn's tool budget is spent"))
+        return Answered(tuple(tool_result.budget_exhausted(call) for call in reply.calls), ToolUse.FORBIDDEN)
+    if len(reply.calls) > MAX_CALLS:
+        return Answered(tuple(tool_result.too_many_calls(call, MAX_CALLS) for call in reply.calls), ledger.use)
+    prefix = reply.calls[: len(ours)]
+    if any(call.owner == "native" for call in prefix):
+        return Answered(tuple(tool_result.managed_tools_first(call) for call in reply.calls), ledger.use)
+    if any(_is_terminal(call) for call in reply.calls[:-1]):
+        return Answered(tuple(tool_result.terminal_order(call) for call in reply.calls), ledger.use)
+    return Run(prefix)
+
+
+def next_step(ledger: Ledger, pending: tuple[Call, ...]) -> Settled | RunTools:
+    """Of calls that are to run: the first is settled, or it runs now, with those behind it that may run beside it."""
+    first, *rest = pending
+    if (answer := _settled(ledger, first)) is not None:
+        return Settled(answer)
+    group = [first]
+    for call in rest:
+        if len(group) >= ledger.limits.max_parallel or not _may_join(group, call) or _settled(ledger, call) is not None:
+            break
+        group.append(call)
+    return RunTools(tuple(group), ledger.round, min(ledger.limits.per_tool, ledger.tool_seconds_left))
+
+
+def use_after(ledger: Ledger, answers: tuple[Answer, ...]) -> ToolUse:
+    """What the model may do after a round: released once a managed call was answered, forbidden when time is spent."""
+    if ledger.tool_seconds_left <= 0:
+        return ToolUse.FORBIDDEN
+    repeats_only = all(answer.first_round is not None for answer in answers)
+    if repeats_only and ledger.idle_rounds + 1 >= MAX_IDLE_ROUNDS:
+        return ToolUse.FORBIDDEN
+    return ToolUse.RELEASED if any(answer.call.owner == "managed" for answer in answers) else ledger.use
+
+
+def ends_turn(answers: tuple[Answer, ...]) -> bool:
+    """``x-claw.terminalOnSuccess``: the last call succeeded, and needs no further word of the model."""
+    last = answers[-1]
+    return last.ok and last.ran and _is_terminal(last.call)
+
+
+def _settled(ledger: Ledger, call: Call) -> Answer | None:
+    if call.sent:
+        return None
+    if ledger.tool_seconds_left <= 0:
+        return tool_result.budget_exhausted(call)
+    if call.tool is None:
+        return tool_result.unknown_tool(call)
+    if isinstance(call.arguments, Unreadable):
+        return tool_result.invalid_arguments(call, call.arguments.reason)
+    if (earlier := ledger.equal(call)) and not _may_repeat(ledger, call.tool, earlier):
+        return tool_result.duplicate(call, earlier[0].round, len(earlier))
+    if found := violations(call.tool, call.arguments):
+        return tool_result.schema_violations(call, found)
+    return None
+
+
+def _may_repeat(ledger: Ledger, tool: Tool, earlier: tuple[Seen, ...]) -> bool:
+    """Return whether an equal call may run again: the latest of ``earlier`` that was no repeat itself decides."""
+    if tool.annotations.repeatable:
+        return True
+    tried = [seen for seen in earlier if seen.answer.first_round is None]
+    retries = sum(not before.answer.ok for before in tried[:-1])
+    is_retry = not tried[-1].answer.ok and retries < MAX_READ_RETRIES
+    return tool.effect == "read" and (is_retry or ledger.wrote_since(tried[-1]))
+
+
+def _may_join(group: list[Call], call: Call) -> bool:
+    all_safe = all(one.tool is not None and one.tool.runs_in_parallel for one in (*group, call))
+    return all_safe and all(one.signature != call.signature for one in group)
+
+
+def _is_terminal(call: Call) -> bool:
+    return call.tool is not None and call.tool.annotations.terminal_on_success
+
+
+def _spent(ledger: Ledger, message: str) -> Refuse:
+    return Refuse(502, tool_result.TOOL_BUDGET_EXHAUSTED, message, ledger.rounds, ledger.usage)

@@ -1,0 +1,190 @@
+"""A managed call, from the model's text to the request to make. Pure: nothing is sent here.
+
+Rules (spec/mediation.md section 4). Arguments are one JSON object without repeated keys, or the call is not run.
+``claw_id`` is the authenticated agent, whatever the model sends for it. A path argument is a scalar, percent-encoded
+once as one segment, and never empty, ``.``, ``..`` or anything that a server could take for a separator.
+Every number is sent in the spelling that the model gave it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from claw_contract.manifest import PLACEHOLDER, HttpExecution, Tool
+from claw_mediate.core.json_schema import check
+from claw_mediate.core.number import exact
+from claw_mediate.core.types import Arguments, Call, Unreadable
+
+CLAW_ID = "claw_id"
+MAX_VIOLATIONS = 8
+MAX_TARGET = 32_768
+"""Characters of path and query together; what is longer is refused before any client or server does it in its own way."""
+_NUMBER = re.compile(r"(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?")
+
+_TOO_LONG = "the arguments are too long for a URL."
+
+_split = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRequest:
+    """The HTTP request of a call, without host and credentials. ``target`` is path and query, encoded."""
+
+    method: str
+    target: str
+    body: bytes | None
+
+
+def read_arguments(text: str) -> Arguments | Unreadable:
+    """The arguments as the model wrote them. Blank text is a call without arguments."""
+    if not text.strip():
+        return Arguments({}, {}, "{}")
+    try:
+        values = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=exact)
+        if not isinstance(values, dict):
+            return Unreadable("the arguments must be one JSON object.", text)
+        raw = {name: bytes(value) for name, value in _split.decode(text.encode()).items()}
+        return _without_claw_id(values, raw)
+    except (ValueError, RecursionError, msgspec.DecodeError) as error:
+        reason = str(error) if isinstance(error, _RepeatedKeyError) else "the arguments are not valid JSON."
+        return Unreadable(reason, text)
+
+
+def _without_claw_id(values: dict[str, Any], raw: dict[str, bytes]) -> Arguments:
+    values.pop(CLAW_ID, None)
+    raw.pop(CLAW_ID, None)
+    return Arguments(values, raw, _signature(raw))
+
+
+def visible_schema(tool: Tool) -> dict[str, Any]:
+    """The schema that the model sees, and is held to: the declared one without ``claw_id``."""
+    schema = {"type": "object", **tool.input_schema}
+    properties = schema.get("properties")
+    if isinstance(properties, dict) and CLAW_ID in properties:
+        schema["properties"] = {name: value for name, value in properties.items() if name != CLAW_ID}
+    if isinstance(schema.get("required"), list) and CLAW_ID in schema["required"]:
+        schema["required"] = [name for name in schema["required"] if name != CLAW_ID]
+        if not schema["required"]:
+            del schema["required"]  # draft 4 forbids an empty list
+    return schema
+
+
+def violations(tool: Tool, arguments: Arguments) -> list[dict[str, str]]:
+    """Up to eight places where the arguments break the tool's schema: ``{path, message}``."""
+    return check(visible_schema(tool), arguments.values, MAX_VIOLATIONS)
+
+
+def http_request(tool: Tool, arguments: Arguments, agent_id: str) -> ToolRequest | str:
+    """The request of a call over HTTP, or the reason why its arguments can't make one."""
+    execution = tool.execution
+    assert isinstance(execution, HttpExecution)
+    rest = dict(arguments.raw)
+    properties = tool.input_schema.get("properties")
+    if isinstance(properties, dict) and CLAW_ID in properties:
+        rest[CLAW_ID] = json.dumps(agent_id).encode()
+    path = execution.path
+    for name in dict.fromkeys(PLACEHOLDER.findall(path)):
+        segment = quote(agent_id, safe="") if name == CLAW_ID else _segment(rest.get(name))
+        if segment is None:
+            return f"the argument {name!r} must be one plain path segment: text or a number, without separators."
+        path = path.replace(f"{{{name}}}", segment)
+        rest.pop(name, None)
+    if execution.method in {"GET", "DELETE"}:
+        query = "&".join(f"{quote(name, safe='')}={quote(_plain(value), safe='')}" for name, value in rest.items())
+        target = f"{path}?{query}" if query else path
+        return _TOO_LONG if len(target) > MAX_TARGET else ToolRequest(execution.method, target, None)
+    if len(path) > MAX_TARGET:
+        return _TOO_LONG
+    body = _object(rest)
+    if execution.body_key is not None:
+        body = _object({execution.body_key: body})
+    return ToolRequest(execution.method, path, body)
+
+
+def key_of(turn_id: str, round_number: int, place: int) -> str:
+    """What a call is known by, to the service too: its place among the calls of its reply."""
+    return f"{turn_id}.{round_number}.{place}"
+
+
+def round_of(key: str) -> int:
+    """The round that the call with this key is of."""
+    return int(key.rsplit(".", 2)[1])
+
+
+def argument_text(call: Call) -> bytes:
+    """The arguments of a call, as the model wrote each of them."""
+    return (
+        call.arguments.text.encode(errors="replace")
+        if isinstance(call.arguments, Unreadable)
+        else _object(call.arguments.raw)
+    )
+
+
+def _object(members: dict[str, bytes]) -> bytes:
+    return b"{" + b",".join(json.dumps(name).encode() + b":" + value for name, value in members.items()) + b"}"
+
+
+def _segment(raw: bytes | None) -> str | None:
+    """One path segment, encoded once; None for what must not stand in a path."""
+    if raw is None or raw[:1] in b"{[n":  # objects, arrays, null
+        return None
+    text = _plain(raw)
+    decoded = text.lower().replace("%2e", ".")
+    if decoded in {"", ".", ".."} or any(mark in decoded for mark in ("/", "\\", "\0", "%2f", "%5c", "%00")):
+        return None
+    return quote(text, safe="")
+
+
+def _plain(raw: bytes) -> str:
+    """A string's text; anything else in its own JSON spelling."""
+    return json.loads(raw) if raw[:1] == b'"' else raw.decode()
+
+
+class _RepeatedKeyError(ValueError):
+    pass
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    seen = dict(pairs)
+    if len(seen) != len(pairs):
+        names = [name for name, _ in pairs]
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise _RepeatedKeyError(f"the key {repeated[:64]!r} stands twice in one object.")
+    return seen
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(name)
+
+
+def _signature(raw: dict[str, bytes]) -> str:
+    """Canonical JSON: keys sorted, numbers by exact value, so that ``1``, ``1.0`` and ``10e-1`` are equal."""
+    exact = {
+        name: json.loads(value, parse_int=_number, parse_float=_number, object_pairs_hook=_escaped)
+        for name, value in raw.items()
+    }
+    return json.dumps(exact, sort_keys=True, separators=(",", ":"))
+
+
+def _escaped(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose keys can't be taken for the mark of a number."""
+    return {f"#{name}" if name.startswith("#") else name: value for name, value in pairs}
+
+
+def _number(text: str) -> dict[str, str]:
+    """The exact value, in one spelling. By digits: Decimal gives up on exponents that JSON allows."""
+    parts = _NUMBER.fullmatch(text)
+    assert parts is not None
+    sign, whole, fraction, exponent = parts.groups("")
+    digits = (whole + fraction).lstrip("0")
+    if not digits:
+        return {"#": "0e0"}
+    stripped = digits.rstrip("0")
+    power = int(exponent or 0) - len(fraction) + len(digits) - len(stripped)
+    return {"#": f"{sign}{stripped}e{power}"}

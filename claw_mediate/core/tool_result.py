@@ -1,0 +1,212 @@
+"""Result envelopes: what a model is told about a call (spec/mediation.md section 4, "Results").
+
+``{"ok": true, "status_code", "data"}`` or ``{"ok": false, "error": {"code", "message", "details"?}, "status_code"?}``.
+Messages never hold a URL, an address, a header or a stack trace. This module is the registry of the codes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from claw_mediate.core.types import Answer, Call, Unreadable
+
+INVALID_ARGUMENTS = "invalid_arguments"
+SCHEMA_VALIDATION = "schema_validation"
+UNKNOWN_TOOL = "unknown_tool"
+DUPLICATE_TOOL_CALL = "duplicate_tool_call"
+MANAGED_TOOLS_FIRST = "managed_tools_first"
+TOOL_BUDGET_EXHAUSTED = "tool_budget_exhausted"
+TERMINAL_ORDER = "terminal_on_success_order"
+TOO_MANY_CALLS = "too_many_calls"
+TIMEOUT = "timeout"
+OUTCOME_UNKNOWN = "outcome_unknown"
+REQUEST_FAILED = "request_failed"
+REDIRECT_REFUSED = "redirect_refused"
+RESPONSE_TOO_LARGE = "response_too_large"
+CANCELED = "canceled"
+
+NOT_REPLAYED = frozenset(
+    {MANAGED_TOOLS_FIRST, TERMINAL_ORDER, TOO_MANY_CALLS, TOOL_BUDGET_EXHAUSTED, DUPLICATE_TOOL_CALL}
+)
+"""Advice for one turn only: answers with these codes are kept out of what later turns see (section 7)."""
+
+
+def failure(call: Call, code: str, message: str, **more: Any) -> Answer:
+    """A failed call. ``more``: ``details``, ``status_code``, ``ran``, ``first_round``, ``repeats``."""
+    error: dict[str, Any] = {"code": code, "message": message}
+    if (details := more.pop("details", None)) is not None:
+        error["details"] = details
+    envelope: dict[str, Any] = {"ok": False, "error": error}
+    if (status := more.get("status_code")) is not None:
+        envelope["status_code"] = status
+    return Answer(call, msgspec.json.encode(envelope), ok=False, code=code, **more)
+
+
+def budget_exhausted(call: Call) -> Answer:
+    return failure(
+        call,
+        TOOL_BUDGET_EXHAUSTED,
+        "No tool can be called any more in this turn; this call was not run. "
+        "Answer now with what you have, and say what is missing.",
+    )
+
+
+def managed_tools_first(call: Call) -> Answer:
+    return failure(
+        call,
+        MANAGED_TOOLS_FIRST,
+        "Nothing was run. Service tools and local tools can't be mixed in this order: "
+        "call the service tools first, and the local ones in a later response.",
+        details={"owner": call.owner, "tools_executed": False},
+    )
+
+
+def terminal_order(call: Call) -> Answer:
+    return failure(
+        call,
+        TERMINAL_ORDER,
+        "Nothing was run. A tool that ends the turn must be the last call of its response.",
+        details={"tools_executed": False},
+    )
+
+
+def too_many_calls(call: Call, most: int) -> Answer:
+    return failure(
+        call,
+        TOO_MANY_CALLS,
+        f"Nothing was run. One response may hold {most} calls at most; make fewer.",
+        details={"most": most, "tools_executed": False},
+    )
+
+
+def unknown_tool(call: Call) -> Answer:
+    return failure(
+        call, UNKNOWN_TOOL, f"There is no tool named {call.name[:128]!r}. Use only the tools that are offered."
+    )
+
+
+def invalid_arguments(call: Call, reason: str) -> Answer:
+    return failure(call, INVALID_ARGUMENTS, f"The call was not run: {reason}")
+
+
+def schema_violations(call: Call, found: Sequence[dict[str, str]]) -> Answer:
+    return failure(
+        call,
+        SCHEMA_VALIDATION,
+        "The call was not run: its arguments do not fit the tool's schema.",
+        details={"violations": list(found)},
+    )
+
+
+def duplicate(call: Call, first_round: int, repeats: int) -> Answer:
+    return failure(
+        call,
+        DUPLICATE_TOOL_CALL,
+        f"This call was made before in this turn (round {first_round}) and was not run again. Use its earlier result.",
+        details={"tool": call.canonical, "first_round": first_round, "count": repeats},
+        first_round=first_round,
+        repeats=repeats,
+    )
+
+
+def timed_out(call: Call, seconds: float) -> Answer:
+    """Cut off by time. Of a call that may write, the truth is not known, and the model is told so."""
+    message = f"The service did not answer within {seconds:g} s."
+    if call.tool is None or call.tool.effect != "read":
+        message += " Its outcome is unknown: it may have taken effect. Check before trying again."
+    return failure(call, TIMEOUT, message, ran=True)
+
+
+def canceled(call: Call) -> Answer:
+    return failure(call, CANCELED, "The runner left before the service answered.", ran=True)
+
+
+def outcome_unknown(call: Call) -> Answer:
+    """An earlier attempt at this turn sent the call, and was cut off before its answer was written down."""
+    message = (
+        "An earlier attempt at this turn made this call, and what came of it is not known: it may have taken effect. "
+        "It was not made again. Check before trying again."
+    )
+    return failure(call, OUTCOME_UNKNOWN, message, ran=True)
+
+
+def not_noted(call: Call) -> Answer:
+    """A write that can't be written down first is not made: nothing would keep it from being made twice."""
+    return failure(
+        call, REQUEST_FAILED, "The call was not made: the proxy can't keep its journal now. Try again later."
+    )
+
+
+def request_failed(call: Call, message: str, *, sent: bool) -> Answer:
+    """The service could not be reached (``sent`` false: nothing can have happened), or broke off after it was asked."""
+    if sent and (call.tool is None or call.tool.effect != "read"):
+        return failure(call, OUTCOME_UNKNOWN, f"{message} Its outcome is unknown: it may have taken effect.", ran=True)
+    return failure(call, REQUEST_FAILED, message, ran=sent)
+
+
+def from_http(call: Call, status: int, body: bytes, size: int, limit: int) -> Answer:
+    """A service's HTTP answer. ``body`` is its beginning (at least ``limit`` bytes of it), ``size`` its true length."""
+    if 300 <= status < 400:  # noqa: PLR2004
+        message = "The service answered with a redirect, which is not followed."
+        return failure(call, REDIRECT_REFUSED, message, status_code=status, ran=True)
+    data, truncated = _data(body, size, limit)
+    cut = {"truncated": True, "original_bytes": size} if truncated else {}
+    if 200 <= status < 300:  # noqa: PLR2004
+        envelope = {"ok": True, "status_code": status, **({} if data is None else {"data": data}), **cut}
+        return Answer(call, msgspec.json.encode(envelope), ok=True, status_code=status, ran=True)
+    error: dict[str, Any] = {"code": f"http_{status}", "message": f"The service answered with status {status}."}
+    if data is not None:
+        error["details"] = data
+    content = msgspec.json.encode({"ok": False, "error": error, "status_code": status, **cut})
+    return Answer(call, content, ok=False, code=f"http_{status}", status_code=status, ran=True)
+
+
+def _data(body: bytes, size: int, limit: int) -> tuple[Any, bool]:
+    """The body as JSON where it is JSON (its exact bytes), else as text; and whether it had to be cut."""
+    if size > limit:
+        return utf8_prefix(body, limit), True
+    if not body.strip():
+        return None, False
+    try:
+        msgspec.json.decode(body)
+        body.decode()
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return body.decode(errors="replace"), False
+    return msgspec.Raw(body.strip()), False
+
+
+def utf8_prefix(body: bytes, limit: int) -> str:
+    """At most ``limit`` bytes of the text, never half a character.
+
+    >>> utf8_prefix("aé".encode(), 2)
+    'a'
+    """
+    cut = body[:limit]
+    for back in range(min(4, len(cut))):
+        if cut[len(cut) - back - 1] & 0xC0 != 0x80:  # noqa: PLR2004 - a UTF-8 lead byte; continuation bytes are 10xxxxxx
+            tail = cut[len(cut) - back - 1 :]
+            whole = _is_utf8(tail)
+            cut = cut if whole else cut[: len(cut) - back - 1]
+            break
+    return cut.decode(errors="replace")
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def argument_record(call: Call) -> Any:
+    """The arguments for history: each value in its exact JSON text, or the text that could not be read."""
+    if isinstance(call.arguments, Unreadable):
+        return call.arguments.text
+    # In JSON a line break can only be white space between tokens; history is one line a turn.
+    return {
+        name: msgspec.Raw(raw.replace(b"\n", b" ").replace(b"\r", b" ")) for name, raw in call.arguments.raw.items()
+    }

@@ -1,0 +1,61 @@
+"""A turn as history tells it: ``tool_trace`` and ``usage`` of spec/contract.md "history.jsonl". Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from claw_contract.base import JsonObject
+from claw_contract.history import RoundRecord, TokenUsage, ToolCallRecord, UsageRecord
+from claw_mediate.core.tool_result import argument_record
+from claw_mediate.core.types import Answer, Round
+
+
+def tool_trace(rounds: Sequence[Round]) -> tuple[RoundRecord, ...]:
+    """Every round that was answered by us, rejected ones too."""
+    return tuple(
+        RoundRecord(
+            round=past.number,
+            wall_time_ms=past.wall_ms,
+            tool_calls=tuple(map(call_record, past.answers)),
+            round_usage=token_usage(past.reply.usage) if past.reply.usage else None,
+        )
+        for past in rounds
+    )
+
+
+def call_record(answer: Answer) -> ToolCallRecord:
+    """One call and what came of it."""
+    return ToolCallRecord(
+        name=answer.call.canonical,
+        arguments=argument_record(answer.call),
+        result=msgspec.json.decode(answer.content),
+        latency_ms=answer.latency_ms,
+        service=answer.call.service,
+        status="ok" if answer.ok else "error",
+        status_code=answer.status_code,
+        duplicate=answer.first_round is not None,
+        duplicate_of_round=answer.first_round,
+        duplicate_count=answer.repeats or None,
+        effect=answer.call.tool.effect if answer.call.tool else None,
+        ran=answer.ran,
+    )
+
+
+def usage_record(usage: JsonObject, rounds: int, cost: float | None = None) -> UsageRecord:
+    """Return the turn's tokens; ``rounds`` counts the model calls; ``cost`` is in US dollars, where it is known."""
+    return UsageRecord(**token_usage(usage).model_dump(), reported_cost_usd=cost, total_rounds=rounds)
+
+
+def token_usage(usage: JsonObject) -> TokenUsage:
+    """Return the counts of a provider's usage object, in OpenAI's member names or in Anthropic's; 0 for what is no count."""
+    details = usage.get("prompt_tokens_details")
+    cached = details.get("cached_tokens") if isinstance(details, dict) else usage.get("cache_read_input_tokens")
+    prompt = usage.get("prompt_tokens", usage.get("input_tokens"))
+    completion = usage.get("completion_tokens", usage.get("output_tokens"))
+    return TokenUsage(prompt_tokens=_count(prompt), completion_tokens=_count(completion), cached_tokens=_count(cached))
+
+
+def _count(number: object) -> int:
+    return number if type(number) is int else 0

@@ -1,0 +1,78 @@
+"""Reading a request for its view, for every dialect. What no rule of ours needs to know is the provider's to judge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, Protocol
+
+import msgspec
+
+from claw_mediate.core import json_splice
+from claw_mediate.core.continuity import NOTHING_SAID, Anchor, Evidence, Transcript, is_kept
+from claw_mediate.dialects.base import MOST_MESSAGES, UnreadableRequestError
+
+ABSENT = msgspec.Raw(b"null")
+_RESULTS = ("tool", "function")
+
+
+class _Request(Protocol):
+    @property
+    def messages(self) -> Sequence[Any]: ...
+
+
+class _Message(Protocol):
+    @property
+    def role(self) -> Any: ...
+
+
+def read[R: _Request](decoder: msgspec.json.Decoder[R], body: bytes, name: str) -> R:
+    """A request's view. Raises ``UnreadableRequestError`` with a sentence that says that it is no ``name``."""
+    try:
+        json_splice.check_utf8(body)
+        view = decoder.decode(body)
+    except UnicodeDecodeError as error:
+        raise UnreadableRequestError(f"the request is not a {name}: it is not UTF-8") from error
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise UnreadableRequestError(f"the request is not a {name}: {error}") from error
+    if len(view.messages) > MOST_MESSAGES:
+        raise UnreadableRequestError(f"the request has more than {MOST_MESSAGES} messages")
+    return view
+
+
+def known[T](decoder: msgspec.json.Decoder[T], raw: msgspec.Raw) -> T | None:
+    """A member in a form that we know; None for any other."""
+    try:
+        return decoder.decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def evidence_of[M: _Message](
+    messages: Sequence[M], text_of: Callable[[M], str], key_of: Callable[[M, str], str]
+) -> Callable[[], Evidence]:
+    """Reads it, once, when it is asked for. ``key_of``: of an assistant's message with its text."""
+
+    @cache
+    def evidence() -> Evidence:
+        anchors: dict[int, Anchor] = {}
+        gaps: dict[int, Anchor] = {}
+        transcript = Transcript()
+        waits = False
+        for index, message in enumerate(messages):
+            if message.role in _RESULTS:
+                waits = True
+            elif message.role == "user":
+                text = text_of(message)
+                if waits and is_kept(text):
+                    gaps[index] = Anchor(NOTHING_SAID, transcript.before)
+                transcript.user_says(text)
+                waits = True
+            elif message.role == "assistant":
+                text = text_of(message)
+                anchors[index] = transcript.anchor(key_of(message, text))
+                transcript.says(text)
+                waits = False
+        return Evidence(anchors, gaps, transcript.before, transcript.earlier)
+
+    return evidence

@@ -1,0 +1,68 @@
+"""OpenAI chat completions: ``POST …/chat/completions``. The dialect, put together from its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from claw_mediate.core.continuity import Anchor, calls_key, text_key
+from claw_mediate.core.types import Reply
+from claw_mediate.dialects import sse
+from claw_mediate.dialects.base import TERMINAL_TEXT, Keepalive, Offer, Opening, RunnerRequest
+from claw_mediate.dialects.openai import functions as openai_legacy
+from claw_mediate.dialects.openai import offer as openai_offer
+from claw_mediate.dialects.openai import request as openai_request
+from claw_mediate.dialects.openai import response as openai_reply
+from claw_mediate.dialects.openai import shortened as openai_shortened
+from claw_mediate.dialects.openai import stream as openai_stream
+from claw_mediate.dialects.openai.wire_types import read_message, visible_text
+
+NAME: Final = "openai-chat"
+MOST_TOOLS: Final = 128
+"""How many tools OpenAI takes in one request."""
+
+read_request = openai_request.read_request
+offer = openai_offer.offer
+with_context = openai_offer.with_context
+read_reply = openai_reply.read_reply
+write_reply = openai_reply.write_reply
+hidden_messages = openai_reply.hidden_messages
+shortened = openai_shortened.shortened
+stream = openai_stream.stream
+
+
+def write_request(offer: Offer, hidden: Sequence[bytes]) -> bytes:
+    """Hidden rounds go behind the last message."""
+    return offer.followed_by(hidden)
+
+
+def reply_anchor(reply: Reply, request: RunnerRequest, *, terminal: bool) -> Anchor:
+    """By the native calls' ids where there are any, else by the text."""
+    if terminal or not reply.calls:
+        text = visible_text(read_message.decode(reply.message)) or TERMINAL_TEXT * terminal
+        return Anchor(text_key(text), request.evidence.before)
+    key = openai_legacy.handoff_key(reply.calls[0]) if request.legacy else calls_key(call.id for call in reply.calls)
+    return Anchor(key, request.evidence.before)
+
+
+def keepalive(note: str, kind: Keepalive, opening: Opening) -> bytes:
+    """A comment, which every SDK skips (reference/gateways.md section 2.8); native: a chunk whose delta is empty."""
+    return sse.comment(note) if kind == "comment" else openai_stream.empty_chunk(opening)
+
+
+def stream_error(error: bytes) -> bytes:
+    """The error as data, then the end."""
+    return sse.event(error) + sse.DONE
+
+
+def error_body(body: bytes) -> bytes | None:
+    """``{"error": …}`` in one line, or None."""
+    try:
+        document = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+    if not isinstance(document, dict) or not document.get("error"):
+        return None
+    return msgspec.json.encode({"error": document.pop("error"), **document})

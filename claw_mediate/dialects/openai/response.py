@@ -1,0 +1,196 @@
+"""OpenAI chat completions, the provider's response: its view, and the messages of hidden rounds."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from claw_contract.base import JsonObject
+from claw_mediate.core import json_splice, tool_result
+from claw_mediate.core.tool_catalog import Catalog
+from claw_mediate.core.types import Answer, Call, Reply, Round, Unreadable
+from claw_mediate.dialects.base import MOST_PARTS, TERMINAL_TEXT, RunnerRequest, UnreadableReplyError
+from claw_mediate.dialects.body_edits import Changes, compact
+from claw_mediate.dialects.openai.functions import as_function_call
+from claw_mediate.dialects.openai.wire_types import Function, WireCall, arguments_text, read_message, visible_text
+
+
+class _Message(msgspec.Struct):
+    tool_calls: list[WireCall] | None = None
+    function_call: Function | None = None
+
+
+class _Choice(msgspec.Struct):
+    message: _Message
+    finish_reason: Any = None
+
+
+class _Response(msgspec.Struct):
+    choices: list[_Choice]
+    usage: dict[str, Any] | None = None
+
+
+_FREE_TEXT = "free text"
+_read_response = msgspec.json.Decoder(_Response)
+
+
+def read_reply(body: bytes, catalog: Catalog) -> Reply:
+    """The view of a response; the first choice counts (requests for several are not mediated).
+
+    Its calls are in ``tool_calls``, each with an id of its own: it is written into the response where it was not there, so
+    that the transcript, the runner and the anchor have the same.
+    """
+    try:
+        json_splice.check_utf8(body)
+        view = _read_response.decode(body)
+        if not view.choices:
+            raise UnreadableReplyError("the provider's response has no choice")
+        first = view.choices[0]
+        if len(first.message.tool_calls or ()) > MOST_PARTS:
+            raise UnreadableReplyError(f"the provider's response holds more than {MOST_PARTS} calls")
+        message = _once(body)
+        if first.message.function_call is not None and not first.message.tool_calls:
+            return read_reply(_with_first(body, partial(json_splice.edited, changes=_as_tool_calls(message))), catalog)
+        seed = hashlib.sha256(body).hexdigest()[:16]
+        calls = _calls(first.message.tool_calls or [], catalog, seed, cut=first.finish_reason == "length")
+        named = _named(message, calls)
+        if named != message:
+            body = _with_first(body, partial(json_splice.edited, changes={"message": named}))
+    except json_splice.WireError as error:
+        raise UnreadableReplyError(f"the provider's response is ambiguous: {error}") from error
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise UnreadableReplyError("the provider's response is not a chat completion") from error
+    return Reply(body, named, calls, view.usage or {})
+
+
+def write_reply(reply: Reply, request: RunnerRequest, usage: JsonObject, *, terminal: bool) -> bytes:
+    """Upstream's bytes; ``usage`` is the turn's. A terminal reply is the model's words without its call; calls are handed over
+    in the form that the runner speaks.
+    """
+    body = reply.body
+    if terminal:
+        body = _with_first(body, partial(_without_call, reply), alone=True)
+    elif reply.calls and request.legacy:
+        body = _with_first(body, as_function_call)
+    return body if usage == reply.usage else json_splice.edited(body, {"usage": compact(usage)})
+
+
+def hidden_messages(rounds: Sequence[Round], *, replayed: bool) -> tuple[bytes, ...]:
+    """Of each round the assistant's message with the calls that were answered, and a tool message for each answer."""
+    messages: list[bytes] = []
+    for past in rounds:
+        kept = [answer for answer in past.answers if not (replayed and answer.code in tool_result.NOT_REPLAYED)]
+        if kept:
+            messages += [_assistant(past.reply, kept), *map(_tool_message, kept)]
+    return tuple(messages)
+
+
+def _once(body: bytes) -> bytes:
+    """The first choice's message. Raises ``RepeatedMemberError`` where a member that is read or changed here stands twice."""
+    choices = json_splice.once(body, ("choices", "usage"))["choices"]
+    first, _ = json_splice.elements(body, choices.start)[0]
+    message = json_splice.once(body, ("message", "finish_reason"), first)["message"]
+    made = json_splice.once(body, ("role", "content", "tool_calls", "function_call"), message.start).get("tool_calls")
+    if made is not None and body[made.start : made.start + 1] == b"[":
+        for call, _ in json_splice.elements(body, made.start):
+            json_splice.once(body, ("id", "function", "custom"), call)
+    return body[message.start : message.end]
+
+
+def _with_first(body: bytes, edit: Callable[[bytes], bytes], *, alone: bool = False) -> bytes:
+    """The response with its first choice edited; ``alone``: and with no other choice."""
+    choices = json_splice.once(body, ["choices"])["choices"]
+    start, end = json_splice.elements(body, choices.start)[0]
+    choice = edit(body[start:end])
+    return json_splice.spliced(
+        body, [(choices.start, choices.end, b"[%b]" % choice) if alone else (start, end, choice)]
+    )
+
+
+def _without_call(reply: Reply, choice: bytes) -> bytes:
+    text = compact(visible_text(read_message.decode(reply.message)) or TERMINAL_TEXT)
+    message = json_splice.edited(reply.message, {"tool_calls": None, "content": text})
+    return json_splice.edited(choice, {"message": message, "finish_reason": b'"stop"'})
+
+
+def _as_tool_calls(message: bytes) -> Changes:
+    """A message in the form from before tools, which a provider may still give, in the form of tools."""
+    call = b'[{"type":"function","function":%b}]' % (json_splice.Object(message).value("function_call") or b"{}")
+    return {"message": json_splice.edited(message, {"function_call": None, "tool_calls": call})}
+
+
+def _calls(views: Sequence[WireCall], catalog: Catalog, seed: str, *, cut: bool) -> tuple[Call, ...]:
+    """The calls, each with an id of its own: one that is missing or taken is minted, of letters and digits only."""
+    calls: list[Call] = []
+    taken: set[str] = set()
+    for index, view in enumerate(views):
+        own = isinstance(view.id, str) and bool(view.id) and view.id not in taken
+        call_id = view.id if own else f"call{seed}{index}"
+        taken.add(call_id)
+        calls.append(_call(view, call_id, catalog, cut=cut and view is views[-1]))
+    return tuple(calls)
+
+
+def _call(view: WireCall, call_id: str, catalog: Catalog, *, cut: bool) -> Call:
+    if view.function is None:
+        # A custom call's input is free text: the runner's to read. No managed tool takes it, least of all for ``{}``.
+        return catalog.call(call_id, view.custom.name if view.custom else "", _FREE_TEXT)
+    return catalog.call(call_id, view.function.name, arguments_text(view.function), cut=cut)
+
+
+def _named(message: bytes, calls: Sequence[Call]) -> bytes:
+    """The message with its calls' ids written where they were not there."""
+    if not calls:
+        return message
+    made = json_splice.once(message, ["tool_calls"])["tool_calls"]
+    cuts = [
+        (start, end, json_splice.edited(message[start:end], {"id": compact(call.id)}))
+        for call, (start, end) in zip(calls, json_splice.elements(message, made.start), strict=True)
+        if msgspec.json.decode(message[start:end], type=WireCall).id != call.id
+    ]
+    return json_splice.spliced(message, cuts)
+
+
+def _assistant(reply: Reply, kept: Sequence[Answer]) -> bytes:
+    """The assistant's message with exactly the kept calls."""
+    made = json_splice.once(reply.message, ["tool_calls"])["tool_calls"]
+    ids = {answer.call.id for answer in kept}
+    places = zip(reply.calls, json_splice.elements(reply.message, made.start), strict=True)
+    calls = [_taken_back(reply.message[start:end], call) for call, (start, end) in places if call.id in ids]
+    message = json_splice.spliced(reply.message, [(made.start, made.end, b"[" + b",".join(calls) + b"]")])
+    # Providers may leave the role out; none of them takes a message without.
+    own = read_message.decode(message).role == "assistant"
+    return message if own else json_splice.edited(message, {"role": b'"assistant"'})
+
+
+def _taken_back(raw: bytes, call: Call) -> bytes:
+    """A call as providers take it back: with a name of plain characters, and arguments that are an object's JSON.
+
+    OpenAI takes any arguments that it gave; others parse them, and refuse the conversation for good.
+    """
+    view = msgspec.json.decode(raw, type=WireCall)
+    if view.function is None and view.custom is not None:
+        return raw
+    function = json_splice.Object(raw).value("function") if view.function is not None else b"{}"
+    changes: Changes = {} if call.told_as is None else {"name": compact(call.told_as)}
+    if isinstance(call.arguments, Unreadable) and not _is_object(call.arguments.text):
+        changes["arguments"] = compact(json.dumps({"invalid_json": call.arguments.text}))
+    return json_splice.edited(raw, {"function": json_splice.edited(function or b"{}", changes)}) if changes else raw
+
+
+def _is_object(text: str) -> bool:
+    try:
+        msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+        return False
+    return True
+
+
+def _tool_message(answer: Answer) -> bytes:
+    message = {"role": "tool", "tool_call_id": answer.call.id, "content": answer.content.decode()}
+    return compact(message)

@@ -1,0 +1,77 @@
+"""What is read of OpenAI messages: views of the wire JSON, never rebuilt from.
+
+A member is decoded when it is asked for, and of a content only its text: an image of 30 MB is stepped over. What has
+another shape than we know is nothing to us, and stays the provider's to judge.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from claw_mediate.dialects.decode import ABSENT, known
+
+SYSTEM = ("system", "developer")
+"""Roles that speak for whoever runs the agent."""
+
+
+class Function(msgspec.Struct):
+    """A call of a function, or (by its name alone) its declaration."""
+
+    name: str = ""
+    arguments: msgspec.Raw = msgspec.Raw(b'""')
+
+
+class WireCall(msgspec.Struct):
+    id: Any = None
+    function: Function | None = None
+    custom: Function | None = None
+
+
+class Message(msgspec.Struct):
+    role: Any = ""
+    content: msgspec.Raw = ABSENT
+    tool_calls: msgspec.Raw = ABSENT
+    function_call: msgspec.Raw = ABSENT
+    name: msgspec.Raw = ABSENT
+
+
+class _Part(msgspec.Struct):
+    text: Any = None
+
+
+read_message = msgspec.json.Decoder(Message)
+_content = msgspec.json.Decoder(str | list[_Part] | None)
+_calls = msgspec.json.Decoder(list[WireCall] | None)
+_function = msgspec.json.Decoder(Function | None)
+_string = msgspec.json.Decoder(str)
+
+
+def visible_text(message: Message, between: str = "") -> str:
+    """The visible text of a message, whether it is a string, its parts, null or absent."""
+    content = known(_content, message.content)
+    if isinstance(content, list):
+        return between.join(part.text for part in content if isinstance(part.text, str))
+    return content or ""
+
+
+def tool_calls(message: Message) -> list[WireCall]:
+    """The calls that a message makes."""
+    return known(_calls, message.tool_calls) or []
+
+
+def function_call(message: Message) -> Function | None:
+    """The one call of a message from before tools."""
+    return None if tool_calls(message) else known(_function, message.function_call)
+
+
+def named(message: Message) -> str | None:
+    """The name that a message gives."""
+    return known(_string, message.name)
+
+
+def arguments_text(function: Function) -> str:
+    """The text of a call's arguments; some providers give them as an object instead."""
+    raw = bytes(function.arguments)
+    return _string.decode(raw) if raw[:1] == b'"' else raw.decode()

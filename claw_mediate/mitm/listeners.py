@@ -1,0 +1,50 @@
+"""The two entrances of the sidecar, when no ``--mode`` is given: base URL and forward proxy (spec/mediation.md section 1).
+
+mitmproxy begins to open its default listener before it loads a script. Loading comes before the port is bound, though: so the
+task is cancelled, and ours are opened once mitmproxy runs. Should a version of mitmproxy bind earlier, ``reopen`` closes
+the default listener again, and nothing was let through meanwhile: the guard is there from the first request on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from mitmproxy import ctx, exceptions
+
+from claw_mediate.settings import address
+
+_TASK = "setup_servers"
+"""What mitmproxy calls the task that opens the listeners."""
+
+
+def modes(listen: str, proxy: str) -> list[str]:
+    """Mode specifications of both entrances. The reverse target is never dialled: a decision names the provider.
+
+    Raises ``OptionsError`` with one line.
+    """
+    try:
+        base_host, base_port = address(listen, "listen")
+        proxy_host, proxy_port = address(proxy, "proxy")
+    except ValueError as error:
+        raise exceptions.OptionsError(str(error)) from error
+    return [f"reverse:http://pod.invalid@{_at(base_host)}{base_port}", f"regular@{_at(proxy_host)}{proxy_port}"]
+
+
+def hold() -> None:
+    """Stop the default listener from being opened; it was not asked for."""
+    for task in asyncio.all_tasks():
+        if task.get_name() == _TASK:
+            task.cancel()
+            # Never started, so there is nothing to stop when the list of modes changes.
+            ctx.master.addons.get("proxyserver").servers._instances.clear()  # noqa: SLF001
+
+
+async def reopen() -> None:
+    """Open the listeners of the modes that are set now; nothing to do where they are open."""
+    proxyserver: Any = ctx.master.addons.get("proxyserver")
+    await proxyserver.setup_servers()
+
+
+def _at(host: str) -> str:
+    return f"{host}:" if host else ""

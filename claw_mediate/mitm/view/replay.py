@@ -1,0 +1,155 @@
+"""A recorded turn of the view, played again: from flows, and back into one (``claw.replay``; spec/inspect.md).
+
+The new flow is the runner's once more, with the answer that it would get now; its comment says what it is a replay of, and its
+Turn view begins with what differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from mitmproxy import http
+
+from claw_contract.base import JsonObject
+from claw_contract.transcript.diff import differences
+from claw_contract.transcript.text import mapping, word
+from claw_mediate.agents.directory import Agents
+from claw_mediate.core import json_splice
+from claw_mediate.core.api_paths import end_of
+from claw_mediate.dialects.base import Dialect, UnreadableRequestError
+from claw_mediate.mediator import DIALECTS
+from claw_mediate.mitm.view import hidden_flows, turn_view
+from claw_mediate.telemetry.unicode import encoded
+from claw_mediate.turns.replay import Recorded, Recording, Replayed, replayed
+
+REPLAY_OF = "claw.replay_of"
+MARK = ":repeat:"
+
+
+class NotReplayableError(ValueError):
+    """Why a turn can't be played again, in one line."""
+
+
+class Replay(NamedTuple):
+    flow: http.HTTPFlow
+    told: str
+
+
+async def replay(of: http.HTTPFlow, flows: Iterable[http.HTTPFlow], agents: Agents) -> Replay:
+    """Play it again; ``flows`` are all that there are. Raises ``NotReplayableError``."""
+    parent = _parent(of, flows := list(flows))
+    entry = mapping(turn_view.entry(parent))
+    if not entry:
+        raise NotReplayableError("this flow is no turn that is over: it has no line of history")
+    agent = agents.find(word(entry.get("claw_id")))
+    if agent is None:
+        raise NotReplayableError(
+            f"no agent {word(entry.get('claw_id'))!r} can be read in the context directory (cllama_context)"
+        )
+    recording = Recording(entry, parent.request.path, _content(parent.request), *_hidden(_children(parent, flows)))
+    if lost := recording.missing():
+        raise NotReplayableError(f"the recording is not complete: it lacks {', '.join(lost)}")
+    try:
+        again = await replayed(recording, agent, _dialect(parent.request.path))
+    except (UnreadableRequestError, json_splice.WireError) as error:
+        raise NotReplayableError(f"the runner's request can't be read: {error}") from error
+    except Exception as error:  # a file may hold anything
+        raise NotReplayableError(f"the recording can't be played: {type(error).__name__}") from error
+    return _shown(parent, entry, again)
+
+
+def _shown(parent: http.HTTPFlow, entry: JsonObject, again: Replayed) -> Replay:
+    found = differences(entry, again.entry)
+    lines = [f"replay of {parent.id}, turn {word(entry.get('turn_id'))}"]
+    if entry.get("digest") != again.entry.get("digest"):
+        lines.append(
+            f"recorded under {word(entry.get('digest'))[:12]}, replayed under {word(again.entry.get('digest'))[:12]}"
+        )
+    lines += [f"not recorded: {what}" for what in again.missing]
+    lines += [*found, f"{len(found)} lines differ"] if found else ["nothing differs"]
+    told = "\n".join(lines)
+    flow = parent.copy()
+    flow.response = http.Response.make(again.status, again.body, {"content-type": "application/json"})
+    flow.error = None
+    flow.marked = MARK
+    flow.comment = f"replay of {parent.id}: {lines[-1]}"
+    flow.metadata |= {
+        REPLAY_OF: parent.id,
+        turn_view.DIFFERENCES: told,
+        hidden_flows.ENTRY: encoded(again.entry).decode(),
+    }
+    return Replay(flow, told)
+
+
+def _parent(of: http.HTTPFlow, flows: Sequence[http.HTTPFlow]) -> http.HTTPFlow:
+    """A hidden request, or a replay, stands for the turn that it is of."""
+    wanted = of.metadata.get(hidden_flows.PARENT) or of.metadata.get(REPLAY_OF)
+    if wanted is None:
+        return of
+    found = next((flow for flow in flows if flow.id == wanted), None)
+    if found is None:
+        raise NotReplayableError("the runner's request that this flow is part of is not there")
+    return found
+
+
+def _children(parent: http.HTTPFlow, flows: Sequence[http.HTTPFlow]) -> list[http.HTTPFlow]:
+    """Of this request; of one that joined another's turn, the turn's."""
+    own = [flow for flow in flows if flow.metadata.get(hidden_flows.PARENT) == parent.id]
+    turn_id = parent.metadata.get(hidden_flows.TURN)
+    joined = [
+        flow
+        for flow in flows
+        if hidden_flows.PARENT in flow.metadata and flow.metadata.get(hidden_flows.TURN) == turn_id
+    ]
+    return own or joined
+
+
+def _hidden(
+    children: Iterable[http.HTTPFlow],
+) -> tuple[Mapping[int, Recorded], Mapping[tuple[int, str], Sequence[Recorded]]]:
+    replies: dict[int, Recorded] = {}
+    answers: dict[tuple[int, str], list[Recorded]] = {}
+    for child in children:
+        about = child.metadata
+        number, tool = about.get(hidden_flows.ROUND), about.get(hidden_flows.TOOL)
+        if child.request.host == hidden_flows.NOT_MADE or not isinstance(number, int) or not _is_whole(child):
+            continue
+        if about.get(hidden_flows.KIND) == "model":
+            replies[number] = _recorded(child)
+        elif isinstance(tool, str):
+            answers.setdefault((number, tool), []).append(_recorded(child))
+    return replies, answers
+
+
+def _is_whole(child: http.HTTPFlow) -> bool:
+    """A model's reply of which only the beginning was kept is none; of a service's answer that is enough."""
+    is_tool = child.metadata.get(hidden_flows.KIND) == "tool"
+    return child.response is None or is_tool or _size(child.response) <= len(_content(child.response))
+
+
+def _recorded(child: http.HTTPFlow) -> Recorded:
+    latency = child.metadata.get(hidden_flows.LATENCY)
+    milliseconds = latency if isinstance(latency, int) else 0
+    if child.response is None:
+        why = child.error.msg if child.error is not None else "no response"
+        return Recorded(None, "", why.encode(errors="replace"), 0, milliseconds)
+    body, kind = _content(child.response), child.response.headers.get("content-type", "")
+    known = child.metadata.get(hidden_flows.REPLAYED) is True and child.metadata.get(hidden_flows.KIND) == "tool"
+    return Recorded(child.response.status_code, kind, body, _size(child.response), milliseconds, known)
+
+
+def _size(response: http.Response) -> int:
+    declared = response.headers.get("content-length", "")
+    return int(declared) if declared.isdecimal() and len(declared) < 16 else len(_content(response))  # noqa: PLR2004 - no body is longer
+
+
+def _content(message: http.Message) -> bytes:
+    return message.get_content(strict=False) or b""
+
+
+def _dialect(path: str) -> Dialect:
+    end = end_of(path)
+    if end is None or DIALECTS[end].counts:
+        raise NotReplayableError("this request was forwarded as it was: there was nothing to decide")
+    return DIALECTS[end].dialect

@@ -1,0 +1,100 @@
+"""The content view "Turn": a mediated turn as its transcript, from the metadata of its flow alone (spec/inspect.md).
+
+    a runner's flow       its response is shown so unless another view is chosen: the answer is the end of the story
+    a hidden request      only when it is chosen: which turn it is part of, and what was said
+    any other             never by itself
+
+A flow that was loaded from a file is shown as one of now; its metadata is as hostile as the file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from mitmproxy import contentviews, flow, http
+
+from claw_contract.transcript import text as said
+from claw_contract.transcript.render import transcript
+from claw_contract.transcript.text import items, mapping, word
+from claw_mediate.mitm.view import hidden_flows
+
+DIFFERENCES = "claw.differences"
+"""Flow metadata of a replay: what differs from the recorded turn, as text."""
+_FIRST, _ONLY_IF_CHOSEN = 100.0, -1.0
+
+
+class TurnView(contentviews.Contentview):
+    """Added to mitmproxy's registry; a script that is loaded anew replaces it."""
+
+    name = "Turn"
+    syntax_highlight = "none"
+
+    def render_priority(self, _data: bytes, metadata: contentviews.Metadata) -> float:
+        of = metadata.flow
+        is_answer = isinstance(of, http.HTTPFlow) and metadata.http_message is of.response
+        return _FIRST if of is not None and is_answer and hidden_flows.ENTRY in of.metadata else _ONLY_IF_CHOSEN
+
+    def prettify(self, _data: bytes, metadata: contentviews.Metadata) -> str:
+        return told(metadata.flow)
+
+
+def told(of: flow.Flow | None) -> str:
+    """What there is to tell of a flow, in words; never fails."""
+    if of is None:
+        return "this is no flow of a turn"
+    if hidden_flows.PARENT in of.metadata:
+        return "\n".join(_part(of))
+    if hidden_flows.ENTRY not in of.metadata:
+        turn_id = word(of.metadata.get(hidden_flows.TURN))
+        return f"turn {turn_id} is not over" if turn_id else "this flow is no mediated turn"
+    differences = of.metadata.get(DIFFERENCES)
+    before = f"{said.shown(differences)}\n\n" if isinstance(differences, str) else ""
+    return before + transcript(entry(of))
+
+
+def entry(of: flow.Flow) -> Any:
+    """The line of history that a flow carries; None where it has none that can be read."""
+    return _json(of.metadata.get(hidden_flows.ENTRY))
+
+
+def _part(of: flow.Flow) -> Iterator[str]:
+    about = of.metadata
+    kind, name = (
+        word(about.get(hidden_flows.KIND)),
+        word(about.get(hidden_flows.TOOL) or about.get(hidden_flows.PROVIDER)),
+    )
+    number, latency = about.get(hidden_flows.ROUND), about.get(hidden_flows.LATENCY)
+    yield f"part of turn {word(about.get(hidden_flows.TURN)) or '?'} of {word(about.get(hidden_flows.AGENT)) or '?'}"
+    notes = [name, f"round {said.shown(number)}", *([f"{said.shown(latency)} ms"] if latency is not None else [])]
+    notes += [
+        note
+        for key, note in ((hidden_flows.DUPLICATE, "a repeat"), (hidden_flows.REPLAYED, "known of an earlier attempt"))
+        if about.get(key)
+    ]
+    yield f"{kind or 'request'}: {' · '.join(filter(None, notes))}"
+    yield f"the runner's request: ~comment {word(about.get(hidden_flows.TURN))} & ~marker llama"
+    if not isinstance(of, http.HTTPFlow):
+        return
+    yield ""
+    request, response = _body(of.request), _body(of.response)
+    if kind == "model":
+        yield from (line for one in items(mapping(_json(request)).get("messages"))[-1:] for line in said.message(one))
+        yield from said.reply(_json(response) or response)
+    else:
+        yield said.shown(request) or "(no body)"
+        yield f"{of.response.status_code if of.response else '-'}: {said.shown(response)}"
+    if of.error is not None:
+        yield f"error: {said.shown(of.error.msg)}"
+
+
+def _body(message: http.Message | None) -> str:
+    return (message.raw_content or b"").decode(errors="replace") if message is not None else ""
+
+
+def _json(text: object) -> Any:
+    try:
+        return json.loads(text) if isinstance(text, str) else None
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,247 @@
+"""Where things are and how they behave: environment names of spec/contract.md, each of them also an option of mitmproxy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Literal
+
+from claw_state.url import Place, place
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting: its option (``--set cllama_NAME=…``), its environment variable, its default, what it means."""
+
+    name: str
+    env: str
+    default: str
+    help: str
+    is_word: bool = False
+    """Whether a variable that is empty is refused. What decides about safety must not be decided by one that is not there."""
+    is_secret: bool = False
+    """Whether a password may stand in it."""
+
+
+SETTINGS = (
+    Setting("context", "CLAW_CONTEXT_ROOT", "/claw/context", "Directory with one context directory for each agent."),
+    Setting("auth", "CLAW_AUTH_DIR", "/claw/auth", "Directory of providers.json."),
+    Setting(
+        "key_states",
+        "CLAW_KEY_STATES_DIR",
+        "",
+        "Directory of what is known of keys; empty: beside providers.json.",
+    ),
+    Setting("secrets", "CLAW_SECRETS_DIR", "/run/secrets", "Directory that token references are resolved in."),
+    Setting("history", "CLAW_SESSION_HISTORY_DIR", "", "Directory of session history; empty: none is kept."),
+    Setting("history_max_bytes", "CLLAMA_SESSION_HISTORY_MAX_BYTES", "268435456", "Size at which history rotates."),
+    Setting(
+        "state",
+        "CLAW_STATE",
+        "",
+        "What outlives a turn: a file, or redis://HOST:PORT/DB; empty: memory.",
+        is_secret=True,
+    ),
+    Setting("pod", "CLAW_POD", "", "Name of the pod."),
+    Setting("listen", "LISTEN_ADDR", ":8080", "Address of the base-URL entrance, when no --mode is given."),
+    Setting("proxy", "CLAW_PROXY_ADDR", ":8082", "Address of the forward proxy, when no --mode is given."),
+    Setting("hosts", "CLLAMA_HOSTS", "", "More governed hosts, comma separated, each as HOST=PROVIDER."),
+    Setting("ca", "CLLAMA_CA", "", "Directory of the CA that claw certs made; empty: mitmproxy's own, in confdir."),
+    Setting(
+        "egress", "CLLAMA_EGRESS", "allow", "What happens to hosts that are not governed: allow or deny.", is_word=True
+    ),
+    Setting(
+        "dispatch", "CLLAMA_DISPATCH", "fast", "How mitmproxy tells its addons of events: fast, or plain (its own way)."
+    ),
+    Setting("keep_flows", "CLLAMA_KEEP_FLOWS", "5000", "How many flows mitmweb and the console keep."),
+    Setting("keep_bytes", "CLLAMA_KEEP_BYTES", "268435456", "How many bytes of flows mitmweb and the console keep."),
+    Setting("keepalive_ms", "CLLAMA_KEEPALIVE_MS", "1000", "Longest silence of a mediated stream, in milliseconds."),
+    Setting(
+        "keepalive_first_ms",
+        "CLLAMA_KEEPALIVE_FIRST_MS",
+        "2000",
+        "When a mediated stream sends its headers at the latest.",
+    ),
+    Setting(
+        "keepalive_openai",
+        "CLLAMA_KEEPALIVE_OPENAI",
+        "comment",
+        "What keeps an OpenAI stream alive: comment, native (an empty chunk) or off.",
+    ),
+    Setting(
+        "keepalive_anthropic",
+        "CLLAMA_KEEPALIVE_ANTHROPIC",
+        "native",
+        "What keeps an Anthropic stream alive: comment, native (event: ping) or off.",
+    ),
+    Setting("feed_max_response_bytes", "CLLAMA_FEED_MAX_RESPONSE_BYTES", "32768", "Bytes of a feed that are shown."),
+    Setting("feed_max_total_bytes", "CLLAMA_FEED_MAX_TOTAL_BYTES", "65536", "Bytes of all feeds of a request."),
+    Setting("feed_fetch_timeout_ms", "CLLAMA_FEED_FETCH_TIMEOUT_MS", "3000", "Time for a feed, 100 to 120000 ms."),
+    Setting("time_line", "CLLAMA_TIME_LINE", "off", "Whether requests tell the model the time: on or off."),
+    Setting(
+        "drain_ms",
+        "CLLAMA_DRAIN_MS",
+        "4000",
+        "How long requests under way may take when the proxy is stopped, 1 to 600000 ms.",
+    ),
+    Setting(
+        "budget_fail_mode",
+        "CLLAMA_BUDGET_FAIL_MODE",
+        "open",
+        "What happens when an agent's spending can't be read: open (its requests pass) or closed (503).",
+        is_word=True,
+    ),
+    Setting("metrics", "CLAW_METRICS_ADDR", "", "Address of the listener of /metrics; empty: there is none."),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """An address to listen on; an empty host is all of them."""
+
+    host: str
+    port: int
+
+    @property
+    def shown(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_loopback(self) -> bool:
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+
+type KeepaliveKind = Literal["comment", "native", "off"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How a stream is kept alive. ``first``: when its headers go out at the latest; ``every``: its longest silence. Seconds."""
+
+    first: float
+    every: float
+    kind: KeepaliveKind
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The settings of one mediator."""
+
+    context: Path
+    auth: Path
+    key_states: Path
+    secrets: Path
+    history: Path | None
+    history_max_bytes: int
+    state: Place
+    pod: str
+    hosts: dict[str, str]
+    ca: Path | None
+    egress: Literal["allow", "deny"]
+    dispatch: Literal["fast", "plain"]
+    keep_flows: int
+    keep_bytes: int
+    keepalive: float
+    keepalive_first: float
+    keepalive_openai: KeepaliveKind
+    keepalive_anthropic: KeepaliveKind
+    feed_bytes: int
+    feeds_bytes: int
+    feed_seconds: float
+    time_line: bool
+    drain: float
+    budget_fail_mode: Literal["open", "closed"]
+    metrics: Listener | None
+
+    def pace(self, dialect: str) -> Pace:
+        """By the dialect's name."""
+        kind = self.keepalive_anthropic if dialect.startswith("anthropic") else self.keepalive_openai
+        return Pace(self.keepalive_first, self.keepalive, kind)
+
+    @classmethod
+    def of(cls, values: dict[str, str]) -> Settings:
+        """From the values by name. Raises ``ValueError`` with one line that names the setting and what it takes."""
+        return cls(
+            context=Path(values["context"]),
+            auth=Path(values["auth"]),
+            key_states=Path(values["key_states"] or Path(values["auth"], "key-states")),
+            secrets=Path(values["secrets"]),
+            history=Path(values["history"]) if values["history"] else None,
+            history_max_bytes=_positive(values, "history_max_bytes"),
+            state=_place(values["state"]),
+            pod=values["pod"],
+            hosts=_hosts(values["hosts"]),
+            ca=Path(values["ca"]).expanduser() if values["ca"] else None,
+            egress=_word(values, "egress", "allow", "deny"),
+            dispatch=_word(values, "dispatch", "fast", "plain"),
+            keep_flows=_positive(values, "keep_flows"),
+            keep_bytes=_positive(values, "keep_bytes"),
+            keepalive=_positive(values, "keepalive_ms") / 1000,
+            keepalive_first=_positive(values, "keepalive_first_ms") / 1000,
+            keepalive_openai=_word(values, "keepalive_openai", "comment", "native", "off"),
+            keepalive_anthropic=_word(values, "keepalive_anthropic", "comment", "native", "off"),
+            feed_bytes=_positive(values, "feed_max_response_bytes"),
+            feeds_bytes=_positive(values, "feed_max_total_bytes"),
+            feed_seconds=_between(values, "feed_fetch_timeout_ms", 100, 120_000) / 1000,
+            time_line=_word(values, "time_line", "off", "on") == "on",
+            drain=_between(values, "drain_ms", 1, 600_000) / 1000,
+            budget_fail_mode=_word(values, "budget_fail_mode", "open", "closed"),
+            metrics=_listener(values, "metrics"),
+        )
+
+
+def address(text: str, name: str) -> tuple[str, int]:
+    """``host:port`` or ``:port`` → (host, port). Raises ``ValueError`` with one line."""
+    host, _, port = text.rpartition(":")
+    if not port.isdecimal() or not 0 < int(port) < 65536:  # noqa: PLR2004 - a TCP port
+        raise ValueError(f"cllama_{name} takes HOST:PORT or :PORT, not {text!r}")
+    return host, int(port)
+
+
+def _listener(values: dict[str, str], name: str) -> Listener | None:
+    if not values[name]:
+        return None
+    host, port = address(values[name], name)
+    return Listener(host.removeprefix("[").removesuffix("]"), port)
+
+
+def _place(text: str) -> Place:
+    try:
+        return place(text)
+    except ValueError as error:
+        raise ValueError(f"cllama_state: {error}") from None
+
+
+def _positive(values: dict[str, str], name: str) -> int:
+    text = values[name]
+    if not text.isdecimal() or int(text) == 0:
+        raise ValueError(f"cllama_{name} takes a whole number above 0, not {text!r}")
+    return int(text)
+
+
+def _between(values: dict[str, str], name: str, least: int, most: int) -> int:
+    number = _positive(values, name)
+    if not least <= number <= most:
+        raise ValueError(f"cllama_{name} takes a whole number from {least} to {most}, not {values[name]!r}")
+    return number
+
+
+def _word[T: str](values: dict[str, str], name: str, *words: T) -> T:
+    for word in words:
+        if values[name] == word:
+            return word
+    raise ValueError(f"cllama_{name} takes {' or '.join(map(repr, words))}, not {values[name]!r}")
+
+
+def _hosts(text: str) -> dict[str, str]:
+    hosts: dict[str, str] = {}
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        host, separator, provider = entry.partition("=")
+        if not (host and separator and provider):
+            raise ValueError(f"cllama_hosts takes HOST=PROVIDER, comma separated, not {entry!r}")
+        hosts[host.lower()] = provider
+    return hosts

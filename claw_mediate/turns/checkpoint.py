@@ -1,0 +1,191 @@
+"""One turn's pages of the journal: what it did before is played, what it does now is written (spec/mediation.md section 5).
+
+of a call             known            the journal can't be written
+────────────────────  ───────────────  ──────────────────────────────────────────
+that only reads       its answer       it runs
+that may write        its answer;      it does not run: nothing would keep it from
+                      on its way: not  running twice (nor where it could not be
+                      run again, and   read)
+                      said so
+
+A page that could not be written is written before the next one, or none is: what the model has been told is found again as it
+was told, or is not known at all. Also that a call was not made: a resumed turn must not make it behind the model's back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+from claw_mediate.core import tool_result
+from claw_mediate.core.types import Answer, Call, Reply
+from claw_mediate.turns.journaling import Attempt, Given, Journal, OnItsWay
+from claw_state.health import GoneError
+from claw_state.url import StoreError
+
+_SETTLED = 0
+"""The round before the first, whose page says what is paid for."""
+_NOT_ENTERED = "this turn is not in the journal"
+type _Page = Callable[[], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class Played:
+    """What an earlier attempt did, and this one does not do again: replies of the model, calls whose results are known, and
+    calls whose outcome is not.
+    """
+
+    replies: int = 0
+    calls: int = 0
+    unknown: int = 0
+
+
+class Tape:
+    """The pages of a turn. ``failed`` is told, once, that the journal can't be used; ``resumed``, once, what was played of an
+    earlier attempt, when all of it was.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        turn_id: str,
+        failed: Callable[[str], None],
+        attempt: Attempt,
+        resumed: Callable[[Played], None] = lambda _: None,
+    ) -> None:
+        self._journal = journal
+        self.turn_id = turn_id
+        self._failed: Callable[[str], None] | None = failed
+        self._resumed: Callable[[Played], None] | None = resumed if attempt == "resumed" else None
+        self._played = Played()
+        self._attempt = attempt
+        self._unwritten: deque[_Page] = deque()
+        """What could not be written yet, in order: a later page without it would tell of another turn."""
+        self._writing = asyncio.Lock()
+
+    async def reply(self, round_number: int) -> bytes | None:
+        """What the model said in this round, in an earlier attempt."""
+        known = await self._page(round_number)
+        if known is None:
+            self._goes_on()
+        else:
+            self._played.replies += 1
+        return known
+
+    async def _page(self, round_number: int) -> bytes | None:
+        if self._attempt != "resumed":
+            return None
+        try:
+            return await self._journal.reply(self.turn_id, round_number)
+        except StoreError as error:
+            self._tell(error)
+            return None
+
+    def _goes_on(self) -> None:
+        """What comes now was not done before."""
+        tell, self._resumed = self._resumed, None
+        if tell is not None:
+            tell(self._played)
+
+    async def marked(self, round_number: int, reply: Reply) -> Reply:
+        """What the model said in an earlier attempt, where that is known of its calls: they are not judged again."""
+        try:
+            known = [await self._known(round_number, place, call) for place, call in enumerate(reply.calls)]
+        except StoreError as error:
+            self._tell(error)
+            return reply
+        pairs = zip(reply.calls, known, strict=True)
+        return replace(reply, calls=tuple(replace(call, sent=told is not None) for call, told in pairs))
+
+    async def replied(self, round_number: int, body: bytes) -> None:
+        await self._write(partial(self._journal.replied, self.turn_id, round_number, body))
+
+    async def call(self, round_number: int, place: int, call: Call, run: Callable[[], Awaitable[Answer]]) -> Answer:
+        """The answer to a call: what is known of it, or what running it brings."""
+        answered = partial(self._journal.answered, self.turn_id, round_number, place)
+        try:
+            known = await self._known(round_number, place, call)
+            if isinstance(known, Answer):
+                self._played.calls += known.ran
+                return replace(known, replayed=True)
+            if _may_write(call) and known is not None:
+                self._played.unknown += 1
+                return tool_result.outcome_unknown(call)
+            if _may_write(call):
+                await self._intends(round_number, place)
+        except StoreError as error:
+            self._tell(error)
+            if _may_write(call):
+                await self._write(partial(answered, refused := tool_result.not_noted(call)))
+                return refused
+        answer = await run()
+        await self._write(partial(answered, answer))
+        return answer
+
+    async def not_made(self, round_number: int, place: int, answer: Answer) -> None:
+        """What the model is told of a call that was settled without being made: another attempt must not make it."""
+        if _may_write(answer.call) and not answer.call.sent:
+            await self._write(partial(self._journal.answered, self.turn_id, round_number, place, answer))
+
+    async def settled(self) -> int:
+        """How many replies of earlier attempts are paid for."""
+        return int(await self._page(_SETTLED) or 0)
+
+    async def settles(self, replies: int) -> None:
+        """So many replies are paid for, those of earlier attempts among them."""
+        await self.replied(_SETTLED, b"%d" % replies)
+
+    async def abandoned(self) -> None:
+        """The runner has left while a write is on its way."""
+        await self._write(partial(self._journal.abandoned, self.turn_id))
+
+    async def ended(self, given: Given | None) -> None:
+        self._goes_on()
+        await self._write(partial(self._journal.ended, self.turn_id, given))
+
+    async def handed(self) -> None:
+        """The whole answer went to the runner's connection."""
+        await self._write(partial(self._journal.handed, self.turn_id))
+
+    async def _known(self, round_number: int, place: int, call: Call) -> Answer | OnItsWay | None:
+        return (
+            await self._journal.answer(self.turn_id, round_number, place, call) if self._attempt == "resumed" else None
+        )
+
+    async def _intends(self, round_number: int, place: int) -> None:
+        """Raises ``StoreError`` where the call must not be made."""
+        if self._attempt == "unknown":
+            raise StoreError(_NOT_ENTERED)
+        async with self._writing:
+            await self._catch_up()
+            await self._journal.intends(self.turn_id, round_number, place)
+
+    async def _write(self, page: _Page) -> None:
+        """Where the journal has this turn; of one that could not be entered nothing is written."""
+        if self._attempt == "unknown":
+            return
+        async with self._writing:
+            self._unwritten.append(page)
+            try:
+                await self._catch_up()
+            except StoreError as error:
+                self._tell(error)
+
+    async def _catch_up(self) -> None:
+        while self._unwritten:
+            await self._unwritten[0]()
+            self._unwritten.popleft()
+
+    def _tell(self, error: StoreError) -> None:
+        if isinstance(error, GoneError) or self._attempt == "unknown":  # of which it was told when it was looked for
+            return
+        tell, self._failed = self._failed, None
+        if tell is not None:
+            tell(str(error))
+
+
+def _may_write(call: Call) -> bool:
+    return call.tool is None or call.tool.effect != "read"

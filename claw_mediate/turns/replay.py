@@ -1,0 +1,215 @@
+"""A recorded turn, played again: the real turn, judge and dialect, under the agent's present manifest (spec/inspect.md).
+
+Nobody is asked and nothing is written: the model says what it said, services answer what they answered, and the clock stands
+where it stood. Where the turn goes another way than it went, what was not recorded is named, and the turn ends there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, cast
+
+import msgspec
+
+from claw_contract.base import JsonObject
+from claw_contract.redaction.redactor import Redactor
+from claw_contract.transcript.text import items, mapping
+from claw_mediate.agents.directory import Agent
+from claw_mediate.core import tool_result
+from claw_mediate.core.error_bodies import refusal
+from claw_mediate.core.talk import Deliver, Outcome
+from claw_mediate.core.tool_call import round_of
+from claw_mediate.core.tool_catalog import Catalog
+from claw_mediate.core.tool_trace import tool_trace, usage_record
+from claw_mediate.core.turn import turn
+from claw_mediate.core.types import Answer, Call, add_usage, runner_usage
+from claw_mediate.dialects.base import Additions, Dialect
+from claw_mediate.providers.client import Responded, Unreachable
+from claw_mediate.providers.failover import ModelAnswer, ModelCall, understood
+from claw_mediate.telemetry.history import recorded_body
+from claw_mediate.telemetry.unicode import encoded
+from claw_mediate.turns.checkpoint import Tape
+from claw_mediate.turns.driver import Ports, World, drive
+from claw_mediate.turns.journaling import Journal
+
+NOT_RECORDED = "not_recorded"
+_NOTHING_HIDDEN = Redactor(())
+"""What was recorded holds no secret any more."""
+
+
+class Recorded(NamedTuple):
+    """What became of one hidden request. ``status`` is None where there was no response; ``size``: of the whole body."""
+
+    status: int | None
+    content_type: str
+    body: bytes
+    size: int
+    latency_ms: int
+    whole: bool = False
+    """Whether the body is the result as the model was told it, of an earlier attempt at the turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A turn as it was recorded: its line of history, the runner's request, and all hidden ones."""
+
+    entry: JsonObject
+    path: str
+    body: bytes
+    replies: Mapping[int, Recorded]
+    """By round: the last that was asked in it, since the others did not count."""
+    answers: Mapping[tuple[int, str], Sequence[Recorded]]
+    """By round and tool, in the order in which they were asked."""
+
+    def missing(self) -> list[str]:
+        """What history says of the turn, and the recording does not hold."""
+        lost: list[str] = []
+        if not self.body:
+            lost.append("the runner's request")
+        for past in map(mapping, items(self.entry.get("tool_trace"))):
+            number = _number(past, "round")
+            if number not in self.replies:
+                lost.append(f"the model's reply of round {number}")
+            ran = [call for call in map(mapping, items(past.get("tool_calls"))) if call.get("ran", True) is True]
+            for name in dict.fromkeys(str(call.get("name")) for call in ran):
+                there = len(self.answers.get((number, name), ()))
+                if there < sum(call.get("name") == name for call in ran):
+                    lost.append(f"what {name} answered in round {number}")
+        return lost
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """How the turn ends now. ``entry`` is what its line of history would be."""
+
+    status: int
+    body: bytes
+    entry: JsonObject
+    missing: tuple[str, ...]
+    """What it needed and was not recorded."""
+
+
+async def replayed(recording: Recording, agent: Agent, dialect: Dialect) -> Replayed:
+    """Play it. Raises ``UnreadableRequestError`` and ``WireError`` for a request that is none."""
+    view = dialect.read_request(recording.body)
+    catalog = Catalog.of(agent.tools, view.declared, dialect.MOST_TOOLS - len(view.declared))
+    peers = _Peers(recording, agent)
+    ports = Ports(peers.model, peers.tools, lambda: peers.clock)
+    turn_id = str(recording.entry.get("turn_id"))
+    world = World(dialect, catalog, dialect.offer(view, catalog, Additions()), ports, _Blank(turn_id))
+    outcome = await drive(turn(agent.limits, peers.clock), world)
+    if isinstance(outcome, Deliver):
+        body = dialect.write_reply(outcome.reply, view, runner_usage(outcome.usage), terminal=outcome.terminal)
+        ended: tuple[int, bytes, str | None] = 200, body, None
+    else:
+        own = outcome.failure.body if outcome.failure is not None else None
+        body = own or refusal(recording.path, outcome.status, outcome.code, outcome.message)
+        ended = outcome.status, body, outcome.code
+    status, body, code = ended
+    about = {
+        "digest": agent.digest,
+        "status": "error" if code else "ok",
+        "status_code": status,
+        "error": code,
+        "tools_offered": [offered.alias for offered in catalog.offered],
+        "response": {**mapping(recording.entry.get("response")), "json": recorded_body(body, _NOTHING_HIDDEN)},
+    }
+    entry = {**recording.entry, **_plain(about), **_plain(_told(outcome))}
+    return Replayed(status, body, entry, tuple(peers.missing))
+
+
+def _told(outcome: Outcome) -> JsonObject:
+    usage = usage_record(add_usage(outcome.usage), len(outcome.usage))
+    trace = [record.model_dump(exclude_none=True) for record in tool_trace(outcome.rounds)]
+    return {"usage": usage.model_dump(), "tool_trace": trace}
+
+
+def _plain(values: JsonObject) -> JsonObject:
+    read: dict[str, Any] = json.loads(encoded(values))
+    return read
+
+
+class _Peers:
+    """The model and the services, from the recording; and the turn's clock."""
+
+    def __init__(self, recording: Recording, agent: Agent) -> None:
+        self._recording = recording
+        self._agent = agent
+        self._answers = {place: deque(answers) for place, answers in recording.answers.items()}
+        trace = [mapping(past) for past in items(recording.entry.get("tool_trace"))]
+        self._walls = [_number(past, "wall_time_ms") for past in trace]
+        self._told = {place: deque(calls) for place, calls in _calls(trace).items()}
+        self.clock = 0.0
+        self.missing: list[str] = []
+
+    async def model(self, call: ModelCall) -> ModelAnswer:
+        reply = self._recording.replies.get(call.round)
+        if self.missing or reply is None:
+            self.missing = self.missing or [f"the model's reply of round {call.round}"]
+            return Unreachable(
+                NOT_RECORDED, f"the turn goes another way than it went: {self.missing[0]} is not recorded"
+            )
+        self.clock = (sum(self._walls[: call.round - 1]) + reply.latency_ms) / 1000
+        if reply.status is None:
+            return Unreachable(str(self._recording.entry.get("error")), reply.body.decode(errors="replace"))
+        return understood(Responded(reply.status, reply.content_type, reply.body), call.read)
+
+    async def tools(self, call: Call, key: str, seconds: float) -> Answer:
+        assert call.tool is not None
+        place = (round_of(key), call.canonical)
+        answers, told = self._answers.get(place), self._told.get(place)
+        recorded = answers.popleft() if answers else None
+        known = told.popleft() if told else None
+        if recorded is None:
+            self.missing.append(f"what {call.canonical} answers in round {place[0]}")
+            return tool_result.failure(call, NOT_RECORDED, "Nothing is recorded of this call.")
+        own = call.tool.annotations.timeout_ms
+        allowed = seconds if own is None else min(seconds, own / 1000)
+        if recorded.status is not None and recorded.latency_ms > allowed * 1000:
+            return replace(tool_result.timed_out(call, allowed), latency_ms=recorded.latency_ms)
+        limit = call.tool.annotations.max_result_bytes or self._agent.limits.result_bytes
+        return replace(_answer(call, recorded, known, limit), latency_ms=recorded.latency_ms)
+
+
+def _answer(call: Call, recorded: Recorded, known: JsonObject | None, limit: int) -> Answer:
+    """The answer to a call, as its service's response is read now; without one, as the model was told then."""
+    if recorded.status is not None and not recorded.whole:
+        cut = min(limit, len(recorded.body)) if recorded.size > len(recorded.body) else limit
+        return tool_result.from_http(call, recorded.status, recorded.body, recorded.size, cut)
+    told = mapping(json.loads(recorded.body)) if recorded.whole else mapping(mapping(known).get("result"))
+    code = mapping(told.get("error")).get("code")
+    status = told.get("status_code")
+    ok = told.get("ok") is True
+    return Answer(call, msgspec.json.encode(told), ok, None if ok else str(code), status, ran=True)
+
+
+def _calls(trace: Sequence[JsonObject]) -> dict[tuple[int, str], list[JsonObject]]:
+    """The calls of a line of history that ran, by round and tool."""
+    found: dict[tuple[int, str], list[JsonObject]] = {}
+    for past in trace:
+        for call in map(mapping, items(past.get("tool_calls"))):
+            if call.get("ran", True) is True:
+                found.setdefault((_number(past, "round"), str(call.get("name"))), []).append(call)
+    return found
+
+
+def _number(values: JsonObject, name: str) -> int:
+    value = values.get(name)
+    return value if isinstance(value, int) else 0
+
+
+class _Blank(Tape):
+    """A tape with nothing on it, which keeps nothing."""
+
+    def __init__(self, turn_id: str) -> None:
+        super().__init__(cast("Journal", None), turn_id, lambda _: None, "first")
+
+    async def call(self, _round: int, _place: int, _call: Call, run: Callable[[], Awaitable[Answer]]) -> Answer:
+        return await run()
+
+    async def replied(self, _round: int, _body: bytes) -> None: ...
+    async def not_made(self, _round: int, _place: int, _answer: Answer) -> None: ...
+    async def abandoned(self) -> None: ...

@@ -1,0 +1,65 @@
+"""What agents have spent, in buckets, beside the rest of the state: in a file here, on a server in ``valkey_spending``.
+
+A request is counted in the same transaction that finds room for it, so that requests at one time, of several proxies even, do
+not all slip under the limit. What it cost is added when it is over.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from claw_contract.metadata import Budget
+from claw_mediate.core.budget import Bucket, Over, bucket_end, over
+from claw_state.sqlite.connection import Database
+from claw_state.url import StoreError
+
+type Failed = Callable[[str], None]
+
+_ADD = """
+INSERT INTO spending VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE
+SET requests = requests + excluded.requests, cost = cost + excluded.cost, unknown = unknown + excluded.unknown
+"""
+
+
+class Spending(Protocol):
+    """What each agent has spent in its window."""
+
+    async def count(self, agent_id: str, budget: Budget) -> Over | None:
+        """One more request, where there is room for it, or where the budget only tells. Raises ``StoreError``."""
+
+    def add(self, agent_id: str, budget: Budget, cost: float | None, failed: Failed) -> None:
+        """What a request cost that was counted; None: nobody knows. It may be written later."""
+
+    async def close(self) -> None:
+        """When all is written."""
+
+
+class SqliteSpending:
+    """In a file, or in memory."""
+
+    def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._db = database
+
+    async def count(self, agent_id: str, budget: Budget) -> Over | None:
+        """In one change: what has left the window goes, and one more request comes where there is room for it."""
+        await self._db.still()
+        now = self._clock()
+        with self._db.change() as run:
+            run("DELETE FROM spending WHERE agent = ? AND ends <= ?", (agent_id, now - budget.seconds))
+            rows = run("SELECT ends, requests, cost, unknown FROM spending WHERE agent = ?", (agent_id,))
+            spent = over(budget, [Bucket(*row) for row in rows], now)
+            if spent is None or budget.behavior == "soft_alert":
+                run(_ADD, (agent_id, bucket_end(budget, now), 1, 0.0, 0))
+        return spent
+
+    def add(self, agent_id: str, budget: Budget, cost: float | None, failed: Failed) -> None:
+        try:
+            self._db.write(_ADD, agent_id, bucket_end(budget, self._clock()), 0, cost or 0.0, int(cost is None))
+        except StoreError as error:  # the answer is good all the same
+            failed(str(error))
+
+    async def close(self) -> None:
+        self._db.close()

@@ -1,0 +1,262 @@
+"""The turn journal on a server that several proxies share (the states are those of ``journal``).
+
+A turn is its owner's: what a proxy writes of a turn that another one took over meanwhile is refused, so that a proxy which was
+believed dead runs no write any more. A record is as durable as the server's own settings make it (``appendfsync``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import Any, cast
+
+import msgspec
+
+from claw_mediate.core.types import Answer, Call
+from claw_mediate.turns.journaling import (
+    LEFT,
+    MOST_ALIKE,
+    NOT_OURS,
+    RESUMED_WITHIN,
+    Asked,
+    Given,
+    OnItsWay,
+    Past,
+    State,
+    as_answer,
+    as_kept,
+    is_at,
+)
+from claw_state.lease import Owner
+from claw_state.url import StoreError
+from claw_state.valkey.link import Link
+
+_SEEN = """
+local within = tonumber(ARGV[2])
+local function seen(turn, agent, request)
+  redis.call('HSET', 'claw:t:' .. turn, 'seen', exact(now))
+  redis.call('EXPIRE', 'claw:t:' .. turn, within)
+  redis.call('SET', of(agent) .. 'asked:' .. request, turn, 'EX', within)
+  redis.call('ZADD', of(agent) .. 'turns', exact(now), turn)
+  redis.call('EXPIRE', of(agent) .. 'turns', within)
+  local earlier = of(agent) .. 'earlier:' .. redis.call('HGET', 'claw:t:' .. turn, 'earlier')
+  redis.call('ZADD', earlier, exact(now), turn)
+  redis.call('ZREMRANGEBYSCORE', earlier, '-inf', exact(now - within))
+  redis.call('EXPIRE', earlier, within)
+end
+local function runs(agent, request, but)
+  local turn = redis.call('GET', of(agent) .. 'asked:' .. request)
+  if not turn or turn == but then return false end
+  local known = redis.call('HMGET', 'claw:t:' .. turn, 'state', 'request', 'seen')
+  return known[1] == 'running' and known[2] == request and tonumber(known[3]) > now - within
+end
+"""
+_FIND = """
+local agent, within, request, earlier, words = ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5], ARGV[6]
+local function past(turn)
+  local known = redis.call('HMGET', 'claw:t:' .. turn, 'state', 'owner', 'seen', 'attempt', 'request', 'said', 'earlier')
+  if not known[1] or tonumber(known[3]) <= now - within then return nil end
+  return known
+end
+local function told(turn, known)
+  return {turn, known[1], known[2], known[3], known[4], exact(now - tonumber(known[3])), known[6]}
+end
+local turn = redis.call('GET', of(agent) .. 'asked:' .. request)
+local known = turn and past(turn)
+if known and known[5] == request then return {'same', told(turn, known)} end
+if words == '' then return nil end
+local alike = {'altered'}
+for _, other in ipairs(redis.call('ZREVRANGE', of(agent) .. 'earlier:' .. earlier, 0, tonumber(ARGV[7]) - 1)) do
+  known = past(other)
+  if known and known[1] ~= 'done' and known[7] == earlier and known[6] ~= '' then
+    alike[#alike + 1] = told(other, known)
+  end
+end
+return alike
+"""
+_BEGIN = (
+    _SEEN
+    + """
+local turn, agent, owner = ARGV[3], ARGV[4], ARGV[5]
+local request, earlier, said, attempt = ARGV[6], ARGV[7], ARGV[8], ARGV[9]
+if runs(agent, request, turn) then return 0 end
+redis.call('HSET', 'claw:t:' .. turn, 'agent', agent, 'state', 'running', 'owner', owner,
+  'request', request, 'earlier', earlier, 'said', said, 'attempt', attempt)
+seen(turn, agent, request)
+redis.call('ZREMRANGEBYSCORE', of(agent) .. 'turns', '-inf', exact(now - within))
+redis.call('ZADD', 'claw:agents', 'NX', exact(now), agent)
+if redis.call('TTL', 'claw:agents') < within then redis.call('EXPIRE', 'claw:agents', within) end
+return 1
+"""
+)
+_RESUME = (
+    _SEEN
+    + """
+local turn, how, whose, when, owner = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
+local request, earlier, said, attempt = ARGV[8], ARGV[9], ARGV[10], ARGV[11]
+local t = 'claw:t:' .. turn
+local known = redis.call('HMGET', t, 'state', 'owner', 'seen', 'agent', 'earlier')
+local same = known[1] == how and known[2] == whose and tonumber(known[3]) == tonumber(when)
+if not same or runs(known[4], request, turn) then return 0 end
+redis.call('ZREM', of(known[4]) .. 'earlier:' .. known[5], turn)
+redis.call('HSET', t, 'state', 'running', 'owner', owner,
+  'request', request, 'earlier', earlier, 'said', said, 'attempt', attempt)
+seen(turn, known[4], request)
+return 1
+"""
+)
+_ALIVE = (
+    _SEEN
+    + """
+local ours = 0
+for place = 4, #ARGV do
+  local known = redis.call('HMGET', 'claw:t:' .. ARGV[place], 'state', 'owner', 'agent', 'request')
+  if (known[1] == 'running' or known[1] == 'abandoned') and known[2] == ARGV[3] then
+    seen(ARGV[place], known[3], known[4])
+    ours = ours + 1
+  end
+end
+return ours
+"""
+)
+_STEP = """
+local t = 'claw:t:' .. ARGV[2]
+if redis.call('HGET', t, 'owner') ~= ARGV[3] then return 0 end
+redis.call('HSET', t, ARGV[4], ARGV[5])
+return 1
+"""
+_STEPPED = "return redis.call('HGET', 'claw:t:' .. ARGV[2], ARGV[3])"
+_LEAVE = (
+    _SEEN
+    + """
+local known = redis.call('HMGET', 'claw:t:' .. ARGV[3], 'state', 'owner', 'agent', 'request')
+if known[1] ~= 'running' or known[2] ~= ARGV[4] then return 0 end
+redis.call('HSET', 'claw:t:' .. ARGV[3], 'state', 'abandoned')
+seen(ARGV[3], known[3], known[4])
+return 1
+"""
+)
+_END = (
+    _SEEN
+    + """
+local turn, owner, state, answer = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local t = 'claw:t:' .. turn
+local known = redis.call('HMGET', t, 'owner', 'agent', 'request', 'answer')
+if known[1] ~= owner or (known[4] or '') ~= '' then return 0 end
+redis.call('HSET', t, 'state', state, 'answer', answer)
+if answer ~= '' then
+  for _, name in ipairs(redis.call('HKEYS', t)) do
+    if string.find(name, '.', 1, true) then redis.call('HDEL', t, name) end -- a step: ROUND.PLACE
+  end
+end
+seen(turn, known[2], known[3])
+return 1
+"""
+)
+_HANDED = (
+    _SEEN
+    + """
+local known = redis.call('HMGET', 'claw:t:' .. ARGV[3], 'state', 'agent', 'request', 'earlier')
+if known[1] ~= 'answered' then return 0 end
+redis.call('HSET', 'claw:t:' .. ARGV[3], 'state', 'done')
+seen(ARGV[3], known[2], known[3])
+redis.call('ZREM', of(known[2]) .. 'earlier:' .. known[4], ARGV[3]) -- it takes no room from those that may go on
+return 1
+"""
+)
+_REPLY = "reply"
+_WITHIN = int(RESUMED_WITHIN)
+
+
+class ValkeyJournal:
+    """A ``Journal`` on a server."""
+
+    def __init__(self, link: Link, owner: Owner, clock: Callable[[], float] | None = None) -> None:
+        self._link = link
+        self._owner = owner
+        self._clock = clock
+
+    async def find(self, agent_id: str, asked: Asked) -> Past | None:
+        words = (asked.request, asked.earlier, asked.words)
+        found = await self._link.read(_FIND, self._now(), agent_id, _WITHIN, *words, MOST_ALIKE)
+        try:
+            how, *rows = found or [b"same"]
+            altered = how == b"altered"
+            said = [(row[-1].decode(), row[1].decode()) for row in rows]
+            goes_on = asked.goes_on_from(set(said)) if altered else set(said)
+            pasts = [self._past(*row, altered=altered) for row, one in zip(rows, said, strict=True) if one in goes_on]
+            past = next((one for one in pasts if not (altered and self._runs(one))), None)
+            if past is None:
+                return None
+            answer = await self._link.read(_STEPPED, self._now(), past.turn_id, "answer")
+            return replace(past, given=msgspec.msgpack.decode(answer, type=Given) if answer else None)
+        except (ValueError, TypeError, msgspec.DecodeError) as error:
+            raise StoreError(f"what the server keeps of a turn can't be read: {error}") from error
+
+    async def begin(self, turn_id: str, agent_id: str, asked: Asked) -> bool:
+        words = (asked.request, asked.earlier, asked.words, asked.attempt)
+        return await self._do(_BEGIN, turn_id, agent_id, self._owner.name, *words)
+
+    async def resume(self, past: Past, asked: Asked) -> bool:
+        words = (asked.request, asked.earlier, asked.words, asked.attempt)
+        was = (past.turn_id, past.state, past.owner, past.seen)
+        return await self._do(_RESUME, *was, self._owner.name, *words)
+
+    async def alive(self, turn_ids: Collection[str]) -> None:
+        await self._do(_ALIVE, self._owner.name, *turn_ids)
+
+    async def replied(self, turn_id: str, round_number: int, body: bytes) -> None:
+        await self._keep(turn_id, round_number, _REPLY, body)
+
+    async def reply(self, turn_id: str, round_number: int) -> bytes | None:
+        return await self._kept(turn_id, round_number, _REPLY)
+
+    async def intends(self, turn_id: str, round_number: int, place: int) -> None:
+        await self._keep(turn_id, round_number, place, LEFT)
+
+    async def answered(self, turn_id: str, round_number: int, place: int, answer: Answer) -> None:
+        await self._keep(turn_id, round_number, place, as_kept(answer))
+
+    async def answer(self, turn_id: str, round_number: int, place: int, call: Call) -> Answer | OnItsWay | None:
+        record = await self._kept(turn_id, round_number, place)
+        try:
+            return None if record is None else as_answer(record, call)
+        except msgspec.DecodeError as error:
+            raise StoreError(f"what the server keeps of a call can't be read: {error}") from error
+
+    async def abandoned(self, turn_id: str) -> None:
+        await self._do(_LEAVE, turn_id, self._owner.name)
+
+    async def ended(self, turn_id: str, given: Given | None) -> None:
+        state, answer = ("answered", msgspec.msgpack.encode(given)) if given else ("failed", b"")
+        await self._do(_END, turn_id, self._owner.name, state, answer)
+
+    async def handed(self, turn_id: str) -> None:
+        await self._do(_HANDED, turn_id)
+
+    async def close(self) -> None:
+        await self._link.close()
+
+    def _past(self, *found: bytes, altered: bool = False) -> Past:
+        turn_id, state, owner, seen, attempt = (part.decode() for part in found[:5])
+        alive = is_at(self._owner, state, owner, float(found[5]), altered=altered)
+        return Past(turn_id, cast("State", state), alive, attempt, None, owner, float(seen))
+
+    def _runs(self, past: Past) -> bool:
+        """Whether a turn runs, and its runner waits. One that runs here is looked for by its own request only (``Playing``)."""
+        return past.state == "running" and (past.alive or past.owner == self._owner.name)
+
+    async def _do(self, script: str, *values: str | bytes | float) -> bool:
+        return bool(await self._link.run(script, self._now(), _WITHIN, *values) == 1)
+
+    async def _keep(self, turn_id: str, round_number: int, place: int | str, record: bytes) -> None:
+        step = f"{round_number}.{place}"
+        if await self._link.run(_STEP, self._now(), turn_id, self._owner.name, step, record) != 1:
+            raise StoreError(NOT_OURS)
+
+    async def _kept(self, turn_id: str, round_number: int, place: int | str) -> bytes | None:
+        found: Any = await self._link.read(_STEPPED, self._now(), turn_id, f"{round_number}.{place}")
+        return None if found is None else bytes(found)
+
+    def _now(self) -> float | str:
+        return self._clock() if self._clock else ""

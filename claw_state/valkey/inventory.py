@@ -1,0 +1,158 @@
+"""What a server keeps, told and forgotten while proxies use it: reading is many small commands, forgetting small scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import batched
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from claw_contract.redaction.redactor import Redactor
+from claw_state.inventory import AgentState, Forgotten, Inventory, Rounds, as_it_is, counted, may_go
+from claw_state.lease import Owner
+from claw_state.url import Server, StoreError
+from claw_state.valkey.link import DROP, PRELUDE, asked, schema
+
+if TYPE_CHECKING:
+    from redis import Redis
+
+_PATIENCE_SECONDS = 5.0
+_AT_A_TIME = 100
+"""Agents or turns that are asked for at once; rounds and turns that one script forgets: proxies wait a quarter of a second."""
+_FORGET_ROUNDS = (
+    DROP
+    + """
+local a = of(ARGV[2])
+local ids = redis.call('ZRANGE', a .. ARGV[3], 0, tonumber(ARGV[4]) - 1)
+for _, id in ipairs(ids) do drop(a, id) end
+if redis.call('ZCARD', a .. 'used') == 0 then redis.call('DEL', a .. 'bytes') end
+return #ids
+"""
+)
+_FORGET_TURN = """
+local a, turn = of(ARGV[2]), ARGV[3]
+local t = 'claw:t:' .. turn
+local known = redis.call('HMGET', t, 'state', 'owner', 'seen', 'request', 'earlier')
+if known[1] ~= ARGV[4] or known[2] ~= ARGV[5] or known[3] ~= ARGV[6] then return 0 end
+if known[4] and redis.call('GET', a .. 'asked:' .. known[4]) == turn then redis.call('DEL', a .. 'asked:' .. known[4]) end
+if known[5] then redis.call('ZREM', a .. 'earlier:' .. known[5], turn) end
+redis.call('ZREM', a .. 'turns', turn)
+return redis.call('DEL', t)
+"""
+_FORGET_AGENT = """
+local a = of(ARGV[2])
+if redis.call('EXISTS', a .. 'used', a .. 'turns') == 0 then redis.call('ZREM', 'claw:agents', ARGV[2]) end
+return 1
+"""
+
+
+class _Turn(NamedTuple):
+    name: bytes
+    state: bytes
+    owner: bytes
+    seen: bytes
+
+
+class ValkeyInventory:
+    """A ``Kept`` on a server."""
+
+    def __init__(self, server: Server, clock: Callable[[], float] | None = None) -> None:
+        """``clock``: a test's; else the server's time counts, as it does for proxies."""
+        self._server = server
+        self._clock = clock
+        self._me = Owner.this()
+
+    def inventory(self) -> Inventory:
+        with self._connected() as redis:
+            version = schema(redis, self._server)
+            now = self._now(redis)
+            names: Any = redis.zrange("claw:agents", 0, -1)
+            agents = [state for some in batched(names, _AT_A_TIME) for state in self._agents(redis, some, now)]
+            agents.sort(key=lambda state: state.agent)
+            return Inventory(self._server.shown, "Valkey", version, tuple(agents), keys=redis.dbsize())
+
+    def forget(self, agent_id: str) -> Forgotten | None:
+        with self._connected() as redis:
+            schema(redis, self._server)
+            rounds, marks = (sum(_forget(redis, agent_id, kind)) for kind in ("whole", "used"))
+            ended = 0
+            turns = _turns(redis, [agent_id.encode()])[agent_id.encode()]
+            now = self._now(redis)
+            for turn in turns:
+                if may_go(self._state(turn, now)):
+                    ended += _run(redis, _FORGET_TURN, agent_id, *turn)
+            _run(redis, _FORGET_AGENT, agent_id)
+            left = len(_turns(redis, [agent_id.encode()])[agent_id.encode()])
+            return Forgotten(rounds, marks, ended, left) if rounds or marks or turns else None
+
+    def _agents(self, redis: Redis, names: tuple[bytes, ...], now: float) -> Iterator[AgentState]:
+        asking = redis.pipeline(transaction=False)
+        for name in names:
+            whole = b"claw:a:%b:whole" % name
+            asking.zcard(whole)
+            asking.zcard(b"claw:a:%b:used" % name)
+            asking.get(b"claw:a:%b:bytes" % name)
+            asking.zrange(whole, 0, 0, withscores=True)
+            asking.zrange(whole, -1, -1, withscores=True)
+        told = asking.execute()
+        turns = _turns(redis, names)
+        for name, (count, all_kept, size, oldest, newest) in zip(names, batched(told, 5), strict=True):
+            oldest_use, newest_use = (found[0][1] if found else None for found in (oldest, newest))
+            rounds = Rounds(count, int(size or 0), oldest_use, newest_use, all_kept - count)
+            states = counted(self._state(turn, now) for turn in turns[name])
+            if all_kept or states:
+                yield AgentState(name.decode(errors="replace"), rounds, states)
+
+    def _state(self, turn: _Turn, now: float) -> str:
+        state, owner = turn.state.decode(errors="replace"), turn.owner.decode(errors="replace")
+        return as_it_is(self._me, state, owner, now - float(turn.seen))
+
+    def _now(self, redis: Redis) -> float:
+        if self._clock:
+            return self._clock()
+        seconds, micros = redis.time()
+        return float(seconds + micros / 1e6)
+
+    @contextmanager
+    def _connected(self) -> Iterator[Redis]:
+        """Every error as one line, without what is secret."""
+        try:
+            with asked(self._server, _PATIENCE_SECONDS) as redis:
+                yield redis
+        except ValueError as error:
+            raise StoreError(self._clear(str(error))) from None
+        except StoreError as error:
+            raise StoreError(
+                self._clear(
+                    f"{error} (the state is at {self._server.shown}: does it run, and is it reachable from here?)"
+                )
+            ) from None
+
+    def _clear(self, text: str) -> str:
+        return Redactor(self._server.secrets).text(text)
+
+
+def _turns(redis: Redis, agents: tuple[bytes, ...] | list[bytes]) -> dict[bytes, list[_Turn]]:
+    asking = redis.pipeline(transaction=False)
+    for agent in agents:
+        asking.zrange(b"claw:a:%b:turns" % agent, 0, -1)
+    return {agent: list(_told(redis, names)) for agent, names in zip(agents, asking.execute(), strict=True)}
+
+
+def _told(redis: Redis, names: list[bytes]) -> Iterator[_Turn]:
+    for some in batched(names, _AT_A_TIME):
+        asking = redis.pipeline(transaction=False)
+        for name in some:
+            asking.hmget(b"claw:t:%b" % name, "state", "owner", "seen")
+        for name, known in zip(some, asking.execute(), strict=True):
+            if None not in known:  # else it expired
+                yield _Turn(name, *known)
+
+
+def _forget(redis: Redis, agent_id: str, kind: str) -> Iterator[int]:
+    while some := _run(redis, _FORGET_ROUNDS, agent_id, kind, _AT_A_TIME):
+        yield some
+
+
+def _run(redis: Redis, script: str, *values: Any) -> int:
+    return int(redis.eval(PRELUDE + script, 0, "", *values))
