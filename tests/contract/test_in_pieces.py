@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from claw_contract.redaction.redactor import Redactor
 from claw_contract.redaction.stream import cleared
 from claw_contract.secret import DOTS, Secret
-from claw_contract.transcript.render import text as said
+from claw_contract.transcript import text as said
 
 SECRET = 's3cr3t/"value"-ä'
 REDACTOR = Redactor([Secret(SECRET)])

@@ -14,7 +14,7 @@ from claw_mediate.turns.journaling import Asked, OnItsWay
 from claw_mediate.turns.sqlite_journal import SqliteJournal
 from claw_state.lease import Owner
 from claw_state.sqlite.connection import Database
-from claw_state.sqlite.schema import wal as disk
+from claw_state.sqlite import wal as disk
 from claw_state.url import StoreError
 from tests.state.test_journal import made
 from tests.waiting import eventually

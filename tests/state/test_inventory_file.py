@@ -24,7 +24,7 @@ from claw_state.lease import Owner
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.inventory import SqliteInventory
 from claw_state.sqlite.schema import TURNS, opened
-from claw_state.sqlite.schema import inventory as sqlite_inventory
+from claw_state.sqlite import inventory as sqlite_inventory
 from claw_state.url import File, StoreError, place
 
 HIDDEN = b"planted-hidden-round"
