@@ -30,10 +30,10 @@ from claw_mediate.core.http import Exchange, Request
 from claw_mediate.mediator import Mediator
 from claw_mediate.settings import SETTINGS, Settings
 from claw_mediate.telemetry.event_log import EventLog
-from claw_mediate.turns.sqlite_journal import SqliteJournal
-from claw_mediate.turns.store import SqliteStore
-from claw_mediate.turns.valkey_journal import ValkeyJournal
-from claw_mediate.turns.valkey_store import ValkeyStore
+from claw_state.sqlite.continuity import SqliteStore
+from claw_state.sqlite.journal import SqliteJournal
+from claw_state.valkey.continuity import ValkeyStore
+from claw_state.valkey.journal import ValkeyJournal
 
 _A_CONVERSATION = 8
 _AGENTS = [f"agent-{number}" for number in range(8)]

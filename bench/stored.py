@@ -9,16 +9,16 @@ from collections.abc import Callable
 
 import wire
 
-from claw_mediate.core.continuity import Anchor
 from claw_mediate.core.types import Answer, Call, Unreadable
-from claw_mediate.turns.journaling import RESUMED_WITHIN, Asked, Given, Journal
-from claw_mediate.turns.sqlite_journal import SqliteJournal
-from claw_mediate.turns.store import SqliteStore, Store
-from claw_mediate.turns.valkey_journal import ValkeyJournal
-from claw_mediate.turns.valkey_store import ValkeyStore
+from claw_state.continuity import Anchor, Store
+from claw_state.journal import RESUMED_WITHIN, Asked, Given, Journal
 from claw_state.lease import Owner
 from claw_state.sqlite.connection import Database
+from claw_state.sqlite.continuity import SqliteStore
+from claw_state.sqlite.journal import SqliteJournal
 from claw_state.url import Server, place
+from claw_state.valkey.continuity import ValkeyStore
+from claw_state.valkey.journal import ValkeyJournal
 from claw_state.valkey.link import Link
 
 _OF_AN_AGENT = 250

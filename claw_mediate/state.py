@@ -11,19 +11,21 @@ import sqlite3
 from typing import NamedTuple, assert_never
 
 from claw_mediate.telemetry.event_log import EventLog
-from claw_mediate.turns.journaling import Journal
-from claw_mediate.turns.spending import Spending, SqliteSpending
-from claw_mediate.turns.sqlite_journal import SqliteJournal
-from claw_mediate.turns.store import SqliteStore, Store
-from claw_mediate.turns.valkey_journal import ValkeyJournal
-from claw_mediate.turns.valkey_spending import ValkeySpending
-from claw_mediate.turns.valkey_store import ValkeyStore
+from claw_state.continuity import Store
 from claw_state.health import Health, Tell
+from claw_state.journal import Journal
 from claw_state.lease import Owner
+from claw_state.spending import Spending
 from claw_state.sqlite.connection import Database
+from claw_state.sqlite.continuity import SqliteStore
+from claw_state.sqlite.journal import SqliteJournal
 from claw_state.sqlite.schema import reason
+from claw_state.sqlite.spending import SqliteSpending
 from claw_state.url import File, Place, Server
+from claw_state.valkey.continuity import ValkeyStore
+from claw_state.valkey.journal import ValkeyJournal
 from claw_state.valkey.link import Link, probe
+from claw_state.valkey.spending import ValkeySpending
 
 
 class State(NamedTuple):

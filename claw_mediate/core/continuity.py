@@ -26,6 +26,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
+from claw_state.continuity import Anchor, Kept
+
 MOST_REINJECTED = 256 * 1024
 """Bytes of hidden messages in one request."""
 _BEFORE = 4
@@ -44,14 +46,6 @@ _NOT_ALPHANUMERIC = re.compile(r"[^A-Za-z0-9]")
 
 
 @dataclass(frozen=True, slots=True)
-class Anchor:
-    """Of an assistant's message: what it is, and what was said before it (digests, oldest first)."""
-
-    key: str
-    before: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Evidence:
     """What the conversation of a request is known by."""
 
@@ -63,19 +57,6 @@ class Evidence:
     """Digests of the last visible messages: the evidence that goes with this request's answer."""
     earlier: str = ""
     """The digest of all messages but the user's last one; "" where there is no other."""
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """Hidden messages of an earlier turn, by its anchor. ``id`` grows: a higher one is later. No messages: nothing was hidden
-    before that answer, which tells it from an equal one that had something; or (``evicted``) there was no room for them.
-    """
-
-    id: int
-    anchor: Anchor
-    session: str
-    messages: bytes
-    evicted: bool = False
 
 
 def calls_key(ids: Iterable[str]) -> str:

@@ -17,7 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from claw_contract.log.turns import Missed, Reinjected
-from claw_mediate.core.continuity import Anchor, Evidence, Kept, bounded, chosen
+from claw_mediate.core.continuity import Evidence, bounded, chosen
+from claw_state.continuity import Anchor, Kept
 
 
 @dataclass(frozen=True, slots=True)

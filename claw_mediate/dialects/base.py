@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from claw_contract.base import JsonObject
-from claw_mediate.core.continuity import Anchor, Evidence
+from claw_mediate.core.continuity import Evidence
 from claw_mediate.core.session_id import NO_HINTS, SessionHints
 from claw_mediate.core.talk import ToolUse
 from claw_mediate.core.tool_catalog import Catalog
 from claw_mediate.core.types import Reply, Round
+from claw_state.continuity import Anchor
 
 MOST_MESSAGES = 50_000
 """More is no conversation."""

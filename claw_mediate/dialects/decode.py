@@ -9,8 +9,9 @@ from typing import Any, Protocol
 import msgspec
 
 from claw_mediate.core import json_splice
-from claw_mediate.core.continuity import NOTHING_SAID, Anchor, Evidence, Transcript, is_kept
+from claw_mediate.core.continuity import NOTHING_SAID, Evidence, Transcript, is_kept
 from claw_mediate.dialects.base import MOST_MESSAGES, UnreadableRequestError
+from claw_state.continuity import Anchor
 
 ABSENT = msgspec.Raw(b"null")
 _RESULTS = ("tool", "function")

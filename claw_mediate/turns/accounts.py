@@ -9,7 +9,7 @@ from claw_mediate.settings import Settings
 from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.turns.budgets import Budgets
 from claw_mediate.turns.prices import PriceList
-from claw_mediate.turns.spending import Spending
+from claw_state.spending import Spending
 
 
 class Accounts:

@@ -13,10 +13,9 @@ from typing import Literal
 
 from claw_contract.metadata import Budget
 from claw_mediate.agents.directory import Agent
-from claw_mediate.core.budget import Over
 from claw_mediate.core.http import Exchange, Request, refused
 from claw_mediate.telemetry.event_log import EventLog
-from claw_mediate.turns.spending import Spending
+from claw_state.spending import Over, Spending
 from claw_state.url import StoreError
 
 type FailMode = Literal["open", "closed"]

@@ -20,16 +20,54 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
+import msgspec
+
 from claw_mediate.core import tool_result
 from claw_mediate.core.types import Answer, Call, Reply
-from claw_mediate.turns.journaling import Attempt, Given, Journal, OnItsWay
 from claw_state.health import GoneError
+from claw_state.journal import Attempt, Given, Journal
 from claw_state.url import StoreError
 
 _SETTLED = 0
 """The round before the first, whose page says what is paid for."""
 _NOT_ENTERED = "this turn is not in the journal"
 type _Page = Callable[[], Awaitable[None]]
+
+
+class _CallRecord(msgspec.Struct, array_like=True):
+    """A call as the journal holds it; without content it was sent, and its result is not known."""
+
+    content: bytes | None = None
+    ok: bool = False
+    code: str | None = None
+    status_code: int | None = None
+    latency_ms: int = 0
+    ran: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class InFlight:
+    """A call that was sent, and whose result is not known."""
+
+
+_SENT = msgspec.msgpack.encode(_CallRecord())
+"""The record of a call that is about to be sent."""
+
+
+def _encode_answer(answer: Answer) -> bytes:
+    record = _CallRecord(answer.content, answer.ok, answer.code, answer.status_code, answer.latency_ms, answer.ran)
+    return msgspec.msgpack.encode(record)
+
+
+def _decode_answer(record: bytes, call: Call) -> Answer | InFlight:
+    """Return what a record says of a call. Raise ``StoreError`` for one that can't be read."""
+    try:
+        kept = msgspec.msgpack.decode(record, type=_CallRecord)
+    except msgspec.DecodeError as error:
+        raise StoreError(f"what is kept of a call can't be read: {error}") from error
+    if kept.content is None:
+        return InFlight()
+    return Answer(call, kept.content, kept.ok, kept.code, kept.status_code, kept.latency_ms, kept.ran)
 
 
 @dataclass(slots=True)
@@ -119,16 +157,19 @@ class Tape:
         except StoreError as error:
             self._tell(error)
             if _may_write(call):
-                await self._write(partial(answered, refused := tool_result.not_noted(call)))
+                refused = tool_result.not_noted(call)
+                await self._write(partial(answered, _encode_answer(refused)))
                 return refused
         answer = await run()
-        await self._write(partial(answered, answer))
+        await self._write(partial(answered, _encode_answer(answer)))
         return answer
 
     async def not_made(self, round_number: int, place: int, answer: Answer) -> None:
         """What the model is told of a call that was settled without being made: another attempt must not make it."""
         if _may_write(answer.call) and not answer.call.sent:
-            await self._write(partial(self._journal.answered, self.turn_id, round_number, place, answer))
+            await self._write(
+                partial(self._journal.answered, self.turn_id, round_number, place, _encode_answer(answer))
+            )
 
     async def settled(self) -> int:
         """How many replies of earlier attempts are paid for."""
@@ -150,10 +191,11 @@ class Tape:
         """The whole answer went to the runner's connection."""
         await self._write(partial(self._journal.handed, self.turn_id))
 
-    async def _known(self, round_number: int, place: int, call: Call) -> Answer | OnItsWay | None:
-        return (
-            await self._journal.answer(self.turn_id, round_number, place, call) if self._attempt == "resumed" else None
-        )
+    async def _known(self, round_number: int, place: int, call: Call) -> Answer | InFlight | None:
+        if self._attempt != "resumed":
+            return None
+        record = await self._journal.answer(self.turn_id, round_number, place)
+        return None if record is None else _decode_answer(record, call)
 
     async def _intends(self, round_number: int, place: int) -> None:
         """Raises ``StoreError`` where the call must not be made."""
@@ -161,7 +203,7 @@ class Tape:
             raise StoreError(_NOT_ENTERED)
         async with self._writing:
             await self._catch_up()
-            await self._journal.intends(self.turn_id, round_number, place)
+            await self._journal.intends(self.turn_id, round_number, place, _SENT)
 
     async def _write(self, page: _Page) -> None:
         """Where the journal has this turn; of one that could not be entered nothing is written."""

@@ -13,11 +13,11 @@ from itertools import batched
 from typing import TYPE_CHECKING
 
 from claw_mediate.agents.directory import Agent
-from claw_mediate.core.continuity import Anchor, Evidence, Kept
+from claw_mediate.core.continuity import Evidence
 from claw_mediate.core.recall import recalled
 from claw_mediate.dialects.base import Dialect, RunnerRequest
 from claw_mediate.telemetry.event_log import EventLog
-from claw_mediate.turns.store import Store
+from claw_state.continuity import Anchor, Kept, Store
 from claw_state.health import GoneError
 from claw_state.url import StoreError
 

@@ -24,7 +24,7 @@ from claw_mediate.core.continuity import is_kept
 from claw_mediate.core.http import Request
 from claw_mediate.core.session_id import session
 from claw_mediate.dialects.base import RunnerRequest
-from claw_mediate.turns.journaling import Asked, Given, Journal, Past
+from claw_state.journal import Asked, Given, Journal, Past
 from claw_state.url import StoreError
 
 _LOOK_AGAIN_SECONDS = 0.2

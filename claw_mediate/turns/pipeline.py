@@ -21,11 +21,11 @@ from claw_mediate.settings import Settings
 from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.telemetry.timing import Stopwatch
 from claw_mediate.turns.idempotency import Attempts, Known, Resumed, asked, retries
-from claw_mediate.turns.journaling import Asked, Attempt
 from claw_mediate.turns.prepare import Around, Offering
 from claw_mediate.turns.registry import Playing, UnderWay
 from claw_mediate.turns.run import Job, given
 from claw_state.health import GoneError
+from claw_state.journal import Asked, Attempt
 from claw_state.url import StoreError
 
 

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from claw_contract.base import JsonObject, error_line
 from claw_contract.prices import Prices
-from claw_mediate.core.budget import cost_of, priced
+from claw_mediate.core.pricing import cost_of, priced
 from claw_mediate.file_cache import Identity, identity, read_at
 from claw_mediate.telemetry.event_log import EventLog
 

@@ -21,9 +21,9 @@ from claw_mediate.tools.http import Caller, Services
 from claw_mediate.turns.checkpoint import Tape
 from claw_mediate.turns.continuity import Continuing
 from claw_mediate.turns.driver import Ports, World
-from claw_mediate.turns.journaling import Journal
 from claw_mediate.turns.recorder import Recorder
 from claw_mediate.turns.run import Ended, Job, MediatedTurn, streamed, whole
+from claw_state.journal import Journal
 from claw_state.lease import LEASE_SECONDS
 from claw_state.url import StoreError
 

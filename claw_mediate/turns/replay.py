@@ -33,7 +33,7 @@ from claw_mediate.telemetry.history import recorded_body
 from claw_mediate.telemetry.unicode import encoded
 from claw_mediate.turns.checkpoint import Tape
 from claw_mediate.turns.driver import Ports, World, drive
-from claw_mediate.turns.journaling import Journal
+from claw_state.journal import Journal
 
 NOT_RECORDED = "not_recorded"
 _NOTHING_HIDDEN = Redactor(())

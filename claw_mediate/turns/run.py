@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from claw_contract.history import UsageRecord
 from claw_contract.redaction.redactor import Redactor
 from claw_mediate.agents.directory import Agent
-from claw_mediate.core.continuity import NOTHING_SAID, Anchor
+from claw_mediate.core.continuity import NOTHING_SAID
 from claw_mediate.core.error_bodies import refusal
 from claw_mediate.core.http import GONE, RETRY_AFTER, STOPPING, Exchange, Request, answered
 from claw_mediate.core.talk import Deliver, Outcome, Refuse
@@ -29,8 +29,9 @@ from claw_mediate.settings import Pace
 from claw_mediate.turns.checkpoint import Tape
 from claw_mediate.turns.continuity import Continuing
 from claw_mediate.turns.driver import World, drive
-from claw_mediate.turns.journaling import Attempt, Given
 from claw_mediate.turns.recorder import Recorder
+from claw_state.continuity import Anchor
+from claw_state.journal import Attempt, Given
 
 _MEDIA_TYPE = re.compile(r"[\w.+-]{1,64}/[\w.+-]{1,64}", re.ASCII)
 _SECONDS = re.compile(r"[0-9]{1,9}", re.ASCII)

@@ -17,13 +17,13 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from claw_cli.app import app
-from claw_mediate.core.continuity import Anchor
-from claw_mediate.turns.journaling import Asked
-from claw_mediate.turns.sqlite_journal import SqliteJournal
-from claw_mediate.turns.store import SqliteStore
+from claw_state.continuity import Anchor
+from claw_state.journal import Asked
 from claw_state.lease import Owner
 from claw_state.life import Life
 from claw_state.sqlite.connection import Database
+from claw_state.sqlite.continuity import SqliteStore
+from claw_state.sqlite.journal import SqliteJournal
 from claw_state.sqlite.schema import SCHEMA, TURNS, opened
 from tests.cli.test_cli import claw
 from tests.state.server import SharedState, shared_state

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 from claw_mediate.providers.failover import Upstream
 from claw_mediate.telemetry.history import History
 from claw_mediate.tools.http import Services
-from claw_mediate.turns.sqlite_journal import SqliteJournal
-from claw_mediate.turns.store import SqliteStore
+from claw_state.sqlite.continuity import SqliteStore
+from claw_state.sqlite.journal import SqliteJournal
 from claw_state.sqlite.wal import Disk
 
 _STEPS: dict[type, tuple[str, ...]] = {

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from claw_mediate.turns.idempotency import Attempts, Known, Resumed
-from claw_mediate.turns.journaling import RESUMED_WITHIN, Asked, Given
-from claw_mediate.turns.sqlite_journal import SqliteJournal
+from claw_state.journal import RESUMED_WITHIN, Asked, Given
 from claw_state.lease import LEASE_SECONDS, Owner
 from claw_state.sqlite.connection import Database
+from claw_state.sqlite.journal import SqliteJournal
 from tests.waiting import DEADLINE
 
 ASKED = Asked("request", "earlier", "Buy", "")

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from claw_contract.metadata import Budget
 from claw_contract.prices import Price
-from claw_mediate.core.budget import Bucket, bucket_end, cost_of, over, priced
+from claw_mediate.core.pricing import cost_of, priced
+from claw_state.spending import Bucket, bucket_end, over
 
 
 def budget(**more: Any) -> Budget:

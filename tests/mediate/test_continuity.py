@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claw_mediate.core.continuity import Anchor, Kept, Transcript, call_key, calls_key, chosen, text_key
+from claw_mediate.core.continuity import Transcript, call_key, calls_key, chosen, text_key
+from claw_state.continuity import Anchor, Kept
 
 IDS = st.lists(st.text(alphabet="abcXYZ019", min_size=1, max_size=6), min_size=1, max_size=4)
 

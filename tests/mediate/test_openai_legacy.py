@@ -13,11 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claw_mediate.core.continuity import Kept, chosen
+from claw_mediate.core.continuity import chosen
 from claw_mediate.core.talk import ToolUse
 from claw_mediate.core.types import Reply
 from claw_mediate.dialects.base import Additions, UnreadableRequestError
 from claw_mediate.dialects.openai import chat as openai_chat
+from claw_state.continuity import Kept
 from tests.mediate.desk import Desk
 from tests.mediate.made import JSON_TEXT, catalog, granted
 from tests.wires import openai_legacy

@@ -7,8 +7,9 @@ import json
 import pytest
 
 from claw_contract.log import ContinuityEvent
-from claw_mediate.core.continuity import Anchor, Evidence, Kept
+from claw_mediate.core.continuity import Evidence
 from claw_mediate.core.recall import Recall, recalled
+from claw_state.continuity import Anchor, Kept
 from tests.mediate.desk import Desk
 from tests.mediate.test_turn_conversations import said
 

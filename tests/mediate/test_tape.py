@@ -9,10 +9,10 @@ import pytest
 from claw_mediate.core import tool_result
 from claw_mediate.core.types import Answer, Call
 from claw_mediate.turns.checkpoint import Tape
-from claw_mediate.turns.journaling import Asked, Attempt
-from claw_mediate.turns.sqlite_journal import SqliteJournal
+from claw_state.journal import Asked, Attempt
 from claw_state.lease import Owner
 from claw_state.sqlite.connection import Database
+from claw_state.sqlite.journal import SqliteJournal
 from claw_state.url import StoreError
 from tests.mediate.made import called, granted
 

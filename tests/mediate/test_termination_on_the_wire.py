@@ -19,10 +19,10 @@ from claw_mediate.providers.client import Responded
 from claw_mediate.providers.failover import ModelAnswer, ModelCall, understood
 from claw_mediate.turns.checkpoint import Tape
 from claw_mediate.turns.driver import Ports, World, drive
-from claw_mediate.turns.journaling import Asked
-from claw_mediate.turns.sqlite_journal import SqliteJournal
+from claw_state.journal import Asked
 from claw_state.lease import Owner
 from claw_state.sqlite.connection import Database
+from claw_state.sqlite.journal import SqliteJournal
 from tests.mediate.any_reply import WIRES, bodies
 from tests.mediate.made import limits
 from tests.mediate.test_any_reply import CATALOG, DIALECTS

@@ -6,17 +6,18 @@ from typing import Any
 
 import pytest
 
-from claw_mediate.turns.journaling import Journal
-from claw_mediate.turns.sqlite_journal import SqliteJournal
-from claw_mediate.turns.store import SqliteStore, Store
-from claw_mediate.turns.valkey_journal import ValkeyJournal
-from claw_mediate.turns.valkey_store import ValkeyStore
+from claw_state.continuity import Store
 from claw_state.inventory import Kept
+from claw_state.journal import Journal
 from claw_state.lease import Owner
 from claw_state.sqlite.connection import Database
+from claw_state.sqlite.continuity import SqliteStore
 from claw_state.sqlite.inventory import SqliteInventory
+from claw_state.sqlite.journal import SqliteJournal
 from claw_state.url import File
+from claw_state.valkey.continuity import ValkeyStore
 from claw_state.valkey.inventory import ValkeyInventory
+from claw_state.valkey.journal import ValkeyJournal
 from claw_state.valkey.link import Link
 from tests.state.server import SharedState, shared_state
 

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from claw_mediate.turns.journaling import Asked, OnItsWay
-from claw_mediate.turns.sqlite_journal import SqliteJournal
+from claw_mediate.turns.checkpoint import InFlight
+from claw_state.journal import Asked
 from claw_state.lease import Owner
-from claw_state.sqlite.connection import Database
 from claw_state.sqlite import wal as disk
+from claw_state.sqlite.connection import Database
+from claw_state.sqlite.journal import SqliteJournal
 from claw_state.url import StoreError
 from tests.state.test_journal import made
 from tests.waiting import eventually
@@ -66,7 +67,7 @@ async def test_intents_that_wait_at_one_moment_share_a_flush_and_the_loop_goes_o
     others = [asyncio.ensure_future(journal.intends(f"intent-of-turn-{number}", 1, 0)) for number in range(1, 7)]
     await asyncio.sleep(0)  # they begin
     await journal.replied("intent-of-turn-0", 2, b"meanwhile")
-    assert await journal.answer("intent-of-turn-6", 1, 0, made()) == OnItsWay()
+    assert await journal.answer("intent-of-turn-6", 1, 0, made()) == InFlight()
     assert not any(waiting.done() for waiting in (first, *others))
     slow.free.set()
     await asyncio.gather(first, *others)
@@ -98,7 +99,7 @@ async def test_a_flush_that_nobody_waits_for_any_more_ends_before_the_file_is_cl
     slow.free.set()
     await journal.close()
     after = SqliteJournal(Database(str(tmp_path / "s.db")), Owner.this())
-    assert await after.answer("intent-of-turn-0", 1, 0, made()) == OnItsWay()
+    assert await after.answer("intent-of-turn-0", 1, 0, made()) == InFlight()
     await after.close()
 
 

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from claw_mediate.core.continuity import Anchor
-from claw_mediate.turns.journaling import RESUMED_WITHIN, Asked, Given
-from claw_mediate.turns.sqlite_journal import SqliteJournal
-from claw_mediate.turns.store import SqliteStore
+from claw_state.continuity import Anchor
+from claw_state.journal import RESUMED_WITHIN, Asked, Given
 from claw_state.lease import Owner
 from claw_state.sqlite.connection import Database
+from claw_state.sqlite.continuity import SqliteStore
+from claw_state.sqlite.journal import SqliteJournal
 from claw_state.sqlite.schema import LOG_BYTES, SCHEMA, TURNS, opened
 from tests.state.conftest import Clock
 

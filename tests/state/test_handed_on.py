@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from claw_contract.metadata import Budget
-from claw_mediate.core.continuity import Anchor
 from claw_mediate.state import State, opened
 from claw_mediate.telemetry.event_log import EventLog
-from claw_mediate.turns.journaling import Asked
+from claw_state.continuity import Anchor
+from claw_state.journal import Asked
 from claw_state.url import StoreError, place
 
 ASKED = Asked("request", "earlier", "Buy", "")

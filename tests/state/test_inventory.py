@@ -8,10 +8,9 @@ from itertools import batched
 
 import pytest
 
-from claw_mediate.core.continuity import Anchor
-from claw_mediate.turns.journaling import Asked, Given, Journal
-from claw_mediate.turns.store import MOST_BYTES, MOST_TURNS, Store
+from claw_state.continuity import MOST_BYTES, MOST_TURNS, Anchor, Store
 from claw_state.inventory import AgentState, Forgotten, Kept, Rounds
+from claw_state.journal import Asked, Given, Journal
 from claw_state.lease import LEASE_SECONDS, Owner
 from claw_state.url import StoreError
 from tests.state.conftest import Clock

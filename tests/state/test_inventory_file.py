@@ -16,15 +16,15 @@ import pytest
 from typer.testing import CliRunner
 
 from claw_cli.app import app
-from claw_mediate.core.continuity import Anchor
-from claw_mediate.turns.journaling import Asked, Given
-from claw_mediate.turns.sqlite_journal import SqliteJournal
-from claw_mediate.turns.store import SqliteStore
+from claw_state.continuity import Anchor
+from claw_state.journal import Asked, Given
 from claw_state.lease import Owner
-from claw_state.sqlite.connection import Database
-from claw_state.sqlite.inventory import SqliteInventory
-from claw_state.sqlite.schema import TURNS, opened
 from claw_state.sqlite import inventory as sqlite_inventory
+from claw_state.sqlite.connection import Database
+from claw_state.sqlite.continuity import SqliteStore
+from claw_state.sqlite.inventory import SqliteInventory
+from claw_state.sqlite.journal import SqliteJournal
+from claw_state.sqlite.schema import TURNS, opened
 from claw_state.url import File, StoreError, place
 
 HIDDEN = b"planted-hidden-round"
@@ -41,7 +41,7 @@ def written(file: Path) -> Iterator[subprocess.Popen[str]]:
     code = (
         "import asyncio, sys\n"
         "from claw_mediate.core.continuity import Anchor\n"
-        "from claw_mediate.turns.store import SqliteStore\n"
+        "from claw_state.sqlite.continuity import SqliteStore\n"
         "from claw_state.sqlite.connection import Database\n"
         "store = SqliteStore(Database(sys.argv[1]))\n"
         f"asyncio.run(store.keep('analyst', Anchor('x', ()), '', {HIDDEN!r}))\n"

@@ -7,10 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from claw_mediate.core.types import Answer, Call
-from claw_mediate.turns.journaling import RESUMED_WITHIN, Asked, Given, Journal, OnItsWay
-from claw_mediate.turns.valkey_journal import ValkeyJournal
+from claw_mediate.turns.checkpoint import InFlight
+from claw_state.journal import RESUMED_WITHIN, Asked, Given, Journal
 from claw_state.lease import LEASE_SECONDS, Owner
 from claw_state.url import StoreError
+from claw_state.valkey.journal import ValkeyJournal
 from claw_state.valkey.link import Link
 from tests.mediate.made import called, granted
 from tests.state.conftest import Clock
@@ -69,7 +70,7 @@ async def test_a_turn_whose_process_is_silent_goes_on_elsewhere_and_no_longer_he
     assert (again.state, again.owner) == ("running", ELSEWHERE.name)
     assert await elsewhere.reply("t1", 1) == b"reply"
     assert await elsewhere.reply("t1", 2) is None
-    assert await elsewhere.answer("t1", 1, 0, made()) == OnItsWay()
+    assert await elsewhere.answer("t1", 1, 0, made()) == InFlight()
 
 
 def answer() -> Answer:
@@ -82,7 +83,7 @@ async def test_what_a_turn_did_is_read_as_it_was_written(journals: Journals) -> 
     await here.begin("t1", "a", ASKED)
     assert await here.answer("t1", 1, 0, made()) is None
     await here.intends("t1", 1, 0)
-    assert await here.answer("t1", 1, 0, made()) == OnItsWay()
+    assert await here.answer("t1", 1, 0, made()) == InFlight()
     await here.answered("t1", 1, 0, answer())
     await here.replied("t1", 1, b"\x00\xff")
     other = journals(ELSEWHERE)

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from claw_mediate.turns.journaling import Asked
-from claw_mediate.turns.sqlite_journal import SqliteJournal
+from claw_state.journal import Asked
 from claw_state.lease import Owner
 from claw_state.life import Life, lives
 from claw_state.sqlite.connection import Database
+from claw_state.sqlite.journal import SqliteJournal
 
 ASKED = Asked("request", "earlier", "Buy", "")
 BEGINS = """
 import asyncio, sys
-from claw_mediate.turns.sqlite_journal import SqliteJournal
-from claw_mediate.turns.journaling import Asked
+from claw_state.sqlite.journal import SqliteJournal
+from claw_state.journal import Asked
 from claw_state.sqlite.connection import Database
 from claw_state.lease import Owner
 journal = SqliteJournal(Database(sys.argv[1]), Owner("same", 1, "other"))

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from claw_contract.metadata import Budget
-from claw_mediate.turns.spending import Spending, SqliteSpending
-from claw_mediate.turns.store import SqliteStore
-from claw_mediate.turns.valkey_spending import ValkeySpending
 from claw_state.health import Health
+from claw_state.spending import Spending
 from claw_state.sqlite.connection import Database
+from claw_state.sqlite.continuity import SqliteStore
+from claw_state.sqlite.spending import SqliteSpending
 from claw_state.url import StoreError
 from claw_state.valkey.link import Link
+from claw_state.valkey.spending import ValkeySpending
 from tests.state.conftest import Clock, in_use
 from tests.state.server import SharedState
 

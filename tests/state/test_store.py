@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from claw_mediate.core.continuity import Anchor
-from claw_mediate.turns.store import MOST_AGE_SECONDS, MOST_BYTES, MOST_MARKS, MOST_TURNS, SqliteStore, Store
-from claw_mediate.turns.valkey_store import ValkeyStore
+from claw_state.continuity import MOST_AGE_SECONDS, MOST_BYTES, MOST_MARKS, MOST_TURNS, Anchor, Store
 from claw_state.sqlite.connection import Database
+from claw_state.sqlite.continuity import SqliteStore
 from claw_state.url import StoreError
+from claw_state.valkey.continuity import ValkeyStore
 from claw_state.valkey.link import Link
 from tests.state.conftest import Clock
 from tests.state.server import SharedState

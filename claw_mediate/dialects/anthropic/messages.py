@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from claw_mediate.core.continuity import Anchor, calls_key, text_key
+from claw_mediate.core.continuity import calls_key, text_key
 from claw_mediate.core.types import Reply
 from claw_mediate.dialects import sse
 from claw_mediate.dialects.anthropic import request as anthropic_request
@@ -15,6 +15,7 @@ from claw_mediate.dialects.anthropic import response as anthropic_reply
 from claw_mediate.dialects.anthropic import shortened as anthropic_shortened
 from claw_mediate.dialects.anthropic import stream as anthropic_stream
 from claw_mediate.dialects.base import TERMINAL_TEXT, Keepalive, Offer, Opening, RunnerRequest
+from claw_state.continuity import Anchor
 
 NAME: Final = "anthropic-messages"
 MOST_TOOLS: Final = 10_000

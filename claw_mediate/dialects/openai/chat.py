@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from claw_mediate.core.continuity import Anchor, calls_key, text_key
+from claw_mediate.core.continuity import calls_key, text_key
 from claw_mediate.core.types import Reply
 from claw_mediate.dialects import sse
 from claw_mediate.dialects.base import TERMINAL_TEXT, Keepalive, Offer, Opening, RunnerRequest
@@ -18,6 +18,7 @@ from claw_mediate.dialects.openai import response as openai_reply
 from claw_mediate.dialects.openai import shortened as openai_shortened
 from claw_mediate.dialects.openai import stream as openai_stream
 from claw_mediate.dialects.openai.wire_types import read_message, visible_text
+from claw_state.continuity import Anchor
 
 NAME: Final = "openai-chat"
 MOST_TOOLS: Final = 128

@@ -8,32 +8,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Protocol
 
 from claw_contract.metadata import Budget
-from claw_mediate.core.budget import Bucket, Over, bucket_end, over
+from claw_state.spending import Bucket, Failed, Over, bucket_end, over
 from claw_state.sqlite.connection import Database
 from claw_state.url import StoreError
-
-type Failed = Callable[[str], None]
 
 _ADD = """
 INSERT INTO spending VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE
 SET requests = requests + excluded.requests, cost = cost + excluded.cost, unknown = unknown + excluded.unknown
 """
-
-
-class Spending(Protocol):
-    """What each agent has spent in its window."""
-
-    async def count(self, agent_id: str, budget: Budget) -> Over | None:
-        """One more request, where there is room for it, or where the budget only tells. Raises ``StoreError``."""
-
-    def add(self, agent_id: str, budget: Budget, cost: float | None, failed: Failed) -> None:
-        """What a request cost that was counted; None: nobody knows. It may be written later."""
-
-    async def close(self) -> None:
-        """When all is written."""
 
 
 class SqliteSpending:

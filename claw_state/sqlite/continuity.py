@@ -10,22 +10,21 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Collection
-from typing import Protocol
 
-from claw_mediate.core.continuity import Anchor, Kept
+from claw_state.continuity import (
+    MOST_AGE_SECONDS,
+    MOST_BYTES,
+    MOST_EQUAL,
+    MOST_MARKS,
+    MOST_TURNS,
+    Anchor,
+    Kept,
+    as_kept,
+)
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.schema import SCHEMA
 from claw_state.url import StoreError
 
-MOST_TURNS = 256
-MOST_AGE_SECONDS = 7 * 24 * 3600.0
-MOST_BYTES = 8 * 1024 * 1024
-MOST_MARKS = 1024
-"""Of one agent's turns without hidden messages, those that are kept: the latest."""
-MOST_EQUAL = 64
-"""Of one agent's turns with equal anchors, those that are looked at: the latest."""
-EVICTED = b"-"
-"""What is stored in the place of messages that there was no room for."""
 _INSERT = "INSERT INTO kept (agent, key, before, session, messages, used) VALUES (?, ?, ?, ?, ?, ?)"
 _BY_AGE = "DELETE FROM kept WHERE agent = ? AND used < ?"
 _GONE = "DELETE FROM kept WHERE id IN (SELECT id FROM kept WHERE used < ? LIMIT 256)"
@@ -54,26 +53,6 @@ SELECT id, before, session, messages FROM kept WHERE agent = ? AND key = ? AND +
 """
 """The sign keeps SQLite from looking by age: nearly all are young enough."""
 _USED = "UPDATE kept SET used = ? WHERE agent = ? AND id IN (SELECT value FROM json_each(?))"
-
-
-class Store(Protocol):
-    """What later requests need of earlier turns."""
-
-    async def keep(self, agent_id: str, anchor: Anchor, session: str, messages: bytes) -> None:
-        """Hidden messages (JSON, comma separated) that led to the message with that anchor; none, where nothing was hidden.
-        Raises ``StoreError``.
-        """
-
-    async def candidates(self, agent_id: str, keys: Collection[str]) -> list[Kept]:
-        """The turns whose anchors have one of these keys. Raises ``StoreError``."""
-
-    async def used(self, agent_id: str, kept: Collection[Kept]) -> None:
-        """These were reinjected: they are the last to be forgotten. Raises ``StoreError``."""
-
-    async def writable(self) -> bool:
-        """For ``/ready``."""
-
-    async def close(self) -> None: ...
 
 
 class SqliteStore:
@@ -131,9 +110,3 @@ class SqliteStore:
             as_kept(row, Anchor(key, tuple(before.split())), session, bytes(held))
             for row, before, session, held in rows
         ]
-
-
-def as_kept(number: int, anchor: Anchor, session: str, stored: bytes) -> Kept:
-    """A turn as it is stored."""
-    evicted = stored == EVICTED
-    return Kept(number, anchor, session, b"" if evicted else stored, evicted)

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from claw_mediate.core.continuity import Anchor, Kept
-from claw_mediate.turns.store import EVICTED, MOST_AGE_SECONDS, MOST_BYTES, MOST_EQUAL, MOST_MARKS, MOST_TURNS, as_kept
+from claw_state.continuity import (
+    EVICTED,
+    MOST_AGE_SECONDS,
+    MOST_BYTES,
+    MOST_EQUAL,
+    MOST_MARKS,
+    MOST_TURNS,
+    Anchor,
+    Kept,
+    as_kept,
+)
 from claw_state.url import StoreError
 from claw_state.valkey.link import DROP, SCHEMA, Link
 

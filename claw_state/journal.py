@@ -12,7 +12,6 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from claw_mediate.core.types import Answer, Call
 from claw_state.lease import Owner
 
 RESUMED_WITHIN = 600.0
@@ -27,17 +26,6 @@ _WORDS = re.compile(r"[1-9][0-9]{0,11}:[0-9a-f]{64}")
 _NEW_WORD = re.compile(r"\W|_")
 _NOTE = re.compile(r"[^\S\r\n]*[\r\n\[<({]")
 """A new line, or a bracket: as OpenClaw puts ``[Queued user message …]`` there."""
-
-
-class _Call(msgspec.Struct, array_like=True):
-    """A call as it is kept; without content: it is on its way."""
-
-    content: bytes | None = None
-    ok: bool = False
-    code: str | None = None
-    status_code: int | None = None
-    latency_ms: int = 0
-    ran: bool = False
 
 
 class Given(msgspec.Struct, frozen=True, array_like=True):
@@ -102,11 +90,6 @@ class Past:
     seen: float
 
 
-@dataclass(frozen=True, slots=True)
-class OnItsWay:
-    """A call that left, and of which nothing was heard."""
-
-
 def is_at(me: Owner, state: str, owner: str, silent: float, *, altered: bool = False) -> bool:
     """Whether somebody else is at a turn; or anybody, this mediator too, at the last write of one that its runner left, or, for
     an ``altered`` request, at handing over its answer: to whom that one went, it would be somebody else's.
@@ -143,14 +126,14 @@ class Journal(Protocol):
     async def reply(self, turn_id: str, round_number: int) -> bytes | None:
         """What the model said in this round."""
 
-    async def intends(self, turn_id: str, round_number: int, place: int) -> None:
+    async def intends(self, turn_id: str, round_number: int, place: int, record: bytes) -> None:
         """A call is about to leave; it must not, when this fails: as it does where the turn went on elsewhere meanwhile."""
 
-    async def answered(self, turn_id: str, round_number: int, place: int, answer: Answer) -> None:
+    async def answered(self, turn_id: str, round_number: int, place: int, record: bytes) -> None:
         """What came of a call."""
 
-    async def answer(self, turn_id: str, round_number: int, place: int, call: Call) -> Answer | OnItsWay | None:
-        """What is known of a call: its answer, that it left, or nothing."""
+    async def answer(self, turn_id: str, round_number: int, place: int) -> bytes | None:
+        """The latest record of a call; None where there is none."""
 
     async def abandoned(self, turn_id: str) -> None:
         """The runner has left while a write is on its way: until the turn ends it is waited for, whatever is asked again."""
@@ -162,21 +145,3 @@ class Journal(Protocol):
         """The whole answer went to the runner's connection."""
 
     async def close(self) -> None: ...
-
-
-LEFT = msgspec.msgpack.encode(_Call())
-"""The record of a call that is about to leave."""
-
-
-def as_kept(answer: Answer) -> bytes:
-    """The record of what came of a call."""
-    kept = _Call(answer.content, answer.ok, answer.code, answer.status_code, answer.latency_ms, answer.ran)
-    return msgspec.msgpack.encode(kept)
-
-
-def as_answer(record: bytes, call: Call) -> Answer | OnItsWay:
-    """What a record tells of a call."""
-    kept = msgspec.msgpack.decode(record, type=_Call)
-    if kept.content is None:
-        return OnItsWay()
-    return Answer(call, kept.content, kept.ok, kept.code, kept.status_code, kept.latency_ms, kept.ran)

@@ -12,19 +12,14 @@ from typing import Any, cast
 
 import msgspec
 
-from claw_mediate.core.types import Answer, Call
-from claw_mediate.turns.journaling import (
-    LEFT,
+from claw_state.journal import (
     MOST_ALIKE,
     NOT_OURS,
     RESUMED_WITHIN,
     Asked,
     Given,
-    OnItsWay,
     Past,
     State,
-    as_answer,
-    as_kept,
     is_at,
 )
 from claw_state.lease import Owner
@@ -211,18 +206,14 @@ class ValkeyJournal:
     async def reply(self, turn_id: str, round_number: int) -> bytes | None:
         return await self._kept(turn_id, round_number, _REPLY)
 
-    async def intends(self, turn_id: str, round_number: int, place: int) -> None:
-        await self._keep(turn_id, round_number, place, LEFT)
+    async def intends(self, turn_id: str, round_number: int, place: int, record: bytes) -> None:
+        await self._keep(turn_id, round_number, place, record)
 
-    async def answered(self, turn_id: str, round_number: int, place: int, answer: Answer) -> None:
-        await self._keep(turn_id, round_number, place, as_kept(answer))
+    async def answered(self, turn_id: str, round_number: int, place: int, record: bytes) -> None:
+        await self._keep(turn_id, round_number, place, record)
 
-    async def answer(self, turn_id: str, round_number: int, place: int, call: Call) -> Answer | OnItsWay | None:
-        record = await self._kept(turn_id, round_number, place)
-        try:
-            return None if record is None else as_answer(record, call)
-        except msgspec.DecodeError as error:
-            raise StoreError(f"what the server keeps of a call can't be read: {error}") from error
+    async def answer(self, turn_id: str, round_number: int, place: int) -> bytes | None:
+        return await self._kept(turn_id, round_number, place)
 
     async def abandoned(self, turn_id: str) -> None:
         await self._do(_LEAVE, turn_id, self._owner.name)

@@ -23,20 +23,7 @@ from typing import Any
 
 import msgspec
 
-from claw_mediate.core.types import Answer, Call
-from claw_mediate.turns.journaling import (
-    LEFT,
-    MOST_ALIKE,
-    NOT_OURS,
-    RESUMED_WITHIN,
-    Asked,
-    Given,
-    OnItsWay,
-    Past,
-    as_answer,
-    as_kept,
-    is_at,
-)
+from claw_state.journal import MOST_ALIKE, NOT_OURS, RESUMED_WITHIN, Asked, Given, Past, is_at
 from claw_state.lease import Owner
 from claw_state.life import Life
 from claw_state.sqlite.connection import Database
@@ -141,25 +128,20 @@ class SqliteJournal:
 
     async def reply(self, turn_id: str, round_number: int) -> bytes | None:
         """What the model said in this round."""
-        row = self._one(_KEPT, turn_id, round_number, _REPLY)
-        return None if row is None else bytes(row[0])
+        return self._step(turn_id, round_number, _REPLY)
 
-    async def intends(self, turn_id: str, round_number: int, place: int) -> None:
+    async def intends(self, turn_id: str, round_number: int, place: int, record: bytes) -> None:
         """A call is about to leave; it must not, when this fails."""
-        await self._keep(turn_id, round_number, place, LEFT)
+        await self._keep(turn_id, round_number, place, record)
         await self._db.flushed()
 
-    async def answered(self, turn_id: str, round_number: int, place: int, answer: Answer) -> None:
+    async def answered(self, turn_id: str, round_number: int, place: int, record: bytes) -> None:
         """What came of a call."""
-        await self._keep(turn_id, round_number, place, as_kept(answer))
+        await self._keep(turn_id, round_number, place, record)
 
-    async def answer(self, turn_id: str, round_number: int, place: int, call: Call) -> Answer | OnItsWay | None:
-        """What is known of a call: its answer, that it left, or nothing."""
-        row = self._one(_KEPT, turn_id, round_number, place)
-        try:
-            return None if row is None else as_answer(row[0], call)
-        except msgspec.DecodeError as error:
-            raise StoreError(f"what is kept of a call can't be read: {error}") from error
+    async def answer(self, turn_id: str, round_number: int, place: int) -> bytes | None:
+        """The latest record of a call; None where there is none."""
+        return self._step(turn_id, round_number, place)
 
     async def abandoned(self, turn_id: str) -> None:
         """Its runner has left while a write is on its way."""
@@ -208,6 +190,10 @@ class SqliteJournal:
     async def _do(self, statement: str, *values: object) -> int:
         await self._db.still()
         return self._db.write(statement, *values)
+
+    def _step(self, turn_id: str, round_number: int, place: int) -> bytes | None:
+        row = self._one(_KEPT, turn_id, round_number, place)
+        return None if row is None else bytes(row[0])
 
     def _one(self, query: str, *values: object) -> tuple[Any, ...] | None:
         return next(iter(self._db.read(query, *values)), None)

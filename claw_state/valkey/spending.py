@@ -9,8 +9,7 @@ import asyncio
 from collections.abc import Callable
 
 from claw_contract.metadata import Budget
-from claw_mediate.core.budget import Bucket, Over, bucket_width, over
-from claw_mediate.turns.spending import Failed
+from claw_state.spending import Bucket, Failed, Over, bucket_width, over
 from claw_state.url import StoreError
 from claw_state.valkey.link import Link
 

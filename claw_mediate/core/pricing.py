@@ -1,0 +1,58 @@
+"""The price of a request, from what its provider says or from the price list. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from claw_contract.base import JsonObject
+from claw_contract.prices import Price
+
+_MILLION = 1_000_000
+_BEYOND_ANY_BILL = 1e12
+
+
+def priced(prices: Mapping[str, Price], provider: str, model: str) -> Price | None:
+    """The price of a model: of all names that it begins with, the longest, that with its provider before that without."""
+    for name in (f"{provider}/{model}", model):
+        if fitting := [known for known in prices if name.startswith(known)]:
+            return prices[max(fitting, key=len)]
+    return None
+
+
+def cost_of(usage: JsonObject, price: Price | None) -> float | None:
+    """US dollars: what the provider says, else what the price list says, else None. An answer without usage tells nothing."""
+    reported = _amount(usage.get("cost"))
+    if reported is not None or price is None:
+        return reported
+    tokens = _openai_tokens(usage) or _anthropic_tokens(usage)
+    if tokens is None:
+        return None
+    fresh, cached, output = tokens
+    cached_price = price.input if price.cached_input is None else price.cached_input
+    return (fresh * price.input + cached * cached_price + output * price.output) / _MILLION
+
+
+def _openai_tokens(usage: JsonObject) -> tuple[float, float, float] | None:
+    """(fresh input, cached input, output): the cached ones are a part of ``prompt_tokens``."""
+    prompt = _amount(usage.get("prompt_tokens"))
+    if prompt is None:
+        return None
+    details = usage.get("prompt_tokens_details")
+    cached = min(_amount(details.get("cached_tokens")) or 0.0 if isinstance(details, dict) else 0.0, prompt)
+    return prompt - cached, cached, _amount(usage.get("completion_tokens")) or 0.0
+
+
+def _anthropic_tokens(usage: JsonObject) -> tuple[float, float, float] | None:
+    """The same: what was read from a cache or written to it comes beside ``input_tokens``."""
+    fresh, written, cached, output = (
+        _amount(usage.get(name))
+        for name in ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
+    )
+    return None if fresh is None else (fresh + (written or 0.0), cached or 0.0, output or 0.0)
+
+
+def _amount(value: object) -> float | None:
+    """A number that a bill can hold: a provider's odd numbers must not give money back."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _BEYOND_ANY_BILL:
+        return None
+    return float(value)
