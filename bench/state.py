@@ -30,9 +30,9 @@ from claw_mediate.core.http import Exchange, Request
 from claw_mediate.mediator import Mediator
 from claw_mediate.settings import SETTINGS, Settings
 from claw_mediate.telemetry.event_log import EventLog
-from claw_state.sqlite.continuity import SqliteStore
+from claw_state.sqlite.continuity import SqliteContinuityStore
 from claw_state.sqlite.journal import SqliteJournal
-from claw_state.valkey.continuity import ValkeyStore
+from claw_state.valkey.continuity import ValkeyContinuityStore
 from claw_state.valkey.journal import ValkeyJournal
 
 _A_CONVERSATION = 8
@@ -41,7 +41,7 @@ _AGENTS = [f"agent-{number}" for number in range(8)]
 _STATE: dict[type, tuple[str, ...]] = {
     kind: names
     for kinds, names in (
-        ((SqliteStore, ValkeyStore), ("keep", "candidates", "used")),
+        ((SqliteContinuityStore, ValkeyContinuityStore), ("keep", "candidates", "used")),
         ((SqliteJournal, ValkeyJournal), ("find", "begin", "replied", "intends", "answered", "ended", "handed")),
     )
     for kind in kinds

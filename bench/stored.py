@@ -9,15 +9,15 @@ from collections.abc import Callable
 
 import wire
 
-from claw_mediate.core.types import Answer, Call, Unreadable
-from claw_state.continuity import Anchor, Store
-from claw_state.journal import RESUMED_WITHIN, Asked, Given, Journal
+from claw_mediate.core.types import ToolCall, ToolResult, UnreadableArguments
+from claw_state.continuity import Anchor, ContinuityStore
+from claw_state.journal import RESUME_SECONDS, Journal, RequestFingerprint, StoredResponse
 from claw_state.lease import Owner
 from claw_state.sqlite.connection import Database
-from claw_state.sqlite.continuity import SqliteStore
+from claw_state.sqlite.continuity import SqliteContinuityStore
 from claw_state.sqlite.journal import SqliteJournal
 from claw_state.url import Server, place
-from claw_state.valkey.continuity import ValkeyStore
+from claw_state.valkey.continuity import ValkeyContinuityStore
 from claw_state.valkey.journal import ValkeyJournal
 from claw_state.valkey.link import Link
 
@@ -29,13 +29,13 @@ _HIDDEN = wire.call(0)[:700] + b"," + wire.result(0)
 async def fill(state: str, agents: int, there: int, to: int) -> None:
     """So many turns of so many agents, as if they had been made in the last ten minutes."""
     began, numbers = time.time(), iter(range(there, to))
-    at = began - RESUMED_WITHIN
+    at = began - RESUME_SECONDS
     store, journal = _opened(state, lambda: at)
 
     async def some() -> None:
         nonlocal at
         for number in numbers:
-            at = began - RESUMED_WITHIN * (to - number) / to
+            at = began - RESUME_SECONDS * (to - number) / to
             await _turn(store, journal, f"agent-{number % max(agents, to // _OF_AN_AGENT)}", str(number))
 
     await asyncio.gather(*(some() for _ in range(16)))
@@ -43,11 +43,11 @@ async def fill(state: str, agents: int, there: int, to: int) -> None:
     await journal.close()
 
 
-async def _turn(store: Store, journal: Journal, agent: str, name: str) -> None:
+async def _turn(store: ContinuityStore, journal: Journal, agent: str, name: str) -> None:
     """What the journal and the store are told of a turn with one call."""
     digests = [hashlib.sha256(f"{part} {name}".encode()).hexdigest() for part in ("request", "earlier", "key")]
     turn_id = f"turn_{int(name):032x}"
-    await journal.begin(turn_id, agent, Asked(digests[0], digests[1], f"What of {name}?", ""))
+    await journal.begin(turn_id, agent, RequestFingerprint(digests[0], digests[1], f"What of {name}?", ""))
     await journal.replied(turn_id, 1, wire.call(0))
     await journal.answered(turn_id, 1, 0, _ANSWER)
     await journal.replied(turn_id, 2, _GIVEN.body)
@@ -56,13 +56,15 @@ async def _turn(store: Store, journal: Journal, agent: str, name: str) -> None:
     await journal.handed(turn_id)
 
 
-_GIVEN = Given(200, "application/json", wire.completion(wire.TEXT))
-_CALL = Call("call_1", "desk__position", "managed", Unreadable("of no matter here", ""))
-_ANSWER = Answer(_CALL, wire.result(0), True, None, 200, 3, True)
+_GIVEN = StoredResponse(200, "application/json", wire.completion(wire.TEXT))
+_CALL = ToolCall("call_1", "desk__position", "managed", UnreadableArguments("of no matter here", ""))
+_ANSWER = ToolResult(_CALL, wire.result(0), True, None, 200, 3, True)
 
 
-def _opened(state: str, clock: Callable[[], float]) -> tuple[Store, Journal]:
+def _opened(state: str, clock: Callable[[], float]) -> tuple[ContinuityStore, Journal]:
     where, owner = place(state), Owner("bench", 1, "earlier")
     if isinstance(where, Server):
-        return ValkeyStore(Link(where, seconds=10), clock), ValkeyJournal(Link(where, seconds=10), owner, clock)
-    return SqliteStore(Database(where.path), clock), SqliteJournal(Database(where.path), owner, clock)
+        return ValkeyContinuityStore(Link(where, seconds=10), clock), ValkeyJournal(
+            Link(where, seconds=10), owner, clock
+        )
+    return SqliteContinuityStore(Database(where.path), clock), SqliteJournal(Database(where.path), owner, clock)

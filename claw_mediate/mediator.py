@@ -33,7 +33,7 @@ from claw_mediate.dialects.base import Dialect, RunnerRequest, UnreadableRequest
 from claw_mediate.dialects.openai import chat as openai_chat
 from claw_mediate.dialects.routed import NOT_READ, read_model
 from claw_mediate.prompt.build import Context
-from claw_mediate.providers.failover import Upstream
+from claw_mediate.providers.failover import ProviderFailover
 from claw_mediate.providers.registry import Auth, Registry
 from claw_mediate.providers.routing import Routing
 from claw_mediate.settings import Settings
@@ -41,14 +41,14 @@ from claw_mediate.state import State, opened
 from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.telemetry.history import History
 from claw_mediate.telemetry.metrics import Observed
-from claw_mediate.tools.http import Services
+from claw_mediate.tools.http import HttpToolExecutor
 from claw_mediate.turns.accounts import Accounts
 from claw_mediate.turns.continuity import Continuing
-from claw_mediate.turns.passthrough import Forwarding
-from claw_mediate.turns.pipeline import Before, Mediated, Mediating
+from claw_mediate.turns.passthrough import Passthrough
+from claw_mediate.turns.pipeline import Before, Mediated, TurnPipeline
 from claw_mediate.turns.prepare import Around, Offering
 from claw_mediate.turns.recorder import Recorder
-from claw_mediate.turns.registry import Peers, Playing
+from claw_mediate.turns.registry import Peers, TurnRegistry
 
 
 class Spoken(NamedTuple):
@@ -86,18 +86,18 @@ class Mediator:
         self._log = log
         self.registry = Registry(Auth(settings.auth, settings.key_states), settings.hosts, log, env)
         self._agents = Agents(settings.context, log)
-        self._peers = peers or Peers(Upstream(self.registry, log), Services(settings.secrets))
+        self._peers = peers or Peers(ProviderFailover(self.registry, log), HttpToolExecutor(settings.secrets))
         self.state = opened(settings.state, log, before)
         self._accounts = Accounts.of(settings, log, self.state.spending)
         self._context = Context.of(settings, log)
         self._history = History(settings.history, settings.history_max_bytes) if settings.history else None
         self._recorder = Recorder(self._history, log, self._accounts, self._context.retain)
         self._routing = Routing(self.registry, log)
-        self.forwarding = Forwarding(self.registry, self._routing, self._recorder)
+        self.forwarding = Passthrough(self.registry, self._routing, self._recorder)
         continuing = Continuing(self.state.store, log)
         self._offering = Offering(continuing, log)
-        self._playing = Playing(self._peers, self._recorder, continuing, self.state.journal)
-        self._mediating = Mediating(settings, log, self._routing, self._offering, self._playing)
+        self._playing = TurnRegistry(self._peers, self._recorder, continuing, self.state.journal)
+        self._mediating = TurnPipeline(settings, log, self._routing, self._offering, self._playing)
         self._problem: str | None = None
         """Why the proxy is not ready, as last told."""
         self._stops = False

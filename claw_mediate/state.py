@@ -11,18 +11,18 @@ import sqlite3
 from typing import NamedTuple, assert_never
 
 from claw_mediate.telemetry.event_log import EventLog
-from claw_state.continuity import Store
+from claw_state.continuity import ContinuityStore
 from claw_state.health import Health, Tell
 from claw_state.journal import Journal
 from claw_state.lease import Owner
 from claw_state.spending import Spending
 from claw_state.sqlite.connection import Database
-from claw_state.sqlite.continuity import SqliteStore
+from claw_state.sqlite.continuity import SqliteContinuityStore
 from claw_state.sqlite.journal import SqliteJournal
 from claw_state.sqlite.schema import reason
 from claw_state.sqlite.spending import SqliteSpending
 from claw_state.url import File, Place, Server
-from claw_state.valkey.continuity import ValkeyStore
+from claw_state.valkey.continuity import ValkeyContinuityStore
 from claw_state.valkey.journal import ValkeyJournal
 from claw_state.valkey.link import Link, probe
 from claw_state.valkey.spending import ValkeySpending
@@ -31,7 +31,7 @@ from claw_state.valkey.spending import ValkeySpending
 class State(NamedTuple):
     """What outlives a turn."""
 
-    store: Store
+    store: ContinuityStore
     journal: Journal
     spending: Spending
     place: Place
@@ -58,7 +58,7 @@ def opened(place: Place, log: EventLog, before: State | None = None) -> State:
             if (gone := probe(place)) is not None:
                 health.failed(gone)
             link = Link(place, health)
-            return State(ValkeyStore(link), ValkeyJournal(link, Owner.this()), ValkeySpending(link), place)
+            return State(ValkeyContinuityStore(link), ValkeyJournal(link, Owner.this()), ValkeySpending(link), place)
         case _:
             assert_never(place)
 
@@ -66,7 +66,7 @@ def opened(place: Place, log: EventLog, before: State | None = None) -> State:
 def _in_file(place: Place, database: Database) -> State:
     try:
         journal = SqliteJournal(database, Owner.this())
-        return State(SqliteStore(database), journal, SqliteSpending(database), place, database)
+        return State(SqliteContinuityStore(database), journal, SqliteSpending(database), place, database)
     except OSError:
         database.close()
         raise

@@ -9,12 +9,12 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Protocol
 
-MOST_TURNS = 256
-MOST_AGE_SECONDS = 7 * 24 * 3600.0
-MOST_BYTES = 8 * 1024 * 1024
-MOST_MARKS = 1024
+MAX_TURNS = 256
+MAX_AGE_SECONDS = 7 * 24 * 3600.0
+MAX_BYTES = 8 * 1024 * 1024
+MAX_MARKS = 1024
 """Of one agent's turns without hidden messages, those that are kept: the latest."""
-MOST_EQUAL = 64
+MAX_EQUAL = 64
 """Of one agent's turns with equal anchors, those that are looked at: the latest."""
 EVICTED = b"-"
 """What is stored in the place of messages that there was no room for."""
@@ -29,7 +29,7 @@ class Anchor:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredRounds:
     """Hidden messages of an earlier turn, by its anchor. ``id`` grows: a higher one is later. No messages: nothing was hidden
     before that answer, which tells it from an equal one that had something; or (``evicted``) there was no room for them.
     """
@@ -41,7 +41,7 @@ class Kept:
     evicted: bool = False
 
 
-class Store(Protocol):
+class ContinuityStore(Protocol):
     """What later requests need of earlier turns."""
 
     async def keep(self, agent_id: str, anchor: Anchor, session: str, messages: bytes) -> None:
@@ -49,10 +49,10 @@ class Store(Protocol):
         Raises ``StoreError``.
         """
 
-    async def candidates(self, agent_id: str, keys: Collection[str]) -> list[Kept]:
+    async def candidates(self, agent_id: str, keys: Collection[str]) -> list[StoredRounds]:
         """The turns whose anchors have one of these keys. Raises ``StoreError``."""
 
-    async def used(self, agent_id: str, kept: Collection[Kept]) -> None:
+    async def used(self, agent_id: str, kept: Collection[StoredRounds]) -> None:
         """These were reinjected: they are the last to be forgotten. Raises ``StoreError``."""
 
     async def writable(self) -> bool:
@@ -61,7 +61,7 @@ class Store(Protocol):
     async def close(self) -> None: ...
 
 
-def as_kept(number: int, anchor: Anchor, session: str, stored: bytes) -> Kept:
+def stored_rounds(number: int, anchor: Anchor, session: str, stored: bytes) -> StoredRounds:
     """A turn as it is stored."""
     evicted = stored == EVICTED
-    return Kept(number, anchor, session, b"" if evicted else stored, evicted)
+    return StoredRounds(number, anchor, session, b"" if evicted else stored, evicted)

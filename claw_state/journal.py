@@ -14,13 +14,13 @@ import msgspec
 
 from claw_state.lease import Owner
 
-RESUMED_WITHIN = 600.0
+RESUME_SECONDS = 600.0
 """Seconds in which the same request resumes a turn that failed, was cut off or still runs."""
-NOT_OURS = "this turn is not in the journal, or goes on in another process"
-type State = Literal["running", "abandoned", "failed", "answered", "done"]
+LEASE_LOST = "this turn is not in the journal, or goes on in another process"
+type TurnState = Literal["running", "abandoned", "failed", "answered", "done"]
 type Attempt = Literal["first", "resumed", "unknown"]
 """At a turn: the first one; one that goes on where another was; one of which the journal, unread, could not tell."""
-MOST_ALIKE = 256
+MAX_ALIKE = 256
 """Of turns whose earlier messages are equal, those whose last words are looked at: the latest."""
 _WORDS = re.compile(r"[1-9][0-9]{0,11}:[0-9a-f]{64}")
 _NEW_WORD = re.compile(r"\W|_")
@@ -28,7 +28,7 @@ _NOTE = re.compile(r"[^\S\r\n]*[\r\n\[<({]")
 """A new line, or a bracket: as OpenClaw puts ``[Queued user message …]`` there."""
 
 
-class Given(msgspec.Struct, frozen=True, array_like=True):
+class StoredResponse(msgspec.Struct, frozen=True, array_like=True):
     """The answer that a turn ended with."""
 
     status: int
@@ -37,7 +37,7 @@ class Given(msgspec.Struct, frozen=True, array_like=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestFingerprint:
     """What a request is known by: all of it (``request``); and, for runners that alter it when they try again, all but the last
     words (``earlier``) and those words (``said``). ``attempt``: the digest of the runner's ``Idempotency-Key``, which may hold
     anything. ``alone``: nothing came before those words and no session is named, so that nothing else tells which
@@ -78,19 +78,19 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class PreviousAttempt:
     """An earlier attempt at the same turn. ``alive``: another process is at it now."""
 
     turn_id: str
-    state: State
+    state: TurnState
     alive: bool
     attempt: str
-    given: Given | None
+    given: StoredResponse | None
     owner: str
     seen: float
 
 
-def is_at(me: Owner, state: str, owner: str, silent: float, *, altered: bool = False) -> bool:
+def holds_lease(me: Owner, state: str, owner: str, silent: float, *, altered: bool = False) -> bool:
     """Whether somebody else is at a turn; or anybody, this mediator too, at the last write of one that its runner left, or, for
     an ``altered`` request, at handing over its answer: to whom that one went, it would be somebody else's.
     """
@@ -108,13 +108,13 @@ def is_at(me: Owner, state: str, owner: str, silent: float, *, altered: bool = F
 class Journal(Protocol):
     """The turns of all agents. Every method raises ``StoreError`` when the journal can't be read or written."""
 
-    async def find(self, agent_id: str, asked: Asked) -> Past | None:
+    async def find(self, agent_id: str, asked: RequestFingerprint) -> PreviousAttempt | None:
         """The latest attempt at this request; else one that failed, or lost its answer, that this one goes on with."""
 
-    async def begin(self, turn_id: str, agent_id: str, asked: Asked) -> bool:
+    async def begin(self, turn_id: str, agent_id: str, asked: RequestFingerprint) -> bool:
         """A new turn; False: another process just began it."""
 
-    async def resume(self, past: Past, asked: Asked) -> bool:
+    async def resume(self, past: PreviousAttempt, asked: RequestFingerprint) -> bool:
         """A turn that failed, or whose process died, goes on here; False: it goes on elsewhere by now."""
 
     async def alive(self, turn_ids: Collection[str]) -> None:
@@ -138,7 +138,7 @@ class Journal(Protocol):
     async def abandoned(self, turn_id: str) -> None:
         """The runner has left while a write is on its way: until the turn ends it is waited for, whatever is asked again."""
 
-    async def ended(self, turn_id: str, given: Given | None) -> None:
+    async def ended(self, turn_id: str, given: StoredResponse | None) -> None:
         """The turn has its answer, which is all that is kept of it from then on; or failed."""
 
     async def handed(self, turn_id: str) -> None:

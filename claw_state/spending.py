@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 
 from claw_contract.metadata import Budget
 
-type Failed = Callable[[str], None]
+type OnWriteError = Callable[[str], None]
 _BUCKETS = 60
 """In a window, at least; no bucket is longer than a minute, and none shorter than a second."""
 
@@ -30,7 +30,7 @@ class Bucket:
 
 
 @dataclass(frozen=True, slots=True)
-class Over:
+class BudgetExcess:
     """A budget that is spent: which limit, and the seconds until enough of the window has passed."""
 
     limit: Literal["max_requests", "limit_usd"]
@@ -51,7 +51,7 @@ def bucket_end(budget: Budget, now: float) -> float:
     return (math.floor(now / width) + 1) * width
 
 
-def over(budget: Budget, buckets: Sequence[Bucket], now: float) -> Over | None:
+def find_excess(budget: Budget, buckets: Sequence[Bucket], now: float) -> BudgetExcess | None:
     """The limit that leaves no room for one more request; None when there is room."""
     current = sorted((bucket for bucket in buckets if bucket.ends > now - budget.seconds), key=lambda kept: kept.ends)
     requests = sum(bucket.requests for bucket in current)
@@ -66,7 +66,7 @@ def over(budget: Budget, buckets: Sequence[Bucket], now: float) -> Over | None:
     if not limits:
         return None
     name, free_at = max(limits, key=lambda limit: limit[1])
-    return Over(name, max(1, math.ceil(free_at + budget.seconds - now)), requests, cost, unknown)
+    return BudgetExcess(name, max(1, math.ceil(free_at + budget.seconds - now)), requests, cost, unknown)
 
 
 def _free_at(buckets: Sequence[Bucket], amounts: Sequence[float], limit: float) -> float:
@@ -82,10 +82,10 @@ def _free_at(buckets: Sequence[Bucket], amounts: Sequence[float], limit: float) 
 class Spending(Protocol):
     """What each agent has spent in its window."""
 
-    async def count(self, agent_id: str, budget: Budget) -> Over | None:
+    async def count(self, agent_id: str, budget: Budget) -> BudgetExcess | None:
         """One more request, where there is room for it, or where the budget only tells. Raises ``StoreError``."""
 
-    def add(self, agent_id: str, budget: Budget, cost: float | None, failed: Failed) -> None:
+    def add(self, agent_id: str, budget: Budget, cost: float | None, failed: OnWriteError) -> None:
         """What a request cost that was counted; None: nobody knows. It may be written later."""
 
     async def close(self) -> None:

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
-from claw_state.continuity import Anchor, Kept
+from claw_state.continuity import Anchor, StoredRounds
 
 MOST_REINJECTED = 256 * 1024
 """Bytes of hidden messages in one request."""
@@ -123,9 +123,9 @@ class Transcript:
         return Anchor(key, self.before)
 
 
-def chosen(anchors: Mapping[int, Anchor], kept: Sequence[Kept], session: str) -> dict[int, Kept]:
+def chosen(anchors: Mapping[int, Anchor], kept: Sequence[StoredRounds], session: str) -> dict[int, StoredRounds]:
     """For each message with an anchor what was hidden before it. One kept turn serves one message."""
-    by_key: dict[str, list[Kept]] = {}
+    by_key: dict[str, list[StoredRounds]] = {}
     for one in kept:
         by_key.setdefault(one.anchor.key, []).append(one)
     equal: dict[str, list[int]] = {key: [] for key in by_key}
@@ -139,7 +139,7 @@ def chosen(anchors: Mapping[int, Anchor], kept: Sequence[Kept], session: str) ->
         for one in by_key[key]
         if _may_be(one, anchors[index], session, alone=len(by_key[key]) == 1)
     ]
-    found: dict[int, Kept] = {}
+    found: dict[int, StoredRounds] = {}
     used: set[int] = set()
     for _, index, one in sorted(pairs, key=lambda pair: (pair[0], pair[1], pair[2].id), reverse=True):
         if index not in found and one.id not in used:
@@ -188,7 +188,7 @@ def _make_room(kept: dict[int, bytes], less: Callable[[int], bytes], goal: int) 
     return held
 
 
-def _may_be(one: Kept, anchor: Anchor, session: str, *, alone: bool) -> bool:
+def _may_be(one: StoredRounds, anchor: Anchor, session: str, *, alone: bool) -> bool:
     """Whether nothing speaks against it: another session, or nothing in common of what was said before. Of what was said before
     a summary may be left: where nothing else has a key that says enough by itself, it is that.
     """
@@ -203,13 +203,13 @@ def _may_be(one: Kept, anchor: Anchor, session: str, *, alone: bool) -> bool:
     return (alone and telling) or not (one.anchor.before and anchor.before)
 
 
-def _evidence(one: Kept, anchor: Anchor, session: str) -> tuple[bool, int, int]:
+def _evidence(one: StoredRounds, anchor: Anchor, session: str) -> tuple[bool, int, int]:
     """The more is the same; and then, the less is not: what was said later was not said before this."""
     differs = len(set(one.anchor.before) ^ set(anchor.before))
     return bool(session) and session == one.session, _overlap(one, anchor), -differs
 
 
-def _overlap(one: Kept, anchor: Anchor) -> int:
+def _overlap(one: StoredRounds, anchor: Anchor) -> int:
     return len(set(one.anchor.before) & set(anchor.before))
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from claw_mediate.core.api_paths import meant
 from claw_mediate.core.error_bodies import refusal
-from claw_mediate.core.observer import Watch
+from claw_mediate.core.observer import RequestObserver
 
 type HeaderList = list[tuple[str, str]]
 GONE = 499
@@ -25,7 +25,7 @@ class Request:
     headers: HeaderList
     body: bytes
     host: str | None = None
-    watch: Watch | None = field(default=None, compare=False, repr=False)
+    watch: RequestObserver | None = field(default=None, compare=False, repr=False)
     """Who looks on at what becomes of it."""
 
     @property

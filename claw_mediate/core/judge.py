@@ -24,10 +24,10 @@ from dataclasses import dataclass
 
 from claw_contract.manifest import Tool
 from claw_mediate.core import tool_result
-from claw_mediate.core.ledger import Ledger, Seen
+from claw_mediate.core.ledger import AnsweredCall, Ledger
 from claw_mediate.core.talk import Deliver, Outcome, Refuse, RunTools, ToolUse
 from claw_mediate.core.tool_call import violations
-from claw_mediate.core.types import Answer, Call, Reply, Unreadable
+from claw_mediate.core.types import ModelResponse, ToolCall, ToolResult, UnreadableArguments
 
 MAX_CALLS = 128
 """Calls of one reply; a model that makes more has lost its way, and would take the service along."""
@@ -43,31 +43,31 @@ class Finish:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class AnswerAll:
     """Every call is answered by us, and nothing runs."""
 
-    answers: tuple[Answer, ...]
+    answers: tuple[ToolResult, ...]
     use: ToolUse
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RunCalls:
     """These calls are to be run or settled, in order."""
 
-    calls: tuple[Call, ...]
+    calls: tuple[ToolCall, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class AnswerOne:
     """One call that is answered without running."""
 
-    answer: Answer
+    answer: ToolResult
 
 
-type Verdict = Finish | Answered | Run
+type Verdict = Finish | AnswerAll | RunCalls
 
 
-def judge(ledger: Ledger, reply: Reply) -> Verdict:
+def judge(ledger: Ledger, reply: ModelResponse) -> Verdict:
     """What happens to a reply of the model: the first table above."""
     ours = [index for index, call in enumerate(reply.calls) if call.owner != "native"]
     if reply.calls and ledger.use is ToolUse.FORBIDDEN:
@@ -77,22 +77,22 @@ def judge(ledger: Ledger, reply: Reply) -> Verdict:
     if ledger.rounds_spent or ledger.tool_seconds_left <= 0:
         if ledger.limits.on_budget == "error":
             return Finish(_spent(ledger, "the turn's tool budget is spent"))
-        return Answered(tuple(tool_result.budget_exhausted(call) for call in reply.calls), ToolUse.FORBIDDEN)
+        return AnswerAll(tuple(tool_result.budget_exhausted(call) for call in reply.calls), ToolUse.FORBIDDEN)
     if len(reply.calls) > MAX_CALLS:
-        return Answered(tuple(tool_result.too_many_calls(call, MAX_CALLS) for call in reply.calls), ledger.use)
+        return AnswerAll(tuple(tool_result.too_many_calls(call, MAX_CALLS) for call in reply.calls), ledger.use)
     prefix = reply.calls[: len(ours)]
     if any(call.owner == "native" for call in prefix):
-        return Answered(tuple(tool_result.managed_tools_first(call) for call in reply.calls), ledger.use)
+        return AnswerAll(tuple(tool_result.managed_tools_first(call) for call in reply.calls), ledger.use)
     if any(_is_terminal(call) for call in reply.calls[:-1]):
-        return Answered(tuple(tool_result.terminal_order(call) for call in reply.calls), ledger.use)
-    return Run(prefix)
+        return AnswerAll(tuple(tool_result.terminal_order(call) for call in reply.calls), ledger.use)
+    return RunCalls(prefix)
 
 
-def next_step(ledger: Ledger, pending: tuple[Call, ...]) -> Settled | RunTools:
+def next_step(ledger: Ledger, pending: tuple[ToolCall, ...]) -> AnswerOne | RunTools:
     """Of calls that are to run: the first is settled, or it runs now, with those behind it that may run beside it."""
     first, *rest = pending
     if (answer := _settled(ledger, first)) is not None:
-        return Settled(answer)
+        return AnswerOne(answer)
     group = [first]
     for call in rest:
         if len(group) >= ledger.limits.max_parallel or not _may_join(group, call) or _settled(ledger, call) is not None:
@@ -101,7 +101,7 @@ def next_step(ledger: Ledger, pending: tuple[Call, ...]) -> Settled | RunTools:
     return RunTools(tuple(group), ledger.round, min(ledger.limits.per_tool, ledger.tool_seconds_left))
 
 
-def use_after(ledger: Ledger, answers: tuple[Answer, ...]) -> ToolUse:
+def use_after(ledger: Ledger, answers: tuple[ToolResult, ...]) -> ToolUse:
     """What the model may do after a round: released once a managed call was answered, forbidden when time is spent."""
     if ledger.tool_seconds_left <= 0:
         return ToolUse.FORBIDDEN
@@ -111,20 +111,20 @@ def use_after(ledger: Ledger, answers: tuple[Answer, ...]) -> ToolUse:
     return ToolUse.RELEASED if any(answer.call.owner == "managed" for answer in answers) else ledger.use
 
 
-def ends_turn(answers: tuple[Answer, ...]) -> bool:
+def ends_turn(answers: tuple[ToolResult, ...]) -> bool:
     """``x-claw.terminalOnSuccess``: the last call succeeded, and needs no further word of the model."""
     last = answers[-1]
     return last.ok and last.ran and _is_terminal(last.call)
 
 
-def _settled(ledger: Ledger, call: Call) -> Answer | None:
+def _settled(ledger: Ledger, call: ToolCall) -> ToolResult | None:
     if call.sent:
         return None
     if ledger.tool_seconds_left <= 0:
         return tool_result.budget_exhausted(call)
     if call.tool is None:
         return tool_result.unknown_tool(call)
-    if isinstance(call.arguments, Unreadable):
+    if isinstance(call.arguments, UnreadableArguments):
         return tool_result.invalid_arguments(call, call.arguments.reason)
     if (earlier := ledger.equal(call)) and not _may_repeat(ledger, call.tool, earlier):
         return tool_result.duplicate(call, earlier[0].round, len(earlier))
@@ -133,7 +133,7 @@ def _settled(ledger: Ledger, call: Call) -> Answer | None:
     return None
 
 
-def _may_repeat(ledger: Ledger, tool: Tool, earlier: tuple[Seen, ...]) -> bool:
+def _may_repeat(ledger: Ledger, tool: Tool, earlier: tuple[AnsweredCall, ...]) -> bool:
     """Return whether an equal call may run again: the latest of ``earlier`` that was no repeat itself decides."""
     if tool.annotations.repeatable:
         return True
@@ -143,12 +143,12 @@ def _may_repeat(ledger: Ledger, tool: Tool, earlier: tuple[Seen, ...]) -> bool:
     return tool.effect == "read" and (is_retry or ledger.wrote_since(tried[-1]))
 
 
-def _may_join(group: list[Call], call: Call) -> bool:
+def _may_join(group: list[ToolCall], call: ToolCall) -> bool:
     all_safe = all(one.tool is not None and one.tool.runs_in_parallel for one in (*group, call))
     return all_safe and all(one.signature != call.signature for one in group)
 
 
-def _is_terminal(call: Call) -> bool:
+def _is_terminal(call: ToolCall) -> bool:
     return call.tool is not None and call.tool.annotations.terminal_on_success
 
 

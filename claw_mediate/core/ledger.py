@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 
 from claw_contract.base import JsonObject
 from claw_mediate.core.talk import ToolUse
-from claw_mediate.core.types import Answer, Call, Limits, Reply, Round
+from claw_mediate.core.types import Limits, ModelResponse, Round, ToolCall, ToolResult
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class AnsweredCall:
     """One call that the turn has answered, in the order of answering."""
 
-    answer: Answer
+    answer: ToolResult
     round: int
 
 
@@ -26,7 +26,7 @@ class Ledger:
     now: float
     asked_at: float
     rounds: tuple[Round, ...] = ()
-    seen: tuple[Seen, ...] = ()
+    seen: tuple[AnsweredCall, ...] = ()
     usage: tuple[JsonObject, ...] = ()
     use: ToolUse = ToolUse.AS_ASKED
 
@@ -62,11 +62,11 @@ class Ledger:
             count += 1
         return count
 
-    def equal(self, call: Call) -> tuple[Seen, ...]:
+    def equal(self, call: ToolCall) -> tuple[AnsweredCall, ...]:
         """Return the answers that this turn gave to equal calls, oldest first."""
         return tuple(seen for seen in self.seen if seen.answer.call.signature == call.signature)
 
-    def wrote_since(self, earlier: Seen) -> bool:
+    def wrote_since(self, earlier: AnsweredCall) -> bool:
         """Return whether a call that may write ran in that call's service after it."""
         later = self.seen[self.seen.index(earlier) + 1 :]
         return any(seen.answer.ran and writes(seen.answer.call, earlier.answer.call.service) for seen in later)
@@ -74,18 +74,18 @@ class Ledger:
     def asking(self, now: float) -> Ledger:
         return replace(self, now=now, asked_at=now)
 
-    def heard(self, reply: Reply, now: float) -> Ledger:
+    def heard(self, reply: ModelResponse, now: float) -> Ledger:
         return replace(self, now=now, usage=(*self.usage, reply.usage))
 
-    def answered(self, answers: tuple[Answer, ...], now: float) -> Ledger:
-        return replace(self, now=now, seen=(*self.seen, *(Seen(answer, self.round) for answer in answers)))
+    def answered(self, answers: tuple[ToolResult, ...], now: float) -> Ledger:
+        return replace(self, now=now, seen=(*self.seen, *(AnsweredCall(answer, self.round) for answer in answers)))
 
-    def closed(self, reply: Reply, answers: tuple[Answer, ...], use: ToolUse) -> Ledger:
+    def closed(self, reply: ModelResponse, answers: tuple[ToolResult, ...], use: ToolUse) -> Ledger:
         """The open round is over; ``use`` says what the next model call may do."""
         wall_ms = round((self.now - self.asked_at) * 1000)
         return replace(self, rounds=(*self.rounds, Round(self.round, reply, answers, wall_ms)), use=use)
 
 
-def writes(call: Call, service: str) -> bool:
+def writes(call: ToolCall, service: str) -> bool:
     """Whether the call belongs to that service and is not known to be a read."""
     return call.tool is not None and call.service == service and call.tool.effect != "read"

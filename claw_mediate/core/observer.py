@@ -21,7 +21,7 @@ type Fields = Sequence[tuple[str, str]]
 ABANDONED = "nobody waits for it any longer: its time is over, or the runner has left"
 
 
-class About(NamedTuple):
+class Subject(NamedTuple):
     """What a hidden request is for. ``name``: the provider's, or the tool's canonical one."""
 
     kind: Kind
@@ -32,7 +32,7 @@ class About(NamedTuple):
     """Whether its answer is known of an earlier attempt: it is not made again."""
 
 
-class Asked(NamedTuple):
+class RequestInfo(NamedTuple):
     """A request. ``url`` is empty where none was made: then ``body`` is what was asked for."""
 
     method: str
@@ -41,7 +41,7 @@ class Asked(NamedTuple):
     body: bytes
 
 
-class Said(NamedTuple):
+class ResponseInfo(NamedTuple):
     """A response."""
 
     status: int
@@ -57,40 +57,42 @@ class Hidden:
 
     turn_id: str
     agent_id: str
-    about: About
-    asked: Asked
+    about: Subject
+    asked: RequestInfo
 
 
-class Heard(Protocol):
+class ExchangeObserver(Protocol):
     """Told once what became of a hidden request."""
 
-    def answered(self, said: Said) -> None: ...
+    def answered(self, said: ResponseInfo) -> None: ...
     def failed(self, why: str) -> None: ...
 
 
-class Watch(Protocol):
+class RequestObserver(Protocol):
     """Who looks on at one request of a runner."""
 
     def turn(self, turn_id: str, agent_id: str) -> None:
         """The request begins a turn, or joins one."""
 
-    def asked(self, hidden: Hidden) -> Heard: ...
+    def asked(self, hidden: Hidden) -> ExchangeObserver: ...
 
     def ended(self, entry: bytes) -> None:
         """The turn is over; ``entry`` is its line of history, whether or not one is kept."""
 
 
-class Onlooker:
+class TurnObserver:
     """A turn, as it is told to whoever looks on at it, if anybody does."""
 
-    def __init__(self, watch: Watch | None, turn_id: str, agent_id: str, redactor: Redactor) -> None:
+    def __init__(self, watch: RequestObserver | None, turn_id: str, agent_id: str, redactor: Redactor) -> None:
         self._watch = watch
         self._turn_id = turn_id
         self._agent_id = agent_id
         self._redactor = redactor
 
     @contextmanager
-    def asking(self, about: About, asked: Asked, redactor: Redactor | None = None) -> Iterator[Heard]:
+    def asking(
+        self, about: Subject, asked: RequestInfo, redactor: Redactor | None = None
+    ) -> Iterator[ExchangeObserver]:
         """A request that is made now. Its headers are without credentials; ``redactor`` knows more secrets than the turn's."""
         if self._watch is None:
             yield IGNORED
@@ -104,21 +106,21 @@ class Onlooker:
         if not heard.told:
             heard.failed(ABANDONED)
 
-    def known(self, about: About, said: Said) -> None:
+    def known(self, about: Subject, said: ResponseInfo) -> None:
         """What an earlier attempt was answered, and is not asked again."""
         if self._watch is not None:
-            asked = Asked("POST", "", (), b"")
+            asked = RequestInfo("POST", "", (), b"")
             _Redacted(self._told(about._replace(replayed=True), asked, self._redactor), self._redactor).answered(said)
 
-    def unmade(self, about: About, arguments: bytes, why: str) -> None:
+    def unmade(self, about: Subject, arguments: bytes, why: str) -> None:
         """A call that is answered without being made."""
         if self._watch is not None:
-            asked = Asked("POST", "", (), arguments)
+            asked = RequestInfo("POST", "", (), arguments)
             _Redacted(self._told(about, asked, self._redactor), self._redactor).failed(why)
 
-    def _told(self, about: About, asked: Asked, redactor: Redactor) -> Heard:
+    def _told(self, about: Subject, asked: RequestInfo, redactor: Redactor) -> ExchangeObserver:
         assert self._watch is not None
-        clear = Asked(
+        clear = RequestInfo(
             asked.method,
             redactor.text(asked.url),
             [(name, redactor.text(value)) for name, value in asked.headers],
@@ -136,12 +138,12 @@ def unnamed(credentials: Fields) -> Fields:
 class _Redacted:
     """Tells the first thing that is said, without secrets."""
 
-    def __init__(self, heard: Heard, redactor: Redactor) -> None:
+    def __init__(self, heard: ExchangeObserver, redactor: Redactor) -> None:
         self._heard = heard
         self._redactor = redactor
         self.told = False
 
-    def answered(self, said: Said) -> None:
+    def answered(self, said: ResponseInfo) -> None:
         if not self.told:
             self.told = True
             kind = self._redactor.text(said.content_type)
@@ -155,10 +157,10 @@ class _Redacted:
 
 
 class _Nobody:
-    def answered(self, said: Said) -> None: ...
+    def answered(self, said: ResponseInfo) -> None: ...
     def failed(self, why: str) -> None: ...
 
 
-IGNORED: Heard = _Nobody()
+IGNORED: ExchangeObserver = _Nobody()
 """Of whom nobody is told."""
-NOBODY = Onlooker(None, "", "", Redactor(()))
+NOBODY = TurnObserver(None, "", "", Redactor(()))

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from claw_contract.log.turns import Missed, Reinjected
 from claw_mediate.core.continuity import Evidence, bounded, chosen
-from claw_state.continuity import Anchor, Kept
+from claw_state.continuity import Anchor, StoredRounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +26,13 @@ class Recall:
     """``woven``: hidden messages by the index of the message that they go before; the same bytes every time."""
 
     woven: Mapping[int, bytes]
-    used: tuple[Kept, ...]
+    used: tuple[StoredRounds, ...]
     told: Reinjected
 
 
-def recalled(evidence: Evidence, kept: Sequence[Kept], session: str, shortened: Callable[[bytes], bytes]) -> Recall:
+def recalled(
+    evidence: Evidence, kept: Sequence[StoredRounds], session: str, shortened: Callable[[bytes], bytes]
+) -> Recall:
     """``kept``: the turns whose keys are those of the evidence."""
     found = chosen({**evidence.gaps, **evidence.anchors}, kept, session)
     hidden = {index: one.messages for index, one in found.items() if one.messages}
@@ -49,7 +51,7 @@ def recalled(evidence: Evidence, kept: Sequence[Kept], session: str, shortened: 
     return Recall(woven, tuple(found[index] for index in woven), told)
 
 
-def _why(anchor: Anchor, one: Kept | None, known: set[str], woven: bool) -> str:
+def _why(anchor: Anchor, one: StoredRounds | None, known: set[str], woven: bool) -> str:
     if one is None:
         return "other_conversation" if anchor.key in known else "unknown"
     if woven:

@@ -6,7 +6,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from enum import Enum
 
-from claw_mediate.core.types import Answer, Call, Reply, Round
+from claw_mediate.core.types import ModelResponse, Round, ToolCall, ToolResult
 
 
 class ToolUse(Enum):
@@ -33,14 +33,14 @@ class AskModel:
 class RunTools:
     """Run these calls at the same time; the answers keep their order. ``seconds`` bounds each of them."""
 
-    calls: tuple[Call, ...]
+    calls: tuple[ToolCall, ...]
     round: int
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class ModelReplied:
-    reply: Reply
+    reply: ModelResponse
     now: float
 
 
@@ -60,7 +60,7 @@ class ModelFailed:
 
 @dataclass(frozen=True, slots=True)
 class ToolsAnswered:
-    answers: tuple[Answer, ...]
+    answers: tuple[ToolResult, ...]
     now: float
 
 
@@ -68,7 +68,7 @@ class ToolsAnswered:
 class Deliver:
     """The turn's answer for the runner. ``terminal``: a tool ended the turn, and its call is not shown."""
 
-    reply: Reply
+    reply: ModelResponse
     rounds: tuple[Round, ...]
     usage: tuple[dict[str, object], ...]
     terminal: bool = False

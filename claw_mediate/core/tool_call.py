@@ -19,7 +19,7 @@ import msgspec
 from claw_contract.manifest import PLACEHOLDER, HttpExecution, Tool
 from claw_mediate.core.json_schema import check
 from claw_mediate.core.number import exact
-from claw_mediate.core.types import Arguments, Call, Unreadable
+from claw_mediate.core.types import Arguments, ToolCall, UnreadableArguments
 
 CLAW_ID = "claw_id"
 MAX_VIOLATIONS = 8
@@ -41,19 +41,19 @@ class ToolRequest:
     body: bytes | None
 
 
-def read_arguments(text: str) -> Arguments | Unreadable:
+def read_arguments(text: str) -> Arguments | UnreadableArguments:
     """The arguments as the model wrote them. Blank text is a call without arguments."""
     if not text.strip():
         return Arguments({}, {}, "{}")
     try:
         values = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=exact)
         if not isinstance(values, dict):
-            return Unreadable("the arguments must be one JSON object.", text)
+            return UnreadableArguments("the arguments must be one JSON object.", text)
         raw = {name: bytes(value) for name, value in _split.decode(text.encode()).items()}
         return _without_claw_id(values, raw)
     except (ValueError, RecursionError, msgspec.DecodeError) as error:
         reason = str(error) if isinstance(error, _RepeatedKeyError) else "the arguments are not valid JSON."
-        return Unreadable(reason, text)
+        return UnreadableArguments(reason, text)
 
 
 def _without_claw_id(values: dict[str, Any], raw: dict[str, bytes]) -> Arguments:
@@ -117,11 +117,11 @@ def round_of(key: str) -> int:
     return int(key.rsplit(".", 2)[1])
 
 
-def argument_text(call: Call) -> bytes:
+def argument_text(call: ToolCall) -> bytes:
     """The arguments of a call, as the model wrote each of them."""
     return (
         call.arguments.text.encode(errors="replace")
-        if isinstance(call.arguments, Unreadable)
+        if isinstance(call.arguments, UnreadableArguments)
         else _object(call.arguments.raw)
     )
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from claw_contract.manifest import Tool
 from claw_contract.names import aliases, provider_safe
 from claw_mediate.core.tool_call import read_arguments, visible_schema
-from claw_mediate.core.types import Call, Unreadable
+from claw_mediate.core.types import ToolCall, UnreadableArguments
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,13 +47,13 @@ class Catalog:
         tool = self.managed[name]
         return next((alias for alias, owner in self.managed.items() if owner is tool and alias != tool.name), None)
 
-    def call(self, call_id: str, name: str, arguments: str, *, cut: bool = False) -> Call:
+    def call(self, call_id: str, name: str, arguments: str, *, cut: bool = False) -> ToolCall:
         """A call of the model's reply, with its owner. ``cut``: the model ran out of tokens while it wrote the arguments."""
-        unfinished = Unreadable("the answer was cut off before the call was complete.", arguments)
+        unfinished = UnreadableArguments("the answer was cut off before the call was complete.", arguments)
         parsed = unfinished if cut else read_arguments(arguments)
         if name in self.native:
-            return Call(call_id, name, "native", parsed)
+            return ToolCall(call_id, name, "native", parsed)
         if (tool := self.managed.get(name)) is not None:
-            return Call(call_id, name, "managed", parsed, tool, told_as=self.alias(name))
+            return ToolCall(call_id, name, "managed", parsed, tool, told_as=self.alias(name))
         safe = provider_safe(name)
-        return Call(call_id, name, "unknown", parsed, told_as=None if safe == name else safe)
+        return ToolCall(call_id, name, "unknown", parsed, told_as=None if safe == name else safe)

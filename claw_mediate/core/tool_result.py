@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from claw_mediate.core.types import Answer, Call, Unreadable
+from claw_mediate.core.types import ToolCall, ToolResult, UnreadableArguments
 
 INVALID_ARGUMENTS = "invalid_arguments"
 SCHEMA_VALIDATION = "schema_validation"
@@ -34,7 +34,7 @@ NOT_REPLAYED = frozenset(
 """Advice for one turn only: answers with these codes are kept out of what later turns see (section 7)."""
 
 
-def failure(call: Call, code: str, message: str, **more: Any) -> Answer:
+def failure(call: ToolCall, code: str, message: str, **more: Any) -> ToolResult:
     """A failed call. ``more``: ``details``, ``status_code``, ``ran``, ``first_round``, ``repeats``."""
     error: dict[str, Any] = {"code": code, "message": message}
     if (details := more.pop("details", None)) is not None:
@@ -42,10 +42,10 @@ def failure(call: Call, code: str, message: str, **more: Any) -> Answer:
     envelope: dict[str, Any] = {"ok": False, "error": error}
     if (status := more.get("status_code")) is not None:
         envelope["status_code"] = status
-    return Answer(call, msgspec.json.encode(envelope), ok=False, code=code, **more)
+    return ToolResult(call, msgspec.json.encode(envelope), ok=False, code=code, **more)
 
 
-def budget_exhausted(call: Call) -> Answer:
+def budget_exhausted(call: ToolCall) -> ToolResult:
     return failure(
         call,
         TOOL_BUDGET_EXHAUSTED,
@@ -54,7 +54,7 @@ def budget_exhausted(call: Call) -> Answer:
     )
 
 
-def managed_tools_first(call: Call) -> Answer:
+def managed_tools_first(call: ToolCall) -> ToolResult:
     return failure(
         call,
         MANAGED_TOOLS_FIRST,
@@ -64,7 +64,7 @@ def managed_tools_first(call: Call) -> Answer:
     )
 
 
-def terminal_order(call: Call) -> Answer:
+def terminal_order(call: ToolCall) -> ToolResult:
     return failure(
         call,
         TERMINAL_ORDER,
@@ -73,7 +73,7 @@ def terminal_order(call: Call) -> Answer:
     )
 
 
-def too_many_calls(call: Call, most: int) -> Answer:
+def too_many_calls(call: ToolCall, most: int) -> ToolResult:
     return failure(
         call,
         TOO_MANY_CALLS,
@@ -82,17 +82,17 @@ def too_many_calls(call: Call, most: int) -> Answer:
     )
 
 
-def unknown_tool(call: Call) -> Answer:
+def unknown_tool(call: ToolCall) -> ToolResult:
     return failure(
         call, UNKNOWN_TOOL, f"There is no tool named {call.name[:128]!r}. Use only the tools that are offered."
     )
 
 
-def invalid_arguments(call: Call, reason: str) -> Answer:
+def invalid_arguments(call: ToolCall, reason: str) -> ToolResult:
     return failure(call, INVALID_ARGUMENTS, f"The call was not run: {reason}")
 
 
-def schema_violations(call: Call, found: Sequence[dict[str, str]]) -> Answer:
+def schema_violations(call: ToolCall, found: Sequence[dict[str, str]]) -> ToolResult:
     return failure(
         call,
         SCHEMA_VALIDATION,
@@ -101,7 +101,7 @@ def schema_violations(call: Call, found: Sequence[dict[str, str]]) -> Answer:
     )
 
 
-def duplicate(call: Call, first_round: int, repeats: int) -> Answer:
+def duplicate(call: ToolCall, first_round: int, repeats: int) -> ToolResult:
     return failure(
         call,
         DUPLICATE_TOOL_CALL,
@@ -112,7 +112,7 @@ def duplicate(call: Call, first_round: int, repeats: int) -> Answer:
     )
 
 
-def timed_out(call: Call, seconds: float) -> Answer:
+def timed_out(call: ToolCall, seconds: float) -> ToolResult:
     """Cut off by time. Of a call that may write, the truth is not known, and the model is told so."""
     message = f"The service did not answer within {seconds:g} s."
     if call.tool is None or call.tool.effect != "read":
@@ -120,11 +120,11 @@ def timed_out(call: Call, seconds: float) -> Answer:
     return failure(call, TIMEOUT, message, ran=True)
 
 
-def canceled(call: Call) -> Answer:
+def canceled(call: ToolCall) -> ToolResult:
     return failure(call, CANCELED, "The runner left before the service answered.", ran=True)
 
 
-def outcome_unknown(call: Call) -> Answer:
+def outcome_unknown(call: ToolCall) -> ToolResult:
     """An earlier attempt at this turn sent the call, and was cut off before its answer was written down."""
     message = (
         "An earlier attempt at this turn made this call, and what came of it is not known: it may have taken effect. "
@@ -133,21 +133,21 @@ def outcome_unknown(call: Call) -> Answer:
     return failure(call, OUTCOME_UNKNOWN, message, ran=True)
 
 
-def not_noted(call: Call) -> Answer:
+def not_noted(call: ToolCall) -> ToolResult:
     """A write that can't be written down first is not made: nothing would keep it from being made twice."""
     return failure(
         call, REQUEST_FAILED, "The call was not made: the proxy can't keep its journal now. Try again later."
     )
 
 
-def request_failed(call: Call, message: str, *, sent: bool) -> Answer:
+def request_failed(call: ToolCall, message: str, *, sent: bool) -> ToolResult:
     """The service could not be reached (``sent`` false: nothing can have happened), or broke off after it was asked."""
     if sent and (call.tool is None or call.tool.effect != "read"):
         return failure(call, OUTCOME_UNKNOWN, f"{message} Its outcome is unknown: it may have taken effect.", ran=True)
     return failure(call, REQUEST_FAILED, message, ran=sent)
 
 
-def from_http(call: Call, status: int, body: bytes, size: int, limit: int) -> Answer:
+def from_http(call: ToolCall, status: int, body: bytes, size: int, limit: int) -> ToolResult:
     """A service's HTTP answer. ``body`` is its beginning (at least ``limit`` bytes of it), ``size`` its true length."""
     if 300 <= status < 400:  # noqa: PLR2004
         message = "The service answered with a redirect, which is not followed."
@@ -156,12 +156,12 @@ def from_http(call: Call, status: int, body: bytes, size: int, limit: int) -> An
     cut = {"truncated": True, "original_bytes": size} if truncated else {}
     if 200 <= status < 300:  # noqa: PLR2004
         envelope = {"ok": True, "status_code": status, **({} if data is None else {"data": data}), **cut}
-        return Answer(call, msgspec.json.encode(envelope), ok=True, status_code=status, ran=True)
+        return ToolResult(call, msgspec.json.encode(envelope), ok=True, status_code=status, ran=True)
     error: dict[str, Any] = {"code": f"http_{status}", "message": f"The service answered with status {status}."}
     if data is not None:
         error["details"] = data
     content = msgspec.json.encode({"ok": False, "error": error, "status_code": status, **cut})
-    return Answer(call, content, ok=False, code=f"http_{status}", status_code=status, ran=True)
+    return ToolResult(call, content, ok=False, code=f"http_{status}", status_code=status, ran=True)
 
 
 def _data(body: bytes, size: int, limit: int) -> tuple[Any, bool]:
@@ -202,9 +202,9 @@ def _is_utf8(data: bytes) -> bool:
     return True
 
 
-def argument_record(call: Call) -> Any:
+def argument_record(call: ToolCall) -> Any:
     """The arguments for history: each value in its exact JSON text, or the text that could not be read."""
-    if isinstance(call.arguments, Unreadable):
+    if isinstance(call.arguments, UnreadableArguments):
         return call.arguments.text
     # In JSON a line break can only be white space between tokens; history is one line a turn.
     return {

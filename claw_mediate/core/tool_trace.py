@@ -9,7 +9,7 @@ import msgspec
 from claw_contract.base import JsonObject
 from claw_contract.history import RoundRecord, TokenUsage, ToolCallRecord, UsageRecord
 from claw_mediate.core.tool_result import argument_record
-from claw_mediate.core.types import Answer, Round
+from claw_mediate.core.types import Round, ToolResult
 
 
 def tool_trace(rounds: Sequence[Round]) -> tuple[RoundRecord, ...]:
@@ -25,7 +25,7 @@ def tool_trace(rounds: Sequence[Round]) -> tuple[RoundRecord, ...]:
     )
 
 
-def call_record(answer: Answer) -> ToolCallRecord:
+def call_record(answer: ToolResult) -> ToolCallRecord:
     """One call and what came of it."""
     return ToolCallRecord(
         name=answer.call.canonical,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from claw_mediate.core.judge import Answered, Finish, Run, Settled, ends_turn, judge, next_step, use_after
+from claw_mediate.core.judge import AnswerAll, AnswerOne, Finish, RunCalls, ends_turn, judge, next_step, use_after
 from claw_mediate.core.ledger import Ledger
 from claw_mediate.core.talk import (
     AskModel,
@@ -25,7 +25,7 @@ from claw_mediate.core.talk import (
     ToolsAnswered,
     ToolUse,
 )
-from claw_mediate.core.types import Answer, Call, Limits
+from claw_mediate.core.types import Limits, ToolCall, ToolResult
 
 TOTAL_TIMEOUT = "total_timeout"
 
@@ -42,9 +42,9 @@ def turn(limits: Limits, now: float) -> Asks[Outcome]:
         match judge(ledger, reply):
             case Finish(outcome):
                 return outcome
-            case Answered(answers, use):
+            case AnswerAll(answers, use):
                 ledger = ledger.closed(reply, answers, use)
-            case Run(calls):
+            case RunCalls(calls):
                 answers, ledger = yield from _run(ledger, calls)
                 closed = ledger.closed(reply, answers, use_after(ledger, answers))
                 if ends_turn(answers):
@@ -56,12 +56,12 @@ def turn(limits: Limits, now: float) -> Asks[Outcome]:
     return Refuse(502, TOTAL_TIMEOUT, "the turn's time is spent", ledger.rounds, ledger.usage)
 
 
-def _run(ledger: Ledger, calls: tuple[Call, ...]) -> Asks[tuple[tuple[Answer, ...], Ledger]]:
-    answers: tuple[Answer, ...] = ()
-    new: tuple[Answer, ...]
+def _run(ledger: Ledger, calls: tuple[ToolCall, ...]) -> Asks[tuple[tuple[ToolResult, ...], Ledger]]:
+    answers: tuple[ToolResult, ...] = ()
+    new: tuple[ToolResult, ...]
     while len(answers) < len(calls):
         match next_step(ledger, calls[len(answers) :]):
-            case Settled(answer):
+            case AnswerOne(answer):
                 new, now = (answer,), ledger.now
             case RunTools() as command:
                 heard = yield command

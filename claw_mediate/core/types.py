@@ -23,7 +23,7 @@ class Arguments:
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
+class UnreadableArguments:
     """Arguments that are not one JSON object. They are never run, and never taken for ``{}``."""
 
     reason: str
@@ -31,14 +31,14 @@ class Unreadable:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ToolCall:
     """One call in a model's reply."""
 
     id: str
     name: str
     """As the model wrote it: an alias, a canonical name, a native name, or an invention."""
     owner: Owner
-    arguments: Arguments | Unreadable
+    arguments: Arguments | UnreadableArguments
     tool: Tool | None = None
     """The granted tool; of managed calls only."""
     told_as: str | None = None
@@ -61,21 +61,21 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ModelResponse:
     """One response of the model: the wire bytes as they came, and the view that the rules need."""
 
     body: bytes
     message: bytes
     """The assistant's message within the body, verbatim."""
-    calls: tuple[Call, ...]
+    calls: tuple[ToolCall, ...]
     usage: JsonObject = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ToolResult:
     """What the model is told about one call. ``content`` is the result envelope of spec section 4, "Results"."""
 
-    call: Call
+    call: ToolCall
     content: bytes
     ok: bool
     code: str | None = None
@@ -97,8 +97,8 @@ class Round:
     """One response that was answered by us. ``answers`` cover the calls that stay in the transcript, in their order."""
 
     number: int
-    reply: Reply
-    answers: tuple[Answer, ...]
+    reply: ModelResponse
+    answers: tuple[ToolResult, ...]
     wall_ms: int = 0
 
 

@@ -11,7 +11,7 @@ from claw_mediate.core.continuity import Evidence
 from claw_mediate.core.session_id import NO_HINTS, SessionHints
 from claw_mediate.core.talk import ToolUse
 from claw_mediate.core.tool_catalog import Catalog
-from claw_mediate.core.types import Reply, Round
+from claw_mediate.core.types import ModelResponse, Round
 from claw_state.continuity import Anchor
 
 MOST_MESSAGES = 50_000
@@ -131,10 +131,10 @@ class Dialect(Protocol):
     def write_request(self, offer: Offer, hidden: Sequence[bytes]) -> bytes:
         """The offered request with hidden messages, of this turn's rounds, behind its own."""
 
-    def read_reply(self, body: bytes, catalog: Catalog) -> Reply:
+    def read_reply(self, body: bytes, catalog: Catalog) -> ModelResponse:
         """Raises ``UnreadableReplyError``."""
 
-    def write_reply(self, reply: Reply, request: RunnerRequest, usage: JsonObject, *, terminal: bool) -> bytes:
+    def write_reply(self, reply: ModelResponse, request: RunnerRequest, usage: JsonObject, *, terminal: bool) -> bytes:
         """The response for the runner: upstream's bytes, with the usage that the runner is shown."""
 
     def stream(self, body: bytes, request: RunnerRequest, opening: Opening | None = None) -> Iterator[bytes]:
@@ -146,7 +146,7 @@ class Dialect(Protocol):
     def shortened(self, messages: bytes) -> bytes:
         """Hidden messages with their calls and how each went, and no more: for those that a request has no room for."""
 
-    def reply_anchor(self, reply: Reply, request: RunnerRequest, *, terminal: bool) -> Anchor:
+    def reply_anchor(self, reply: ModelResponse, request: RunnerRequest, *, terminal: bool) -> Anchor:
         """The anchor under which this reply's hidden rounds are found again."""
 
     def keepalive(self, note: str, kind: Keepalive, opening: Opening) -> bytes:

@@ -56,7 +56,7 @@ class _Place:
     """With its query."""
 
 
-class Connections:
+class ConnectionPool:
     """Connections of one owner, which share nothing with those of another."""
 
     def __init__(self, tls: ssl.SSLContext, *, idle: float, connect: float | None = None) -> None:

@@ -29,17 +29,17 @@ _MOST_MEMBERS = 4096
 _MOST_CODINGS = 2
 
 
-class UnpackableError(ValueError):
+class DecodingError(ValueError):
     """The body can't be unpacked. The message is one sentence for the peer."""
 
     status = 400
 
 
-class UnknownCodingError(UnpackableError):
+class UnknownCodingError(DecodingError):
     status = 415
 
 
-class UnpacksTooLargeError(UnpackableError):
+class UnpacksTooLargeError(DecodingError):
     status = 413
 
 
@@ -49,9 +49,9 @@ def codings(values: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in names if name not in ("", "identity"))
 
 
-def unpacked(body: bytes, applied: Sequence[str], most: float, seconds: float) -> bytes:
-    """The body without its codings: of ``most`` bytes at most, in so much time. Raises ``UnpackableError``."""
-    unpacking = Unpacking(applied, most)
+def decode(body: bytes, applied: Sequence[str], most: float, seconds: float) -> bytes:
+    """The body without its codings: of ``most`` bytes at most, in so much time. Raises ``DecodingError``."""
+    unpacking = Decoder(applied, most)
     until = time.monotonic() + seconds
     pieces: list[bytes] = []
     for start in range(0, len(body), _PIECE):
@@ -59,18 +59,18 @@ def unpacked(body: bytes, applied: Sequence[str], most: float, seconds: float) -
         if time.monotonic() > until:
             raise UnpacksTooLargeError("the body takes too long to unpack")
     if not unpacking.whole:
-        raise UnpackableError("the body ends within its content coding")
+        raise DecodingError("the body ends within its content coding")
     return b"".join(pieces)
 
 
 def readable(body: bytes, applied: Sequence[str], most: float, seconds: float) -> bytes:
     """What whoever gets it can read: the body unpacked, or as it stands under names that are no coding ("utf-8"). Raises
-    ``UnpackableError``.
+    ``DecodingError``.
     """
-    return unpacked(body, applied, most, seconds) if _CODINGS.keys() & applied else body
+    return decode(body, applied, most, seconds) if _CODINGS.keys() & applied else body
 
 
-class Unpacking:
+class Decoder:
     """The codings of one body, taken off while it comes in."""
 
     def __init__(self, applied: Sequence[str], most: float) -> None:
@@ -88,7 +88,7 @@ class Unpacking:
         return all(step.whole for step in self._steps)
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """What these bytes unpack to, in pieces. Raises ``UnpackableError``; nothing may be fed after that."""
+        """What these bytes unpack to, in pieces. Raises ``DecodingError``; nothing may be fed after that."""
         pieces = iter((data,))
         for step in self._steps:
             pieces = step.each(pieces)
@@ -126,7 +126,7 @@ class _Step:
             try:
                 yield from self._member.feed(data)
             except (zlib.error, brotli.error, zstandard.ZstdError) as error:
-                raise UnpackableError("the body is not what its content coding says") from error
+                raise DecodingError("the body is not what its content coding says") from error
             data = self._member.behind
 
     def _next_member(self) -> None:

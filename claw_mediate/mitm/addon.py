@@ -20,7 +20,7 @@ from mitmproxy import ctx, exceptions, http
 
 from claw_mediate.agents.authenticate import Admitted
 from claw_mediate.core.http import Exchange, Forward, Request, refused
-from claw_mediate.http.content_coding import UnpackableError, codings, unpacked
+from claw_mediate.http.content_coding import DecodingError, codings, decode
 from claw_mediate.mediator import Mediator
 from claw_mediate.mitm import install, listeners, options
 from claw_mediate.mitm.gate import guard, tls_ca
@@ -133,7 +133,7 @@ class Cllama:
         flow.metadata["claw.agent"] = admitted.agent.id
         try:
             request = _request(flow, veil.real(flow), await _body(flow), self._guard().hosts)
-        except UnpackableError as error:
+        except DecodingError as error:
             code = "unreadable_content_encoding"
             await self._life().answer(flow, refused(flow.request.path, error.status, code, str(error)))
             return
@@ -164,15 +164,15 @@ def _declared(flow: http.HTTPFlow) -> int:
 
 
 async def _body(flow: http.HTTPFlow) -> bytes:
-    """The body, unpacked. Raises ``UnpackableError``."""
+    """The body, unpacked. Raises ``DecodingError``."""
     body = veil.body(flow)
     applied = codings(flow.request.headers.get_all("content-encoding"))
     if not applied:
         return body
     most = options.most_bytes()
     if len(body) < _AT_ONCE:
-        return unpacked(body, applied, most, _UNPACK_SECONDS)
-    return await asyncio.to_thread(unpacked, body, applied, most, _UNPACK_SECONDS)
+        return decode(body, applied, most, _UNPACK_SECONDS)
+    return await asyncio.to_thread(decode, body, applied, most, _UNPACK_SECONDS)
 
 
 def _request(flow: http.HTTPFlow, own: http.Request, body: bytes, hosts: Mapping[str, str]) -> Request:

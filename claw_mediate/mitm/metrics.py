@@ -17,7 +17,7 @@ from claw_mediate.settings import Listener
 from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.telemetry.metrics import Metrics, Observed
 from claw_mediate.telemetry.metrics_server import Page, Scrape
-from claw_mediate.telemetry.nonblocking_writer import Lines
+from claw_mediate.telemetry.nonblocking_writer import LineWriter
 from claw_mediate.telemetry.tracing import Tracing, traced
 
 TOKEN = "CLAW_METRICS_TOKEN"  # noqa: S105 - the name of a variable
@@ -110,7 +110,7 @@ class Observe:
             now = Observed()
         now = now._replace(ready=now.ready and self.governed)
         turns = sum(mediator.turns_under_way for mediator in self._mediators)
-        self.metrics.observe(now, turns, Lines.of(1).dropped)
+        self.metrics.observe(now, turns, LineWriter.of(1).dropped)
         return self.metrics.text(accept)
 
 

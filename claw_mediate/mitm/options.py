@@ -97,9 +97,9 @@ def harden() -> None:
         logging.getLogger(name).setLevel(logging.WARNING)
     logging.getLogger("mitmproxy.proxy.server").addFilter(_worth_telling)
     if (termlog := ctx.master.addons.get("termlog")) is not None:
-        termlog.logger.file = nonblocking_writer.Text(2)
+        termlog.logger.file = nonblocking_writer.TextAdapter(2)
     if (dumper := ctx.master.addons.get("dumper")) is not None:
-        dumper.outfp = nonblocking_writer.Text(2)
+        dumper.outfp = nonblocking_writer.TextAdapter(2)
 
 
 def event_log() -> EventLog:

@@ -15,7 +15,7 @@ from functools import cached_property
 import httpx2
 
 from claw_mediate.agents.directory import Agent
-from claw_mediate.http.client import Connections, tls_context
+from claw_mediate.http.client import ConnectionPool, tls_context
 from claw_mediate.http.content_coding import read_bounded
 from claw_mediate.http.headers import Headers, in_ascii
 
@@ -65,7 +65,7 @@ class Asker:
     """The client of all feeds and memories."""
 
     def __init__(self) -> None:
-        self._connections: dict[str, Connections] = {}
+        self._connections: dict[str, ConnectionPool] = {}
 
     async def ask(self, agent_id: str, ask: Ask) -> Heard | Unheard:
         """One request, in at most its seconds. Raises nothing but cancellation."""
@@ -100,9 +100,9 @@ class Asker:
         """Made when the first agent has context, since that takes a while. SSL_CERT_FILE and SSL_CERT_DIR hold."""
         return tls_context()
 
-    def _of(self, agent_id: str) -> Connections:
+    def _of(self, agent_id: str) -> ConnectionPool:
         if agent_id not in self._connections:
-            self._connections[agent_id] = Connections(self._tls, idle=_IDLE_SECONDS)
+            self._connections[agent_id] = ConnectionPool(self._tls, idle=_IDLE_SECONDS)
         return self._connections[agent_id]
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import httpx2
 
 from claw_mediate.core.provider import Provider
-from claw_mediate.http.client import Connections, tls_context
+from claw_mediate.http.client import ConnectionPool, tls_context
 from claw_mediate.http.content_coding import read_bounded
 from claw_mediate.http.headers import Headers, as_read
 
@@ -23,7 +23,7 @@ TOO_LARGE = "provider_response_too_large"
 
 
 @dataclass(frozen=True, slots=True)
-class Responded:
+class ProviderResponse:
     """A whole response, whatever its status."""
 
     status: int
@@ -33,7 +33,7 @@ class Responded:
 
 
 @dataclass(frozen=True, slots=True)
-class Unreachable:
+class TransportFailure:
     """No response of use. ``message`` names no address; ``status`` and ``retry_after`` are for the runner."""
 
     code: str
@@ -42,17 +42,19 @@ class Unreachable:
     retry_after: str = ""
 
 
-type Sent = Responded | Unreachable
+type ProviderResult = ProviderResponse | TransportFailure
 
 
-class Sender:
+class ProviderClient:
     """Connections are pooled per agent, so that no agent reads what was meant for another."""
 
     def __init__(self) -> None:
         self._tls = tls_context()
-        self._connections: dict[str, Connections] = {}
+        self._connections: dict[str, ConnectionPool] = {}
 
-    async def send(self, agent_id: str, provider: Provider, target: str, headers: Headers, body: bytes) -> Sent:
+    async def send(
+        self, agent_id: str, provider: Provider, target: str, headers: Headers, body: bytes
+    ) -> ProviderResult:
         """POST to ``target``, path and query below the provider's base URL. The caller bounds the time."""
         connections = self._of(agent_id)
         try:
@@ -60,22 +62,22 @@ class Sender:
             async with asked as response:
                 kept, size = await read_bounded(response, MAX_RESPONSE_BYTES, MAX_RESPONSE_BYTES)
         except (httpx2.InvalidURL, httpx2.LocalProtocolError, UnicodeError):
-            return Unreachable(MISCONFIGURED, f"the provider {provider.name!r} can't be asked as configured")
+            return TransportFailure(MISCONFIGURED, f"the provider {provider.name!r} can't be asked as configured")
         except (httpx2.ConnectError, httpx2.ConnectTimeout):
-            return Unreachable(UNREACHABLE, f"the provider {provider.name!r} can't be reached")
+            return TransportFailure(UNREACHABLE, f"the provider {provider.name!r} can't be reached")
         except httpx2.HTTPError:
-            return Unreachable(BROKE_OFF, f"the provider {provider.name!r} broke off its response")
+            return TransportFailure(BROKE_OFF, f"the provider {provider.name!r} broke off its response")
         if size > MAX_RESPONSE_BYTES:
-            return Unreachable(TOO_LARGE, f"the response of {provider.name!r} is too large")
+            return TransportFailure(TOO_LARGE, f"the response of {provider.name!r} is too large")
         content_type = response.headers.get("content-type", "application/json")
-        return Responded(response.status_code, content_type, kept, str(response.headers.get("retry-after", "")))
+        return ProviderResponse(response.status_code, content_type, kept, str(response.headers.get("retry-after", "")))
 
     async def close(self) -> None:
         for connections in self._connections.values():
             await connections.close()
         self._connections.clear()
 
-    def _of(self, agent_id: str) -> Connections:
+    def _of(self, agent_id: str) -> ConnectionPool:
         if agent_id not in self._connections:
-            self._connections[agent_id] = Connections(self._tls, idle=_IDLE_SECONDS, connect=CONNECT_SECONDS)
+            self._connections[agent_id] = ConnectionPool(self._tls, idle=_IDLE_SECONDS, connect=CONNECT_SECONDS)
         return self._connections[agent_id]

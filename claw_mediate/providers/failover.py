@@ -18,12 +18,20 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from claw_mediate.core.observer import NOBODY, About, Asked, Onlooker, Said, unnamed
+from claw_mediate.core.observer import NOBODY, RequestInfo, ResponseInfo, Subject, TurnObserver, unnamed
 from claw_mediate.core.provider import Provider
-from claw_mediate.core.types import Reply
+from claw_mediate.core.types import ModelResponse
 from claw_mediate.dialects.base import UnreadableReplyError
 from claw_mediate.http.headers import Headers, provider_auth
-from claw_mediate.providers.client import BROKE_OFF, TOO_LARGE, UNREACHABLE, Responded, Sender, Sent, Unreachable
+from claw_mediate.providers.client import (
+    BROKE_OFF,
+    TOO_LARGE,
+    UNREACHABLE,
+    ProviderClient,
+    ProviderResponse,
+    ProviderResult,
+    TransportFailure,
+)
 from claw_mediate.providers.registry import REFUSED, THROTTLED, Registry
 from claw_mediate.providers.routing import KEY_UNAVAILABLE, NO_KEY, Route, log_failover
 from claw_mediate.telemetry.event_log import EventLog
@@ -46,13 +54,13 @@ _REASONS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Replied:
+class ModelBody:
     """A reply that can be read."""
 
-    reply: Reply
+    reply: ModelResponse
 
 
-type ModelAnswer = Replied | Responded | Unreachable
+type ModelAnswer = ModelBody | ProviderResponse | TransportFailure
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +68,14 @@ class ModelCall:
     """One model call. ``read`` raises ``UnreadableReplyError``; ``again`` is asked once it has failed; ``until``: loop time."""
 
     body: bytes
-    read: Callable[[bytes], Reply]
+    read: Callable[[bytes], ModelResponse]
     again: Callable[[], bool]
     until: float
     round: int = 1
-    onlooker: Onlooker = NOBODY
+    onlooker: TurnObserver = NOBODY
 
 
-class Upstream:
+class ProviderFailover:
     """The providers."""
 
     def __init__(
@@ -76,7 +84,7 @@ class Upstream:
         self._registry = registry
         self._log = log
         self._sleep = sleep
-        self._sender = Sender()
+        self._sender = ProviderClient()
 
     async def post(self, route: Route, call: ModelCall) -> ModelAnswer:
         """Ask; the caller bounds the time."""
@@ -115,7 +123,7 @@ class Upstream:
             route.at = place
             failed = await self._with_time(route, call, None if place == last else (call.until - _now()) / 2)
             if _settles(failed):
-                route.answered = route.answered or isinstance(failed, Replied)
+                route.answered = route.answered or isinstance(failed, ModelBody)
                 return failed, False
             told, repeat = _better(told, failed), repeat or _repeatable(failed)
         assert told is not None
@@ -128,43 +136,43 @@ class Upstream:
                 return await self._ask(route, call)
         except TimeoutError:
             name = route.candidate.provider.name
-            return Unreachable(TIMEOUT, f"the provider {name!r} did not answer in time")
+            return TransportFailure(TIMEOUT, f"the provider {name!r} did not answer in time")
 
     async def _ask(self, route: Route, call: ModelCall) -> ModelAnswer:
         """One candidate, with one ready key after the other."""
         provider = route.candidate.provider
-        answer: Sent = self._no_key(provider)
+        answer: ProviderResult = self._no_key(provider)
         for key in self._registry.ready(provider):
             answer = await self._send(route, call, provider_auth(provider, key.secret if key else None))
-            if isinstance(answer, Unreachable) or key is None:
+            if isinstance(answer, TransportFailure) or key is None:
                 break
             if not self._registry.spend(provider, key, answer.status, answer.retry_after, answer.body):
                 break
         return understood(answer, call.read)
 
-    async def _send(self, route: Route, call: ModelCall, credential: Headers) -> Sent:
+    async def _send(self, route: Route, call: ModelCall, credential: Headers) -> ProviderResult:
         """One request, of which whoever looks on is told."""
         provider = route.candidate.provider
         body, below = route.body(call.body), provider.below(route.path)
         shown = [*route.headers, *unnamed(credential)]
-        asked = Asked("POST", provider.base_url.rstrip("/") + below, shown, body)
-        with call.onlooker.asking(About("model", call.round, provider.name), asked) as heard:
+        asked = RequestInfo("POST", provider.base_url.rstrip("/") + below, shown, body)
+        with call.onlooker.asking(Subject("model", call.round, provider.name), asked) as heard:
             headers = [*route.headers, *credential]
             with route.stopwatch.asking(route.candidate) as told:
                 answer = await self._sender.send(route.asker.agent.id, provider, below, headers, body)
-                if isinstance(answer, Responded):
+                if isinstance(answer, ProviderResponse):
                     told(answer.status)
-            if isinstance(answer, Unreachable):
+            if isinstance(answer, TransportFailure):
                 heard.failed(answer.message)
             else:
-                heard.answered(Said(answer.status, answer.content_type, answer.body))
+                heard.answered(ResponseInfo(answer.status, answer.content_type, answer.body))
         return answer
 
-    def _no_key(self, provider: Provider) -> Unreachable:
+    def _no_key(self, provider: Provider) -> TransportFailure:
         message, wait = f"no key of the provider {provider.name!r} is usable now", self._registry.wait(provider)
         if wait == math.inf:
-            return Unreachable(NO_KEY, message)
-        return Unreachable(NO_KEY, message, _UNAVAILABLE, str(math.ceil(wait)))
+            return TransportFailure(NO_KEY, message)
+        return TransportFailure(NO_KEY, message, _UNAVAILABLE, str(math.ceil(wait)))
 
     def _first_pause(self, route: Route) -> float:
         wait = self._wait(route)
@@ -175,21 +183,21 @@ class Upstream:
         wait = self._wait(route)
         if attempt == _RETRIES or wait > _PATIENCE_SECONDS:
             return None
-        asked = self._registry.rest(told.retry_after) if isinstance(told, Responded) else None
+        asked = self._registry.rest(told.retry_after) if isinstance(told, ProviderResponse) else None
         return max(wait, _BACKOFF_SECONDS * 4.0**attempt, asked if asked and asked <= _PATIENCE_SECONDS else 0.0)
 
     def _wait(self, route: Route) -> float:
         return min(self._registry.wait(route.candidates[place].provider) for place in route.standing)
 
 
-def understood(answer: Sent, read: Callable[[bytes], Reply]) -> ModelAnswer:
+def understood(answer: ProviderResult, read: Callable[[bytes], ModelResponse]) -> ModelAnswer:
     """A good response's reply, or what is wrong with it."""
-    if isinstance(answer, Unreachable) or answer.status != _OK:
+    if isinstance(answer, TransportFailure) or answer.status != _OK:
         return answer
     try:
-        return Replied(read(answer.body))
+        return ModelBody(read(answer.body))
     except UnreadableReplyError as error:
-        return Unreachable(BAD_REPLY, str(error))
+        return TransportFailure(BAD_REPLY, str(error))
 
 
 def _now() -> float:
@@ -198,17 +206,17 @@ def _now() -> float:
 
 def _settles(answer: ModelAnswer) -> bool:
     """Whether nobody else is asked."""
-    if isinstance(answer, Responded):
+    if isinstance(answer, ProviderResponse):
         key_is_spent = answer.status in REFUSED or answer.status == THROTTLED
         return _CLIENT_ERROR <= answer.status < _SERVER_ERROR and not key_is_spent
-    return isinstance(answer, Replied)
+    return isinstance(answer, ModelBody)
 
 
 def _repeatable(answer: ModelAnswer) -> bool:
     """Whether the same may be answered otherwise in a moment."""
-    if isinstance(answer, Responded):
+    if isinstance(answer, ProviderResponse):
         return answer.status == THROTTLED or answer.status >= _SERVER_ERROR
-    return isinstance(answer, Unreachable) and answer.code in {UNREACHABLE, BROKE_OFF, BAD_REPLY}
+    return isinstance(answer, TransportFailure) and answer.code in {UNREACHABLE, BROKE_OFF, BAD_REPLY}
 
 
 def _better(before: ModelAnswer | None, later: ModelAnswer) -> ModelAnswer:
@@ -217,7 +225,7 @@ def _better(before: ModelAnswer | None, later: ModelAnswer) -> ModelAnswer:
 
 
 def _worth(answer: ModelAnswer) -> Literal[0, 1, 2, 3]:
-    if isinstance(answer, Unreachable):
+    if isinstance(answer, TransportFailure):
         return 0 if answer.code == NO_KEY else 1
     return 3 if _settles(answer) else 2
 
@@ -225,11 +233,11 @@ def _worth(answer: ModelAnswer) -> Literal[0, 1, 2, 3]:
 def _reason(failed: ModelAnswer) -> str:
     """The original's names."""
     match failed:
-        case Unreachable(code=code):
+        case TransportFailure(code=code):
             return _REASONS.get(code, code)
-        case Responded(status=status) if status in REFUSED or status == THROTTLED:
+        case ProviderResponse(status=status) if status in REFUSED or status == THROTTLED:
             return "provider_keys_exhausted"
-        case Responded(status=status):
+        case ProviderResponse(status=status):
             return f"http_{status}"
-        case Replied():
+        case ModelBody():
             raise AssertionError("a candidate that answered is kept")

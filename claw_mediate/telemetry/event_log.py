@@ -12,7 +12,7 @@ import msgspec
 from claw_contract.log import EventType
 from claw_contract.redaction.redactor import Redactor
 from claw_contract.secret import Secret
-from claw_mediate.telemetry.nonblocking_writer import Lines
+from claw_mediate.telemetry.nonblocking_writer import LineWriter
 from claw_mediate.telemetry.unicode import well_formed
 
 _log = logging.getLogger(__name__)
@@ -50,8 +50,8 @@ class EventLog:
 
     def __init__(self, write: Callable[[bytes], None] | None = None) -> None:
         """Without ``write`` it goes to stdout."""
-        self._lines = Lines.of(1) if write is None else None
-        self._write = write or Lines.of(1).write
+        self._lines = LineWriter.of(1) if write is None else None
+        self._write = write or LineWriter.of(1).write
         self._secrets: frozenset[Secret] = frozenset()
         self._redactor = Redactor(())
         self._listeners: list[Listener] = []

@@ -26,10 +26,10 @@ LAST_SECONDS = 1.0
 """How long the process waits for a reader when it ends."""
 
 
-class Lines:
+class LineWriter:
     """The lines of one file descriptor."""
 
-    _known: Final[dict[tuple[int, int], Lines]] = {}
+    _known: Final[dict[tuple[int, int], LineWriter]] = {}
 
     def __init__(self, descriptor: int, most: int = MOST_KEPT) -> None:
         self._descriptor = descriptor
@@ -48,7 +48,7 @@ class Lines:
         """Whether the file ends within a line."""
 
     @classmethod
-    def of(cls, descriptor: int) -> Lines:
+    def of(cls, descriptor: int) -> LineWriter:
         """The one for this file: two that write to one pipe would each find room that the other one takes."""
         try:
             found = os.fstat(descriptor)
@@ -146,7 +146,7 @@ class Lines:
 def flush(seconds: float = LAST_SECONDS) -> None:
     """What is kept is written, as far as it is read in time."""
     until = time.monotonic() + seconds
-    for lines in list(Lines._known.values()):  # noqa: SLF001 - of this module
+    for lines in list(LineWriter._known.values()):  # noqa: SLF001 - of this module
         lines.flush(until)
 
 
@@ -158,11 +158,11 @@ def _page(descriptor: int) -> int | None:
         return None
 
 
-class Text(io.TextIOBase):
+class TextAdapter(io.TextIOBase):
     """A stream of text, for whoever writes to one."""
 
     def __init__(self, descriptor: int) -> None:
-        self._lines = Lines.of(descriptor)
+        self._lines = LineWriter.of(descriptor)
         self._terminal = os.isatty(descriptor)
 
     def write(self, text: str, /) -> int:

@@ -16,7 +16,7 @@ from claw_mediate.core.provider import Candidate
 from claw_mediate.telemetry.event_log import now_rfc3339
 
 
-class Times(NamedTuple):
+class Timings(NamedTuple):
     """What a request waited for, and what else it took; None: that is not known."""
 
     model_calls: Sequence[ModelCallRecord]
@@ -67,6 +67,6 @@ class Stopwatch:
             )
 
     @property
-    def times(self) -> Times:
+    def times(self) -> Timings:
         """So far."""
-        return Times(self.model_calls, round((self._clock() - self._started - self._away) * 1000, 3))
+        return Timings(self.model_calls, round((self._clock() - self._started - self._away) * 1000, 3))

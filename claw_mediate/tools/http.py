@@ -19,11 +19,19 @@ from claw_contract.redaction.redactor import Redactor
 from claw_contract.secret import Secret
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core import tool_result
-from claw_mediate.core.observer import NOBODY, About, Asked, Heard, Onlooker, Said, unnamed
+from claw_mediate.core.observer import (
+    NOBODY,
+    ExchangeObserver,
+    RequestInfo,
+    ResponseInfo,
+    Subject,
+    TurnObserver,
+    unnamed,
+)
 from claw_mediate.core.tool_call import ToolRequest, argument_text, http_request, round_of
-from claw_mediate.core.types import Answer, Arguments, Call
+from claw_mediate.core.types import Arguments, ToolCall, ToolResult
 from claw_mediate.file_cache import MissingCredentialError, resolve_secret
-from claw_mediate.http.client import Connections, tls_context
+from claw_mediate.http.client import ConnectionPool, tls_context
 from claw_mediate.http.content_coding import read_bounded
 from claw_mediate.http.headers import Headers, basic, bearer, in_ascii
 
@@ -35,25 +43,25 @@ unknown outcome."""
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class CallContext:
     """On whose behalf a call is made."""
 
     agent: Agent
     turn_id: str
     redactor: Redactor = field(default_factory=lambda: Redactor(()))
     """Of all secrets that are known: a service may say what another one told it."""
-    onlooker: Onlooker = NOBODY
+    onlooker: TurnObserver = NOBODY
 
 
-class Services:
+class HttpToolExecutor:
     """The pod's services, as their granted callers reach them."""
 
     def __init__(self, secrets: Path) -> None:
         self._secrets = secrets
         self._tls = tls_context()
-        self._connections: dict[tuple[str, str, str], Connections] = {}
+        self._connections: dict[tuple[str, str, str], ConnectionPool] = {}
 
-    async def call(self, caller: Caller, call: Call, key: str, seconds: float) -> Answer:
+    async def call(self, caller: CallContext, call: ToolCall, key: str, seconds: float) -> ToolResult:
         """One call, in at most ``seconds``. ``key`` is stable for that call of that turn. Raises nothing but cancellation."""
         started = time.monotonic()
         assert call.tool is not None
@@ -72,7 +80,7 @@ class Services:
             await connections.close()
         self._connections.clear()
 
-    async def _run(self, caller: Caller, call: Call, key: str) -> Answer:
+    async def _run(self, caller: CallContext, call: ToolCall, key: str) -> ToolResult:
         assert call.tool is not None
         assert isinstance(call.tool.execution, HttpExecution)
         assert isinstance(call.arguments, Arguments)
@@ -90,14 +98,16 @@ class Services:
         caller = replace(caller, redactor=caller.redactor.including(secrets))
         base_url = call.tool.execution.base_url.rstrip("/")
         shown = [*unnamed(credentials), *headers]
-        asked = Asked(request.method, base_url + request.target, shown, request.body or b"")
-        about = About("tool", round_of(key), call.canonical)
+        asked = RequestInfo(request.method, base_url + request.target, shown, request.body or b"")
+        about = Subject("tool", round_of(key), call.canonical)
         with caller.onlooker.asking(about, asked, caller.redactor) as heard:
             answer = await self._send(caller, call, request, [*credentials, *headers], heard)
             heard.failed(answer.code or "")  # where it has not answered
         return answer
 
-    async def _send(self, caller: Caller, call: Call, request: ToolRequest, headers: Headers, heard: Heard) -> Answer:
+    async def _send(
+        self, caller: CallContext, call: ToolCall, request: ToolRequest, headers: Headers, heard: ExchangeObserver
+    ) -> ToolResult:
         assert call.tool is not None
         agent, redactor = caller.agent, caller.redactor
         limit = call.tool.annotations.max_result_bytes or agent.limits.result_bytes
@@ -120,13 +130,13 @@ class Services:
             )
         # Before the result is made: what is cut must not be cut through a credential, and what is JSON stays JSON.
         body = redactor.document(redactor.cut(body, limit) if size > limit else body)
-        heard.answered(Said(response.status_code, response.headers.get("content-type", ""), body, size))
+        heard.answered(ResponseInfo(response.status_code, response.headers.get("content-type", ""), body, size))
         return tool_result.from_http(call, response.status_code, body, size, limit)
 
-    def _of(self, agent_id: str, service: str, base_url: str) -> Connections:
+    def _of(self, agent_id: str, service: str, base_url: str) -> ConnectionPool:
         key = (agent_id, service, base_url)
         if key not in self._connections:
-            self._connections[key] = Connections(self._tls, idle=_IDLE_SECONDS)
+            self._connections[key] = ConnectionPool(self._tls, idle=_IDLE_SECONDS)
         return self._connections[key]
 
     def _credentials(self, auth: Auth) -> tuple[Headers, list[Secret]]:
@@ -145,14 +155,14 @@ class Services:
                 return [(name, header)], [password, Secret(header.removeprefix("Basic "))]
 
 
-def _unmade(caller: Caller, key: str, answer: Answer) -> Answer:
+def _unmade(caller: CallContext, key: str, answer: ToolResult) -> ToolResult:
     """The answer to a call that is not made, which whoever looks on is told of."""
-    about = About("tool", round_of(key), answer.call.canonical)
+    about = Subject("tool", round_of(key), answer.call.canonical)
     caller.onlooker.unmade(about, argument_text(answer.call), answer.code or "")
     return answer
 
 
-def _identity(caller: Caller, call: Call, key: str) -> Headers:
+def _identity(caller: CallContext, call: ToolCall, key: str) -> Headers:
     headers = [
         ("accept", "application/json"),
         ("user-agent", "clawdapus"),

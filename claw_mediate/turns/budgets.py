@@ -15,7 +15,7 @@ from claw_contract.metadata import Budget
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core.http import Exchange, Request, refused
 from claw_mediate.telemetry.event_log import EventLog
-from claw_state.spending import Over, Spending
+from claw_state.spending import BudgetExcess, Spending
 from claw_state.url import StoreError
 
 type FailMode = Literal["open", "closed"]
@@ -87,7 +87,7 @@ class Budgets:
         return refused(request.path, 503, "budget_unavailable", "what this agent has spent can't be read at the moment")
 
 
-def _refusal(request: Request, code: str, budget: Budget, spent: Over) -> Exchange:
+def _refusal(request: Request, code: str, budget: Budget, spent: BudgetExcess) -> Exchange:
     message = (
         f"the agent's budget is spent: {_words(budget, spent)} within {budget.window}; "
         f"try again in {spent.retry_after} seconds"
@@ -99,13 +99,13 @@ def _refusal(request: Request, code: str, budget: Budget, spent: Over) -> Exchan
     return replace(answer, headers=headers)
 
 
-def _words(budget: Budget, spent: Over) -> str:
+def _words(budget: Budget, spent: BudgetExcess) -> str:
     if spent.limit == "max_requests":
         return f"{spent.requests} of {budget.max_requests} requests"
     return f"{spent.cost:.4f} of {budget.limit_usd} US dollars"
 
 
-def _told(budget: Budget, spent: Over) -> dict[str, object]:
+def _told(budget: Budget, spent: BudgetExcess) -> dict[str, object]:
     """The original's ``budget`` member."""
     limits = {"limit_usd": budget.limit_usd, "max_requests": budget.max_requests}
     return {

@@ -23,9 +23,9 @@ from functools import partial
 import msgspec
 
 from claw_mediate.core import tool_result
-from claw_mediate.core.types import Answer, Call, Reply
+from claw_mediate.core.types import ModelResponse, ToolCall, ToolResult
 from claw_state.health import GoneError
-from claw_state.journal import Attempt, Given, Journal
+from claw_state.journal import Attempt, Journal, StoredResponse
 from claw_state.url import StoreError
 
 _SETTLED = 0
@@ -54,12 +54,12 @@ _SENT = msgspec.msgpack.encode(_CallRecord())
 """The record of a call that is about to be sent."""
 
 
-def _encode_answer(answer: Answer) -> bytes:
+def _encode_answer(answer: ToolResult) -> bytes:
     record = _CallRecord(answer.content, answer.ok, answer.code, answer.status_code, answer.latency_ms, answer.ran)
     return msgspec.msgpack.encode(record)
 
 
-def _decode_answer(record: bytes, call: Call) -> Answer | InFlight:
+def _decode_answer(record: bytes, call: ToolCall) -> ToolResult | InFlight:
     """Return what a record says of a call. Raise ``StoreError`` for one that can't be read."""
     try:
         kept = msgspec.msgpack.decode(record, type=_CallRecord)
@@ -67,11 +67,11 @@ def _decode_answer(record: bytes, call: Call) -> Answer | InFlight:
         raise StoreError(f"what is kept of a call can't be read: {error}") from error
     if kept.content is None:
         return InFlight()
-    return Answer(call, kept.content, kept.ok, kept.code, kept.status_code, kept.latency_ms, kept.ran)
+    return ToolResult(call, kept.content, kept.ok, kept.code, kept.status_code, kept.latency_ms, kept.ran)
 
 
 @dataclass(slots=True)
-class Played:
+class ReplayStats:
     """What an earlier attempt did, and this one does not do again: replies of the model, calls whose results are known, and
     calls whose outcome is not.
     """
@@ -81,7 +81,7 @@ class Played:
     unknown: int = 0
 
 
-class Tape:
+class TurnCheckpoint:
     """The pages of a turn. ``failed`` is told, once, that the journal can't be used; ``resumed``, once, what was played of an
     earlier attempt, when all of it was.
     """
@@ -92,13 +92,13 @@ class Tape:
         turn_id: str,
         failed: Callable[[str], None],
         attempt: Attempt,
-        resumed: Callable[[Played], None] = lambda _: None,
+        resumed: Callable[[ReplayStats], None] = lambda _: None,
     ) -> None:
         self._journal = journal
         self.turn_id = turn_id
         self._failed: Callable[[str], None] | None = failed
-        self._resumed: Callable[[Played], None] | None = resumed if attempt == "resumed" else None
-        self._played = Played()
+        self._resumed: Callable[[ReplayStats], None] | None = resumed if attempt == "resumed" else None
+        self._played = ReplayStats()
         self._attempt = attempt
         self._unwritten: deque[_Page] = deque()
         """What could not be written yet, in order: a later page without it would tell of another turn."""
@@ -128,7 +128,7 @@ class Tape:
         if tell is not None:
             tell(self._played)
 
-    async def marked(self, round_number: int, reply: Reply) -> Reply:
+    async def marked(self, round_number: int, reply: ModelResponse) -> ModelResponse:
         """What the model said in an earlier attempt, where that is known of its calls: they are not judged again."""
         try:
             known = [await self._known(round_number, place, call) for place, call in enumerate(reply.calls)]
@@ -141,12 +141,14 @@ class Tape:
     async def replied(self, round_number: int, body: bytes) -> None:
         await self._write(partial(self._journal.replied, self.turn_id, round_number, body))
 
-    async def call(self, round_number: int, place: int, call: Call, run: Callable[[], Awaitable[Answer]]) -> Answer:
+    async def call(
+        self, round_number: int, place: int, call: ToolCall, run: Callable[[], Awaitable[ToolResult]]
+    ) -> ToolResult:
         """The answer to a call: what is known of it, or what running it brings."""
         answered = partial(self._journal.answered, self.turn_id, round_number, place)
         try:
             known = await self._known(round_number, place, call)
-            if isinstance(known, Answer):
+            if isinstance(known, ToolResult):
                 self._played.calls += known.ran
                 return replace(known, replayed=True)
             if _may_write(call) and known is not None:
@@ -164,7 +166,7 @@ class Tape:
         await self._write(partial(answered, _encode_answer(answer)))
         return answer
 
-    async def not_made(self, round_number: int, place: int, answer: Answer) -> None:
+    async def not_made(self, round_number: int, place: int, answer: ToolResult) -> None:
         """What the model is told of a call that was settled without being made: another attempt must not make it."""
         if _may_write(answer.call) and not answer.call.sent:
             await self._write(
@@ -183,7 +185,7 @@ class Tape:
         """The runner has left while a write is on its way."""
         await self._write(partial(self._journal.abandoned, self.turn_id))
 
-    async def ended(self, given: Given | None) -> None:
+    async def ended(self, given: StoredResponse | None) -> None:
         self._goes_on()
         await self._write(partial(self._journal.ended, self.turn_id, given))
 
@@ -191,7 +193,7 @@ class Tape:
         """The whole answer went to the runner's connection."""
         await self._write(partial(self._journal.handed, self.turn_id))
 
-    async def _known(self, round_number: int, place: int, call: Call) -> Answer | InFlight | None:
+    async def _known(self, round_number: int, place: int, call: ToolCall) -> ToolResult | InFlight | None:
         if self._attempt != "resumed":
             return None
         record = await self._journal.answer(self.turn_id, round_number, place)
@@ -229,5 +231,5 @@ class Tape:
             tell(str(error))
 
 
-def _may_write(call: Call) -> bool:
+def _may_write(call: ToolCall) -> bool:
     return call.tool is None or call.tool.effect != "read"

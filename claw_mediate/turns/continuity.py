@@ -17,12 +17,12 @@ from claw_mediate.core.continuity import Evidence
 from claw_mediate.core.recall import recalled
 from claw_mediate.dialects.base import Dialect, RunnerRequest
 from claw_mediate.telemetry.event_log import EventLog
-from claw_state.continuity import Anchor, Kept, Store
+from claw_state.continuity import Anchor, ContinuityStore, StoredRounds
 from claw_state.health import GoneError
 from claw_state.url import StoreError
 
 if TYPE_CHECKING:
-    from claw_mediate.turns.run import Job
+    from claw_mediate.turns.run import TurnContext
 
 _AT_A_TIME = 512
 """Anchors that a store is asked for at once."""
@@ -31,7 +31,7 @@ _AT_A_TIME = 512
 class Continuing:
     """The hidden part of every conversation."""
 
-    def __init__(self, store: Store, log: EventLog) -> None:
+    def __init__(self, store: ContinuityStore, log: EventLog) -> None:
         self._store = store
         self._log = log
 
@@ -57,15 +57,15 @@ class Continuing:
             self._log.event("continuity", agent, turn_id=turn_id, model=view.model, **told)
         return recall.woven
 
-    async def _candidates(self, agent_id: str, keys: Collection[str]) -> list[Kept]:
+    async def _candidates(self, agent_id: str, keys: Collection[str]) -> list[StoredRounds]:
         """A few at a time: a conversation of 100,000 messages keeps no other one waiting."""
-        kept: list[Kept] = []
+        kept: list[StoredRounds] = []
         for some in batched(sorted(keys), _AT_A_TIME):
             kept += await self._store.candidates(agent_id, some)
             await asyncio.sleep(0)
         return kept
 
-    async def remember(self, job: Job, anchor: Anchor, hidden: tuple[bytes, ...]) -> None:
+    async def remember(self, job: TurnContext, anchor: Anchor, hidden: tuple[bytes, ...]) -> None:
         """Keep what led to an answer or a handoff."""
         try:
             await self._store.keep(job.agent.id, _of(job.dialect, anchor), _digest(job.session), b",".join(hidden))

@@ -9,15 +9,15 @@ from typing import Protocol, assert_never
 
 from claw_mediate.core import tool_result
 from claw_mediate.core.error_bodies import error_words
-from claw_mediate.core.observer import NOBODY, About, Onlooker, Said
+from claw_mediate.core.observer import NOBODY, ResponseInfo, Subject, TurnObserver
 from claw_mediate.core.talk import AskModel, Asks, ModelFailed, ModelReplied, RunTools, ToolsAnswered
 from claw_mediate.core.tool_call import argument_text, key_of
 from claw_mediate.core.tool_catalog import Catalog
-from claw_mediate.core.types import Answer, Call, Reply, Round
+from claw_mediate.core.types import ModelResponse, Round, ToolCall, ToolResult
 from claw_mediate.dialects.base import Dialect, Offers, UnreadableReplyError
-from claw_mediate.providers.client import Responded, Unreachable
-from claw_mediate.providers.failover import ModelAnswer, ModelCall, Replied
-from claw_mediate.turns.checkpoint import Tape
+from claw_mediate.providers.client import ProviderResponse, TransportFailure
+from claw_mediate.providers.failover import ModelAnswer, ModelBody, ModelCall
+from claw_mediate.turns.checkpoint import TurnCheckpoint
 
 _ERRORS = range(400, 600)
 _OK, _JSON = 200, "application/json"
@@ -34,7 +34,7 @@ class Model(Protocol):
 class Tools(Protocol):
     """The port to the services."""
 
-    async def __call__(self, call: Call, key: str, seconds: float) -> Answer: ...
+    async def __call__(self, call: ToolCall, key: str, seconds: float) -> ToolResult: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Ports:
     model: Model
     tools: Tools
     now: Callable[[], float]
-    onlooker: Onlooker = NOBODY
+    onlooker: TurnObserver = NOBODY
 
 
 class Progress:
@@ -58,7 +58,7 @@ class Progress:
         self.note = f"claw round={round_number} waiting={what}"
 
 
-class World:
+class TurnDriver:
     """One turn's world: the wire on one side, the services on the other."""
 
     def __init__(
@@ -67,7 +67,7 @@ class World:
         catalog: Catalog,
         offered: Offers,
         ports: Ports,
-        tape: Tape,
+        tape: TurnCheckpoint,
     ) -> None:
         self._dialect = dialect
         self._catalog = catalog
@@ -77,8 +77,8 @@ class World:
         self.progress = Progress()
         self.rounds: tuple[Round, ...] = ()
         self._written: list[tuple[bytes, ...]] = []
-        self.reply: Reply | None = None
-        self.answers: list[Answer] = []
+        self.reply: ModelResponse | None = None
+        self.answers: list[ToolResult] = []
         """Of the round that is open: what a turn that is cut short has done."""
         self.stopped = False
         """The proxy ends, and with it the turn: its runner has not left."""
@@ -92,7 +92,7 @@ class World:
         number = len(command.rounds) + 1
         if (known := await self._tape.reply(number)) is not None:
             self.progress.goes_on.set()
-            self._ports.onlooker.known(About("model", number, ""), Said(_OK, _JSON, known))
+            self._ports.onlooker.known(Subject("model", number, ""), ResponseInfo(_OK, _JSON, known))
             self.reply = await self._tape.marked(number, self._read(known))
             return ModelReplied(self.reply, self._ports.now())
         self.progress.waiting(number, "model")
@@ -108,15 +108,15 @@ class World:
             async with asyncio.timeout_at(call.until):
                 answer = await self._ports.model(call)
         except TimeoutError:
-            answer = Unreachable("total_timeout", "the model did not answer within the turn's time")
+            answer = TransportFailure("total_timeout", "the model did not answer within the turn's time")
         match answer:
-            case Replied(reply):
+            case ModelBody(reply):
                 self.reply = reply
                 await self._tape.replied(number, reply.body)
                 return ModelReplied(reply, self._ports.now())
-            case Responded():
+            case ProviderResponse():
                 return _upstream_error(answer, self._ports.now())
-            case Unreachable():
+            case TransportFailure():
                 now, later = self._ports.now(), answer.retry_after
                 return ModelFailed(answer.status, answer.code, answer.message, now, retry_after=later)
             case _:
@@ -153,13 +153,13 @@ class World:
                         _about(past.number, answer), argument_text(answer.call), answer.code or ""
                     )
 
-    async def _run(self, command: RunTools, call: Call) -> Answer:
+    async def _run(self, command: RunTools, call: ToolCall) -> ToolResult:
         """One call, by its place among the calls of its reply: there it is found again."""
         assert self.reply is not None
         place = _place(self.reply, call)
         made = False
 
-        async def run() -> Answer:
+        async def run() -> ToolResult:
             nonlocal made
             made = True
             return await self._ports.tools(call, key_of(self._tape.turn_id, command.round, place), command.seconds)
@@ -167,7 +167,7 @@ class World:
         answer = await self._tape.call(command.round, place, call, run)
         if answer.replayed:
             self._ports.onlooker.known(
-                _about(command.round, answer), Said(answer.status_code or _OK, _JSON, answer.content)
+                _about(command.round, answer), ResponseInfo(answer.status_code or _OK, _JSON, answer.content)
             )
         elif not made:
             self._ports.onlooker.unmade(_about(command.round, answer), argument_text(call), answer.code or "")
@@ -189,7 +189,7 @@ class World:
             return self.rounds
         return (*self.rounds, Round(len(self.rounds) + 1, self.reply, tuple(self.answers)))
 
-    def _read(self, body: bytes) -> Reply:
+    def _read(self, body: bytes) -> ModelResponse:
         """A body that can't be read may be an error that came with a 200: then its own words are told."""
         try:
             return self._dialect.read_reply(body, self._catalog)
@@ -198,7 +198,7 @@ class World:
             raise UnreadableReplyError(f"{unreadable}: {words}" if words else str(unreadable)) from None
 
 
-async def drive[T](turn: Asks[T], world: World) -> T:
+async def drive[T](turn: Asks[T], world: TurnDriver) -> T:
     """Carry a turn out. Cancellation goes through to whatever it waits for."""
     heard: ModelReplied | ModelFailed | ToolsAnswered | None = None
     while True:
@@ -216,16 +216,16 @@ async def drive[T](turn: Asks[T], world: World) -> T:
                 assert_never(command)
 
 
-def _about(round_number: int, answer: Answer) -> About:
+def _about(round_number: int, answer: ToolResult) -> Subject:
     duplicate = answer.code == tool_result.DUPLICATE_TOOL_CALL
-    return About("tool", round_number, answer.call.canonical, duplicate=duplicate)
+    return Subject("tool", round_number, answer.call.canonical, duplicate=duplicate)
 
 
-def _place(reply: Reply, call: Call) -> int:
+def _place(reply: ModelResponse, call: ToolCall) -> int:
     return [made.id for made in reply.calls].index(call.id)
 
 
-async def _last_word(task: asyncio.Future[Answer], call: Call) -> Answer:
+async def _last_word(task: asyncio.Future[ToolResult], call: ToolCall) -> ToolResult:
     """Of a call whose runner has left: a write's own answer (it is bounded by its time), of a read that it was dropped."""
     if call.tool is not None and call.tool.effect == "read" and not task.done():
         task.cancel()
@@ -235,7 +235,7 @@ async def _last_word(task: asyncio.Future[Answer], call: Call) -> Answer:
     return task.result()
 
 
-def _upstream_error(answer: Responded, now: float) -> ModelFailed:
+def _upstream_error(answer: ProviderResponse, now: float) -> ModelFailed:
     """An error is passed on; any other status is no answer of a model."""
     code, message = f"provider_http_{answer.status}", f"the provider answered with status {answer.status}"
     if answer.status not in _ERRORS:

@@ -24,7 +24,7 @@ from claw_mediate.core.continuity import is_kept
 from claw_mediate.core.http import Request
 from claw_mediate.core.session_id import session
 from claw_mediate.dialects.base import RunnerRequest
-from claw_state.journal import Asked, Given, Journal, Past
+from claw_state.journal import Journal, PreviousAttempt, RequestFingerprint, StoredResponse
 from claw_state.url import StoreError
 
 _LOOK_AGAIN_SECONDS = 0.2
@@ -32,23 +32,23 @@ _RETRIED = "x-stainless-retry-count"
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class Completed:
     """There is an answer. ``awaited``: the turn ran in another process, until just now."""
 
     turn_id: str
-    given: Given
+    given: StoredResponse
     awaited: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Resumed:
+class Resume:
     """The turn goes on where it was. ``acted``: the model had answered; what did less has nothing to play."""
 
     turn_id: str
     acted: bool
 
 
-def asked(request: Request, view: RunnerRequest, redactor: Redactor) -> Asked:
+def fingerprint(request: Request, view: RunnerRequest, redactor: Redactor) -> RequestFingerprint:
     """What a request is known by. By its path too: another protocol could not read what was recorded in this one; and by its
     session, where that is named: equal words in two conversations are two turns.
     """
@@ -56,7 +56,7 @@ def asked(request: Request, view: RunnerRequest, redactor: Redactor) -> Asked:
     where = request.meant_path, named
     said = redactor.text(next(filter(is_kept, reversed(view.said)), ""))  # it is kept, and a runner may say anything
     key = (request.header("idempotency-key") or [""])[0]
-    return Asked(
+    return RequestFingerprint(
         _digest(*where, body=request.body),
         _digest(*where, earlier),
         _sound(said),
@@ -69,13 +69,15 @@ def _digest(*parts: str, body: bytes = b"") -> str:
     return hashlib.sha256("\0".join(parts).encode(errors="surrogatepass") + b"\0" + body).hexdigest()
 
 
-class Attempts:
+class RetryLookup:
     """What the journal knows of a request. Raises ``StoreError``."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
 
-    async def find(self, agent_id: str, turn_id: str, what: Asked, *, retries: bool) -> Known | Resumed | None:
+    async def find(
+        self, agent_id: str, turn_id: str, what: RequestFingerprint, *, retries: bool
+    ) -> Completed | Resume | None:
         """``turn_id``: of a new turn, which is begun where there is none to go on with."""
         awaited = ""
         while True:
@@ -86,7 +88,7 @@ class Attempts:
             elif (past is not None and past.given is not None) and (
                 past.turn_id == awaited or _is_meant(past, what, retries=retries)
             ):
-                return Known(past.turn_id, past.given, past.turn_id == awaited)
+                return Completed(past.turn_id, past.given, past.turn_id == awaited)
             elif past is not None and past.state in ("failed", "running", "abandoned"):
                 if (resumed := await self._resumed(past, what)) is not None:
                     return resumed
@@ -96,12 +98,12 @@ class Attempts:
             else:
                 await asyncio.sleep(_LOOK_AGAIN_SECONDS)
 
-    async def _resumed(self, past: Past, what: Asked) -> Resumed | None:
+    async def _resumed(self, past: PreviousAttempt, what: RequestFingerprint) -> Resume | None:
         """None: it goes on elsewhere by now."""
         try:
             if not await self._journal.resume(past, what):
                 return None
-            return Resumed(past.turn_id, acted=await self._journal.reply(past.turn_id, 1) is not None)
+            return Resume(past.turn_id, acted=await self._journal.reply(past.turn_id, 1) is not None)
         except BaseException:
             # The runner has gone, or the journal: a turn that seems to run here would be found by no other words.
             with suppress(StoreError):
@@ -109,7 +111,7 @@ class Attempts:
             raise
 
 
-def retries(request: Request) -> bool:
+def is_retry(request: Request) -> bool:
     """Whether the runner's SDK says that it tries again."""
     return any(count.isdecimal() and int(count) > 0 for count in request.header(_RETRIED))
 
@@ -119,5 +121,5 @@ def _sound(text: str) -> str:
     return text.encode(errors="replace").decode()
 
 
-def _is_meant(past: Past, what: Asked, *, retries: bool) -> bool:
+def _is_meant(past: PreviousAttempt, what: RequestFingerprint, *, retries: bool) -> bool:
     return past.state == "answered" or retries or bool(what.attempt and what.attempt == past.attempt)

@@ -27,7 +27,7 @@ from claw_mediate.turns.recorder import Ending, Passed, Recorder
 
 
 @dataclass(frozen=True, slots=True)
-class Ticket:
+class PassthroughHandle:
     """What is known of a forwarded request; the host hands it back."""
 
     passed: Passed
@@ -38,7 +38,7 @@ class Ticket:
     """Whether it is a request of a dialect. What other paths answer is no word on a key: some refuse every ordinary one."""
 
 
-class Forwarding:
+class Passthrough:
     """The requests that go on as they are."""
 
     def __init__(self, registry: Registry, routing: Routing, recorder: Recorder) -> None:
@@ -81,15 +81,15 @@ class Forwarding:
             refusal=partial(_unreached, request.path, provider.name),
             body=None if view is None or view.body is request.body else view.body,
             dropped=holding(request.headers, admitted.secret),
-            ticket=Ticket(passed, provider, key, time.monotonic(), spoken=view is not None),
+            ticket=PassthroughHandle(passed, provider, key, time.monotonic(), spoken=view is not None),
         )
 
-    def answered(self, ticket: Ticket, status: int, retry_after: str) -> None:
+    def answered(self, ticket: PassthroughHandle, status: int, retry_after: str) -> None:
         """The provider's status is there: a key that was refused or throttled is not used for the next request."""
         if ticket.key is not None and (ticket.spoken or status == THROTTLED):
             self._registry.spend(ticket.provider, ticket.key, status, retry_after)
 
-    def over(self, ticket: Ticket, status: int, usage: JsonObject, body: bytes, *, whole: bool) -> None:
+    def over(self, ticket: PassthroughHandle, status: int, usage: JsonObject, body: bytes, *, whole: bool) -> None:
         """The response went through (``whole``), or broke off; ``body`` is the beginning of it."""
         if ticket.key is not None and out_of_quota(status, body):
             self._registry.spend(ticket.provider, ticket.key, status, "", body)

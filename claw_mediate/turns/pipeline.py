@@ -20,12 +20,12 @@ from claw_mediate.providers.routing import Asker, Route, Routing, new_turn_id, w
 from claw_mediate.settings import Settings
 from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.telemetry.timing import Stopwatch
-from claw_mediate.turns.idempotency import Attempts, Known, Resumed, asked, retries
+from claw_mediate.turns.idempotency import Completed, Resume, RetryLookup, fingerprint, is_retry
 from claw_mediate.turns.prepare import Around, Offering
-from claw_mediate.turns.registry import Playing, UnderWay
-from claw_mediate.turns.run import Job, given
+from claw_mediate.turns.registry import RunningTurn, TurnRegistry
+from claw_mediate.turns.run import TurnContext, stored_response
 from claw_state.health import GoneError
-from claw_state.journal import Asked, Attempt
+from claw_state.journal import Attempt, RequestFingerprint
 from claw_state.url import StoreError
 
 
@@ -48,23 +48,23 @@ class Before:
     context: Callable[[], Awaitable[str]]
 
 
-class Mediating:
+class TurnPipeline:
     """Requests with tools, of one mediator."""
 
     def __init__(
-        self, settings: Settings, log: EventLog, routing: Routing, offering: Offering, playing: Playing
+        self, settings: Settings, log: EventLog, routing: Routing, offering: Offering, playing: TurnRegistry
     ) -> None:
         self._settings = settings
         self._log = log
         self._routing = routing
         self._offering = offering
         self._playing = playing
-        self._attempts = Attempts(playing.journal)
+        self._attempts = RetryLookup(playing.journal)
         self._entering: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
     async def answer(self, what: Mediated, before: Before) -> Exchange:
         """The turn's answer. Cancelled when the runner leaves. Raises ``UnreadableRequestError`` and ``WireError``."""
-        agent, key = what.admitted.agent, asked(what.request, what.view, what.redactor)
+        agent, key = what.admitted.agent, fingerprint(what.request, what.view, what.redactor)
         pace = self._settings.pace(what.dialect.NAME)
         # Two equal requests at one moment must not both find that there is no turn yet.
         async with self._entering.setdefault((agent.id, key.request), asyncio.Lock()):
@@ -82,14 +82,16 @@ class Mediating:
                 turn = entered
         return await self._playing.attend(turn, pace)
 
-    async def _enter(self, what: Mediated, key: Asked, before: Before) -> UnderWay | Exchange:
+    async def _enter(self, what: Mediated, key: RequestFingerprint, before: Before) -> RunningTurn | Exchange:
         turn_id, stopwatch = new_turn_id(), Stopwatch()
         found = await self._found(what, key, turn_id)
-        if isinstance(found, Known):
+        if isinstance(found, Completed):
             self._joined(what, found.turn_id, "awaited" if found.awaited else "answered", size=len(found.given.body))
-            return replace(given(what.view, what.dialect, found.given), handed=partial(self._handed, found.turn_id))
+            return replace(
+                stored_response(what.view, what.dialect, found.given), handed=partial(self._handed, found.turn_id)
+            )
         attempt: Attempt = "unknown" if isinstance(found, StoreError) else "first"
-        if isinstance(found, Resumed):
+        if isinstance(found, Resume):
             turn_id, attempt = found.turn_id, "resumed" if found.acted else "first"
             stopwatch = Stopwatch()  # the earlier attempt may have been waited for
         begun = False
@@ -104,10 +106,12 @@ class Mediating:
             if not begun:
                 await self._playing.abandon(turn_id)
 
-    async def _found(self, what: Mediated, key: Asked, turn_id: str) -> Known | Resumed | StoreError | None:
+    async def _found(
+        self, what: Mediated, key: RequestFingerprint, turn_id: str
+    ) -> Completed | Resume | StoreError | None:
         """A journal that can't be read costs the memory of earlier attempts; what may write is then not run (``tape``)."""
         try:
-            return await self._attempts.find(what.admitted.agent.id, turn_id, key, retries=retries(what.request))
+            return await self._attempts.find(what.admitted.agent.id, turn_id, key, retries=is_retry(what.request))
         except GoneError as error:
             return error
         except StoreError as error:
@@ -116,7 +120,7 @@ class Mediating:
 
     async def _job(
         self, what: Mediated, turn_id: str, stopwatch: Stopwatch, told: Callable[[], Awaitable[str]]
-    ) -> Job | Exchange:
+    ) -> TurnContext | Exchange:
         with stopwatch.away():
             context = await told()
         agent, request, view = what.admitted.agent, what.request, what.view
@@ -130,7 +134,9 @@ class Mediating:
         route = Route(asker, request.path, headers, candidates, stopwatch=stopwatch)
         around = Around(context, session(request.headers, view.session), turn_id)
         catalog, offered = await self._offering.made(agent, view, what.dialect, around)
-        return Job(turn_id, agent, request, view, what.dialect, catalog, offered, route, what.redactor, around.session)
+        return TurnContext(
+            turn_id, agent, request, view, what.dialect, catalog, offered, route, what.redactor, around.session
+        )
 
     async def _handed(self, turn_id: str) -> None:
         with suppress(StoreError):

@@ -18,18 +18,18 @@ from claw_mediate.agents.directory import Agent
 from claw_mediate.core.http import GONE, Request
 from claw_mediate.core.talk import ToolUse
 from claw_mediate.core.tool_trace import tool_trace, usage_record
-from claw_mediate.core.types import Answer, Round
+from claw_mediate.core.types import Round, ToolResult
 from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.telemetry.event_log import EventLog, now_rfc3339, rfc3339
 from claw_mediate.telemetry.history import BODY_LIMIT, History, recorded_body
-from claw_mediate.telemetry.timing import Times
+from claw_mediate.telemetry.timing import Timings
 from claw_mediate.telemetry.unicode import encoded
 from claw_mediate.turns.accounts import Accounts
 from claw_mediate.turns.withheld import SIDE_REQUEST, from_request, from_turn
 
 if TYPE_CHECKING:
-    from claw_mediate.turns.checkpoint import Played
-    from claw_mediate.turns.run import Ended, Job
+    from claw_mediate.turns.checkpoint import ReplayStats
+    from claw_mediate.turns.run import TurnContext, TurnResult
 
 _ERROR = 400
 
@@ -73,7 +73,7 @@ class Recorder:
         self._accounts = accounts
         self._retain = retain
 
-    def request(self, job: Job, tools_count: int) -> None:
+    def request(self, job: TurnContext, tools_count: int) -> None:
         """A turn begins."""
         self._request(job, tools_count)
 
@@ -116,15 +116,17 @@ class Recorder:
             started=rfc3339(time.time() - ending.latency_ms / 1000),
             latency_ms=ending.latency_ms,
         )
-        self._response(passed, tokens, ending, Times([asked]), appended)
+        self._response(passed, tokens, ending, Timings([asked]), appended)
 
-    def used(self, job: Job, usage: JsonObject, calls: int, status: int) -> UsageRecord:
+    def used(self, job: TurnContext, usage: JsonObject, calls: int, status: int) -> UsageRecord:
         """What a turn used, and what that cost its agent."""
         cost = self._accounts.cost(job.provider, job.model, usage)
         self._accounts.settle(job.agent, job.model, cost, free=_free(usage, status))
         return usage_record(usage, calls, cost)
 
-    def turn(self, job: Job, ended: Ended, rounds: Sequence[Round], usage: UsageRecord, latency_ms: int) -> None:
+    def turn(
+        self, job: TurnContext, ended: TurnResult, rounds: Sequence[Round], usage: UsageRecord, latency_ms: int
+    ) -> None:
         """A turn is over: its calls, what was intervened, and its response; then its line of history."""
         for past in rounds:
             self._round(job, past)
@@ -151,7 +153,7 @@ class Recorder:
         ending = Ending(ended.ok, ended.status, latency_ms, ended.code)
         self._response(job, usage, ending, job.route.stopwatch.times, appended)
 
-    def tool_call(self, agent: Agent, turn_id: str, round_number: int, answer: Answer) -> None:
+    def tool_call(self, agent: Agent, turn_id: str, round_number: int, answer: ToolResult) -> None:
         """One managed call was run, or was answered without running."""
         tool = answer.call.tool
         self._log.event(
@@ -170,26 +172,26 @@ class Recorder:
             started=answer.started,
         )
 
-    def intervened(self, job: Job, name: str) -> None:
+    def intervened(self, job: TurnContext, name: str) -> None:
         """What the runner is handed is not all that the model said."""
         self._log.event("intervention", job.agent, turn_id=job.turn_id, model=job.model, intervention=name)
 
-    def fault(self, job: Job, error: Exception) -> None:
+    def fault(self, job: TurnContext, error: Exception) -> None:
         """Something of ours broke; named by its type, since its text may hold anything."""
         name = f"{type(error).__module__}.{type(error).__qualname__}"
         self._log.event("error", job.agent, turn_id=job.turn_id, model=job.model, error="internal", reason=name)
 
-    def resumed(self, job: Job, played: Played) -> None:
+    def resumed(self, job: TurnContext, played: ReplayStats) -> None:
         """All that an earlier attempt at this turn did was played."""
         self._log.event("resume", job.agent, turn_id=job.turn_id, model=job.model, **asdict(played))
 
-    def unwritten(self, job: Job, reason: str) -> None:
+    def unwritten(self, job: TurnContext, reason: str) -> None:
         """The journal can't be kept: calls that may write are not made."""
         self._log.event(
             "error", job.agent, turn_id=job.turn_id, model=job.model, error="journal_not_written", reason=reason
         )
 
-    def _round(self, job: Job, past: Round) -> None:
+    def _round(self, job: TurnContext, past: Round) -> None:
         for answer in past.answers:
             if answer.call.owner != "native" and not answer.replayed:
                 self.tool_call(job.agent, job.turn_id, past.number, answer)
@@ -198,7 +200,7 @@ class Recorder:
                 "intervention", job.agent, turn_id=job.turn_id, model=job.model, intervention=name, round=past.number
             )
 
-    def _request(self, asked: Job | Passed, tools_count: int) -> None:
+    def _request(self, asked: TurnContext | Passed, tools_count: int) -> None:
         view, watch = asked.view, asked.request.watch
         if watch is not None:
             watch.turn(asked.turn_id, asked.agent.id)
@@ -215,7 +217,12 @@ class Recorder:
         )
 
     def _response(
-        self, asked: Job | Passed, usage: UsageRecord, ending: Ending, times: Times, history: Mapping[str, Any]
+        self,
+        asked: TurnContext | Passed,
+        usage: UsageRecord,
+        ending: Ending,
+        times: Timings,
+        history: Mapping[str, Any],
     ) -> None:
         self._log.event(
             "response" if ending.ok else "error",
@@ -237,7 +244,7 @@ class Recorder:
             **({} if ending.code is None else {"error": ending.code}),
         )
 
-    def _append(self, told: Job | Passed, entry: dict[str, Any], *, retained: bool) -> dict[str, Any]:
+    def _append(self, told: TurnContext | Passed, entry: dict[str, Any], *, retained: bool) -> dict[str, Any]:
         """What the event that ends the turn says of its line: who has the log knows by it which lines there were."""
         agent, redactor, watch = told.agent, told.redactor, told.request.watch
         appended = None
@@ -259,7 +266,7 @@ class Recorder:
         return {"history_hash": appended.hash, **({"history_rotated": True} if appended.rotated else {})}
 
 
-def _about(told: Job | Passed, view: RunnerRequest) -> dict[str, Any]:
+def _about(told: TurnContext | Passed, view: RunnerRequest) -> dict[str, Any]:
     """What every line of history begins with."""
     return {
         "version": 1,

@@ -12,17 +12,17 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from claw_mediate.core.http import Exchange
-from claw_mediate.core.observer import Onlooker
-from claw_mediate.core.types import Answer, Call
-from claw_mediate.providers.failover import ModelAnswer, ModelCall, Upstream
+from claw_mediate.core.observer import TurnObserver
+from claw_mediate.core.types import ToolCall, ToolResult
+from claw_mediate.providers.failover import ModelAnswer, ModelCall, ProviderFailover
 from claw_mediate.settings import Pace
 from claw_mediate.telemetry.event_log import now_rfc3339
-from claw_mediate.tools.http import Caller, Services
-from claw_mediate.turns.checkpoint import Tape
+from claw_mediate.tools.http import CallContext, HttpToolExecutor
+from claw_mediate.turns.checkpoint import TurnCheckpoint
 from claw_mediate.turns.continuity import Continuing
-from claw_mediate.turns.driver import Ports, World
+from claw_mediate.turns.driver import Ports, TurnDriver
 from claw_mediate.turns.recorder import Recorder
-from claw_mediate.turns.run import Ended, Job, MediatedTurn, streamed, whole
+from claw_mediate.turns.run import TurnContext, TurnResult, TurnRun, json_response, sse_response
 from claw_state.journal import Journal
 from claw_state.lease import LEASE_SECONDS
 from claw_state.url import StoreError
@@ -34,19 +34,19 @@ _LAST_SECONDS = 1.5
 class Peers(NamedTuple):
     """The two sides that a mediator talks to, and the clock that turns are measured with."""
 
-    upstream: Upstream
-    services: Services
+    upstream: ProviderFailover
+    services: HttpToolExecutor
     now: Callable[[], float] = time.monotonic
 
 
 @dataclass
-class UnderWay:
+class RunningTurn:
     """A turn that has not ended, and how many runners wait for it."""
 
-    job: Job
-    world: World
-    play: asyncio.Task[Ended]
-    tape: Tape
+    job: TurnContext
+    world: TurnDriver
+    play: asyncio.Task[TurnResult]
+    tape: TurnCheckpoint
     waiting: int = 0
 
     def left(self) -> None:
@@ -56,7 +56,7 @@ class UnderWay:
             self.play.cancel()
 
 
-class Playing:
+class TurnRegistry:
     """All turns of one mediator that have not ended."""
 
     def __init__(self, peers: Peers, recorder: Recorder, continuing: Continuing, journal: Journal) -> None:
@@ -64,27 +64,27 @@ class Playing:
         self._recorder = recorder
         self._continuing = continuing
         self.journal = journal
-        self._turns: dict[tuple[str, str], UnderWay] = {}
+        self._turns: dict[tuple[str, str], RunningTurn] = {}
         self._heart: asyncio.Task[None] | None = None
 
-    def under_way(self, agent_id: str, asked: str) -> UnderWay | None:
+    def under_way(self, agent_id: str, asked: str) -> RunningTurn | None:
         """The turn of an equal request that runs here now."""
         return self._turns.get((agent_id, asked))
 
-    def start(self, job: Job) -> UnderWay:
+    def start(self, job: TurnContext) -> RunningTurn:
         """Begin to play a turn."""
         self._recorder.request(job, len(job.catalog.offered))
-        tape = Tape(
+        tape = TurnCheckpoint(
             self.journal,
             job.turn_id,
             lambda reason: self._recorder.unwritten(job, reason),
             job.attempt,
             lambda played: self._recorder.resumed(job, played),
         )
-        world = World(job.dialect, job.catalog, job.offered, self._ports(job), tape)
-        turn = MediatedTurn(job, world, self._recorder, self._continuing)
+        world = TurnDriver(job.dialect, job.catalog, job.offered, self._ports(job), tape)
+        turn = TurnRun(job, world, self._recorder, self._continuing)
         key = (job.agent.id, job.asked)
-        under_way = UnderWay(job, world, asyncio.ensure_future(turn.play(tape)), tape)
+        under_way = RunningTurn(job, world, asyncio.ensure_future(turn.play(tape)), tape)
         self._turns[key] = under_way
         under_way.play.add_done_callback(lambda _: self._turns.pop(key, None))
         if self._heart is None or self._heart.done():
@@ -99,14 +99,14 @@ class Playing:
         with suppress(StoreError):
             await self.journal.ended(turn_id, None)
 
-    async def attend(self, turn: UnderWay, pace: Pace) -> Exchange:
+    async def attend(self, turn: RunningTurn, pace: Pace) -> Exchange:
         """The answer of a turn that is under way, for one more runner."""
         turn.waiting += 1
         try:
             if turn.job.view.stream:
-                exchange = await streamed(turn.job, turn.world, turn.play, pace, turn.left)
+                exchange = await sse_response(turn.job, turn.world, turn.play, pace, turn.left)
             else:
-                exchange = await whole(turn.play)
+                exchange = await json_response(turn.play)
         except asyncio.CancelledError:
             turn.left()
             raise
@@ -136,16 +136,16 @@ class Playing:
             except StoreError:
                 continue  # the turns themselves tell of it
 
-    def _ports(self, job: Job) -> Ports:
-        onlooker = Onlooker(job.request.watch, job.turn_id, job.agent.id, job.redactor)
-        caller = Caller(job.agent, job.turn_id, job.redactor, onlooker)
+    def _ports(self, job: TurnContext) -> Ports:
+        onlooker = TurnObserver(job.request.watch, job.turn_id, job.agent.id, job.redactor)
+        caller = CallContext(job.agent, job.turn_id, job.redactor, onlooker)
 
         async def model(call: ModelCall) -> ModelAnswer:
             # What a provider echoes must reach neither a service, as an argument, nor the next provider.
             clean = replace(call, read=lambda body: call.read(job.redactor.document(body)))
             return await self._peers.upstream.post(job.route, clean)
 
-        async def tools(call: Call, key: str, seconds: float) -> Answer:
+        async def tools(call: ToolCall, key: str, seconds: float) -> ToolResult:
             started = now_rfc3339()
             with job.route.stopwatch.away():
                 answer = await self._peers.services.call(caller, call, key, seconds)

@@ -25,14 +25,14 @@ from claw_mediate.core.tool_call import round_of
 from claw_mediate.core.tool_catalog import Catalog
 from claw_mediate.core.tool_trace import tool_trace, usage_record
 from claw_mediate.core.turn import turn
-from claw_mediate.core.types import Answer, Call, add_usage, runner_usage
+from claw_mediate.core.types import ToolCall, ToolResult, add_usage, runner_usage
 from claw_mediate.dialects.base import Additions, Dialect
-from claw_mediate.providers.client import Responded, Unreachable
+from claw_mediate.providers.client import ProviderResponse, TransportFailure
 from claw_mediate.providers.failover import ModelAnswer, ModelCall, understood
 from claw_mediate.telemetry.history import recorded_body
 from claw_mediate.telemetry.unicode import encoded
-from claw_mediate.turns.checkpoint import Tape
-from claw_mediate.turns.driver import Ports, World, drive
+from claw_mediate.turns.checkpoint import TurnCheckpoint
+from claw_mediate.turns.driver import Ports, TurnDriver, drive
 from claw_state.journal import Journal
 
 NOT_RECORDED = "not_recorded"
@@ -99,7 +99,7 @@ async def replayed(recording: Recording, agent: Agent, dialect: Dialect) -> Repl
     peers = _Peers(recording, agent)
     ports = Ports(peers.model, peers.tools, lambda: peers.clock)
     turn_id = str(recording.entry.get("turn_id"))
-    world = World(dialect, catalog, dialect.offer(view, catalog, Additions()), ports, _Blank(turn_id))
+    world = TurnDriver(dialect, catalog, dialect.offer(view, catalog, Additions()), ports, NullCheckpoint(turn_id))
     outcome = await drive(turn(agent.limits, peers.clock), world)
     if isinstance(outcome, Deliver):
         body = dialect.write_reply(outcome.reply, view, runner_usage(outcome.usage), terminal=outcome.terminal)
@@ -149,15 +149,15 @@ class _Peers:
         reply = self._recording.replies.get(call.round)
         if self.missing or reply is None:
             self.missing = self.missing or [f"the model's reply of round {call.round}"]
-            return Unreachable(
+            return TransportFailure(
                 NOT_RECORDED, f"the turn goes another way than it went: {self.missing[0]} is not recorded"
             )
         self.clock = (sum(self._walls[: call.round - 1]) + reply.latency_ms) / 1000
         if reply.status is None:
-            return Unreachable(str(self._recording.entry.get("error")), reply.body.decode(errors="replace"))
-        return understood(Responded(reply.status, reply.content_type, reply.body), call.read)
+            return TransportFailure(str(self._recording.entry.get("error")), reply.body.decode(errors="replace"))
+        return understood(ProviderResponse(reply.status, reply.content_type, reply.body), call.read)
 
-    async def tools(self, call: Call, key: str, seconds: float) -> Answer:
+    async def tools(self, call: ToolCall, key: str, seconds: float) -> ToolResult:
         assert call.tool is not None
         place = (round_of(key), call.canonical)
         answers, told = self._answers.get(place), self._told.get(place)
@@ -174,7 +174,7 @@ class _Peers:
         return replace(_answer(call, recorded, known, limit), latency_ms=recorded.latency_ms)
 
 
-def _answer(call: Call, recorded: Recorded, known: JsonObject | None, limit: int) -> Answer:
+def _answer(call: ToolCall, recorded: Recorded, known: JsonObject | None, limit: int) -> ToolResult:
     """The answer to a call, as its service's response is read now; without one, as the model was told then."""
     if recorded.status is not None and not recorded.whole:
         cut = min(limit, len(recorded.body)) if recorded.size > len(recorded.body) else limit
@@ -183,7 +183,7 @@ def _answer(call: Call, recorded: Recorded, known: JsonObject | None, limit: int
     code = mapping(told.get("error")).get("code")
     status = told.get("status_code")
     ok = told.get("ok") is True
-    return Answer(call, msgspec.json.encode(told), ok, None if ok else str(code), status, ran=True)
+    return ToolResult(call, msgspec.json.encode(told), ok, None if ok else str(code), status, ran=True)
 
 
 def _calls(trace: Sequence[JsonObject]) -> dict[tuple[int, str], list[JsonObject]]:
@@ -201,15 +201,17 @@ def _number(values: JsonObject, name: str) -> int:
     return value if isinstance(value, int) else 0
 
 
-class _Blank(Tape):
+class NullCheckpoint(TurnCheckpoint):
     """A tape with nothing on it, which keeps nothing."""
 
     def __init__(self, turn_id: str) -> None:
         super().__init__(cast("Journal", None), turn_id, lambda _: None, "first")
 
-    async def call(self, _round: int, _place: int, _call: Call, run: Callable[[], Awaitable[Answer]]) -> Answer:
+    async def call(
+        self, _round: int, _place: int, _call: ToolCall, run: Callable[[], Awaitable[ToolResult]]
+    ) -> ToolResult:
         return await run()
 
     async def replied(self, _round: int, _body: bytes) -> None: ...
-    async def not_made(self, _round: int, _place: int, _answer: Answer) -> None: ...
+    async def not_made(self, _round: int, _place: int, _answer: ToolResult) -> None: ...
     async def abandoned(self) -> None: ...

@@ -26,12 +26,12 @@ from claw_mediate.core.types import add_usage, runner_usage
 from claw_mediate.dialects.base import Dialect, Offers, Opening, RunnerRequest
 from claw_mediate.providers.routing import Route
 from claw_mediate.settings import Pace
-from claw_mediate.turns.checkpoint import Tape
+from claw_mediate.turns.checkpoint import TurnCheckpoint
 from claw_mediate.turns.continuity import Continuing
-from claw_mediate.turns.driver import World, drive
+from claw_mediate.turns.driver import TurnDriver, drive
 from claw_mediate.turns.recorder import Recorder
 from claw_state.continuity import Anchor
-from claw_state.journal import Attempt, Given
+from claw_state.journal import Attempt, StoredResponse
 
 _MEDIA_TYPE = re.compile(r"[\w.+-]{1,64}/[\w.+-]{1,64}", re.ASCII)
 _SECONDS = re.compile(r"[0-9]{1,9}", re.ASCII)
@@ -44,7 +44,7 @@ type Left = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class TurnContext:
     """All that is known of a turn before it begins."""
 
     turn_id: str
@@ -73,7 +73,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class TurnResult:
     """How a turn ended for its runner."""
 
     status: int
@@ -85,10 +85,10 @@ class Ended:
     retry_after: str = ""
 
 
-class MediatedTurn:
+class TurnRun:
     """A turn that is under way."""
 
-    def __init__(self, job: Job, world: World, recorder: Recorder, continuing: Continuing) -> None:
+    def __init__(self, job: TurnContext, world: TurnDriver, recorder: Recorder, continuing: Continuing) -> None:
         self._job = job
         self._world = world
         self._recorder = recorder
@@ -97,7 +97,7 @@ class MediatedTurn:
         self._settled = 0
         """Replies that are paid for, by earlier attempts or by this one."""
 
-    async def play(self, tape: Tape) -> Ended:
+    async def play(self, tape: TurnCheckpoint) -> TurnResult:
         """To the end. Cancelled when the runner leaves: then what ran is recorded all the same."""
         self._settled = settled = await tape.settled()
         try:
@@ -107,10 +107,10 @@ class MediatedTurn:
             raise
         if not ended.ok and self._settled > settled:
             await tape.settles(self._settled)
-        await tape.ended(Given(ended.status, ended.content_type, ended.body) if ended.ok else None)
+        await tape.ended(StoredResponse(ended.status, ended.content_type, ended.body) if ended.ok else None)
         return ended
 
-    async def _play(self) -> Ended:
+    async def _play(self) -> TurnResult:
         outcome: Outcome | None = None
         try:
             outcome = await drive(turn(self._job.agent.limits, self._world.now()), self._world)
@@ -122,7 +122,7 @@ class MediatedTurn:
                 self._record(outcome, ended)
                 return ended
             left = Refuse(GONE, "runner_left", "the runner closed its connection", self._world.cut_short())
-            self._record(left, Ended(GONE, b"", "application/json", ok=False, code=left.code))
+            self._record(left, TurnResult(GONE, b"", "application/json", ok=False, code=left.code))
             await self._remember_unanswered(left)
             raise
         except Exception as error:  # noqa: BLE001 - a fault of ours: recorded with what ran, and told in the stream's own form
@@ -132,7 +132,7 @@ class MediatedTurn:
         self._record(outcome, ended)
         return ended
 
-    async def _end(self, outcome: Outcome) -> Ended:
+    async def _end(self, outcome: Outcome) -> TurnResult:
         job = self._job
         if isinstance(outcome, Deliver):
             await self._remember(outcome)
@@ -142,16 +142,16 @@ class MediatedTurn:
                 outcome.reply, job.view, runner_usage(outcome.usage), terminal=outcome.terminal
             )
             body = job.redactor.document(body)
-            return Ended(200, body, "application/json", ok=True)
+            return TurnResult(200, body, "application/json", ok=True)
         await self._remember_unanswered(outcome)
         failure = outcome.failure
         later = _sound(_SECONDS, failure.retry_after) if failure is not None else ""
         if failure is not None and failure.body:
             body = job.redactor.document(failure.body)
             kind = _sound(_MEDIA_TYPE, failure.content_type.partition(";")[0]) or "application/octet-stream"
-            return Ended(failure.status, body, kind, ok=False, code=outcome.code, retry_after=later)
+            return TurnResult(failure.status, body, kind, ok=False, code=outcome.code, retry_after=later)
         body = job.redactor.document(refusal(job.request.path, outcome.status, outcome.code, outcome.message))
-        return Ended(outcome.status, body, "application/json", ok=False, code=outcome.code, retry_after=later)
+        return TurnResult(outcome.status, body, "application/json", ok=False, code=outcome.code, retry_after=later)
 
     async def _remember(self, outcome: Deliver) -> None:
         """Hidden rounds are found again by the anchor of the message that they led to."""
@@ -166,7 +166,7 @@ class MediatedTurn:
         hidden = job.dialect.hidden_messages(outcome.rounds, replayed=True)
         await self._continuing.remember(job, Anchor(NOTHING_SAID, job.view.evidence.before), hidden)
 
-    def _record(self, outcome: Outcome, ended: Ended) -> None:
+    def _record(self, outcome: Outcome, ended: TurnResult) -> None:
         job = self._job
         latency_ms = round((time.monotonic() - self._started) * 1000)
         new = outcome.usage[self._settled :]
@@ -179,14 +179,16 @@ class MediatedTurn:
         self._recorder.turn(job, ended, outcome.rounds, usage, latency_ms)
 
 
-async def whole(play: asyncio.Task[Ended]) -> Exchange:
+async def json_response(play: asyncio.Task[TurnResult]) -> Exchange:
     """The answer of a turn that was not asked to stream. Others may wait for it too."""
     await asyncio.wait([play])
     ended = play.result()
     return answered(ended.status, ended.body, ended.content_type, ended.retry_after)
 
 
-async def streamed(job: Job, world: World, play: asyncio.Task[Ended], pace: Pace, left: Left) -> Exchange:
+async def sse_response(
+    job: TurnContext, world: TurnDriver, play: asyncio.Task[TurnResult], pace: Pace, left: Left
+) -> Exchange:
     """The answer of a turn that was asked to stream: its error while the status is open, else its stream."""
     goes_on = asyncio.ensure_future(world.progress.goes_on.wait())
     try:
@@ -196,10 +198,10 @@ async def streamed(job: Job, world: World, play: asyncio.Task[Ended], pace: Pace
     world.progress.goes_on.set()
     if play.done() and not (ended := play.result()).ok:
         return answered(ended.status, ended.body, ended.content_type, ended.retry_after)
-    return Exchange(200, _STREAM, Attended(_events(job, world, play, pace), left), streaming=True)
+    return Exchange(200, _STREAM, ClientStream(_events(job, world, play, pace), left), streaming=True)
 
 
-class Attended:
+class ClientStream:
     """A stream with its runner, which leaves it once. A generator that never began has no last lines that could tell of it."""
 
     def __init__(self, chunks: AsyncGenerator[bytes], left: Left) -> None:
@@ -226,7 +228,9 @@ class Attended:
             left()
 
 
-async def _events(job: Job, world: World, play: asyncio.Task[Ended], pace: Pace) -> AsyncGenerator[bytes]:
+async def _events(
+    job: TurnContext, world: TurnDriver, play: asyncio.Task[TurnResult], pace: Pace
+) -> AsyncGenerator[bytes]:
     dialect = job.dialect
     opening = Opening("chatcmpl" + job.turn_id.removeprefix("turn_"), job.view.model, int(time.time()))
     opened = False
@@ -243,7 +247,7 @@ async def _events(job: Job, world: World, play: asyncio.Task[Ended], pace: Pace)
         yield dialect.stream_error(_error_event(job, ended))
 
 
-def given(view: RunnerRequest, dialect: Dialect, answer: Given) -> Exchange:
+def stored_response(view: RunnerRequest, dialect: Dialect, answer: StoredResponse) -> Exchange:
     """An answer that a turn ended with, once more."""
     if not view.stream:
         return answered(answer.status, answer.body, answer.content_type)
@@ -260,7 +264,7 @@ def _sound(pattern: re.Pattern[str], header: str) -> str:
     return header.strip() if pattern.fullmatch(header.strip()) else ""
 
 
-def _error_event(job: Job, ended: Ended) -> bytes:
+def _error_event(job: TurnContext, ended: TurnResult) -> bytes:
     """An error in one line of JSON in the dialect's shape, whatever the provider's body is."""
     code = f"provider_http_{ended.status}"
     own = job.dialect.error_body(ended.body)

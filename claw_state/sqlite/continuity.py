@@ -12,14 +12,14 @@ import time
 from collections.abc import Callable, Collection
 
 from claw_state.continuity import (
-    MOST_AGE_SECONDS,
-    MOST_BYTES,
-    MOST_EQUAL,
-    MOST_MARKS,
-    MOST_TURNS,
+    MAX_AGE_SECONDS,
+    MAX_BYTES,
+    MAX_EQUAL,
+    MAX_MARKS,
+    MAX_TURNS,
     Anchor,
-    Kept,
-    as_kept,
+    StoredRounds,
+    stored_rounds,
 )
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.schema import SCHEMA
@@ -55,7 +55,7 @@ SELECT id, before, session, messages FROM kept WHERE agent = ? AND key = ? AND +
 _USED = "UPDATE kept SET used = ? WHERE agent = ? AND id IN (SELECT value FROM json_each(?))"
 
 
-class SqliteStore:
+class SqliteContinuityStore:
     """In a file, or in memory."""
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
@@ -70,18 +70,18 @@ class SqliteStore:
         now = self._clock()
         with self._db.change() as run:
             run(_INSERT, (agent_id, anchor.key, " ".join(anchor.before), session, messages, now))
-            run(_BY_AGE, (agent_id, now - MOST_AGE_SECONDS))
-            run(_BY_USE, (agent_id, agent_id, MOST_TURNS - 1))
-            run(_MARKS, (agent_id, agent_id, MOST_MARKS - 1))
+            run(_BY_AGE, (agent_id, now - MAX_AGE_SECONDS))
+            run(_BY_USE, (agent_id, agent_id, MAX_TURNS - 1))
+            run(_MARKS, (agent_id, agent_id, MAX_MARKS - 1))
             if not 0 <= now - self._looked < _LOOK_SECONDS:
-                more = run(_GONE, (now - MOST_AGE_SECONDS,)).rowcount
+                more = run(_GONE, (now - MAX_AGE_SECONDS,)).rowcount
                 self._looked = 0.0 if more else now
         self._bound(agent_id, len(messages))
 
-    async def candidates(self, agent_id: str, keys: Collection[str]) -> list[Kept]:
+    async def candidates(self, agent_id: str, keys: Collection[str]) -> list[StoredRounds]:
         return [kept for key in set(keys) for kept in self._rows(agent_id, key)]
 
-    async def used(self, agent_id: str, kept: Collection[Kept]) -> None:
+    async def used(self, agent_id: str, kept: Collection[StoredRounds]) -> None:
         if kept:
             await self._db.still()
             ids = json.dumps([one.id for one in kept])
@@ -98,15 +98,15 @@ class SqliteStore:
         self._db.close()
 
     def _bound(self, agent_id: str, added: int) -> None:
-        self._held[agent_id] = self._held.get(agent_id, MOST_BYTES) + added
-        if self._held[agent_id] > MOST_BYTES:
-            self._db.write(_BY_SIZE, agent_id, MOST_BYTES)
+        self._held[agent_id] = self._held.get(agent_id, MAX_BYTES) + added
+        if self._held[agent_id] > MAX_BYTES:
+            self._db.write(_BY_SIZE, agent_id, MAX_BYTES)
             ((sized,),) = self._db.read("SELECT SUM(LENGTH(messages)) FROM kept WHERE agent = ?", agent_id)
             self._held[agent_id] = sized or 0
 
-    def _rows(self, agent_id: str, key: str) -> list[Kept]:
-        rows = self._db.read(_ROWS, agent_id, key, self._clock() - MOST_AGE_SECONDS, MOST_EQUAL)
+    def _rows(self, agent_id: str, key: str) -> list[StoredRounds]:
+        rows = self._db.read(_ROWS, agent_id, key, self._clock() - MAX_AGE_SECONDS, MAX_EQUAL)
         return [
-            as_kept(row, Anchor(key, tuple(before.split())), session, bytes(held))
+            stored_rounds(row, Anchor(key, tuple(before.split())), session, bytes(held))
             for row, before, session, held in rows
         ]

@@ -23,7 +23,15 @@ from typing import Any
 
 import msgspec
 
-from claw_state.journal import MOST_ALIKE, NOT_OURS, RESUMED_WITHIN, Asked, Given, Past, is_at
+from claw_state.journal import (
+    LEASE_LOST,
+    MAX_ALIKE,
+    RESUME_SECONDS,
+    PreviousAttempt,
+    RequestFingerprint,
+    StoredResponse,
+    holds_lease,
+)
 from claw_state.lease import Owner
 from claw_state.life import Life
 from claw_state.sqlite.connection import Database
@@ -36,7 +44,7 @@ _REPLY = -1
 _FOUND = "SELECT turn, state, owner, seen, attempt, said FROM turns WHERE agent = ? AND seen > ?"
 _SAME = f"{_FOUND} AND request = ? ORDER BY state = 'running' DESC, seen DESC LIMIT 1"
 """One that runs is the latest, whatever the clock has been set to meanwhile: no other can begin."""
-_ALTERED = f"{_FOUND} AND earlier = ? AND state != 'done' AND said != '' ORDER BY seen DESC LIMIT {MOST_ALIKE}"
+_ALTERED = f"{_FOUND} AND earlier = ? AND state != 'done' AND said != '' ORDER BY seen DESC LIMIT {MAX_ALIKE}"
 _ANSWER = "SELECT answer FROM turns WHERE turn = ? AND answer IS NOT NULL"
 _BEGIN = "INSERT INTO turns VALUES (?, ?, ?, ?, ?, ?, 'running', ?, ?, NULL)"
 _RESUME = """
@@ -69,9 +77,9 @@ class SqliteJournal:
         self._shrunk = 0.0
         self._life = Life(database.file, owner.life) if database.file else None
 
-    async def find(self, agent_id: str, asked: Asked) -> Past | None:
+    async def find(self, agent_id: str, asked: RequestFingerprint) -> PreviousAttempt | None:
         """The latest attempt at this request; else one that failed, or lost its answer, that this one goes on with."""
-        since = self._clock() - RESUMED_WITHIN
+        since = self._clock() - RESUME_SECONDS
         row = self._one(_SAME, agent_id, since, asked.request)
         if altered := row is None and bool(asked.said):
             alike = self._db.read(_ALTERED, agent_id, since, asked.earlier)
@@ -82,21 +90,21 @@ class SqliteJournal:
         turn_id, state, owner, seen, attempt, _ = row
         alive, answer = self._lives(row, altered=altered), self._one(_ANSWER, turn_id)
         try:
-            given = msgspec.msgpack.decode(answer[0], type=Given) if answer else None
+            given = msgspec.msgpack.decode(answer[0], type=StoredResponse) if answer else None
         except msgspec.DecodeError as error:
             raise StoreError(f"what is kept of a turn can't be read: {error}") from error
-        return Past(turn_id, state, alive, attempt, given, owner, seen)
+        return PreviousAttempt(turn_id, state, alive, attempt, given, owner, seen)
 
     def _lives(self, row: tuple[Any, ...], *, altered: bool = False) -> bool:
         """Whether another process, or another mediator of this one, is at a turn."""
         _, state, owner, seen, *_ = row
-        return is_at(self._owner, state, owner, self._clock() - seen, altered=altered)
+        return holds_lease(self._owner, state, owner, self._clock() - seen, altered=altered)
 
     def _runs(self, row: tuple[Any, ...]) -> bool:
         """Whether a turn runs, and its runner waits. One that runs here is looked for by its own request only (``Playing``)."""
         return row[1] == "running" and (self._lives(row) or row[2] == self._owner.name)
 
-    async def begin(self, turn_id: str, agent_id: str, asked: Asked) -> bool:
+    async def begin(self, turn_id: str, agent_id: str, asked: RequestFingerprint) -> bool:
         """A new turn; False: another process just began it."""
         await self._prune()
         row = (
@@ -111,7 +119,7 @@ class SqliteJournal:
         )
         return await self._unless_one_runs(asked.request, _BEGIN, *row) == 1
 
-    async def resume(self, past: Past, asked: Asked) -> bool:
+    async def resume(self, past: PreviousAttempt, asked: RequestFingerprint) -> bool:
         """A turn that failed, or whose process died, goes on here; False: it goes on elsewhere by now."""
         who = (self._owner.name, self._clock(), past.turn_id, past.state, past.owner, past.seen)
         words = (asked.request, asked.earlier, asked.words, asked.attempt)
@@ -147,7 +155,7 @@ class SqliteJournal:
         """Its runner has left while a write is on its way."""
         await self._do(_LEAVE, self._clock(), turn_id, self._owner.name)
 
-    async def ended(self, turn_id: str, given: Given | None) -> None:
+    async def ended(self, turn_id: str, given: StoredResponse | None) -> None:
         """The turn has its answer, or failed."""
         state, answer = ("answered", msgspec.msgpack.encode(given)) if given else ("failed", None)
         await self._do(_END, state, answer, self._clock(), turn_id, self._owner.name)
@@ -168,7 +176,7 @@ class SqliteJournal:
         self._begun += 1
         if self._begun % _FORGETS == 1:
             now = self._clock()
-            await self._do(_FORGET, now - RESUMED_WITHIN)
+            await self._do(_FORGET, now - RESUME_SECONDS)
             if now > self._shrunk + _SHRINK_SECONDS:
                 self._shrunk = now
                 self._db.shrink()
@@ -176,7 +184,7 @@ class SqliteJournal:
     async def _keep(self, turn_id: str, round_number: int, place: int, record: bytes) -> None:
         """A step of a turn that is entered, and is ours: else nobody finds it again, or somebody else goes on with it."""
         if await self._do(_KEEP, round_number, place, record, turn_id, self._owner.name) == 0:
-            raise StoreError(NOT_OURS)
+            raise StoreError(LEASE_LOST)
 
     async def _unless_one_runs(self, request: str, statement: str, *values: object) -> int:
         """Of one request one turn runs. One that was seen too long ago to be found may still be there, and must not be."""
@@ -184,7 +192,7 @@ class SqliteJournal:
             try:
                 return await self._do(statement, *values)
             except sqlite3.IntegrityError:
-                await self._do(_FORGET_ONE, self._clock() - RESUMED_WITHIN, request)
+                await self._do(_FORGET_ONE, self._clock() - RESUME_SECONDS, request)
         return 0
 
     async def _do(self, statement: str, *values: object) -> int:

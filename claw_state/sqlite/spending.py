@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 from claw_contract.metadata import Budget
-from claw_state.spending import Bucket, Failed, Over, bucket_end, over
+from claw_state.spending import Bucket, BudgetExcess, OnWriteError, bucket_end, find_excess
 from claw_state.sqlite.connection import Database
 from claw_state.url import StoreError
 
@@ -27,19 +27,19 @@ class SqliteSpending:
         self._clock = clock
         self._db = database
 
-    async def count(self, agent_id: str, budget: Budget) -> Over | None:
+    async def count(self, agent_id: str, budget: Budget) -> BudgetExcess | None:
         """In one change: what has left the window goes, and one more request comes where there is room for it."""
         await self._db.still()
         now = self._clock()
         with self._db.change() as run:
             run("DELETE FROM spending WHERE agent = ? AND ends <= ?", (agent_id, now - budget.seconds))
             rows = run("SELECT ends, requests, cost, unknown FROM spending WHERE agent = ?", (agent_id,))
-            spent = over(budget, [Bucket(*row) for row in rows], now)
+            spent = find_excess(budget, [Bucket(*row) for row in rows], now)
             if spent is None or budget.behavior == "soft_alert":
                 run(_ADD, (agent_id, bucket_end(budget, now), 1, 0.0, 0))
         return spent
 
-    def add(self, agent_id: str, budget: Budget, cost: float | None, failed: Failed) -> None:
+    def add(self, agent_id: str, budget: Budget, cost: float | None, failed: OnWriteError) -> None:
         try:
             self._db.write(_ADD, agent_id, bucket_end(budget, self._clock()), 0, cost or 0.0, int(cost is None))
         except StoreError as error:  # the answer is good all the same

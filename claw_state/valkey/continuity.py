@@ -6,14 +6,14 @@ from collections.abc import Callable, Collection
 
 from claw_state.continuity import (
     EVICTED,
-    MOST_AGE_SECONDS,
-    MOST_BYTES,
-    MOST_EQUAL,
-    MOST_MARKS,
-    MOST_TURNS,
+    MAX_AGE_SECONDS,
+    MAX_BYTES,
+    MAX_EQUAL,
+    MAX_MARKS,
+    MAX_TURNS,
     Anchor,
-    Kept,
-    as_kept,
+    StoredRounds,
+    stored_rounds,
 )
 from claw_state.url import StoreError
 from claw_state.valkey.link import DROP, SCHEMA, Link
@@ -89,7 +89,7 @@ return 1
 _WRITE = "redis.call('SET', 'claw:schema', ARGV[2], 'EX', ARGV[3]) return 1"
 
 
-class ValkeyStore:
+class ValkeyContinuityStore:
     """A ``Store`` on a server."""
 
     def __init__(self, link: Link, clock: Callable[[], float] | None = None) -> None:
@@ -98,23 +98,23 @@ class ValkeyStore:
 
     async def keep(self, agent_id: str, anchor: Anchor, session: str, messages: bytes) -> None:
         about = "\n".join([anchor.key, " ".join(anchor.before), session])
-        bounds = (int(MOST_AGE_SECONDS), MOST_TURNS, MOST_BYTES, MOST_MARKS, EVICTED)
+        bounds = (int(MAX_AGE_SECONDS), MAX_TURNS, MAX_BYTES, MAX_MARKS, EVICTED)
         await self._link.run(_KEEP, self._now(), agent_id, anchor.key, about, messages, *bounds)
 
-    async def candidates(self, agent_id: str, keys: Collection[str]) -> list[Kept]:
-        found = await self._link.read(_CANDIDATES, self._now(), agent_id, MOST_EQUAL, *sorted(set(keys)))
+    async def candidates(self, agent_id: str, keys: Collection[str]) -> list[StoredRounds]:
+        found = await self._link.read(_CANDIDATES, self._now(), agent_id, MAX_EQUAL, *sorted(set(keys)))
         try:
             return [_kept(*one) for one in found]
         except (ValueError, TypeError, AttributeError) as error:
             raise StoreError(f"what the server keeps of {agent_id} can't be read: {error}") from error
 
-    async def used(self, agent_id: str, kept: Collection[Kept]) -> None:
+    async def used(self, agent_id: str, kept: Collection[StoredRounds]) -> None:
         if kept:
-            await self._link.run(_USED, self._now(), agent_id, int(MOST_AGE_SECONDS), *(one.id for one in kept))
+            await self._link.run(_USED, self._now(), agent_id, int(MAX_AGE_SECONDS), *(one.id for one in kept))
 
     async def writable(self) -> bool:
         try:
-            await self._link.run(_WRITE, self._now(), SCHEMA, int(MOST_AGE_SECONDS))
+            await self._link.run(_WRITE, self._now(), SCHEMA, int(MAX_AGE_SECONDS))
         except StoreError:
             return False
         return True
@@ -126,6 +126,6 @@ class ValkeyStore:
         return self._clock() if self._clock else ""
 
 
-def _kept(number: bytes, about: bytes, messages: bytes) -> Kept:
+def _kept(number: bytes, about: bytes, messages: bytes) -> StoredRounds:
     key, before, session = about.decode().split("\n", 2)
-    return as_kept(int(number), Anchor(key, tuple(before.split())), session, messages)
+    return stored_rounds(int(number), Anchor(key, tuple(before.split())), session, messages)

@@ -13,14 +13,14 @@ from typing import Any, cast
 import msgspec
 
 from claw_state.journal import (
-    MOST_ALIKE,
-    NOT_OURS,
-    RESUMED_WITHIN,
-    Asked,
-    Given,
-    Past,
-    State,
-    is_at,
+    LEASE_LOST,
+    MAX_ALIKE,
+    RESUME_SECONDS,
+    PreviousAttempt,
+    RequestFingerprint,
+    StoredResponse,
+    TurnState,
+    holds_lease,
 )
 from claw_state.lease import Owner
 from claw_state.url import StoreError
@@ -160,7 +160,7 @@ return 1
 """
 )
 _REPLY = "reply"
-_WITHIN = int(RESUMED_WITHIN)
+_WITHIN = int(RESUME_SECONDS)
 
 
 class ValkeyJournal:
@@ -171,9 +171,9 @@ class ValkeyJournal:
         self._owner = owner
         self._clock = clock
 
-    async def find(self, agent_id: str, asked: Asked) -> Past | None:
+    async def find(self, agent_id: str, asked: RequestFingerprint) -> PreviousAttempt | None:
         words = (asked.request, asked.earlier, asked.words)
-        found = await self._link.read(_FIND, self._now(), agent_id, _WITHIN, *words, MOST_ALIKE)
+        found = await self._link.read(_FIND, self._now(), agent_id, _WITHIN, *words, MAX_ALIKE)
         try:
             how, *rows = found or [b"same"]
             altered = how == b"altered"
@@ -184,15 +184,15 @@ class ValkeyJournal:
             if past is None:
                 return None
             answer = await self._link.read(_STEPPED, self._now(), past.turn_id, "answer")
-            return replace(past, given=msgspec.msgpack.decode(answer, type=Given) if answer else None)
+            return replace(past, given=msgspec.msgpack.decode(answer, type=StoredResponse) if answer else None)
         except (ValueError, TypeError, msgspec.DecodeError) as error:
             raise StoreError(f"what the server keeps of a turn can't be read: {error}") from error
 
-    async def begin(self, turn_id: str, agent_id: str, asked: Asked) -> bool:
+    async def begin(self, turn_id: str, agent_id: str, asked: RequestFingerprint) -> bool:
         words = (asked.request, asked.earlier, asked.words, asked.attempt)
         return await self._do(_BEGIN, turn_id, agent_id, self._owner.name, *words)
 
-    async def resume(self, past: Past, asked: Asked) -> bool:
+    async def resume(self, past: PreviousAttempt, asked: RequestFingerprint) -> bool:
         words = (asked.request, asked.earlier, asked.words, asked.attempt)
         was = (past.turn_id, past.state, past.owner, past.seen)
         return await self._do(_RESUME, *was, self._owner.name, *words)
@@ -218,7 +218,7 @@ class ValkeyJournal:
     async def abandoned(self, turn_id: str) -> None:
         await self._do(_LEAVE, turn_id, self._owner.name)
 
-    async def ended(self, turn_id: str, given: Given | None) -> None:
+    async def ended(self, turn_id: str, given: StoredResponse | None) -> None:
         state, answer = ("answered", msgspec.msgpack.encode(given)) if given else ("failed", b"")
         await self._do(_END, turn_id, self._owner.name, state, answer)
 
@@ -228,12 +228,12 @@ class ValkeyJournal:
     async def close(self) -> None:
         await self._link.close()
 
-    def _past(self, *found: bytes, altered: bool = False) -> Past:
+    def _past(self, *found: bytes, altered: bool = False) -> PreviousAttempt:
         turn_id, state, owner, seen, attempt = (part.decode() for part in found[:5])
-        alive = is_at(self._owner, state, owner, float(found[5]), altered=altered)
-        return Past(turn_id, cast("State", state), alive, attempt, None, owner, float(seen))
+        alive = holds_lease(self._owner, state, owner, float(found[5]), altered=altered)
+        return PreviousAttempt(turn_id, cast("TurnState", state), alive, attempt, None, owner, float(seen))
 
-    def _runs(self, past: Past) -> bool:
+    def _runs(self, past: PreviousAttempt) -> bool:
         """Whether a turn runs, and its runner waits. One that runs here is looked for by its own request only (``Playing``)."""
         return past.state == "running" and (past.alive or past.owner == self._owner.name)
 
@@ -243,7 +243,7 @@ class ValkeyJournal:
     async def _keep(self, turn_id: str, round_number: int, place: int | str, record: bytes) -> None:
         step = f"{round_number}.{place}"
         if await self._link.run(_STEP, self._now(), turn_id, self._owner.name, step, record) != 1:
-            raise StoreError(NOT_OURS)
+            raise StoreError(LEASE_LOST)
 
     async def _kept(self, turn_id: str, round_number: int, place: int | str) -> bytes | None:
         found: Any = await self._link.read(_STEPPED, self._now(), turn_id, f"{round_number}.{place}")

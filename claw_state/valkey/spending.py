@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 
 from claw_contract.metadata import Budget
-from claw_state.spending import Bucket, Failed, Over, bucket_width, over
+from claw_state.spending import Bucket, BudgetExcess, OnWriteError, bucket_width, find_excess
 from claw_state.url import StoreError
 from claw_state.valkey.link import Link
 
@@ -57,7 +57,7 @@ class ValkeySpending:
         self._clock = clock
         self._writing: set[asyncio.Task[None]] = set()
 
-    async def count(self, agent_id: str, budget: Budget) -> Over | None:
+    async def count(self, agent_id: str, budget: Budget) -> BudgetExcess | None:
         most = ["" if limit is None else limit for limit in (budget.max_requests, budget.limit_usd)]
         soft = int(budget.behavior == "soft_alert")
         spent, now, found = await self._link.run(_COUNT, *self._words(agent_id, budget), *most, soft)
@@ -67,9 +67,9 @@ class ValkeySpending:
             buckets = [_bucket(*bucket.split()) for bucket in found]
         except (ValueError, TypeError) as error:
             raise StoreError(f"what the server keeps of {agent_id} can't be read: {error}") from error
-        return over(budget, buckets, float(now))
+        return find_excess(budget, buckets, float(now))
 
-    def add(self, agent_id: str, budget: Budget, cost: float | None, failed: Failed) -> None:
+    def add(self, agent_id: str, budget: Budget, cost: float | None, failed: OnWriteError) -> None:
         task = asyncio.ensure_future(self._add(agent_id, budget, cost, failed))
         self._writing.add(task)
         task.add_done_callback(self._writing.discard)
@@ -79,7 +79,7 @@ class ValkeySpending:
             await asyncio.wait(self._writing)
         await self._link.close()
 
-    async def _add(self, agent_id: str, budget: Budget, cost: float | None, failed: Failed) -> None:
+    async def _add(self, agent_id: str, budget: Budget, cost: float | None, failed: OnWriteError) -> None:
         try:
             await self._link.run(_ADD, *self._words(agent_id, budget), cost or 0.0, int(cost is None))
         except StoreError as error:  # the answer is good all the same

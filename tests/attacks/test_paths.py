@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from claw_mediate.tools.http import Services
+from claw_mediate.tools.http import HttpToolExecutor
 from tests import raw
 from tests.mediate.calling import READ, call
 
@@ -29,7 +29,7 @@ async def target(tmp_path: Path, text: str, path: str) -> str | None:
     """What came over the wire; None where nothing did."""
     peer = raw.Peer([raw.answers(200, b"{}")], prefix="/of-the-service")
     await peer.start()
-    services = Services(tmp_path)
+    services = HttpToolExecutor(tmp_path)
     answer = await call(services, peer.url, text=text, path=path, annotations=READ)
     await services.close()
     await peer.stop()

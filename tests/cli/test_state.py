@@ -18,11 +18,11 @@ from typer.testing import CliRunner, Result
 
 from claw_cli.app import app
 from claw_state.continuity import Anchor
-from claw_state.journal import Asked
+from claw_state.journal import RequestFingerprint
 from claw_state.lease import Owner
 from claw_state.life import Life
 from claw_state.sqlite.connection import Database
-from claw_state.sqlite.continuity import SqliteStore
+from claw_state.sqlite.continuity import SqliteContinuityStore
 from claw_state.sqlite.journal import SqliteJournal
 from claw_state.sqlite.schema import SCHEMA, TURNS, opened
 from tests.cli.test_cli import claw
@@ -52,13 +52,13 @@ def file(tmp_path: Path) -> Iterator[str]:
 
     async def write() -> None:
         store, journal = (
-            SqliteStore(Database(name), lambda: 1e9),
+            SqliteContinuityStore(Database(name), lambda: 1e9),
             SqliteJournal(Database(name), Owner("elsewhere", 1, "b")),
         )
         await store.keep("analyst", Anchor("x", ()), "", b"hidden" * 300)
-        await journal.begin("t1", "analyst", Asked("a", "", "", ""))
+        await journal.begin("t1", "analyst", RequestFingerprint("a", "", "", ""))
         await journal.ended("t1", None)
-        await journal.begin("t2", "executor", Asked("a", "", "", ""))
+        await journal.begin("t2", "executor", RequestFingerprint("a", "", "", ""))
         await store.close()
         await journal.close()
 

@@ -14,20 +14,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from claw_mediate.providers.failover import Upstream
+from claw_mediate.providers.failover import ProviderFailover
 from claw_mediate.telemetry.history import History
-from claw_mediate.tools.http import Services
-from claw_state.sqlite.continuity import SqliteStore
+from claw_mediate.tools.http import HttpToolExecutor
+from claw_state.sqlite.continuity import SqliteContinuityStore
 from claw_state.sqlite.journal import SqliteJournal
 from claw_state.sqlite.wal import Disk
 
 _STEPS: dict[type, tuple[str, ...]] = {
     SqliteJournal: ("begin", "resume", "replied", "intends", "answered", "ended", "handed"),
     Disk: ("flushed",),
-    SqliteStore: ("keep",),
+    SqliteContinuityStore: ("keep",),
     History: ("append",),
-    Services: ("call",),
-    Upstream: ("post",),
+    HttpToolExecutor: ("call",),
+    ProviderFailover: ("post",),
 }
 WITHIN = (
     *(f"{when} {step}" for steps in _STEPS.values() for step in steps for when in ("before", "behind")),

@@ -7,8 +7,8 @@ from typing import Any
 
 from claw_contract.metadata import Metadata
 from claw_mediate.agents.directory import Agent
-from claw_mediate.core.types import Answer
-from claw_mediate.tools.http import Caller, Services
+from claw_mediate.core.types import ToolResult
+from claw_mediate.tools.http import CallContext, HttpToolExecutor
 from tests.mediate.made import called, granted, limits
 from tests.peers import Answer as Said
 from tests.peers import Service
@@ -18,7 +18,7 @@ READ = {"readOnly": True}
 
 
 async def call(
-    pod: Services,
+    pod: HttpToolExecutor,
     url: str,
     *,
     text: str = "{}",
@@ -28,13 +28,13 @@ async def call(
     agent_id: str = "analyst",
     name: str = "desk.get",
     **execution: Any,
-) -> Answer:
+) -> ToolResult:
     tool = granted(name, annotations=annotations, base_url=url, **execution)
     agent = Agent(agent_id, METADATA, (tool,), limits(result_bytes=result_bytes), "d")
-    return await pod.call(Caller(agent, "turn_1"), called(tool, text), "turn_1.1.0", seconds)
+    return await pod.call(CallContext(agent, "turn_1"), called(tool, text), "turn_1.1.0", seconds)
 
 
-def told(answer: Answer) -> dict[str, Any]:
+def told(answer: ToolResult) -> dict[str, Any]:
     envelope: dict[str, Any] = json.loads(answer.content)
     return envelope
 

@@ -16,12 +16,12 @@ from claw_contract.providers import ApiFormat
 from claw_contract.secret import Secret
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core.provider import Candidate
-from claw_mediate.core.types import Limits, Reply
+from claw_mediate.core.types import Limits, ModelResponse
 from claw_mediate.dialects.anthropic import messages as anthropic_messages
 from claw_mediate.dialects.base import Dialect
 from claw_mediate.dialects.openai import chat as openai_chat
-from claw_mediate.providers.client import Responded, Unreachable
-from claw_mediate.providers.failover import ModelCall, Replied, Upstream
+from claw_mediate.providers.client import ProviderResponse, TransportFailure
+from claw_mediate.providers.failover import ModelBody, ModelCall, ProviderFailover
 from claw_mediate.providers.routing import Asker, Route
 from claw_mediate.telemetry.event_log import EventLog
 from tests.events import known
@@ -54,7 +54,7 @@ class Crossroads:
         """(Re)start: what is in memory is lost."""
         self.registry = self.auth.registry()
         log = EventLog(lambda line: self.auth.events.append(known(line)))
-        self.upstream = Upstream(self.registry, log, self._sleep)
+        self.upstream = ProviderFailover(self.registry, log, self._sleep)
         self.turn()
 
     def turn(self) -> None:
@@ -70,11 +70,11 @@ class Crossroads:
         until = asyncio.get_running_loop().time() + seconds
         call = ModelCall(self.body.encode(), self._read, lambda: again, until)
         match await self.upstream.post(self.route, call):
-            case Replied(reply):
+            case ModelBody(reply):
                 return self.wire.said(reply.body).text
-            case Responded(status, _, body):
+            case ProviderResponse(status, _, body):
                 return f"{status} {json.loads(body)['error']['message']}"
-            case Unreachable(code, _, status):
+            case TransportFailure(code, _, status):
                 return f"{status} {code}"
 
     def asked(self) -> dict[str, list[str]]:
@@ -110,7 +110,7 @@ class Crossroads:
             self.auth.clock += seconds
         await asyncio.sleep(0)
 
-    def _read(self, body: bytes) -> Reply:
+    def _read(self, body: bytes) -> ModelResponse:
         return self.dialect.read_reply(body, catalog())
 
     def _entry(self, name: str, keys: int, api_format: ApiFormat) -> dict[str, Any]:

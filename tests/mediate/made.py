@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from claw_contract.manifest import Tool
 from claw_mediate.core.tool_call import read_arguments
 from claw_mediate.core.tool_catalog import Catalog
-from claw_mediate.core.types import Arguments, Call, Limits, Owner, Reply
+from claw_mediate.core.types import Arguments, Limits, ModelResponse, Owner, ToolCall
 
 SPACE = st.text(alphabet=" \t\r\n", max_size=2)
 NUMBER = st.sampled_from(
@@ -87,13 +87,13 @@ def arguments(text: str) -> Arguments:
     return read
 
 
-def called(tool: Tool | None, text: str = "{}", *, owner: Owner | None = None, call_id: str = "c1") -> Call:
+def called(tool: Tool | None, text: str = "{}", *, owner: Owner | None = None, call_id: str = "c1") -> ToolCall:
     whose: Owner = owner or ("managed" if tool else "unknown")
-    return Call(call_id, tool.name if tool else "shell", whose, read_arguments(text), tool)
+    return ToolCall(call_id, tool.name if tool else "shell", whose, read_arguments(text), tool)
 
 
-def reply(*calls: Call, **usage: Any) -> Reply:
-    return Reply(b"{}", b"{}", tuple(calls), usage)
+def reply(*calls: ToolCall, **usage: Any) -> ModelResponse:
+    return ModelResponse(b"{}", b"{}", tuple(calls), usage)
 
 
 def catalog(*tools: Tool, native: Sequence[str] = (), room: int = 128) -> Catalog:

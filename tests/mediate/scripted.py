@@ -10,10 +10,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from claw_mediate.core import tool_result
-from claw_mediate.core.types import Answer, Call
-from claw_mediate.providers.client import Responded, Sent, Unreachable
+from claw_mediate.core.types import ToolCall, ToolResult
+from claw_mediate.providers.client import ProviderResponse, ProviderResult, TransportFailure
 from claw_mediate.providers.failover import ModelAnswer, ModelCall, understood
-from claw_mediate.tools.http import Caller
+from claw_mediate.tools.http import CallContext
 from tests.wires import Body, Made
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Model:
 
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
-        self.script: list[partial[Sent]] = []
+        self.script: list[partial[ProviderResult]] = []
         self.bodies: list[Body] = []
         self.raw: list[bytes] = []
         self.known = 0
@@ -56,10 +56,10 @@ class Model:
         self.script.append(partial(self._said, parts, cut=cut, takes=takes, more=more))
 
     def answers(self, status: int, body: bytes) -> None:
-        self.script.append(partial(Responded, status, "application/json", body))
+        self.script.append(partial(ProviderResponse, status, "application/json", body))
 
     def fails(self, code: str) -> None:
-        self.script.append(partial(Unreachable, code, "the provider can't be reached"))
+        self.script.append(partial(TransportFailure, code, "the provider can't be reached"))
 
     async def post(self, _route: Any, call: ModelCall) -> ModelAnswer:
         request = json.loads(call.body)
@@ -78,14 +78,14 @@ class Model:
     async def close(self) -> None:
         return
 
-    def _said(self, parts: Sequence[Part], *, cut: bool, takes: float, more: Body) -> Sent:
+    def _said(self, parts: Sequence[Part], *, cut: bool, takes: float, more: Body) -> ProviderResult:
         """Rendered when it is said: the model calls a tool by the name that it was offered under."""
         self.desk.clock += takes
         words = "".join(part for part in parts if isinstance(part, str))
         thought = "".join(part.words for part in parts if isinstance(part, Thought))
         calls = [self._call(*part) for part in parts if isinstance(part, tuple)]
         body = self.desk.wire.reply(words, calls, more, thought=thought, cut=cut)
-        return Responded(200, "application/json", body)
+        return ProviderResponse(200, "application/json", body)
 
     def _call(self, name: str, arguments: dict[str, Any] | str) -> Made:
         call_id = f"call_{len(self.names) + 1}"
@@ -102,8 +102,8 @@ class Model:
         text = self.desk.wire.tools(self.bodies[-1]).get(name)
         return next((canonical for canonical, known in self.desk.granted.items() if known == text), name)
 
-    def _words(self, answer: Sent) -> str:
-        if not isinstance(answer, Responded):
+    def _words(self, answer: ProviderResult) -> str:
+        if not isinstance(answer, ProviderResponse):
             return f"unreachable: {answer.code}"
         if answer.status != 200:
             return f"status {answer.status}"
@@ -146,7 +146,7 @@ class Services:
         self.calls: list[str] = []
         self.answered: list[str] = []
 
-    async def call(self, caller: Caller, call: Call, key: str, seconds: float) -> Answer:
+    async def call(self, caller: CallContext, call: ToolCall, key: str, seconds: float) -> ToolResult:
         self.desk.draw("cllama → service", f"{call.canonical} {call.arguments.values}")  # type: ignore[union-attr]
         gate = self.gates.get(call.canonical)
         self.keys.append(key)
@@ -161,7 +161,7 @@ class Services:
         self.answered.append(call.canonical)
         return self._answer(caller, call, seconds)
 
-    def _answer(self, caller: Caller, call: Call, seconds: float) -> Answer:
+    def _answer(self, caller: CallContext, call: ToolCall, seconds: float) -> ToolResult:
         taken = self.takes.get(call.canonical, 0.0)
         self.desk.clock += min(taken, seconds)
         if taken > seconds:

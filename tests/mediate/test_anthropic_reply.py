@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from claw_mediate.core import tool_result
-from claw_mediate.core.types import Arguments, Reply, Round, Unreadable
+from claw_mediate.core.types import Arguments, ModelResponse, Round, UnreadableArguments
 from claw_mediate.dialects.anthropic import messages as anthropic_messages
 from claw_mediate.dialects.base import UnreadableReplyError
 from tests.mediate.made import catalog, granted
@@ -28,12 +28,12 @@ def call(name: str = "desk__get", call_id: Any = "toolu_1", **arguments: Any) ->
     return {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
 
 
-def replied(*blocks: Any, **more: Any) -> Reply:
+def replied(*blocks: Any, **more: Any) -> ModelResponse:
     body = {"type": "message", "role": "assistant", "content": list(blocks), **more}
     return anthropic_messages.read_reply(json.dumps(body).encode(), NAMES)
 
 
-def delivered(reply: Reply, *, terminal: bool = False, **usage: Any) -> dict[str, Any]:
+def delivered(reply: ModelResponse, *, terminal: bool = False, **usage: Any) -> dict[str, Any]:
     body: dict[str, Any] = json.loads(anthropic_messages.write_reply(reply, ASKED, usage, terminal=terminal))
     return body
 
@@ -90,14 +90,14 @@ def test_arguments_keep_the_spelling_of_their_numbers() -> None:
 def test_an_input_that_is_no_sound_object_is_never_run_and_never_taken_for_an_empty_one(bad: str) -> None:
     body = f'{{"content":[{{"type":"tool_use","id":"a","name":"desk__get","input":{bad}}}]}}'.encode()
     (made,) = anthropic_messages.read_reply(body, NAMES).calls
-    assert isinstance(made.arguments, Unreadable)
+    assert isinstance(made.arguments, UnreadableArguments)
 
 
 @pytest.mark.requirement("calls:cut-off")
 def test_the_last_call_of_an_answer_that_ran_out_of_tokens_is_never_run() -> None:
     first, last = replied(call(call_id="a"), call(call_id="b"), stop_reason="max_tokens").calls
     assert isinstance(first.arguments, Arguments)
-    assert isinstance(last.arguments, Unreadable)
+    assert isinstance(last.arguments, UnreadableArguments)
 
 
 @pytest.mark.requirement("anthropic:blank-text")

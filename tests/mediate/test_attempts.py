@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from claw_mediate.turns.idempotency import Attempts, Known, Resumed
-from claw_state.journal import RESUMED_WITHIN, Asked, Given
+from claw_mediate.turns.idempotency import Completed, Resume, RetryLookup
+from claw_state.journal import RESUME_SECONDS, RequestFingerprint, StoredResponse
 from claw_state.lease import LEASE_SECONDS, Owner
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.journal import SqliteJournal
 from tests.waiting import DEADLINE
 
-ASKED = Asked("request", "earlier", "Buy", "")
+ASKED = RequestFingerprint("request", "earlier", "Buy", "")
 BUY = {(ASKED.words, "failed")}
-ANSWER = Given(200, "application/json", b"{}")
+ANSWER = StoredResponse(200, "application/json", b"{}")
 
 
 class Clock:
@@ -48,22 +48,24 @@ async def other(tmp_path: Path, clock: Clock) -> AsyncIterator[SqliteJournal]:
     await opened.close()
 
 
-async def found(journal: SqliteJournal, asked: Asked = ASKED, turn_id: str = "t2") -> Known | Resumed | None:
+async def found(
+    journal: SqliteJournal, asked: RequestFingerprint = ASKED, turn_id: str = "t2"
+) -> Completed | Resume | None:
     async with asyncio.timeout(DEADLINE):
-        return await Attempts(journal).find("analyst", turn_id, asked, retries=False)
+        return await RetryLookup(journal).find("analyst", turn_id, asked, retries=False)
 
 
 @pytest.mark.requirement("journal:expiry")
 @pytest.mark.parametrize("given", [ANSWER, None])
 async def test_after_ten_minutes_the_same_request_is_a_new_turn(
-    journal: SqliteJournal, clock: Clock, given: Given | None
+    journal: SqliteJournal, clock: Clock, given: StoredResponse | None
 ) -> None:
     await journal.begin("t1", "analyst", ASKED)
     await journal.ended("t1", given)
-    clock.now += RESUMED_WITHIN - 1
-    assert isinstance(await found(journal), Known if given else Resumed)
+    clock.now += RESUME_SECONDS - 1
+    assert isinstance(await found(journal), Completed if given else Resume)
     await journal.ended("t1", given)
-    clock.now += RESUMED_WITHIN + 1
+    clock.now += RESUME_SECONDS + 1
     assert await found(journal) is None
 
 
@@ -71,11 +73,11 @@ async def test_after_ten_minutes_the_same_request_is_a_new_turn(
 async def test_a_turn_that_nobody_ended_and_that_is_past_resuming_is_in_nobodys_way(
     journal: SqliteJournal, clock: Clock
 ) -> None:
-    clock.now += RESUMED_WITHIN
+    clock.now += RESUME_SECONDS
     await journal.begin("t0", "clerk", ASKED)  # old records are dropped once a minute: they were just now
-    clock.now -= RESUMED_WITHIN
+    clock.now -= RESUME_SECONDS
     await journal.begin("t1", "analyst", ASKED)
-    clock.now += RESUMED_WITHIN + 1
+    clock.now += RESUME_SECONDS + 1
     assert await found(journal) is None
 
 
@@ -88,27 +90,27 @@ async def test_a_turn_of_another_mediator_of_this_process_is_waited_for(
     await asyncio.wait([waiting], timeout=0.3)
     assert not waiting.done()
     await journal.ended("t1", ANSWER)
-    assert await waiting == Known("t1", ANSWER, awaited=True)
+    assert await waiting == Completed("t1", ANSWER, awaited=True)
 
 
 @pytest.mark.requirement("journal:altered")
 async def test_altered_words_go_on_with_a_turn_whose_process_died_and_not_with_one_that_lives(
     journal: SqliteJournal, other: SqliteJournal, clock: Clock
 ) -> None:
-    altered = Asked("another request", "earlier", "Buy. Go on.", "")
+    altered = RequestFingerprint("another request", "earlier", "Buy. Go on.", "")
     await journal.begin("t1", "analyst", ASKED)
     assert await found(other, altered) is None
     await other.ended("t2", ANSWER)
     await other.handed("t2")
     clock.now += 60
-    later = Asked("a third request", "earlier", "Buy. Go on, please.", "")
-    assert isinstance(await found(other, later, "t3"), Resumed)
+    later = RequestFingerprint("a third request", "earlier", "Buy. Go on, please.", "")
+    assert isinstance(await found(other, later, "t3"), Resume)
 
 
 @pytest.mark.requirement("journal:altered")
 async def test_words_that_begin_like_those_of_a_turn_that_runs_here_are_another_turn(journal: SqliteJournal) -> None:
     await journal.begin("t1", "analyst", ASKED)
-    assert await found(journal, Asked("another request", "earlier", "Buy me a car", "")) is None
+    assert await found(journal, RequestFingerprint("another request", "earlier", "Buy me a car", "")) is None
 
 
 @pytest.mark.requirement("journal:altered")
@@ -131,7 +133,7 @@ async def test_words_that_begin_like_those_of_a_turn_that_runs_here_are_another_
 def test_what_is_appended_is_no_part_of_the_last_word_and_where_nothing_else_tells_of_the_last_line(
     more: str, *, goes_on: bool, alone: bool
 ) -> None:
-    asked = Asked("r", "e", f"Buy{more}", "")
+    asked = RequestFingerprint("r", "e", f"Buy{more}", "")
     assert bool(asked.goes_on_from(BUY)) is goes_on
     assert bool(replace(asked, alone=True).goes_on_from(BUY)) is alone
 
@@ -139,20 +141,20 @@ def test_what_is_appended_is_no_part_of_the_last_word_and_where_nothing_else_tel
 @pytest.mark.requirement("journal:altered")
 @pytest.mark.parametrize("before", ["", " ", "Sell", "uy", "Buy\nmore"])
 def test_words_that_do_not_begin_with_those_of_before_go_on_with_nothing(before: str) -> None:
-    earlier = Asked("r", "e", before, "")
-    assert not Asked("r", "e", "Buy", "").goes_on_from({(earlier.words, "failed")})
+    earlier = RequestFingerprint("r", "e", before, "")
+    assert not RequestFingerprint("r", "e", "Buy", "").goes_on_from({(earlier.words, "failed")})
 
 
 @pytest.mark.requirement("journal:altered")
 @pytest.mark.parametrize("words", ["Buy", ":", "3:", "x:3", "-1:", "99:" + "0" * 64])
 def test_what_is_no_mark_of_words_is_gone_on_with_by_nobody(words: str) -> None:
     """As a file of an earlier claw has it."""
-    assert not Asked("r", "e", "Buy", "").goes_on_from({(words, "failed")})
+    assert not RequestFingerprint("r", "e", "Buy", "").goes_on_from({(words, "failed")})
 
 
 @pytest.mark.requirement("state:no-secrets")
 def test_of_what_a_user_said_its_length_and_digest_are_kept() -> None:
-    assert len(Asked("r", "e", "Buy" * 1_000_000, "").words) < 100
+    assert len(RequestFingerprint("r", "e", "Buy" * 1_000_000, "").words) < 100
 
 
 @pytest.mark.requirement("journal:altered-and-lost")
@@ -161,12 +163,12 @@ async def test_an_answer_that_is_being_handed_over_is_waited_for_by_altered_word
 ) -> None:
     await journal.begin("t1", "analyst", ASKED)
     await journal.ended("t1", ANSWER)
-    altered = Asked("not streamed", "earlier", "Buy", "")
+    altered = RequestFingerprint("not streamed", "earlier", "Buy", "")
     waiting = asyncio.ensure_future(found(other, altered))
     await asyncio.wait([waiting], timeout=0.3)
     assert not waiting.done()
     clock.now += LEASE_SECONDS
-    assert await waiting == Known("t1", ANSWER, awaited=True)
+    assert await waiting == Completed("t1", ANSWER, awaited=True)
     await other.handed("t1")
     assert await found(other, altered) is None
 
@@ -178,9 +180,9 @@ async def test_words_that_go_on_within_the_line_are_not_given_the_answer_to_what
     await journal.begin("t1", "analyst", ASKED)
     await journal.ended("t1", ANSWER)
     clock.now += LEASE_SECONDS
-    assert await found(journal, Asked("another request", "earlier", "Buy me a car", "")) is None
-    noted = Asked("a third request", "earlier", "Buy\n\n[Queued user message] Go on", "")
-    assert await found(journal, noted) == Known("t1", ANSWER)
+    assert await found(journal, RequestFingerprint("another request", "earlier", "Buy me a car", "")) is None
+    noted = RequestFingerprint("a third request", "earlier", "Buy\n\n[Queued user message] Go on", "")
+    assert await found(journal, noted) == Completed("t1", ANSWER)
 
 
 @pytest.mark.requirement("journal:one-runs")
@@ -193,7 +195,7 @@ async def test_a_turn_that_runs_is_the_latest_though_the_clock_was_set_back(
     clock.now -= 60
     await journal.begin("t2", "analyst", ASKED)
     await journal.close()
-    assert await found(other, ASKED, "t3") == Resumed("t2", acted=False)
+    assert await found(other, ASKED, "t3") == Resume("t2", acted=False)
 
 
 @pytest.mark.requirement("journal:altered")
@@ -216,7 +218,7 @@ async def test_a_runner_that_leaves_while_its_turn_is_taken_up_leaves_one_that_o
     first.cancel()
     await asyncio.wait([first])
     monkeypatch.undo()
-    assert await found(journal, Asked("longer", "earlier", "Buy. Go on.", "")) == Resumed("t1", acted=False)
+    assert await found(journal, RequestFingerprint("longer", "earlier", "Buy. Go on.", "")) == Resume("t1", acted=False)
 
 
 @pytest.mark.requirement("journal:resume")

@@ -18,7 +18,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claw_mediate.http.content_coding import UnpackableError, Unpacking, codings, unpacked
+from claw_mediate.http.content_coding import Decoder, DecodingError, codings, decode
 
 MOST = 64 << 20
 SECONDS = 30.0
@@ -56,18 +56,18 @@ def packed(data: bytes, chain: list[str]) -> bytes:
 def test_whatever_was_packed_comes_out_again_however_it_is_cut(data: bytes, chain: list[str], cuts: list[int]) -> None:
     body = packed(data, chain)
     places = [0, *sorted(cut for cut in cuts if cut < len(body)), len(body)]
-    unpacking = Unpacking(chain, MOST)
+    unpacking = Decoder(chain, MOST)
     pieces = [piece for start, end in pairwise(places) for piece in unpacking.feed(body[start:end])]
     assert b"".join(pieces) == data
     assert unpacking.whole
-    assert unpacked(body, chain, MOST, SECONDS) == data
+    assert decode(body, chain, MOST, SECONDS) == data
 
 
 @pytest.mark.requirement("compressed:any-coding")
 @pytest.mark.parametrize("coding", PACKERS)
 def test_one_byte_at_a_time_is_enough(coding: str) -> None:
     data = random.Random(7).randbytes(300) * 40
-    unpacking = Unpacking([coding], MOST)
+    unpacking = Decoder([coding], MOST)
     body = PACKERS[coding](data)
     assert b"".join(piece for byte in body for piece in unpacking.feed(bytes([byte]))) == data
     assert unpacking.whole
@@ -75,11 +75,11 @@ def test_one_byte_at_a_time_is_enough(coding: str) -> None:
 
 @pytest.mark.requirement("compressed:any-coding")
 def test_deflate_without_its_wrapper_and_members_behind_each_other_are_read() -> None:
-    assert unpacked(raw_deflate(b"abc" * 99), ["deflate"], MOST, SECONDS) == b"abc" * 99
+    assert decode(raw_deflate(b"abc" * 99), ["deflate"], MOST, SECONDS) == b"abc" * 99
     for coding in ("gzip", "zstd"):
         body = PACKERS[coding](b"one") + PACKERS[coding](b"two")
-        assert unpacked(body, [coding], MOST, SECONDS) == b"onetwo"
-    assert unpacked(b"", ["gzip"], MOST, SECONDS) == b""
+        assert decode(body, [coding], MOST, SECONDS) == b"onetwo"
+    assert decode(b"", ["gzip"], MOST, SECONDS) == b""
 
 
 @pytest.mark.requirement("compressed:any-coding")
@@ -93,23 +93,23 @@ def test_the_header_is_read_as_a_list_and_identity_is_no_coding() -> None:
 @given(data=st.binary(min_size=1, max_size=400), cut=st.integers(1, 400))
 def test_a_body_that_ends_too_early_is_refused(coding: str, data: bytes, cut: int) -> None:
     body = PACKERS[coding](data)
-    with pytest.raises(UnpackableError) as raised:
-        unpacked(body[: -min(cut, len(body) - 1)], [coding], MOST, SECONDS)
+    with pytest.raises(DecodingError) as raised:
+        decode(body[: -min(cut, len(body) - 1)], [coding], MOST, SECONDS)
     assert raised.value.status == 400
 
 
 @pytest.mark.requirement("compressed:refusals")
 @given(data=st.binary(min_size=1, max_size=400), chain=st.lists(NAMES, min_size=1, max_size=2))
 def test_garbage_is_refused_or_unpacks_to_something_and_raises_nothing_else(data: bytes, chain: list[str]) -> None:
-    with suppress(UnpackableError):
-        unpacked(data, chain, MOST, SECONDS)
+    with suppress(DecodingError):
+        decode(data, chain, MOST, SECONDS)
 
 
 @pytest.mark.requirement("compressed:refusals")
 @pytest.mark.parametrize("chain", [["compress"], ["gzip", "dcz"], ["gzip"] * 3, ["aws-chunked"]])
 def test_a_coding_that_is_not_known_is_refused_as_such(chain: list[str]) -> None:
-    with pytest.raises(UnpackableError) as raised:
-        unpacked(b"x", chain, MOST, SECONDS)
+    with pytest.raises(DecodingError) as raised:
+        decode(b"x", chain, MOST, SECONDS)
     assert raised.value.status == 415
 
 
@@ -133,8 +133,8 @@ BOMBS: dict[str, Callable[[], tuple[list[str], bytes]]] = {
 def test_a_bomb_costs_little_memory_and_is_too_large(name: str) -> None:
     chain, body = BOMBS[name]()
     tracemalloc.start()
-    with pytest.raises(UnpackableError) as raised:
-        unpacked(body, chain, MOST, SECONDS)
+    with pytest.raises(DecodingError) as raised:
+        decode(body, chain, MOST, SECONDS)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert raised.value.status == 413
@@ -144,14 +144,14 @@ def test_a_bomb_costs_little_memory_and_is_too_large(name: str) -> None:
 @pytest.mark.requirement("compressed:bombs")
 def test_the_bytes_that_are_allowed_are_an_exact_bound() -> None:
     body = gzip.compress(random.Random(1).randbytes(1000))
-    assert len(unpacked(body, ["gzip"], 1000, SECONDS)) == 1000
-    with pytest.raises(UnpackableError) as raised:
-        unpacked(body, ["gzip"], 999, SECONDS)
+    assert len(decode(body, ["gzip"], 1000, SECONDS)) == 1000
+    with pytest.raises(DecodingError) as raised:
+        decode(body, ["gzip"], 999, SECONDS)
     assert raised.value.status == 413
 
 
 @pytest.mark.requirement("compressed:bombs")
 def test_a_body_that_takes_too_long_is_given_up() -> None:
     body = gzip.compress(random.Random(1).randbytes(1 << 20))
-    with pytest.raises(UnpackableError, match="too long"):
-        unpacked(body, ["gzip"], MOST, -time.monotonic())
+    with pytest.raises(DecodingError, match="too long"):
+        decode(body, ["gzip"], MOST, -time.monotonic())

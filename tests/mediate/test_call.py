@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from claw_mediate.core.tool_call import MAX_TARGET, ToolRequest, http_request, read_arguments, visible_schema
-from claw_mediate.core.types import Unreadable
+from claw_mediate.core.types import UnreadableArguments
 from tests.mediate.made import JSON_TEXT, NUMBER, SPACE, arguments, granted
 
 DECLARES = {"type": "object", "properties": {"claw_id": {"type": "string"}, "a": {}}, "required": ["claw_id"]}
@@ -87,7 +87,7 @@ def test_numbers_are_spelt_as_the_model_spelt_them(number: str) -> None:
 def test_a_body_holds_every_argument_in_its_own_bytes(values: dict[str, str]) -> None:
     text = "{" + ",".join(f"{json.dumps(name)}: {value}" for name, value in values.items()) + "}"
     read = read_arguments(text)
-    if isinstance(read, Unreadable):
+    if isinstance(read, UnreadableArguments):
         assert "twice" in read.reason
         return
     got = http_request(granted(method="POST"), read, "a")
@@ -172,7 +172,7 @@ def test_arguments_that_make_a_url_too_long_are_refused() -> None:
 )
 def test_what_is_not_one_object_is_never_taken_for_one(text: str, why: str) -> None:
     read = read_arguments(text)
-    assert isinstance(read, Unreadable)
+    assert isinstance(read, UnreadableArguments)
     assert why in read.reason
     assert read.text == text
 
@@ -181,7 +181,7 @@ def test_what_is_not_one_object_is_never_taken_for_one(text: str, why: str) -> N
 @given(st.text(max_size=30))
 def test_any_text_is_read_or_unreadable_and_never_a_fault(text: str) -> None:
     read = read_arguments(text)
-    assert isinstance(read, Unreadable) or not text.strip() or isinstance(json.loads(text), dict)
+    assert isinstance(read, UnreadableArguments) or not text.strip() or isinstance(json.loads(text), dict)
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n", "{}", " { } "])
@@ -234,5 +234,5 @@ def test_neither_key_order_nor_white_space_changes_a_signature(values: dict[str,
     random.shuffle(names)
     other = "{" + ",".join(f"{space}{json.dumps(n)}{space}:{values[n]}{space}" for n in names) + "}"
     first, second = read_arguments(one), read_arguments(other)
-    if not isinstance(first, Unreadable) and not isinstance(second, Unreadable):
+    if not isinstance(first, UnreadableArguments) and not isinstance(second, UnreadableArguments):
         assert first.signature == second.signature

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from claw_contract.names import hashed_alias
-from claw_mediate.core.types import Unreadable
+from claw_mediate.core.types import UnreadableArguments
 from tests.mediate.desk import Desk, tool
 from tests.mediate.made import catalog, granted
 
@@ -60,7 +60,7 @@ def test_the_alias_is_told_for_canonical_names_only() -> None:
 
 def test_a_call_keeps_what_could_not_be_read() -> None:
     call = catalog(GET).call("c", "desk__get", '{"a":')
-    assert isinstance(call.arguments, Unreadable)
+    assert isinstance(call.arguments, UnreadableArguments)
     assert call.signature is None
     assert (call.canonical, call.service) == ("desk.get", "desk")
 

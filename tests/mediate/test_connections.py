@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509 import IPAddress
 from mitmproxy.certs import CertStore
 
-from claw_mediate.http.client import Connections, tls_context
+from claw_mediate.http.client import ConnectionPool, tls_context
 from claw_mediate.http.content_coding import read_bounded
 
 pytestmark = pytest.mark.requirement("connections:http")
@@ -73,8 +73,8 @@ async def serve() -> AsyncIterator[Serve]:
 
 
 @pytest.fixture
-async def connections() -> AsyncIterator[Connections]:
-    made = Connections(tls_context(), idle=60, connect=10)
+async def connections() -> AsyncIterator[ConnectionPool]:
+    made = ConnectionPool(tls_context(), idle=60, connect=10)
     yield made
     await made.close()
 
@@ -85,14 +85,16 @@ async def request(reader: asyncio.StreamReader) -> bytes:
     return head + await reader.readexactly(int(length))
 
 
-async def asked(connections: Connections, url: str, body: bytes | None = b"{}", below: str = "") -> tuple[int, bytes]:
+async def asked(
+    connections: ConnectionPool, url: str, body: bytes | None = b"{}", below: str = ""
+) -> tuple[int, bytes]:
     async with connections.stream(
         "GET" if body is None else "POST", url, [(b"x-a", b"1")], body, below=below
     ) as response:
         return response.status_code, (await read_bounded(response, 1 << 24, 1 << 24))[0]
 
 
-async def test_what_is_sent_is_what_was_meant_and_nothing_else(serve: Serve, connections: Connections) -> None:
+async def test_what_is_sent_is_what_was_meant_and_nothing_else(serve: Serve, connections: ConnectionPool) -> None:
     wire = await serve()
     await asked(connections, wire.url, b"{}", below="/chat?a=%2F")
     await asked(connections, f"{wire.url}/x?y=1", None)
@@ -113,7 +115,7 @@ async def test_what_is_sent_is_what_was_meant_and_nothing_else(serve: Serve, con
     ],
 )
 async def test_a_response_of_any_framing_is_read_and_the_connection_used_again(
-    serve: Serve, connections: Connections, says: bytes
+    serve: Serve, connections: ConnectionPool, says: bytes
 ) -> None:
     wire = await serve(says=says)
     for _ in range(3):
@@ -121,7 +123,7 @@ async def test_a_response_of_any_framing_is_read_and_the_connection_used_again(
     assert wire.made == 1
 
 
-async def test_a_response_may_come_byte_by_byte(serve: Serve, connections: Connections) -> None:
+async def test_a_response_may_come_byte_by_byte(serve: Serve, connections: ConnectionPool) -> None:
     async def slowly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await request(reader)
         for byte in OK:
@@ -135,7 +137,7 @@ async def test_a_response_may_come_byte_by_byte(serve: Serve, connections: Conne
     assert wire.made == 1
 
 
-async def test_a_response_without_a_length_ends_with_its_connection(serve: Serve, connections: Connections) -> None:
+async def test_a_response_without_a_length_ends_with_its_connection(serve: Serve, connections: ConnectionPool) -> None:
     async def until_close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await request(reader)
         writer.write(b"HTTP/1.1 200 OK\r\n\r\nok")
@@ -155,7 +157,7 @@ async def test_a_response_without_a_length_ends_with_its_connection(serve: Serve
         b"HTTP/1.0 200 OK\r\ncontent-length: 2\r\n\r\nok",
     ],
 )
-async def test_what_comes_unasked_is_nobodys_answer(serve: Serve, connections: Connections, says: bytes) -> None:
+async def test_what_comes_unasked_is_nobodys_answer(serve: Serve, connections: ConnectionPool, says: bytes) -> None:
     wire = await serve(says=says)
     for _ in range(3):
         assert await asked(connections, wire.url) == (200, b"ok")
@@ -163,7 +165,7 @@ async def test_what_comes_unasked_is_nobodys_answer(serve: Serve, connections: C
 
 
 async def test_an_answer_that_comes_before_its_question_is_not_taken_for_it(
-    serve: Serve, connections: Connections
+    serve: Serve, connections: ConnectionPool
 ) -> None:
     async def hasty(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await request(reader)
@@ -182,7 +184,7 @@ async def test_an_answer_that_comes_before_its_question_is_not_taken_for_it(
     assert wire.made == 2
 
 
-async def test_a_connection_that_the_peer_has_closed_is_not_used(serve: Serve, connections: Connections) -> None:
+async def test_a_connection_that_the_peer_has_closed_is_not_used(serve: Serve, connections: ConnectionPool) -> None:
     async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await request(reader)
         writer.write(OK)
@@ -201,21 +203,21 @@ async def test_a_connection_that_the_peer_has_closed_is_not_used(serve: Serve, c
 
 async def test_a_connection_waits_for_so_long_and_no_longer(serve: Play) -> None:
     wire = await serve()
-    impatient = Connections(tls_context(), idle=0)
+    impatient = ConnectionPool(tls_context(), idle=0)
     for _ in range(2):
         assert await asked(impatient, wire.url) == (200, b"ok")
     assert wire.made == 2
     await impatient.close()
 
 
-async def test_connections_of_two_peers_are_two(serve: Serve, connections: Connections) -> None:
+async def test_connections_of_two_peers_are_two(serve: Serve, connections: ConnectionPool) -> None:
     first, second = await serve(), await serve()
     for wire in (first, second, first, second):
         assert await asked(connections, wire.url) == (200, b"ok")
     assert (first.made, second.made) == (1, 1)
 
 
-async def test_requests_side_by_side_have_connections_of_their_own(serve: Serve, connections: Connections) -> None:
+async def test_requests_side_by_side_have_connections_of_their_own(serve: Serve, connections: ConnectionPool) -> None:
     wire = await serve()
     assert await asyncio.gather(*(asked(connections, wire.url) for _ in range(30))) == [(200, b"ok")] * 30
     made = wire.made
@@ -223,7 +225,7 @@ async def test_requests_side_by_side_have_connections_of_their_own(serve: Serve,
     assert wire.made == made == 30
 
 
-async def test_a_peer_may_answer_before_it_has_read_everything(serve: Serve, connections: Connections) -> None:
+async def test_a_peer_may_answer_before_it_has_read_everything(serve: Serve, connections: ConnectionPool) -> None:
     async def refuses(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 413 Too Large\r\ncontent-length: 3\r\nconnection: close\r\n\r\nno!")
@@ -253,7 +255,7 @@ async def test_a_peer_may_answer_before_it_has_read_everything(serve: Serve, con
     ],
 )
 async def test_what_is_no_response_or_not_a_whole_one_is_an_error_of_its_own_kind(
-    serve: Serve, connections: Connections, says: bytes
+    serve: Serve, connections: ConnectionPool, says: bytes
 ) -> None:
     async def breaks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await request(reader)
@@ -266,7 +268,7 @@ async def test_what_is_no_response_or_not_a_whole_one_is_an_error_of_its_own_kin
     assert not isinstance(caught.value, httpx2.ConnectError | httpx2.LocalProtocolError)
 
 
-async def test_a_connection_that_is_reset_is_no_end_of_a_body(serve: Serve, connections: Connections) -> None:
+async def test_a_connection_that_is_reset_is_no_end_of_a_body(serve: Serve, connections: ConnectionPool) -> None:
     async def resets(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await request(reader)
         writer.write(b"HTTP/1.1 200 OK\r\n\r\nhalf of it")
@@ -287,14 +289,14 @@ async def test_a_connection_that_is_reset_is_no_end_of_a_body(serve: Serve, conn
         await reads()
 
 
-async def test_a_packed_body_is_unpacked(serve: Serve, connections: Connections) -> None:
+async def test_a_packed_body_is_unpacked(serve: Serve, connections: ConnectionPool) -> None:
     packed = gzip.compress(b"unpacked")
     head = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(packed)
     wire = await serve(says=head + packed)
     assert await asked(connections, wire.url) == (200, b"unpacked")
 
 
-async def test_a_caller_that_is_cancelled_leaves_at_once(serve: Serve, connections: Connections) -> None:
+async def test_a_caller_that_is_cancelled_leaves_at_once(serve: Serve, connections: ConnectionPool) -> None:
     async def silent(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
         await request(reader)
         silence.set()
@@ -311,7 +313,9 @@ async def test_a_caller_that_is_cancelled_leaves_at_once(serve: Serve, connectio
         await asking
 
 
-async def test_a_peer_that_sends_without_end_has_to_wait_for_its_reader(serve: Serve, connections: Connections) -> None:
+async def test_a_peer_that_sends_without_end_has_to_wait_for_its_reader(
+    serve: Serve, connections: ConnectionPool
+) -> None:
     async def floods(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await request(reader)
         writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
@@ -336,7 +340,7 @@ async def test_a_peer_that_sends_without_end_has_to_wait_for_its_reader(serve: S
     assert before < 32 << 20
 
 
-async def test_who_cannot_be_reached_is_told_apart(connections: Connections) -> None:
+async def test_who_cannot_be_reached_is_told_apart(connections: ConnectionPool) -> None:
     with pytest.raises(httpx2.ConnectError):
         await asked(connections, "http://127.0.0.1:1/")
     with pytest.raises(httpx2.ConnectError):
@@ -344,7 +348,7 @@ async def test_who_cannot_be_reached_is_told_apart(connections: Connections) -> 
 
 
 async def test_every_address_of_a_host_is_tried(
-    serve: Serve, connections: Connections, monkeypatch: pytest.MonkeyPatch
+    serve: Serve, connections: ConnectionPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wire = await serve()
     known = socket.getaddrinfo
@@ -368,7 +372,7 @@ async def test_every_address_of_a_host_is_tried(
     ],
 )
 async def test_what_cannot_be_asked_is_told_before_anything_is_sent(
-    connections: Connections, url: str, header: bytes, error: type[Exception]
+    connections: ConnectionPool, url: str, header: bytes, error: type[Exception]
 ) -> None:
     with pytest.raises(error):
         async with connections.stream("GET", url, [(b"x-a", header)], None):
@@ -376,7 +380,7 @@ async def test_what_cannot_be_asked_is_told_before_anything_is_sent(
 
 
 async def test_a_certificate_counts_and_its_name(
-    serve: Serve, connections: Connections, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    serve: Serve, connections: ConnectionPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     issued = CertStore.from_store(tmp_path, "mitmproxy", 2048).get_cert("peer", [IPAddress(ip_address("127.0.0.1"))])
     pem = tmp_path / "server.pem"
@@ -389,7 +393,7 @@ async def test_a_certificate_counts_and_its_name(
     with pytest.raises(httpx2.ConnectError):
         await asked(connections, url)
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "mitmproxy-ca-cert.pem"))
-    trusting = Connections(tls_context(), idle=60)
+    trusting = ConnectionPool(tls_context(), idle=60)
     for _ in range(2):
         assert await asked(trusting, url) == (200, b"ok")
     with pytest.raises(httpx2.ConnectError):

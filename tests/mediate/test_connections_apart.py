@@ -12,8 +12,8 @@ from starlette.responses import JSONResponse, Response
 
 from claw_mediate.core.provider import Provider
 from claw_mediate.prompt.fetch import Ask, Asker
-from claw_mediate.providers.client import Responded, Sender
-from claw_mediate.tools.http import Services
+from claw_mediate.providers.client import ProviderClient, ProviderResponse
+from claw_mediate.tools.http import HttpToolExecutor
 from tests.mediate.calling import call
 from tests.peers import Peer
 
@@ -46,21 +46,21 @@ def host() -> Iterator[Host]:
 
 
 @pytest.fixture
-async def services(tmp_path: Path) -> AsyncIterator[Services]:
-    made = Services(tmp_path)
+async def services(tmp_path: Path) -> AsyncIterator[HttpToolExecutor]:
+    made = HttpToolExecutor(tmp_path)
     yield made
     await made.close()
 
 
 @pytest.mark.requirement("connections:apart")
-async def test_agents_share_no_connection_to_a_service(host: Host, services: Services) -> None:
+async def test_agents_share_no_connection_to_a_service(host: Host, services: HttpToolExecutor) -> None:
     for agent_id in WHO:
         assert (await call(services, host.url, agent_id=agent_id)).ok
     assert host.connections() == [0, 0, 1, 0, 1]
 
 
 @pytest.mark.requirement("connections:apart")
-async def test_services_share_none_though_they_are_at_one_address(host: Host, services: Services) -> None:
+async def test_services_share_none_though_they_are_at_one_address(host: Host, services: HttpToolExecutor) -> None:
     for name in ("one.get", "two.get", "one.get"):
         assert (await call(services, host.url, name=name)).ok
     assert host.connections() == [0, 1, 0]
@@ -68,9 +68,9 @@ async def test_services_share_none_though_they_are_at_one_address(host: Host, se
 
 @pytest.mark.requirement("connections:apart")
 async def test_agents_share_no_connection_to_a_provider(host: Host) -> None:
-    provider, sender = Provider("p", host.url, "none", "openai", ()), Sender()
+    provider, sender = Provider("p", host.url, "none", "openai", ()), ProviderClient()
     for agent_id in WHO:
-        assert isinstance(await sender.send(agent_id, provider, "/v1/chat/completions", [], b"{}"), Responded)
+        assert isinstance(await sender.send(agent_id, provider, "/v1/chat/completions", [], b"{}"), ProviderResponse)
     await sender.close()
     assert host.connections() == [0, 0, 1, 0, 1]
 

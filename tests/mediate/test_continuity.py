@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from claw_mediate.core.continuity import Transcript, call_key, calls_key, chosen, text_key
-from claw_state.continuity import Anchor, Kept
+from claw_state.continuity import Anchor, StoredRounds
 
 IDS = st.lists(st.text(alphabet="abcXYZ019", min_size=1, max_size=6), min_size=1, max_size=4)
 
@@ -52,11 +52,11 @@ def said(*texts: str) -> tuple[str, ...]:
     return transcript.before
 
 
-def kept(number: int, *before: str, session: str = "", key: str = KEY) -> Kept:
-    return Kept(number, Anchor(key, said(*before)), session, f"hidden {number}".encode())
+def kept(number: int, *before: str, session: str = "", key: str = KEY) -> StoredRounds:
+    return StoredRounds(number, Anchor(key, said(*before)), session, f"hidden {number}".encode())
 
 
-def found(conversation: Sequence[str], turns: Sequence[Kept], session: str = "") -> dict[int, int]:
+def found(conversation: Sequence[str], turns: Sequence[StoredRounds], session: str = "") -> dict[int, int]:
     """What is chosen for a conversation of which every "Done." is the assistant's."""
     transcript, anchors = Transcript(), {}
     for index, text in enumerate(conversation):
@@ -138,7 +138,7 @@ class Looked(tuple[str, ...]):
 
 @pytest.mark.requirement("continuity:bounds")
 def test_an_answer_that_is_given_day_and_night_costs_no_more_for_each_time_that_it_was_given() -> None:
-    kept = [Kept(number, Anchor("text:ok", ("beat",)), "", b"{}") for number in range(64)]
+    kept = [StoredRounds(number, Anchor("text:ok", ("beat",)), "", b"{}") for number in range(64)]
     looked = []
     for length in (1_000, 10_000):
         Looked.times = 0

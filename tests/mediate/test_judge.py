@@ -8,10 +8,20 @@ from typing import Any
 import pytest
 
 from claw_mediate.core import tool_result
-from claw_mediate.core.judge import MAX_CALLS, Answered, Finish, Run, Settled, ends_turn, judge, next_step, use_after
+from claw_mediate.core.judge import (
+    MAX_CALLS,
+    AnswerAll,
+    AnswerOne,
+    Finish,
+    RunCalls,
+    ends_turn,
+    judge,
+    next_step,
+    use_after,
+)
 from claw_mediate.core.ledger import Ledger
 from claw_mediate.core.talk import Deliver, Refuse, RunTools, ToolUse
-from claw_mediate.core.types import Answer, Call
+from claw_mediate.core.types import ToolCall, ToolResult
 from tests.mediate.made import called, granted, limits, reply
 
 GET = granted("desk.get", annotations={"readOnly": True})
@@ -29,44 +39,44 @@ def ledger(**more: Any) -> Ledger:
     return Ledger.opened(limits(**more), 0.0)
 
 
-def ran(call: Call, *, status: int = 200) -> Answer:
+def ran(call: ToolCall, *, status: int = 200) -> ToolResult:
     return tool_result.from_http(call, status, b"{}", 2, 100)
 
 
-def after(book: Ledger, *answers: Answer, use: ToolUse = ToolUse.RELEASED) -> Ledger:
+def after(book: Ledger, *answers: ToolResult, use: ToolUse = ToolUse.RELEASED) -> Ledger:
     """A round in which these answers were given."""
     book = book.answered(tuple(answers), book.now)
     return book.closed(reply(*(answer.call for answer in answers)), tuple(answers), use)
 
 
 def codes(verdict: Any) -> list[str | None]:
-    assert isinstance(verdict, Answered)
+    assert isinstance(verdict, AnswerAll)
     return [answer.code for answer in verdict.answers]
 
 
-def settled(book: Ledger, call: Call) -> str | None:
+def settled(book: Ledger, call: ToolCall) -> str | None:
     """The code with which the call is settled; None when it runs."""
     step = next_step(book, (call,))
-    return step.answer.code if isinstance(step, Settled) else None
+    return step.answer.code if isinstance(step, AnswerOne) else None
 
 
 @pytest.mark.requirement("loop:no-calls")
 @pytest.mark.parametrize("calls", [(), (NATIVE,), (NATIVE, NATIVE)])
-def test_no_call_of_ours_is_the_answer(calls: tuple[Call, ...]) -> None:
+def test_no_call_of_ours_is_the_answer(calls: tuple[ToolCall, ...]) -> None:
     said = reply(*calls)
     assert judge(ledger(), said) == Finish(Deliver(said, (), ()))
 
 
 @pytest.mark.requirement("loop:managed-only", "loop:unknown-tool")
 @pytest.mark.parametrize("calls", [(called(GET),), (UNKNOWN,), (called(GET), UNKNOWN, called(SET))])
-def test_managed_and_unknown_calls_are_run(calls: tuple[Call, ...]) -> None:
-    assert judge(ledger(), reply(*calls)) == Run(calls)
+def test_managed_and_unknown_calls_are_run(calls: tuple[ToolCall, ...]) -> None:
+    assert judge(ledger(), reply(*calls)) == RunCalls(calls)
 
 
 @pytest.mark.requirement("loop:managed-first-native-behind")
 @pytest.mark.parametrize("first", [called(GET), UNKNOWN])
-def test_a_native_suffix_is_dropped_and_the_prefix_runs(first: Call) -> None:
-    assert judge(ledger(), reply(first, NATIVE, NATIVE)) == Run((first,))
+def test_a_native_suffix_is_dropped_and_the_prefix_runs(first: ToolCall) -> None:
+    assert judge(ledger(), reply(first, NATIVE, NATIVE)) == RunCalls((first,))
 
 
 @pytest.mark.requirement("loop:native-before-managed")
@@ -75,20 +85,20 @@ def test_a_native_suffix_is_dropped_and_the_prefix_runs(first: Call) -> None:
 )
 @pytest.mark.parametrize("use", [ToolUse.AS_ASKED, ToolUse.RELEASED])
 def test_native_before_ours_rejects_every_call_and_leaves_the_choice_alone(
-    calls: tuple[Call, ...], use: ToolUse
+    calls: tuple[ToolCall, ...], use: ToolUse
 ) -> None:
     verdict = judge(replace(ledger(), use=use), reply(*calls))
     assert codes(verdict) == ["managed_tools_first"] * len(calls)
-    assert isinstance(verdict, Answered)
+    assert isinstance(verdict, AnswerAll)
     assert verdict.use is use
 
 
 @pytest.mark.requirement("budget:rounds")
 @pytest.mark.parametrize("calls", [(called(GET),), (UNKNOWN,), (called(GET), NATIVE), (NATIVE, called(GET))])
-def test_when_rounds_are_spent_every_call_is_answered_and_tools_are_forbidden(calls: tuple[Call, ...]) -> None:
+def test_when_rounds_are_spent_every_call_is_answered_and_tools_are_forbidden(calls: tuple[ToolCall, ...]) -> None:
     verdict = judge(after(ledger(max_rounds=1), ran(called(SET))), reply(*calls))
     assert codes(verdict) == ["tool_budget_exhausted"] * len(calls)
-    assert isinstance(verdict, Answered)
+    assert isinstance(verdict, AnswerAll)
     assert verdict.use is ToolUse.FORBIDDEN
 
 
@@ -96,7 +106,7 @@ def test_when_rounds_are_spent_every_call_is_answered_and_tools_are_forbidden(ca
 def test_behind_the_soft_deadline_the_same_happens() -> None:
     late = replace(ledger(), now=90.0)
     assert codes(judge(late, reply(called(GET)))) == ["tool_budget_exhausted"]
-    assert judge(replace(ledger(), now=89.9), reply(called(GET))) == Run((called(GET),))
+    assert judge(replace(ledger(), now=89.9), reply(called(GET))) == RunCalls((called(GET),))
     assert settled(late, called(GET)) == "tool_budget_exhausted"
     assert use_after(late, (ran(called(GET)),)) is ToolUse.FORBIDDEN
 
@@ -112,7 +122,7 @@ def test_on_budget_error_refuses_at_once() -> None:
 
 @pytest.mark.requirement("budget:finalization-fails")
 @pytest.mark.parametrize("calls", [(called(GET),), (NATIVE,), (UNKNOWN,)])
-def test_any_call_though_tools_are_forbidden_is_a_502(calls: tuple[Call, ...]) -> None:
+def test_any_call_though_tools_are_forbidden_is_a_502(calls: tuple[ToolCall, ...]) -> None:
     verdict = judge(replace(ledger(), use=ToolUse.FORBIDDEN), reply(*calls))
     assert isinstance(verdict, Finish)
     assert isinstance(verdict.outcome, Refuse)
@@ -121,7 +131,7 @@ def test_any_call_though_tools_are_forbidden_is_a_502(calls: tuple[Call, ...]) -
 
 @pytest.mark.requirement("attack:many-calls")
 def test_a_reply_of_more_calls_than_a_reply_may_hold_runs_none_of_them() -> None:
-    assert isinstance(judge(ledger(), reply(*[called(SET)] * MAX_CALLS)), Run)
+    assert isinstance(judge(ledger(), reply(*[called(SET)] * MAX_CALLS)), RunCalls)
     assert codes(judge(ledger(), reply(*[called(SET)] * (MAX_CALLS + 1)))) == ["too_many_calls"] * (MAX_CALLS + 1)
     assert isinstance(judge(ledger(), reply(*[NATIVE] * (MAX_CALLS + 1))), Finish), (
         "the runner's own are its own business"
@@ -132,7 +142,7 @@ def test_a_reply_of_more_calls_than_a_reply_may_hold_runs_none_of_them() -> None
 def test_a_terminal_call_must_be_the_last_one() -> None:
     assert codes(judge(ledger(), reply(called(END), called(GET)))) == ["terminal_on_success_order"] * 2
     assert codes(judge(ledger(), reply(called(END), NATIVE))) == ["terminal_on_success_order"] * 2
-    assert judge(ledger(), reply(called(GET), called(END))) == Run((called(GET), called(END)))
+    assert judge(ledger(), reply(called(GET), called(END))) == RunCalls((called(GET), called(END)))
 
 
 @pytest.mark.requirement("calls:terminal-on-success")
@@ -159,10 +169,10 @@ def test_the_order_of_checks_is_unknown_then_arguments_then_repeat_then_schema()
 def test_an_equal_call_is_answered_with_its_first_round_and_count(text: str) -> None:
     book = after(ledger(), ran(called(SET, '{"a":1}')))
     step = next_step(book, (called(SET, text),))
-    assert isinstance(step, Settled)
+    assert isinstance(step, AnswerOne)
     assert (step.answer.code, step.answer.first_round, step.answer.repeats) == ("duplicate_tool_call", 1, 1)
     again = next_step(after(book, step.answer), (called(SET, text),))
-    assert isinstance(again, Settled)
+    assert isinstance(again, AnswerOne)
     assert (again.answer.first_round, again.answer.repeats) == (1, 2)
 
 
@@ -226,7 +236,7 @@ def test_a_forced_choice_is_released_by_a_managed_call_and_by_nothing_else() -> 
         ([called(GET), called(QUOTE, '{"a":')], 1),
     ],
 )
-def test_neighbours_that_are_safe_run_together_up_to_the_limit(calls: list[Call], together: int) -> None:
+def test_neighbours_that_are_safe_run_together_up_to_the_limit(calls: list[ToolCall], together: int) -> None:
     step = next_step(ledger(max_parallel=3), tuple(calls))
     assert isinstance(step, RunTools)
     assert list(step.calls) == calls[:together]

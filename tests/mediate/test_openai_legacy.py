@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from claw_mediate.core.continuity import chosen
 from claw_mediate.core.talk import ToolUse
-from claw_mediate.core.types import Reply
+from claw_mediate.core.types import ModelResponse
 from claw_mediate.dialects.base import Additions, UnreadableRequestError
 from claw_mediate.dialects.openai import chat as openai_chat
-from claw_state.continuity import Kept
+from claw_state.continuity import StoredRounds
 from tests.mediate.desk import Desk
 from tests.mediate.made import JSON_TEXT, catalog, granted
 from tests.wires import openai_legacy
@@ -42,7 +42,7 @@ def handed(
     asked = openai_chat.read_request(json.dumps(request or {"messages": [USER], **FUNCTIONS}).encode())
     message = {"role": "assistant", "content": None, "tool_calls": list(calls)}
     body = json.dumps({"id": "a", "choices": [{"message": message, "finish_reason": "tool_calls", **more}]}).encode()
-    reply: Reply = openai_chat.read_reply(body, catalog(GET, native=["shell"]))
+    reply: ModelResponse = openai_chat.read_reply(body, catalog(GET, native=["shell"]))
     written = openai_chat.write_reply(reply, asked, reply.usage, terminal=False)
     stream = b"".join(openai_chat.stream(written, asked))
     return json.loads(written)["choices"][0], openai_chat.reply_anchor(reply, asked, terminal=False), stream
@@ -220,7 +220,7 @@ def test_equal_handoffs_of_one_conversation_are_told_apart_by_their_order() -> N
         request["messages"] = [*request["messages"], choice["message"], ANSWER]
     anchors = openai_chat.read_request(json.dumps(request).encode()).evidence.anchors
     assert list(anchors.values()) == made
-    kept = [Kept(number, anchor, "", b"") for number, anchor in enumerate(made)]
+    kept = [StoredRounds(number, anchor, "", b"") for number, anchor in enumerate(made)]
     assert [one.id for _, one in sorted(chosen(anchors, kept, "").items())] == [0, 1, 2]
     other = {"messages": [{"role": "user", "content": "Stop"}], **FUNCTIONS}
     assert handed(call(), request=other)[1] not in made

@@ -9,7 +9,7 @@ import pytest
 
 from claw_mediate.core import tool_result
 from claw_mediate.core.tool_trace import usage_record
-from claw_mediate.core.types import Arguments, Reply, Round, Unreadable, add_usage
+from claw_mediate.core.types import Arguments, ModelResponse, Round, UnreadableArguments, add_usage
 from claw_mediate.dialects.base import UnreadableReplyError
 from claw_mediate.dialects.openai import chat as openai_chat
 from tests.mediate.made import catalog, granted
@@ -17,7 +17,7 @@ from tests.mediate.made import catalog, granted
 NAMES = catalog(granted("desk.get"), native=["shell"])
 
 
-def replied(message: Any, **more: Any) -> Reply:
+def replied(message: Any, **more: Any) -> ModelResponse:
     return openai_chat.read_reply(json.dumps({"choices": [{"message": message}], **more}).encode(), NAMES)
 
 
@@ -25,7 +25,7 @@ def wire_call(name: str = "desk__get", arguments: Any = "{}", **more: Any) -> di
     return {"id": "c1", "type": "function", "function": {"name": name, "arguments": arguments}, **more}
 
 
-def answered(reply: Reply) -> Round:
+def answered(reply: ModelResponse) -> Round:
     return Round(1, reply, tuple(tool_result.invalid_arguments(call, "x") for call in reply.calls))
 
 
@@ -136,7 +136,7 @@ def test_a_custom_call_by_a_managed_name_never_runs_without_arguments() -> None:
         {"tool_calls": [{"id": "a", "type": "custom", "custom": {"name": "desk__get", "input": "x"}}]}
     ).calls[0]
     assert call.owner == "managed"
-    assert isinstance(call.arguments, Unreadable)
+    assert isinstance(call.arguments, UnreadableArguments)
     native = replied({"tool_calls": [{"id": "a", "type": "custom", "custom": {"name": "shell", "input": "x"}}]}).calls[
         0
     ]

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pytest
 
 from claw_mediate.telemetry.event_log import EventLog
-from claw_mediate.telemetry.nonblocking_writer import Lines
+from claw_mediate.telemetry.nonblocking_writer import LineWriter
 from tests.waiting import DEADLINE, eventually
 
 LINE = b"x" * 999 + b"\n"
@@ -59,13 +59,13 @@ def full(size: int) -> Iterator[None]:
 
 
 def test_a_line_is_there_when_it_is_written(pipe: Pipe) -> None:
-    Lines(pipe.writes).write(b"one\n")
+    LineWriter(pipe.writes).write(b"one\n")
     assert os.read(pipe.reads, 99) == b"one\n"
 
 
 @pytest.mark.requirement("log:unread")
 def test_what_nobody_reads_is_kept_up_to_a_bound_and_dropped_by_whole_lines_beyond_it(pipe: Pipe) -> None:
-    lines, written = Lines(pipe.writes, most=10_000), 500
+    lines, written = LineWriter(pipe.writes, most=10_000), 500
     for number in range(written):
         lines.write(b"%03d" % number + LINE)
     assert lines.dropped > 0
@@ -82,7 +82,7 @@ def test_what_nobody_reads_is_kept_up_to_a_bound_and_dropped_by_whole_lines_beyo
 
 
 def test_a_line_longer_than_the_pipe_comes_out_whole_when_it_is_read(pipe: Pipe) -> None:
-    lines, line = Lines(pipe.writes), b"y" * 300_000 + b"\n"
+    lines, line = LineWriter(pipe.writes), b"y" * 300_000 + b"\n"
     lines.write(line)
     lines.write(b"next\n")
     assert pipe.read(len(line) + 5) == line + b"next\n"
@@ -91,7 +91,7 @@ def test_a_line_longer_than_the_pipe_comes_out_whole_when_it_is_read(pipe: Pipe)
 
 
 def test_who_flushes_waits_no_longer_than_it_may(pipe: Pipe) -> None:
-    lines = Lines(pipe.writes)
+    lines = LineWriter(pipe.writes)
     lines.write(b"z" * 300_000)
     lines.flush(time.monotonic() + 0.01)
     assert lines._kept
@@ -101,7 +101,7 @@ def test_who_flushes_waits_no_longer_than_it_may(pipe: Pipe) -> None:
 @pytest.mark.requirement("log:lost")
 @pytest.mark.parametrize("size", [5, 300_000])
 def test_a_reader_that_has_gone_away_stops_nothing_and_what_it_missed_is_counted(pipe: Pipe, size: int) -> None:
-    lines = Lines(pipe.writes)
+    lines = LineWriter(pipe.writes)
     os.close(pipe.reads)
     lines.write(b"w" * size)
     lines.write(b"w" * size)
@@ -112,7 +112,7 @@ def test_a_reader_that_has_gone_away_stops_nothing_and_what_it_missed_is_counted
 
 @pytest.mark.requirement("log:lost")
 def test_a_reader_that_goes_away_while_lines_are_kept_ends_the_waiting(pipe: Pipe) -> None:
-    lines = Lines(pipe.writes)
+    lines = LineWriter(pipe.writes)
     lines.write(b"w" * 300_000)
     lines.write(b"next\n")
     os.close(pipe.reads)
@@ -127,7 +127,10 @@ def test_a_reader_that_goes_away_while_lines_are_kept_ends_the_waiting(pipe: Pip
 def test_a_file_that_somebody_made_one_that_does_not_wait_is_waited_for(kind: str, size: int) -> None:
     made = Pipe(*os.pipe()) if kind == "pipe" else Pipe(*(end.detach() for end in socket.socketpair()))
     os.set_blocking(made.writes, False)
-    lines, written = Lines(made.writes), [b"%04d" % number + b"y" * size + b"\n" for number in range(600_000 // size)]
+    lines, written = (
+        LineWriter(made.writes),
+        [b"%04d" % number + b"y" * size + b"\n" for number in range(600_000 // size)],
+    )
     for line in written:
         lines.write(line)
     whole = b"".join(written)
@@ -143,7 +146,7 @@ def test_a_file_that_somebody_made_one_that_does_not_wait_is_waited_for(kind: st
 def test_a_line_that_a_full_disk_tears_is_counted_and_the_next_one_begins_anew(tmp_path: Path, room: int) -> None:
     file = tmp_path / "log"
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    lines = Lines(descriptor)
+    lines = LineWriter(descriptor)
     lines.write(b"first\n")
     with full(file.stat().st_size + room):
         lines.write(LINE)
@@ -162,7 +165,7 @@ def test_a_line_that_a_full_disk_tears_is_counted_and_the_next_one_begins_anew(t
 def test_what_is_no_whole_line_goes_on_where_it_was(tmp_path: Path) -> None:
     file = tmp_path / "log"
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    lines = Lines(descriptor)
+    lines = LineWriter(descriptor)
     for piece in (b"said ", b"in ", b"pieces\n"):
         lines.write(piece)
     os.close(descriptor)
@@ -172,7 +175,7 @@ def test_what_is_no_whole_line_goes_on_where_it_was(tmp_path: Path) -> None:
 def test_two_descriptors_of_one_pipe_share_what_is_kept(pipe: Pipe) -> None:
     other = os.dup(pipe.writes)
     try:
-        assert Lines.of(pipe.writes) is Lines.of(other)
+        assert LineWriter.of(pipe.writes) is LineWriter.of(other)
     finally:
         os.close(other)
 
@@ -181,8 +184,8 @@ def test_two_descriptors_of_one_pipe_share_what_is_kept(pipe: Pipe) -> None:
 def test_the_log_says_how_many_lines_are_missing_once_it_is_read_again(
     pipe: Pipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lines = Lines(pipe.writes, most=100_000)
-    monkeypatch.setattr(Lines, "of", lambda _descriptor: lines)
+    lines = LineWriter(pipe.writes, most=100_000)
+    monkeypatch.setattr(LineWriter, "of", lambda _descriptor: lines)
     log = EventLog()
     while not lines.dropped:
         log.event("join", "analyst", how="running")

@@ -9,20 +9,20 @@ import pytest
 from claw_contract.log import ContinuityEvent
 from claw_mediate.core.continuity import Evidence
 from claw_mediate.core.recall import Recall, recalled
-from claw_state.continuity import Anchor, Kept
+from claw_state.continuity import Anchor, StoredRounds
 from tests.mediate.desk import Desk
 from tests.mediate.test_turn_conversations import said
 
 ROOM = 256 * 1024
 
 
-def recall(anchors: dict[int, str], *kept: Kept, session: str = "") -> Recall:
+def recall(anchors: dict[int, str], *kept: StoredRounds, session: str = "") -> Recall:
     evidence = Evidence({index: Anchor(key, ("asked",)) for index, key in anchors.items()})
     return recalled(evidence, kept, session, lambda messages: messages[: len(messages) // 2])
 
 
-def kept(number: int, key: str, messages: bytes = b"", *, before: str = "asked", evicted: bool = False) -> Kept:
-    return Kept(number, Anchor(key, (before,)), "", messages, evicted)
+def kept(number: int, key: str, messages: bytes = b"", *, before: str = "asked", evicted: bool = False) -> StoredRounds:
+    return StoredRounds(number, Anchor(key, (before,)), "", messages, evicted)
 
 
 @pytest.mark.requirement("log:continuity")
@@ -56,7 +56,7 @@ async def test_a_request_tells_what_it_got_back_and_of_which_turn_it_is(desk: De
         (kept(1, "text:b", b"-" * 10), "unknown"),
     ],
 )
-def test_of_a_message_that_got_nothing_back_it_is_told_why(turn: Kept, why: str) -> None:
+def test_of_a_message_that_got_nothing_back_it_is_told_why(turn: StoredRounds, why: str) -> None:
     found = recall({1: "text:a"}, turn)
     numbers = found.told.model_dump()
     numbers |= numbers.pop("missed")

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from claw_mediate.core import tool_result
 from claw_mediate.core.tool_trace import call_record
-from claw_mediate.core.types import Answer
+from claw_mediate.core.types import ToolResult
 from tests.mediate.made import called, granted
 
 READ = called(granted(annotations={"readOnly": True}))
 WRITE = called(granted(method="POST"))
 
 
-def told(answer: Answer) -> dict[str, Any]:
+def told(answer: ToolResult) -> dict[str, Any]:
     envelope: dict[str, Any] = json.loads(answer.content)
     return envelope
 
@@ -146,7 +146,7 @@ def test_a_write_that_broke_off_has_an_unknown_outcome_and_a_read_just_failed() 
         tool_result.request_failed(READ, "m", sent=False),
     ],
 )
-def test_every_failure_has_the_one_shape_and_can_be_recorded(answer: Answer) -> None:
+def test_every_failure_has_the_one_shape_and_can_be_recorded(answer: ToolResult) -> None:
     envelope = told(answer)
     assert envelope.keys() <= {"ok", "error", "status_code"}
     assert envelope["ok"] is answer.ok is False

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
 
 from claw_mediate.tools import http as module
-from claw_mediate.tools.http import Services
+from claw_mediate.tools.http import HttpToolExecutor
 from tests.mediate.calling import READ, call, serve, told
 from tests.peers import Answer as Said
 from tests.peers import Service
@@ -26,7 +26,7 @@ async def endless(_request: Request) -> Response:
 
 
 @pytest.mark.requirement("service:unreachable")
-async def test_a_service_that_is_down_was_certainly_not_reached(pod: Services) -> None:
+async def test_a_service_that_is_down_was_certainly_not_reached(pod: HttpToolExecutor) -> None:
     with nobody_listens() as address:
         answer = await call(pod, address, method="POST")
     assert told(answer)["error"] == {"code": "request_failed", "message": "The service can't be reached."}
@@ -43,7 +43,7 @@ async def test_a_service_that_is_down_was_certainly_not_reached(pod: Services) -
     ("method", "annotations", "code"), [("GET", READ, "request_failed"), ("POST", {}, "outcome_unknown")]
 )
 async def test_a_service_that_breaks_off_leaves_a_writes_outcome_unknown(
-    pod: Services, said: bytes, method: str, annotations: dict[str, Any], code: str
+    pod: HttpToolExecutor, said: bytes, method: str, annotations: dict[str, Any], code: str
 ) -> None:
     async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -60,7 +60,7 @@ async def test_a_service_that_breaks_off_leaves_a_writes_outcome_unknown(
 @pytest.mark.requirement("calls:timeout")
 @pytest.mark.parametrize(("method", "annotations", "unknown"), [("GET", READ, False), ("POST", {}, True)])
 async def test_a_slow_service_is_cut_off_and_told_so(
-    pod: Services, service: Service, method: str, annotations: dict[str, Any], unknown: bool
+    pod: HttpToolExecutor, service: Service, method: str, annotations: dict[str, Any], unknown: bool
 ) -> None:
     answer = await call(pod, serve(service, endless, method), method=method, annotations=annotations, seconds=0.05)
     assert (answer.code, answer.ran) == ("timeout", True)
@@ -69,13 +69,13 @@ async def test_a_slow_service_is_cut_off_and_told_so(
 
 
 @pytest.mark.requirement("calls:timeout")
-async def test_a_tool_may_have_less_time_than_the_turn_gives_it(pod: Services, service: Service) -> None:
+async def test_a_tool_may_have_less_time_than_the_turn_gives_it(pod: HttpToolExecutor, service: Service) -> None:
     answer = await call(pod, serve(service, endless), annotations={**READ, "x-claw.timeout_ms": 50})
     assert answer.code == "timeout"
 
 
 @pytest.mark.requirement("calls:timeout")
-async def test_a_body_that_never_ends_is_cut_off_by_time(pod: Services, service: Service) -> None:
+async def test_a_body_that_never_ends_is_cut_off_by_time(pod: HttpToolExecutor, service: Service) -> None:
     async def drip(_request: Request) -> Response:
         async def body() -> AsyncIterator[bytes]:
             yield b"x"
@@ -88,7 +88,7 @@ async def test_a_body_that_never_ends_is_cut_off_by_time(pod: Services, service:
 
 @pytest.mark.requirement("service:too-large")
 async def test_a_body_that_is_too_large_is_given_up(
-    pod: Services, service: Service, monkeypatch: pytest.MonkeyPatch
+    pod: HttpToolExecutor, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MAX_BODY_BYTES", 100_000)
     answer = await call(pod, serve(service, Response(b"x" * 100_001)))
@@ -99,7 +99,9 @@ async def test_a_body_that_is_too_large_is_given_up(
 
 
 @pytest.mark.requirement("results:truncation")
-async def test_a_long_body_is_cut_at_the_limit_of_the_tool_else_of_the_agent(pod: Services, service: Service) -> None:
+async def test_a_long_body_is_cut_at_the_limit_of_the_tool_else_of_the_agent(
+    pod: HttpToolExecutor, service: Service
+) -> None:
     url = serve(service, Response("é" * 500))
     assert told(await call(pod, url, result_bytes=11))["data"] == "é" * 5
     own = told(await call(pod, url, annotations={"x-claw.max_result_bytes": 21}, result_bytes=11))
@@ -109,7 +111,7 @@ async def test_a_long_body_is_cut_at_the_limit_of_the_tool_else_of_the_agent(pod
 
 
 @pytest.mark.requirement("results:redirect")
-async def test_a_redirect_is_not_followed(pod: Services, service: Service) -> None:
+async def test_a_redirect_is_not_followed(pod: HttpToolExecutor, service: Service) -> None:
     service.routes["GET", "/secret"] = JSONResponse({"stolen": True})
     answer = await call(pod, serve(service, RedirectResponse(f"{service.url}/secret")))
     assert answer.code == "redirect_refused"
@@ -126,31 +128,31 @@ async def test_a_redirect_is_not_followed(pod: Services, service: Service) -> No
         (Response(gzip.compress(b'{"g":1}'), headers={"content-encoding": "gzip"}), {"g": 1}),
     ],
 )
-async def test_bodies_of_every_kind_are_data(pod: Services, service: Service, said: Said, data: Any) -> None:
+async def test_bodies_of_every_kind_are_data(pod: HttpToolExecutor, service: Service, said: Said, data: Any) -> None:
     assert told(await call(pod, serve(service, said)))["data"] == data
 
 
-async def test_a_body_that_lies_about_its_encoding_is_a_broken_answer(pod: Services, service: Service) -> None:
+async def test_a_body_that_lies_about_its_encoding_is_a_broken_answer(pod: HttpToolExecutor, service: Service) -> None:
     url = serve(service, Response(b"not gzip", headers={"content-encoding": "gzip"}))
     assert (await call(pod, url, annotations=READ)).code == "request_failed"
 
 
 @pytest.mark.requirement("service:own-host-only")
 async def test_the_environments_proxies_are_not_used(
-    pod: Services, service: Service, monkeypatch: pytest.MonkeyPatch
+    pod: HttpToolExecutor, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     assert (await call(pod, serve(service, JSONResponse({})))).ok
 
 
-async def test_arguments_that_make_no_request_are_told_and_not_sent(pod: Services, service: Service) -> None:
+async def test_arguments_that_make_no_request_are_told_and_not_sent(pod: HttpToolExecutor, service: Service) -> None:
     answer = await call(pod, service.url, text='{"a":"../x"}', path="/{a}")
     assert (answer.code, answer.ran) == ("invalid_arguments", False)
     assert service.received == []
 
 
-async def test_an_argument_may_be_as_long_as_a_url_allows(pod: Services, service: Service) -> None:
+async def test_an_argument_may_be_as_long_as_a_url_allows(pod: HttpToolExecutor, service: Service) -> None:
     long = json.dumps({"a": "x" * 20_000})
     assert (await call(pod, service.url, text=long, path="/{a}")).code == "http_404"
     assert (
@@ -159,6 +161,6 @@ async def test_an_argument_may_be_as_long_as_a_url_allows(pod: Services, service
     assert [len(one.path) for one in service.received] == [20_001]
 
 
-async def test_every_answer_says_how_long_it_took(pod: Services, service: Service) -> None:
+async def test_every_answer_says_how_long_it_took(pod: HttpToolExecutor, service: Service) -> None:
     assert (await call(pod, serve(service, JSONResponse({})))).latency_ms >= 0
     assert len(service.received) == 1

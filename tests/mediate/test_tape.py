@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from claw_mediate.core import tool_result
-from claw_mediate.core.types import Answer, Call
-from claw_mediate.turns.checkpoint import Tape
-from claw_state.journal import Asked, Attempt
+from claw_mediate.core.types import ToolCall, ToolResult
+from claw_mediate.turns.checkpoint import TurnCheckpoint
+from claw_state.journal import Attempt, RequestFingerprint
 from claw_state.lease import Owner
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.journal import SqliteJournal
@@ -18,7 +18,7 @@ from tests.mediate.made import called, granted
 
 READ = called(granted("desk.get", annotations={"readOnly": True}))
 WRITE = called(granted("desk.buy", method="POST"))
-ASKED = Asked("request", "", "Buy", "")
+ASKED = RequestFingerprint("request", "", "Buy", "")
 
 
 class Forgetful(SqliteJournal):
@@ -34,7 +34,7 @@ class Forgetful(SqliteJournal):
         self._needs_room()
         await super().intends(turn_id, round_number, place)
 
-    async def answered(self, turn_id: str, round_number: int, place: int, answer: Answer) -> None:
+    async def answered(self, turn_id: str, round_number: int, place: int, answer: ToolResult) -> None:
         self._needs_room()
         await super().answered(turn_id, round_number, place, answer)
 
@@ -49,13 +49,13 @@ class Desk:
     def __init__(self, journal: Forgetful) -> None:
         self.journal = journal
         self.told: list[str] = []
-        self.made: list[Call] = []
+        self.made: list[ToolCall] = []
 
-    def tape(self, attempt: Attempt = "first") -> Tape:
-        return Tape(self.journal, "turn_1", self.told.append, attempt)
+    def tape(self, attempt: Attempt = "first") -> TurnCheckpoint:
+        return TurnCheckpoint(self.journal, "turn_1", self.told.append, attempt)
 
-    async def call(self, tape: Tape, round_number: int, place: int, call: Call) -> Answer:
-        async def run() -> Answer:
+    async def call(self, tape: TurnCheckpoint, round_number: int, place: int, call: ToolCall) -> ToolResult:
+        async def run() -> ToolResult:
             self.made.append(call)
             return tool_result.from_http(call, 200, b"{}", 2, 100)
 

@@ -22,7 +22,7 @@ from claw_mediate.core.talk import (
     ToolUse,
 )
 from claw_mediate.core.turn import turn
-from claw_mediate.core.types import Answer, Call, Limits, Reply
+from claw_mediate.core.types import Limits, ModelResponse, ToolCall, ToolResult
 from tests.mediate.made import called, granted, limits
 
 TOOLS = [
@@ -57,7 +57,7 @@ class World:
     limits: Limits
     clock: float = 0.0
     asked: list[AskModel] = field(default_factory=list)
-    ran: list[tuple[Call, Answer, bool]] = field(default_factory=list)
+    ran: list[tuple[ToolCall, ToolResult, bool]] = field(default_factory=list)
     """Call, answer, and whether the call was allowed to repeat an equal one."""
 
     def play(self) -> Outcome:
@@ -78,7 +78,7 @@ class World:
         if self.data.draw(st.integers(0, 9)) == 0:
             return ModelFailed(503, "provider_http_503", "busy", self.clock)
         calls = tuple(self.data.draw(REPLY))
-        return ModelReplied(Reply(b"{}", b"{}", calls, {"total_tokens": 1}), self.clock)
+        return ModelReplied(ModelResponse(b"{}", b"{}", calls, {"total_tokens": 1}), self.clock)
 
     def tools(self, command: RunTools) -> Heard:
         assert 0 < command.seconds <= self.limits.per_tool
@@ -88,11 +88,11 @@ class World:
         self.ran += zip(command.calls, answers, allowed, strict=True)
         return ToolsAnswered(answers, self.clock)
 
-    def answer(self, call: Call) -> Answer:
+    def answer(self, call: ToolCall) -> ToolResult:
         status = self.data.draw(st.sampled_from([200, 200, 404, 503, 0]))
         return tool_result.from_http(call, status, b"{}", 2, 100) if status else tool_result.timed_out(call, 1)
 
-    def may_repeat(self, call: Call) -> bool:
+    def may_repeat(self, call: ToolCall) -> bool:
         """The exceptions of spec/mediation.md section 4, "Repeats", told by what ran."""
         assert call.tool is not None
         equal = [index for index, (one, _, _) in enumerate(self.ran) if one.signature == call.signature]
@@ -161,7 +161,7 @@ def test_a_model_that_never_stops_calling_is_asked_two_times_more_than_it_has_ro
             asked += 1
             assert asked <= rounds + 2
             call = called(TOOLS[0], f'{{"a":{asked}}}')
-            heard: Heard = ModelReplied(Reply(b"{}", b"{}", (call,), {}), clock)
+            heard: Heard = ModelReplied(ModelResponse(b"{}", b"{}", (call,), {}), clock)
         else:
             heard = ToolsAnswered(tuple(tool_result.from_http(call, 200, b"", 0, 9) for call in command.calls), clock)
         try:

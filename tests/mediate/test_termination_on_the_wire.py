@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from claw_mediate.core import tool_result
 from claw_mediate.core.talk import Deliver, Refuse
 from claw_mediate.core.turn import turn
-from claw_mediate.core.types import Answer, Call, Limits
+from claw_mediate.core.types import Limits, ToolCall, ToolResult
 from claw_mediate.dialects.base import Additions
-from claw_mediate.providers.client import Responded
+from claw_mediate.providers.client import ProviderResponse
 from claw_mediate.providers.failover import ModelAnswer, ModelCall, understood
-from claw_mediate.turns.checkpoint import Tape
-from claw_mediate.turns.driver import Ports, World, drive
-from claw_state.journal import Asked
+from claw_mediate.turns.checkpoint import TurnCheckpoint
+from claw_mediate.turns.driver import Ports, TurnDriver, drive
+from claw_state.journal import RequestFingerprint
 from claw_state.lease import Owner
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.journal import SqliteJournal
@@ -46,16 +46,16 @@ class Peers:
     limits: Limits
     clock: float = 0.0
     asked: list[Body] = field(default_factory=list)
-    ran: list[Call] = field(default_factory=list)
+    ran: list[ToolCall] = field(default_factory=list)
 
     async def model(self, call: ModelCall) -> ModelAnswer:
         self.asked.append(json.loads(call.body))
         assert len(self.asked) <= self.limits.max_rounds + 2
         self.clock += self.data.draw(st.sampled_from([0.0, 0.0, 0.0, 20.0, 95.0]))
         status = self.data.draw(st.sampled_from([200] * 9 + [503]))
-        return understood(Responded(status, "application/json", self.data.draw(bodies(self.wire))), call.read)
+        return understood(ProviderResponse(status, "application/json", self.data.draw(bodies(self.wire))), call.read)
 
-    async def tools(self, call: Call, _key: str, seconds: float) -> Answer:
+    async def tools(self, call: ToolCall, _key: str, seconds: float) -> ToolResult:
         assert 0 < seconds <= self.limits.per_tool
         self.ran.append(call)
         status = self.data.draw(st.sampled_from([200, 200, 404, 503]))
@@ -75,9 +75,9 @@ async def test_any_bytes_end_a_turn_and_never_spoil_the_conversation(
     view = dialect.read_request(json.dumps(asked).encode())
     offered = dialect.offer(view, CATALOG, Additions())
     journal = SqliteJournal(Database(""), Owner.this())
-    await journal.begin("turn_1", "analyst", Asked("request", "", "", ""))
-    tape = Tape(journal, "turn_1", pytest.fail, "first")
-    world = World(dialect, CATALOG, offered, Ports(peers.model, peers.tools, lambda: peers.clock), tape)
+    await journal.begin("turn_1", "analyst", RequestFingerprint("request", "", "", ""))
+    tape = TurnCheckpoint(journal, "turn_1", pytest.fail, "first")
+    world = TurnDriver(dialect, CATALOG, offered, Ports(peers.model, peers.tools, lambda: peers.clock), tape)
     try:
         outcome = await drive(turn(limits, 0.0), world)
     finally:

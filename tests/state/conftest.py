@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from claw_state.continuity import Store
+from claw_state.continuity import ContinuityStore
 from claw_state.inventory import Kept
 from claw_state.journal import Journal
 from claw_state.lease import Owner
 from claw_state.sqlite.connection import Database
-from claw_state.sqlite.continuity import SqliteStore
+from claw_state.sqlite.continuity import SqliteContinuityStore
 from claw_state.sqlite.inventory import SqliteInventory
 from claw_state.sqlite.journal import SqliteJournal
 from claw_state.url import File
-from claw_state.valkey.continuity import ValkeyStore
+from claw_state.valkey.continuity import ValkeyContinuityStore
 from claw_state.valkey.inventory import ValkeyInventory
 from claw_state.valkey.journal import ValkeyJournal
 from claw_state.valkey.link import Link
@@ -47,9 +47,9 @@ def shared(tmp_path: Path) -> Iterator[SharedState]:
 def opens(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], tuple[type, object]]:
     """What stores and journals of one state are made of."""
     if request.param == "sqlite":
-        return lambda: (SqliteStore, str(tmp_path / "state.db"))
+        return lambda: (SqliteContinuityStore, str(tmp_path / "state.db"))
     server = request.getfixturevalue("shared")
-    return lambda: (ValkeyStore, Link(server.place, seconds=10))
+    return lambda: (ValkeyContinuityStore, Link(server.place, seconds=10))
 
 
 def in_use(place: Any) -> Any:
@@ -58,11 +58,13 @@ def in_use(place: Any) -> Any:
 
 
 @pytest.fixture
-async def stores(opens: Callable[[], tuple[type, object]], clock: Clock) -> AsyncIterator[Callable[[], Store]]:
+async def stores(
+    opens: Callable[[], tuple[type, object]], clock: Clock
+) -> AsyncIterator[Callable[[], ContinuityStore]]:
     """Each call opens the same state once more, as another proxy does."""
-    made: list[Store] = []
+    made: list[ContinuityStore] = []
 
-    def store() -> Store:
+    def store() -> ContinuityStore:
         kind, place = opens()
         made.append(kind(in_use(place), clock))
         return made[-1]
@@ -79,7 +81,7 @@ async def journals(opens: Callable[[], tuple[type, object]], clock: Clock) -> As
 
     def journal(owner: Owner) -> Journal:
         kind, place = opens()
-        made.append((SqliteJournal if kind is SqliteStore else ValkeyJournal)(in_use(place), owner, clock))
+        made.append((SqliteJournal if kind is SqliteContinuityStore else ValkeyJournal)(in_use(place), owner, clock))
         return made[-1]
 
     yield journal
@@ -91,7 +93,7 @@ async def journals(opens: Callable[[], tuple[type, object]], clock: Clock) -> As
 def kept(opens: Callable[[], tuple[type, object]], request: pytest.FixtureRequest, clock: Clock) -> Kept:
     """What an operator sees of the same state."""
     kind, where = opens()
-    if kind is SqliteStore:
+    if kind is SqliteContinuityStore:
         return SqliteInventory(File(str(where)), clock)
     server: SharedState = request.getfixturevalue("shared")
     return ValkeyInventory(server.place, clock)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from claw_mediate.turns.checkpoint import InFlight
-from claw_state.journal import Asked
+from claw_state.journal import RequestFingerprint
 from claw_state.lease import Owner
 from claw_state.sqlite import wal as disk
 from claw_state.sqlite.connection import Database
@@ -51,7 +51,7 @@ def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Slow:
 async def running(tmp_path: Path, turns: int) -> SqliteJournal:
     journal = SqliteJournal(Database(str(tmp_path / "s.db")), Owner.this())
     for number in range(turns):
-        assert await journal.begin(f"intent-of-turn-{number}", "a", Asked(f"{number}", "", "", ""))
+        assert await journal.begin(f"intent-of-turn-{number}", "a", RequestFingerprint(f"{number}", "", "", ""))
         await journal.replied(f"intent-of-turn-{number}", 1, b"reply")
     return journal
 

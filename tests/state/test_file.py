@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from claw_state.continuity import Anchor
-from claw_state.journal import RESUMED_WITHIN, Asked, Given
+from claw_state.journal import RESUME_SECONDS, RequestFingerprint, StoredResponse
 from claw_state.lease import Owner
 from claw_state.sqlite.connection import Database
-from claw_state.sqlite.continuity import SqliteStore
+from claw_state.sqlite.continuity import SqliteContinuityStore
 from claw_state.sqlite.journal import SqliteJournal
 from claw_state.sqlite.schema import LOG_BYTES, SCHEMA, TURNS, opened
 from tests.state.conftest import Clock
@@ -51,7 +51,7 @@ def other_process(code: str, file: Path) -> str:
 async def test_another_process_that_ends_does_not_take_the_log_from_those_that_go_on(tmp_path: Path) -> None:
     """SQLite's last user removes the log. A process that lost its locks is none in the eyes of others."""
     file = tmp_path / "s.db"
-    store, journal = SqliteStore(Database(str(file))), SqliteJournal(Database(str(file)), Owner.this())
+    store, journal = SqliteContinuityStore(Database(str(file))), SqliteJournal(Database(str(file)), Owner.this())
     other_process("db.execute('DELETE FROM kept'); db.commit(); db.close()", file)
     await store.keep("a", Anchor("x", ()), "", b"1")
     assert other_process("print(db.execute('SELECT COUNT(*) FROM kept').fetchone()[0])", file) == "1\n"
@@ -97,7 +97,7 @@ def test_a_file_of_a_newer_claw_is_not_touched(tmp_path: Path) -> None:
         database.execute(f"PRAGMA user_version={SCHEMA + 1}")
     before = file.read_bytes()
     with pytest.raises(sqlite3.NotSupportedError, match=f"schema {SCHEMA + 1}, and this one knows {SCHEMA}"):
-        SqliteStore(Database(str(file)))
+        SqliteContinuityStore(Database(str(file)))
     assert file.read_bytes() == before
 
 
@@ -107,8 +107,8 @@ async def test_what_a_flood_took_of_the_disk_is_given_back_while_turns_go_on_and
 ) -> None:
     file, log = tmp_path / "s.db", tmp_path / "s.db-wal"
     database = Database(str(file))
-    journal, store = SqliteJournal(database, Owner.this(), clock), SqliteStore(database, clock)
-    answer = Given(200, "application/json", b"x" * 200_000)
+    journal, store = SqliteJournal(database, Owner.this(), clock), SqliteContinuityStore(database, clock)
+    answer = StoredResponse(200, "application/json", b"x" * 200_000)
     with closing(sqlite3.connect(file, autocommit=True)) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT COUNT(*) FROM turns").fetchall()  # while somebody reads, a log does not begin anew
@@ -123,19 +123,19 @@ async def test_what_a_flood_took_of_the_disk_is_given_back_while_turns_go_on_and
             if fact():
                 return
             clock.now += 0.01
-            await turn(journal, f"later-{clock.now}-{number}", Given(200, "application/json", b"small"))
+            await turn(journal, f"later-{clock.now}-{number}", StoredResponse(200, "application/json", b"small"))
         pytest.fail(f"{file.stat().st_size}, and {log.stat().st_size} in the log")
 
     await until(lambda: log.stat().st_size <= LOG_BYTES)
     grown = file.stat().st_size
     assert grown > 40_000_000
-    clock.now += RESUMED_WITHIN
+    clock.now += RESUME_SECONDS
     await until(lambda: file.stat().st_size < grown / 2)
     await journal.close()
     await store.close()
 
 
-async def turn(journal: SqliteJournal, name: str, given: Given) -> None:
-    assert await journal.begin(name, "analyst", Asked(name, "", "", ""))
+async def turn(journal: SqliteJournal, name: str, given: StoredResponse) -> None:
+    assert await journal.begin(name, "analyst", RequestFingerprint(name, "", "", ""))
     await journal.ended(name, given)
     await journal.handed(name)

@@ -10,10 +10,10 @@ from claw_contract.metadata import Budget
 from claw_mediate.state import State, opened
 from claw_mediate.telemetry.event_log import EventLog
 from claw_state.continuity import Anchor
-from claw_state.journal import Asked
+from claw_state.journal import RequestFingerprint
 from claw_state.url import StoreError, place
 
-ASKED = Asked("request", "earlier", "Buy", "")
+ASKED = RequestFingerprint("request", "earlier", "Buy", "")
 LIMIT = Budget.model_validate({"window": "1h", "max_requests": 1})
 
 

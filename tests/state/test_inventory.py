@@ -8,30 +8,30 @@ from itertools import batched
 
 import pytest
 
-from claw_state.continuity import MOST_BYTES, MOST_TURNS, Anchor, Store
+from claw_state.continuity import MAX_BYTES, MAX_TURNS, Anchor, ContinuityStore
 from claw_state.inventory import AgentState, Forgotten, Kept, Rounds
-from claw_state.journal import Asked, Given, Journal
+from claw_state.journal import Journal, RequestFingerprint, StoredResponse
 from claw_state.lease import LEASE_SECONDS, Owner
 from claw_state.url import StoreError
 from tests.state.conftest import Clock
 
-type Stores = Callable[[], Store]
+type Stores = Callable[[], ContinuityStore]
 type Journals = Callable[[Owner], Journal]
 ELSEWHERE = Owner("elsewhere", 1, "b")
-GIVEN = Given(200, "application/json", b"{}")
+GIVEN = StoredResponse(200, "application/json", b"{}")
 AGENTS = 10_000
 
 
-async def keep(store: Store, agent: str, key: str, messages: bytes) -> None:
+async def keep(store: ContinuityStore, agent: str, key: str, messages: bytes) -> None:
     await store.keep(agent, Anchor(key, ("before",)), "", messages)
 
 
 async def begin(journal: Journal, agent: str, turn: str) -> None:
-    assert await journal.begin(turn, agent, Asked(turn, "earlier", "Buy", ""))
+    assert await journal.begin(turn, agent, RequestFingerprint(turn, "earlier", "Buy", ""))
     await journal.replied(turn, 1, b"reply")
 
 
-async def found(store: Store, agent: str, *keys: str) -> list[str]:
+async def found(store: ContinuityStore, agent: str, *keys: str) -> list[str]:
     return sorted(kept.anchor.key for kept in await store.candidates(agent, keys))
 
 
@@ -92,9 +92,9 @@ async def test_what_is_kept_of_an_agent_is_forgotten_but_for_a_turn_that_somebod
     assert await found(store, "analyst", *(f"t{number}" for number in range(50))) == []
     assert await found(store, "executor", "t1") == ["t1"]
     for turn in ("dies", "fails", "done"):
-        assert await journal.find("analyst", Asked(turn, "", "", "")) is None
+        assert await journal.find("analyst", RequestFingerprint(turn, "", "", "")) is None
         assert await journal.reply(turn, 1) is None
-    assert await journal.find("executor", Asked("another's", "", "", "")) is not None
+    assert await journal.find("executor", RequestFingerprint("another's", "", "", "")) is not None
     await journal.intends("runs", 1, 0)
     for turn in ("runs", "left"):
         await journal.ended(turn, GIVEN)
@@ -131,14 +131,14 @@ async def test_of_ten_thousand_agents_one_that_floods_takes_nothing_from_another
     store = stores()
     for some in batched(range(AGENTS), 100):
         await asyncio.gather(*(keep(store, f"agent-{number:05}", "x", b"hidden") for number in some))
-    for number in range(MOST_TURNS + 20):
+    for number in range(MAX_TURNS + 20):
         clock.now += 1
         await keep(store, "flood", f"t{number}", b"flood")
     for number in range(12):
         clock.now += 1
-        await keep(store, "large", f"t{number}", b"x" * (MOST_BYTES // 8 - 9))
+        await keep(store, "large", f"t{number}", b"x" * (MAX_BYTES // 8 - 9))
     told = kept.inventory().agents
     assert [state.agent for state in told] == [*(f"agent-{number:05}" for number in range(AGENTS)), "flood", "large"]
     assert {state.rounds for state in told[:AGENTS]} == {Rounds(1, 6, 1000.0, 1000.0)}
-    assert [(state.rounds.count, state.rounds.marks) for state in told[AGENTS:]] == [(MOST_TURNS, 20), (8, 4)]
+    assert [(state.rounds.count, state.rounds.marks) for state in told[AGENTS:]] == [(MAX_TURNS, 20), (8, 4)]
     assert await found(store, "agent-04711", "x") == ["x"]

@@ -17,11 +17,11 @@ from typer.testing import CliRunner
 
 from claw_cli.app import app
 from claw_state.continuity import Anchor
-from claw_state.journal import Asked, Given
+from claw_state.journal import RequestFingerprint, StoredResponse
 from claw_state.lease import Owner
 from claw_state.sqlite import inventory as sqlite_inventory
 from claw_state.sqlite.connection import Database
-from claw_state.sqlite.continuity import SqliteStore
+from claw_state.sqlite.continuity import SqliteContinuityStore
 from claw_state.sqlite.inventory import SqliteInventory
 from claw_state.sqlite.journal import SqliteJournal
 from claw_state.sqlite.schema import TURNS, opened
@@ -108,12 +108,12 @@ def test_a_file_in_which_nothing_stands_yet_is_an_empty_state(tmp_path: Path) ->
 @pytest.mark.requirement("state:forget")
 async def test_what_is_forgotten_is_in_no_byte_of_the_file_or_its_log_and_the_file_is_smaller(tmp_path: Path) -> None:
     file = tmp_path / "s.db"
-    store, journal = SqliteStore(Database(str(file))), SqliteJournal(Database(str(file)), Owner.this())
+    store, journal = SqliteContinuityStore(Database(str(file))), SqliteJournal(Database(str(file)), Owner.this())
     for number in range(40):
         await store.keep("analyst", Anchor(f"x{number}", ()), "", HIDDEN * 5000)
-        await journal.begin(f"t{number}", "analyst", Asked(f"t{number}", "", "planted-words", ""))
+        await journal.begin(f"t{number}", "analyst", RequestFingerprint(f"t{number}", "", "planted-words", ""))
         await journal.replied(f"t{number}", 1, b"planted-reply" * 5000)
-        await journal.ended(f"t{number}", Given(200, "text/plain", b"planted-answer" * 5000))
+        await journal.ended(f"t{number}", StoredResponse(200, "text/plain", b"planted-answer" * 5000))
     await store.keep("executor", Anchor("x", ()), "", b"another's")
     forgotten = SqliteInventory(File(str(file))).forget("analyst")
     assert forgotten is not None
@@ -131,7 +131,7 @@ async def test_what_is_forgotten_is_in_no_byte_of_the_file_or_its_log_and_the_fi
 @pytest.mark.requirement("state:forget")
 async def test_a_log_that_somebody_reads_is_not_waited_for_and_said(tmp_path: Path) -> None:
     file = tmp_path / "s.db"
-    store = SqliteStore(Database(str(file)))
+    store = SqliteContinuityStore(Database(str(file)))
     await store.keep("analyst", Anchor("x", ()), "", HIDDEN)
     with closing(sqlite3.connect(file)) as reader:
         reader.execute("BEGIN")

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from claw_mediate.core.types import Answer, Call
+from claw_mediate.core.types import ToolCall, ToolResult
 from claw_mediate.turns.checkpoint import InFlight
-from claw_state.journal import RESUMED_WITHIN, Asked, Given, Journal
+from claw_state.journal import RESUME_SECONDS, Journal, RequestFingerprint, StoredResponse
 from claw_state.lease import LEASE_SECONDS, Owner
 from claw_state.url import StoreError
 from claw_state.valkey.journal import ValkeyJournal
@@ -19,11 +19,11 @@ from tests.state.server import SharedState
 
 type Journals = Callable[[Owner], Journal]
 HERE, ELSEWHERE = Owner("here", 1, "a"), Owner("elsewhere", 1, "b")
-ASKED = Asked("request", "earlier", "Buy", "")
-GIVEN = Given(200, "application/json", b'{"answer": "\\u0000"}')
+ASKED = RequestFingerprint("request", "earlier", "Buy", "")
+GIVEN = StoredResponse(200, "application/json", b'{"answer": "\\u0000"}')
 
 
-def made() -> Call:
+def made() -> ToolCall:
     return called(granted(), "{}")
 
 
@@ -33,7 +33,7 @@ async def test_of_one_request_one_turn_runs_whoever_begins_it(journals: Journals
     assert await here.begin("t1", "a", ASKED)
     assert not await elsewhere.begin("t2", "a", ASKED)
     assert await elsewhere.begin("t3", "another", ASKED)
-    assert await elsewhere.begin("t4", "a", Asked("other request", "earlier", "Buy", ""))
+    assert await elsewhere.begin("t4", "a", RequestFingerprint("other request", "earlier", "Buy", ""))
     past = await elsewhere.find("a", ASKED)
     assert past is not None
     assert (past.turn_id, past.state, past.alive) == ("t1", "running", True)
@@ -73,8 +73,8 @@ async def test_a_turn_whose_process_is_silent_goes_on_elsewhere_and_no_longer_he
     assert await elsewhere.answer("t1", 1, 0, made()) == InFlight()
 
 
-def answer() -> Answer:
-    return Answer(made(), b'{"ok": true}', True, None, 200, 7, True)
+def answer() -> ToolResult:
+    return ToolResult(made(), b'{"ok": true}', True, None, 200, 7, True)
 
 
 @pytest.mark.requirement("journal:resume")
@@ -102,7 +102,7 @@ async def test_a_turn_that_is_not_entered_may_not_begin_a_call(journals: Journal
 @pytest.mark.requirement("journal:retry-of-a-done-turn")
 async def test_an_answer_is_there_until_it_is_handed_over_and_for_those_who_retry(journals: Journals) -> None:
     here, elsewhere = journals(HERE), journals(ELSEWHERE)
-    keyed = Asked("request", "earlier", "Buy", "key-1")
+    keyed = RequestFingerprint("request", "earlier", "Buy", "key-1")
     await here.begin("t1", "a", keyed)
     await here.ended("t1", GIVEN)
     past = await elsewhere.find("a", ASKED)
@@ -119,7 +119,7 @@ async def test_an_answer_is_there_until_it_is_handed_over_and_for_those_who_retr
 async def test_what_led_to_an_answer_is_kept_no_longer_than_the_answer_is_missing(journals: Journals) -> None:
     here = journals(HERE)
     for turn, given in (("failed", None), ("answered", GIVEN)):
-        await here.begin(turn, "a", Asked(turn, "", "", ""))
+        await here.begin(turn, "a", RequestFingerprint(turn, "", "", ""))
         await here.replied(turn, 1, b"reply")
         await here.intends(turn, 1, 0)
         await here.answered(turn, 1, 0, answer())
@@ -127,7 +127,7 @@ async def test_what_led_to_an_answer_is_kept_no_longer_than_the_answer_is_missin
     assert (await here.reply("failed", 1), await here.answer("failed", 1, 0, made())) == (b"reply", answer())
     assert (await here.reply("answered", 1), await here.answer("answered", 1, 0, made())) == (None, None)
     await here.ended("answered", None)
-    past = await here.find("a", Asked("answered", "", "", ""))
+    past = await here.find("a", RequestFingerprint("answered", "", "", ""))
     assert past is not None
     assert (past.state, past.given) == ("answered", GIVEN), "what could not go on is never said to have failed"
 
@@ -136,13 +136,13 @@ async def test_what_led_to_an_answer_is_kept_no_longer_than_the_answer_is_missin
 async def test_a_failed_turn_is_found_by_a_request_that_goes_on_with_its_last_words(journals: Journals) -> None:
     here, elsewhere = journals(HERE), journals(ELSEWHERE)
     await here.begin("t1", "a", ASKED)
-    longer = Asked("longer", "earlier", "Buy, I said", "")
+    longer = RequestFingerprint("longer", "earlier", "Buy, I said", "")
     assert await elsewhere.find("a", longer) is None
     await here.ended("t1", None)
     for other in (
-        Asked("x", "else", "Buy, I said", ""),
-        Asked("x", "earlier", "But", ""),
-        Asked("x", "earlier", "", ""),
+        RequestFingerprint("x", "else", "Buy, I said", ""),
+        RequestFingerprint("x", "earlier", "But", ""),
+        RequestFingerprint("x", "earlier", "", ""),
     ):
         assert await elsewhere.find("a", other) is None
     past = await elsewhere.find("a", longer)
@@ -163,25 +163,25 @@ async def test_of_those_that_failed_the_latest_that_the_words_go_on_from_is_foun
     here = journals(HERE)
     for number, said in enumerate(["Buy", "Buy me", "Buy m", "Buy me a"]):
         clock.now += 1
-        await here.begin(f"t{number}", "a", Asked(f"r{number}", "earlier", said, ""))
+        await here.begin(f"t{number}", "a", RequestFingerprint(f"r{number}", "earlier", said, ""))
         if said != "Buy me a":
             await here.ended(f"t{number}", None)
-    past = await here.find("a", Asked("longer", "earlier", "Buy me a car", ""))
+    past = await here.find("a", RequestFingerprint("longer", "earlier", "Buy me a car", ""))
     assert past is not None
     assert past.turn_id == "t1"
-    assert await here.find("a", Asked("longer", "earlier", "Buy me a car", "", alone=True)) is None
+    assert await here.find("a", RequestFingerprint("longer", "earlier", "Buy me a car", "", alone=True)) is None
 
 
 @pytest.mark.requirement("journal:altered")
 async def test_a_failed_turn_is_found_however_many_were_done_behind_the_same_words(journals: Journals) -> None:
     here = journals(HERE)
-    await here.begin("t0", "a", Asked("r0", "earlier", "Buy", ""))
+    await here.begin("t0", "a", RequestFingerprint("r0", "earlier", "Buy", ""))
     await here.ended("t0", None)
     for number in range(1, 300):
-        await here.begin(f"t{number}", "a", Asked(f"r{number}", "earlier", "Look", ""))
+        await here.begin(f"t{number}", "a", RequestFingerprint(f"r{number}", "earlier", "Look", ""))
         await here.ended(f"t{number}", GIVEN)
         await here.handed(f"t{number}")
-    past = await here.find("a", Asked("longer", "earlier", "Buy, I said", ""))
+    past = await here.find("a", RequestFingerprint("longer", "earlier", "Buy, I said", ""))
     assert past is not None
     assert past.turn_id == "t0"
 
@@ -193,7 +193,7 @@ async def test_an_answer_that_was_lost_is_found_by_altered_words_once_nobody_han
     here, elsewhere = journals(HERE), journals(ELSEWHERE)
     await here.begin("t1", "a", ASKED)
     await here.ended("t1", GIVEN)
-    noted = Asked("noted", "earlier", "Buy\n\n[Queued user message] Go on", "")
+    noted = RequestFingerprint("noted", "earlier", "Buy\n\n[Queued user message] Go on", "")
     for journal in (here, elsewhere):
         for seconds, alive in ((0.0, True), (LEASE_SECONDS, False)):
             clock.now += seconds
@@ -201,7 +201,7 @@ async def test_an_answer_that_was_lost_is_found_by_altered_words_once_nobody_han
             assert past is not None
             assert (past.turn_id, past.state, past.given, past.alive) == ("t1", "answered", GIVEN, alive)
             clock.now -= seconds
-        assert await journal.find("a", Asked("other", "earlier", "Buy me a car", "")) is None
+        assert await journal.find("a", RequestFingerprint("other", "earlier", "Buy me a car", "")) is None
     await here.handed("t1")
     assert await here.find("a", noted) is None
 
@@ -211,7 +211,7 @@ async def test_a_turn_is_not_resumed_where_another_of_that_request_runs(journals
     here, elsewhere = journals(HERE), journals(ELSEWHERE)
     await here.begin("t1", "a", ASKED)
     await here.ended("t1", None)
-    longer = Asked("longer", "earlier", "Buy, I said", "")
+    longer = RequestFingerprint("longer", "earlier", "Buy, I said", "")
     past = await here.find("a", longer)
     assert past is not None
     assert await elsewhere.begin("t2", "a", longer)
@@ -224,8 +224,8 @@ async def test_after_ten_minutes_nothing_is_resumed_and_the_request_may_run_agai
 ) -> None:
     here, elsewhere = journals(HERE), journals(ELSEWHERE)
     await here.begin("t1", "a", ASKED)
-    clock.now += RESUMED_WITHIN - 30
-    other = Asked("other", "", "", "")
+    clock.now += RESUME_SECONDS - 30
+    other = RequestFingerprint("other", "", "", "")
     assert await here.begin("t2", "a", other)
     clock.now += 30
     assert await elsewhere.find("a", ASKED) is None
@@ -265,7 +265,7 @@ async def test_a_turn_that_its_runner_left_is_waited_for_by_altered_words_too_ev
     journals: Journals, clock: Clock
 ) -> None:
     here, elsewhere = journals(HERE), journals(ELSEWHERE)
-    longer = Asked("longer", "earlier", "Buy, I said", "")
+    longer = RequestFingerprint("longer", "earlier", "Buy, I said", "")
     await here.begin("t1", "a", ASKED)
     await elsewhere.abandoned("t1")  # not its own
     assert await here.find("a", longer) is None
@@ -293,8 +293,8 @@ async def test_what_a_busy_agent_is_found_by_on_a_server_does_not_grow(shared: S
     """Conversations that begin alike share what was said earlier, and one agent's never rest for ten minutes."""
     journal = ValkeyJournal(Link(shared.place, seconds=10), HERE, clock)
     for number in range(20):
-        assert await journal.begin(f"t{number}", "a", Asked(f"request-{number}", "earlier", "Buy", ""))
-        clock.now += RESUMED_WITHIN / 4
+        assert await journal.begin(f"t{number}", "a", RequestFingerprint(f"request-{number}", "earlier", "Buy", ""))
+        clock.now += RESUME_SECONDS / 4
     for kept in ("turns", "earlier:earlier"):
         assert int(shared.asks("ZCARD", f"claw:a:a:{kept}").strip(b":\r\n")) <= 4
     await journal.close()

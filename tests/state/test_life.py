@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from claw_state.journal import Asked
+from claw_state.journal import RequestFingerprint
 from claw_state.lease import Owner
 from claw_state.life import Life, lives
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.journal import SqliteJournal
 
-ASKED = Asked("request", "earlier", "Buy", "")
+ASKED = RequestFingerprint("request", "earlier", "Buy", "")
 BEGINS = """
 import asyncio, sys
 from claw_state.sqlite.journal import SqliteJournal

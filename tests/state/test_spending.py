@@ -13,7 +13,7 @@ from claw_contract.metadata import Budget
 from claw_state.health import Health
 from claw_state.spending import Spending
 from claw_state.sqlite.connection import Database
-from claw_state.sqlite.continuity import SqliteStore
+from claw_state.sqlite.continuity import SqliteContinuityStore
 from claw_state.sqlite.spending import SqliteSpending
 from claw_state.url import StoreError
 from claw_state.valkey.link import Link
@@ -32,7 +32,7 @@ async def spendings(opens: Callable[[], tuple[type, Any]], clock: Clock) -> Asyn
 
     def spending() -> Spending:
         kind, place = opens()
-        made.append((SqliteSpending if kind is SqliteStore else ValkeySpending)(in_use(place), clock))
+        made.append((SqliteSpending if kind is SqliteContinuityStore else ValkeySpending)(in_use(place), clock))
         return made[-1]
 
     yield spending

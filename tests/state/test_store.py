@@ -9,23 +9,23 @@ from pathlib import Path
 
 import pytest
 
-from claw_state.continuity import MOST_AGE_SECONDS, MOST_BYTES, MOST_MARKS, MOST_TURNS, Anchor, Store
+from claw_state.continuity import MAX_AGE_SECONDS, MAX_BYTES, MAX_MARKS, MAX_TURNS, Anchor, ContinuityStore
 from claw_state.sqlite.connection import Database
-from claw_state.sqlite.continuity import SqliteStore
+from claw_state.sqlite.continuity import SqliteContinuityStore
 from claw_state.url import StoreError
-from claw_state.valkey.continuity import ValkeyStore
+from claw_state.valkey.continuity import ValkeyContinuityStore
 from claw_state.valkey.link import Link
 from tests.state.conftest import Clock
 from tests.state.server import SharedState
 
-type Stores = Callable[[], Store]
+type Stores = Callable[[], ContinuityStore]
 
 
-async def keep(store: Store, agent: str, key: str, messages: bytes, session: str = "") -> None:
+async def keep(store: ContinuityStore, agent: str, key: str, messages: bytes, session: str = "") -> None:
     await store.keep(agent, Anchor(key, ("before",)), session, messages)
 
 
-async def held(store: Store, agent: str, *keys: str) -> list[tuple[str, bytes]]:
+async def held(store: ContinuityStore, agent: str, *keys: str) -> list[tuple[str, bytes]]:
     """What is kept and has its messages, or never had any; which is thereby used."""
     found = [one for one in await store.candidates(agent, keys) if not one.evicted]
     await store.used(agent, found)
@@ -63,15 +63,15 @@ async def test_the_least_recently_used_turns_go_first_and_only_those_of_that_age
 ) -> None:
     store = stores()
     await keep(store, "other", "x", b"11")
-    for number in range(MOST_TURNS):
+    for number in range(MAX_TURNS):
         clock.now += 1
         await keep(store, "a", f"t{number}", b"11")
     clock.now += 1
     await held(store, "a", "t0")
     clock.now += 1
     await keep(store, "a", "new", b"11")
-    kept = [key for key, _ in await held(store, "a", *(f"t{number}" for number in range(MOST_TURNS)))]
-    assert len(kept) == MOST_TURNS - 1
+    kept = [key for key, _ in await held(store, "a", *(f"t{number}" for number in range(MAX_TURNS)))]
+    assert len(kept) == MAX_TURNS - 1
     assert "t0" in kept
     assert "t1" not in kept
     assert await held(store, "other", "x") == [("x", b"11")]
@@ -88,7 +88,7 @@ async def test_answers_without_hidden_messages_take_no_room_from_those_with_any_
     for number in range(3):
         clock.now += 1
         await keep(store, "a", f"whole{number}", b"11")
-    for number in range(MOST_MARKS + 2):
+    for number in range(MAX_MARKS + 2):
         clock.now += 1
         await keep(store, "a", f"mark{number}", b"")
     assert [key for key, _ in await held(store, "a", "mark0", "mark1", "mark2")] == ["mark2"]
@@ -101,7 +101,7 @@ async def test_what_was_not_used_for_a_week_is_gone(stores: Stores, clock: Clock
     store = stores()
     await keep(store, "a", "old", b"11")
     await keep(store, "a", "used", b"11")
-    clock.now += MOST_AGE_SECONDS
+    clock.now += MAX_AGE_SECONDS
     await held(store, "a", "used")
     clock.now += 1
     await keep(store, "a", "new", b"11")
@@ -112,10 +112,10 @@ async def test_what_was_not_used_for_a_week_is_gone(stores: Stores, clock: Clock
 @pytest.mark.requirement("store:bounded")
 async def test_what_an_agent_left_that_comes_no_more_is_gone_after_seven_days(tmp_path: Path, clock: Clock) -> None:
     file = str(tmp_path / "claw.db")
-    store = SqliteStore(Database(file), clock)
+    store = SqliteContinuityStore(Database(file), clock)
     for number in range(300):
         await keep(store, "gone", f"k{number}", b"11")
-    clock.now += MOST_AGE_SECONDS + 1
+    clock.now += MAX_AGE_SECONDS + 1
     assert await held(store, "gone", "k0") == [], "not even for the agent itself"
     for number in range(2):
         await keep(store, "other", f"k{number}", b"22")
@@ -127,9 +127,9 @@ async def test_what_an_agent_left_that_comes_no_more_is_gone_after_seven_days(tm
 @pytest.mark.requirement("store:durable")
 async def test_a_file_survives_a_restart_and_is_private(tmp_path: Path) -> None:
     file = tmp_path / "state" / "claw.db"
-    first = SqliteStore(Database(str(file)))
+    first = SqliteContinuityStore(Database(str(file)))
     await keep(first, "a", "x", b"\x00\xff")
-    second = SqliteStore(Database(str(file)))  # the first was not closed: a crash
+    second = SqliteContinuityStore(Database(str(file)))  # the first was not closed: a crash
     assert await held(second, "a", "x") == [("x", b"\x00\xff")]
     assert oct(file.stat().st_mode)[-3:] == "600"
     await first.close()
@@ -137,16 +137,16 @@ async def test_a_file_survives_a_restart_and_is_private(tmp_path: Path) -> None:
 
 
 async def test_memory_is_lost_with_the_process() -> None:
-    store = SqliteStore(Database(""))
+    store = SqliteContinuityStore(Database(""))
     await keep(store, "a", "x", b"11")
     await store.close()
-    store = SqliteStore(Database(""))
+    store = SqliteContinuityStore(Database(""))
     assert await held(store, "a", "x") == []
     await store.close()
 
 
 async def test_a_store_that_can_t_be_used_says_so(tmp_path: Path) -> None:
-    store = SqliteStore(Database(str(tmp_path / "s.db")))
+    store = SqliteContinuityStore(Database(str(tmp_path / "s.db")))
     assert await store.writable()
     await store.close()
     assert not await store.writable()
@@ -160,19 +160,19 @@ async def test_a_store_that_can_t_be_used_says_so(tmp_path: Path) -> None:
 def test_a_file_that_is_no_database_is_an_error_at_the_start(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "s.db").write_bytes(content)
     with pytest.raises(sqlite3.DatabaseError):
-        SqliteStore(Database(str(tmp_path / "s.db")))
+        SqliteContinuityStore(Database(str(tmp_path / "s.db")))
 
 
 def test_a_path_that_cannot_be_is_an_error_at_the_start(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match="file"):
-        SqliteStore(Database(str(tmp_path / "file" / "s.db")))
+        SqliteContinuityStore(Database(str(tmp_path / "file" / "s.db")))
 
 
 @pytest.mark.requirement("continuity:bounds")
 async def test_an_agent_keeps_so_many_bytes_and_the_latest_ones(stores: Stores, clock: Clock) -> None:
     store = stores()
-    third = b"x" * (MOST_BYTES // 3)
+    third = b"x" * (MAX_BYTES // 3)
     for number in range(5):
         clock.now += 1
         await keep(store, "analyst", f"calls:{number}", third)
@@ -188,7 +188,7 @@ async def test_on_a_server_whatever_is_kept_expires_and_what_is_used_later_than_
     shared: SharedState, clock: Clock
 ) -> None:
     """The number of what was kept last, too: but never before what it has numbered."""
-    store = ValkeyStore(Link(shared.place, seconds=10), clock)
+    store = ValkeyContinuityStore(Link(shared.place, seconds=10), clock)
     assert await store.writable()
     await keep(store, "a", "x", b"11")
     names = set(shared.asks("KEYS", "claw:*").decode().split()) & set(NAMES)

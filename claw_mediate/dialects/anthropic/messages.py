@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from claw_mediate.core.continuity import calls_key, text_key
-from claw_mediate.core.types import Reply
+from claw_mediate.core.types import ModelResponse
 from claw_mediate.dialects import sse
 from claw_mediate.dialects.anthropic import request as anthropic_request
 from claw_mediate.dialects.anthropic import response as anthropic_reply
@@ -40,7 +40,7 @@ def write_request(offer: Offer, hidden: Sequence[bytes]) -> bytes:
     return offer.followed_by([anthropic_reply.merged(offer.prefill, first) if offer.prefill else first, *rest])
 
 
-def reply_anchor(reply: Reply, request: RunnerRequest, *, terminal: bool) -> Anchor:
+def reply_anchor(reply: ModelResponse, request: RunnerRequest, *, terminal: bool) -> Anchor:
     """By the native calls' ids where there are any, else by the text, with what the runner began of it."""
     if reply.calls and not terminal:
         return Anchor(calls_key(call.id for call in reply.calls), request.evidence.before)

@@ -16,7 +16,7 @@ import msgspec
 from claw_contract.base import JsonObject
 from claw_mediate.core import json_splice, tool_result
 from claw_mediate.core.tool_catalog import Catalog
-from claw_mediate.core.types import Answer, Call, Reply, Round
+from claw_mediate.core.types import ModelResponse, Round, ToolCall, ToolResult
 from claw_mediate.dialects.anthropic.wire_types import Block, read_block, visible_text
 from claw_mediate.dialects.base import MOST_PARTS, TERMINAL_TEXT, RunnerRequest, UnreadableReplyError
 from claw_mediate.dialects.body_edits import Changes, compact
@@ -31,7 +31,7 @@ class _Response(msgspec.Struct):
 _read_response = msgspec.json.Decoder(_Response)
 
 
-def read_reply(body: bytes, catalog: Catalog) -> Reply:
+def read_reply(body: bytes, catalog: Catalog) -> ModelResponse:
     """The view of a response; its ``message`` is the array of content blocks."""
     try:
         json_splice.check_utf8(body)
@@ -48,10 +48,10 @@ def read_reply(body: bytes, catalog: Catalog) -> Reply:
         raise UnreadableReplyError(f"the provider's response is ambiguous: {error}") from error
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise UnreadableReplyError("the provider's response is not a message") from error
-    return Reply(body, body[place.start : place.end], calls, view.usage or {})
+    return ModelResponse(body, body[place.start : place.end], calls, view.usage or {})
 
 
-def write_reply(reply: Reply, request: RunnerRequest, usage: JsonObject, *, terminal: bool) -> bytes:
+def write_reply(reply: ModelResponse, request: RunnerRequest, usage: JsonObject, *, terminal: bool) -> bytes:
     """Upstream's bytes; ``usage`` is the turn's. A terminal reply is the model's words without its call."""
     del request
     changes: dict[str, bytes | None] = {}
@@ -90,14 +90,14 @@ def merged(prefill: bytes, message: bytes) -> bytes:
     return b'{"role":"assistant","content":%b}' % content
 
 
-def text_of(reply: Reply) -> str:
+def text_of(reply: ModelResponse) -> str:
     """The visible text of a reply."""
     return visible_text([read_block.decode(block) for block in _raw_blocks(reply)])
 
 
-def _calls(view: _Response, catalog: Catalog, seed: str) -> tuple[Call, ...]:
+def _calls(view: _Response, catalog: Catalog, seed: str) -> tuple[ToolCall, ...]:
     """The calls, each with an id of its own: one that is missing or taken is minted, of letters and digits only."""
-    calls: list[Call] = []
+    calls: list[ToolCall] = []
     taken: set[str] = set()
     for block in view.content:
         if block.type == "tool_use":
@@ -113,11 +113,11 @@ def _calls(view: _Response, catalog: Catalog, seed: str) -> tuple[Call, ...]:
     return tuple(calls)
 
 
-def _raw_blocks(reply: Reply) -> list[bytes]:
+def _raw_blocks(reply: ModelResponse) -> list[bytes]:
     return [reply.message[start:end] for start, end in json_splice.elements(reply.message)]
 
 
-def _blocks(reply: Reply, kept: Sequence[Call], *, taken_back: bool = False) -> list[bytes]:
+def _blocks(reply: ModelResponse, kept: Sequence[ToolCall], *, taken_back: bool = False) -> list[bytes]:
     """The blocks of a reply with exactly the kept calls, each with the id that its answer names."""
     calls = iter(reply.calls)
     ids = {call.id for call in kept}
@@ -139,7 +139,7 @@ def _is_blank(block: bytes) -> bool:
     return view.type == "text" and isinstance(view.text, str) and not view.text.strip()
 
 
-def _taken_back(view: Block, call: Call) -> Changes:
+def _taken_back(view: Block, call: ToolCall) -> Changes:
     """What must change for the API to take a call back: its name is of plain characters, its input an object."""
     changes: Changes = {} if call.told_as is None else {"name": compact(call.told_as)}
     if bytes(view.input)[:1] != b"{":
@@ -147,7 +147,7 @@ def _taken_back(view: Block, call: Call) -> Changes:
     return changes
 
 
-def _result(answer: Answer) -> JsonObject:
+def _result(answer: ToolResult) -> JsonObject:
     block: JsonObject = {"type": "tool_result", "tool_use_id": answer.call.id, "content": answer.content.decode()}
     return block if answer.ok else {**block, "is_error": True}
 

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from claw_mediate.core.continuity import calls_key, text_key
-from claw_mediate.core.types import Reply
+from claw_mediate.core.types import ModelResponse
 from claw_mediate.dialects import sse
 from claw_mediate.dialects.base import TERMINAL_TEXT, Keepalive, Offer, Opening, RunnerRequest
 from claw_mediate.dialects.openai import functions as openai_legacy
@@ -39,7 +39,7 @@ def write_request(offer: Offer, hidden: Sequence[bytes]) -> bytes:
     return offer.followed_by(hidden)
 
 
-def reply_anchor(reply: Reply, request: RunnerRequest, *, terminal: bool) -> Anchor:
+def reply_anchor(reply: ModelResponse, request: RunnerRequest, *, terminal: bool) -> Anchor:
     """By the native calls' ids where there are any, else by the text."""
     if terminal or not reply.calls:
         text = visible_text(read_message.decode(reply.message)) or TERMINAL_TEXT * terminal

@@ -15,7 +15,7 @@ import msgspec
 from claw_mediate.core import json_splice
 from claw_mediate.core.continuity import call_key
 from claw_mediate.core.tool_call import read_arguments
-from claw_mediate.core.types import Arguments, Call, Unreadable
+from claw_mediate.core.types import Arguments, ToolCall, UnreadableArguments
 from claw_mediate.dialects.body_edits import Changes
 from claw_mediate.dialects.openai.wire_types import Function, Message, arguments_text, function_call, named
 
@@ -72,9 +72,9 @@ def function_key(function: Function) -> str:
     return call_key(function.name, _signature(function))
 
 
-def handoff_key(call: Call) -> str:
+def handoff_key(call: ToolCall) -> str:
     """The same of a call that is handed over in the old form."""
-    read = read_arguments(call.arguments.text) if isinstance(call.arguments, Unreadable) else call.arguments
+    read = read_arguments(call.arguments.text) if isinstance(call.arguments, UnreadableArguments) else call.arguments
     return call_key(call.name, _canonical(read))
 
 
@@ -99,6 +99,6 @@ def _signature(function: Function) -> str:
     return _canonical(read_arguments(arguments_text(function)))
 
 
-def _canonical(arguments: Arguments | Unreadable) -> str:
+def _canonical(arguments: Arguments | UnreadableArguments) -> str:
     """What re-serialised arguments have in common."""
     return arguments.signature if isinstance(arguments, Arguments) else arguments.text

@@ -13,7 +13,7 @@ import msgspec
 from claw_contract.base import JsonObject
 from claw_mediate.core import json_splice, tool_result
 from claw_mediate.core.tool_catalog import Catalog
-from claw_mediate.core.types import Answer, Call, Reply, Round, Unreadable
+from claw_mediate.core.types import ModelResponse, Round, ToolCall, ToolResult, UnreadableArguments
 from claw_mediate.dialects.base import MOST_PARTS, TERMINAL_TEXT, RunnerRequest, UnreadableReplyError
 from claw_mediate.dialects.body_edits import Changes, compact
 from claw_mediate.dialects.openai.functions import as_function_call
@@ -39,7 +39,7 @@ _FREE_TEXT = "free text"
 _read_response = msgspec.json.Decoder(_Response)
 
 
-def read_reply(body: bytes, catalog: Catalog) -> Reply:
+def read_reply(body: bytes, catalog: Catalog) -> ModelResponse:
     """The view of a response; the first choice counts (requests for several are not mediated).
 
     Its calls are in ``tool_calls``, each with an id of its own: it is written into the response where it was not there, so
@@ -65,10 +65,10 @@ def read_reply(body: bytes, catalog: Catalog) -> Reply:
         raise UnreadableReplyError(f"the provider's response is ambiguous: {error}") from error
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise UnreadableReplyError("the provider's response is not a chat completion") from error
-    return Reply(body, named, calls, view.usage or {})
+    return ModelResponse(body, named, calls, view.usage or {})
 
 
-def write_reply(reply: Reply, request: RunnerRequest, usage: JsonObject, *, terminal: bool) -> bytes:
+def write_reply(reply: ModelResponse, request: RunnerRequest, usage: JsonObject, *, terminal: bool) -> bytes:
     """Upstream's bytes; ``usage`` is the turn's. A terminal reply is the model's words without its call; calls are handed over
     in the form that the runner speaks.
     """
@@ -112,7 +112,7 @@ def _with_first(body: bytes, edit: Callable[[bytes], bytes], *, alone: bool = Fa
     )
 
 
-def _without_call(reply: Reply, choice: bytes) -> bytes:
+def _without_call(reply: ModelResponse, choice: bytes) -> bytes:
     text = compact(visible_text(read_message.decode(reply.message)) or TERMINAL_TEXT)
     message = json_splice.edited(reply.message, {"tool_calls": None, "content": text})
     return json_splice.edited(choice, {"message": message, "finish_reason": b'"stop"'})
@@ -124,9 +124,9 @@ def _as_tool_calls(message: bytes) -> Changes:
     return {"message": json_splice.edited(message, {"function_call": None, "tool_calls": call})}
 
 
-def _calls(views: Sequence[WireCall], catalog: Catalog, seed: str, *, cut: bool) -> tuple[Call, ...]:
+def _calls(views: Sequence[WireCall], catalog: Catalog, seed: str, *, cut: bool) -> tuple[ToolCall, ...]:
     """The calls, each with an id of its own: one that is missing or taken is minted, of letters and digits only."""
-    calls: list[Call] = []
+    calls: list[ToolCall] = []
     taken: set[str] = set()
     for index, view in enumerate(views):
         own = isinstance(view.id, str) and bool(view.id) and view.id not in taken
@@ -136,14 +136,14 @@ def _calls(views: Sequence[WireCall], catalog: Catalog, seed: str, *, cut: bool)
     return tuple(calls)
 
 
-def _call(view: WireCall, call_id: str, catalog: Catalog, *, cut: bool) -> Call:
+def _call(view: WireCall, call_id: str, catalog: Catalog, *, cut: bool) -> ToolCall:
     if view.function is None:
         # A custom call's input is free text: the runner's to read. No managed tool takes it, least of all for ``{}``.
         return catalog.call(call_id, view.custom.name if view.custom else "", _FREE_TEXT)
     return catalog.call(call_id, view.function.name, arguments_text(view.function), cut=cut)
 
 
-def _named(message: bytes, calls: Sequence[Call]) -> bytes:
+def _named(message: bytes, calls: Sequence[ToolCall]) -> bytes:
     """The message with its calls' ids written where they were not there."""
     if not calls:
         return message
@@ -156,7 +156,7 @@ def _named(message: bytes, calls: Sequence[Call]) -> bytes:
     return json_splice.spliced(message, cuts)
 
 
-def _assistant(reply: Reply, kept: Sequence[Answer]) -> bytes:
+def _assistant(reply: ModelResponse, kept: Sequence[ToolResult]) -> bytes:
     """The assistant's message with exactly the kept calls."""
     made = json_splice.once(reply.message, ["tool_calls"])["tool_calls"]
     ids = {answer.call.id for answer in kept}
@@ -168,7 +168,7 @@ def _assistant(reply: Reply, kept: Sequence[Answer]) -> bytes:
     return message if own else json_splice.edited(message, {"role": b'"assistant"'})
 
 
-def _taken_back(raw: bytes, call: Call) -> bytes:
+def _taken_back(raw: bytes, call: ToolCall) -> bytes:
     """A call as providers take it back: with a name of plain characters, and arguments that are an object's JSON.
 
     OpenAI takes any arguments that it gave; others parse them, and refuse the conversation for good.
@@ -178,7 +178,7 @@ def _taken_back(raw: bytes, call: Call) -> bytes:
         return raw
     function = json_splice.Object(raw).value("function") if view.function is not None else b"{}"
     changes: Changes = {} if call.told_as is None else {"name": compact(call.told_as)}
-    if isinstance(call.arguments, Unreadable) and not _is_object(call.arguments.text):
+    if isinstance(call.arguments, UnreadableArguments) and not _is_object(call.arguments.text):
         changes["arguments"] = compact(json.dumps({"invalid_json": call.arguments.text}))
     return json_splice.edited(raw, {"function": json_splice.edited(function or b"{}", changes)}) if changes else raw
 
@@ -191,6 +191,6 @@ def _is_object(text: str) -> bool:
     return True
 
 
-def _tool_message(answer: Answer) -> bytes:
+def _tool_message(answer: ToolResult) -> bytes:
     message = {"role": "tool", "tool_call_id": answer.call.id, "content": answer.content.decode()}
     return compact(message)

@@ -17,7 +17,7 @@ from mitmproxy import http
 
 from claw_mediate.core.error_bodies import refusal
 from claw_mediate.core.http import Forward
-from claw_mediate.http.content_coding import UnpackableError, codings, readable
+from claw_mediate.http.content_coding import DecodingError, codings, readable
 from claw_mediate.http.headers import CREDENTIALS, as_read
 from claw_mediate.mediator import Mediator
 from claw_mediate.mitm.gate import guard
@@ -26,7 +26,7 @@ from claw_mediate.mitm.response_stream import door
 from claw_mediate.mitm.response_stream.layer import MOST_HELD
 from claw_mediate.mitm.view import redaction as veil
 from claw_mediate.mitm.view.redacted_message import standard_phrase
-from claw_mediate.turns.passthrough import Ticket
+from claw_mediate.turns.passthrough import PassthroughHandle
 
 _ERROR = 400
 _LEFT = 499
@@ -45,7 +45,7 @@ class Forwarded(NamedTuple):
     """A request under way."""
 
     mediator: Mediator
-    ticket: Ticket
+    ticket: PassthroughHandle
     tap: Tap | None = None
 
 
@@ -61,7 +61,7 @@ def send(flow: http.HTTPFlow, mediator: Mediator, decision: Forward) -> None:
     # Whom the key is for, and not what the runner's handshake named: mitmproxy would ask for that, and trust it.
     flow.server_conn.sni = flow.request.host
     door.if_unreachable(flow, _UNREACHED, decision.refusal)
-    assert isinstance(decision.ticket, Ticket)
+    assert isinstance(decision.ticket, PassthroughHandle)
     _under_way[flow.id] = Forwarded(mediator, decision.ticket)
     guard.metadata(flow, "forward", provider=decision.ticket.provider.name)
 
@@ -158,7 +158,7 @@ def _declared(response: http.Response) -> int:
     return int(response.headers.get("content-length", "0"))
 
 
-def _keep_keys_out(ticket: Ticket, response: http.Response) -> None:
+def _keep_keys_out(ticket: PassthroughHandle, response: http.Response) -> None:
     """An error may say our key back; only then it is changed, or where nobody can say what a runner will read in it."""
     redactor = ticket.passed.redactor
     fields = response.headers.fields
@@ -170,7 +170,7 @@ def _keep_keys_out(ticket: Ticket, response: http.Response) -> None:
     try:
         body = readable(packed, codings(response.headers.get_all("content-encoding")), _MOST_UNPACKED, _SECONDS)
         clear = redactor.document(body)
-    except UnpackableError:
+    except DecodingError:
         body, clear = packed, refusal(ticket.passed.request.path, response.status_code, *_UNREADABLE)
         response.headers["content-type"] = "application/json"
     if clear != body:

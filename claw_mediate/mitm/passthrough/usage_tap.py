@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from claw_mediate.http.content_coding import UnpackableError, Unpacking
+from claw_mediate.http.content_coding import Decoder, DecodingError
 
 _KEPT = 256 << 10
 _LONGEST_LINE = 1 << 20
@@ -32,8 +32,8 @@ class Tap:
         """The beginning of the response, unpacked where it can be."""
         self._usage = _reader(content_type.lower())
         try:
-            self._unpacking = Unpacking(applied, _MOST_UNPACKED) if self._usage else None
-        except UnpackableError:
+            self._unpacking = Decoder(applied, _MOST_UNPACKED) if self._usage else None
+        except DecodingError:
             self._usage = self._unpacking = None
 
     @property
@@ -44,7 +44,7 @@ class Tap:
     def __call__(self, data: bytes) -> bytes:
         try:
             self._read(data)
-        except UnpackableError:
+        except DecodingError:
             self._unpacking = None
         except Exception as error:  # noqa: BLE001 - nothing that a copy holds may harm the response itself
             _log.warning("the copy of a response is not read: %s", type(error).__name__)

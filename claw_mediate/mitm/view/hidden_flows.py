@@ -32,7 +32,7 @@ from mitmproxy.proxy.layers.http import (
 )
 from mitmproxy.proxy.mode_specs import ReverseMode
 
-from claw_mediate.core.observer import IGNORED, Asked, Heard, Hidden, Said, Watch
+from claw_mediate.core.observer import IGNORED, ExchangeObserver, Hidden, RequestInfo, RequestObserver, ResponseInfo
 from claw_mediate.http.headers import as_read
 
 _log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ def looked_on() -> bool:
     return bool(detail or options.save_stream_file or options.hardump) or ctx.master.addons.get("view") is not None
 
 
-def watching(parent: http.HTTPFlow) -> Watch | None:
+def watching(parent: http.HTTPFlow) -> RequestObserver | None:
     """Who looks on at what becomes of this flow's request."""
     return _Parent(parent) if looked_on() else None
 
@@ -131,7 +131,7 @@ class _Parent:
         tell(hooks.UpdateHook([self._flow]))
 
     @_harmless(IGNORED)
-    def asked(self, hidden: Hidden) -> Heard:
+    def asked(self, hidden: Hidden) -> ExchangeObserver:
         if hidden.about.kind == "model" and hidden.asked.url:
             self._leads_to(hidden.asked.url)
         return _Child(self._flow, hidden)
@@ -167,7 +167,7 @@ class _Child:
         tell(HttpRequestHeadersHook(made), HttpRequestHook(made))
 
     @_harmless(None)
-    def answered(self, said: Said) -> None:
+    def answered(self, said: ResponseInfo) -> None:
         now = time.time()
         length = len(said.body) if said.size is None else said.size
         fields = as_read([("content-type", said.content_type), ("content-length", str(length))])
@@ -226,7 +226,7 @@ def _flow(parent: http.HTTPFlow, hidden: Hidden) -> http.HTTPFlow:
     return made
 
 
-def _headers(asked: Asked, authority: str) -> http.Headers:
+def _headers(asked: RequestInfo, authority: str) -> http.Headers:
     fields = as_read([("host", authority), *asked.headers])
     return http.Headers([*fields, (b"content-length", b"%d" % len(asked.body))] if asked.body else fields)
 
