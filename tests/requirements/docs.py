@@ -25,4 +25,8 @@ REQUIREMENTS: dict[str, Requirement] = {
     "docs:links": Requirement("issue 6, item 6", "What a page links to, or names as a file, is there."),
     "docs:no-machine": Requirement("CONTRIBUTING", "No page names a place of one machine, or a registry of packages."),
     "docs:configs": Requirement("issue 6, item 6", "Every block of JSON or TOML is what it says."),
+    "docs:references": Requirement(
+        "CONTRIBUTING", "What code, tests, requirements and pages refer to is a page, and a section, of the repository."
+    ),
+    "docs:decisions": Requirement("CONTRIBUTING", "The index of decisions has every page, with its title."),
 }
