@@ -1,6 +1,6 @@
-"""The attack list, as data: what others were attacked by → which requirements hold it off here (gateways.md section 4).
+"""Known attacks on similar systems, and the requirements that prevent each of them here.
 
-``python -m tests.attacks.table`` prints it as docs/attacks.md. The tests behind a requirement carry its id as their mark.
+``python -m tests.attacks.table`` prints docs/attacks.md. The tests of a requirement carry its id as their mark.
 """
 
 from __future__ import annotations
@@ -14,22 +14,24 @@ from tests.requirements import REQUIREMENTS
 class Attack:
     name: str
     how: str
-    """What is sent, or said."""
+    """The attacker's input."""
     held_off_by: tuple[str, ...] = ()
     """Ids of requirements."""
     instead: str = ""
-    """Where there is nothing to attack: why."""
+    """Reason why there is nothing to attack, if that is so."""
 
 
 ATTACKS = (
     Attack(
-        "An identity that is empty, doubled or nearly right",
-        "no bearer, two that differ, both headers, case, white space, another agent's, a browser's Host and Origin",
+        "Forged identity",
+        "no token, two different tokens, both headers, differences in case, white space, another agent's token, "
+        "a browser's Host and Origin",
         ("identity:refused", "identity:forms", "attack:no-credential", "contract:agent-id", "contract:token-forms"),
     ),
     Attack(
-        "A way round the decision",
-        "a hook that raises, a script that breaks or goes away, odd paths, framing, Host headers, WebSockets, large bodies",
+        "Bypassing the decision",
+        "a hook that raises, a script that breaks or is deleted, unusual paths, framing, Host headers, WebSockets, "
+        "large bodies",
         (
             "closed:hook-fails",
             "closed:script-broken",
@@ -42,49 +44,50 @@ ATTACKS = (
         ),
     ),
     Attack(
-        "The agent's secret sent on",
-        "in any header, cookie, URL or body that goes upstream",
+        "Leaking the agent's token to a provider",
+        "the token in a header, cookie, URL or body of the forwarded request",
         ("hostile:token-elsewhere", "proxy:credentials-swapped", "attack:planted-secrets"),
     ),
     Attack(
-        "Secrets echoed",
-        "a provider's, a service's or the agent's own, as they are, escaped, percent-encoded or in base64, by any peer",
+        "Echoed secrets",
+        "a peer returns a secret of a provider, a service or the agent: verbatim, escaped, percent-encoded or in base64",
         ("attack:planted-secrets", "failure:matrix", "service:no-echo", "contract:redaction", "feeds:redaction"),
     ),
     Attack(
         "Hostile path arguments",
-        "`..`, `%2e%2e`, separators, NUL, line breaks, `?`, `#`, `;`, very long ones, odd numbers",
+        "`..`, `%2e%2e`, separators, NUL, line breaks, `?`, `#`, `;`, very long arguments, unusual numbers",
         ("attack:path-arguments", "calls:path-segment", "calls:exact-numbers"),
     ),
     Attack(
-        "Requests elsewhere (SSRF)",
-        "redirects, URLs as arguments, environment proxies; the host is the manifest's and no other",
+        "Requests to other hosts (SSRF)",
+        "redirects, URLs as arguments, proxies in the environment",
         ("results:redirect", "service:own-host-only", "contract:base-url", "feeds:own-host-only"),
     ),
     Attack(
-        "Credentials or sessions mixed up",
-        "two agents, interleaved, at one service; cookies",
+        "Mixing credentials or sessions",
+        "two agents that call one service at the same time; cookies",
         ("attack:shared-service", "attack:two-protocols", "hostile:cookies", "store:own"),
     ),
     Attack(
-        "Ownership confused",
-        "native names equal to managed ones, case, prefixes, look-alikes, hashed aliases, tools that were never granted",
+        "Confusing who owns a tool",
+        "native tools named like managed ones, differences in case, prefixes, look-alike characters, hashed aliases, "
+        "tools that were never granted",
         ("attack:names", "names:native-wins", "names:owner", "names:case", "loop:unknown-tool"),
     ),
     Attack(
-        "A side effect twice",
-        "the same call twice in one reply, again later, after an error of the provider, in a runner's retry",
+        "Repeating a side effect",
+        "the same call twice in one reply, in a later reply, after an error of the provider, or in a runner's retry",
         ("attack:double-execution", "loop:terminates", "calls:signature", "failure:matrix", "journal:resume"),
     ),
     Attack(
-        "Results that pretend",
-        "fake results, roles, prompts, envelopes, stream framing, terminal sequences",
+        "Injection through results",
+        "tool results that contain fake results, roles, prompts, envelopes, stream framing or terminal sequences",
         ("attack:injected-results", "stream:sdk-accepts", "results:body-kinds"),
     ),
     Attack(
-        "Resources exhausted",
-        "ten thousand calls, deep or huge JSON, results without an end, slow drips, gzip bombs, hostile schemas, "
-        "heads of thousands of credentials",
+        "Exhausting resources",
+        "ten thousand calls, deep or huge JSON, endless results, slow responses, gzip bombs, hostile schemas, "
+        "headers with thousands of credentials",
         (
             "attack:many-calls",
             "attack:deep-and-huge",
@@ -103,36 +106,36 @@ ATTACKS = (
         ),
     ),
     Attack(
-        "Calls that are cut off or malformed",
-        "half a JSON document, no object, repeated keys, an answer that ran out of tokens",
+        "Incomplete or malformed calls",
+        "half a JSON document, JSON that is not an object, repeated keys, a response that ran out of tokens",
         ("calls:invalid-arguments", "calls:cut-off", "wire:repeated-member"),
     ),
     Attack(
-        "Errors dressed as success",
-        "3xx, 204, empty bodies, an error that comes with a 200",
+        "Errors that look like success",
+        "status 3xx or 204, an empty body, an error with status 200",
         ("results:envelope", "calls:error-results", "failure:matrix"),
     ),
     Attack(
-        "A gate that a stream goes round",
+        "Bypassing a check by streaming",
         "the same request with `stream: true`",
         ("transcript:valid", "failure:matrix"),
     ),
     Attack(
-        "Hints that lie",
-        "a DELETE that calls itself a read",
+        "False annotations",
+        "a DELETE that is annotated as a read",
         ("calls:duplicate-exceptions", "loop:terminates"),
         "annotations come from the operator's descriptors, never from a live server",
     ),
     Attack(
-        "Tools that change under a grant",
-        "a description or schema after it was pinned",
+        "Changing a tool after it was granted",
+        "a new description or schema for a granted tool",
         (),
-        "nothing is discovered live",
+        "tools are not discovered at run time",
     ),
-    Attack("Approvals reused", "a grant used twice or for other arguments", (), "there are no approvals in this stage"),
+    Attack("Reusing an approval", "an approval used twice, or for other arguments", (), "there are no approvals yet"),
     Attack(
-        "Commands through configuration",
-        "a process started from what came over the network",
+        "Command injection through configuration",
+        "a process that is started with data from the network",
         ("compile:no-traceback",),
         "the proxy starts no process",
     ),
@@ -140,11 +143,13 @@ ATTACKS = (
 
 _HEAD = """# Attacks
 
-What systems like this one were attacked by, and the requirements that hold it off here (`tests/requirements/`; each test
-carries the id of its requirement as a mark: `grep -rn 'requirement("attack:names")' tests`). This page is printed:
-`python -m tests.attacks.table > docs/attacks.md`.
+Known attacks on systems like this one, and the requirements that prevent them here.
+The ids are those of `tests/requirements/`.
+Each test carries the id of its requirement as a mark: `grep -rn 'requirement("attack:names")' tests` finds it.
 
-| attack | how | held off by |
+This page is generated: `python -m tests.attacks.table > docs/attacks.md`.
+
+| attack | method | prevented by |
 |---|---|---|
 """
 

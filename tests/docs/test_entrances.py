@@ -83,7 +83,7 @@ def test_the_commands_of_a_page_say_what_it_says(desk: Desk, mode: str, block: B
     if shutil.which("curl") is None:
         pytest.skip("NO curl, so the commands of the pages are not tested (scripts/get-peers)")
     said = ran(desk, mode, ["bash", "-ec", block.text])
-    promised = re.findall(r"`([^`]+)`", behind) if behind.startswith("says ") else [ANSWER]
+    promised = re.findall(r"`([^`]+)`", behind) if behind.startswith("This prints ") else [ANSWER]
     assert promised
     for words in promised:
         assert words in said

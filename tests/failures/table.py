@@ -1,6 +1,6 @@
-"""The failure matrix, as data: how each failure of a provider reaches its runner, by phase, as JSON and as a stream.
+"""The failure matrix: the response to a runner for each failure of a provider, by phase, as JSON and as a stream.
 
-``python -m tests.failures.table`` prints it as docs/failures.md.
+``python -m tests.failures.table`` prints docs/failures.md.
 """
 
 from __future__ import annotations
@@ -12,38 +12,38 @@ from typing import Literal
 from tests.failures.provider import FAILURES, Failure, Ours, Passed
 
 TRIES = 3
-"""How often a call is made whose failure may pass."""
+"""Attempts of a model call whose failure may be temporary."""
 
 
 class Phase(Enum):
-    """Where in a turn the provider fails."""
+    """Part of a turn in which the provider fails."""
 
     FIRST = "first call"
-    """Nothing has run, and nothing has been sent."""
+    """No tool has run, and nothing was sent to the runner."""
     OPEN = "first call, headers sent"
-    """Nothing has run, but a stream's headers are out, because the provider took its time."""
+    """No tool has run, but a stream's headers were sent, because the provider was slow."""
     LATER = "later round"
     """A tool has run."""
-    FINAL = "last word"
-    """The turn's rounds are spent, and the model was asked to answer without tools."""
+    FINAL = "final call"
+    """The rounds of the turn are spent, and the model was asked to answer without tools."""
 
 
 @dataclass(frozen=True)
 class Told:
-    """How a failure reaches its runner."""
+    """Report of a failure to the runner."""
 
     by: Literal["a response", "an event"]
     status: int
-    """Of the response; of an event, the one that history keeps."""
+    """Status of the response, or for an event the status in history."""
     reason: str
-    """The code of the proxy's own error, and of the log's line in any case."""
+    """Code in the log, and in the error if it is the proxy's own."""
     own: bool
-    """Whether the runner gets the proxy's own error, and not the provider's."""
+    """True if the runner gets the proxy's own error instead of the provider's."""
     tries: int
 
 
 def told(failure: Failure, phase: Phase, *, stream: bool) -> Told:
-    """One cell of the matrix."""
+    """Return one cell of the matrix."""
     by: Literal["a response", "an event"] = "a response" if phase is Phase.FIRST or not stream else "an event"
     tries = TRIES if failure.retried and phase is not Phase.FIRST else 1
     match failure.outcome:
@@ -57,7 +57,7 @@ def told(failure: Failure, phase: Phase, *, stream: bool) -> Told:
 
 
 def cells(failure: Failure) -> list[tuple[Phase, bool]]:
-    """Phase and stream, as far as they can come together."""
+    """Return the possible combinations of phase and stream."""
     found = [(Phase.FIRST, False), (Phase.FIRST, True), (Phase.OPEN, True)]
     found += [(phase, stream) for phase in (Phase.LATER, Phase.FINAL) for stream in (False, True)]
     return [cell for cell in found if not (cell[0] is Phase.OPEN and failure.until == "never listens")]
@@ -65,22 +65,34 @@ def cells(failure: Failure) -> list[tuple[Phase, bool]]:
 
 _HEAD = """# When a provider fails
 
-This page is printed from the table that the tests hold the proxy to: `python -m tests.failures.table > docs/failures.md`.
+This page lists what a runner gets when a provider fails.
+It is generated from the table that the tests use: `python -m tests.failures.table > docs/failures.md`.
 
-Every failure below is played in every phase of a turn, in both dialects, as JSON and as a stream (`tests/failures`). In each
-of these cases the runner gets exactly one answer; history has one line for the turn, with the calls that ran; the log has the
-turn's `request`, a `tool_call` for each call, and one `error` with the code; and no key, token or address is in any of it.
+The tests (`tests/failures`) play every failure in every phase of a turn, in both dialects, as JSON and as a stream.
+In each case:
 
-- **A response** is what a runner gets that did not ask for a stream, or whose stream's headers are not out yet.
-- **An event** is what a stream gets after its headers: OpenAI `data: {"error": …}` then `[DONE]`; Anthropic `event: error`.
-- **The last word** is the model call without tools at the end of a spent turn. Whatever fails there is a 502.
-- *The provider's own* error is passed on with its status, without its secrets, and with its `Retry-After`; all others are the
-  proxy's, in the dialect's shape. OpenAI's have the code below; Anthropic's shape has none, so there it is in log and history.
-- Calls are **asked** once before anything has cost something. Once a tool has run, or a stream's headers are out, runners
-  would take the error as final or repeat the whole turn, so the proxy itself asks again, within the turn's time.
-- The time of a whole turn is bounded (`total_timeout_ms`), that of its parts too: nothing waits for ever.
+- the runner gets exactly one response;
+- history has one line for the turn, with the calls that ran;
+- the log has the turn's `request`, a `tool_call` for each call, and one `error` with the code;
+- none of these contains a key, a token or an address.
 
-| the provider … | a response | an event | the last word | asked |
+The columns:
+
+- **Response**: the runner did not ask for a stream, or the stream's headers were not sent yet.
+- **Event**: the stream's headers were sent already.
+  OpenAI's form is `data: {"error": …}` and then `[DONE]`; Anthropic's is `event: error`.
+- **Final call**: the model call without tools after the turn's rounds are spent. Every failure there is a 502.
+- **Attempts**: how often the proxy makes the call if a tool has run or a stream's headers were sent.
+  Runners take such an error as final or repeat the whole turn, so the proxy itself tries again, within the turn's time.
+  Before that point it makes each call once.
+
+*The provider's own* error is passed on with its status and its `Retry-After`, with secrets removed.
+All other errors are the proxy's, in the dialect's form.
+OpenAI's form contains the code below; Anthropic's has no code, so it is only in the log and in history.
+
+The time of a turn is limited (`total_timeout_ms`), and so is the time of each part: no request waits forever.
+
+| the provider … | response | event | final call | attempts |
 |---|---|---|---|---|
 """
 
@@ -94,8 +106,8 @@ def _row(failure: Failure) -> str:
     response = told(failure, Phase.LATER, stream=False)
     event = told(failure, Phase.LATER, stream=True)
     final = told(failure, Phase.FINAL, stream=False)
-    asked = f"{response.tries} times" if response.tries > 1 else "once"
-    cells = [failure.what, _said(response), _said(event, event=True), _said(final), asked]
+    attempts = str(response.tries)
+    cells = [failure.what, _said(response), _said(event, event=True), _said(final), attempts]
     return "| " + " | ".join(cells) + " |"
 
 
