@@ -11,7 +11,7 @@ from claw_contract.base import JsonObject
 from claw_mediate.continuity import calls_key, text_key
 from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.dialects.openai_legacy import function_key
-from claw_mediate.dialects.openai_views import SYSTEM, Message, function_call, tool_calls, visible_text
+from claw_mediate.dialects.openai_views import SYSTEM, Message, function_call, text_parts, tool_calls, visible_text
 from claw_mediate.dialects.reading import evidence_of, read
 from claw_mediate.session import SessionHints
 
@@ -63,7 +63,7 @@ def read_request(body: bytes) -> RunnerRequest:
         declared=tuple(filter(None, map(_tool_name, (*(view.tools or ()), *(view.functions or ()))))),
         bypass=_bypass(view, choice),
         choice=choice,
-        read_evidence=evidence_of(view.messages, visible_text, _key),
+        read_evidence=evidence_of(view.messages, text_parts, _key),
         session=SessionHints(view.metadata, view.prompt_cache_key),
         said=tuple(visible_text(message, "\n") for message in view.messages if message.role == "user"),
         system="\n".join(map(visible_text, takewhile(lambda message: message.role in SYSTEM, view.messages))),
