@@ -26,6 +26,13 @@ class Anchor:
 
     key: str
     before: tuple[str, ...] = ()
+    alternatives: tuple[str, ...] = ()
+    """Keys that it may be kept under instead, where a runner wrote its calls into its text."""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """All keys that it is looked for by."""
+        return self.key, *self.alternatives
 
 
 @dataclass(frozen=True, slots=True)

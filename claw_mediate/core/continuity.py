@@ -7,11 +7,15 @@ Equal keys are told apart by evidence, never by requirement:
 
     the session      that the runner names; two that differ are two conversations
     what was before  digests of the few messages before it; one that is the same is enough, since runners add and drop some;
-                     of those that are alike in as many, the one that differs in fewer
+                     of those that are alike in as many, the one that differs in fewer. A user's message is the same too
+                     where a runner dropped some of its parts (see ``_is_same``)
     order            of those that are still alike, the latest
 
 Where one turn alone has a key that says enough by itself (ids of calls, a longer answer), it needs no evidence: a runner may
 have put a summary in the place of all that was before.
+
+A runner may write its calls into the text of the message (smolagents). Such a message is also looked for by the call ids and by
+the words in that text. Any text may mention an id, so the message right before must be the same, and no other session named.
 
 A turn may end without an answer: the model says nothing at all, and many runners drop such a message, or the turn fails. What
 was hidden is looked for where the answer would stand, between the user's messages that nobody answered; since nothing tells one
@@ -24,7 +28,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 
 from claw_state.continuity import Anchor, StoredRounds
 
@@ -43,6 +47,21 @@ _VOLATILE = "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>"
 _NO_WORDS = "(nocontent)"
 """What Claude Code keeps of a message without words, white space aside."""
 _NOT_ALPHANUMERIC = re.compile(r"[^A-Za-z0-9]")
+_MAX_PARTS = 16
+"""Of a user's message with more parts, only the whole is compared."""
+_REMINDER = ("<system-reminder>", "</system-reminder>")
+"""The start and the end of a part that a runner adds to the user's words (Claude Code, qwen-code)."""
+_WORDS, _NOTE = ":", "~"
+"""The marks before the digest of a part: the user's words, or a runner's note."""
+_WHOLE, _PART = 16, 9
+"""Characters of the digest of a message, and of that of a part with its mark. A message of one part has no part's digest."""
+_CALLS_AS_TEXT = "Calling tools:\n["
+_CALL_HEAD = r"\{'id': '([^'\\]*+)', 'type': 'function', 'function': \{'name': "
+_STRING = r"""'[^'\\]*+(?:\\.?[^'\\]*+)*+'?|"[^"\\]*+(?:\\.?[^"\\]*+)*+"?"""
+_CALL_AS_TEXT = re.compile(rf"""{_CALL_HEAD}(?:[^'"{{]++|{_STRING}|(?!{_CALL_HEAD})\{{)*+""", re.DOTALL)
+"""A call as smolagents writes it (the ``repr`` of a dictionary), up to the next call. Strings are skipped whole and nothing is
+read twice, so the time is in proportion to the text, whatever it is.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +96,16 @@ def text_key(text: str) -> str:
     return ("words:" if len(plain) >= _TELLING else "text:") + _digest([plain])
 
 
+def keys_in_text(text: str) -> tuple[str, ...]:
+    """Return the keys of a message whose runner wrote its calls into the text: by their ids, and by the words before them."""
+    words, marker, _ = text.rpartition(_CALLS_AS_TEXT)
+    ids = [match[1] for match in _CALL_AS_TEXT.finditer(text, len(words) + len(marker))] if marker else []
+    if not ids:
+        return ()
+    key = text_key(words)
+    return (calls_key(ids),) if key == NOTHING_SAID else (calls_key(ids), key)
+
+
 def is_kept(text: str) -> bool:
     """Whether a user's message is there in the next request too: it has visible text, and is no note of OpenClaw's, which ends
     every request with one of the moment.
@@ -92,12 +121,13 @@ class Transcript:
         self._steps: list[str] = []
         self._asked: int | None = None
 
-    def user_says(self, text: str) -> None:
+    def user_says(self, *parts: str) -> None:
         """A message of the user's; one without visible text, as one with results, is none."""
+        text = "".join(parts)
         if is_kept(text):
             self._asked = len(self._steps)
             self._steps.append(text_key(text))
-            self.says(text)
+            self._digests.append(_digest_of_parts(parts))
 
     @property
     def earlier(self) -> str:
@@ -114,13 +144,13 @@ class Transcript:
     def says(self, text: str) -> None:
         """A message of the user's or the assistant's; one without visible text is none."""
         if plain := _plain(text):
-            self._digests.append(_digest([plain])[:16])
+            self._digests.append(_digest([plain])[:_WHOLE])
 
-    def anchor(self, key: str) -> Anchor:
-        """The anchor of a message of the assistant's, that comes now."""
+    def anchor(self, key: str, text: str = "") -> Anchor:
+        """The anchor of a message of the assistant's, that comes now, with its visible text."""
         if key != NOTHING_SAID:
             self._steps.append(key)
-        return Anchor(key, self.before)
+        return Anchor(key, self.before, keys_in_text(text))
 
 
 def chosen(anchors: Mapping[int, Anchor], kept: Sequence[StoredRounds], session: str) -> dict[int, StoredRounds]:
@@ -130,8 +160,9 @@ def chosen(anchors: Mapping[int, Anchor], kept: Sequence[StoredRounds], session:
         by_key.setdefault(one.anchor.key, []).append(one)
     equal: dict[str, list[int]] = {key: [] for key in by_key}
     for index in sorted(anchors):
-        if (key := anchors[index].key) in equal:
-            equal[key].append(index)
+        for key in anchors[index].keys:
+            if key in equal:
+                equal[key].append(index)
     pairs = [
         (_evidence(one, anchors[index], session), index, one)
         for key, indexes in equal.items()
@@ -192,10 +223,10 @@ def _may_be(one: StoredRounds, anchor: Anchor, session: str, *, alone: bool) -> 
     """Whether nothing speaks against it: another session, or nothing in common of what was said before. Of what was said before
     a summary may be left: where nothing else has a key that says enough by itself, it is that.
     """
-    if anchor.key.endswith(NOTHING_SAID):
+    if one.anchor.key != anchor.key or anchor.key.endswith(NOTHING_SAID):
         elsewhere = session and one.session and session != one.session
-        return not elsewhere and one.anchor.before[-1:] == anchor.before[-1:] != ()
-    if _overlap(one, anchor):
+        return not elsewhere and any(map(_is_same, one.anchor.before[-1:], anchor.before[-1:]))
+    if _compared(one.anchor.before, anchor.before)[0]:
         return True
     if session and one.session:
         return session == one.session
@@ -205,12 +236,61 @@ def _may_be(one: StoredRounds, anchor: Anchor, session: str, *, alone: bool) -> 
 
 def _evidence(one: StoredRounds, anchor: Anchor, session: str) -> tuple[bool, int, int]:
     """The more is the same; and then, the less is not: what was said later was not said before this."""
-    differs = len(set(one.anchor.before) ^ set(anchor.before))
-    return bool(session) and session == one.session, _overlap(one, anchor), -differs
+    overlap, differs = _compared(one.anchor.before, anchor.before)
+    return bool(session) and session == one.session, overlap, -differs
 
 
-def _overlap(one: StoredRounds, anchor: Anchor) -> int:
-    return len(set(one.anchor.before) & set(anchor.before))
+@lru_cache(maxsize=256)
+def _compared(kept: tuple[str, ...], sent: tuple[str, ...]) -> tuple[int, int]:
+    """Return how many of the messages before are the same, and how many are not the same as a whole."""
+    kept_wholes, kept_words = _read(kept)
+    sent_wholes, sent_words = _read(sent)
+    differs = kept_wholes ^ sent_wholes
+    overlap = len(kept_wholes & sent_wholes)
+    if differs and not kept_words.isdisjoint(sent_words):
+        unlike, others = ([one for one in before if one[:_WHOLE] in differs] for before in (kept, sent))
+        pairs = [(one, other) for one in unlike for other in others if _is_same(one, other)]
+        overlap += min(len(set(messages)) for messages in zip(*pairs, strict=True)) if pairs else 0
+    return overlap, len(differs)
+
+
+@lru_cache(maxsize=1024)
+def _read(before: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the digests of the messages as a whole, since runners join and part texts, and of the user's words in them."""
+    words = (_parts(message)[0] for message in before)
+    return frozenset(message[:_WHOLE] for message in before), frozenset().union(*words)
+
+
+def _is_same(message: str, other: str) -> bool:
+    """Return whether two digests are of one message of the user's, of which a runner may have dropped or changed parts.
+
+    Of the user's words most must be there, and none be exchanged; of all parts, with the runner's notes, half must be there.
+    (The notes are alike in every conversation of an agent. What the user says in each is not.)
+    """
+    if message[:_WHOLE] == other[:_WHOLE] or max(len(message), len(other)) <= _WHOLE:
+        return message[:_WHOLE] == other[:_WHOLE]
+    (words, parts), (other_words, other_parts) = _parts(message), _parts(other)
+    shared = words & other_words
+    if shared not in (words, other_words) or 2 * len(shared) <= max(len(words), len(other_words)):
+        return False
+    return 2 * len(parts & other_parts) >= min(len(parts), len(other_parts))
+
+
+@lru_cache(maxsize=1024)
+def _parts(message: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the user's words in a message, and all of its parts, from its digest."""
+    parts = [message[at : at + _PART] for at in range(_WHOLE, len(message), _PART)] or [_WORDS + message[: _PART - 1]]
+    return frozenset(part for part in parts if part[0] == _WORDS), frozenset(parts)
+
+
+def _digest_of_parts(parts: Sequence[str]) -> str:
+    """Return the digest of a user's message: of the whole, and, where it has several parts, of each behind a mark."""
+    plain = [text for part in parts if (text := _plain(part))]
+    whole = _digest(["".join(plain)])[:_WHOLE]
+    if not 1 < len(plain) <= _MAX_PARTS:
+        return whole
+    marks = (_NOTE if text.startswith(_REMINDER[0]) and text.endswith(_REMINDER[1]) else _WORDS for text in plain)
+    return whole + "".join(mark + _digest([text])[: _PART - 1] for mark, text in zip(marks, plain, strict=True))
 
 
 def _plain(text: str) -> str:

@@ -53,7 +53,7 @@ def recalled(
 
 def _why(anchor: Anchor, one: StoredRounds | None, known: set[str], woven: bool) -> str:
     if one is None:
-        return "other_conversation" if anchor.key in known else "unknown"
+        return "unknown" if known.isdisjoint(anchor.keys) else "other_conversation"
     if woven:
         return "hit"
     if one.messages:

@@ -50,9 +50,9 @@ def known[T](decoder: msgspec.json.Decoder[T], raw: msgspec.Raw) -> T | None:
 
 
 def evidence_of[M: _Message](
-    messages: Sequence[M], text_of: Callable[[M], str], key_of: Callable[[M, str], str]
+    messages: Sequence[M], parts_of: Callable[[M], Sequence[str]], key_of: Callable[[M, str], str]
 ) -> Callable[[], Evidence]:
-    """Reads it, once, when it is asked for. ``key_of``: of an assistant's message with its text."""
+    """Return a function that reads it once. ``key_of``: the key of an assistant's message with its text."""
 
     @cache
     def evidence() -> Evidence:
@@ -64,14 +64,14 @@ def evidence_of[M: _Message](
             if message.role in _RESULTS:
                 waits = True
             elif message.role == "user":
-                text = text_of(message)
-                if waits and is_kept(text):
+                parts = parts_of(message)
+                if waits and is_kept("".join(parts)):
                     gaps[index] = Anchor(NOTHING_SAID, transcript.before)
-                transcript.user_says(text)
+                transcript.user_says(*parts)
                 waits = True
             elif message.role == "assistant":
-                text = text_of(message)
-                anchors[index] = transcript.anchor(key_of(message, text))
+                text = "".join(parts_of(message))
+                anchors[index] = transcript.anchor(key_of(message, text), text)
                 transcript.says(text)
                 waits = False
         return Evidence(anchors, gaps, transcript.before, transcript.earlier)

@@ -44,7 +44,7 @@ class Continuing:
         if not anchors:
             return {}
         try:
-            kept = await self._candidates(agent.id, {anchor.key for anchor in anchors})
+            kept = await self._candidates(agent.id, {key for anchor in anchors for key in anchor.keys})
             recall = recalled(evidence, kept, _digest(session), dialect.shortened)
             await self._store.used(agent.id, recall.used)
         except GoneError:
@@ -83,7 +83,8 @@ def _evidence_of(dialect: Dialect, evidence: Evidence) -> Evidence:
 
 def _of(dialect: Dialect, anchor: Anchor) -> Anchor:
     """Hidden messages are a dialect's own: a conversation that goes on in another one must not find them."""
-    return replace(anchor, key=f"{dialect.NAME}:{anchor.key}")
+    key, *alternatives = (f"{dialect.NAME}:{key}" for key in anchor.keys)
+    return replace(anchor, key=key, alternatives=tuple(alternatives))
 
 
 def _digest(session: str) -> str:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from claw_mediate.core.continuity import Transcript, call_key, calls_key, chosen, text_key
+from claw_mediate.core.continuity import Transcript, call_key, calls_key, chosen, keys_in_text, text_key
 from claw_state.continuity import Anchor, StoredRounds
+
+
+def _nested(values: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
+    return st.lists(values, max_size=3) | st.dictionaries(st.text(), values, max_size=3)
+
 
 IDS = st.lists(st.text(alphabet="abcXYZ019", min_size=1, max_size=6), min_size=1, max_size=4)
 
@@ -146,3 +152,123 @@ def test_an_answer_that_is_given_day_and_night_costs_no_more_for_each_time_that_
         looked.append(Looked.times)
         assert sorted(found) == list(range(length - 64, length))
     assert looked[0] == looked[1]
+
+
+NOTE, OTHER_NOTE = "<system-reminder>\na\n</system-reminder>", "<system-reminder> b </system-reminder>"
+
+
+def is_same(parts: Sequence[str], others: Sequence[str]) -> bool:
+    """Whether an answer behind the one message is found behind the other."""
+    transcripts = [Transcript(), Transcript()]
+    for transcript, message in zip(transcripts, (parts, others), strict=True):
+        transcript.user_says(*message)
+    kept, sent = (transcript.anchor(KEY) for transcript in transcripts)
+    return bool(chosen({1: sent}, [StoredRounds(1, kept, "", b"{}")], ""))
+
+
+@pytest.mark.requirement("continuity:parts")
+@pytest.mark.parametrize(
+    ("parts", "others"),
+    [
+        (["a", "b", "c", "d", "e"], ["a", "b", "d", "e"]),
+        (["a", "b"], ["ab"]),
+        (["a", " ", "b"], ["a", "b"]),
+        ([NOTE, "Buy"], ["Buy"]),
+        (["Buy", NOTE], ["Buy"]),
+        ([NOTE, OTHER_NOTE, "Buy"], ["Buy"]),
+        ([NOTE, "Buy"], [OTHER_NOTE, "Buy"]),
+        ([str(number) for number in range(40)], ["".join(str(number) for number in range(40))]),
+    ],
+)
+def test_a_users_message_is_known_by_most_of_its_parts(parts: list[str], others: list[str]) -> None:
+    assert is_same(parts, others)
+    assert is_same(others, parts)
+
+
+@pytest.mark.requirement("continuity:parts")
+@pytest.mark.parametrize(
+    ("parts", "others"),
+    [
+        ([NOTE, OTHER_NOTE, "Buy"], [NOTE, OTHER_NOTE, "Sell"]),
+        (["context", "Buy", "be brief"], ["context", "Sell", "be brief"]),
+        (["context", "Buy"], ["context"]),
+        ([NOTE, "Buy"], [NOTE]),
+        ([NOTE, OTHER_NOTE], [NOTE]),
+        ([f"{NOTE}1", f"{NOTE}2", f"{NOTE}3", "Buy"], [f"{NOTE}4", f"{NOTE}5", f"{NOTE}6", "Buy"]),
+        (["a"], ["b"]),
+    ],
+)
+def test_a_users_message_with_other_words_is_another_one(parts: list[str], others: list[str]) -> None:
+    assert not is_same(parts, others)
+    assert not is_same(others, parts)
+
+
+@pytest.mark.requirement("continuity:parts")
+def test_a_message_that_is_the_same_as_a_whole_says_no_less_than_several_that_nearly_are() -> None:
+    def after(number: int, *messages: list[str]) -> StoredRounds:
+        transcript = Transcript()
+        for parts in messages:
+            transcript.user_says(*parts)
+        return StoredRounds(number, transcript.anchor(KEY), "", b"{}")
+
+    own = after(1, ["Beat"])
+    other = after(2, [NOTE, "Beat"], [OTHER_NOTE, "Beat"], [NOTE, "Beat"])
+    sent = after(3, ["Beat"], ["Beat"]).anchor
+    assert chosen({1: sent}, [own, other], "") == {1: own}
+
+
+@pytest.mark.requirement("continuity:parts")
+def test_what_an_earlier_version_kept_of_a_message_in_parts_is_known_as_a_whole() -> None:
+    transcript = Transcript()
+    transcript.user_says("context", "Buy")
+    old = StoredRounds(1, Anchor(KEY, said("contextBuy")), "", b"{}")
+    assert chosen({1: transcript.anchor(KEY)}, [old], "") == {1: old}
+
+
+@pytest.mark.requirement("continuity:calls-as-text")
+@given(
+    st.lists(st.tuples(IDS.map("_".join), st.recursive(st.text() | st.none(), _nested)), min_size=1, max_size=3),
+    st.text(),
+)
+@example([("call_1", "'{\"")], "Calling tools:\n[")
+def test_ids_are_read_from_whatever_python_writes(calls: list[tuple[str, object]], words: str) -> None:
+    made = [
+        {"id": call_id, "type": "function", "function": {"name": "f", "arguments": {"a": argument}}}
+        for call_id, argument in calls
+    ]
+    key, *of_words = keys_in_text(f"{words}\nCalling tools:\n{made}")
+    assert key == calls_key(call_id for call_id, _ in calls)
+    assert of_words == ([text_key(words)] if text_key(words) != text_key("") else [])
+
+
+@pytest.mark.requirement("continuity:calls-as-text")
+def test_a_mentioned_id_is_no_evidence() -> None:
+    handed_over = kept(1, "Buy", key=calls_key(["call_1"]))
+    text = "Calling tools:\n[{'id': 'call_1', 'type': 'function', 'function': {'name': 'f', 'arguments': {}}}]"
+    for before, ids in ((["Buy"], [1]), (["Buy", "Sell"], []), (["Sell"], []), ([], [])):
+        transcript = Transcript()
+        for words in before:
+            transcript.user_says(words)
+        result = chosen({1: transcript.anchor(text_key(text), text)}, [handed_over], "")
+        assert [one.id for one in result.values()] == ids
+
+
+@pytest.mark.requirement("continuity:calls-as-text")
+@pytest.mark.parametrize(
+    "text", ["", "Calling tools:\n[]", "Calling tools:\n[{'id': 7}]", "[{'id': 'call_1'}]", "call_1"]
+)
+def test_other_text_has_no_other_keys(text: str) -> None:
+    assert keys_in_text(text) == ()
+
+
+@pytest.mark.requirement("continuity:calls-as-text")
+@pytest.mark.parametrize(
+    "filler", ["{", "'", '"', "'\\", "{'id': '", "{'id': 'c', 'type': 'function', ", "Calling tools:\n[", "''"]
+)
+def test_a_text_of_a_megabyte_is_read_once(filler: str) -> None:
+    """Where it were read anew from each sign, this would take hours."""
+    began = time.perf_counter()
+    keys_in_text(
+        "Calling tools:\n[{'id': 'c', 'type': 'function', 'function': {'name': " + filler * (1_000_000 // len(filler))
+    )
+    assert time.perf_counter() - began < 5

@@ -237,18 +237,3 @@ async def test_qwens_fork_of_a_conversation_has_its_rounds_and_leaves_the_conver
     await desk.asks("Extract memories from this conversation.", native=["save"])
     desk.messages = main
     assert await told(desk, "And now?") == ["desk__balance"]
-
-
-@pytest.mark.requirement("continuity:runners")
-async def test_a_history_that_was_flattened_to_text_matches_nothing_and_harms_nothing(gpt: Desk) -> None:
-    """smolagents."""
-    gpt.model_says(("desk.balance", {}))
-    gpt.model_says("Thinking.", ("shell", {"cmd": "ls"}))
-    await gpt.asks("Look", native=["shell"])
-    gpt.messages = [
-        gpt.messages[0],
-        {"role": "assistant", "content": "Thinking.\nCalling tools:\n[{'id': 'call_2'}]"},
-        gpt.wire.user("Observation:\na file"),
-    ]
-    gpt.model_says("Done.")
-    assert "hidden" not in await gpt.turn()

@@ -59,6 +59,14 @@ REQUIREMENTS: dict[str, Requirement] = {
         "mediation 7, first bullet; reference/runners.md",
         "A message is found again as runners send it: nulls, parts, added members, other ids' signs, arguments written anew.",
     ),
+    "continuity:calls-as-text": Requirement(
+        "issue 11, 1.; reference/runners.md, smolagents",
+        "A message whose runner wrote its calls into the text is found by their ids, behind the same message as before.",
+    ),
+    "continuity:parts": Requirement(
+        "issue 11, 1.; reference/runners.md, qwen-code",
+        "A user's message is known again by most of its parts, where none of the user's words were exchanged.",
+    ),
     "journal:paid-once": Requirement("mediation 5", "What an earlier attempt of a turn used is paid for once."),
     "journal:altered": Requirement(
         "mediation 5, OpenClaw",

@@ -63,7 +63,7 @@ def read_request(body: bytes) -> RunnerRequest:
         declared=tuple(tool.name for tool in view.tools or () if isinstance(tool.name, str) and tool.name),
         bypass="tool_choice_none" if choice is not None and choice.get("type") == "none" else None,
         choice=choice,
-        read_evidence=evidence_of(messages, _said, _key),
+        read_evidence=evidence_of(messages, _text_parts, _key),
         session=SessionHints(view.metadata),
         said=tuple(filter(None, ("\n".join(text_blocks(one.content)) for one in messages if one.role == "user"))),
         system="\n".join(text_blocks(known(read_content, view.system))),
@@ -137,8 +137,8 @@ def _released(choice: JsonObject | str | None) -> Changes:
     return {"tool_choice": compact({"type": "auto", **kept})}
 
 
-def _said(message: Message) -> str:
-    return visible_text(message.content)
+def _text_parts(message: Message) -> Sequence[str]:
+    return text_blocks(message.content)
 
 
 def _begun(messages: Sequence[Message]) -> str | None:

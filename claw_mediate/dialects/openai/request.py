@@ -13,7 +13,7 @@ from claw_mediate.core.session_id import SessionHints
 from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.dialects.decode import evidence_of, read
 from claw_mediate.dialects.openai.functions import function_key
-from claw_mediate.dialects.openai.wire_types import SYSTEM, Message, function_call, tool_calls, visible_text
+from claw_mediate.dialects.openai.wire_types import SYSTEM, Message, function_call, text_parts, tool_calls, visible_text
 
 
 class _Named(msgspec.Struct):
@@ -63,7 +63,7 @@ def read_request(body: bytes) -> RunnerRequest:
         declared=tuple(filter(None, map(_tool_name, (*(view.tools or ()), *(view.functions or ()))))),
         bypass=_bypass(view, choice),
         choice=choice,
-        read_evidence=evidence_of(view.messages, visible_text, _key),
+        read_evidence=evidence_of(view.messages, text_parts, _key),
         session=SessionHints(view.metadata, view.prompt_cache_key),
         said=tuple(visible_text(message, "\n") for message in view.messages if message.role == "user"),
         system="\n".join(map(visible_text, takewhile(lambda message: message.role in SYSTEM, view.messages))),

@@ -6,6 +6,7 @@ another shape than we know is nothing to us, and stays the provider's to judge.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -50,10 +51,15 @@ _string = msgspec.json.Decoder(str)
 
 def visible_text(message: Message, between: str = "") -> str:
     """The visible text of a message, whether it is a string, its parts, null or absent."""
+    return between.join(text_parts(message))
+
+
+def text_parts(message: Message) -> Sequence[str]:
+    """The same, part by part."""
     content = known(_content, message.content)
     if isinstance(content, list):
-        return between.join(part.text for part in content if isinstance(part.text, str))
-    return content or ""
+        return [part.text for part in content if isinstance(part.text, str)]
+    return [content] if content else ()
 
 
 def tool_calls(message: Message) -> list[WireCall]:
