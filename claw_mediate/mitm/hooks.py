@@ -43,6 +43,7 @@ class Cllama:
         """Options, and the parts that outlive this script. A failure is one line, and mitmproxy does not start."""
         options.add(loader)
         try:
+            entrances.survive_direct_connections()
             parts.install()
         except (exceptions.OptionsError, RuntimeError) as error:
             _log.error("cllama: %s", error)
