@@ -42,7 +42,9 @@ def survive_direct_connections() -> None:
     Raises ``RuntimeError`` where mitmproxy is built differently.
     """
     if _LOOKUP_FAILED not in mode_servers.ServerInstance.handle_stream.__code__.co_consts:
-        raise RuntimeError("this version of mitmproxy is built differently: its lookup of destinations can't be watched")
+        raise RuntimeError(
+            "this version of mitmproxy is built differently: its lookup of destinations can't be watched"
+        )
     logging.getLogger(mode_servers.__name__).addFilter(_explain)
     if (startup := ctx.master.addons.get("errorcheck")) is not None:
         startup.logger.addFilter(_concerns_startup)

@@ -84,7 +84,7 @@ def test_a_direct_connection_to_the_transparent_listener_is_closed_with_one_line
         return False
 
     eventually(is_closed, "there is a listener", pause=0.001)
-    eventually(pod._ready, "the proxy is ready")  # noqa: SLF001
+    eventually(pod._ready, "the proxy is ready")
     (line,) = [line for line in pod.said().splitlines() if "transparent listener" in line]
     assert "cllama: closed a connection to the transparent listener: no redirect of the kernel led it there" in line
     assert "Traceback" not in pod.said()
