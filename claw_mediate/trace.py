@@ -56,8 +56,8 @@ def usage_record(usage: JsonObject, rounds: int, cost: float | None = None) -> U
 
 
 def _tokens(usage: JsonObject) -> tuple[int, int, int]:
-    """(prompt, completion, cached) of a usage object in OpenAI's words or in Anthropic's."""
-    details = usage.get("prompt_tokens_details")
+    """(prompt, completion, cached) of a usage object in OpenAI's words, of chat or of Responses, or in Anthropic's."""
+    details = usage.get("prompt_tokens_details", usage.get("input_tokens_details"))
     cached = details.get("cached_tokens") if isinstance(details, dict) else usage.get("cache_read_input_tokens")
     prompt = usage.get("prompt_tokens", usage.get("input_tokens"))
     completion = usage.get("completion_tokens", usage.get("output_tokens"))

@@ -15,6 +15,7 @@ from claw_contract.interventions import OF_CALL, OF_ROUND
 from claw_contract.log.turns import ModelCallRecord
 from claw_contract.secret import Redactor
 from claw_mediate.dialects.base import RunnerRequest
+from claw_mediate.dialects.routed import NO_DIALECT
 from claw_mediate.exchange import Request
 from claw_mediate.io.accounts import Accounts
 from claw_mediate.io.agents import Agent
@@ -38,7 +39,7 @@ _ERROR = 400
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """A request that is forwarded. ``view`` is there where it is a chat completion."""
+    """A request that is forwarded. ``view`` is there where it asks a model."""
 
     turn_id: str
     agent: Agent
@@ -110,7 +111,8 @@ class Recorder:
                 "usage": tokens.model_dump(),
                 "tool_trace": [],
             }
-            appended = self._append(passed, entry, retained=ending.ok and not passed.aside)
+            is_conversation = not passed.aside and passed.view.bypass != NO_DIALECT
+            appended = self._append(passed, entry, retained=ending.ok and is_conversation)
         asked = ModelCallRecord(
             provider=passed.provider,
             model=passed.model,

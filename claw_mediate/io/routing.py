@@ -1,7 +1,6 @@
 """Where a request goes: the provider that its host or its model's prefix names, or what the agent's model policy allows.
 
-Only requests of a dialect are clamped (chat completions, messages, and the counting of their tokens); on other paths a
-``model`` is an embedding's or a voice's, which a policy says nothing about.
+Requests of every path are clamped that name a model: of a dialect, and of none (``other_paths``).
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from claw_contract.providers import ApiFormat
 from claw_mediate import wire
 from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.dialects.paths import is_anthropic
+from claw_mediate.dialects.routed import NO_DIALECT
 from claw_mediate.exchange import Exchange, Request, refused
 from claw_mediate.io.agents import Agent
 from claw_mediate.io.headers import Headers
@@ -128,11 +128,15 @@ class Routing:
 
         Raises ``wire.WireError``.
         """
-        if model != view.model:
-            return with_model(view.body, model)
-        if agent.metadata.model_policy is not None:
-            wire.once(view.body, ["model"])
-        return view.body
+        if model == view.model:
+            if (
+                agent.metadata.model_policy is not None and view.bypass != NO_DIALECT
+            ):  # which was looked at when it was read
+                wire.once(view.body, ["model"])
+            return view.body
+        if view.model_span is not None:
+            return wire.spliced(view.body, [(*view.model_span, model.encode())])
+        return with_model(view.body, model)
 
     def _tell(self, asker: Asker, model: str, choice: Choice) -> None:
         agent = asker.agent
