@@ -44,6 +44,7 @@ from claw_mediate.telemetry.metrics import Observed
 from claw_mediate.tools.http import HttpToolExecutor
 from claw_mediate.turns.accounts import Accounts
 from claw_mediate.turns.continuity import Continuing
+from claw_mediate.turns.other_paths import OtherPaths
 from claw_mediate.turns.passthrough import Passthrough
 from claw_mediate.turns.pipeline import Before, Mediated, TurnPipeline
 from claw_mediate.turns.prepare import Around, Offering
@@ -94,6 +95,7 @@ class Mediator:
         self._recorder = Recorder(self._history, log, self._accounts, self._context.retain)
         self._routing = Routing(self.registry, log)
         self.forwarding = Passthrough(self.registry, self._routing, self._recorder)
+        self.other_paths = OtherPaths(self.forwarding, self._accounts)
         continuing = Continuing(self.state.store, log)
         self._offering = Offering(continuing, log)
         self._playing = TurnRegistry(self._peers, self._recorder, continuing, self.state.journal)
@@ -168,8 +170,12 @@ class Mediator:
             return stopping(request.path)
         return authenticate.admit(self._agents, request, self._log)
 
+    def must_read(self, admitted: Admitted, request: Request) -> bool:
+        """Return whether the body must be there before the request is decided about."""
+        return self.dialect(request) is not None or self.other_paths.must_read(admitted.agent, request)
+
     def dialect(self, request: Request) -> Spoken | None:
-        """The dialect that this request is read in; None: it is forwarded unread."""
+        """The dialect that this request is read in; None: it is of none (``other_paths``)."""
         end = end_of(request.path) if request.method.upper() == "POST" else None
         return None if end is None else DIALECTS[end]
 
@@ -178,10 +184,11 @@ class Mediator:
         if self._stops:  # while its body was on the way
             return stopping(request.path)
         spoken = self.dialect(request)
-        if spoken is None:
-            return self.forward(admitted, request)
         try:
-            view = _read(admitted.agent, spoken.dialect, await _cleared(admitted, request.body))
+            body = await _cleared(admitted, request.body)
+            if spoken is None:
+                return await self.other_paths.decide(admitted, request, body)
+            view = _read(admitted.agent, spoken.dialect, body)
             rule = housekeeping(view)
             if admitted.agent.tools and view.bypass is None and rule is None and not spoken.counts:
                 return await self._mediate(admitted, request, view, spoken.dialect)
@@ -198,9 +205,15 @@ class Mediator:
         except (UnreadableRequestError, json_splice.WireError) as error:
             return refused(request.path, 400, "invalid_request", str(error))
 
-    def forward(self, admitted: Admitted, request: Request, view: RunnerRequest | None = None) -> Exchange | Forward:
-        """A request that is not mediated: the same bytes, with the credential swapped (and the model's prefix off)."""
-        return self.forwarding.forward(admitted, request, view)
+    async def exchange_unread(
+        self, admitted: Admitted, request: Request, problem: tuple[int, str, str]
+    ) -> Exchange | Forward:
+        """Decide about an admitted request whose body can't be read. ``problem``: status, code and message for a dialect's."""
+        if self._stops:
+            return stopping(request.path)
+        if self.dialect(request) is not None:
+            return refused(request.path, *problem)
+        return await self.other_paths.decide_unread(admitted, request, problem[2])
 
     def reread(self) -> list[str]:
         """Read agents and providers from their files again; what has changed by that."""

@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterator
 DEADLINE = 60.0
 
 
-def eventually[T](find: Callable[[], T | None], what: str) -> T:
+def eventually[T](find: Callable[[], T | None], what: str, *, pause: float = 0.02) -> T:
     """Looks again and again until there is something, or the deadline has passed."""
     deadline = time.monotonic() + DEADLINE
     while time.monotonic() < deadline:
         found = find()
         if found:
             return found
-        time.sleep(0.02)
+        time.sleep(pause)
     raise AssertionError(f"waited {DEADLINE:.0f} s in vain: {what}")
 
 

@@ -14,6 +14,18 @@ type End = Literal["/chat/completions", "/messages", "/messages/count_tokens"]
 _ENDS: tuple[End, ...] = ("/chat/completions", "/messages", "/messages/count_tokens")
 _THREAD = re.compile(r"/threads/[^/]+/messages$")
 """OpenAI's Assistants: a message is added to a thread, and no model is asked."""
+type ModelPlace = Literal["nowhere", "optional", "required", "hidden"]
+"""Where a POST of no dialect names its model: in its body or not at all, in its body, or where nobody reads it."""
+_UPLOAD = re.compile(r"/(?:files|uploads/[^/]+/parts|skills|skills/[^/]+/versions)$")
+_REQUIRED = re.compile(
+    r"/(?:responses|responses/(?:compact|input_tokens)|embeddings|completions|complete|rerank|videos"
+    r"|images/[^/]+|audio/[^/]+|assistants|threads/runs|threads/[^/]+/runs|fine_tuning/jobs)$"
+)
+_HIDDEN = re.compile(
+    # In the path; in the entries of a batch, or in a file; within a session that is spoken to past the proxy.
+    r"/models?/[^/:]+[/:]|/(?:engines|deployments|tunedmodels)/|/batches$"
+    r"|/(?:realtime|evals|chatkit)(?:/|$)"
+)
 _SLASHES = re.compile(r"[/\\]+")
 _QUERY = re.compile(r"[?#]")
 _PARAMETERS = re.compile(r";[^/]*")
@@ -44,6 +56,20 @@ def _known_end(path: str) -> End | None:
 def _end(path: str) -> End | None:
     plain = meant(path)
     return next((end for end in _ENDS if plain.endswith(end) and not _THREAD.search(plain)), None)
+
+
+def model_place(path: str) -> ModelPlace:
+    """Return where a POST to a path of no dialect names its model.
+
+    >>> [model_place(path) for path in ("/v1/files", "/v1/conversations", "/v1/embeddings", "/v1/models/m:embed")]
+    ['nowhere', 'optional', 'required', 'hidden']
+    """
+    plain = meant(path)
+    if _HIDDEN.search(plain):
+        return "hidden"
+    if _UPLOAD.search(plain):
+        return "nowhere"
+    return "required" if _REQUIRED.search(plain) else "optional"
 
 
 def is_anthropic(path: str) -> bool:

@@ -33,13 +33,15 @@ def cost_of(usage: JsonObject, price: Price | None) -> float | None:
 
 
 def _openai_tokens(usage: JsonObject) -> tuple[float, float, float] | None:
-    """(fresh input, cached input, output): the cached ones are a part of ``prompt_tokens``."""
-    prompt = _amount(usage.get("prompt_tokens"))
-    if prompt is None:
+    """(fresh input, cached input, output): the cached ones are a part of the input."""
+    chat = "prompt_tokens", "prompt_tokens_details", "completion_tokens"
+    responses = "input_tokens", "input_tokens_details", "output_tokens"
+    names = responses if responses[1] in usage else chat
+    prompt, details, output = (usage.get(name) for name in names)
+    if (tokens := _amount(prompt)) is None:
         return None
-    details = usage.get("prompt_tokens_details")
-    cached = min(_amount(details.get("cached_tokens")) or 0.0 if isinstance(details, dict) else 0.0, prompt)
-    return prompt - cached, cached, _amount(usage.get("completion_tokens")) or 0.0
+    cached = min(_amount(details.get("cached_tokens")) or 0.0 if isinstance(details, dict) else 0.0, tokens)
+    return tokens - cached, cached, _amount(output) or 0.0
 
 
 def _anthropic_tokens(usage: JsonObject) -> tuple[float, float, float] | None:

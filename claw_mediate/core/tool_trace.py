@@ -50,7 +50,7 @@ def usage_record(usage: JsonObject, rounds: int, cost: float | None = None) -> U
 
 def token_usage(usage: JsonObject) -> TokenUsage:
     """Return the counts of a provider's usage object, in OpenAI's member names or in Anthropic's; 0 for what is no count."""
-    details = usage.get("prompt_tokens_details")
+    details = usage.get("prompt_tokens_details", usage.get("input_tokens_details"))
     cached = details.get("cached_tokens") if isinstance(details, dict) else usage.get("cache_read_input_tokens")
     prompt = usage.get("prompt_tokens", usage.get("input_tokens"))
     completion = usage.get("completion_tokens", usage.get("output_tokens"))

@@ -55,6 +55,10 @@ class RunnerRequest:
     """The text of the assistant's message that stands last, which the model is to go on with; None where none does."""
     legacy: bool = False
     """Whether the runner speaks of ``functions`` (OpenAI, before tools), and expects a ``function_call`` back."""
+    model_span: tuple[int, int] | None = None
+    """Where a form names its model in ``body``; None: the body is JSON."""
+    recorded: bytes | None = None
+    """What history keeps of a form, as JSON: its fields, and the sizes of its files."""
 
     @property
     def evidence(self) -> Evidence:

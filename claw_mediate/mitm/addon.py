@@ -1,6 +1,6 @@
 """The addon: what mitmproxy tells us, put before the mediator, and its decision put back (spec/mediation.md section 1).
 
-    requestheaders   is it governed, who asks; what is not mediated is forwarded from here, streaming
+    requestheaders   is it governed, who asks; what need not be read is forwarded from here, streaming
     request          the body is there: mediate, or forward
 
 Both deciding hooks fail closed. What comes behind a decision is in ``life``, which outlives this script.
@@ -13,6 +13,7 @@ import logging
 import os
 import signal
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -47,6 +48,7 @@ class Cllama:
         """Options, and the parts that outlive this script. A failure is one line, and mitmproxy does not start."""
         options.add(loader)
         try:
+            listeners.survive_direct_connections()
             install.install()
         except (exceptions.OptionsError, RuntimeError) as error:
             _log.error("cllama: %s", error)
@@ -108,7 +110,7 @@ class Cllama:
             self._life().admitted(flow, decision)
 
     async def _by_the_head(self, flow: http.HTTPFlow, request: Request) -> Exchange | Forward | Admitted:
-        """What can be decided without the body: all but a request that is read in a dialect."""
+        """What can be decided without the body."""
         assert self._mediator is not None
         if any("websocket" in value.lower() for value in request.header("upgrade")):
             return refused(request.path, 426, "upgrade_required", "WebSocket is not served; use POST")
@@ -118,10 +120,10 @@ class Cllama:
         if isinstance(admitted, Exchange):
             return admitted
         veil.knows(flow, partial(self._mediator.secrets, admitted))
-        if self._mediator.dialect(request) is None:
-            return self._mediator.forward(admitted, request)
+        if not self._mediator.must_read(admitted, request):
+            return await self._mediator.other_paths.decide_unread(admitted, request)
         if _declared(flow) > options.most_bytes():
-            return refused(request.path, *guard.TOO_LARGE)
+            return await self._mediator.exchange_unread(admitted, request, guard.TOO_LARGE)
         return admitted
 
     @guard.fail_closed
@@ -131,13 +133,13 @@ class Cllama:
         if admitted is None or flow.response is not None or self._mediator is None:
             return
         flow.metadata["claw.agent"] = admitted.agent.id
+        request = _request(flow, veil.real(flow), b"", self._guard().hosts)
         try:
-            request = _request(flow, veil.real(flow), await _body(flow), self._guard().hosts)
+            exchange = self._mediator.exchange(admitted, replace(request, body=await _body(flow)))
         except DecodingError as error:
-            code = "unreadable_content_encoding"
-            await self._life().answer(flow, refused(flow.request.path, error.status, code, str(error)))
-            return
-        decision = await self._life().decided(flow, self._mediator.exchange(admitted, request))
+            problem = error.status, "unreadable_content_encoding", str(error)
+            exchange = self._mediator.exchange_unread(admitted, request, problem)
+        decision = await self._life().decided(flow, exchange)
         if isinstance(decision, Exchange):
             await self._life().answer(flow, decision)
         else:

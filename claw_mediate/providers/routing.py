@@ -1,7 +1,6 @@
 """Where a request goes: the provider that its host or its model's prefix names, or what the agent's model policy allows.
 
-Only requests of a dialect are clamped (chat completions, messages, and the counting of their tokens); on other paths a
-``model`` is an embedding's or a voice's, which a policy says nothing about.
+Requests of every path are clamped that name a model: of a dialect, and of none (``other_paths``).
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from claw_mediate.core.http import Exchange, Request, refused
 from claw_mediate.core.model_policy import Choice, Reach, choose
 from claw_mediate.core.provider import Candidate
 from claw_mediate.dialects.base import RunnerRequest
+from claw_mediate.dialects.routed import NO_DIALECT
 from claw_mediate.http.headers import Headers
 from claw_mediate.providers.registry import Registry
 from claw_mediate.telemetry.event_log import EventLog
@@ -128,11 +128,15 @@ class Routing:
 
         Raises ``wire.WireError``.
         """
-        if model != view.model:
-            return with_model(view.body, model)
-        if agent.metadata.model_policy is not None:
-            json_splice.once(view.body, ["model"])
-        return view.body
+        if model == view.model:
+            if (
+                agent.metadata.model_policy is not None and view.bypass != NO_DIALECT
+            ):  # which was looked at when it was read
+                json_splice.once(view.body, ["model"])
+            return view.body
+        if view.model_span is not None:
+            return json_splice.spliced(view.body, [(*view.model_span, model.encode())])
+        return with_model(view.body, model)
 
     def _tell(self, asker: Asker, model: str, choice: Choice) -> None:
         agent = asker.agent

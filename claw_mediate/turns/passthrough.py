@@ -1,7 +1,7 @@
 """Requests that are not mediated: where they go, with which key, and what is told of them afterwards.
 
-The host (``mitm``) sends the bytes; here is decided to whom, and here they are recorded. A chat completion that is forwarded
-is a line of history like a mediated turn; other paths are events of the log.
+The host (``mitm``) sends the bytes; here is decided to whom, and here they are recorded. A request that asks a model is a line
+of history like a mediated turn; others are events of the log.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from claw_mediate.core.error_bodies import refusal
 from claw_mediate.core.http import Exchange, Forward, Request, answered, refused
 from claw_mediate.core.provider import Candidate, Key, Provider
 from claw_mediate.dialects.base import RunnerRequest
+from claw_mediate.dialects.routed import NO_DIALECT
 from claw_mediate.http.headers import holding, provider_auth
 from claw_mediate.providers.registry import THROTTLED, Registry, out_of_quota
-from claw_mediate.providers.routing import NO_KEY, Asker, Routing, new_turn_id
+from claw_mediate.providers.routing import NO_KEY, Asker, Routing, new_turn_id, with_model
 from claw_mediate.turns.recorder import Ending, Passed, Recorder
 
 
@@ -70,10 +71,11 @@ class Passthrough:
         if view is not None:
             view = replace(view, body=self._routing.naming(admitted.agent, view, model))
         redactor = Redactor([*self._registry.secrets(), *admitted.agent.secrets, admitted.token, admitted.secret])
-        told = None if counts else view
-        passed = Passed(asker.turn_id, admitted.agent, request, told, provider.name, model, redactor, aside)
+        spoken = view is not None and view.bypass != NO_DIALECT
+        asked, recorded = _recorded(request, None if counts else view, model)
+        passed = Passed(asker.turn_id, admitted.agent, asked, recorded, provider.name, model, redactor, aside)
         self._recorder.forwarded(passed)
-        base_url, target = (provider.base_url, provider.below(request.path)) if view else _aside(provider, request)
+        base_url, target = (provider.base_url, provider.below(request.path)) if spoken else _aside(provider, request)
         return Forward(
             base_url=base_url,
             target=target,
@@ -81,7 +83,7 @@ class Passthrough:
             refusal=partial(_unreached, request.path, provider.name),
             body=None if view is None or view.body is request.body else view.body,
             dropped=holding(request.headers, admitted.secret),
-            ticket=PassthroughHandle(passed, provider, key, time.monotonic(), spoken=view is not None),
+            ticket=PassthroughHandle(passed, provider, key, time.monotonic(), spoken),
         )
 
     def answered(self, ticket: PassthroughHandle, status: int, retry_after: str) -> None:
@@ -105,6 +107,14 @@ class Passthrough:
             return refused(request.path, 502, NO_KEY, message)
         body = refusal(request.path, 503, NO_KEY, message)
         return answered(503, body, retry_after=str(math.ceil(seconds)))
+
+
+def _recorded(request: Request, view: RunnerRequest | None, model: str) -> tuple[Request, RunnerRequest | None]:
+    """Return what is recorded of a request and its view: of a form its fields, in place of its files."""
+    if view is None or view.recorded is None:
+        return request, view
+    body = view.recorded if model == view.model else with_model(view.recorded, model)
+    return replace(request, body=view.recorded), replace(view, body=body)
 
 
 def _unreached(path: str, provider: str) -> bytes:

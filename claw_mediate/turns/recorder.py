@@ -20,6 +20,7 @@ from claw_mediate.core.talk import ToolUse
 from claw_mediate.core.tool_trace import tool_trace, usage_record
 from claw_mediate.core.types import Round, ToolResult
 from claw_mediate.dialects.base import RunnerRequest
+from claw_mediate.dialects.routed import NO_DIALECT
 from claw_mediate.telemetry.event_log import EventLog, now_rfc3339, rfc3339
 from claw_mediate.telemetry.history import BODY_LIMIT, History, recorded_body
 from claw_mediate.telemetry.timing import Timings
@@ -36,7 +37,7 @@ _ERROR = 400
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """A request that is forwarded. ``view`` is there where it is a chat completion."""
+    """A request that is forwarded. ``view`` is there where it asks a model."""
 
     turn_id: str
     agent: Agent
@@ -108,7 +109,8 @@ class Recorder:
                 "usage": tokens.model_dump(),
                 "tool_trace": [],
             }
-            appended = self._append(passed, entry, retained=ending.ok and not passed.aside)
+            is_conversation = not passed.aside and passed.view.bypass != NO_DIALECT
+            appended = self._append(passed, entry, retained=ending.ok and is_conversation)
         asked = ModelCallRecord(
             provider=passed.provider,
             model=passed.model,

@@ -126,6 +126,11 @@ def test_the_longest_name_that_fits_is_the_price(provider: str, model: str, name
             "claude-sonnet-4",
             0.0009 + 0.0003 + 0.00015,
         ),
+        (
+            {"input_tokens": 1000, "input_tokens_details": {"cached_tokens": 400}, "output_tokens": 100},
+            "openai/gpt-4o",
+            0.0015 + 0.0005 + 0.001,
+        ),
         ({"prompt_tokens": 1000, "completion_tokens": 100, "cost": 0.5}, "openai/gpt-4o", 0.5),
         ({"prompt_tokens": 1, "cost": 0.25}, None, 0.25),
         ({"prompt_tokens": 1}, None, None),

@@ -6,6 +6,7 @@ import socket
 import ssl
 import subprocess
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from starlette.responses import JSONResponse
 
 from tests.peers import calls, text
 from tests.proxy.pod import PROVIDER_KEY, Pod, authority, headers, through
-from tests.waiting import free_port
+from tests.waiting import DEADLINE, eventually, free_port
 
 HI: Any = [{"role": "user", "content": "Go"}]
 
@@ -64,6 +65,29 @@ def test_an_address_with_a_governed_name_in_its_handshake_is_governed(running: P
         )
     assert answer.json()["choices"][0]["message"]["content"] == "governed"
     assert running.provider.received[0].headers["authorization"] == f"Bearer {PROVIDER_KEY}"
+
+
+@pytest.mark.requirement("entrance:direct-connection")
+def test_a_direct_connection_to_the_transparent_listener_is_closed_with_one_line_and_the_proxy_lives(pod: Pod) -> None:
+    pod.agent("analyst", pod.tool("balance"))
+    listener = free_port()
+    modes = f"reverse:http://pod.invalid@127.0.0.1:{pod.port}", f"transparent@127.0.0.1:{listener}"
+    pod.start(*(word for mode in modes for word in ("--mode", mode)), wait=False)
+
+    def is_closed() -> bool:
+        """Connect while the proxy is being started, as soon as there is a listener."""
+        with suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", listener)) as direct:
+            direct.settimeout(DEADLINE)
+            with suppress(ConnectionResetError):
+                assert direct.recv(1) == b""
+            return True
+        return False
+
+    eventually(is_closed, "there is a listener", pause=0.001)
+    eventually(pod._ready, "the proxy is ready")
+    (line,) = [line for line in pod.said().splitlines() if "transparent listener" in line]
+    assert "cllama: closed a connection to the transparent listener: no redirect of the kernel led it there" in line
+    assert "Traceback" not in pod.said()
 
 
 class Elsewhere:

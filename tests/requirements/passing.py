@@ -20,6 +20,10 @@ REQUIREMENTS: dict[str, Requirement] = {
     "forward:other-paths": Requirement(
         "mediation 1", "Other paths (a thread's messages too) are identified, credential-swapped and passed through."
     ),
+    "forward:asks-a-model": Requirement(
+        "issue 11, part 1",
+        "A POST of no dialect that asks a model counts in the budget, and is a line of history with its usage.",
+    ),
     "forward:unreachable": Requirement(
         "mediation 2, upstream", "An unreachable provider is a 502 that names no address."
     ),

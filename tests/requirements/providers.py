@@ -40,7 +40,16 @@ REQUIREMENTS: dict[str, Requirement] = {
         "mediation 8; contract, history",
         "A mediated turn is clamped; history tells the model asked for and the one used.",
     ),
-    "policy:other-paths": Requirement("mediation 8", "On other paths a model is not the policy's."),
+    "policy:other-paths": Requirement(
+        "issue 11, part 1",
+        "A POST of no dialect that names a model is clamped; where an agent's policy can't read it, it is a 403.",
+    ),
+    "policy:forms": Requirement(
+        "issue 11, part 1", "A form's model is read and replaced; a form that parsers read in several ways is none."
+    ),
+    "routing:other-paths": Requirement(
+        "issue 11, part 1", "Wherever a body names a model, its prefix picks the provider, and is stripped."
+    ),
     "policy:spelling": Requirement("mediation 1", "No spelling of a path is a way round the policy."),
     "policy:clamp": Requirement(
         "mediation 8; original 8.6",

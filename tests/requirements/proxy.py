@@ -44,6 +44,10 @@ REQUIREMENTS: dict[str, Requirement] = {
     "entrance:by-connection-and-sni": Requirement(
         "design, the guard", "The destination is taken from the connection and SNI, never from the Host header."
     ),
+    "entrance:direct-connection": Requirement(
+        "issue 11, part 1",
+        "A connection to the transparent listener that no redirect led there is closed with one line; the proxy lives.",
+    ),
     "entrance:any-spelling": Requirement(
         "design, the guard", "No spelling of a governed host or address is a way round."
     ),

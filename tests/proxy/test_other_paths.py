@@ -1,0 +1,208 @@
+"""Requests of no dialect that name a model, through the real proxy: no path leads past policy, budget and history."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx2
+import openai
+import pytest
+
+from claw_contract.history import HistoryEntry
+from tests.mediate.test_body import PACKERS
+from tests.peers import Provider, Service
+from tests.proxy.conftest import Wired
+from tests.proxy.pod import PROVIDER_KEY, Pod, headers
+from tests.proxy.wire import Connection, Seen, Wire
+from tests.waiting import eventually, free_port
+
+ROUTER_KEY = "sk-or-provider-key-planted-0005"
+USAGE = {"input_tokens": 7, "input_tokens_details": {"cached_tokens": 3}, "output_tokens": 2, "total_tokens": 9}
+BLOCK = bytes(range(256)) * 4096
+
+
+@pytest.fixture(scope="module")
+def wired_pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wired]:
+    """``plain`` has no policy; ``bound`` may ask a model of the default provider, and one of another."""
+    wire = Wire()
+    pod = Pod(tmp_path_factory.mktemp("pod"), Provider(), Service(port=free_port()))
+    pod.environment |= {"OPENAI_BASE_URL": f"{wire.url}/v1", "OPENROUTER_BASE_URL": f"{wire.url}/router/v1"}
+    pod.environment |= {"ANTHROPIC_BASE_URL": f"{wire.url}/v1", "OPENROUTER_API_KEY": ROUTER_KEY}
+    pod.agent("plain")
+    pod.agent("bound")
+    allowed = [{"slot": "primary", "ref": "openai/small"}, {"slot": "other", "ref": "openrouter/vendor/m"}]
+    about = {"service": "bound", "pod": "test", "type": "generic", "token": pod.token("bound")}
+    pod.put("bound", "metadata.json", {**about, "model_policy": {"mode": "clamp", "allowed": allowed}})
+    pod.start()
+    yield Wired(pod, wire)
+    pod.stop()
+    wire.close()
+
+
+def answer(body: bytes, content_type: str = "application/json") -> bytes:
+    head = f"HTTP/1.1 200 OK\r\ncontent-type: {content_type}\r\ncontent-length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+def post(wired: Wired, path: str, content: Any, agent_id: str = "bound", **more: str) -> httpx2.Response:
+    sent = {**headers(wired.pod, agent_id), **{name.replace("_", "-"): value for name, value in more.items()}}
+    return httpx2.post(wired.pod.url + path, content=content, headers=sent, timeout=60)
+
+
+def refused(response: httpx2.Response) -> tuple[int, str]:
+    return response.status_code, response.json()["error"]["code"]
+
+
+@pytest.mark.requirement("policy:other-paths")
+@pytest.mark.requirement("forward:asks-a-model")
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_response_is_clamped_and_recorded_with_its_usage(wired: Wired, stream: bool) -> None:
+    document = {"id": "resp_1", "object": "response", "output": [], "usage": USAGE}
+    created, completed = (
+        {"type": f"response.{kind}", "sequence_number": number, "response": {**document, "usage": usage}}
+        for number, (kind, usage) in enumerate([("created", None), ("completed", USAGE)])
+    )
+    events = b"".join(
+        b"event: %s\ndata: %s\n\n" % (e["type"].encode(), json.dumps(e).encode()) for e in (created, completed)
+    )  # type: ignore[attr-defined]
+    wired.wire.answers.put(answer(events, "text/event-stream") if stream else answer(json.dumps(document).encode()))
+    lines = len(wired.pod.history("bound"))
+    with wired.pod.client("bound") as client:
+        said: Any = client.responses.create(model="gpt-huge", input="Hi", stream=stream)
+        assert [event.type for event in said] == [created["type"], completed["type"]] if stream else said.id == "resp_1"
+    (seen,) = wired.wire.seen
+    assert (seen.line, json.loads(seen.body)["model"]) == ("POST /v1/responses HTTP/1.1", "small")
+    entry = eventually(lambda: wired.pod.history("bound")[lines:], "it is in history")[0]
+    HistoryEntry.model_validate_json(json.dumps(entry))
+    assert (entry["requested_model"], entry["effective_model"], entry["stream"]) == ("gpt-huge", "small", stream)
+    usage = [entry["usage"][name] for name in ("prompt_tokens", "completion_tokens", "cached_tokens")]
+    assert (entry["status"], usage) == ("ok", [7, 2, 3])
+
+
+@pytest.mark.requirement("routing:other-paths")
+@pytest.mark.parametrize("agent_id", ["plain", "bound"])
+@pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/responses"])
+def test_a_prefix_leads_to_its_provider_with_its_key(wired: Wired, path: str, agent_id: str) -> None:
+    wired.wire.answers.put(answer(b"{}"))
+    assert post(wired, path, b'{ "model":"openrouter/vendor/m", "input":1.0}', agent_id).status_code == 200
+    (seen,) = wired.wire.seen
+    assert (seen.line, seen.body) == (f"POST /router{path} HTTP/1.1", b'{ "model":"vendor/m", "input":1.0}')
+    assert seen.all("authorization") == [f"Bearer {ROUTER_KEY}"]
+
+
+@pytest.mark.requirement("policy:other-paths")
+@pytest.mark.parametrize("coding", sorted(PACKERS))
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_packed_body_is_no_way_round(wired: Wired, coding: str, chunked: bool) -> None:
+    wired.wire.answers.put(answer(b"{}"))
+    body = PACKERS[coding](b'{"model":"gpt-huge"}')
+    assert post(wired, "/v1/responses", iter([body]) if chunked else body, content_encoding=coding).status_code == 200
+    (seen,) = wired.wire.seen
+    assert (seen.body, seen.all("content-encoding")) == (b'{"model":"small"}', [])
+
+
+@pytest.mark.requirement("policy:other-paths")
+@pytest.mark.parametrize(
+    ("coding", "body"),
+    [("gzip", b"no gzip"), ("compress", b"{}"), ("br", PACKERS["br"](b'{"model":"small"}')[:-3]), ("", b'{"model":')],
+)
+def test_what_can_t_be_unpacked_or_read_is_refused_under_a_policy_and_passes_without(
+    wired: Wired, coding: str, body: bytes
+) -> None:
+    more = {"content_encoding": coding} if coding else {}
+    assert refused(post(wired, "/v1/responses", body, **more)) == (403, "model_not_allowed")
+    assert wired.wire.seen == []
+    wired.wire.answers.put(answer(b"{}"))
+    assert post(wired, "/v1/responses", body, "plain", content_type="application/json", **more).status_code == 200
+    (seen,) = wired.wire.seen
+    assert (seen.body, seen.all("content-encoding")) == (body, [coding] * bool(coding))
+
+
+@pytest.mark.requirement("policy:other-paths")
+@pytest.mark.parametrize("path", ["/v1/responses", "/v1/conversations"])
+def test_a_body_that_is_too_large_to_read_is_refused_under_a_policy_before_it_comes(wired: Wired, path: str) -> None:
+    with wired.runner() as runner:
+        seen = runner.ask(wired.head(f"POST {path}", f"content-length: {400 << 20}", agent_id="bound"))
+    assert (seen.status, json.loads(seen.body)["error"]["code"]) == (403, "model_not_allowed")
+    assert wired.wire.seen == []
+
+
+@pytest.mark.requirement("large:streams")
+@pytest.mark.parametrize(
+    ("agent_id", "path", "content_type"),
+    [
+        ("plain", "/v1/responses", "application/json"),
+        ("plain", "/v1/audio/transcriptions", "multipart/form-data; boundary=edge"),
+        ("bound", "/v1/files", "multipart/form-data; boundary=edge"),
+    ],
+)
+def test_what_need_not_be_read_streams_and_memory_stays_flat(
+    wired: Wired, agent_id: str, path: str, content_type: str
+) -> None:
+    def reading(connection: Connection, seen: Seen) -> None:
+        reached.extend(map(len, connection.parts(seen)))
+        connection.send(answer(b"{}"))
+
+    reached: list[int] = []
+    wired.wire.early.put(reading)
+    before = wired.pod.memory(anew=True)
+    with wired.runner() as runner:
+        rows = f"content-type: {content_type}", f"content-length: {100 * len(BLOCK)}"
+        runner.send(wired.head(f"POST {path}", *rows, agent_id=agent_id))
+        for _ in range(100):
+            runner.send(BLOCK)
+        assert runner.response().status == 200
+    assert sum(reached) == 100 * len(BLOCK)
+    assert wired.pod.memory() - before < 24 << 20
+
+
+@pytest.mark.requirement("policy:forms")
+@pytest.mark.parametrize("agent_id", ["plain", "bound"])
+def test_the_sdks_upload_of_a_sound_is_clamped_and_routed(wired: Wired, agent_id: str) -> None:
+    wired.wire.answers.put(answer(b'{"text":"Hi."}'))
+    sound = bytes(range(256)) * 40
+    with wired.pod.client(agent_id) as client:
+        model = "gpt-huge" if agent_id == "bound" else "openai/whisper-1"
+        assert client.audio.transcriptions.create(model=model, file=("a.wav", sound)).text == "Hi."
+    (seen,) = wired.wire.seen
+    named = b"small" if agent_id == "bound" else b"whisper-1"
+    assert b'name="model"\r\n\r\n' + named + b"\r\n" in seen.body
+    assert sound in seen.body
+    assert seen.all("content-length") == [str(len(seen.body))]
+    assert seen.all("authorization") == [f"Bearer {PROVIDER_KEY}"]
+
+
+@pytest.mark.requirement("policy:other-paths")
+def test_the_sdk_is_told_that_a_batch_is_not_allowed(wired: Wired) -> None:
+    with (
+        wired.pod.client("bound") as client,
+        pytest.raises(openai.PermissionDeniedError, match="model policy") as caught,
+    ):
+        client.batches.create(input_file_id="file-1", endpoint="/v1/responses", completion_window="24h")
+    assert caught.value.code == "model_not_allowed"
+
+
+@pytest.mark.requirement("forward:asks-a-model")
+def test_embeddings_and_sounds_count_in_the_budget(wired: Wired) -> None:
+    pod = wired.pod
+    pod.agent("thrifty")
+    pod.budget("thrifty", max_requests=2, window="1h")
+    vectors = {
+        "object": "list",
+        "data": [{"embedding": [0.5]}],
+        "model": "e",
+        "usage": {"prompt_tokens": 4, "total_tokens": 4},
+    }
+    wired.wire.answers.put(answer(json.dumps(vectors).encode()))
+    wired.wire.answers.put(answer(b"\x00\x01", "audio/mpeg"))
+    with pod.client("thrifty") as client:
+        client.embeddings.create(model="e", input="Hi")
+        assert client.audio.speech.create(model="tts", voice="alloy", input="Hi").content == b"\x00\x01"
+        with pytest.raises(openai.RateLimitError) as caught:
+            client.responses.create(model="m", input="Hi")
+    assert caught.value.code == "budget_exceeded"
+    entries = eventually(lambda: pod.history("thrifty")[1:] and pod.history("thrifty"), "both are in history")
+    assert [entry["path"] for entry in entries] == ["/v1/embeddings", "/v1/audio/speech"]
+    assert [entry["usage"]["prompt_tokens"] for entry in entries] == [4, 0]
