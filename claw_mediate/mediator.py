@@ -1,10 +1,10 @@
-"""The composition root: a runner's request in, its answer out (spec/mediation.md).
+"""The composition root: a runner's request in, its answer out (docs/spec/mediation.md).
 
-    admit     who asks            Admitted, or a refusal
-    exchange  what happens        Exchange (an answer of ours), or Forward (not mediated: the host sends it on)
-    forwarding                    routes; and what became of a forwarded request, told by the host
+    admit        identifies the agent: Admitted, or a refusal
+    exchange     decides about the request: Exchange (our answer), or Forward (the host sends it on)
+    forwarding   is given the outcome of a forwarded request
 
-It knows nothing of mitmproxy. The host calls ``admit`` when the headers are there and ``exchange`` when the body is.
+It does not import mitmproxy. The host calls ``admit`` when the headers have arrived and ``exchange`` when the body has.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final, NamedTuple
 
 from claw_contract.known_providers import KEY_VARIABLES
@@ -25,13 +24,10 @@ from claw_mediate.agents.directory import Agent, Agents
 from claw_mediate.core import json_splice
 from claw_mediate.core.api_paths import End, end_of
 from claw_mediate.core.http import Exchange, Forward, Request, refused, said, stopping
-from claw_mediate.core.session_id import session as session_of
-from claw_mediate.core.side_requests import housekeeping
-from claw_mediate.core.talk import ToolUse
 from claw_mediate.dialects.anthropic import messages as anthropic_messages
 from claw_mediate.dialects.base import Dialect, RunnerRequest, UnreadableRequestError
 from claw_mediate.dialects.openai import chat as openai_chat
-from claw_mediate.dialects.routed import NOT_READ, read_model
+from claw_mediate.dialects.routed import read_model
 from claw_mediate.prompt.build import Context
 from claw_mediate.providers.failover import ProviderFailover
 from claw_mediate.providers.registry import Auth, Registry
@@ -42,18 +38,19 @@ from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.telemetry.history import History
 from claw_mediate.telemetry.metrics import Observed
 from claw_mediate.tools.http import HttpToolExecutor
-from claw_mediate.turns.accounts import Accounts
-from claw_mediate.turns.continuity import Continuing
+from claw_mediate.turns.budgets import Accounts
+from claw_mediate.turns.context import DialectRequest
+from claw_mediate.turns.continuity import Continuity
 from claw_mediate.turns.other_paths import OtherPaths
 from claw_mediate.turns.passthrough import Passthrough
-from claw_mediate.turns.pipeline import Before, Mediated, TurnPipeline
-from claw_mediate.turns.prepare import Around, Offering
+from claw_mediate.turns.pipeline import Stages, TurnPipeline
+from claw_mediate.turns.prepare import RequestPreparer
 from claw_mediate.turns.recorder import Recorder
 from claw_mediate.turns.registry import Peers, TurnRegistry
 
 
 class Spoken(NamedTuple):
-    """What a request is in: its dialect, and whether it only counts tokens."""
+    """The dialect of a request, and whether it only counts tokens."""
 
     dialect: Dialect
     counts: bool = False
@@ -64,13 +61,13 @@ DIALECTS: Final[Mapping[End, Spoken]] = {
     "/messages": Spoken(anthropic_messages),
     "/messages/count_tokens": Spoken(anthropic_messages, counts=True),
 }
-"""By the end of the path of the POST that speaks it."""
-_AT_ONCE = 256 << 10
-"""Bytes of a body that are looked through in the event loop; more have a thread."""
+"""By the end of the POST's path."""
+_MAX_INLINE_BYTES = 256 << 10
+"""Bytes of a body that are redacted in the event loop; a longer body is redacted in a thread."""
 
 
 class Mediator:
-    """One pod's mediator."""
+    """The mediator of one pod."""
 
     def __init__(
         self,
@@ -80,8 +77,9 @@ class Mediator:
         peers: Peers | None = None,
         before: State | None = None,
     ) -> None:
-        """``before``: what the mediator of earlier settings knows. Raises ``ValueError`` with one line for a state that can't
-        be opened, or a bad base URL.
+        """Build everything from the settings; ``before`` is the state of the mediator that this one replaces.
+
+        Raise ``ValueError`` with one line for a state that can't be opened, or a bad base URL.
         """
         self._settings = settings
         self._log = log
@@ -90,24 +88,24 @@ class Mediator:
         self._peers = peers or Peers(ProviderFailover(self.registry, log), HttpToolExecutor(settings.secrets))
         self.state = opened(settings.state, log, before)
         self._accounts = Accounts.of(settings, log, self.state.spending)
-        self._context = Context.of(settings, log)
+        self._prompt = Context.of(settings, log)
         self._history = History(settings.history, settings.history_max_bytes) if settings.history else None
-        self._recorder = Recorder(self._history, log, self._accounts, self._context.retain)
-        self._routing = Routing(self.registry, log)
-        self.forwarding = Passthrough(self.registry, self._routing, self._recorder)
+        recorder = Recorder(self._history, log, self._accounts, self._prompt.retain)
+        routing = Routing(self.registry, log)
+        self.forwarding = Passthrough(self.registry, routing, recorder)
         self.other_paths = OtherPaths(self.forwarding, self._accounts)
-        continuing = Continuing(self.state.store, log)
-        self._offering = Offering(continuing, log)
-        self._playing = TurnRegistry(self._peers, self._recorder, continuing, self.state.journal)
-        self._mediating = TurnPipeline(settings, log, self._routing, self._offering, self._playing)
+        continuity = Continuity(self.state.store, log)
+        self._turns = TurnRegistry(self._peers, recorder, continuity, self.state.journal)
+        stages = Stages(self._accounts, self._prompt, routing, RequestPreparer(continuity, log))
+        self._pipeline = TurnPipeline(settings, log, stages, self._turns, self.forwarding)
         self._problem: str | None = None
-        """Why the proxy is not ready, as last told."""
+        """Why the proxy is not ready, as last logged."""
         self._stops = False
         self._secrets: set[Secret] = set()
         self._known = Redactor(())
 
     def missing(self) -> str | None:
-        """What a proxy can't begin without, in one line with the remedy; None when all is there, or may yet come."""
+        """Return in one line, with the remedy, what keeps the proxy from starting; None if nothing does, or it may yet come."""
         problems = []
         if not self._settings.context.is_dir():
             problems.append(
@@ -123,7 +121,7 @@ class Mediator:
         return "; ".join(problems) or None
 
     async def _not_ready(self) -> str | None:
-        """What keeps turns from working now, in one line; None when nothing does."""
+        """Return in one line what keeps turns from working now; None if nothing does."""
         if self._stops:
             return "it is being stopped"
         if (problem := self.missing()) is not None:
@@ -137,18 +135,19 @@ class Mediator:
         return None if await self.state.store.writable() else f"the state {shown!r} can't be written"
 
     async def observed(self) -> Observed:
-        """For ``/metrics``."""
+        """Return what ``/metrics`` reports of the state and the keys."""
         problem = await self._not_ready()
         writable = problem is None or await self.state.store.writable()
         return Observed(problem is None, writable, self.registry.pool())
 
     @property
     def turns_under_way(self) -> int:
-        return len(self._playing)
+        return len(self._turns)
 
     async def own(self, request: Request) -> Exchange | None:
-        """What is answered without a credential: ``/health`` and ``/ready`` on the proxy's own port, and ``HEAD /``, which
-        Claude Code asks of its provider before all else. None of it tells anything; the log says why we are not ready.
+        """Answer what needs no credential: ``/health`` and ``/ready`` on the proxy's own port, and ``HEAD /``.
+
+        Claude Code sends the latter first of all. The answers give no details; the log says why we are not ready.
         """
         if request.method == "HEAD" and request.bare_path == "/":
             return said(200, {})
@@ -165,7 +164,7 @@ class Mediator:
         return None
 
     def admit(self, request: Request) -> Admitted | Exchange:
-        """The agent that asks, or the refusal."""
+        """Return the agent that sent a request, or the refusal."""
         if self._stops:
             return stopping(request.path)
         return authenticate.admit(self._agents, request, self._log)
@@ -175,33 +174,24 @@ class Mediator:
         return self.dialect(request) is not None or self.other_paths.must_read(admitted.agent, request)
 
     def dialect(self, request: Request) -> Spoken | None:
-        """The dialect that this request is read in; None: it is of none (``other_paths``)."""
+        """Return the dialect of a request; None for a request of no dialect (``other_paths``)."""
         end = end_of(request.path) if request.method.upper() == "POST" else None
         return None if end is None else DIALECTS[end]
 
     async def exchange(self, admitted: Admitted, request: Request) -> Exchange | Forward:
-        """What happens to an admitted request whose body is there. Cancelled when the runner leaves."""
+        """Decide about an admitted request whose body has arrived. Cancelled when the runner leaves."""
         if self._stops:  # while its body was on the way
             return stopping(request.path)
         spoken = self.dialect(request)
         try:
-            body = await _cleared(admitted, request.body)
+            body = await _without_own_token(admitted, request.body)
             if spoken is None:
                 return await self.other_paths.decide(admitted, request, body)
             view = _read(admitted.agent, spoken.dialect, body)
-            rule = housekeeping(view)
-            if admitted.agent.tools and view.bypass is None and rule is None and not spoken.counts:
-                return await self._mediate(admitted, request, view, spoken.dialect)
-            admits = self._accounts.admit
-            if not spoken.counts and (spent := await admits(admitted.agent, request, view.model)) is not None:
-                return spent
-            if rule is not None:
-                self._log.event("intervention", admitted.agent, model=view.model, intervention=f"housekeeping:{rule}")
-                return self.forwarding.forward(admitted, request, view, counts=spoken.counts, aside=True)
-            context = await self._context_for(admitted, view, recall=not spoken.counts)
-            if not admitted.agent.tools or view.bypass is not None:
-                return self._bypassed(admitted, request, view, spoken, context)
-            return await self._counted(admitted, request, view, spoken.dialect, context)
+            incoming = DialectRequest(
+                admitted, request, view, spoken.dialect, self.redactor(admitted), only_counts=spoken.counts
+            )
+            return await self._pipeline.answer(incoming)
         except (UnreadableRequestError, json_splice.WireError) as error:
             return refused(request.path, 400, "invalid_request", str(error))
 
@@ -216,43 +206,31 @@ class Mediator:
         return await self.other_paths.decide_unread(admitted, request, problem[2])
 
     def reread(self) -> list[str]:
-        """Read agents and providers from their files again; what has changed by that."""
+        """Read agents and providers from their files again; return what changed, a line each."""
         return reload.reread(self._agents, self.registry)
 
     def stop(self) -> None:
-        """Nothing more is begun; what is under way goes on."""
+        """Start nothing new; running turns go on."""
         self._stops = True
 
     async def finish(self, seconds: float) -> None:
-        """Let turns that are under way end, for so long; then cut them off."""
-        await self._playing.finish(seconds)
+        """Let running turns end for ``seconds``, then cancel them."""
+        await self._turns.finish(seconds)
 
     async def close(self, seconds: float) -> None:
-        """The same, and close every connection."""
+        """Finish, and close every connection."""
         await self.finish(seconds)
-        await self._context.close()
+        await self._prompt.close()
         await self._peers.upstream.close()
         await self._peers.services.close()
         await self._accounts.close()
         await self.state.store.close()
         await self.state.journal.close()
 
-    async def _mediate(self, admitted: Admitted, request: Request, view: RunnerRequest, dialect: Dialect) -> Exchange:
-        before = Before(
-            spend=lambda: self._accounts.admit(admitted.agent, request, view.model),
-            context=lambda: self._context_for(admitted, view, recall=True),
-        )
-        return await self._mediating.answer(Mediated(admitted, request, view, dialect, self.redactor(admitted)), before)
-
-    async def _context_for(self, admitted: Admitted, view: RunnerRequest, *, recall: bool) -> str:
-        """Text for the end of the system prompt; "" for an agent without context, whose requests pass as they are."""
-        if view.bypass == NOT_READ or not self._context.concerns(admitted.agent):
-            return ""
-        return await self._context.text(admitted.agent, view, self.redactor(admitted), recall=recall)
-
     def known(self) -> Redactor:
-        """Of all secrets of the pod: its providers', and those of all of its agents. None is forgotten whose file has gone, or
-        can't be read just now: it may still be valid.
+        """Return the redactor of all secrets of the pod: its providers' and all of its agents'.
+
+        No secret is forgotten when its file is gone or can't be read: it may still be valid.
         """
         agents = filter(None, map(self._agents.find, self._agents.ids()))
         secrets = {*self.registry.secrets(), *(secret for agent in agents for secret in agent.secrets)}
@@ -262,45 +240,27 @@ class Mediator:
         return self._known
 
     def redactor(self, admitted: Admitted) -> Redactor:
-        """What no service, prompt, runner or history may see. The log is told of it too."""
+        """Return the redactor of a request: no service, prompt, runner, history or log may see its secrets."""
         return Redactor(self.secrets(admitted))
 
     def secrets(self, admitted: Admitted) -> list[Secret]:
-        """Of this request: its providers', and its agent's."""
+        """Return the secrets of a request, its providers' and its agent's, and protect the log from them."""
         secrets = [*self.registry.secrets(), *admitted.agent.secrets, admitted.token, admitted.secret]
         self._log.protect(secrets)
         return secrets
 
-    def _bypassed(
-        self, admitted: Admitted, request: Request, view: RunnerRequest, spoken: Spoken, context: str
-    ) -> Exchange | Forward:
-        """No tools are offered: the agent has none, or the form of the request rules them out."""
-        if admitted.agent.tools:
-            self._log.event("intervention", admitted.agent, model=view.model, intervention=view.bypass)
-        if context:
-            view = replace(view, body=spoken.dialect.with_context(view, context))
-        return self.forwarding.forward(admitted, request, view, counts=spoken.counts)
 
-    async def _counted(
-        self, admitted: Admitted, request: Request, view: RunnerRequest, dialect: Dialect, context: str
-    ) -> Exchange | Forward:
-        """Tokens are counted as they would be spent: with the managed tools, the hidden rounds and the context."""
-        session = session_of(request.headers, view.session)
-        _, offered = await self._offering.made(admitted.agent, view, dialect, Around(context, session))
-        counted = offered(ToolUse.AS_ASKED).body
-        return self.forwarding.forward(admitted, request, replace(view, body=counted), counts=True)
+async def _without_own_token(admitted: Admitted, body: bytes) -> bytes:
+    """Return the body without the agent's own token, which the runner's tools may have printed (``env``).
 
-
-async def _cleared(admitted: Admitted, body: bytes) -> bytes:
-    """What a runner's tools print may hold its own credential (``env``), which is nobody else's business. One body may hide
-    something in each of a million places: others are heard meanwhile.
+    A body may hide something in each of a million places: other requests go on meanwhile.
     """
     own = Redactor([admitted.secret])
-    return own.document(body) if len(body) < _AT_ONCE else await asyncio.to_thread(own.document, body)
+    return own.document(body) if len(body) < _MAX_INLINE_BYTES else await asyncio.to_thread(own.document, body)
 
 
 def _read(agent: Agent, dialect: Dialect, body: bytes) -> RunnerRequest:
-    """The view of a request. What no rule of ours needs to read is the provider's to judge, and goes there."""
+    """Return the view of a request. One that we need not read and can't is the provider's to judge, and goes there."""
     try:
         return dialect.read_request(body)
     except UnreadableRequestError:

@@ -6,7 +6,7 @@ What a lenient parser might read otherwise (bare line feeds, folded lines, escap
 from __future__ import annotations
 
 import re
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Final, NamedTuple
 
 from claw_mediate.dialects.base import UnreadableRequestError
@@ -40,7 +40,7 @@ def fields(content_type: str, body: bytes) -> list[Field]:
     if matched is None:
         raise UnreadableRequestError("the form's content type names no boundary that is read")
     mark = b"--" + (matched[1] or matched[2]).encode(errors="replace")
-    marks = [found.start() for found, _ in zip(re.finditer(re.escape(mark), body), range(MAX_FIELDS + 2), strict=False)]
+    marks = [match.start() for match in islice(re.finditer(re.escape(mark), body), MAX_FIELDS + 2)]
     if len(marks) > MAX_FIELDS + 1:
         raise UnreadableRequestError(f"the form has more than {MAX_FIELDS} fields")
     # Each mark begins a line, and the last one ends the body: none stands within a value, where another parser would see it.

@@ -52,7 +52,7 @@ def read_model(body: bytes) -> RunnerRequest:
     )
 
 
-def unnamed(body: bytes) -> RunnerRequest:
+def view_without_model(body: bytes) -> RunnerRequest:
     """Return the view of a request of no dialect of which no model is known."""
     return RunnerRequest(body, "", stream=False, include_usage=False, declared=(), bypass=NO_DIALECT)
 
@@ -88,12 +88,12 @@ def read_named(body: bytes, content_type: str) -> RunnerRequest | None:
 
 
 def _read_form(body: bytes, content_type: str) -> RunnerRequest | None:
-    found = form_data.fields(content_type, body)
-    named = [field for field in found if field.name == "model"]
+    parts = form_data.fields(content_type, body)
+    named = [field for field in parts if field.name == "model"]
     if len(named) > 1:
         raise UnreadableRequestError("'model' stands twice in one form")
-    texts = {field.name: body[field.start : field.end] for field in found if field.is_text}
-    if (named and not named[0].is_text) or any(field.name == "_charset_" for field in found):
+    texts = {field.name: body[field.start : field.end] for field in parts if field.is_text}
+    if (named and not named[0].is_text) or any(field.name == "_charset_" for field in parts):
         raise UnreadableRequestError("the model is no text")
     try:
         model = texts.get("model", b"").decode()
@@ -109,7 +109,7 @@ def _read_form(body: bytes, content_type: str) -> RunnerRequest | None:
         declared=(),
         bypass=NO_DIALECT,
         model_span=(named[0].start, named[0].end),
-        recorded=json.dumps({field.name: _recorded(body, field) for field in found}).encode(),
+        recorded=json.dumps({field.name: _recorded(body, field) for field in parts}).encode(),
     )
 
 

@@ -1,15 +1,14 @@
-"""One turn's pages of the journal: what it did before is played, what it does now is written (spec/mediation.md section 5).
+"""The checkpoint of one turn: replays the steps that an earlier attempt recorded, and records new ones.
 
-of a call             known            the journal can't be written
-────────────────────  ───────────────  ──────────────────────────────────────────
-that only reads       its answer       it runs
-that may write        its answer;      it does not run: nothing would keep it from
-                      on its way: not  running twice (nor where it could not be
-                      run again, and   read)
-                      said so
+a call        it is recorded                    the journal can't be written
+────────────  ────────────────────────────────  ───────────────────────────────────────────
+that reads    its result                        it runs
+that writes   its result; or, if it was sent,   it does not run: nothing would keep it from
+              that its outcome is unknown       running twice (nor if it could not be read)
 
-A page that could not be written is written before the next one, or none is: what the model has been told is found again as it
-was told, or is not known at all. Also that a call was not made: a resumed turn must not make it behind the model's back.
+A step that could not be written is written before the next one, or none is: what the model was shown is found again as it was,
+or not at all. This holds also for a call that was not made: a resumed turn must not make it behind the model's back.
+(docs/spec/mediation.md section 5)
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ from claw_state.health import GoneError
 from claw_state.journal import Attempt, Journal, StoredResponse
 from claw_state.url import StoreError
 
-_SETTLED = 0
-"""The round before the first, whose page says what is paid for."""
+_BILLING_ROUND = 0
+"""The round before the first: its record counts the responses that are paid for."""
 _NOT_ENTERED = "this turn is not in the journal"
-type _Page = Callable[[], Awaitable[None]]
+type _Step = Callable[[], Awaitable[None]]
 
 
 class _CallRecord(msgspec.Struct, array_like=True):
@@ -54,27 +53,25 @@ _SENT = msgspec.msgpack.encode(_CallRecord())
 """The record of a call that is about to be sent."""
 
 
-def _encode_answer(answer: ToolResult) -> bytes:
-    record = _CallRecord(answer.content, answer.ok, answer.code, answer.status_code, answer.latency_ms, answer.ran)
+def _encode_result(result: ToolResult) -> bytes:
+    record = _CallRecord(result.content, result.ok, result.code, result.status_code, result.latency_ms, result.ran)
     return msgspec.msgpack.encode(record)
 
 
-def _decode_answer(record: bytes, call: ToolCall) -> ToolResult | InFlight:
+def _decode_result(record: bytes, call: ToolCall) -> ToolResult | InFlight:
     """Return what a record says of a call. Raise ``StoreError`` for one that can't be read."""
     try:
-        kept = msgspec.msgpack.decode(record, type=_CallRecord)
+        read = msgspec.msgpack.decode(record, type=_CallRecord)
     except msgspec.DecodeError as error:
         raise StoreError(f"what is kept of a call can't be read: {error}") from error
-    if kept.content is None:
+    if read.content is None:
         return InFlight()
-    return ToolResult(call, kept.content, kept.ok, kept.code, kept.status_code, kept.latency_ms, kept.ran)
+    return ToolResult(call, read.content, read.ok, read.code, read.status_code, read.latency_ms, read.ran)
 
 
 @dataclass(slots=True)
 class ReplayStats:
-    """What an earlier attempt did, and this one does not do again: replies of the model, calls whose results are known, and
-    calls whose outcome is not.
-    """
+    """What was taken from an earlier attempt: model responses, calls with a result, calls whose outcome is unknown."""
 
     replies: int = 0
     calls: int = 0
@@ -82,153 +79,158 @@ class ReplayStats:
 
 
 class TurnCheckpoint:
-    """The pages of a turn. ``failed`` is told, once, that the journal can't be used; ``resumed``, once, what was played of an
-    earlier attempt, when all of it was.
+    """The recorded steps of a turn.
+
+    ``on_failure`` is called once when the journal can't be used, ``on_resumed`` once when every step of an earlier attempt was
+    replayed.
     """
 
     def __init__(
         self,
         journal: Journal,
         turn_id: str,
-        failed: Callable[[str], None],
+        on_failure: Callable[[str], None],
         attempt: Attempt,
-        resumed: Callable[[ReplayStats], None] = lambda _: None,
+        on_resumed: Callable[[ReplayStats], None] = lambda _: None,
     ) -> None:
         self._journal = journal
         self.turn_id = turn_id
-        self._failed: Callable[[str], None] | None = failed
-        self._resumed: Callable[[ReplayStats], None] | None = resumed if attempt == "resumed" else None
-        self._played = ReplayStats()
+        self._on_failure: Callable[[str], None] | None = on_failure
+        self._on_resumed: Callable[[ReplayStats], None] | None = on_resumed if attempt == "resumed" else None
+        self._stats = ReplayStats()
         self._attempt = attempt
-        self._unwritten: deque[_Page] = deque()
-        """What could not be written yet, in order: a later page without it would tell of another turn."""
+        self._unwritten: deque[_Step] = deque()
+        """Steps that could not be written yet, in order: a later one without them would describe another turn."""
         self._writing = asyncio.Lock()
 
-    async def reply(self, round_number: int) -> bytes | None:
-        """What the model said in this round, in an earlier attempt."""
-        known = await self._page(round_number)
-        if known is None:
-            self._goes_on()
+    async def response(self, round_number: int) -> bytes | None:
+        """Return the model's response of this round, if an earlier attempt recorded it."""
+        recorded = await self._record(round_number)
+        if recorded is None:
+            self._finish_replay()
         else:
-            self._played.replies += 1
-        return known
+            self._stats.replies += 1
+        return recorded
 
-    async def _page(self, round_number: int) -> bytes | None:
-        if self._attempt != "resumed":
-            return None
+    async def mark_sent(self, round_number: int, response: ModelResponse) -> ModelResponse:
+        """Return an earlier attempt's response with its recorded calls marked: they are not judged again."""
         try:
-            return await self._journal.reply(self.turn_id, round_number)
+            records = [await self._call_record(round_number, place, call) for place, call in enumerate(response.calls)]
         except StoreError as error:
-            self._tell(error)
-            return None
+            self._report(error)
+            return response
+        pairs = zip(response.calls, records, strict=True)
+        return replace(response, calls=tuple(replace(call, sent=record is not None) for call, record in pairs))
 
-    def _goes_on(self) -> None:
-        """What comes now was not done before."""
-        tell, self._resumed = self._resumed, None
-        if tell is not None:
-            tell(self._played)
-
-    async def marked(self, round_number: int, reply: ModelResponse) -> ModelResponse:
-        """What the model said in an earlier attempt, where that is known of its calls: they are not judged again."""
-        try:
-            known = [await self._known(round_number, place, call) for place, call in enumerate(reply.calls)]
-        except StoreError as error:
-            self._tell(error)
-            return reply
-        pairs = zip(reply.calls, known, strict=True)
-        return replace(reply, calls=tuple(replace(call, sent=told is not None) for call, told in pairs))
-
-    async def replied(self, round_number: int, body: bytes) -> None:
+    async def record_response(self, round_number: int, body: bytes) -> None:
+        """Record a good response of the model: this round's model call is never made again."""
         await self._write(partial(self._journal.replied, self.turn_id, round_number, body))
 
     async def call(
         self, round_number: int, place: int, call: ToolCall, run: Callable[[], Awaitable[ToolResult]]
     ) -> ToolResult:
-        """The answer to a call: what is known of it, or what running it brings."""
-        answered = partial(self._journal.answered, self.turn_id, round_number, place)
+        """Return the result of a call: the recorded one, or what running it gives."""
+        record_result = partial(self._journal.answered, self.turn_id, round_number, place)
         try:
-            known = await self._known(round_number, place, call)
-            if isinstance(known, ToolResult):
-                self._played.calls += known.ran
-                return replace(known, replayed=True)
-            if _may_write(call) and known is not None:
-                self._played.unknown += 1
+            record = await self._call_record(round_number, place, call)
+            if isinstance(record, ToolResult):
+                self._stats.calls += record.ran
+                return replace(record, replayed=True)
+            if _may_write(call) and record is not None:
+                self._stats.unknown += 1
                 return tool_result.outcome_unknown(call)
             if _may_write(call):
-                await self._intends(round_number, place)
+                await self._record_intent(round_number, place)
         except StoreError as error:
-            self._tell(error)
+            self._report(error)
             if _may_write(call):
                 refused = tool_result.not_noted(call)
-                await self._write(partial(answered, _encode_answer(refused)))
+                await self._write(partial(record_result, _encode_result(refused)))
                 return refused
-        answer = await run()
-        await self._write(partial(answered, _encode_answer(answer)))
-        return answer
+        result = await run()
+        await self._write(partial(record_result, _encode_result(result)))
+        return result
 
-    async def not_made(self, round_number: int, place: int, answer: ToolResult) -> None:
-        """What the model is told of a call that was settled without being made: another attempt must not make it."""
-        if _may_write(answer.call) and not answer.call.sent:
-            await self._write(
-                partial(self._journal.answered, self.turn_id, round_number, place, _encode_answer(answer))
-            )
+    async def record_unmade(self, round_number: int, place: int, result: ToolResult) -> None:
+        """Record what the model is shown of a call that was settled without being made: no other attempt may make it."""
+        if _may_write(result.call) and not result.call.sent:
+            record = _encode_result(result)
+            await self._write(partial(self._journal.answered, self.turn_id, round_number, place, record))
 
-    async def settled(self) -> int:
-        """How many replies of earlier attempts are paid for."""
-        return int(await self._page(_SETTLED) or 0)
+    async def billed_responses(self) -> int:
+        """Return how many responses of earlier attempts are paid for."""
+        return int(await self._record(_BILLING_ROUND) or 0)
 
-    async def settles(self, replies: int) -> None:
-        """So many replies are paid for, those of earlier attempts among them."""
-        await self.replied(_SETTLED, b"%d" % replies)
+    async def record_billed(self, responses: int) -> None:
+        """Record how many responses are paid for, those of earlier attempts included."""
+        await self.record_response(_BILLING_ROUND, b"%d" % responses)
 
-    async def abandoned(self) -> None:
-        """The runner has left while a write is on its way."""
+    async def abandon(self) -> None:
+        """Record that the runner has left while a write is in flight."""
         await self._write(partial(self._journal.abandoned, self.turn_id))
 
-    async def ended(self, given: StoredResponse | None) -> None:
-        self._goes_on()
-        await self._write(partial(self._journal.ended, self.turn_id, given))
+    async def end(self, response: StoredResponse | None) -> None:
+        """Record the turn's answer, or with None that it failed."""
+        self._finish_replay()
+        await self._write(partial(self._journal.ended, self.turn_id, response))
 
-    async def handed(self) -> None:
-        """The whole answer went to the runner's connection."""
+    async def mark_delivered(self) -> None:
+        """Record that the whole answer went to the runner's connection."""
         await self._write(partial(self._journal.handed, self.turn_id))
 
-    async def _known(self, round_number: int, place: int, call: ToolCall) -> ToolResult | InFlight | None:
+    async def _record(self, round_number: int) -> bytes | None:
+        if self._attempt != "resumed":
+            return None
+        try:
+            return await self._journal.reply(self.turn_id, round_number)
+        except StoreError as error:
+            self._report(error)
+            return None
+
+    async def _call_record(self, round_number: int, place: int, call: ToolCall) -> ToolResult | InFlight | None:
         if self._attempt != "resumed":
             return None
         record = await self._journal.answer(self.turn_id, round_number, place)
-        return None if record is None else _decode_answer(record, call)
+        return None if record is None else _decode_result(record, call)
 
-    async def _intends(self, round_number: int, place: int) -> None:
-        """Raises ``StoreError`` where the call must not be made."""
+    async def _record_intent(self, round_number: int, place: int) -> None:
+        """Record that a call is about to be sent. Raise ``StoreError`` if it must not be."""
         if self._attempt == "unknown":
             raise StoreError(_NOT_ENTERED)
         async with self._writing:
-            await self._catch_up()
+            await self._write_pending()
             await self._journal.intends(self.turn_id, round_number, place, _SENT)
 
-    async def _write(self, page: _Page) -> None:
-        """Where the journal has this turn; of one that could not be entered nothing is written."""
+    async def _write(self, step: _Step) -> None:
+        """Write a step, if the journal has this turn; of a turn that could not be entered nothing is written."""
         if self._attempt == "unknown":
             return
         async with self._writing:
-            self._unwritten.append(page)
+            self._unwritten.append(step)
             try:
-                await self._catch_up()
+                await self._write_pending()
             except StoreError as error:
-                self._tell(error)
+                self._report(error)
 
-    async def _catch_up(self) -> None:
+    async def _write_pending(self) -> None:
         while self._unwritten:
             await self._unwritten[0]()
             self._unwritten.popleft()
 
-    def _tell(self, error: StoreError) -> None:
-        if isinstance(error, GoneError) or self._attempt == "unknown":  # of which it was told when it was looked for
+    def _finish_replay(self) -> None:
+        """Report what was replayed: every step from here on is new."""
+        on_resumed, self._on_resumed = self._on_resumed, None
+        if on_resumed is not None:
+            on_resumed(self._stats)
+
+    def _report(self, error: StoreError) -> None:
+        if (
+            isinstance(error, GoneError) or self._attempt == "unknown"
+        ):  # which was reported when the turn was looked for
             return
-        tell, self._failed = self._failed, None
-        if tell is not None:
-            tell(str(error))
+        on_failure, self._on_failure = self._on_failure, None
+        if on_failure is not None:
+            on_failure(str(error))
 
 
 def _may_write(call: ToolCall) -> bool:

@@ -1,4 +1,4 @@
-"""Driving a turn: its commands are carried out, with time-outs and cancellation, and it is told what happened."""
+"""The driver of a turn: carries out its commands, with time-outs and cancellation, and sends back what happened."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from claw_mediate.turns.checkpoint import TurnCheckpoint
 
 _ERRORS = range(400, 600)
 _OK, _JSON = 200, "application/json"
-_MOST_WORDS = 1000
+_MAX_ERROR_TEXT = 1000
 """Characters of a provider's own words in an error of ours."""
 
 
@@ -39,7 +39,7 @@ class Tools(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """All that a turn reaches of the world."""
+    """Everything that a turn reaches outside itself."""
 
     model: Model
     tools: Tools
@@ -48,58 +48,58 @@ class Ports:
 
 
 class Progress:
-    """What a waiting runner is told, and whether the turn is past the point where its status is fixed."""
+    """The note that a waiting runner is shown, and whether the turn is past the point where its status is fixed."""
 
     def __init__(self) -> None:
         self.note = "claw round=1 waiting=model"
-        self.goes_on = asyncio.Event()
+        self.committed = asyncio.Event()
 
-    def waiting(self, round_number: int, what: str) -> None:
+    def set_waiting(self, round_number: int, what: str) -> None:
         self.note = f"claw round={round_number} waiting={what}"
 
 
 class TurnDriver:
-    """One turn's world: the wire on one side, the services on the other."""
+    """Runs the commands of one turn: model calls on one side, tool calls on the other."""
 
     def __init__(
         self,
         dialect: Dialect,
         catalog: Catalog,
-        offered: Offers,
+        variants: Offers,
         ports: Ports,
-        tape: TurnCheckpoint,
+        checkpoint: TurnCheckpoint,
     ) -> None:
         self._dialect = dialect
         self._catalog = catalog
-        self._offered = offered
+        self._variants = variants
         self._ports = ports
-        self._tape = tape
+        self._checkpoint = checkpoint
         self.progress = Progress()
         self.rounds: tuple[Round, ...] = ()
-        self._written: list[tuple[bytes, ...]] = []
-        self.reply: ModelResponse | None = None
-        self.answers: list[ToolResult] = []
-        """Of the round that is open: what a turn that is cut short has done."""
-        self.stopped = False
-        """The proxy ends, and with it the turn: its runner has not left."""
+        self._messages: list[tuple[bytes, ...]] = []
+        self.response: ModelResponse | None = None
+        self.results: list[ToolResult] = []
+        """The results of the open round: what a turn that is cut short has done."""
+        self.is_stopping = False
+        """True if the turn is cancelled because the proxy ends, and not because its runner left."""
 
     async def ask(self, command: AskModel) -> ModelReplied | ModelFailed:
-        """One model call, within the time that is left of the turn."""
-        await self._note_unmade(command.rounds)
-        self.rounds, self.answers = command.rounds, []
+        """Make one model call, within the time that is left of the turn."""
+        await self._record_unmade(command.rounds)
+        self.rounds, self.results = command.rounds, []
         if command.rounds:
-            self.progress.goes_on.set()
+            self.progress.committed.set()
         number = len(command.rounds) + 1
-        if (known := await self._tape.reply(number)) is not None:
-            self.progress.goes_on.set()
-            self._ports.onlooker.known(Subject("model", number, ""), ResponseInfo(_OK, _JSON, known))
-            self.reply = await self._tape.marked(number, self._read(known))
-            return ModelReplied(self.reply, self._ports.now())
-        self.progress.waiting(number, "model")
+        if (recorded := await self._checkpoint.response(number)) is not None:
+            self.progress.committed.set()
+            self._ports.onlooker.known(Subject("model", number, ""), ResponseInfo(_OK, _JSON, recorded))
+            self.response = await self._checkpoint.mark_sent(number, self._read(recorded))
+            return ModelReplied(self.response, self._ports.now())
+        self.progress.set_waiting(number, "model")
         call = ModelCall(
-            self._dialect.write_request(self._offered(command.use), self._hidden(command.rounds)),
+            self._dialect.write_request(self._variants(command.use), self._hidden(command.rounds)),
             read=self._read,
-            again=self.progress.goes_on.is_set,
+            again=self.progress.committed.is_set,
             until=asyncio.get_running_loop().time() + command.seconds,
             round=number,
             onlooker=self._ports.onlooker,
@@ -110,96 +110,98 @@ class TurnDriver:
         except TimeoutError:
             answer = TransportFailure("total_timeout", "the model did not answer within the turn's time")
         match answer:
-            case ModelBody(reply):
-                self.reply = reply
-                await self._tape.replied(number, reply.body)
-                return ModelReplied(reply, self._ports.now())
+            case ModelBody(response):
+                self.response = response
+                await self._checkpoint.record_response(number, response.body)
+                return ModelReplied(response, self._ports.now())
             case ProviderResponse():
                 return _upstream_error(answer, self._ports.now())
             case TransportFailure():
-                now, later = self._ports.now(), answer.retry_after
-                return ModelFailed(answer.status, answer.code, answer.message, now, retry_after=later)
+                now = self._ports.now()
+                return ModelFailed(answer.status, answer.code, answer.message, now, retry_after=answer.retry_after)
             case _:
                 assert_never(answer)
 
     async def run(self, command: RunTools) -> ToolsAnswered:
-        """Calls side by side. When the runner leaves, reads are dropped, and a write that is on its way may finish."""
-        self.progress.goes_on.set()
-        self.progress.waiting(command.round, ",".join(call.canonical for call in command.calls))
+        """Run calls side by side. When the runner leaves, cancel reads, and let writes in flight finish."""
+        self.progress.committed.set()
+        self.progress.set_waiting(command.round, ",".join(call.canonical for call in command.calls))
         tasks = {asyncio.ensure_future(self._run(command, call)): call for call in command.calls}
         try:
             await asyncio.wait(tasks)
         except asyncio.CancelledError:
-            await self._tape.abandoned()
+            await self._checkpoint.abandon()
             try:
-                self.answers += [await _last_word(task, call) for task, call in tasks.items()]
+                self.results += [await _final_result(task, call) for task, call in tasks.items()]
             except asyncio.CancelledError:  # the proxy can wait no longer
-                self.answers += [
+                self.results += [
                     task.result() if task.done() and not task.cancelled() else tool_result.outcome_unknown(call)
                     for task, call in tasks.items()
                 ]
             raise
-        answers = tuple(task.result() for task in tasks)
-        self.answers += answers
-        return ToolsAnswered(answers, self._ports.now())
+        results = tuple(task.result() for task in tasks)
+        self.results += results
+        return ToolsAnswered(results, self._ports.now())
 
-    async def _note_unmade(self, rounds: tuple[Round, ...]) -> None:
-        """Calls of a round that is closed which were not made, for want of time above all: the model hears of it now."""
+    async def _record_unmade(self, rounds: tuple[Round, ...]) -> None:
+        """Record the calls of closed rounds that were not made, mostly for want of time: the model is shown that now."""
         for past in rounds[len(self.rounds) :]:
-            for answer in past.answers:
-                if answer.call.owner != "native" and not any(answer is made for made in self.answers):
-                    await self._tape.not_made(past.number, _place(past.reply, answer.call), answer)
+            for result in past.answers:
+                if result.call.owner != "native" and not any(result is known for known in self.results):
+                    await self._checkpoint.record_unmade(past.number, _place(past.reply, result.call), result)
                     self._ports.onlooker.unmade(
-                        _about(past.number, answer), argument_text(answer.call), answer.code or ""
+                        _subject(past.number, result), argument_text(result.call), result.code or ""
                     )
 
     async def _run(self, command: RunTools, call: ToolCall) -> ToolResult:
-        """One call, by its place among the calls of its reply: there it is found again."""
-        assert self.reply is not None
-        place = _place(self.reply, call)
-        made = False
+        """Run one call, or take its result from the checkpoint, by its place among the calls of its response."""
+        assert self.response is not None
+        place = _place(self.response, call)
+        is_made = False
 
         async def run() -> ToolResult:
-            nonlocal made
-            made = True
-            return await self._ports.tools(call, key_of(self._tape.turn_id, command.round, place), command.seconds)
-
-        answer = await self._tape.call(command.round, place, call, run)
-        if answer.replayed:
-            self._ports.onlooker.known(
-                _about(command.round, answer), ResponseInfo(answer.status_code or _OK, _JSON, answer.content)
+            nonlocal is_made
+            is_made = True
+            return await self._ports.tools(
+                call, key_of(self._checkpoint.turn_id, command.round, place), command.seconds
             )
-        elif not made:
-            self._ports.onlooker.unmade(_about(command.round, answer), argument_text(call), answer.code or "")
-        return answer
+
+        result = await self._checkpoint.call(command.round, place, call, run)
+        if result.replayed:
+            self._ports.onlooker.known(
+                _subject(command.round, result), ResponseInfo(result.status_code or _OK, _JSON, result.content)
+            )
+        elif not is_made:
+            self._ports.onlooker.unmade(_subject(command.round, result), argument_text(call), result.code or "")
+        return result
 
     def _hidden(self, rounds: tuple[Round, ...]) -> list[bytes]:
-        """The messages of rounds, each of which is written once: rounds are only ever added."""
-        for past in rounds[len(self._written) :]:
-            self._written.append(self._dialect.hidden_messages([past], replayed=False))
-        return [message for messages in self._written for message in messages]
+        """Return the messages of rounds; each round is written once, since rounds are only ever added."""
+        for past in rounds[len(self._messages) :]:
+            self._messages.append(self._dialect.hidden_messages([past], replayed=False))
+        return [message for messages in self._messages for message in messages]
 
     def now(self) -> float:
-        """The turn's clock."""
+        """Return the time of the turn's clock, in seconds."""
         return self._ports.now()
 
-    def cut_short(self) -> tuple[Round, ...]:
-        """The rounds of a turn that did not end by itself, the open one with what has run of it."""
-        if self.reply is None or not self.answers:
+    def partial_rounds(self) -> tuple[Round, ...]:
+        """Return the rounds of a turn that did not end by itself, the open one with what has run of it."""
+        if self.response is None or not self.results:
             return self.rounds
-        return (*self.rounds, Round(len(self.rounds) + 1, self.reply, tuple(self.answers)))
+        return (*self.rounds, Round(len(self.rounds) + 1, self.response, tuple(self.results)))
 
     def _read(self, body: bytes) -> ModelResponse:
-        """A body that can't be read may be an error that came with a 200: then its own words are told."""
+        """Read a response. One that can't be read may be an error with status 200: its own words go into the message."""
         try:
             return self._dialect.read_reply(body, self._catalog)
         except UnreadableReplyError as unreadable:
-            words = error_words(body)[:_MOST_WORDS]
-            raise UnreadableReplyError(f"{unreadable}: {words}" if words else str(unreadable)) from None
+            text = error_words(body)[:_MAX_ERROR_TEXT]
+            raise UnreadableReplyError(f"{unreadable}: {text}" if text else str(unreadable)) from None
 
 
-async def drive[T](turn: Asks[T], world: TurnDriver) -> T:
-    """Carry a turn out. Cancellation goes through to whatever it waits for."""
+async def drive[T](turn: Asks[T], driver: TurnDriver) -> T:
+    """Run a turn to its end. Cancellation goes through to whatever it waits for."""
     heard: ModelReplied | ModelFailed | ToolsAnswered | None = None
     while True:
         try:
@@ -209,24 +211,24 @@ async def drive[T](turn: Asks[T], world: TurnDriver) -> T:
             return outcome
         match command:
             case AskModel():
-                heard = await world.ask(command)
+                heard = await driver.ask(command)
             case RunTools():
-                heard = await world.run(command)
+                heard = await driver.run(command)
             case _:
                 assert_never(command)
 
 
-def _about(round_number: int, answer: ToolResult) -> Subject:
-    duplicate = answer.code == tool_result.DUPLICATE_TOOL_CALL
-    return Subject("tool", round_number, answer.call.canonical, duplicate=duplicate)
+def _subject(round_number: int, result: ToolResult) -> Subject:
+    duplicate = result.code == tool_result.DUPLICATE_TOOL_CALL
+    return Subject("tool", round_number, result.call.canonical, duplicate=duplicate)
 
 
 def _place(reply: ModelResponse, call: ToolCall) -> int:
     return [made.id for made in reply.calls].index(call.id)
 
 
-async def _last_word(task: asyncio.Future[ToolResult], call: ToolCall) -> ToolResult:
-    """Of a call whose runner has left: a write's own answer (it is bounded by its time), of a read that it was dropped."""
+async def _final_result(task: asyncio.Future[ToolResult], call: ToolCall) -> ToolResult:
+    """Return the result of a call whose runner has left: a write's own, within its time; a read is canceled."""
     if call.tool is not None and call.tool.effect == "read" and not task.done():
         task.cancel()
         await asyncio.wait([task])
@@ -236,7 +238,7 @@ async def _last_word(task: asyncio.Future[ToolResult], call: ToolCall) -> ToolRe
 
 
 def _upstream_error(answer: ProviderResponse, now: float) -> ModelFailed:
-    """An error is passed on; any other status is no answer of a model."""
+    """Pass an error on; any other status is no answer of a model, and becomes a 502."""
     code, message = f"provider_http_{answer.status}", f"the provider answered with status {answer.status}"
     if answer.status not in _ERRORS:
         return ModelFailed(502, code, message, now)

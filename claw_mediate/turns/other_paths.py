@@ -16,8 +16,8 @@ from claw_mediate.agents.directory import Agent
 from claw_mediate.core.api_paths import ModelPlace, model_place
 from claw_mediate.core.http import Exchange, Forward, Request, refused
 from claw_mediate.dialects.base import RunnerRequest, UnreadableRequestError
-from claw_mediate.dialects.routed import read_named, unnamed
-from claw_mediate.turns.accounts import Accounts
+from claw_mediate.dialects.routed import read_named, view_without_model
+from claw_mediate.turns.budgets import Accounts
 from claw_mediate.turns.passthrough import Passthrough
 
 _HIDDEN = "on this path its body does not name it"
@@ -26,8 +26,8 @@ _HIDDEN = "on this path its body does not name it"
 class OtherPaths:
     """The requests of no dialect."""
 
-    def __init__(self, forwarding: Passthrough, accounts: Accounts) -> None:
-        self._forwarding = forwarding
+    def __init__(self, passthrough: Passthrough, accounts: Accounts) -> None:
+        self._passthrough = passthrough
         self._accounts = accounts
 
     def must_read(self, agent: Agent, request: Request) -> bool:
@@ -58,7 +58,7 @@ class OtherPaths:
             message = f"the agent has a model policy, and the model of this request can't be read: {reason}"
             return refused(request.path, 403, "model_not_allowed", message)
         if place in {"required", "hidden"}:
-            view = view or unnamed(request.body)
+            view = view or view_without_model(request.body)
         return await self._forward(admitted, request, view)
 
     async def _forward(self, admitted: Admitted, request: Request, view: RunnerRequest | None) -> Exchange | Forward:
@@ -66,7 +66,7 @@ class OtherPaths:
             refusal = await self._accounts.admit(admitted.agent, request, view.model)
             if refusal is not None:
                 return refusal
-        return self._forwarding.forward(admitted, request, view)
+        return self._passthrough.forward(admitted, request, view)
 
 
 def _place(request: Request) -> ModelPlace:

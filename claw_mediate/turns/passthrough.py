@@ -1,7 +1,7 @@
-"""Requests that are not mediated: where they go, with which key, and what is told of them afterwards.
+"""Requests that are not mediated: where they go, with which key, and what is recorded of them.
 
-The host (``mitm``) sends the bytes; here is decided to whom, and here they are recorded. A request that asks a model is a line
-of history like a mediated turn; others are events of the log.
+The host (``mitm``) sends the bytes; this module decides to whom, and records the outcome.
+A request that asks a model is a line of history like a mediated turn; others are events of the log.
 """
 
 from __future__ import annotations
@@ -23,24 +23,25 @@ from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.dialects.routed import NO_DIALECT
 from claw_mediate.http.headers import holding, provider_auth
 from claw_mediate.providers.registry import THROTTLED, Registry, out_of_quota
-from claw_mediate.providers.routing import NO_KEY, Asker, Routing, new_turn_id, with_model
-from claw_mediate.turns.recorder import Ending, Passed, Recorder
+from claw_mediate.providers.routing import NO_KEY, Asker, Route, Routing, new_turn_id, with_model
+from claw_mediate.turns.context import RequestContext, TurnResult
+from claw_mediate.turns.recorder import Recorder
 
 
 @dataclass(frozen=True, slots=True)
 class PassthroughHandle:
-    """What is known of a forwarded request; the host hands it back."""
+    """What is known of a forwarded request; the host gives it back with the outcome."""
 
-    passed: Passed
+    context: RequestContext
     provider: Provider
     key: Key | None
     started: float
-    spoken: bool
-    """Whether it is a request of a dialect. What other paths answer is no word on a key: some refuse every ordinary one."""
+    is_dialect: bool
+    """True for a request of a dialect. A status of other paths says nothing about a key: some refuse every ordinary one."""
 
 
 class Passthrough:
-    """The requests that go on as they are."""
+    """The requests that are sent on as they are."""
 
     def __init__(self, registry: Registry, routing: Routing, recorder: Recorder) -> None:
         self._registry = registry
@@ -53,11 +54,12 @@ class Passthrough:
         request: Request,
         view: RunnerRequest | None,
         *,
-        counts: bool = False,
-        aside: bool = False,
+        only_counts: bool = False,
+        is_side_request: bool = False,
     ) -> Exchange | Forward:
-        """The bytes of the view (the runner's own, unless it was edited), with the credential swapped and the model's
-        prefix off. ``counts``: its answer is no turn, and no line of history; ``aside``: nor anything to remember.
+        """Return where the view's bytes go, with the credential swapped and the model's prefix removed, or a refusal.
+
+        The answer of a request that ``only_counts`` is no line of history; that of a side request is not remembered.
         """
         asker = Asker(admitted.agent, new_turn_id())
         candidates = self._routing.candidates(asker, request, view)
@@ -71,11 +73,21 @@ class Passthrough:
         if view is not None:
             view = replace(view, body=self._routing.naming(admitted.agent, view, model))
         redactor = Redactor([*self._registry.secrets(), *admitted.agent.secrets, admitted.token, admitted.secret])
-        spoken = view is not None and view.bypass != NO_DIALECT
-        asked, recorded = _recorded(request, None if counts else view, model)
-        passed = Passed(asker.turn_id, admitted.agent, asked, recorded, provider.name, model, redactor, aside)
-        self._recorder.forwarded(passed)
-        base_url, target = (provider.base_url, provider.below(request.path)) if spoken else _aside(provider, request)
+        is_dialect = view is not None and view.bypass != NO_DIALECT
+        recorded_request, recorded_view = _recorded(request, None if only_counts else view, model)
+        context = RequestContext(
+            turn_id=asker.turn_id,
+            agent=admitted.agent,
+            request=recorded_request,
+            view=recorded_view,
+            redactor=redactor,
+            route=Route(asker, request.path, [], [candidate]),
+            is_side_request=is_side_request,
+        )
+        self._recorder.log_request(context)
+        base_url, target = provider.base_url, provider.below(request.path)
+        if not is_dialect:
+            base_url, target = _other_target(provider, request)
         return Forward(
             base_url=base_url,
             target=target,
@@ -83,24 +95,25 @@ class Passthrough:
             refusal=partial(_unreached, request.path, provider.name),
             body=None if view is None or view.body is request.body else view.body,
             dropped=holding(request.headers, admitted.secret),
-            ticket=PassthroughHandle(passed, provider, key, time.monotonic(), spoken),
+            ticket=PassthroughHandle(context, provider, key, time.monotonic(), is_dialect),
         )
 
     def answered(self, ticket: PassthroughHandle, status: int, retry_after: str) -> None:
-        """The provider's status is there: a key that was refused or throttled is not used for the next request."""
-        if ticket.key is not None and (ticket.spoken or status == THROTTLED):
+        """Note the provider's status: a key that was refused or throttled is not used for the next request."""
+        if ticket.key is not None and (ticket.is_dialect or status == THROTTLED):
             self._registry.spend(ticket.provider, ticket.key, status, retry_after)
 
     def over(self, ticket: PassthroughHandle, status: int, usage: JsonObject, body: bytes, *, whole: bool) -> None:
-        """The response went through (``whole``), or broke off; ``body`` is the beginning of it."""
+        """Record the response, which went through (``whole``) or broke off; ``body`` is the beginning of it."""
         if ticket.key is not None and out_of_quota(status, body):
             self._registry.spend(ticket.provider, ticket.key, status, "", body)
         latency_ms = round((time.monotonic() - ticket.started) * 1000)
-        ending = Ending(whole and status < 400, status, latency_ms)  # noqa: PLR2004 - HTTP's errors begin there
-        self._recorder.passed(ticket.passed, ending, usage, body)
+        is_ok = whole and status < 400  # noqa: PLR2004 - HTTP's errors begin there
+        result = TurnResult(status, is_ok, body, latency_ms=latency_ms)
+        self._recorder.record_forwarded(ticket.context, result, usage)
 
     def _no_key(self, request: Request, candidates: Sequence[Candidate]) -> Exchange:
-        """Keys that rest will be back; dead ones will not."""
+        """Return the refusal where no key is usable: keys that rest will be back, dead ones will not."""
         seconds = min(self._registry.wait(candidate.provider) for candidate in candidates)
         message = f"no key of the provider {candidates[0].provider.name!r} is usable now"
         if seconds == math.inf:
@@ -121,9 +134,11 @@ def _unreached(path: str, provider: str) -> bytes:
     return refusal(path, 502, "provider_unreachable", f"the provider {provider!r} gave no response")
 
 
-def _aside(provider: Provider, request: Request) -> tuple[str, str]:
-    """(base URL, path below it) of what is no request of a dialect. Claude Code asks its host for ``/api/…`` too: who names
-    a host, or such a path, means it from the root, wherever the API begins there.
+def _other_target(provider: Provider, request: Request) -> tuple[str, str]:
+    """Return base URL and path of a request of no dialect.
+
+    Claude Code asks its host for ``/api/…`` too: a runner that names a host, or such a path, means it from the root,
+    wherever the API begins there.
     """
     below = provider.below(request.path)
     from_the_root = request.host is not None or request.path.startswith("/api/")

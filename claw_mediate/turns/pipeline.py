@@ -1,149 +1,222 @@
-"""One mediated request, from its view to the turn that answers it: found again, paid for, routed, offered, played."""
+"""Requests of a dialect, from their view to what answers them.
+
+    side request, or a form without tools   admit → add context → forward
+    token count                             add context, tools and hidden rounds → forward
+    anything else                           find a running or earlier turn → admit → prepare → start a turn
+
+Admission is the budget's: a request that finds the answer of an earlier attempt is not counted again.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from weakref import WeakValueDictionary
 
 from claw_contract.log.turns import How
-from claw_contract.redaction.redactor import Redactor
-from claw_mediate.agents.authenticate import Admitted
-from claw_mediate.core.http import Exchange, Request
+from claw_mediate.core.http import Exchange, Forward
 from claw_mediate.core.session_id import session
-from claw_mediate.dialects.base import Dialect, RunnerRequest
+from claw_mediate.core.side_requests import housekeeping
+from claw_mediate.core.talk import ToolUse
+from claw_mediate.dialects.routed import NOT_READ
 from claw_mediate.http.headers import for_provider
+from claw_mediate.prompt.build import Context
 from claw_mediate.providers.routing import Asker, Route, Routing, new_turn_id, with_model
 from claw_mediate.settings import Settings
 from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.telemetry.timing import Stopwatch
+from claw_mediate.turns.budgets import Accounts
+from claw_mediate.turns.context import DialectRequest, TurnContext
 from claw_mediate.turns.idempotency import Completed, Resume, RetryLookup, fingerprint, is_retry
-from claw_mediate.turns.prepare import Around, Offering
+from claw_mediate.turns.passthrough import Passthrough
+from claw_mediate.turns.prepare import RequestPreparer
 from claw_mediate.turns.registry import RunningTurn, TurnRegistry
-from claw_mediate.turns.run import TurnContext, stored_response
+from claw_mediate.turns.response import stored_response
 from claw_state.health import GoneError
 from claw_state.journal import Attempt, RequestFingerprint
 from claw_state.url import StoreError
 
 
 @dataclass(frozen=True, slots=True)
-class Mediated:
-    """A request that gets tools."""
+class Stages:
+    """What a request passes through before its turn."""
 
-    admitted: Admitted
-    request: Request
-    view: RunnerRequest
-    dialect: Dialect
-    redactor: Redactor
-
-
-@dataclass(frozen=True, slots=True)
-class Before:
-    """What is asked before a turn begins: whether the agent may spend (the refusal, when not), and the context."""
-
-    spend: Callable[[], Awaitable[Exchange | None]]
-    context: Callable[[], Awaitable[str]]
+    accounts: Accounts
+    prompt: Context
+    routing: Routing
+    preparer: RequestPreparer
 
 
 class TurnPipeline:
-    """Requests with tools, of one mediator."""
+    """The requests of one mediator that are in a dialect."""
 
     def __init__(
-        self, settings: Settings, log: EventLog, routing: Routing, offering: Offering, playing: TurnRegistry
+        self, settings: Settings, log: EventLog, stages: Stages, turns: TurnRegistry, passthrough: Passthrough
     ) -> None:
         self._settings = settings
         self._log = log
-        self._routing = routing
-        self._offering = offering
-        self._playing = playing
-        self._attempts = RetryLookup(playing.journal)
+        self._accounts, self._prompt = stages.accounts, stages.prompt
+        self._routing, self._preparer = stages.routing, stages.preparer
+        self._turns = turns
+        self._passthrough = passthrough
+        self._retries = RetryLookup(turns.journal)
         self._entering: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
-    async def answer(self, what: Mediated, before: Before) -> Exchange:
-        """The turn's answer. Cancelled when the runner leaves. Raises ``UnreadableRequestError`` and ``WireError``."""
-        agent, key = what.admitted.agent, fingerprint(what.request, what.view, what.redactor)
-        pace = self._settings.pace(what.dialect.NAME)
+    async def answer(self, incoming: DialectRequest) -> Exchange | Forward:
+        """Answer a request, or return how it is to be forwarded. Cancelled when the runner leaves.
+
+        Raise ``UnreadableRequestError`` and ``WireError``.
+        """
+        rule = housekeeping(incoming.view)
+        if rule is not None:
+            return await self._forward_side_request(incoming, rule)
+        if not incoming.agent.tools or incoming.view.bypass is not None:
+            return await self._forward_without_tools(incoming)
+        if incoming.only_counts:
+            return await self._forward_count(incoming)
+        return await self._mediate(incoming)
+
+    async def _forward_side_request(self, incoming: DialectRequest, rule: str) -> Exchange | Forward:
+        if (refusal := await self._admit(incoming)) is not None:
+            return refusal
+        name = f"housekeeping:{rule}"
+        self._log.event("intervention", incoming.agent, model=incoming.view.model, intervention=name)
+        return self._pass(incoming, is_side_request=True)
+
+    async def _forward_without_tools(self, incoming: DialectRequest) -> Exchange | Forward:
+        """Forward a request that is offered no tools: the agent has none, or the form of the request rules them out."""
+        if (refusal := await self._admit(incoming)) is not None:
+            return refusal
+        text = await self._prompt_text(incoming)
+        view = incoming.view
+        if incoming.agent.tools:
+            self._log.event("intervention", incoming.agent, model=view.model, intervention=view.bypass)
+        if text:
+            incoming = replace(incoming, view=replace(view, body=incoming.dialect.with_context(view, text)))
+        return self._pass(incoming)
+
+    async def _forward_count(self, incoming: DialectRequest) -> Exchange | Forward:
+        """Count tokens as they would be spent: with the managed tools, the hidden rounds and the context."""
+        text = await self._prompt_text(incoming)
+        _, variants = await self._preparer.prepare(incoming, text, _session(incoming))
+        body = variants(ToolUse.AS_ASKED).body
+        return self._pass(replace(incoming, view=replace(incoming.view, body=body)))
+
+    def _pass(self, incoming: DialectRequest, *, is_side_request: bool = False) -> Exchange | Forward:
+        admitted, request, view = incoming.admitted, incoming.request, incoming.view
+        return self._passthrough.forward(
+            admitted, request, view, only_counts=incoming.only_counts, is_side_request=is_side_request
+        )
+
+    async def _mediate(self, incoming: DialectRequest) -> Exchange:
+        agent = incoming.agent
+        known_by = fingerprint(incoming.request, incoming.view, incoming.redactor)
         # Two equal requests at one moment must not both find that there is no turn yet.
-        async with self._entering.setdefault((agent.id, key.request), asyncio.Lock()):
-            turn = self._playing.under_way(agent.id, key.request)
-            if turn is not None and turn.play.cancelling():
-                # Its runner has gone, and a write that is on its way may still finish: then this one goes on with it.
-                await asyncio.wait([turn.play])
+        async with self._entering.setdefault((agent.id, known_by.request), asyncio.Lock()):
+            turn = self._turns.find(agent.id, known_by.request)
+            if turn is not None and turn.task.cancelling():
+                # Its runner has gone, and a write in flight may still finish: then this one goes on with it.
+                await asyncio.wait([turn.task])
                 turn = None
             if turn is not None:
-                self._joined(what, turn.job.turn_id, "running", waiting=turn.waiting + 1)
+                self._log_join(incoming, turn.context.turn_id, "running", waiting=turn.waiting + 1)
             else:
-                entered = await self._enter(what, key, before)
+                entered = await self._enter(incoming, known_by)
                 if isinstance(entered, Exchange):
                     return entered
                 turn = entered
-        return await self._playing.attend(turn, pace)
+        return await self._turns.attend(turn, self._settings.pace(incoming.dialect.NAME))
 
-    async def _enter(self, what: Mediated, key: RequestFingerprint, before: Before) -> RunningTurn | Exchange:
+    async def _enter(self, incoming: DialectRequest, known_by: RequestFingerprint) -> RunningTurn | Exchange:
         turn_id, stopwatch = new_turn_id(), Stopwatch()
-        found = await self._found(what, key, turn_id)
-        if isinstance(found, Completed):
-            self._joined(what, found.turn_id, "awaited" if found.awaited else "answered", size=len(found.given.body))
-            return replace(
-                stored_response(what.view, what.dialect, found.given), handed=partial(self._handed, found.turn_id)
-            )
-        attempt: Attempt = "unknown" if isinstance(found, StoreError) else "first"
-        if isinstance(found, Resume):
-            turn_id, attempt = found.turn_id, "resumed" if found.acted else "first"
+        earlier = await self._find_earlier(incoming, known_by, turn_id)
+        if isinstance(earlier, Completed):
+            how: How = "awaited" if earlier.awaited else "answered"
+            self._log_join(incoming, earlier.turn_id, how, size=len(earlier.response.body))
+            exchange = stored_response(incoming.view, incoming.dialect, earlier.response)
+            return replace(exchange, handed=partial(self._mark_delivered, earlier.turn_id))
+        attempt: Attempt = "unknown" if isinstance(earlier, StoreError) else "first"
+        if isinstance(earlier, Resume):
+            turn_id, attempt = earlier.turn_id, "resumed" if earlier.has_steps else "first"
             stopwatch = Stopwatch()  # the earlier attempt may have been waited for
-        begun = False
+        has_started = False
         try:
-            job = await before.spend() or await self._job(what, turn_id, stopwatch, before.context)
-            if isinstance(job, Exchange):
-                return job
-            turn = self._playing.start(replace(job, asked=key.request, attempt=attempt))
-            begun = True
+            context = await self._admit(incoming) or await self._prepare(incoming, turn_id, stopwatch)
+            if isinstance(context, Exchange):
+                return context
+            turn = self._turns.start(replace(context, fingerprint=known_by.request, attempt=attempt))
+            has_started = True
             return turn
         finally:
-            if not begun:
-                await self._playing.abandon(turn_id)
+            if not has_started:
+                await self._turns.abandon(turn_id)
 
-    async def _found(
-        self, what: Mediated, key: RequestFingerprint, turn_id: str
+    async def _find_earlier(
+        self, incoming: DialectRequest, known_by: RequestFingerprint, turn_id: str
     ) -> Completed | Resume | StoreError | None:
-        """A journal that can't be read costs the memory of earlier attempts; what may write is then not run (``tape``)."""
+        """Find an earlier attempt. A journal that can't be read costs the memory of it; writes then don't run."""
         try:
-            return await self._attempts.find(what.admitted.agent.id, turn_id, key, retries=is_retry(what.request))
+            return await self._retries.find(incoming.agent.id, turn_id, known_by, says_retry=is_retry(incoming.request))
         except GoneError as error:
             return error
         except StoreError as error:
-            self._log.event("error", what.admitted.agent, error="journal_not_read", reason=str(error))
+            self._log.event("error", incoming.agent, error="journal_not_read", reason=str(error))
             return error
 
-    async def _job(
-        self, what: Mediated, turn_id: str, stopwatch: Stopwatch, told: Callable[[], Awaitable[str]]
-    ) -> TurnContext | Exchange:
+    async def _prepare(self, incoming: DialectRequest, turn_id: str, stopwatch: Stopwatch) -> TurnContext | Exchange:
+        """Return the turn's context, or the refusal where no provider may be asked."""
         with stopwatch.away():
-            context = await told()
-        agent, request, view = what.admitted.agent, what.request, what.view
+            text = await self._prompt_text(incoming)
+        agent, request, view = incoming.agent, incoming.request, incoming.view
         asker = Asker(agent, turn_id)
         candidates = self._routing.candidates(asker, request, view)
         if isinstance(candidates, Exchange):
             return candidates
         if candidates[0].model != view.model:
             view = replace(view, body=with_model(view.body, candidates[0].model))
-        headers = [*for_provider(request.headers, what.admitted.secret), ("accept-encoding", "gzip, deflate")]
+            incoming = replace(incoming, view=view)
+        headers = [*for_provider(request.headers, incoming.admitted.secret), ("accept-encoding", "gzip, deflate")]
         route = Route(asker, request.path, headers, candidates, stopwatch=stopwatch)
-        around = Around(context, session(request.headers, view.session), turn_id)
-        catalog, offered = await self._offering.made(agent, view, what.dialect, around)
+        named = _session(incoming)
+        catalog, variants = await self._preparer.prepare(incoming, text, named, turn_id)
         return TurnContext(
-            turn_id, agent, request, view, what.dialect, catalog, offered, route, what.redactor, around.session
+            turn_id=turn_id,
+            agent=agent,
+            request=request,
+            view=view,
+            redactor=incoming.redactor,
+            route=route,
+            dialect=incoming.dialect,
+            catalog=catalog,
+            variants=variants,
+            session=named,
         )
 
-    async def _handed(self, turn_id: str) -> None:
-        with suppress(StoreError):
-            await self._playing.journal.handed(turn_id)
+    async def _admit(self, incoming: DialectRequest) -> Exchange | None:
+        """Count the request in the agent's budget; return the refusal when that is spent."""
+        if incoming.only_counts:
+            return None
+        return await self._accounts.admit(incoming.agent, incoming.request, incoming.view.model)
 
-    def _joined(self, what: Mediated, turn_id: str, how: How, *, waiting: int = 0, size: int = 0) -> None:
-        agent, model = what.admitted.agent, what.view.model
-        if what.request.watch is not None:
-            what.request.watch.turn(turn_id, agent.id)
-        self._log.event("join", agent, turn_id=turn_id, model=model, how=how, waiting=waiting, bytes=size)
+    async def _prompt_text(self, incoming: DialectRequest) -> str:
+        """Return the text for the end of the system prompt; "" for an agent without any, whose requests pass unchanged."""
+        if incoming.view.bypass == NOT_READ or not self._prompt.concerns(incoming.agent):
+            return ""
+        recall = not incoming.only_counts
+        return await self._prompt.text(incoming.agent, incoming.view, incoming.redactor, recall=recall)
+
+    async def _mark_delivered(self, turn_id: str) -> None:
+        with suppress(StoreError):
+            await self._turns.journal.handed(turn_id)
+
+    def _log_join(self, incoming: DialectRequest, turn_id: str, how: How, *, waiting: int = 0, size: int = 0) -> None:
+        if incoming.request.watch is not None:
+            incoming.request.watch.turn(turn_id, incoming.agent.id)
+        model = incoming.view.model
+        self._log.event("join", incoming.agent, turn_id=turn_id, model=model, how=how, waiting=waiting, bytes=size)
+
+
+def _session(incoming: DialectRequest) -> str:
+    return session(incoming.request.headers, incoming.view.session)

@@ -1,53 +1,46 @@
-"""What is offered to the model: the agent's tools beside the runner's own, hidden rounds in their places, and context."""
+"""The request that a provider gets: the managed tools beside the runner's own, hidden rounds in their places, and context."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 from claw_contract.manifest import Tool
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core.tool_catalog import Catalog
 from claw_mediate.dialects.base import Additions, Dialect, Offers, RunnerRequest
 from claw_mediate.telemetry.event_log import EventLog
-from claw_mediate.turns.continuity import Continuing
+from claw_mediate.turns.context import DialectRequest
+from claw_mediate.turns.continuity import Continuity
+
+_MAX_CATALOGS = 256
 
 
-@dataclass(frozen=True, slots=True)
-class Around:
-    """What goes with a request: text for the system prompt, the conversation that it belongs to where that is known, and the
-    turn that it begins, if any.
-    """
+class RequestPreparer:
+    """Makes the requests for providers. Catalogs are kept: the same manifest gives the same one."""
 
-    context: str
-    session: str
-    turn_id: str | None = None
-
-
-_MOST_CATALOGS = 256
-
-
-class Offering:
-    """Requests as the provider gets them."""
-
-    def __init__(self, continuing: Continuing, log: EventLog) -> None:
-        self._continuing = continuing
+    def __init__(self, continuity: Continuity, log: EventLog) -> None:
+        self._continuity = continuity
         self._log = log
         self._catalogs: dict[tuple[str, frozenset[str], int], tuple[tuple[Tool, ...], Catalog]] = {}
         """By agent, names of the runner's own tools, and room, each with the tools that it was made of."""
 
-    async def made(self, agent: Agent, view: RunnerRequest, dialect: Dialect, around: Around) -> tuple[Catalog, Offers]:
-        """The tools of this request, and its bodies. Raises ``UnreadableRequestError``."""
-        catalog = self._catalog(agent, view, dialect)
-        woven = await self._continuing.woven(agent, view, dialect, session=around.session, turn_id=around.turn_id)
-        return catalog, dialect.offer(view, catalog, Additions(woven, around.context))
+    async def prepare(
+        self, incoming: DialectRequest, text: str, session: str, turn_id: str | None = None
+    ) -> tuple[Catalog, Offers]:
+        """Return the tools of a request, and its bodies. Raise ``UnreadableRequestError``.
+
+        ``text`` goes to the end of the system prompt; ``turn_id`` is the turn that the request begins, if any.
+        """
+        view, dialect = incoming.view, incoming.dialect
+        catalog = self._catalog(incoming.agent, view, dialect)
+        hidden = await self._continuity.find_hidden_rounds(incoming, session, turn_id)
+        return catalog, dialect.offer(view, catalog, Additions(hidden, text))
 
     def _catalog(self, agent: Agent, view: RunnerRequest, dialect: Dialect) -> Catalog:
-        """Those that the provider has no room for are left out from the end."""
+        """Return the tools to offer. Those that the provider has no room for are left out from the end."""
         room = dialect.MOST_TOOLS - len(view.declared)
         key = (agent.id, frozenset(view.declared), room)
         tools, catalog = self._catalogs.get(key, (None, None))
         if catalog is None or tools is not agent.tools:
-            if len(self._catalogs) >= _MOST_CATALOGS:
+            if len(self._catalogs) >= _MAX_CATALOGS:
                 self._catalogs.clear()
             catalog = Catalog.of(agent.tools, view.declared, room)
             self._catalogs[key] = agent.tools, catalog

@@ -1,7 +1,8 @@
-"""A recorded turn, played again: the real turn, judge and dialect, under the agent's present manifest (spec/inspect.md).
+"""The offline replay of a recorded turn: the real turn, judge and dialect, under the agent's present manifest.
 
-Nobody is asked and nothing is written: the model says what it said, services answer what they answered, and the clock stands
-where it stood. Where the turn goes another way than it went, what was not recorded is named, and the turn ends there.
+No provider and no service is asked, and nothing is written: the model says what it said, services answer what they answered,
+and the clock shows what it showed. If the turn takes another way than it took, it ends there, and names what was not recorded
+(docs/spec/inspect.md).
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ from claw_mediate.turns.driver import Ports, TurnDriver, drive
 from claw_state.journal import Journal
 
 NOT_RECORDED = "not_recorded"
-_NOTHING_HIDDEN = Redactor(())
-"""What was recorded holds no secret any more."""
+_NO_SECRETS = Redactor(())
+"""A recording holds no secret any more."""
 
 
 class Recorded(NamedTuple):
@@ -115,7 +116,7 @@ async def replayed(recording: Recording, agent: Agent, dialect: Dialect) -> Repl
         "status_code": status,
         "error": code,
         "tools_offered": [offered.alias for offered in catalog.offered],
-        "response": {**mapping(recording.entry.get("response")), "json": recorded_body(body, _NOTHING_HIDDEN)},
+        "response": {**mapping(recording.entry.get("response")), "json": recorded_body(body, _NO_SECRETS)},
     }
     entry = {**recording.entry, **_plain(about), **_plain(_told(outcome))}
     return Replayed(status, body, entry, tuple(peers.missing))

@@ -52,7 +52,7 @@ async def found(
     journal: SqliteJournal, asked: RequestFingerprint = ASKED, turn_id: str = "t2"
 ) -> Completed | Resume | None:
     async with asyncio.timeout(DEADLINE):
-        return await RetryLookup(journal).find("analyst", turn_id, asked, retries=False)
+        return await RetryLookup(journal).find("analyst", turn_id, asked, says_retry=False)
 
 
 @pytest.mark.requirement("journal:expiry")
@@ -195,7 +195,7 @@ async def test_a_turn_that_runs_is_the_latest_though_the_clock_was_set_back(
     clock.now -= 60
     await journal.begin("t2", "analyst", ASKED)
     await journal.close()
-    assert await found(other, ASKED, "t3") == Resume("t2", acted=False)
+    assert await found(other, ASKED, "t3") == Resume("t2", has_steps=False)
 
 
 @pytest.mark.requirement("journal:altered")
@@ -218,7 +218,9 @@ async def test_a_runner_that_leaves_while_its_turn_is_taken_up_leaves_one_that_o
     first.cancel()
     await asyncio.wait([first])
     monkeypatch.undo()
-    assert await found(journal, RequestFingerprint("longer", "earlier", "Buy. Go on.", "")) == Resume("t1", acted=False)
+    assert await found(journal, RequestFingerprint("longer", "earlier", "Buy. Go on.", "")) == Resume(
+        "t1", has_steps=False
+    )
 
 
 @pytest.mark.requirement("journal:resume")

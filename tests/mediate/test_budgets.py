@@ -15,8 +15,7 @@ from claw_contract.metadata import Metadata
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core.http import Exchange, Request
 from claw_mediate.telemetry.event_log import EventLog
-from claw_mediate.turns.budgets import Budgets, FailMode
-from claw_mediate.turns.prices import PriceList
+from claw_mediate.turns.budgets import Budgets, FailMode, PriceList
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.spending import SqliteSpending
 from tests.events import known

@@ -160,7 +160,7 @@ def _declared(response: http.Response) -> int:
 
 def _keep_keys_out(ticket: PassthroughHandle, response: http.Response) -> None:
     """An error may say our key back; only then it is changed, or where nobody can say what a runner will read in it."""
-    redactor = ticket.passed.redactor
+    redactor = ticket.context.redactor
     fields = response.headers.fields
     response.headers.fields = tuple(each for each in fields if redactor.data(told := b": ".join(each)) == told)
     if redactor.data(response.data.reason) != response.data.reason:
@@ -171,7 +171,7 @@ def _keep_keys_out(ticket: PassthroughHandle, response: http.Response) -> None:
         body = readable(packed, codings(response.headers.get_all("content-encoding")), _MOST_UNPACKED, _SECONDS)
         clear = redactor.document(body)
     except DecodingError:
-        body, clear = packed, refusal(ticket.passed.request.path, response.status_code, *_UNREADABLE)
+        body, clear = packed, refusal(ticket.context.request.path, response.status_code, *_UNREADABLE)
         response.headers["content-type"] = "application/json"
     if clear != body:
         response.headers.pop("content-encoding", None)

@@ -30,13 +30,13 @@ class Forgetful(SqliteJournal):
         self._needs_room()
         await super().replied(turn_id, round_number, body)
 
-    async def intends(self, turn_id: str, round_number: int, place: int) -> None:
+    async def intends(self, turn_id: str, round_number: int, place: int, record: bytes) -> None:
         self._needs_room()
-        await super().intends(turn_id, round_number, place)
+        await super().intends(turn_id, round_number, place, record)
 
-    async def answered(self, turn_id: str, round_number: int, place: int, answer: ToolResult) -> None:
+    async def answered(self, turn_id: str, round_number: int, place: int, record: bytes) -> None:
         self._needs_room()
-        await super().answered(turn_id, round_number, place, answer)
+        await super().answered(turn_id, round_number, place, record)
 
     def _needs_room(self) -> None:
         if self.full:
@@ -51,15 +51,15 @@ class Desk:
         self.told: list[str] = []
         self.made: list[ToolCall] = []
 
-    def tape(self, attempt: Attempt = "first") -> TurnCheckpoint:
+    def checkpoint(self, attempt: Attempt = "first") -> TurnCheckpoint:
         return TurnCheckpoint(self.journal, "turn_1", self.told.append, attempt)
 
-    async def call(self, tape: TurnCheckpoint, round_number: int, place: int, call: ToolCall) -> ToolResult:
+    async def call(self, checkpoint: TurnCheckpoint, round_number: int, place: int, call: ToolCall) -> ToolResult:
         async def run() -> ToolResult:
             self.made.append(call)
             return tool_result.from_http(call, 200, b"{}", 2, 100)
 
-        return await tape.call(round_number, place, call, run)
+        return await checkpoint.call(round_number, place, call, run)
 
 
 @pytest.fixture
@@ -72,22 +72,22 @@ async def desk() -> AsyncIterator[Desk]:
 
 @pytest.mark.requirement("journal:unwritable")
 async def test_behind_a_reply_that_could_not_be_written_no_write_is_made_and_reads_are(desk: Desk) -> None:
-    tape = desk.tape()
-    await tape.replied(1, b"{}")
-    assert (await desk.call(tape, 1, 0, READ)).ok
-    assert (await desk.call(tape, 1, 1, WRITE)).code == tool_result.REQUEST_FAILED
+    checkpoint = desk.checkpoint()
+    await checkpoint.record_response(1, b"{}")
+    assert (await desk.call(checkpoint, 1, 0, READ)).ok
+    assert (await desk.call(checkpoint, 1, 1, WRITE)).code == tool_result.REQUEST_FAILED
     assert desk.made == [READ]
     assert len(desk.told) == 1
 
 
 @pytest.mark.requirement("journal:caught-up")
 async def test_a_journal_that_is_back_is_told_what_it_missed_and_the_turn_may_write_again(desk: Desk) -> None:
-    tape = desk.tape()
-    await tape.replied(1, b"first")
-    assert not (await desk.call(tape, 1, 0, WRITE)).ok
-    await tape.replied(2, b"second")
+    checkpoint = desk.checkpoint()
+    await checkpoint.record_response(1, b"first")
+    assert not (await desk.call(checkpoint, 1, 0, WRITE)).ok
+    await checkpoint.record_response(2, b"second")
     desk.journal.full = False
-    assert (await desk.call(tape, 2, 0, WRITE)).ok
+    assert (await desk.call(checkpoint, 2, 0, WRITE)).ok
     assert [await desk.journal.reply("turn_1", number) for number in (1, 2)] == [b"first", b"second"]
     assert desk.made == [WRITE]
 
@@ -96,13 +96,13 @@ async def test_a_journal_that_is_back_is_told_what_it_missed_and_the_turn_may_wr
 async def test_a_write_that_was_refused_is_not_made_by_the_attempt_that_goes_on_where_the_model_heard_of_it(
     desk: Desk,
 ) -> None:
-    tape = desk.tape()
+    checkpoint = desk.checkpoint()
     desk.journal.full = False
-    await tape.replied(1, b"{}")
+    await checkpoint.record_response(1, b"{}")
     desk.journal.full = True
-    refused = await desk.call(tape, 1, 0, WRITE)
+    refused = await desk.call(checkpoint, 1, 0, WRITE)
     desk.journal.full = False
-    await tape.replied(2, b"the model heard of it")
-    again = desk.tape("resumed")
+    await checkpoint.record_response(2, b"the model heard of it")
+    again = desk.checkpoint("resumed")
     assert (await desk.call(again, 1, 0, WRITE)).content == refused.content
     assert desk.made == []

@@ -1,0 +1,85 @@
+"""One request on its way through the proxy: as it was read, as it is answered, and how it ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from claw_contract.redaction.redactor import Redactor
+from claw_mediate.agents.authenticate import Admitted
+from claw_mediate.agents.directory import Agent
+from claw_mediate.core.http import Request
+from claw_mediate.core.tool_catalog import Catalog
+from claw_mediate.dialects.base import Dialect, Offers, RunnerRequest
+from claw_mediate.providers.routing import Route
+from claw_state.journal import Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class DialectRequest:
+    """A request of a dialect, with the agent that sent it."""
+
+    admitted: Admitted
+    request: Request
+    view: RunnerRequest
+    dialect: Dialect
+    redactor: Redactor
+    only_counts: bool = False
+    """True if the tokens are to be counted, and no model is asked."""
+
+    @property
+    def agent(self) -> Agent:
+        return self.admitted.agent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestContext:
+    """Everything fixed about a request before it is sent on: what history and the log say of it."""
+
+    turn_id: str
+    agent: Agent
+    request: Request
+    view: RunnerRequest | None
+    """None where the request asks no model."""
+    redactor: Redactor
+    route: Route
+    is_side_request: bool = False
+    """True for a request of the runner's own housekeeping, which is no part of the conversation."""
+
+    @property
+    def provider(self) -> str:
+        """Return the provider that answers; of several candidates the one that was asked last."""
+        return self.route.candidate.provider.name
+
+    @property
+    def model(self) -> str:
+        return self.route.candidate.model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnContext(RequestContext):
+    """Everything fixed about a mediated turn before it starts."""
+
+    view: RunnerRequest
+    dialect: Dialect
+    catalog: Catalog
+    variants: Offers
+    """The request with the managed tools, for each use of tools."""
+    session: str = ""
+    """The conversation, where the runner names it."""
+    fingerprint: str = ""
+    """The digest by which the request is recognised when it comes again."""
+    attempt: Attempt = "first"
+
+
+@dataclass(frozen=True, slots=True)
+class TurnResult:
+    """How a request ended for its runner."""
+
+    status: int
+    ok: bool
+    body: bytes = b""
+    content_type: str = "application/json"
+    code: str | None = None
+    """The error's code: Anthropic's shape has no place for it, the log has."""
+    retry_after: str = ""
+    latency_ms: int = 0

@@ -1,0 +1,115 @@
+"""The answer of a mediated turn as an HTTP response: one JSON body, or a stream that is kept alive.
+
+The headers of a stream go out when the turn goes on after a good first response, or when ``keepalive_first`` is over.
+Until then an error keeps its own status; afterwards it is an event of the stream (docs/spec/mediation.md section 6).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+
+from claw_mediate.core.error_bodies import refusal
+from claw_mediate.core.http import Exchange, answered
+from claw_mediate.dialects.base import Dialect, Opening, RunnerRequest
+from claw_mediate.settings import Pace
+from claw_mediate.turns.context import TurnContext, TurnResult
+from claw_mediate.turns.driver import Progress
+from claw_state.journal import StoredResponse
+
+_STREAM = [("content-type", "text/event-stream"), ("cache-control", "no-cache"), ("x-accel-buffering", "no")]
+
+type OnDisconnect = Callable[[], None]
+"""Called once, when a runner wants no more of a stream."""
+
+
+class ClientStream:
+    """A stream with its runner. It reports the disconnect itself: a generator that never began runs no ``finally``."""
+
+    def __init__(self, chunks: AsyncGenerator[bytes], on_disconnect: OnDisconnect) -> None:
+        self._chunks = chunks
+        self._on_disconnect: OnDisconnect | None = on_disconnect
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        try:
+            return await anext(self._chunks)
+        except BaseException:  # the end of the stream, too
+            self._disconnect()
+            raise
+
+    async def aclose(self) -> None:
+        self._disconnect()
+        await self._chunks.aclose()
+
+    def _disconnect(self) -> None:
+        on_disconnect, self._on_disconnect = self._on_disconnect, None
+        if on_disconnect is not None:
+            on_disconnect()
+
+
+async def json_response(task: asyncio.Task[TurnResult]) -> Exchange:
+    """Return the answer of a turn that was not asked to stream. Several runners may wait for the same task."""
+    await asyncio.wait([task])
+    return _whole(task.result())
+
+
+async def sse_response(
+    context: TurnContext, progress: Progress, task: asyncio.Task[TurnResult], pace: Pace, on_disconnect: OnDisconnect
+) -> Exchange:
+    """Return the answer of a turn that was asked to stream: its error while the status is open, else its stream."""
+    committed = asyncio.ensure_future(progress.committed.wait())
+    try:
+        await asyncio.wait([task, committed], timeout=pace.first, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        committed.cancel()
+    progress.committed.set()
+    if task.done() and not (result := task.result()).ok:
+        return _whole(result)
+    return Exchange(200, _STREAM, ClientStream(_events(context, progress, task, pace), on_disconnect), streaming=True)
+
+
+def stored_response(view: RunnerRequest, dialect: Dialect, stored: StoredResponse) -> Exchange:
+    """Return once more the answer that a turn ended with."""
+    if not view.stream:
+        return answered(stored.status, stored.body, stored.content_type)
+
+    async def events() -> AsyncIterator[bytes]:
+        for event in dialect.stream(stored.body, view, None):
+            yield event
+
+    return Exchange(200, _STREAM, events(), streaming=True)
+
+
+def _whole(result: TurnResult) -> Exchange:
+    return answered(result.status, result.body, result.content_type, result.retry_after)
+
+
+async def _events(
+    context: TurnContext, progress: Progress, task: asyncio.Task[TurnResult], pace: Pace
+) -> AsyncGenerator[bytes]:
+    dialect = context.dialect
+    opening = Opening("chatcmpl" + context.turn_id.removeprefix("turn_"), context.view.model, int(time.time()))
+    has_opened = False
+    while not task.done():
+        if pace.kind != "off":
+            has_opened = pace.kind == "native"
+            yield dialect.keepalive(progress.note, pace.kind, opening)
+        await asyncio.wait([task], timeout=None if pace.kind == "off" else pace.every)
+    result = task.result()
+    if result.ok:
+        for event in dialect.stream(result.body, context.view, opening if has_opened else None):
+            yield event
+    else:
+        yield dialect.stream_error(_error_event(context, result))
+
+
+def _error_event(context: TurnContext, result: TurnResult) -> bytes:
+    """Return an error as one line of JSON in the dialect's shape, whatever the provider's body is."""
+    if own := context.dialect.error_body(result.body):
+        return own
+    message = f"the provider answered with status {result.status}"
+    return refusal(context.request.path, result.status, f"provider_http_{result.status}", message)
