@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 from dataclasses import dataclass
 from http.client import HTTPException
@@ -74,7 +73,7 @@ def _process(port: int) -> str | None:
     sockets = {f"socket:[{inode}]" for inode in _listening(port)}
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            held = {os.readlink(descriptor) for descriptor in (process / "fd").iterdir()}
+            held = {str(descriptor.readlink()) for descriptor in (process / "fd").iterdir()}
             if held & sockets:
                 return (
                     f"{(process / 'comm').read_text(encoding='utf-8', errors='replace').strip()} (pid {process.name})"

@@ -1,7 +1,7 @@
 """``claw up [POD] [-d]`` and ``claw down [POD]``, through Docker Compose (docs/spec/compile.md "Verbs").
 
-Rules. A pod that does not compile, or whose CA its proxy would refuse, is not started. What the pod no longer has is stopped: an
-agent that was taken out of it must not go on with its credential. The arguments behind ``--`` are Compose's.
+Rules. A pod that does not compile, or whose CA its proxy would refuse, is not started. What the pod no longer has is stopped:
+an agent that was taken out of it must not go on with its credential. The arguments behind ``--`` are Compose's.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def up(
 
 
 def _expect_image(compose_file: Path) -> None:
-    """Exit 1 where the proxy's own image is not here. It is never pulled: who has its name on a registry would get every key."""
+    """Exit 1 where the proxy's image is not here. It is never pulled: who has its name on a registry would get every key."""
     dotenv = compose_file.with_name(".env")
     chosen = IMAGE_VARIABLE in os.environ or (
         dotenv.is_file() and IMAGE_VARIABLE in dotenv.read_text("utf-8", "replace")
