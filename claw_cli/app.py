@@ -15,7 +15,7 @@ VERBS = {
     "init": Verb("init:init", "Make a new pod that compiles, in a directory of its name."),
     "check": Verb("check:check", "Report every mistake of a pod; write nothing."),
     "compile": Verb("compile:compile_verb", "Write what each agent may do, and what runs the pod."),
-    "plan": Verb("plan:plan", "List who would gain or lose which tool, and which files would change."),
+    "plan": Verb("plan:plan", "List who would gain or lose a tool, and which files would change."),
     "explain": Verb("explain:explain_verb", "Say why an agent may call a tool, or may not."),
     "inspect": Verb("inspect:inspect_verb", "Show all that is compiled of one service, or of one agent."),
     "lock": Verb("lock:lock", "Write down which tools there are, so that none changes unseen."),

@@ -10,6 +10,8 @@ from typing import NoReturn
 
 import typer
 
+from claw_cli.arguments import pod_file
+
 CONTEXT_ROOT = "CLAW_CONTEXT_ROOT"
 DIRECTORY = ".claw-runtime"
 
@@ -45,11 +47,10 @@ class CompiledTree:
 
 def find_tree(pod: Path | None, environ: Mapping[str, str]) -> CompiledTree:
     """Return the tree of ``pod`` where that is named, else the one of CLAW_CONTEXT_ROOT, else that of the pod here."""
-    if pod is not None:
-        return CompiledTree(pod.parent / DIRECTORY, f"run `claw compile {pod}`")
-    if named := environ.get(CONTEXT_ROOT):
-        return CompiledTree(Path(named).parent, f"{CONTEXT_ROOT} names it; run `claw compile`, or unset it")
-    return CompiledTree(Path(DIRECTORY), f"run `claw compile` in the pod's directory, or set {CONTEXT_ROOT}")
+    if pod is None and (named := environ.get(CONTEXT_ROOT)):
+        return CompiledTree(Path(named).parent, f"correct {CONTEXT_ROOT}, which names it, or unset it")
+    pod = pod_file(None, pod)
+    return CompiledTree(pod.parent / DIRECTORY, f"run `claw compile {pod}`, or name another pod with -f")
 
 
 def read_env(file: Path) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from contextlib import suppress
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
@@ -71,15 +72,11 @@ def _get(url: str) -> tuple[int, object]:
 def _process(port: int) -> str | None:
     """Return the process that listens on a port; None where this system does not show it to us."""
     sockets = {f"socket:[{inode}]" for inode in _listening(port)}
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            held = {str(descriptor.readlink()) for descriptor in (process / "fd").iterdir()}
-            if held & sockets:
-                return (
-                    f"{(process / 'comm').read_text(encoding='utf-8', errors='replace').strip()} (pid {process.name})"
-                )
-        except OSError:
-            continue  # it has ended, or is somebody else's
+    for descriptor in Path("/proc").glob("[0-9]*/fd/*") if sockets else ():
+        with suppress(OSError):  # it is closed by now, or somebody else's
+            if str(descriptor.readlink()) in sockets:
+                process = descriptor.parents[1]
+                return f"{(process / 'comm').read_text('utf-8', 'replace').strip()} (pid {process.name})"
     return None
 
 

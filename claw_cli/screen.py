@@ -1,4 +1,4 @@
-"""What a terminal is given."""
+"""Output for terminals and pipes: plain text, a console, and tables."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from rich.console import Console
 from rich.table import Table
 
 _PIPE_WIDTH = 1000
-"""Where there is no terminal, at which lines would end."""
+"""Columns of output that goes to no terminal, so that no line is broken."""
 
 
 def plain(text: str) -> str:
-    """On one line, without what a terminal obeys.
+    """Return text without control characters, as one line.
 
     >>> plain("a" + chr(27) + "[2J")
     'a�[2J'
@@ -22,7 +22,7 @@ def plain(text: str) -> str:
 
 
 def console() -> Console:
-    """Standard output, as wide as lines are where it is no terminal."""
+    """Return a console on standard output, in a pipe as wide as its lines are."""
     shown = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
     return (
         shown
@@ -32,8 +32,8 @@ def console() -> Console:
 
 
 def table(*headings: str, numbers: int) -> Table:
-    """One without lines around it; so many columns at its end are numbers."""
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    """Return an empty table without a frame, whose last ``numbers`` columns are numbers."""
+    columns = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for place, heading in enumerate(headings):
-        made.add_column(heading, justify="right" if place >= len(headings) - numbers else "left", overflow="fold")
-    return made
+        columns.add_column(heading, justify="right" if place >= len(headings) - numbers else "left", overflow="fold")
+    return columns

@@ -44,7 +44,7 @@ def test_what_it_runs_is_the_smallest_worked_pod(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "code", "says"),
     [
-        ("there", 1, "error: there is there already; nothing was written\n"),
+        ("there", 1, "error: there exists; nothing was written\n"),
         ("Desk", 2, "error: 'Desk' can't name a pod: [a-z0-9][a-z0-9_-]*\n"),
         ("../up", 2, "error: '../up' can't name a pod: [a-z0-9][a-z0-9_-]*\n"),
     ],

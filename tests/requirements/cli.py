@@ -30,7 +30,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     ),
     "cli:plan": Requirement(
         "compile.md, Verbs",
-        "`claw plan` tells who would gain or lose which tool, marks a gained write, lists files; exit 0 same, 2 changed, 1.",
+        "`claw plan` lists who would gain or lose which tool, marks a gained write, lists files; exit 0 same, 2 changed, 1.",
     ),
     "cli:explain": Requirement(
         "compile.md, Verbs",
@@ -41,7 +41,7 @@ REQUIREMENTS: dict[str, Requirement] = {
         "Exit 0, 1 for errors, 2 for wrong usage.",
     ),
     "cli:state": Requirement(
-        "issue 4, 4.", "claw state tells what is kept of each agent, as a table or as JSON, and never what it says."
+        "issue 4, 4.", "claw state lists what is kept of each agent, as a table or as JSON, and never its content."
     ),
     "cli:state-forget": Requirement(
         "issue 4, 4.", "claw state forget says what went and what was left, and does nothing without a yes."
@@ -63,7 +63,7 @@ REQUIREMENTS: dict[str, Requirement] = {
         "`claw down` removes what `claw up` made, of the pod as it is and as it was; volumes only with `--volumes`.",
     ),
     "cli:no-docker": Requirement(
-        "issue 5.4", "Without Docker, or without its Compose plugin, one line on standard error tells what to install."
+        "issue 5.4", "Without Docker, or without its Compose plugin, one line on standard error says what to install."
     ),
     "cli:schema": Requirement(
         "compile.md, Verbs",
@@ -71,18 +71,38 @@ REQUIREMENTS: dict[str, Requirement] = {
     ),
     "cli:inspect-agent": Requirement(
         "issue 5.4",
-        "`claw inspect AGENT` tells all of its compiled authority, and no value of a variable; text and JSON.",
+        "`claw inspect AGENT` shows all of its compiled authority, and no value of a variable; text and JSON.",
     ),
     "cli:inspect-service": Requirement(
         "issue 5.4",
-        "`claw inspect SERVICE` tells its descriptor, where that was found, how it is called, and who has which tool.",
+        "`claw inspect SERVICE` shows its descriptor, where that was found, how it is called, and who has which tool.",
     ),
     "cli:init": Requirement(
         "compile.md, Verbs",
         "`claw init NAME` makes a pod that compiles without a warning and that Compose takes; nothing is overwritten.",
     ),
     "cli:help": Requirement(
-        "issue 5.4", "Every verb tells in its help what it does and its exit codes; `claw --version` tells the version."
+        "issue 5.4", "Every verb says in its help what it does and its exit codes; `claw --version` prints the version."
+    ),
+    "cli:help-is-light": Requirement("issue 11, 3", "`claw --help` imports no verb, and no library that a verb needs."),
+    "cli:proxy": Requirement(
+        "issue 11, 3",
+        "`claw proxy` becomes mitmdump, or mitmweb, of its own environment, with the installed addon and all options as given.",
+    ),
+    "cli:proxy-tree": Requirement(
+        "issue 11, 3",
+        "`claw proxy` uses the compiled tree here; a variable that is set wins; without a tree, one line and exit 1.",
+    ),
+    "cli:token": Requirement(
+        "issue 11, 3",
+        "`claw token AGENT` prints the agent's token only; an unknown agent or a missing tree is one line with the remedy.",
+    ),
+    "cli:doctor": Requirement(
+        "issue 11, 3",
+        "`claw doctor` has a row for each thing that a pod needs, with the remedy for each that is missing; exit 1 for those.",
+    ),
+    "cli:doctor-anywhere": Requirement(
+        "issue 11, 3", "`claw doctor` answers in any directory, on any files; it prints no secret and writes nothing."
     ),
     "cli:pod-argument": Requirement(
         "issue 5.4",
