@@ -27,7 +27,7 @@ VERBS = {
     "doctor": Verb("doctor:doctor", "Show what is there, what is missing, and the remedy."),
     "schema": Verb("schema:schema", "Print the JSON Schema of pod files, for editors."),
     "state": Verb("state:state_verbs", "Show what is kept of each agent, or forget it."),
-    "audit": Verb("audit:audit_verbs", "Report what agents did: turns, calls, failures, tokens, cost."),
+    "audit": Verb("audit:audit_verbs", "Show what agents did: turns, calls, failures, tokens, cost."),
     "certs": Verb("certs:certs_verbs", "Make, rotate or show the pod's CA."),
 }
 

@@ -234,13 +234,12 @@ def check_listeners(at: Surroundings) -> Iterator[Row]:
         if status is not None:
             base = address
             yield _proxy_row(address, status)
-        elif (taker := address.taker()) is None:
+        elif (problem := address.problem()) is None:
             yield Row(f"port {address.port}", "ok", "free")
-        elif base is not None and taker == base.taker():
-            yield Row(f"port {address.port}", "ok", f"the proxy's ({taker})")
+        elif base is not None and problem == base.problem():
+            yield Row(f"port {address.port}", "ok", f"{problem}, which is the proxy")
         else:
-            remedy = f"stop it, or set {variable} to another"
-            yield Row(f"port {address.port}", "missing", f"taken by {taker}", remedy)
+            yield Row(f"port {address.port}", "missing", problem, f"free it, or set {variable} to another address")
     if base is None:
         yield Row("proxy", "note", "does not run here", "run `claw proxy`, or `claw up`")
 

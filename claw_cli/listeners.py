@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import socket
 from contextlib import suppress
@@ -30,15 +31,19 @@ class Listener:
         host = "127.0.0.1" if self.host in {"", "0.0.0.0", "::"} else self.host  # noqa: S104 - nothing is bound to it
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
-    def taker(self) -> str | None:
-        """Return who has the port, ``name (pid N)`` where that can be seen; None where it is free."""
+    def problem(self) -> str | None:
+        """Return why nobody can listen here now, one clause; None where the port is free."""
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
         with socket.socket(family) as attempt:
             attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 attempt.bind((self.host, self.port))
             except OSError as error:
-                return _process(self.port) or f"another process ({error.strerror or error})"
+                if error.errno == errno.EADDRINUSE:
+                    return f"taken by {_process(self.port) or 'a process that is not shown to you'}"
+                return f"{self.host or 'it'} can't be listened on: {error.strerror or error}"
+            except UnicodeError:
+                return f"{self.host!a} is no host"
         return None
 
 

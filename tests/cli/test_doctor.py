@@ -155,6 +155,8 @@ def test_damaged_files_are_rows_with_a_remedy(pod: Path, check: str, damage: Cal
     [
         ("LISTEN_ADDR", "nowhere", "LISTEN_ADDR"),
         ("CLAW_PROXY_ADDR", ":99999", "CLAW_PROXY_ADDR"),
+        ("CLAW_PROXY_ADDR", f"{'a' * 70}:8082", "port 8082"),
+        ("CLAW_PROXY_ADDR", "192.0.2.1:8082", "port 8082"),
         ("CLAW_STATE", "redis://:hush-hush@cache:port/0", "state"),
         ("CLAW_STATE", "claw-pod.yml/below/state.db", "state"),
         ("CLAW_SESSION_HISTORY_DIR", "claw-pod.yml/history", "history"),
@@ -220,4 +222,4 @@ def test_a_port_that_somebody_else_has_is_missing_with_who_has_it(monkeypatch: p
         row = rows(1)[f"port {port}"]
     assert row["status"] == "missing"
     assert f"(pid {os.getpid()})" in row["detail"]
-    assert row["remedy"] == "stop it, or set CLAW_PROXY_ADDR to another"
+    assert row["remedy"] == "free it, or set CLAW_PROXY_ADDR to another address"
