@@ -104,6 +104,10 @@ REQUIREMENTS: dict[str, Requirement] = {
     "cli:doctor-anywhere": Requirement(
         "issue 11, 3", "`claw doctor` answers in any directory, on any files; it prints no secret and writes nothing."
     ),
+    "cli:typed": Requirement(
+        "issue 11, 2",
+        "Every package is typed for others, and the metadata has authors, classifiers, keywords and upstream.",
+    ),
     "cli:pod-argument": Requirement(
         "issue 5.4",
         "The pod file is `claw-pod.yml`, or named by `-f` at every verb, or the argument of verbs about a pod.",
