@@ -28,7 +28,7 @@ VERBS = {
     "schema": Verb("schema:schema", "Print the JSON Schema of pod files, for editors."),
     "state": Verb("state:state_verbs", "Show what is kept of each agent, or forget it."),
     "audit": Verb("audit:audit_verbs", "Show what agents did: turns, calls, failures, tokens, cost."),
-    "certs": Verb("certs:certs_verbs", "Make, rotate or show the pod's CA."),
+    "certs": Verb("certs:certs_verbs", "Create, rotate and show the pod's CA."),
 }
 
 
