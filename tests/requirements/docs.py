@@ -23,7 +23,7 @@ REQUIREMENTS: dict[str, Requirement] = {
         "issue 6, item 6", "The page about looking inside has the filters, commands and events that there are."
     ),
     "docs:first-hour": Requirement(
-        "issue 11, 3",
+        "README.md",
         "The commands of the README, word for word, lead from a fresh environment to a mediated answer of a real SDK.",
     ),
     "docs:links": Requirement("issue 6, item 6", "What a page links to, or names as a file, is there."),
