@@ -21,11 +21,8 @@ class CompiledTree:
     """``root`` is the directory that ``claw compile`` writes; ``remedy`` is what to do where it is not there, one clause."""
 
     root: Path
+    context: Path
     remedy: str
-
-    @property
-    def context(self) -> Path:
-        return self.root / "context"
 
     @property
     def is_compiled(self) -> bool:
@@ -48,9 +45,11 @@ class CompiledTree:
 def find_tree(pod: Path | None, environ: Mapping[str, str]) -> CompiledTree:
     """Return the tree of ``pod`` where that is named, else the one of CLAW_CONTEXT_ROOT, else that of the pod here."""
     if pod is None and (named := environ.get(CONTEXT_ROOT)):
-        return CompiledTree(Path(named).parent, f"correct {CONTEXT_ROOT}, which names it, or unset it")
+        context = Path(named)
+        return CompiledTree(context.parent, context, f"correct {CONTEXT_ROOT}, which names it, or unset it")
     pod = pod_file(None, pod)
-    return CompiledTree(pod.parent / DIRECTORY, f"run `claw compile {pod}`, or name another pod with -f")
+    root = pod.parent / DIRECTORY
+    return CompiledTree(root, root / "context", f"run `claw compile {pod}`, or name another pod with -f")
 
 
 def read_env(file: Path) -> dict[str, str]:

@@ -106,9 +106,7 @@ def check_tree(at: Surroundings) -> Iterator[Row]:
         yield Row("compiled tree", "missing", f"there is none at {tree.root}", remedy)
         return
     if (agents := _agents(at)) is None:
-        yield Row(
-            "compiled tree", "missing", f"{manifest} can't be read as JSON of ours", f"delete {tree.root}, and compile"
-        )
+        yield Row("compiled tree", "missing", f"{manifest} is not one that claw compile wrote", tree.remedy)
         return
     compiled = (manifest if manifest.exists() else tree.context).stat().st_mtime
     detail = f"{tree.root}, {_age(time.time() - compiled)}, {_count(len(agents), 'agent')}"
@@ -121,6 +119,8 @@ def check_tree(at: Surroundings) -> Iterator[Row]:
 
 
 def _agent_row(tree: CompiledTree, name: str, agent: _Agent) -> Row:
+    if not (tree.root / "agents").is_dir():  # a tree that was written by hand
+        return Row(f"agent {name}", "note", "no environment for its runner", "give it the token of its metadata.json")
     env = tree.runner_env(name)
     if not env.get("CLLAMA_TOKEN"):
         file = tree.root / "agents" / name / "env"

@@ -101,6 +101,16 @@ def test_in_an_empty_directory_each_missing_thing_has_its_remedy(
     }
 
 
+@pytest.mark.requirement("cli:doctor-anywhere")
+def test_a_tree_that_was_written_by_hand_needs_no_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "agents-of-mine" / "analyst").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    clear_environment(monkeypatch)
+    monkeypatch.setenv("CLAW_CONTEXT_ROOT", "agents-of-mine")
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    assert rows(0)["agent analyst"]["remedy"] == "give it the token of its metadata.json"
+
+
 def _unknown_mode(tree: Path) -> None:
     file = tree / "pod-manifest.json"
     file.write_text(file.read_text("utf-8").replace('"base-url"', '"transparent"'), encoding="utf-8")

@@ -132,5 +132,5 @@ def test_the_first_screen_has_the_picture_the_install_five_commands_and_the_two_
 
 def test_nothing_of_the_checkout_is_seen_before_the_install(fresh: Path, tmp_path: Path) -> None:
     look = "import importlib.util as u, sys; sys.exit(u.find_spec('claw_cli') is not None or u.find_spec('openai') is None)"
-    assert subprocess.run([fresh / "python", "-c", look], cwd=tmp_path, check=False, timeout=60).returncode == 0
+    assert subprocess.run([fresh / "python", "-c", look], cwd=tmp_path, env={}, check=False, timeout=60).returncode == 0
     assert Path(sys.prefix) not in fresh.parents
