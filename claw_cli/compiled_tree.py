@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
-
-import typer
 
 from claw_cli.arguments import pod_file
 
@@ -59,9 +55,3 @@ def read_env(file: Path) -> dict[str, str]:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     return {name: value for name, is_set, value in (line.partition("=") for line in text.splitlines()) if is_set}
-
-
-def fail(why: str, code: int = 1) -> NoReturn:
-    """Print one line to standard error, and exit."""
-    sys.stderr.write(f"error: {why}\n")
-    raise typer.Exit(code)

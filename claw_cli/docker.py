@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-import typer
+from claw_cli.screen import fail
 
 _SECONDS = 60
 
@@ -19,9 +19,9 @@ def become_compose(compose_file: Path, arguments: Sequence[str]) -> NoReturn:
     """Become ``docker compose`` on the file. Print one line and exit 1 where Docker or its Compose plugin is missing."""
     docker = shutil.which("docker")
     if docker is None:
-        _fail("there is no 'docker' on this machine: install Docker Engine with its Compose plugin")
+        fail("there is no 'docker' on this machine: install Docker Engine with its Compose plugin")
     if not _has_compose(docker):
-        _fail("this Docker has no 'docker compose': install the Compose plugin, version 2.30 or newer")
+        fail("this Docker has no 'docker compose': install the Compose plugin, version 2.30 or newer")
     directory = compose_file.parent
     command = ["docker", "compose", "--project-directory", str(directory), "-f", str(compose_file), *arguments]
     sys.stdout.flush()
@@ -29,7 +29,7 @@ def become_compose(compose_file: Path, arguments: Sequence[str]) -> NoReturn:
     try:
         os.execve(docker, command, {**_owner(), **os.environ})  # noqa: S606 - the user's own Docker, no shell
     except OSError as error:
-        _fail(f"{docker} can't be started: {error.strerror}")
+        fail(f"{docker} can't be started: {error.strerror}")
 
 
 def is_missing(image: str) -> bool:
@@ -57,8 +57,3 @@ def _has_compose(docker: str) -> bool:
 def _owner() -> dict[str, str]:
     """Return the user that the proxy runs as: the owner of the compiled tree, who alone can read it."""
     return {"CLAW_UID": str(os.getuid()), "CLAW_GID": str(os.getgid())}
-
-
-def _fail(why: str) -> NoReturn:
-    sys.stderr.write(f"error: {why}\n")
-    raise typer.Exit(1)

@@ -14,8 +14,7 @@ import sys
 import tarfile
 from typing import Any
 
-import typer
-
+from claw_cli.screen import fail
 from claw_compile.loading.describing import DESCRIBE_LABEL, DESCRIPTOR_FILE
 from claw_compile.loading.files import MOST_BYTES
 from claw_compile.locking import Baked
@@ -70,11 +69,7 @@ def _docker(*arguments: str) -> bytes | None:
     try:
         process = subprocess.run(["docker", *arguments], capture_output=True, check=False, timeout=_SECONDS)  # noqa: S603, S607 - the user's own Docker, no shell
     except FileNotFoundError:
-        sys.stderr.write(
-            "there is no 'docker' on this machine, which is needed to look into an image: install Docker Engine\n"
-        )
-        raise typer.Exit(1) from None
+        fail("there is no 'docker' on this machine, which is needed to look into an image: install Docker Engine")
     except subprocess.TimeoutExpired:
-        sys.stderr.write(f"docker {arguments[0]} has not answered for {_SECONDS} seconds\n")
-        raise typer.Exit(1) from None
+        fail(f"docker {arguments[0]} has not answered for {_SECONDS} seconds")
     return process.stdout if process.returncode == 0 else None

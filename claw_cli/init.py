@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
+from claw_cli.screen import fail
 from claw_compile.grammar.read_pod import POD_NAME
 from claw_compile.schema.editor import as_text, editor_schema
 
@@ -34,14 +35,14 @@ def init(
     Exit 0; 1 when the directory exists or can't be made, 2 for wrong usage.
     """
     if POD_NAME.fullmatch(name) is None:
-        _fail(f"{name!a} can't name a pod: [a-z0-9][a-z0-9_-]*", 2)
+        fail(f"{name!a} can't name a pod: [a-z0-9][a-z0-9_-]*", 2)
     directory = Path(name)
     try:
         directory.mkdir()
     except FileExistsError:
-        _fail(f"{name} exists; nothing was written", 1)
+        fail(f"{name} exists; nothing was written", 1)
     except OSError as error:
-        _fail(f"{name} can't be made: {error.strerror}", 1)
+        fail(f"{name} can't be made: {error.strerror}", 1)
     for file, content in _contents(name).items():
         path = directory / file
         path.parent.mkdir(exist_ok=True)
@@ -53,8 +54,3 @@ def _contents(name: str) -> dict[str, str]:
     source = resources.files("claw_cli").joinpath("new_pod")
     texts = {file: source.joinpath(template).read_text(encoding="utf-8") for file, template in _FILES.items()}
     return {file: text.replace("@NAME@", name) for file, text in texts.items()} | {_SCHEMA: as_text(editor_schema())}
-
-
-def _fail(why: str, code: int) -> NoReturn:
-    sys.stderr.write(f"error: {why}\n")
-    raise typer.Exit(code)

@@ -18,7 +18,8 @@ import typer
 
 from claw_cli.arguments import File
 from claw_cli.commands import REST
-from claw_cli.compiled_tree import CONTEXT_ROOT, CompiledTree, fail, find_tree, read_env
+from claw_cli.compiled_tree import CONTEXT_ROOT, CompiledTree, find_tree, read_env
+from claw_cli.screen import fail
 
 _START = "import sys; from mitmproxy.tools.main import {0}; sys.argv[0] = '{0}'; {0}()"
 _WITHOUT_A_TREE = {"-h", "-n", "--no-server", "--version", "--options", "--commands"}

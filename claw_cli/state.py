@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Annotated, Any, NoReturn, assert_never
+from typing import Annotated, Any, assert_never
 
 import typer
 
 from claw_cli.arguments import AsJson
-from claw_cli.screen import console, plain, table
+from claw_cli.screen import console, fail, plain, table
 from claw_state.inventory import TURN_STATES, AgentState, Forgotten, Inventory, Kept
 from claw_state.place import File, Server, StoreError, place
 from claw_state.sqlite_inventory import SqliteInventory
@@ -67,7 +67,7 @@ def forget(
     store = _open(named or context.obj)
     if not yes:
         if not sys.stdin.isatty():
-            _fail(f"forgetting {agent} can't be undone: confirm with --yes", 2)
+            fail(f"forgetting {agent} can't be undone: confirm with --yes", 2)
         typer.confirm(_WARNING.format(agent=agent), abort=True)
     with _errors():
         forgotten = store.forget(agent)
@@ -81,11 +81,11 @@ def forget(
 
 def _open(named: str) -> Kept:
     if not named:
-        _fail(_NO_STATE, 2)
+        fail(_NO_STATE, 2)
     try:
         where = place(named)
     except ValueError as error:
-        _fail(f"--state: {error}", 2)
+        fail(f"--state: {error}", 2)
     match where:
         case File():
             return SqliteInventory(where)
@@ -103,12 +103,7 @@ def _errors() -> Iterator[None]:
     try:
         yield
     except StoreError as error:
-        _fail(str(error), 1)
-
-
-def _fail(why: str, code: int) -> NoReturn:
-    sys.stderr.write(f"error: {plain(why)}\n")
-    raise typer.Exit(code)
+        fail(str(error), 1)
 
 
 def _summary(agent: str, forgotten: Forgotten) -> Iterator[str]:

@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 
 from claw_cli.arguments import File
-from claw_cli.compiled_tree import CompiledTree, fail, find_tree
+from claw_cli.compiled_tree import CompiledTree, find_tree
+from claw_cli.screen import fail
 
 _MAX_NAMES = 10
 

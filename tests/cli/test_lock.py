@@ -136,6 +136,6 @@ def test_without_docker_only_the_images_are_out_of_reach(tmp_path: Path) -> None
     assert refused.returncode == 1
     assert (
         refused.stderr
-        == "there is no 'docker' on this machine, which is needed to look into an image: install Docker Engine\n"
+        == "error: there is no 'docker' on this machine, which is needed to look into an image: install Docker Engine\n"
     )
     assert claw(tmp_path, "lock", PATH=str(empty)).returncode == 0
