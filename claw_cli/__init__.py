@@ -1,1 +1,1 @@
-"""The command line: one file a verb; each parses, calls, prints. No rule of the system lives here."""
+"""The command line: one file a verb. Each parses, calls and prints; no rule of the system stands here."""

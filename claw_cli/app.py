@@ -1,55 +1,58 @@
-"""``claw``: the verbs, put together."""
+"""``claw``: the verbs, put together. A verb's module is imported when the verb is called, so that help is there at once."""
 
 from __future__ import annotations
 
+import io
 import sys
 from contextlib import suppress
-from importlib.metadata import version
 from typing import Annotated, NoReturn
 
 import typer
 
-from claw_cli.audit import audit_verbs
-from claw_cli.certs import certs_verbs
-from claw_cli.check import check
-from claw_cli.compile import compile_verb
-from claw_cli.explain import explain_verb
-from claw_cli.init import init
-from claw_cli.inspect import inspect_verb
-from claw_cli.lock import lock
-from claw_cli.plan import plan
-from claw_cli.rotate import rotate
-from claw_cli.schema import schema
-from claw_cli.state import state_verbs
-from claw_cli.up import PassesOn, down, up
-from claw_compile.diagnostics.report import plain_streams
+from claw_cli.commands import LazyGroup, LeadingOptionsCommand, PassthroughCommand, Verb
+
+VERBS = {
+    "init": Verb("init:init", "Make a new pod that compiles, in a directory of its name."),
+    "check": Verb("check:check", "Report every mistake of a pod; write nothing."),
+    "compile": Verb("compile:compile_verb", "Write what each agent may do, and what runs the pod."),
+    "plan": Verb("plan:plan", "List who would gain or lose a tool, and which files would change."),
+    "explain": Verb("explain:explain_verb", "Say why an agent may call a tool, or may not."),
+    "inspect": Verb("inspect:inspect_verb", "Show all that is compiled of one service, or of one agent."),
+    "lock": Verb("lock:lock", "Write down which tools there are, so that none changes unseen."),
+    "token": Verb("token:token", "Print an agent's token, which is its runner's API key."),
+    "rotate": Verb("rotate:rotate", "Give an agent a new token, from the next compile on."),
+    "proxy": Verb("proxy:proxy", "Run the proxy: mitmdump, or mitmweb, with the addon.", LeadingOptionsCommand),
+    "up": Verb("up:up", "Compile a pod, and run it through Docker Compose.", PassthroughCommand),
+    "down": Verb("up:down", "Stop a pod, and remove its containers and networks.", PassthroughCommand),
+    "doctor": Verb("doctor:doctor", "Show what is there, what is missing, and the remedy."),
+    "schema": Verb("schema:schema", "Print the JSON Schema of pod files, for editors."),
+    "state": Verb("state:state_verbs", "Show what is kept of each agent, or forget it."),
+    "audit": Verb("audit:audit_verbs", "Show what agents did: turns, calls, failures, tokens, cost."),
+    "certs": Verb("certs:certs_verbs", "Create, rotate and show the pod's CA."),
+}
+
+
+class _Verbs(LazyGroup):
+    verbs = VERBS
+
 
 app = typer.Typer(
     name="claw",
+    cls=_Verbs,
     help="Governed tools for AI agents: what each agent may do is compiled, and what it does goes through its proxy.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # what is printed is read in pipes and logs as well
 )
-app.command("init")(init)
-app.command("check")(check)
-app.command("compile")(compile_verb)
-app.command("plan")(plan)
-app.command("explain")(explain_verb)
-app.command("inspect")(inspect_verb)
-app.command("lock")(lock)
-app.command("rotate")(rotate)
-app.command("up", cls=PassesOn)(up)
-app.command("down", cls=PassesOn)(down)
-app.command("schema")(schema)
-app.add_typer(state_verbs)
-app.add_typer(audit_verbs)
-app.add_typer(certs_verbs)
+for _name, _verb in VERBS.items():
+    app.command(_name, help=_verb.help)(lambda: None)
 
 
 def _version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version
+
         sys.stdout.write(f"claw {version('clawdapus')}\n")
         raise typer.Exit
 
@@ -61,12 +64,14 @@ def _root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version, and exit.")
     ] = False,
 ) -> None:
-    """Nothing is done before a verb."""
+    """Do nothing before a verb."""
 
 
 def main() -> None:
-    """The entry point of the package. What can't be written or read is one line, and exit 1; a reader that left, none."""
-    plain_streams()
+    """Run ``claw``. A file that can't be read or written is one line and exit 1; a reader that left, no line."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # what the terminal has no characters for
     try:
         try:
             app()
@@ -80,7 +85,7 @@ def main() -> None:
 
 
 def _end() -> NoReturn:
-    """Exit 1, and do not try again to write what can't be written."""
+    """Exit 1 without another attempt to write what can't be written."""
     with suppress(OSError):
         sys.stdout.close()
     sys.exit(1)

@@ -1,6 +1,6 @@
 """The arguments that verbs share.
 
-Rules. Every verb about a pod takes ``-f``; one whose argument is no part of the pod takes the file as its argument too.
+Rules. Every verb about a pod takes ``-f``. A verb about the whole pod also takes the file as its argument.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def pod_file(argument: Path | None, option: Path | None) -> Path:
-    """The pod file, however it is named."""
+    """Return the pod file, named by argument, by option, or by default. Raises ``BadParameter`` where it is named twice."""
     if argument is not None and option is not None:
         raise typer.BadParameter("the pod file is named twice: as the argument, and by --file")
     return next((named for named in (argument, option) if named is not None), _DEFAULT)

@@ -1,4 +1,4 @@
-"""``claw check [POD] [--format text|json|sarif|github]``: diagnostics, and nothing written (spec/compile.md "Verbs")."""
+"""``claw check [POD] [--format text|json|sarif|github]``: report mistakes and write nothing (docs/spec/compile.md "Verbs")."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def check(
     file: File = None,
     output_format: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.TEXT,
 ) -> None:
-    """Tell every mistake of a pod; write nothing.
+    """Report every mistake of a pod; write nothing.
 
     Exit 0; 1 for errors, 2 for wrong usage.
     """

@@ -1,4 +1,4 @@
-"""``claw compile [POD] [-o DIR] [--target compose|kubernetes]``: write what each agent may do (spec/compile.md "Verbs")."""
+"""``claw compile [POD] [-o DIR] [--target TARGET]``: write what each agent may do (docs/spec/compile.md "Verbs")."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from claw_cli.arguments import File, Output, Pod, pod_file
 from claw_compile.__main__ import run
 
 
-class Runs(StrEnum):
-    """What is to run the pod."""
+class Platform(StrEnum):
+    """The systems that can run a compiled pod."""
 
     COMPOSE = "compose"
     KUBERNETES = "kubernetes"
 
 
-Target = Annotated[Runs, typer.Option("--target", help="What is to run it.")]
+Target = Annotated[Platform, typer.Option("--target", help="The system that runs the pod.")]
 
 
-def compile_verb(pod: Pod = None, file: File = None, output: Output = None, target: Target = Runs.COMPOSE) -> None:
+def compile_verb(pod: Pod = None, file: File = None, output: Output = None, target: Target = Platform.COMPOSE) -> None:
     """Write what each agent may do, and what runs the pod.
 
     Exit 0; 1 for errors (nothing is written), 2 for wrong usage.

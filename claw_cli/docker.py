@@ -1,4 +1,4 @@
-"""Docker Compose takes over from here: it gets our terminal, our signals, and its exit code is ours."""
+"""Docker Compose in place of this process: it gets our terminal and signals, and its exit code is ours."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-import typer
+from claw_cli.screen import fail
 
 _SECONDS = 60
 
 
 def become_compose(compose_file: Path, arguments: Sequence[str]) -> NoReturn:
-    """``docker compose`` on the file, in place of this process. Where it can't be had, one line that says so, and exit 1."""
+    """Become ``docker compose`` on the file. Print one line and exit 1 where Docker or its Compose plugin is missing."""
     docker = shutil.which("docker")
     if docker is None:
-        _fail("there is no 'docker' on this machine: install Docker Engine with its Compose plugin")
+        fail("there is no 'docker' on this machine: install Docker Engine with its Compose plugin")
     if not _has_compose(docker):
-        _fail("this 'docker' has no 'docker compose': install the Compose plugin, version 2.30 or newer")
+        fail("this Docker has no 'docker compose': install the Compose plugin, version 2.30 or newer")
     directory = compose_file.parent
     command = ["docker", "compose", "--project-directory", str(directory), "-f", str(compose_file), *arguments]
     sys.stdout.flush()
@@ -29,13 +29,13 @@ def become_compose(compose_file: Path, arguments: Sequence[str]) -> NoReturn:
     try:
         os.execve(docker, command, {**_owner(), **os.environ})  # noqa: S606 - the user's own Docker, no shell
     except OSError as error:
-        _fail(f"{docker} can't be started: {error.strerror}")
+        fail(f"{docker} can't be started: {error.strerror}")
 
 
 def is_missing(image: str) -> bool:
-    """Whether this machine's Docker says that it has no such image; not where there is none to ask."""
+    """Return True where Docker says that it has no such image; False where there is no Docker to ask."""
     try:
-        asked = subprocess.run(  # noqa: S603 - as below
+        answer = subprocess.run(  # noqa: S603 - as below
             ["docker", "image", "inspect", image],  # noqa: S607
             capture_output=True,
             check=False,
@@ -43,22 +43,17 @@ def is_missing(image: str) -> bool:
         )
     except (OSError, subprocess.TimeoutExpired):
         return False
-    return asked.returncode != 0 and b"no such image" in asked.stderr.lower()
+    return answer.returncode != 0 and b"no such image" in answer.stderr.lower()
 
 
 def _has_compose(docker: str) -> bool:
     try:
-        asked = subprocess.run([docker, "compose", "version"], capture_output=True, check=False, timeout=_SECONDS)  # noqa: S603 - as above
+        answer = subprocess.run([docker, "compose", "version"], capture_output=True, check=False, timeout=_SECONDS)  # noqa: S603 - as above
     except (OSError, subprocess.TimeoutExpired):
         return False
-    return asked.returncode == 0
+    return answer.returncode == 0
 
 
 def _owner() -> dict[str, str]:
-    """Who may read the compiled tree: the proxy runs as whoever compiled, unless the environment says otherwise."""
+    """Return the user that the proxy runs as: the owner of the compiled tree, who alone can read it."""
     return {"CLAW_UID": str(os.getuid()), "CLAW_GID": str(os.getgid())}
-
-
-def _fail(why: str) -> NoReturn:
-    sys.stderr.write(f"error: {why}\n")
-    raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""``claw explain AGENT [TOOL]``: why a tool is allowed or not, each reason with its place (spec/compile.md "Verbs")."""
+"""``claw explain AGENT [TOOL]``: each reason why a tool is allowed or not (docs/spec/compile.md "Verbs")."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ def explain_verb(
     file: File = None,
     as_json: AsJson = False,
 ) -> None:
-    """Why an agent may call a tool, or may not.
+    """Say why an agent may call a tool, or may not.
 
     Exit 0; 1 for errors, 2 for an unknown name and for wrong usage.
     """
     pod = pod_file(None, file)
     checked = check_pod(pod, os.environ)
     if checked.value is None:
-        sys.stderr.write(as_text(found for found in checked.diagnostics if found.is_error))
+        sys.stderr.write(as_text(each for each in checked.diagnostics if each.is_error))
         raise typer.Exit(1)
-    found = explain(checked.value.pod, agent, tool)
-    if isinstance(found, Unknown):
-        sys.stderr.write(f"{pod}: {found.message}{f'; {found.hint}' if found.hint else ''}\n")
+    verdicts = explain(checked.value.pod, agent, tool)
+    if isinstance(verdicts, Unknown):
+        sys.stderr.write(f"{pod}: {verdicts.message}{f'; {verdicts.hint}' if verdicts.hint else ''}\n")
         raise typer.Exit(2)
-    sys.stdout.write(_json(found) if as_json else "".join(line for each in found for line in _lines(each)))
+    sys.stdout.write(_json(verdicts) if as_json else "".join(line for each in verdicts for line in _lines(each)))
 
 
 def _lines(verdict: Verdict) -> Iterator[str]:

@@ -1,7 +1,7 @@
-"""What an image says of itself: its label ``claw.describe``, and the descriptor in it. The one place that asks Docker for it.
+"""The descriptor that an image holds, at the path of its label ``claw.describe``. Docker is asked for it here only.
 
-No container is started: one is made of the image, a file is copied out of it, and it is removed. An image that is not here is
-not pulled; that is told.
+No container is started: one is created from the image, a file is copied out of it, and it is removed. An image that is not on
+this machine is reported, and not pulled.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ import sys
 import tarfile
 from typing import Any
 
-import typer
-
+from claw_cli.screen import fail
 from claw_compile.loading.describing import DESCRIBE_LABEL, DESCRIPTOR_FILE
 from claw_compile.loading.files import MOST_BYTES
 from claw_compile.locking import Baked
@@ -24,33 +23,33 @@ _SECONDS = 60
 _DIGEST = re.compile("sha256:[0-9a-f]{64}")
 
 
-def baked(image: str) -> Baked | None:
-    """The image's descriptor; None when it has none, or is not here."""
-    if image.startswith("-") or (found := _docker("image", "inspect", image)) is None:
-        sys.stderr.write(f"{image} is not here, and so not asked: docker pull {image}\n")
+def baked_descriptor(image: str) -> Baked | None:
+    """Return the image's descriptor; None when it has none, or when the image is not on this machine."""
+    if image.startswith("-") or (inspection := _docker("image", "inspect", image)) is None:
+        sys.stderr.write(f"{image} is not on this machine, so its descriptor was not read: docker pull {image}\n")
         return None
-    (facts,) = json.loads(found)
+    (facts,) = json.loads(inspection)
     labels = (facts.get("Config") or {}).get("Labels") or {}
     label = labels.get(DESCRIBE_LABEL)
     path = label or f"/{DESCRIPTOR_FILE}"
-    data = _copied(image, path)
+    data = _copy_out(image, path)
     if data is None and label is None:
         return None
     return Baked(path, data, _digest(facts))
 
 
 def _digest(facts: dict[str, Any]) -> str | None:
-    """The digest by which a registry knows the image, else its local id."""
+    """Return the digest by which a registry knows the image, else its local id."""
     repository = next(iter(facts.get("RepoDigests") or ()), "")
     known = (repository.partition("@")[2], facts.get("Id") or "")
     return next((digest for digest in known if _DIGEST.fullmatch(digest)), None)
 
 
-def _copied(image: str, path: str) -> bytes | None:
-    made = _docker("create", image, "claw")
-    if made is None:
+def _copy_out(image: str, path: str) -> bytes | None:
+    created = _docker("create", image, "claw")
+    if created is None:
         return None
-    container = made.decode().strip()
+    container = created.decode().strip()
     try:
         archive = _docker("cp", "-L", f"{container}:{path}", "-")
     finally:
@@ -66,13 +65,11 @@ def _copied(image: str, path: str) -> bytes | None:
 
 
 def _docker(*arguments: str) -> bytes | None:
-    """What Docker answers; None when it refuses."""
+    """Run Docker, and return its output; None when it fails. Exit 1 without Docker, or without an answer."""
     try:
-        done = subprocess.run(["docker", *arguments], capture_output=True, check=False, timeout=_SECONDS)  # noqa: S603, S607 - the user's own Docker, no shell
+        process = subprocess.run(["docker", *arguments], capture_output=True, check=False, timeout=_SECONDS)  # noqa: S603, S607 - the user's own Docker, no shell
     except FileNotFoundError:
-        sys.stderr.write("there is no 'docker' on this machine, and only it knows what an image holds\n")
-        raise typer.Exit(1) from None
+        fail("there is no 'docker' on this machine, which is needed to look into an image: install Docker Engine")
     except subprocess.TimeoutExpired:
-        sys.stderr.write(f"docker {arguments[0]} has not answered for {_SECONDS} seconds\n")
-        raise typer.Exit(1) from None
-    return done.stdout if done.returncode == 0 else None
+        fail(f"docker {arguments[0]} has not answered for {_SECONDS} seconds")
+    return process.stdout if process.returncode == 0 else None

@@ -1,4 +1,4 @@
-"""``claw inspect NAME``: one service or agent, as it is compiled (issue 5.4)."""
+"""``claw inspect NAME``: all that is compiled of one service, or of one agent."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ def inspect_verb(
     file: File = None,
     as_json: AsJson = False,
 ) -> None:
-    """All that is compiled of one service, or of one agent.
+    """Show all that is compiled of one service, or of one agent.
 
     Exit 0; 1 for errors, 2 for an unknown name and for wrong usage.
     """
     pod = pod_file(None, file)
     checked = check_pod(pod, os.environ)
     if checked.value is None:
-        sys.stderr.write(as_text(found for found in checked.diagnostics if found.is_error))
+        sys.stderr.write(as_text(each for each in checked.diagnostics if each.is_error))
         raise typer.Exit(1)
-    found = inspect_pod(checked.value, name)
-    if isinstance(found, Unknown):
-        sys.stderr.write(f"{pod}: {found.message}{f'; {found.hint}' if found.hint else ''}\n")
+    result = inspect_pod(checked.value, name)
+    if isinstance(result, Unknown):
+        sys.stderr.write(f"{pod}: {result.message}{f'; {result.hint}' if result.hint else ''}\n")
         raise typer.Exit(2)
     if as_json:
-        sys.stdout.write(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
+        sys.stdout.write(json.dumps(result, indent=2, ensure_ascii=False) + "\n")
         return
-    parts = [("agent", each["id"], each) for each in found["agents"]]
-    if (service := found["service"]) is not None:
+    parts = [("agent", each["id"], each) for each in result["agents"]]
+    if (service := result["service"]) is not None:
         parts.append(("service", service["name"], service))
     texts = ("".join(_section(kind, label, facts)) for kind, label, facts in parts)
     sys.stdout.write("\n".join(texts))
@@ -66,7 +66,7 @@ def _lines(key: str, value: Any) -> Iterator[str]:
 
 
 def _entry(item: dict[str, Any]) -> str:
-    """On one line, so that a line can be found by what it says."""
+    """Return an entry as one line, so that grep finds all of it."""
     rest = _inline({key: value for key, value in item.items() if key != "name" and value not in ("", None)})
     return f"{_line(item['name'])}: {rest}" if "name" in item else rest
 
@@ -84,5 +84,5 @@ def _inline(value: Any) -> str:
 
 
 def _line(text: str) -> str:
-    """On one line: a descriptor may hold anything, and a terminal obeys it."""
+    """Return text as one line without control characters: a descriptor may hold anything."""
     return plain(" ".join(text.split()))

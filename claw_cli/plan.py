@@ -1,4 +1,4 @@
-"""``claw plan [POD]``: what a compile would change, and nothing written (spec/compile.md "Verbs")."""
+"""``claw plan [POD]``: show what a compile would change, and write nothing (docs/spec/compile.md "Verbs")."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def plan(
     output: Output = None,
     as_json: AsJson = False,
 ) -> None:
-    """Who would gain or lose which tool; which files would change.
+    """List who would gain or lose a tool, and which files would change.
 
-    Exit 0 nothing; 1 for errors, 2 something (and for wrong usage).
+    Exit 0 where nothing would change, 2 where something would (and for wrong usage), 1 for errors.
     """
     named = pod_file(pod, file)
     checked = check_pod(named, os.environ)
@@ -39,23 +39,25 @@ def plan(
     directory, compose_file = output_of(named, output), compose_file_of(named, output)
     try:
         tree, compose = emitted(checked.value)
-        found = changes(compiled(directory, compose_file), {**tree, PurePosixPath(compose_file.name): compose})
+        difference = changes(compiled(directory, compose_file), {**tree, PurePosixPath(compose_file.name): compose})
     except OSError as error:
         sys.stderr.write(f"{error.filename or directory}: the last compile can't be read: {error.strerror}\n")
         raise typer.Exit(FAILED) from None
-    sys.stdout.write(json.dumps(_data(found), indent=2) + "\n" if as_json else "".join(_lines(found, directory)))
-    raise typer.Exit(CHANGED if found else SAME)
+    sys.stdout.write(
+        json.dumps(_data(difference), indent=2) + "\n" if as_json else "".join(_lines(difference, directory))
+    )
+    raise typer.Exit(CHANGED if difference else SAME)
 
 
-def _lines(found: Changes, directory: Path) -> Iterator[str]:
-    if not found:
+def _lines(difference: Changes, directory: Path) -> Iterator[str]:
+    if not difference:
         yield f"nothing would change in {directory}\n"
         return
-    if found.tools:
+    if difference.tools:
         yield "authority\n"
-        yield from _tool_lines(found.tools)
+        yield from _tool_lines(difference.tools)
     yield f"files in {directory}\n"
-    yield from (f"  {_SIGNS[file.kind]} {file.path}\n" for file in found.files)
+    yield from (f"  {_SIGNS[file.kind]} {file.path}\n" for file in difference.files)
 
 
 def _tool_lines(tools: tuple[ToolChange, ...]) -> Iterator[str]:
@@ -71,7 +73,7 @@ def _tool_lines(tools: tuple[ToolChange, ...]) -> Iterator[str]:
         )
 
 
-def _data(found: Changes) -> dict[str, Any]:
+def _data(difference: Changes) -> dict[str, Any]:
     return {
         "tools": [
             {
@@ -83,9 +85,9 @@ def _data(found: Changes) -> dict[str, Any]:
                 "parts": list(change.what),
                 "gains_write": change.gains_write,
             }
-            for change in found.tools
+            for change in difference.tools
         ],
-        "files": [_file(file) for file in found.files],
+        "files": [_file(file) for file in difference.files],
     }
 
 

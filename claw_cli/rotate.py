@@ -1,4 +1,4 @@
-"""``claw rotate AGENT``: a new token for one agent (spec/compile.md "Tokens")."""
+"""``claw rotate AGENT``: a new token for one agent (docs/spec/compile.md "Tokens")."""
 
 from __future__ import annotations
 

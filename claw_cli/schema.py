@@ -1,4 +1,4 @@
-"""``claw schema``: the JSON Schema of the pod file, for editors (spec/compile.md "Verbs")."""
+"""``claw schema``: the JSON Schema of the pod file, for editors (docs/spec/compile.md "Verbs")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``claw state [--state PLACE] [--json]``: what is kept of each agent; ``claw state forget AGENT``: forget it (issue 4, 4)."""
+"""``claw state [--state PLACE] [--json]``: show what is kept of each agent; ``claw state forget AGENT``: forget it."""
 
 from __future__ import annotations
 
@@ -8,46 +8,46 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Annotated, Any, NoReturn, assert_never
+from typing import Annotated, Any, assert_never
 
 import typer
 
 from claw_cli.arguments import AsJson
-from claw_cli.screen import console, plain, table
+from claw_cli.screen import console, fail, plain, table
 from claw_state.inventory import TURN_STATES, AgentState, Forgotten, Inventory, Kept
 from claw_state.sqlite.inventory import SqliteInventory
 from claw_state.url import File, Server, StoreError, place
 
-_MOST_NAMED = 10
-_NO_PLACE = (
-    "no state is named: give --state PLACE, or set CLAW_STATE as the proxy has it"
-    " (without one the proxy keeps its state in memory, where nobody else reads it)"
+_MAX_NAMES = 10
+_NO_STATE = (
+    "no state is named: give --state PLACE, or set CLAW_STATE to what the proxy has"
+    " (without CLAW_STATE the proxy keeps its state in memory, and only it can read that)"
 )
 _WARNING = (
-    "Conversations of {agent} go on without their hidden rounds, and a runner that tries again within ten minutes begins a"
-    " new turn, whose writes are made again. Forget?"
+    "Conversations of {agent} will go on without their hidden rounds, and a runner that retries within ten minutes will begin"
+    " a new turn, which makes its writes again. Forget?"
 )
 state_verbs = typer.Typer(name="state", add_completion=False, rich_markup_mode=None)
 _PLACE = "A file, or redis://…, as the proxy's CLAW_STATE."
 Place = Annotated[str, typer.Option("--state", envvar="CLAW_STATE", metavar="PLACE", help=_PLACE)]
 PlaceAgain = Annotated[str, typer.Option("--state", metavar="PLACE", help=_PLACE)]
-"""Behind ``forget``. Without the environment, which would beat what stands before it."""
+"""The option behind ``forget``. It reads no environment, which would beat the option before ``forget``."""
 
 
 @state_verbs.callback(invoke_without_command=True)
 def state(context: typer.Context, named: Place = "", as_json: AsJson = False) -> None:
-    """What is kept of each agent, and forgetting it.
+    """Show what is kept of each agent, or forget it.
 
     Exit 0; 1 for errors, 2 for wrong usage.
     """
     context.obj = named
     if context.invoked_subcommand is None:
         with _errors():
-            found = _kept(named).inventory()
+            inventory = _open(named).inventory()
         if as_json:
-            sys.stdout.write(json.dumps(_document(found), indent=2, ensure_ascii=False) + "\n")
+            sys.stdout.write(json.dumps(_document(inventory), indent=2, ensure_ascii=False) + "\n")
         else:
-            _show(found)
+            _show(inventory)
 
 
 @state_verbs.command("forget")
@@ -60,32 +60,32 @@ def forget(
 ) -> None:
     """Forget an agent's hidden rounds and turns.
 
-    Turns that run are left, and what it has spent stays.
+    Running turns and what it has spent are left.
 
     Exit 0; 1 for errors, 2 for wrong usage and without a yes.
     """
-    kept = _kept(named or context.obj)
+    store = _open(named or context.obj)
     if not yes:
         if not sys.stdin.isatty():
-            _fail(f"forgetting {agent} can't be undone: say --yes", 2)
+            fail(f"forgetting {agent} can't be undone: confirm with --yes", 2)
         typer.confirm(_WARNING.format(agent=agent), abort=True)
     with _errors():
-        forgotten = kept.forget(agent)
+        forgotten = store.forget(agent)
         if forgotten is None:
-            raise StoreError(f"nothing is kept of {agent}: {_known(kept.inventory())}")
+            raise StoreError(f"nothing is kept of {agent}: {_list_agents(store.inventory())}")
     if as_json:
         sys.stdout.write(json.dumps({"agent": agent, **asdict(forgotten)}, indent=2, ensure_ascii=False) + "\n")
     else:
-        sys.stdout.write("".join(f"{line}\n" for line in _told(agent, forgotten)))
+        sys.stdout.write("".join(f"{line}\n" for line in _summary(agent, forgotten)))
 
 
-def _kept(named: str) -> Kept:
+def _open(named: str) -> Kept:
     if not named:
-        _fail(_NO_PLACE, 2)
+        fail(_NO_STATE, 2)
     try:
         where = place(named)
     except ValueError as error:
-        _fail(f"--state: {error}", 2)
+        fail(f"--state: {error}", 2)
     match where:
         case File():
             return SqliteInventory(where)
@@ -103,41 +103,38 @@ def _errors() -> Iterator[None]:
     try:
         yield
     except StoreError as error:
-        _fail(str(error), 1)
+        fail(str(error), 1)
 
 
-def _fail(why: str, code: int) -> NoReturn:
-    sys.stderr.write(f"error: {plain(why)}\n")
-    raise typer.Exit(code)
-
-
-def _told(agent: str, forgotten: Forgotten) -> Iterator[str]:
+def _summary(agent: str, forgotten: Forgotten) -> Iterator[str]:
     marks = f", {_many(forgotten.marks, 'mark')}" if forgotten.marks else ""
     yield f"forgot of {agent}: {_many(forgotten.rounds, 'hidden round')}{marks}, {_many(forgotten.turns, 'turn')}"
     if forgotten.running:
         yield (
-            f"left: {_many(forgotten.running, 'turn')} that a proxy is at now, and whose writes would else be in doubt;"
-            " forget again when that is over"
+            f"left: {_many(forgotten.running, 'turn')} that a proxy runs now, and whose writes would else be in doubt;"
+            " forget again when it has ended"
         )
     if forgotten.lingers:
-        yield "the log beside the file is being read: it holds what was forgotten until a proxy next cuts it"
+        yield "the log beside the file is being read: it holds what was forgotten until a proxy next truncates it"
 
 
-def _known(found: Inventory) -> str:
-    names = [known.agent for known in found.agents]
-    more = f", and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return f"there are {', '.join(names[:_MOST_NAMED])}{more}" if names else "there is nothing of any agent"
+def _list_agents(inventory: Inventory) -> str:
+    names = [each.agent for each in inventory.agents]
+    more = f", and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+    return f"there are {', '.join(names[:_MAX_NAMES])}{more}" if names else "there are no agents"
 
 
 def _many(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-def _show(found: Inventory) -> None:
-    shown = console()
-    shown.print(f"{found.place} ({found.store}, schema {found.schema}): {_size(found)}", soft_wrap=True)
-    if not found.agents:
-        shown.print("nothing is kept")
+def _show(inventory: Inventory) -> None:
+    screen = console()
+    screen.print(
+        f"{inventory.place} ({inventory.store}, schema {inventory.schema}): {_size(inventory)}", soft_wrap=True
+    )
+    if not inventory.agents:
+        screen.print("nothing is kept")
         return
     headings = (
         "hidden rounds",
@@ -150,9 +147,9 @@ def _show(found: Inventory) -> None:
         "USD",
     )
     rows = table("agent", *headings, numbers=len(headings))
-    for agent in found.agents:
+    for agent in inventory.agents:
         rows.add_row(*_row(agent))
-    shown.print(rows)
+    screen.print(rows)
 
 
 def _row(agent: AgentState) -> Iterator[str]:
@@ -169,14 +166,14 @@ def _row(agent: AgentState) -> Iterator[str]:
     yield from (str(spent.requests), f"{spent.cost:.4f}{' + ?' if spent.unknown else ''}") if spent else ("", "")
 
 
-def _size(found: Inventory) -> str:
-    if found.size is None:
-        return f"{found.keys} keys"
-    return f"{_bytes(found.size)}, and {_bytes(found.log or 0)} in its log"
+def _size(inventory: Inventory) -> str:
+    if inventory.size is None:
+        return f"{inventory.keys} keys"
+    return f"{_bytes(inventory.size)}, and {_bytes(inventory.log or 0)} in its log"
 
 
 def _bytes(number: int) -> str:
-    """In the largest unit of which there is a whole one.
+    """Return a size in its largest unit.
 
     >>> _bytes(1536)
     '1.5 KiB'
@@ -188,7 +185,7 @@ def _bytes(number: int) -> str:
 
 
 def _time(seconds: float | None) -> str | None:
-    """As ISO 8601 has it, in UTC; None where there is none, or none that can be."""
+    """Return a time as ISO 8601 in UTC; None for none, and for one out of range."""
     try:
         return None if seconds is None else f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
     except (ValueError, OverflowError, OSError):
@@ -199,21 +196,21 @@ def _words(state: str) -> str:
     return state.replace("_", " ")
 
 
-def _document(found: Inventory) -> dict[str, Any]:
+def _document(inventory: Inventory) -> dict[str, Any]:
     return {
-        "place": found.place,
-        "store": found.store,
-        "schema": found.schema,
-        "bytes": found.size,
-        "log_bytes": found.log,
-        "keys": found.keys,
-        "agents": [_agent(agent) for agent in found.agents],
+        "place": inventory.place,
+        "store": inventory.store,
+        "schema": inventory.schema,
+        "bytes": inventory.size,
+        "log_bytes": inventory.log,
+        "keys": inventory.keys,
+        "agents": [_agent(agent) for agent in inventory.agents],
     }
 
 
 def _agent(state: AgentState) -> dict[str, Any]:
     rounds = state.rounds
-    told = {
+    hidden_rounds = {
         "count": rounds.count,
         "bytes": rounds.size,
         "oldest": _time(rounds.oldest),
@@ -223,7 +220,7 @@ def _agent(state: AgentState) -> dict[str, Any]:
     spent = state.spent
     return {
         "agent": state.agent,
-        "hidden_rounds": told,
+        "hidden_rounds": hidden_rounds,
         "turns": {name: state.turns.get(name, 0) for name in TURN_STATES},
         "spent": None if spent is None else {"requests": spent.requests, "usd": spent.cost, "unknown": spent.unknown},
     }

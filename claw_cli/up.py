@@ -1,7 +1,7 @@
-"""``claw up [POD] [-d]`` and ``claw down [POD]``: through Docker Compose (spec/compile.md "Verbs").
+"""``claw up [POD] [-d]`` and ``claw down [POD]``, through Docker Compose (docs/spec/compile.md "Verbs").
 
-Rules. Nothing is started of a pod that does not compile, or whose CA its proxy would refuse. What the pod no longer has is
-stopped: an agent that was taken out of it must not go on with its credential. What stands behind ``--`` is Compose's.
+Rules. A pod that does not compile, or whose CA its proxy would refuse, is not started. What the pod no longer has is stopped:
+an agent that was taken out of it must not go on with its credential. The arguments behind ``--`` are Compose's.
 """
 
 from __future__ import annotations
@@ -10,34 +10,18 @@ import os
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperCommand
 
 from claw_certs.standing import standing
 from claw_cli.arguments import File, Pod, pod_file
+from claw_cli.commands import REST
 from claw_cli.docker import become_compose, is_missing
 from claw_compile.__main__ import compiled
 from claw_compile.compiler import Written, compose_file_of
 from claw_compile.output.deployment import CA_ROOT
 from claw_compile.output.proxy_service import DEFAULT_IMAGE, IMAGE_VARIABLE
-
-_REST = "claw.rest"
-
-
-class PassesOn(TyperCommand):
-    """A verb that leaves what stands behind ``--`` to Docker Compose."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Only what stands before ``--`` is ours."""
-        end = args.index("--") if "--" in args else len(args)
-        ctx.meta[_REST] = tuple(args[end + 1 :])
-        return super().parse_args(ctx, args[:end])
-
-    def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """With what is passed on."""
-        return [*super().collect_usage_pieces(ctx), "[-- ARGS]"]
 
 
 def up(
@@ -56,14 +40,14 @@ def up(
     written = compiled(named)
     if written is None:
         raise typer.Exit(1)
-    _trust(named, written)
+    _check_ca(named, written)
     _expect_image(written.deployed)
     options = ["--detach"] if detach else []
-    become_compose(written.deployed, ["up", "--remove-orphans", *options, *context.meta[_REST]])
+    become_compose(written.deployed, ["up", "--remove-orphans", *options, *context.meta[REST]])
 
 
 def _expect_image(compose_file: Path) -> None:
-    """The proxy's own image is built and not pulled: whoever had its name on a registry would be given every key."""
+    """Exit 1 where the proxy's image is not here. It is never pulled: who has its name on a registry would get every key."""
     dotenv = compose_file.with_name(".env")
     chosen = IMAGE_VARIABLE in os.environ or (
         dotenv.is_file() and IMAGE_VARIABLE in dotenv.read_text("utf-8", "replace")
@@ -96,14 +80,14 @@ def down(
         sys.stderr.write(f"error: there is no {compose_file}: this pod was not compiled, and so not started\n")
         raise typer.Exit(1)
     options = ["--volumes"] if volumes else []
-    become_compose(compose_file, ["down", "--remove-orphans", *options, *context.meta[_REST]])
+    become_compose(compose_file, ["down", "--remove-orphans", *options, *context.meta[REST]])
 
 
-def _trust(file: Path, written: Written) -> None:
-    """What is to be said of the CA, where an agent needs it."""
+def _check_ca(file: Path, written: Written) -> None:
+    """Report what is wrong with the pod's CA, where an agent needs one; exit 1 where the proxy would not start on it."""
     if not written.opened_hosts:
         return
-    found = standing(file.parent / CA_ROOT, written.opened_hosts, datetime.now(UTC), str(file))
-    sys.stderr.write("".join(f"{problem}\n" for problem in found.problems))
-    if not found.is_sound:
+    status = standing(file.parent / CA_ROOT, written.opened_hosts, datetime.now(UTC), str(file))
+    sys.stderr.write("".join(f"{problem}\n" for problem in status.problems))
+    if not status.is_sound:
         raise typer.Exit(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,7 @@ def test_what_it_runs_is_the_smallest_worked_pod(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "code", "says"),
     [
-        ("there", 1, "error: there is there already; nothing was written\n"),
+        ("there", 1, "error: there exists; nothing was written\n"),
         ("Desk", 2, "error: 'Desk' can't name a pod: [a-z0-9][a-z0-9_-]*\n"),
         ("../up", 2, "error: '../up' can't name a pod: [a-z0-9][a-z0-9_-]*\n"),
     ],
@@ -55,3 +56,16 @@ def test_nothing_is_overwritten_and_no_bad_name_is_taken(tmp_path: Path, name: s
     refused = claw(tmp_path, "init", name)
     assert (refused.returncode, refused.stdout, refused.stderr) == (code, "", says)
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["claw-pod.yml", "there"]
+
+
+@pytest.mark.requirement("cli:init")
+def test_without_docker_its_agent_asks_the_clock_of_this_machine(tmp_path: Path) -> None:
+    assert claw(tmp_path, "init", "one").returncode == 0
+    pod = tmp_path / "one"
+    readme = (pod / "README.md").read_text(encoding="utf-8")
+    (line,) = re.findall(r"`(x-claw: \{base-url: [^`]+)` below `clock:`", readme)
+    text = (pod / "claw-pod.yml").read_text(encoding="utf-8")
+    (pod / "claw-pod.yml").write_text(text.replace("  clock:\n", f"  clock:\n    {line}\n"), encoding="utf-8")
+    assert claw(pod, "compile").returncode == 0
+    (tool,) = json.loads((pod / ".claw-runtime/context/assistant/tools.json").read_text(encoding="utf-8"))["tools"]
+    assert tool["execution"]["base_url"] == "http://localhost:8000"

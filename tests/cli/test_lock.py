@@ -107,7 +107,7 @@ def test_what_an_image_says_of_itself_is_locked_and_its_container_is_removed(tmp
     locked = claw(tmp_path, "lock", "--images", **path)
     assert locked.returncode == 0, locked.stderr
     assert locked.stdout.splitlines()[0] == "api: 1 tools, from image /descriptor"
-    assert "other:1 is not here" in locked.stderr
+    assert "other:1 is not on this machine" in locked.stderr
     asked = (tmp_path / "bin" / "asked").read_text(encoding="utf-8").splitlines()
     copied = ["create api:1 claw", "cp -L made:/descriptor -", "rm made"]
     assert asked == ["image inspect api:1", *copied, "image inspect other:1"]
@@ -134,5 +134,8 @@ def test_without_docker_only_the_images_are_out_of_reach(tmp_path: Path) -> None
     empty.mkdir()
     refused = claw(tmp_path, "lock", "--images", PATH=str(empty))
     assert refused.returncode == 1
-    assert refused.stderr == "there is no 'docker' on this machine, and only it knows what an image holds\n"
+    assert (
+        refused.stderr
+        == "error: there is no 'docker' on this machine, which is needed to look into an image: install Docker Engine\n"
+    )
     assert claw(tmp_path, "lock", PATH=str(empty)).returncode == 0

@@ -1,4 +1,4 @@
-"""``claw state`` as an operator runs it: what is printed, what is not, and how it fails (issue 4, 4)."""
+"""``claw state`` as an operator runs it: what is printed, what is not, and how it fails."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_forgetting_says_what_went_and_what_was_left_and_why(file: str) -> None:
     result = state("forget", "analyst", "--yes", "--state", file)
     assert (result.exit_code, result.stdout) == (0, "forgot of analyst: 1 hidden round, 1 turn\n")
     result = state("--state", file, "forget", "executor", "--yes", CLAW_STATE="/elsewhere")
-    assert result.stdout.startswith("forgot of executor: 0 hidden rounds, 0 turns\nleft: 1 turn that a proxy is at now")
+    assert result.stdout.startswith("forgot of executor: 0 hidden rounds, 0 turns\nleft: 1 turn that a proxy runs now")
     told = json.loads(state("forget", "executor", "--yes", "--json", CLAW_STATE=file).stdout)
     assert told == {"agent": "executor", "rounds": 0, "marks": 0, "turns": 0, "running": 1, "lingers": False}
     (analyst, _) = json.loads(state("--json", CLAW_STATE=file).stdout)["agents"]
@@ -130,7 +130,7 @@ def test_forgetting_says_what_went_and_what_was_left_and_why(file: str) -> None:
 @pytest.mark.requirement("cli:state-forget")
 def test_nothing_is_forgotten_without_a_yes(file: str) -> None:
     result = state("forget", "analyst", "--state", file)
-    assert (result.exit_code, result.stderr) == (2, "error: forgetting analyst can't be undone: say --yes\n")
+    assert (result.exit_code, result.stderr) == (2, "error: forgetting analyst can't be undone: confirm with --yes\n")
     assert json.loads(state("--json", CLAW_STATE=file).stdout)["agents"][0]["hidden_rounds"]["count"] == 1
 
 

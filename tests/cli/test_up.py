@@ -148,6 +148,6 @@ def test_without_docker_or_its_plugin_one_line_tells_what_to_install(
     bare = claw(desk, "down", **docker, PLUGIN="1")
     assert (bare.returncode, bare.stdout) == (1, "")
     assert bare.stderr == (
-        "error: this 'docker' has no 'docker compose': install the Compose plugin, version 2.30 or newer\n"
+        "error: this Docker has no 'docker compose': install the Compose plugin, version 2.30 or newer\n"
     )
     assert not Path(docker["TOLD"]).exists()

@@ -17,7 +17,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 VERBS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
 CLAW = [sys.executable, "-c", "from claw_cli.app import main; main()"]
 OF_A_POD = ["check", "compile", "down", "lock", "plan", "up"]
-OF_A_PART = ["explain", "inspect", "rotate"]
+OF_A_PART = ["explain", "inspect", "rotate", "token"]
 
 
 def run(*arguments: str) -> Result:
@@ -34,22 +34,39 @@ def test_every_verb_has_its_line_its_exit_codes_and_its_row_in_the_page() -> Non
         assert not line.endswith("..."), line
         own = run(verb, "--help")
         assert (own.exit_code, own.stderr) == (0, "")
+        assert " ".join(own.stdout.split("\n\n")[1].split()) == line
         (codes,) = re.findall(r"^  (Exit .+?)\n\n", own.stdout, re.MULTILINE | re.DOTALL)
         assert re.search(r"\b2\b", codes), codes
         assert re.search(rf"^\| `claw {verb}\b", page, re.MULTILINE), verb
 
 
 @pytest.mark.requirement("cli:help")
-def test_the_version_is_told() -> None:
-    told = run("--version")
-    assert (told.exit_code, told.stderr) == (0, "")
-    assert re.fullmatch(r"claw [0-9]+(\.[0-9]+)+\n", told.stdout)
+def test_the_version_is_printed() -> None:
+    result = run("--version")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert re.fullmatch(r"claw [0-9]+(\.[0-9]+)+\n", result.stdout)
+
+
+@pytest.mark.requirement("cli:help-is-light")
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["token", "--help"], ["proxy", "--help"]])
+def test_help_imports_no_verb_and_nothing_heavy(arguments: list[str]) -> None:
+    program = (
+        "import sys\nfrom claw_cli.app import main\ntry:\n    main()\n"
+        "finally:\n    sys.stderr.write('|'.join(sys.modules))"
+    )
+    result = subprocess.run([CLAW[0], "-c", program, *arguments], capture_output=True, text=True, check=False)
+    loaded = {name.partition(".")[0] for name in result.stderr.rpartition("\n")[2].split("|")}
+    assert "claw_cli" in loaded
+    ours = {"claw_audit", "claw_certs", "claw_compile", "claw_contract", "claw_state"}
+    assert loaded & (ours | {"cryptography", "mitmproxy", "msgspec", "rich", "yaml", "jsonschema"}) == set()
+    if arguments[0].startswith("-"):  # typer itself reads a verb's arguments with the other two
+        assert loaded & {"pydantic", "asyncio"} == set()
 
 
 @pytest.mark.requirement("cli:pod-argument")
 def test_every_verb_about_a_pod_takes_its_file_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert {*OF_A_POD, *OF_A_PART, "audit", "init", "schema", "state", "certs"} == set(VERBS)
+    assert {*OF_A_POD, *OF_A_PART, "audit", "certs", "doctor", "init", "proxy", "schema", "state"} == set(VERBS)
     for verb in OF_A_POD:
         results = [run(verb), run(verb, "claw-pod.yml"), run(verb, "-f", "claw-pod.yml")]
         assert {(each.exit_code, each.output) for each in results} == {(1, results[0].output)}, verb

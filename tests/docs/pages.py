@@ -3,6 +3,7 @@
 ```python run          it runs as it stands, in the environment of its page
 ```sh env              what ``claw compile`` gives an agent, byte for byte but for its token
 ```sh start            how the proxy is started
+```sh first-hour …     the README's path to the first answer, run by test_first_hour.py
 """
 
 from __future__ import annotations

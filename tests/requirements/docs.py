@@ -22,6 +22,10 @@ REQUIREMENTS: dict[str, Requirement] = {
     "docs:inspect": Requirement(
         "issue 6, item 6", "The page about looking inside has the filters, commands and events that there are."
     ),
+    "docs:first-hour": Requirement(
+        "README.md",
+        "The commands of the README, word for word, lead from a fresh environment to a mediated answer of a real SDK.",
+    ),
     "docs:links": Requirement("issue 6, item 6", "What a page links to, or names as a file, is there."),
     "docs:no-machine": Requirement("CONTRIBUTING", "No page names a place of one machine, or a registry of packages."),
     "docs:configs": Requirement("issue 6, item 6", "Every block of JSON or TOML is what it says."),

@@ -1,0 +1,83 @@
+"""``claw proxy [--web] [-f POD] [MITMPROXY OPTIONS]``: mitmdump or mitmweb, with the addon that is installed.
+
+Rules. It is what ``mitmdump -s addons/cllama.py`` is from a checkout, of the environment that ``claw`` itself runs in. Where
+CLAW_CONTEXT_ROOT is not set, the compiled tree here is used as Compose would: its context, its providers and keys, its
+``cllama-env``, its secrets, and the pod's CA. A variable that is set beats what is found.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from claw_cli.arguments import File
+from claw_cli.commands import REST
+from claw_cli.compiled_tree import CONTEXT_ROOT, CompiledTree, find_tree, read_env
+from claw_cli.screen import fail
+
+_START = "import sys; from mitmproxy.tools.main import {0}; sys.argv[0] = '{0}'; {0}()"
+_WITHOUT_A_TREE = {"-h", "-n", "--no-server", "--version", "--options", "--commands"}
+"""Options with which mitmproxy serves nobody."""
+
+
+def proxy(
+    context: typer.Context,
+    web: Annotated[bool, typer.Option("--web", help="Run mitmweb, which shows each turn in a browser.")] = False,
+    file: File = None,
+) -> None:
+    """Run the proxy: mitmdump, or mitmweb, with the addon.
+
+    Everything behind our own options is mitmproxy's: claw proxy -h lists it.
+
+    Exit as mitmproxy does; 1 without a compiled tree, 2 for wrong usage.
+    """
+    arguments = context.meta[REST]
+    tree = find_tree(file, os.environ)
+    environment = dict(os.environ)
+    if file is not None or not _names_context(arguments, os.environ):
+        if not tree.is_compiled and _WITHOUT_A_TREE.isdisjoint(arguments):
+            fail(tree.missing)
+        environment = proxy_environment(tree, os.environ)
+    _become("mitmweb" if web else "mitmdump", arguments, environment)
+
+
+def _names_context(arguments: Sequence[str], environ: Mapping[str, str]) -> bool:
+    return bool(environ.get(CONTEXT_ROOT)) or any("cllama_context=" in argument for argument in arguments)
+
+
+def proxy_environment(tree: CompiledTree, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a proxy for ``tree``: what is found, then ``environ``, which wins. Raises ``OSError``."""
+    beside = tree.root.parent
+    places = {"CLAW_SECRETS_DIR": tree.root / "secrets", "CLLAMA_CA": beside / ".claw-ca" / "private"}
+    return {
+        **{name: _absolute(place) for name, place in places.items() if place.is_dir()},
+        "CLAW_AUTH_DIR": _absolute(tree.root / "auth"),
+        # A compile replaces the tree, and with it whatever else stands in it.
+        "CLAW_KEY_STATES_DIR": _absolute(beside / ".claw-state" / "key-states"),
+        **read_env(tree.root / "auth" / "env"),
+        **environ,
+        CONTEXT_ROOT: _absolute(tree.context),
+    }
+
+
+def _absolute(path: Path) -> str:
+    """Not resolved: the tree's directories are links that a compile exchanges."""
+    return str(path.absolute())
+
+
+def _become(program: str, arguments: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
+    """Become ``program`` of this environment. -P: no module of the current directory is imported in place of ours."""
+    script = resources.files("claw_cli") / "addons" / "cllama.py"
+    command = [sys.executable, "-P", "-c", _START.format(program), "-s", str(script), *arguments]
+    sys.stdout.flush()
+    sys.stderr.flush()
+    try:
+        os.execve(sys.executable, command, environment)  # noqa: S606 - our own interpreter, no shell
+    except OSError as error:
+        fail(f"{sys.executable} can't be started: {error.strerror}")
