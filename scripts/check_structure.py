@@ -1,0 +1,233 @@
+#!/usr/bin/env python3
+"""Print the counts that keep the code readable, and exit 1 when one is over its limit.
+
+    scripts/check_structure.py            the table
+    scripts/check_structure.py --names    also what was counted, with its place
+
+It reads the source files of the packages and runs none of them.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tests.docs.references import broken_references  # noqa: E402 - the tests are no package of the environment
+
+MAX_FUNCTION_LINES = 50
+PARTICIPLES = re.compile(
+    r"_?(?:[A-Z][a-z]*(?:ed|ing|wn)|After|Against|Around|Before|Behind|Below|Beside|Beyond|Found|Given|Gone|Heard|Held|Hidden"
+    r"|Kept|Left|Made|Of|Over|Read|Said|Seen|Sent|Taken|Told|Under|Within|Without|Written)"
+)
+"""Class names that are one participle, gerund or preposition, and nothing else."""
+NOUNS = {"Feed", "Finding", "Opening", "Setting", "Spending"}
+QUESTIONS = re.compile(r"(?:What|Whether|Who|Whose|Of|Where)\b")
+SQL = re.compile(
+    r"\b(?:SELECT .+ FROM|INSERT (?:OR \w+ )?INTO|CREATE TABLE|DELETE FROM|UPDATE \w+ SET)\b|redis\.call\(", re.DOTALL
+)
+
+
+class Module(NamedTuple):
+    """One source file, parsed."""
+
+    path: Path
+    text: str
+    tree: ast.Module
+
+    @property
+    def name(self) -> str:
+        return ".".join(self.path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+class Count(NamedTuple):
+    """A row of the table: a number, its limit, and what was counted."""
+
+    title: str
+    number: int
+    limit: int
+    names: list[str]
+
+
+def main() -> int:
+    modules = [
+        read(path)
+        for path in sorted([*ROOT.glob("claw_*/**/*.py"), *ROOT.glob("addons/*.py")])
+        if not path.is_symlink()
+    ]
+    counts = list(count(modules))
+    for row in counts:
+        mark = "ok  " if row.number <= row.limit else "OVER"
+        print(f"{mark}  {row.title:<58} {row.number:>7}   at most {row.limit}")
+        if "--names" in sys.argv or row.number > row.limit:
+            print(*(f"        {name}" for name in row.names), sep="\n", end="\n" if row.names else "")
+    return int(any(row.number > row.limit for row in counts))
+
+
+def read(path: Path) -> Module:
+    text = path.read_text(encoding="utf-8")
+    return Module(path, text, ast.parse(text))
+
+
+def count(modules: list[Module]) -> Iterator[Count]:
+    """Yield every row."""
+    participles = [at(module, node) for module, node in classes(modules) if is_participle(node.name)]
+    yield Count("classes named by a bare participle or preposition", len(participles), 9, participles)
+    questions = [
+        at(module, node) for module, node in documented(modules) if QUESTIONS.match(ast.get_docstring(node) or "")
+    ]
+    yield Count("public docstrings that begin with What, Whether, Who, Of, Where", len(questions), 0, questions)
+    dangling = [f"{path.relative_to(ROOT)}: {problem}" for path in pages() for problem in problems_of(path)]
+    yield Count("references that lead to nothing in the repository", len(dangling), 0, dangling)
+    cycles = import_cycles(modules)
+    yield Count("import cycles", len(cycles), 0, cycles)
+    top = [str(module.path.name) for module in modules if module.path.parent == ROOT / "claw_mediate"]
+    yield Count("modules in claw_mediate/ itself", len(top), 6, top)
+    registries = [
+        f"{module.path.relative_to(ROOT)}"
+        for module in modules
+        if "mitm" in module.path.parts and "WeakKeyDictionary[" in module.text
+    ]
+    yield Count("registries of flow state", len(registries), 1, registries)
+    stores = sorted(
+        {module.path.relative_to(ROOT).parts[0] for module in modules if SQL.search(without_docstrings(module))}
+    )
+    yield Count("packages that hold SQL or Lua", len(stores), 1, stores)
+    lines = sum(module.text.count("\n") for module in modules)
+    yield Count("lines of source", lines, 33_500, [])
+    sizes = sorted(((node.end_lineno or 0) - node.lineno + 1, at(module, node)) for module, node in functions(modules))
+    yield Count("lines of a function, 90th percentile", sizes[len(sizes) * 9 // 10][0], 16, [])
+    longest = [name for size, name in sizes if size > MAX_FUNCTION_LINES]
+    yield Count("lines of a function, longest", sizes[-1][0], MAX_FUNCTION_LINES, longest)
+
+
+def pages() -> list[Path]:
+    """Return every file that may refer to a page: sources, tests and Markdown."""
+    patterns = (
+        "claw_*/**/*.py",
+        "addons/*.py",
+        "tests/**/*.py",
+        "bench/*.py",
+        "pods/**/*.py",
+        "*.md",
+        "docs/**/*.md",
+        "pods/**/*.md",
+    )
+    paths = [path for pattern in patterns for path in ROOT.glob(pattern)]
+    return [path for path in paths if not {"node_modules", "expected"} & set(path.parts) and not path.is_symlink()]
+
+
+def problems_of(path: Path) -> Iterator[str]:
+    return broken_references(path.read_text(encoding="utf-8"), is_markdown=path.suffix == ".md")
+
+
+def is_participle(name: str) -> bool:
+    return PARTICIPLES.fullmatch(name) is not None and name.lstrip("_") not in NOUNS
+
+
+def classes(modules: list[Module]) -> Iterator[tuple[Module, ast.ClassDef]]:
+    for module in modules:
+        yield from ((module, node) for node in ast.walk(module.tree) if isinstance(node, ast.ClassDef))
+
+
+def functions(modules: list[Module]) -> Iterator[tuple[Module, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    for module in modules:
+        yield from (
+            (module, node) for node in ast.walk(module.tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        )
+
+
+def documented(
+    modules: list[Module],
+) -> Iterator[tuple[Module, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef | ast.Module]]:
+    """Yield every public class, function and module."""
+    for module in modules:
+        for node in ast.walk(module.tree):
+            is_named = isinstance(
+                node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+            ) and not node.name.startswith("_")
+            if is_named or isinstance(node, ast.Module):
+                yield module, node
+
+
+def at(module: Module, node: ast.AST) -> str:
+    line = getattr(node, "lineno", 1)
+    return f"{module.path.relative_to(ROOT)}:{line} {getattr(node, 'name', '')}"
+
+
+def without_docstrings(module: Module) -> str:
+    """Return the strings of a module that are no docstrings: SQL is written in these."""
+    bodies = [
+        node.body
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    docs = {id(line.value) for body in bodies for line in body if isinstance(line, ast.Expr)}
+    strings = (
+        node
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs
+    )
+    return "\n".join(str(node.value) for node in strings)
+
+
+def import_cycles(modules: list[Module]) -> list[str]:
+    """Return the groups of modules that import each other when they are loaded, also those for types only."""
+    names = {module.name for module in modules}
+    graph = {module.name: {target for target in imports(module, names) if target != module.name} for module in modules}
+    return [" ".join(sorted(group)) for group in strongly_connected(graph) if len(group) > 1]
+
+
+def imports(module: Module, names: set[str]) -> Iterator[str]:
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                full = f"{node.module}.{alias.name}"
+                yield from [full] if full in names else [node.module] if node.module in names else []
+
+
+def strongly_connected(graph: dict[str, set[str]]) -> list[set[str]]:
+    """Return the strongly connected components (Kosaraju)."""
+    order: list[str] = []
+    seen: set[str] = set()
+
+    def visit(name: str, edges: dict[str, set[str]], out: list[str]) -> None:
+        stack = [(name, iter(edges[name]))]
+        seen.add(name)
+        while stack:
+            here, rest = stack[-1]
+            target = next((one for one in rest if one not in seen), None)
+            if target is None:
+                out.append(here)
+                stack.pop()
+            else:
+                seen.add(target)
+                stack.append((target, iter(edges[target])))
+
+    for name in graph:
+        if name not in seen:
+            visit(name, graph, order)
+    reverse: dict[str, set[str]] = {name: set() for name in graph}
+    for name, targets in graph.items():
+        for target in targets:
+            reverse[target].add(name)
+    seen.clear()
+    groups: list[set[str]] = []
+    for name in reversed(order):
+        if name not in seen:
+            group: list[str] = []
+            visit(name, reverse, group)
+            groups.append(set(group))
+    return groups
+
+
+if __name__ == "__main__":
+    sys.exit(main())
