@@ -13,18 +13,18 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 
-from claw_audit.bounded import Known
-from claw_audit.choice import Choice
+from claw_audit.bounded_counter import Known
+from claw_audit.filters import Choice
 from claw_audit.entries import UnreadableError
 from claw_audit.events import Event, LogReader
-from claw_audit.from_history import turns
-from claw_audit.from_log import LogTurns, interventions, is_told_by_history
+from claw_audit.history_source import turns
+from claw_audit.log_source import LogTurns, interventions, is_told_by_history
 from claw_audit.lines import LINE_LIMIT, lines
 from claw_audit.report import CallRow, Report
 from claw_audit.sources import Progress, Source, SourceError, agents, open_history, open_log
-from claw_audit.tally import Tally, call_row
+from claw_audit.counters import Tally, call_row
 from claw_audit.turns import Turn
-from claw_audit.unread import Unreadables
+from claw_audit.skipped import Unreadables
 from claw_audit.withheld import Grants, Offers
 
 LAST = 20

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 
-from claw_audit.bounded import Marks
+from claw_audit.bounded_counter import Marks
 from claw_audit.entries import UnreadableError
 from claw_audit.events import Event, LogReader
 from claw_audit.lines import LINE_LIMIT, lines

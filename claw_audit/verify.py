@@ -22,7 +22,7 @@ from typing import Literal
 
 import msgspec
 
-from claw_audit.bounded import Marks
+from claw_audit.bounded_counter import Marks
 from claw_audit.lines import LINE_LIMIT, pieces
 from claw_audit.sources import NEWER, OLDER, AgentHistory, Source, SourceError
 from claw_contract.chain import GENESIS, Reading, Seal

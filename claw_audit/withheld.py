@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from claw_audit.bounded import Counts, Table
+from claw_audit.bounded_counter import Counts, Table
 from claw_audit.report import WithheldRow
 from claw_audit.turns import Turn
 from claw_contract.names import hashed_alias, plain_alias

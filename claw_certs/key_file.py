@@ -11,7 +11,7 @@ import stat
 from datetime import datetime
 from pathlib import Path
 
-from claw_certs.authority import Authority, UnfitError, sound
+from claw_certs.ca import Authority, UnfitError, sound
 
 FILE = "mitmproxy-ca.pem"
 _OTHERS = stat.S_IRWXO

@@ -19,8 +19,8 @@ from typer.core import TyperGroup
 
 from claw_audit.audit import LAST, Asked, audit
 from claw_audit.chains import verify
-from claw_audit.choice import Choice, Status
-from claw_audit.finding import Attempts, find
+from claw_audit.filters import Choice, Status
+from claw_audit.lookup import Attempts, find
 from claw_audit.report import Unread, document
 from claw_audit.sources import Progress, SourceError, agents, log_size, size_of
 from claw_audit.verify import Finding, Verdict

@@ -14,11 +14,11 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from claw_certs.authority import Authority, UnfitError, Wanted
+from claw_certs.ca import Authority, UnfitError, Wanted
 from claw_certs.names import Names, names_of
-from claw_certs.place import Kept, StagedError, finish, init, rotate
-from claw_certs.public import public_cas
-from claw_certs.standing import Standing, standing
+from claw_certs.store import Kept, StagedError, finish, init, rotate
+from claw_certs.bundle import public_cas
+from claw_certs.status import Standing, standing
 from claw_cli.arguments import AsJson, File, Pod, pod_file
 from claw_compile.compiler import check_pod
 from claw_compile.diagnostics.report import as_text

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from claw_certs.standing import standing
+from claw_certs.status import standing
 from claw_cli.arguments import File, Pod, pod_file
 from claw_cli.docker import become_compose, is_missing
 from claw_compile.__main__ import compiled

@@ -27,11 +27,11 @@ from mitmproxy import ctx, exceptions
 from mitmproxy.certs import CertStore, CertStoreEntry
 from mitmproxy.proxy.context import Context
 
-from claw_certs.authority import Authority, UnfitError
+from claw_certs.ca import Authority, UnfitError
 from claw_certs.key_file import FILE, of_directory
 from claw_certs.names import ascii_name, is_address
-from claw_certs.place import DH_PARAMETERS
-from claw_certs.standing import ends_soon
+from claw_certs.store import DH_PARAMETERS
+from claw_certs.status import ends_soon
 from claw_mediate.io.log import EventLog
 from claw_mediate.io.settings import Settings
 

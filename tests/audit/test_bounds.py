@@ -16,7 +16,7 @@ from tests.audit.made import Made, call
 HELD = """
 import resource, sys
 from pathlib import Path
-from claw_audit.finding import find
+from claw_audit.lookup import find
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 found = find((Path(sys.argv[1]),), "t1").turns["t1"]
 print(found.count, len(found.earlier()), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)

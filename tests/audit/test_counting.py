@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from claw_audit.audit import Asked, audit
-from claw_audit.bounded import Known
-from claw_audit.choice import Choice
+from claw_audit.bounded_counter import Known
+from claw_audit.filters import Choice
 from claw_audit.latencies import Latencies
 from claw_audit.report import CallRow, Report
 from claw_audit.withheld import Granted, Grants

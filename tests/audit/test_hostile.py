@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from claw_audit.audit import Asked, audit
-from claw_audit.bounded import MOST_ROWS, OTHERS
+from claw_audit.bounded_counter import MOST_ROWS, OTHERS
 from claw_audit.chains import verify
-from claw_audit.choice import Choice
-from claw_audit.finding import find
+from claw_audit.filters import Choice
+from claw_audit.lookup import find
 from claw_audit.lines import LINE_LIMIT, lines
 from claw_audit.report import Report
 from claw_audit.sources import SourceError
@@ -157,7 +157,7 @@ import resource, sys
 from pathlib import Path
 from claw_audit.audit import Asked, audit
 from claw_audit.chains import verify
-from claw_audit.choice import Choice
+from claw_audit.filters import Choice
 history, log = Path(sys.argv[1]), sys.argv[2]
 audit(Asked((history,), ()))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

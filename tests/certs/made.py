@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from claw_certs.authority import Wanted
-from claw_certs.place import Kept, init
+from claw_certs.ca import Wanted
+from claw_certs.store import Kept, init
 
 NOW = datetime.now(UTC)
 INSIDE, OUTSIDE = "api.openai.com", "outside.example"

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mitmproxy.certs import CertStore
 
-from claw_certs.authority import UnfitError, make, read
+from claw_certs.ca import UnfitError, make, read
 from claw_certs.names import names_of
 from tests.certs.made import INSIDE, NOW, pods_ca, wanted
 from tests.certs.runtimes import installed

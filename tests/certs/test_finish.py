@@ -9,10 +9,10 @@ from tempfile import TemporaryDirectory
 import pytest
 from mitmproxy.certs import CertStore
 
-from claw_certs.authority import make
+from claw_certs.ca import make
 from claw_certs.key_file import FILE
-from claw_certs.place import StagedError, finish, kept, rotate
-from claw_certs.standing import Problem, standing
+from claw_certs.store import StagedError, finish, kept, rotate
+from claw_certs.status import Problem, standing
 from tests.certs.made import INSIDE, LONG_AGO, NOW, OUTSIDE, PUBLIC, YET_TO_COME, pods_ca, wanted
 
 STAGED = "private/next-ca.pem"

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from claw_certs.authority import UnfitError
-from claw_certs.place import finish, init, kept, rotate
-from claw_certs.public import certificates, public_cas
+from claw_certs.ca import UnfitError
+from claw_certs.store import finish, init, kept, rotate
+from claw_certs.bundle import certificates, public_cas
 from tests.certs.made import NOW, OUTSIDE, PUBLIC, pods_ca, wanted
 from tests.proxy.pod import ROOT
 
@@ -20,7 +20,7 @@ SYSTEM = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 KILLED = """
 import os, sys
 from pathlib import Path
-from claw_certs.place import finish, init, kept, rotate
+from claw_certs.store import finish, init, kept, rotate
 from tests.certs.made import NOW, OUTSIDE, PUBLIC, wanted
 
 STEPS = {"os.rename", "os.mkdir", "os.remove", "os.chmod", "open"}

@@ -19,9 +19,9 @@ from mitmproxy.connection import Client
 from mitmproxy.options import Options
 from mitmproxy.proxy.context import Context
 
-from claw_certs.authority import UnfitError, make, read
+from claw_certs.ca import UnfitError, make, read
 from claw_certs.key_file import FILE, exposed, of_directory
-from claw_certs.place import DH_PARAMETERS
+from claw_certs.store import DH_PARAMETERS
 from claw_mediate.io.log import EventLog
 from claw_mediate.mitm.authority import Authorities, _not_the_pods
 from tests.certs.made import INSIDE, LONG_AGO, NOW, YET_TO_COME, pods_ca, wanted

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from claw_certs.place import kept
-from claw_certs.standing import standing
+from claw_certs.store import kept
+from claw_certs.status import standing
 from claw_cli.app import app
 from claw_contract.known_providers import KNOWN_PROVIDERS
 from tests.certs.made import LONG_AGO, NOW, OUTSIDE, pods_ca

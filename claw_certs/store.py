@@ -21,10 +21,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from claw_certs import below
-from claw_certs.authority import Authority, UnfitError, Wanted, make, read, sound
+from claw_certs import safe_fs
+from claw_certs.ca import Authority, UnfitError, Wanted, make, read, sound
 from claw_certs.key_file import FILE, exposed
-from claw_certs.public import bundle, certificates
+from claw_certs.bundle import bundle, certificates
 
 NEXT = "next-ca.pem"
 DH_PARAMETERS = "mitmproxy-dhparam.pem"
@@ -75,14 +75,14 @@ class Kept:
 
 def kept(directory: Path) -> Kept:
     """What is there now. Raises ``OSError``, and ``UnfitError`` for a file that holds no CA."""
-    with suppress(FileNotFoundError), below.directory(None, str(directory)) as top:
+    with suppress(FileNotFoundError), safe_fs.directory(None, str(directory)) as top:
         return _kept(top)
     return Kept(None)
 
 
 def staged(directory: Path, now: datetime) -> Authority:
     """The CA that would sign after a rotation. Raises ``OSError``, and ``StagedError`` where the proxy would refuse it."""
-    with below.directory(None, str(directory)) as top:
+    with safe_fs.directory(None, str(directory)) as top:
         return _staged(top, directory, now)
 
 
@@ -93,9 +93,9 @@ def init(directory: Path, wanted: Wanted, system: bytes, owner: int | None, *, f
     """
 
     def fresh(_: int, private: int) -> None:
-        if force or not below.exists(private, FILE):
-            below.remove(private, NEXT)  # first: staged for the old one, and never to be trusted beside another
-            below.write(private, FILE, make(wanted), 0o600, owner)
+        if force or not safe_fs.exists(private, FILE):
+            safe_fs.remove(private, NEXT)  # first: staged for the old one, and never to be trusted beside another
+            safe_fs.write(private, FILE, make(wanted), 0o600, owner)
 
     return _changed(directory, system, owner, fresh)
 
@@ -107,12 +107,12 @@ def rotate(directory: Path, wanted: Wanted, system: bytes, owner: int | None) ->
     """
 
     def stages(top: int, private: int) -> None:
-        if not below.exists(private, FILE):
+        if not safe_fs.exists(private, FILE):
             raise UnfitError("there is no CA yet")
         try:
             _staged(top, directory, wanted.now)
         except StagedError:
-            below.write(private, NEXT, make(wanted), 0o600, owner)
+            safe_fs.write(private, NEXT, make(wanted), 0o600, owner)
 
     return _changed(directory, system, owner, stages)
 
@@ -136,18 +136,18 @@ def finish(directory: Path, now: datetime, system: bytes, owner: int | None) -> 
 
 
 def _changed(directory: Path, system: bytes, owner: int | None, change: Callable[[int, int], None]) -> Kept:
-    with below.directory(None, str(directory), 0o755) as top:
+    with safe_fs.directory(None, str(directory), 0o755) as top:
         fcntl.flock(top, fcntl.LOCK_EX)
-        with below.directory(top, PRIVATE, 0o700, owner) as private, below.directory(top, PUBLIC, 0o755) as public:
+        with safe_fs.directory(top, PRIVATE, 0o700, owner) as private, safe_fs.directory(top, PUBLIC, 0o755) as public:
             for parent, names in ((private, (FILE, NEXT, DH_PARAMETERS)), (public, (BUNDLE, CERTIFICATE))):
                 for name in names:
-                    below.remove(parent, below.unfinished(name))  # of a verb that was killed, perhaps with a key in it
+                    safe_fs.remove(parent, safe_fs.unfinished(name))  # of a verb that was killed, perhaps with a key in it
             change(top, private)
-            below.write(private, DH_PARAMETERS, _FFDHE2048, 0o600, owner)
+            safe_fs.write(private, DH_PARAMETERS, _FFDHE2048, 0o600, owner)
             trusted = [each.trusted for each in _kept(top).all]
             # A runner that has the first and not the second trusts more than it needs, for a moment.
-            below.write(public, BUNDLE, bundle(system, trusted), 0o644)
-            below.write(public, CERTIFICATE, b"".join(trusted), 0o644)
+            safe_fs.write(public, BUNDLE, bundle(system, trusted), 0o644)
+            safe_fs.write(public, CERTIFICATE, b"".join(trusted), 0o644)
         return _kept(top)
 
 
@@ -165,7 +165,7 @@ def _kept(top: int) -> Kept:
 
 def _staged(top: int, directory: Path, now: datetime) -> Authority:
     file = directory / PRIVATE / NEXT
-    if (opened := below.read(top, PRIVATE, NEXT)) is None:
+    if (opened := safe_fs.read(top, PRIVATE, NEXT)) is None:
         raise StagedError(f"no rotation was begun: there is no {file}")
     about, content = opened
     if (readers := exposed(about, about.st_uid)) is not None:
@@ -184,5 +184,5 @@ def _public(top: int, name: str) -> tuple[bytes, ...]:
 
 
 def _content(top: int, directory: str, name: str) -> bytes | None:
-    opened = below.read(top, directory, name)
+    opened = safe_fs.read(top, directory, name)
     return None if opened is None else opened[1]

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from claw_audit.bounded import Latest
-from claw_audit.choice import is_named
+from claw_audit.bounded_counter import Latest
+from claw_audit.filters import is_named
 from claw_audit.entries import UnreadableError, turn_of
 from claw_audit.lines import lines
 from claw_audit.sources import Progress, SourceError, agents, open_history

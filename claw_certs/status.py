@@ -12,10 +12,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Literal
 
-from claw_certs.authority import Authority, UnfitError
+from claw_certs.ca import Authority, UnfitError
 from claw_certs.key_file import FILE, of_directory
 from claw_certs.names import names_of
-from claw_certs.place import PRIVATE, PUBLIC, Kept, StagedError, kept, staged
+from claw_certs.store import PRIVATE, PUBLIC, Kept, StagedError, kept, staged
 
 SOON = timedelta(days=30)
 """How long before its end a CA is to be rotated."""

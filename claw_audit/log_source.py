@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from claw_audit.bounded import Known
+from claw_audit.bounded_counter import Known
 from claw_audit.events import Event
 from claw_audit.turns import Call, Tokens, Turn
 from claw_contract.interventions import OF_CALL, OF_ROUND

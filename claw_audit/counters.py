@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from claw_audit.bounded import Counts, Latest, Table
+from claw_audit.bounded_counter import Counts, Latest, Table
 from claw_audit.latencies import Latencies
 from claw_audit.report import (
     AgentRow,

@@ -13,7 +13,7 @@ from claw_audit.entries import TOO_LONG, UnreadableError, turn_of
 from claw_audit.lines import Line, lines
 from claw_audit.sources import Source, SourceError
 from claw_audit.turns import Turn
-from claw_audit.unread import Unreadables
+from claw_audit.skipped import Unreadables
 
 _RESUMED = b'"resumed":true'
 type _Place = tuple[float, int, int]
