@@ -1,109 +1,132 @@
-"""Tables and lists that do not grow with what is read: names come from models, and a model may make up any number of them."""
+"""Counters and collections of bounded size. Names come from models, and a model may invent any number of them."""
 
 from __future__ import annotations
 
 import hashlib
 import heapq
+import math
 from array import array
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Final
 
 OTHERS: Final = "(others)"
-"""What stands for all names that have no row of their own."""
-MOST_ROWS: Final = 2_000
+"""Row of all names beyond the limit."""
+MAX_ROWS: Final = 2_000
 _CHUNK: Final = 65_536
+_EXACT_MS: Final = 100
+_BUCKET_WIDTH: Final = math.log(1.01)
+_MAX_MS: Final = 10**9
+"""Eleven days."""
 
 
-class Table[Row]:
-    """A row by name, and one for all others where there are too many."""
+class BoundedTable[Row](dict[str, Row]):
+    """Rows by name, made when they are first asked for, and one row for all names beyond ``MAX_ROWS``."""
 
-    def __init__(self, new: Callable[[], Row]) -> None:
-        self._new = new
-        self._rows: dict[str, Row] = {}
+    def __init__(self, new_row: Callable[[str], Row]) -> None:
+        super().__init__()
+        self._new_row = new_row
 
-    def __getitem__(self, name: str) -> Row:
-        row = self._rows.get(name)
-        if row is None:
-            if len(self._rows) >= MOST_ROWS:
-                name = OTHERS
-            row = self._rows.setdefault(name, self._new())
-        return row
+    def __missing__(self, name: str) -> Row:
+        key = name if len(self) < MAX_ROWS else OTHERS
+        return self.get(key) or self.setdefault(key, self._new_row(key))
 
-    def items(self) -> list[tuple[str, Row]]:
-        """By name, the others last."""
-        return sorted(self._rows.items(), key=lambda item: (item[0] == OTHERS, item[0]))
+    def sorted_items(self) -> list[tuple[str, Row]]:
+        """Return the rows by name, ``OTHERS`` last."""
+        return sorted(self.items(), key=lambda item: (item[0] == OTHERS, item[0]))
 
 
-class Counts:
-    """How often, by name."""
+class BoundedCounter(Counter[str]):
+    """Counts by name, and one count for all names beyond ``MAX_ROWS``."""
 
-    def __init__(self) -> None:
-        self._table: Table[list[int]] = Table(lambda: [0])
+    def add(self, name: str) -> None:
+        """Count the name once."""
+        self[name if name in self or len(self) < MAX_ROWS else OTHERS] += 1
 
-    def add(self, name: str, count: int = 1) -> None:
-        self._table[name][0] += count
-
-    def items(self) -> list[tuple[str, int]]:
-        """The most frequent first."""
-        return sorted(((name, count) for name, (count,) in self._table.items()), key=lambda item: (-item[1], item[0]))
+    def by_frequency(self) -> list[tuple[str, int]]:
+        """Return (name, count), the most frequent first."""
+        return sorted(self.items(), key=lambda item: (-item[1], item[0]))
 
 
-class Latest[Item]:
-    """The last so many, by their times."""
+class LatestItems[Item]:
+    """The latest ``max_items`` by time; items of the same time in the order in which they were added."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._order = 0
+    def __init__(self, max_items: int) -> None:
+        self._max_items = max_items
+        self._added = 0
         self._heap: list[tuple[float, int, Item]] = []
 
     def add(self, at: float | None, item: Item) -> None:
-        self._order += 1
-        entry = (at if at is not None else 0.0, self._order, item)
-        if len(self._heap) < self._most:
-            heapq.heappush(self._heap, entry)
-        elif self._heap and entry[:2] > self._heap[0][:2]:
-            heapq.heapreplace(self._heap, entry)
+        """Add an item; one without a time counts as the oldest."""
+        self._added += 1
+        push = heapq.heappush if len(self._heap) < self._max_items else heapq.heappushpop
+        push(self._heap, (at or 0.0, self._added, item))
 
     def __iter__(self) -> Iterator[Item]:
-        return (item for _, _, item in sorted(self._heap, key=lambda entry: entry[:2]))
+        return (item for _, _, item in sorted(self._heap))
 
 
-class Marks:
-    """Numbers of eight bytes, in eight bytes each."""
-
-    def __init__(self) -> None:
-        self._sorted: list[array[int]] = []
-        self._fresh: set[int] = set()
-
-    def add(self, mark: int) -> None:
-        self._fresh.add(mark)
-        if len(self._fresh) >= _CHUNK:
-            self._sorted.append(array("Q", sorted(self._fresh)))
-            self._fresh.clear()
-
-    def __contains__(self, mark: int) -> bool:
-        return mark in self._fresh or any(_holds(marks, mark) for marks in self._sorted)
-
-
-class Known:
-    """Names that were met, at eight bytes each: a strange one is taken for one of a million once in 10^13 times."""
+class HashSet:
+    """A set of 64-bit hashes that takes eight bytes for each."""
 
     def __init__(self) -> None:
-        self._marks = Marks()
+        self._chunks: list[array[int]] = []
+        """Sorted."""
+        self._recent: set[int] = set()
 
-    def add(self, *name: str) -> None:
-        self._marks.add(_mark(name))
+    def add(self, number: int) -> None:
+        """Add a hash."""
+        self._recent.add(number)
+        if len(self._recent) >= _CHUNK:
+            self._chunks.append(array("Q", sorted(self._recent)))
+            self._recent.clear()
 
-    def __contains__(self, name: tuple[str, ...]) -> bool:
-        return _mark(name) in self._marks
+    def __contains__(self, number: int) -> bool:
+        return number in self._recent or any(
+            chunk[place] == number for chunk in self._chunks if (place := bisect_left(chunk, number)) < len(chunk)
+        )
 
 
-def _holds(marks: array[int], mark: int) -> bool:
-    place = bisect_left(marks, mark)
-    return place < len(marks) and marks[place] == mark
+def hash_names(*names: str) -> int:
+    """Return 64 bits of a hash. Among a million names, a new one is taken for a known one once in 10^13 times."""
+    digest = hashlib.blake2b("\0".join(names).encode(errors="surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest)
 
 
-def _mark(name: tuple[str, ...]) -> int:
-    digest = hashlib.blake2b("\0".join(name).encode(errors="surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "big")
+class LatencyHistogram:
+    """Milliseconds, counted in at most 1,720 buckets.
+
+    Below 100 ms each millisecond has its own bucket. Above, a bucket is 1% wide and stands for its middle, so a quantile is a
+    value that occurred, to within 1%.
+    """
+
+    __slots__ = ("_buckets", "_count")
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._buckets: Counter[int] = Counter()
+
+    def add(self, ms: int) -> None:
+        """Count a latency."""
+        ms = min(max(ms, 0), _MAX_MS)
+        self._count += 1
+        self._buckets[ms if ms < _EXACT_MS else _EXACT_MS + int(math.log(ms / _EXACT_MS) / _BUCKET_WIDTH)] += 1
+
+    def quantile(self, part: float) -> int | None:
+        """Return the smallest value that is not below ``part`` of all values; None if there are none."""
+        rank = math.ceil(part * self._count)
+        for bucket in sorted(self._buckets):
+            rank -= self._buckets[bucket]
+            if rank <= 0:
+                exponent = (bucket - _EXACT_MS + 0.5) * _BUCKET_WIDTH
+                return bucket if bucket < _EXACT_MS else round(_EXACT_MS * math.exp(exponent))
+        return None
+
+    @property
+    def p50(self) -> int | None:
+        return self.quantile(0.5)
+
+    @property
+    def p95(self) -> int | None:
+        return self.quantile(0.95)

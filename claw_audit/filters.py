@@ -1,7 +1,7 @@
-"""Which turns and calls are asked for.
+"""Filters of ``claw audit``: ``--agent``, ``--tool``, ``--status``, ``--since``, ``--until`` and ``--turn``.
 
-Rules. An agent, a time and a turn choose turns, and events; a tool and a status choose calls. A turn counts where one of its
-calls does, or where no tool is asked for and its own end fits the status. The time of a turn is when it ended.
+Agent, time and turn select turns and events; tool and status select calls. A turn counts if one of its calls matches, or if
+no tool is asked for and its own outcome has the status. The time of a turn is the time at which it ended.
 """
 
 from __future__ import annotations
@@ -17,50 +17,44 @@ type Status = Literal["ok", "error"]
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """None, or "": whatever it is."""
+class Filters:
+    """Values to match; None or "" matches everything."""
 
     agent: str = ""
     tool: str = ""
-    """By its name, as service.tool, or as a model sees it."""
+    """Name as service.tool, or the alias that a model sees."""
     status: Status | None = None
     since: float | None = None
     until: float | None = None
     turn: str = ""
-    """The beginning of a turn's id, with or without ``turn_``."""
+    """Beginning of a turn id, with or without ``turn_``."""
 
-    def event(self, agent: str, at: float | None, turn_id: str) -> bool:
-        """Whether what happened to an agent, at a time and in a turn, is asked for."""
+    def matches(self, agent: str, at: float | None, turn_id: str) -> bool:
+        """Return True if a turn or event of this agent, time and turn id is asked for."""
         return (
             (not self.agent or agent == self.agent)
             and (self.since is None or (at is not None and at >= self.since))
             and (self.until is None or (at is not None and at < self.until))
-            and (not self.turn or is_named(turn_id, self.turn))
+            and (not self.turn or has_id_prefix(turn_id, self.turn))
         )
 
-    def calls(self) -> Callable[[Call], bool]:
-        """Whether a call is."""
+    def call_predicate(self) -> Callable[[Call], bool]:
+        """Return a predicate matching the calls that ``--tool`` and ``--status`` select."""
         names = {self.tool, plain_alias(self.tool), hashed_alias(self.tool)}
-        wanted = None if self.status is None else self.status == "ok"
+        tool, status = self.tool, self.status
+        return lambda call: (not tool or call.tool in names) and (status is None or call.status == status)
 
-        def fits(call: Call) -> bool:
-            return (not self.tool or call.tool in names) and (wanted is None or call.ok == wanted)
-
-        return fits
-
-    def turns(self, turn: Turn, chosen: int) -> bool:
-        """Whether a turn is, of whose calls so many are."""
-        if chosen:
-            return True
-        if self.tool:
-            return False
+    def matches_turn(self, turn: Turn, matching_calls: int) -> bool:
+        """Return True if the turn counts, given the number of its calls that matched."""
+        if matching_calls or self.tool:
+            return matching_calls > 0
         return self.status is None or (turn.outcome == "ok") == (self.status == "ok")
 
 
-def is_named(turn_id: str, prefix: str) -> bool:
-    """Whether an id begins so.
+def has_id_prefix(turn_id: str, prefix: str) -> bool:
+    """Return True if the turn id begins with the prefix, with or without ``turn_``.
 
-    >>> is_named("turn_4f1c", "4f"), is_named("turn_4f1c", "turn_4"), is_named("turn_4f1c", "f1")
+    >>> has_id_prefix("turn_4f1c", "4f"), has_id_prefix("turn_4f1c", "turn_4"), has_id_prefix("turn_4f1c", "f1")
     (True, True, False)
     """
     return turn_id.startswith((prefix, f"turn_{prefix}"))

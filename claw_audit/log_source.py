@@ -1,115 +1,280 @@
-"""What a log adds to history: interventions, errors of the proxy itself, and turns that history does not have.
+r"""Events and turns from the proxy's output.
 
-Rules. A turn that is in history counts there, and so do its calls, and the interventions that its trace tells of. Calls of a
-turn stand before the event that ends it. A turn that failed may be gone on with: then its ends count once.
+The output may be kept in any of these forms:
+
+    {"ts":…}                                    standard output
+    {"log":"{\"ts\":…}\n","stream":…}           Docker's json-file, which splits long lines
+    cllama-1  | {"ts":…}                        docker compose logs, kubectl logs --prefix
+    2026-01-01T00:00:00Z {"ts":…}               docker logs --timestamps, or both prefixes
+
+Of lines with a prefix that names a container only those of ``cllama`` count, since an agent's container may print anything.
+Lines without a JSON object are mitmproxy's own and no events.
+
+A turn that is in history counts there, with its calls and with the interventions that its trace has. The events of a turn's
+calls come before the event that ends it. A turn that failed may be resumed: its attempts count as one turn.
 """
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any, Final
 
-from msgspec.structs import replace
+import msgspec
 
-from claw_audit.bounded_counter import Known
-from claw_audit.events import Event
-from claw_audit.turns import Call, Tokens, Turn
+from claw_audit.bounded_counter import HashSet, hash_names
+from claw_audit.report import SkippedInput
+from claw_audit.sources import LINE_TOO_LONG, MAX_LINE_BYTES, Progress, open_log, read_lines
+from claw_audit.turns import (
+    Call,
+    Tokens,
+    Turn,
+    UnreadableLineError,
+    decode_line,
+    outcome_of,
+    parse_time,
+    short_text,
+    to_cost,
+    to_count,
+)
 from claw_contract.interventions import OF_CALL, OF_ROUND
 
-_MOST_OPEN = 10_000
-"""Turns that are under way at once, or that failed and may be gone on with."""
-_MOST_CALLS = 10_000
-"""Of one turn."""
-_OF_TRACE = frozenset({*OF_ROUND.values(), *OF_CALL.values()})
+_COLOUR: Final = re.compile(rb"\x1b\[[0-9;]*m")
+_PREFIX: Final = re.compile(
+    rb"\s*(?:(?P<compose>[A-Za-z0-9][\w.-]*?)(?:[-_][0-9]+)?\s+\||\[pod/[\w.-]+/(?P<kubectl>[\w.-]+)\])?"
+    rb"\s*(?:[0-9]{4}-[0-9]{2}-[0-9]{2}T\S{1,40}\s+)?"
+)
+_MAX_PREFIX: Final = 400
+_PART_OVERHEAD: Final = 100
+"""Bytes of memory that each part of a line takes beside its text."""
+_PROXY: Final = b"cllama"
+"""Name of the proxy's service in compiled output."""
+_MAX_OPEN_TURNS: Final = 10_000
+"""Turns that have not ended, and turns that failed and may be resumed."""
+_MAX_CALLS: Final = 10_000
+"""Calls of one turn."""
+_OF_TURN: Final = frozenset({"request", "tool_call", "resume"})
+"""Events of a turn before it ends."""
+_TRACED: Final = frozenset({*OF_ROUND.values(), *OF_CALL.values()})
+"""Interventions that a trace has."""
+
+
+class Event:
+    """One event. Its members may hold any JSON."""
+
+    __slots__ = ("_members", "agent", "kind", "turn_id")
+
+    def __init__(self, members: dict[str, Any]) -> None:
+        self._members = members
+        self.kind = self.text("type")
+        self.agent = self.text("claw_id")
+        self.turn_id = self.text("turn_id")
+
+    def text(self, name: str) -> str:
+        """Return a text, cut to the length of a name; "" for any other type."""
+        return short_text(self._members.get(name))
+
+    def has(self, name: str, kind: type) -> bool:
+        """Return True if a member is of this very type."""
+        return type(self._members.get(name)) is kind
+
+    def _count(self, name: str) -> int:
+        return to_count(self._members.get(name))
+
+    @property
+    def at(self) -> float | None:
+        """Time in seconds; None if it is no valid time."""
+        return parse_time(self.text("ts"))
+
+    @property
+    def ends_turn(self) -> bool:
+        """True for a response, and for an error that counts its model calls."""
+        return self.kind == "response" or (self.kind == "error" and self.has("total_rounds", int))
+
+    @property
+    def is_rotation(self) -> bool:
+        """True if the event's line of history is the first one of a new file."""
+        return self._members.get("history_rotated") is True
+
+    def call(self) -> Call:
+        """Return the call of a ``tool_call`` event."""
+        is_ok, code = self._members.get("status") == "ok", self.text("code")
+        return Call(
+            ts=self.text("ts"),
+            agent=self.agent,
+            turn_id=self.turn_id,
+            round=self._count("round"),
+            tool=self.text("name"),
+            service=self.text("service"),
+            status="ok" if is_ok else "error",
+            code="" if is_ok else code or "error",
+            status_code=self._count("status_code") or None,
+            latency_ms=self._count("latency_ms"),
+            effect=self.text("effect"),
+            ran=self._members.get("ran") is True if self.has("ran", bool) else None,
+            duplicate=code == "duplicate_tool_call",
+            model=self.text("model"),
+            source="log",
+        )
+
+    def turn(self) -> Turn:
+        """Return the turn that the event begins or ends, without its calls."""
+        status = self._count("status_code")
+        outcome, code = outcome_of(ok=self.kind == "response", status_code=status, code=self.text("error"))
+        return Turn(
+            source="log",
+            agent=self.agent,
+            turn_id=self.turn_id,
+            ts=self.text("ts"),
+            at=self.at,
+            outcome=outcome,
+            code=code,
+            status_code=status,
+            latency_ms=None if self._members.get("latency_ms") is None else self._count("latency_ms"),
+            model=self.text("model"),
+            tokens=self.tokens(),
+            digest=self.text("digest"),
+        )
+
+    def tokens(self) -> Tokens:
+        """Return the usage of the attempt that the event ends."""
+        prompt, completion, cached = map(self._count, ("tokens_in", "tokens_out", "cached_tokens"))
+        return Tokens(prompt, completion, cached, to_cost(self._members.get("cost_usd")))
+
+
+_OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
+
+
+def read_events(name: str, progress: Progress, skipped: SkippedInput) -> Iterator[Event]:
+    """Return the events of a log. Raise ``SourceError``."""
+    parser = LogParser(MAX_LINE_BYTES)
+    with open_log(name, progress) as blocks:
+        for line in read_lines(blocks):
+            try:
+                event = parser.parse(line.data)
+            except UnreadableLineError as error:
+                skipped.add_line(name, line.number, line.offset, error)
+                continue
+            if event is None:
+                skipped.foreign += 1
+            else:
+                yield event
+
+
+class LogParser:
+    """Parser of one log's lines. It keeps state only for lines that Docker has split."""
+
+    def __init__(self, max_line_bytes: int) -> None:
+        self._max_line_bytes = max_line_bytes
+        self._parts: dict[str, tuple[int, list[str]]] = {}
+        """Size and parts of an unfinished line, for each of at most two streams."""
+
+    def parse(self, line: bytes | None) -> Event | None:
+        """Return the event of a line, or None. Raise ``UnreadableLineError``, also for None, a line that is too long."""
+        if line is None:
+            raise UnreadableLineError(LINE_TOO_LONG)
+        document = _without_prefix(line)
+        if document is None:
+            return None
+        members = decode_line(_OBJECT, document)
+        if isinstance(part := members.get("log"), str) and members.get("type") is None:
+            joined = self._join(part, short_text(members.get("stream")))
+            if joined is None or not joined.lstrip().startswith("{"):
+                return None
+            members = decode_line(_OBJECT, joined.encode(errors="replace"))
+        is_event = isinstance(members.get("type"), str) and isinstance(members.get("ts"), str)
+        return Event(members) if is_event else None
+
+    def _join(self, part: str, stream: str) -> str | None:
+        """Return the line that this part ends, or None if more parts follow."""
+        size, parts = self._parts.pop(stream, (0, []))
+        if size + len(part) > self._max_line_bytes:
+            raise UnreadableLineError(LINE_TOO_LONG)
+        parts.append(part)
+        if part.endswith("\n"):
+            return "".join(parts)
+        self._parts = {**dict(list(self._parts.items())[:1]), stream: (size + len(part) + _PART_OVERHEAD, parts)}
+        return None
+
+
+def _without_prefix(line: bytes) -> bytes | None:
+    """Return the JSON of a line that the proxy wrote, or None."""
+    if line.startswith(b"{"):
+        return line
+    start = line.find(b"{", 0, _MAX_PREFIX)
+    prefix = None if start < 0 else _PREFIX.fullmatch(_COLOUR.sub(b"", line[:start]))
+    if prefix is None or (prefix["compose"] or prefix["kubectl"] or _PROXY) != _PROXY:
+        return None
+    return line[start:]
 
 
 @dataclass(slots=True)
-class _Open:
-    """A turn that has not ended."""
+class _TurnEvents:
+    """The events of one turn that may go on: it has not ended, or it failed and may be resumed."""
 
-    begun: Event | None = None
+    request: Event | None = None
+    end: Event | None = None
+    attempts: list[Tokens] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
     resumed: bool = False
 
+    def turn(self) -> Turn | None:
+        """Return the turn; None if neither its beginning nor its end was logged."""
+        if (event := self.end or self.request) is None:
+            return None
+        turn = event.turn()
+        if self.end is None:
+            turn.outcome, turn.code, turn.latency_ms = "unfinished", "", None
+        for call in self.calls:
+            call.ts, call.model = turn.ts, turn.model
+        turn.calls, turn.resumed, turn.tokens = tuple(self.calls), self.resumed, sum(self.attempts, Tokens())
+        return turn
 
-class LogTurns:
-    """Puts the events of turns together."""
 
-    def __init__(self, known: Known) -> None:
-        self._known = known
-        self._open: OrderedDict[tuple[str, str], _Open] = OrderedDict()
-        self._failed: OrderedDict[tuple[str, str], Turn] = OrderedDict()
+class TurnAssembler:
+    """Puts the events of turns together. ``in_history``: hashes of (agent, turn id) that are counted there."""
+
+    def __init__(self, in_history: HashSet) -> None:
+        self._in_history = in_history
+        self._open: OrderedDict[tuple[str, str], _TurnEvents] = OrderedDict()
 
     def add(self, event: Event) -> Iterator[Turn]:
-        """One event; the turns that are over by it."""
+        """Add an event and return the turns that are over with it."""
         key = (event.agent, event.turn_id)
-        if not event.turn_id or key in self._known:
+        if not (event.ends_turn or event.kind in _OF_TURN) or not event.turn_id or hash_names(*key) in self._in_history:
             return
-        if event.ends_a_turn:
-            turn = self._ended(key, event)
-            if turn.outcome == "ok":
+        events = self._open.setdefault(key, _TurnEvents())
+        if event.ends_turn:
+            events.end = event
+            events.attempts.append(event.tokens())
+        elif event.kind == "tool_call" and len(events.calls) < _MAX_CALLS:
+            events.calls.append(event.call())
+        elif event.kind == "resume":
+            events.resumed = True
+        elif event.kind == "request":
+            events.request = events.request or event
+        if event.kind == "response" or len(self._open) > _MAX_OPEN_TURNS:
+            events = self._open.pop(key) if event.kind == "response" else self._open.popitem(last=False)[1]
+            if (turn := events.turn()) is not None:
                 yield turn
-            else:
-                self._failed[key] = turn
-                if len(self._failed) > _MOST_OPEN:
-                    yield self._failed.popitem(last=False)[1]
-        elif event.kind in {"request", "tool_call", "resume"}:
-            self._note(key, event)
-            if len(self._open) > _MOST_OPEN:
-                yield from self._unfinished(self._open.popitem(last=False)[1])
 
-    def rest(self) -> Iterator[Turn]:
-        """Those that failed, and those of whose end nothing was told."""
-        yield from self._failed.values()
-        for left in self._open.values():
-            yield from self._unfinished(left)
-
-    def _note(self, key: tuple[str, str], event: Event) -> None:
-        turn = self._open.setdefault(key, _Open())
-        match event.kind:
-            case "tool_call" if len(turn.calls) < _MOST_CALLS:
-                turn.calls.append(event.call())
-            case "resume":
-                turn.resumed = True
-            case _:
-                turn.begun = turn.begun or event
-
-    def _ended(self, key: tuple[str, str], event: Event) -> Turn:
-        under_way = self._open.pop(key, _Open())
-        turn = event.turn(tuple(under_way.calls), resumed=under_way.resumed)
-        earlier = self._failed.pop(key, None)
-        if earlier is None:
-            return turn
-        # What an earlier attempt ran is not told of again.
-        return replace(turn, calls=earlier.calls + turn.calls, tokens=_both(earlier.tokens, turn.tokens))
-
-    def _unfinished(self, left: _Open) -> Iterator[Turn]:
-        if left.begun is not None:
-            turn = left.begun.turn(tuple(left.calls), resumed=left.resumed)
-            yield replace(turn, outcome="unfinished", code="", latency_ms=None)
+    def remaining(self) -> Iterator[Turn]:
+        """Return the turns that failed, and those without an end."""
+        return (turn for events in self._open.values() if (turn := events.turn()) is not None)
 
 
-def is_told_by_history(event: Event, known: Known) -> bool:
-    """Whether an intervention is in the trace of a turn that history has."""
-    return (event.agent, event.turn_id) in known and event.intervention.partition(":")[0] in _OF_TRACE
+def is_traced(name: str) -> bool:
+    """Return True for an intervention that the trace of a turn in history has, too."""
+    return name.partition(":")[0] in _TRACED
 
 
 def interventions(turn: Turn) -> Iterator[str]:
-    """Those that a turn's calls tell of, once for each round."""
+    """Return the interventions that a turn's calls show, each once a round."""
     seen: set[tuple[int, str]] = set()
     for call in turn.calls:
         name = OF_ROUND.get(call.code) or (f"{OF_CALL[call.code]}:{call.tool}" if call.code in OF_CALL else "")
         if name and (call.round, name) not in seen:
             seen.add((call.round, name))
             yield name
-
-
-def _both(one: Tokens, other: Tokens) -> Tokens:
-    costs = [tokens.cost for tokens in (one, other) if tokens.cost is not None]
-    return Tokens(
-        one.prompt + other.prompt,
-        one.completion + other.completion,
-        one.cached + other.cached,
-        sum(costs) if costs else None,
-    )

@@ -1,77 +1,81 @@
-"""One turn's line of history, found by the beginning of its id."""
+"""Look-up of a turn's line of history by the beginning of its id."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from claw_audit.bounded_counter import Latest
-from claw_audit.filters import is_named
-from claw_audit.entries import UnreadableError, turn_of
-from claw_audit.lines import lines
-from claw_audit.sources import Progress, SourceError, agents, open_history
+from claw_audit.bounded_counter import LatestItems
+from claw_audit.filters import has_id_prefix
+from claw_audit.history_source import decode_turn
+from claw_audit.sources import Progress, SourceError, agent_directories, open_history, read_lines
+from claw_audit.turns import UnreadableLineError
 from claw_contract.transcript import headline
 
-_MOST = 10
-"""Turns of one beginning that are named."""
-_MOST_EARLIER = 100
-"""Attempts at a turn that are named, beside the last one."""
+_MAX_TURNS = 10
+"""Turns of one prefix that are named."""
+_MAX_EARLIER = 100
+"""Earlier attempts that are named."""
 
 
 class Attempts:
-    """At one turn, by their times: a line may be long, and there may be any number of them."""
+    """All attempts at one turn, by time. Only the last line is held, as a line may be long."""
 
     def __init__(self) -> None:
         self.count = 0
         self.last: Any = None
-        """Its line, as data."""
+        """The line of the last attempt, as JSON data."""
         self._last_at = 0.0
-        self._headlines: Latest[str] = Latest(_MOST_EARLIER + 1)
+        self._headlines: LatestItems[str] = LatestItems(_MAX_EARLIER + 1)
 
     def add(self, at: float, entry: Any) -> None:
-        """One of them; behind others of the same time."""
+        """Add an attempt. It comes after others of the same time."""
         self.count += 1
         self._headlines.add(at, headline(entry))
         if at >= self._last_at:
             self.last, self._last_at = entry, at
 
     def earlier(self) -> list[str]:
-        """Those before the last one, in a line each; of very many the last ones."""
+        """Return a headline for each earlier attempt; of very many, the latest."""
         return list(self._headlines)[:-1]
 
 
-class Found:
-    """What stands in history under a beginning of an id."""
+@dataclass
+class Lookup:
+    """Turns by id, and problems with files, one line each."""
 
-    def __init__(self) -> None:
-        self.turns: dict[str, Attempts] = {}
-        self.problems: list[str] = []
-
-
-def find(histories: tuple[Path, ...], prefix: str, agent: str = "", progress: Progress | None = None) -> Found:
-    """Raises ``SourceError`` where a directory can't be read."""
-    found, told, wanted = Found(), progress or Progress(), prefix.encode(errors="surrogateescape")
-    for name, place in agents(histories):
-        if agent not in ("", name):
-            continue
-        try:
-            with open_history(name, place, told) as history:
-                for file in history.files:
-                    for line in lines(file.reading()):
-                        # Most lines are other turns', and are not parsed.
-                        if line.data is not None and wanted in line.data and len(found.turns) <= _MOST:
-                            _look(line.data, name, prefix, found)
-        except SourceError as error:
-            found.problems.append(str(error))
-    return found
+    turns: dict[str, Attempts] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
 
 
-def _look(line: bytes, agent: str, prefix: str, found: Found) -> None:
+def find_turns(histories: tuple[Path, ...], prefix: str, agent: str = "", progress: Progress = int) -> Lookup:
+    """Return the turns whose id begins with the prefix. Raise ``SourceError`` for an unreadable directory."""
+    result = Lookup()
+    for name, directories in agent_directories(histories).items():
+        for directory in directories if agent in ("", name) else ():
+            try:
+                _search(directory, name, prefix, result, progress)
+            except SourceError as error:
+                result.problems.append(str(error))
+    return result
+
+
+def _search(directory: Path, agent: str, prefix: str, result: Lookup, progress: Progress) -> None:
+    needle = prefix.encode(errors="surrogateescape")
+    with open_history(directory, progress) as files:
+        for line in (line for file in files for line in read_lines(file.blocks())):
+            # Most lines belong to other turns and are not decoded.
+            if line.data is not None and needle in line.data and len(result.turns) <= _MAX_TURNS:
+                _add_line(line.data, agent, prefix, result)
+
+
+def _add_line(line: bytes, agent: str, prefix: str, result: Lookup) -> None:
     try:
-        turn = turn_of(line, agent)
-    except UnreadableError:
+        turn = decode_turn(line, agent)
+    except UnreadableLineError:
         return
-    if is_named(turn.turn_id, prefix):
-        found.turns.setdefault(turn.turn_id, Attempts()).add(turn.at or 0.0, msgspec.json.decode(line))
+    if has_id_prefix(turn.turn_id, prefix):
+        result.turns.setdefault(turn.turn_id, Attempts()).add(turn.at or 0.0, msgspec.json.decode(line))

@@ -1,101 +1,121 @@
-"""What an audit says. ``document`` is its JSON; docs/audit.md tells what each member means."""
+"""The report of an audit: rows that count themselves, and the JSON document (members: docs/audit.md, "--json")."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
+
+from claw_audit.bounded_counter import LatencyHistogram
+from claw_audit.turns import Call, Tokens, Turn
+
 VERSION: Final = 1
-"""Of the document."""
+"""Version of the document."""
+_MAX_NAMED: Final = 10
+"""Unreadable lines, and files, that are named."""
 
 
-@dataclass(frozen=True, slots=True)
-class Latency:
-    """Milliseconds, to within 1%; None where nothing was measured."""
+@dataclass(slots=True)
+class TurnCounts:
+    """Numbers of turns. ``attempts`` also counts attempts that were resumed."""
 
-    p50: int | None
-    p95: int | None
+    total: int = 0
+    ok: int = 0
+    failed: int = 0
+    aborted: int = 0
+    unfinished: int = 0
+    resumed: int = 0
+    attempts: int = 0
+    only_in_log: int = 0
 
-
-@dataclass(frozen=True, slots=True)
-class Turns:
-    """How turns ended. ``attempts`` counts those that were gone on with, too."""
-
-    total: int
-    ok: int
-    failed: int
-    aborted: int
-    unfinished: int
-    resumed: int
-    attempts: int
-    only_in_log: int
-
-
-@dataclass(frozen=True, slots=True)
-class Used:
-    """Tokens, and US dollars. ``unpriced``: attempts that used tokens, and whose cost nobody knows."""
-
-    tokens_in: int
-    tokens_out: int
-    cached_tokens: int
-    cost_usd: float
-    unpriced: int
+    def add(self, turn: Turn) -> None:
+        """Count a turn. Its attempts are counted apart."""
+        self.total += 1
+        setattr(self, turn.outcome, getattr(self, turn.outcome) + 1)
+        self.resumed += turn.resumed
+        self.only_in_log += turn.source == "log"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
+class Usage:
+    """Tokens, and US dollars. ``unpriced``: attempts that used tokens and whose cost is unknown."""
+
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cached_tokens: int = 0
+    cost_usd: float = 0.0
+    unpriced: int = 0
+
+    def add(self, tokens: Tokens) -> None:
+        """Add one attempt."""
+        self.tokens_in += tokens.prompt
+        self.tokens_out += tokens.completion
+        self.cached_tokens += tokens.cached
+        self.cost_usd += tokens.cost or 0.0
+        self.unpriced += tokens.cost is None and tokens.prompt + tokens.completion > 0
+
+
+@dataclass(slots=True)
 class AgentRow:
+    """Activity of one agent, or of all."""
+
     agent: str
-    turns: Turns
-    calls: int
-    calls_failed: int
-    latency_ms: Latency
-    used: Used
+    turns: TurnCounts = field(default_factory=TurnCounts)
+    calls: int = 0
+    calls_failed: int = 0
+    latency_ms: LatencyHistogram = field(default_factory=LatencyHistogram)
+    used: Usage = field(default_factory=Usage)
+
+    def add_attempt(self, tokens: Tokens) -> None:
+        """Count an attempt at a turn, and its usage."""
+        self.turns.attempts += 1
+        self.used.add(tokens)
+
+    def add_turn(self, turn: Turn, calls: Sequence[Call]) -> None:
+        """Count a turn that is over, and those of its calls that match."""
+        self.turns.add(turn)
+        if turn.latency_ms is not None:
+            self.latency_ms.add(turn.latency_ms)
+        self.calls += len(calls)
+        self.calls_failed += sum(call.status == "error" for call in calls)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ToolRow:
-    """``ran``: calls that its service was asked for, as far as it is told."""
+    """Calls of one tool. ``ran``: calls for which its service was asked, as far as that is recorded."""
 
     tool: str
-    service: str
-    effect: str
-    calls: int
-    failed: int
-    ran: int
-    duplicates: int
-    latency_ms: Latency
+    service: str = ""
+    effect: str = ""
+    calls: int = 0
+    failed: int = 0
+    ran: int = 0
+    duplicates: int = 0
+    latency_ms: LatencyHistogram = field(default_factory=LatencyHistogram)
+
+    def add(self, call: Call) -> None:
+        """Count a call."""
+        self.service = self.service or call.service
+        self.effect = self.effect or call.effect
+        self.calls += 1
+        self.failed += call.status == "error"
+        self.ran += call.ran is True
+        self.duplicates += call.duplicate
+        if call.ran is not False:
+            self.latency_ms.add(call.latency_ms)
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class NamedCount:
     name: str
     count: int
 
 
 @dataclass(frozen=True, slots=True)
-class CallRow:
-    """One call, as it stands in the CSV."""
-
-    ts: str
-    agent: str
-    turn_id: str
-    round: int
-    tool: str
-    service: str
-    status: str
-    code: str
-    status_code: int | None
-    latency_ms: int
-    effect: str
-    ran: bool | None
-    duplicate: bool
-    model: str
-    source: str
-
-
-@dataclass(frozen=True, slots=True)
 class FailureRow:
-    """A turn that failed or was left, or a call that failed: then ``tool`` is there."""
+    """A failed or aborted turn, with an empty ``tool``; or a failed call."""
 
     ts: str
     agent: str
@@ -107,7 +127,7 @@ class FailureRow:
 
 @dataclass(frozen=True, slots=True)
 class WithheldRow:
-    """A tool that an agent's model was not shown, or not always; ``turns`` in which."""
+    """A tool that an agent's model was not shown, or not always. ``turns``: the number of turns without it."""
 
     agent: str
     tool: str
@@ -115,39 +135,51 @@ class WithheldRow:
     turns: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Unread:
-    """What could not be read: so many lines, the first of them, and files."""
+@dataclass(slots=True)
+class SkippedInput:
+    """Input that could not be read: the number of lines, the first of them, and files."""
 
-    lines: int
-    first: tuple[str, ...]
-    files: tuple[str, ...]
-    foreign: int
-    """Lines of a log that are no events: mitmproxy's own."""
+    lines: int = 0
+    first: list[str] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
+    foreign: int = 0
+    """Lines of a log that are no events of the proxy."""
+
+    def add_line(self, file: str, number: int, offset: int, reason: object) -> None:
+        """Count a line, and name it if it is one of the first."""
+        self.lines += 1
+        if len(self.first) < _MAX_NAMED:
+            self.first.append(f"{file}:{number} (byte {offset}) {reason}")
+
+    def add_file(self, reason: object) -> None:
+        """Name a file once. The reason begins with its name."""
+        if str(reason) not in self.files and len(self.files) < _MAX_NAMED:
+            self.files.append(str(reason))
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All of it."""
+    """All results of an audit. ``first`` and ``last`` are the times of turns."""
 
     first: str | None
     last: str | None
-    turns: Turns
-    used: Used
-    latency_ms: Latency
+    turns: TurnCounts
+    used: Usage
+    latency_ms: LatencyHistogram
     agents: tuple[AgentRow, ...]
     tools: tuple[ToolRow, ...]
-    interventions: tuple[Counted, ...]
-    turn_errors: tuple[Counted, ...]
-    call_errors: tuple[Counted, ...]
-    proxy_errors: tuple[Counted, ...]
-    events: tuple[Counted, ...]
+    interventions: tuple[NamedCount, ...]
+    turn_errors: tuple[NamedCount, ...]
+    call_errors: tuple[NamedCount, ...]
+    proxy_errors: tuple[NamedCount, ...]
+    events: tuple[NamedCount, ...]
     withheld: tuple[WithheldRow, ...]
-    calls: tuple[CallRow, ...]
+    calls: tuple[Call, ...]
     failures: tuple[FailureRow, ...]
-    unread: Unread
+    unread: SkippedInput
 
 
 def document(report: Report) -> dict[str, Any]:
-    """As JSON has it."""
-    return {"version": VERSION, **asdict(report)}
+    """Return the report as JSON data; a histogram becomes ``{"p50": …, "p95": …}`` in milliseconds."""
+    quantiles = msgspec.to_builtins(report, enc_hook=lambda latency: {"p50": latency.p50, "p95": latency.p95})
+    return {"version": VERSION, **quantiles}

@@ -16,8 +16,8 @@ from typing import Annotated, NoReturn
 import msgspec
 import typer
 
-from claw_audit.turns import moment
-from claw_audit.withheld import Granted, Grants
+from claw_audit.turns import parse_time
+from claw_audit.withheld import AgentGrants, PodGrants
 from claw_cli.screen import plain
 from claw_compile.compiler import check_pod, output_of
 from claw_contract.names import canonical_name
@@ -101,12 +101,12 @@ def time_of(text: str, now: float, option: str) -> float | None:
         return None
     if _AGO.sub("", text) == "":
         return now - sum(int(number) * _UNITS[unit] for number, unit in _AGO.findall(text))
-    if (at := moment(text)) is None:
+    if (at := parse_time(text)) is None:
         fail(f"{option}: {text} is no time; say 2h, 3d, or 2026-01-31T08:00:00Z", 2)
     return at
 
 
-def grants_of(pod_file: Path) -> Grants:
+def grants_of(pod_file: Path) -> PodGrants:
     """What is compiled of a pod, and what its services declare."""
     manifest = output_of(pod_file, None) / MANIFEST
     try:
@@ -118,9 +118,10 @@ def grants_of(pod_file: Path) -> Grants:
     except (msgspec.DecodeError, RecursionError):
         fail(f"{manifest}: can't be read; compile the pod again")
     agents = {
-        name: Granted(agent.digest, frozenset(tool.name for tool in agent.tools)) for name, agent in told.agents.items()
+        name: AgentGrants(agent.digest, frozenset(tool.name for tool in agent.tools))
+        for name, agent in told.agents.items()
     }
-    return Grants(agents, _declared(pod_file))
+    return PodGrants(agents, _declared(pod_file))
 
 
 def _declared(pod_file: Path) -> frozenset[str]:

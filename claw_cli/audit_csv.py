@@ -8,10 +8,11 @@ does nothing to who opens the file.
 from __future__ import annotations
 
 import csv
-from dataclasses import astuple, fields
 from typing import TextIO
 
-from claw_audit.report import CallRow
+import msgspec
+
+from claw_audit.turns import Call
 from claw_cli.screen import plain
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
@@ -22,10 +23,10 @@ class CsvCalls:
 
     def __init__(self, out: TextIO) -> None:
         self._writer = csv.writer(out, lineterminator="\n")
-        self._writer.writerow(field.name for field in fields(CallRow))
+        self._writer.writerow(Call.__struct_fields__)
 
-    def __call__(self, row: CallRow) -> None:
-        self._writer.writerow(map(_cell, astuple(row)))
+    def __call__(self, row: Call) -> None:
+        self._writer.writerow(map(_cell, msgspec.structs.astuple(row)))
 
 
 def _cell(value: object) -> str:

@@ -8,7 +8,9 @@ from typing import assert_never
 from rich.console import Console, RenderableType
 from rich.table import Table
 
-from claw_audit.report import AgentRow, CallRow, Counted, FailureRow, Latency, Report, ToolRow, Turns, Used, WithheldRow
+from claw_audit.bounded_counter import LatencyHistogram
+from claw_audit.report import AgentRow, FailureRow, NamedCount, Report, ToolRow, TurnCounts, Usage, WithheldRow
+from claw_audit.turns import Call
 from claw_cli.screen import plain, table
 
 
@@ -29,7 +31,7 @@ def _head(report: Report) -> Iterator[str]:
     yield f"{_used(report.used)}; turns took {_took(report.latency_ms)}"
 
 
-def _turns(turns: Turns) -> str:
+def _turns(turns: TurnCounts) -> str:
     ended = {
         "ok": turns.ok,
         "failed": turns.failed,
@@ -42,16 +44,16 @@ def _turns(turns: Turns) -> str:
     return f"{turns.total} turn{'' if turns.total == 1 else 's'}{f': {told}' if told else ''}"
 
 
-def _used(used: Used) -> str:
+def _used(used: Usage) -> str:
     cached = f" ({used.cached_tokens:,} cached)" if used.cached_tokens else ""
     return f"{used.tokens_in:,} tokens in{cached}, {used.tokens_out:,} out, {_cost(used)}"
 
 
-def _cost(used: Used) -> str:
+def _cost(used: Usage) -> str:
     return f"${used.cost_usd:.4f}{f' + {used.unpriced} of unknown cost' if used.unpriced else ''}"
 
 
-def _took(latency: Latency) -> str:
+def _took(latency: LatencyHistogram) -> str:
     return "no time that is known" if latency.p50 is None else f"{latency.p50} ms (p50), {latency.p95} ms (p95)"
 
 
@@ -72,7 +74,7 @@ def _tables(report: Report) -> Iterator[RenderableType]:
     yield from _rows(report.failures, "latest failures", "agent", "turn", "tool", "why", "HTTP", words=5)
 
 
-type _Row = AgentRow | ToolRow | Counted | WithheldRow | CallRow | FailureRow
+type _Row = AgentRow | ToolRow | NamedCount | WithheldRow | Call | FailureRow
 
 
 def _rows(rows: Sequence[_Row], *headings: str, words: int = 1) -> Iterator[Table]:
@@ -96,11 +98,11 @@ def _cells(row: _Row) -> tuple[str, ...]:
                 *map(str, (row.calls, row.failed, row.ran, row.duplicates)),
                 *_both(row.latency_ms),
             )
-        case Counted():
+        case NamedCount():
             return row.name, str(row.count)
         case WithheldRow():
             return row.agent, row.tool, row.why, "" if row.turns is None else str(row.turns)
-        case CallRow():
+        case Call():
             result = row.code or row.status
             return row.ts, row.agent, row.turn_id, row.tool, result, row.effect, str(row.round), str(row.latency_ms)
         case FailureRow():
@@ -116,5 +118,5 @@ def _cells(row: _Row) -> tuple[str, ...]:
             assert_never(row)
 
 
-def _both(latency: Latency) -> tuple[str, str]:
+def _both(latency: LatencyHistogram) -> tuple[str, str]:
     return "" if latency.p50 is None else str(latency.p50), "" if latency.p95 is None else str(latency.p95)

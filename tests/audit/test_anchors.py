@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from claw_audit.chains import verify
+from claw_audit.verify import verify
 from tests.audit.made import Made
 from tests.audit.test_verify import said, verdict
 
@@ -28,7 +28,7 @@ def turns(first: int, behind: int) -> list[str]:
 def missing(made: Made) -> tuple[int, str]:
     """How often the chain is broken, and what of the log's is not there."""
     found = verdict(made, log=True)
-    return found.broken, found.findings[0].what.partition("knows ")[2].partition(",")[0]
+    return found.broken, found.findings[0].what.partition("records ")[2].partition(",")[0]
 
 
 @pytest.fixture
@@ -42,9 +42,9 @@ def made(tmp_path: Path) -> Made:
 def test_lines_that_were_cut_off_at_a_lines_end_show_to_who_has_the_log_and_to_nobody_else(made: Made) -> None:
     made.file().write_bytes(b"".join(made.lines()[:4]))
     assert (verdict(made).broken, verdict(made).findings) == (0, ())
-    assert missing(made) == (1, "1 line that is not there")
+    assert missing(made) == (1, "1 line that is missing")
     shutil.rmtree(made.directory / "analyst")
-    assert missing(made) == (1, "5 lines that are not there")
+    assert missing(made) == (1, "5 lines that are missing")
 
 
 @pytest.mark.requirement("audit:verify-anchor")
@@ -62,7 +62,7 @@ def test_lines_that_were_cut_off_show_also_when_the_proxy_has_gone_on_behind_the
     made.file().write_bytes(b"".join(made.lines()[:keep]))
     logged(made, "t5")
     assert verdict(made).findings == ()
-    assert missing(made) == (1, "1 line that is not there" if keep == 4 else "4 lines that are not there")
+    assert missing(made) == (1, "1 line that is missing" if keep == 4 else "4 lines that are missing")
 
 
 @pytest.mark.requirement("audit:verify-anchor")
@@ -70,7 +70,7 @@ def test_a_history_that_was_deleted_shows_also_when_another_one_was_begun(made: 
     made.file().unlink()
     logged(Made(made.directory.parent), "t5")
     assert verdict(made).findings == ()
-    assert missing(made) == (1, "5 lines that are not there")
+    assert missing(made) == (1, "5 lines that are missing")
 
 
 @pytest.mark.requirement("audit:verify-anchor")
@@ -78,7 +78,7 @@ def test_what_a_forged_line_says_of_its_time_excuses_nothing(made: Made) -> None
     made.file().unlink()
     Made(made.directory.parent).turn("t9", ts="2999-01-01T00:00:00.000Z")
     assert verdict(made).findings == ()
-    assert missing(made) == (1, "5 lines that are not there")
+    assert missing(made) == (1, "5 lines that are missing")
 
 
 @pytest.mark.requirement("audit:verify-anchor")
@@ -87,7 +87,7 @@ def test_a_beginning_that_was_removed_shows_though_the_rest_looks_rotated(made: 
     made.file(name=OLDER).write_bytes(lines[3])
     made.file().write_bytes(lines[4])
     assert said(verdict(made)) == [("note", OLDER, 1)]
-    assert missing(made) == (1, "3 lines that are not there")
+    assert missing(made) == (1, "3 lines that are missing")
 
 
 @pytest.mark.requirement("audit:verify-anchor", "audit:verify-benign")

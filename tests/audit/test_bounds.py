@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from claw_audit.entries import UnreadableError
-from claw_audit.events import LogReader
+from claw_audit.log_source import LogParser
+from claw_audit.turns import UnreadableLineError
 from tests.audit.made import Made, call
 
 HELD = """
 import resource, sys
 from pathlib import Path
-from claw_audit.lookup import find
+from claw_audit.lookup import find_turns
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-found = find((Path(sys.argv[1]),), "t1").turns["t1"]
+found = find_turns((Path(sys.argv[1]),), "t1").turns["t1"]
 print(found.count, len(found.earlier()), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 
@@ -41,11 +41,11 @@ def test_attempts_without_number_at_a_turn_are_not_held(tmp_path: Path) -> None:
 @pytest.mark.requirement("audit:constant-memory")
 @pytest.mark.parametrize("part", ["", "€"])
 def test_parts_of_a_line_are_not_held_without_number_however_little_is_in_them(part: str) -> None:
-    reader, line = LogReader(100_000), json.dumps({"log": part}).encode()
+    parser, line = LogParser(100_000), json.dumps({"log": part}).encode()
     for _ in range(500):
-        assert reader.event(line) is None
-    with pytest.raises(UnreadableError, match="is longer"):
-        list(map(reader.event, [line] * 1000))
+        assert parser.parse(line) is None
+    with pytest.raises(UnreadableLineError, match="is longer"):
+        list(map(parser.parse, [line] * 1000))
 
 
 @pytest.mark.requirement("audit:damaged")

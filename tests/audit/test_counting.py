@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claw_audit.audit import Asked, audit
-from claw_audit.bounded_counter import Known
-from claw_audit.filters import Choice
-from claw_audit.latencies import Latencies
-from claw_audit.report import CallRow, Report
-from claw_audit.withheld import Granted, Grants
+from claw_audit.audit import AuditQuery, audit
+from claw_audit.bounded_counter import HashSet, LatencyHistogram, hash_names
+from claw_audit.filters import Filters
+from claw_audit.report import Report, document
+from claw_audit.turns import Call
+from claw_audit.withheld import AgentGrants, PodGrants
 from tests.audit.made import Made, call
 
 
@@ -27,9 +27,9 @@ def made(tmp_path: Path) -> Made:
     return Made(tmp_path)
 
 
-def report(made: Made, *, history: bool = True, log: bool = False, **choice: Any) -> Report:
+def report(made: Made, *, history: bool = True, log: bool = False, **filters: Any) -> Report:
     histories, logs = (made.directory,) if history else (), (str(made.log),) if log else ()
-    return audit(Asked(histories, logs, Choice(**choice)))
+    return audit(AuditQuery(histories, logs, Filters(**filters)))
 
 
 def log_turn(made: Made, turn_id: str, *calls: dict[str, Any], **more: Any) -> None:
@@ -71,7 +71,7 @@ def test_either_source_alone_tells_the_same_calls(made: Made) -> None:
     made.turn("t1", *calls)
     log_turn(made, "t1", *calls)
     by_history, by_log = report(made), report(made, history=False, log=True)
-    assert by_history.tools == by_log.tools
+    assert document(by_history)["tools"] == document(by_log)["tools"]
     assert (by_history.call_errors, by_history.interventions) == (by_log.call_errors, by_log.interventions)
     assert by_history.used == by_log.used
 
@@ -139,8 +139,8 @@ def test_turns_and_calls_are_chosen_by_agent_time_turn_tool_and_status(made: Mad
 def test_every_call_is_told_of_in_the_order_of_the_files_and_the_last_ones_by_time(made: Made) -> None:
     for number in (5, 3, 4):
         made.turn(f"t{number}", call(ms=number), ts=f"2026-01-0{number}T00:00:00Z")
-    told: list[CallRow] = []
-    found = audit(Asked((made.directory,), last=2), each=told.append)
+    told: list[Call] = []
+    found = audit(AuditQuery((made.directory,), last=2), on_call=told.append)
     assert [row.turn_id for row in told] == ["t5", "t3", "t4"]
     assert [row.turn_id for row in found.calls] == ["t4", "t5"]
     assert (found.first, found.last) == ("2026-01-03T00:00:00.000Z", "2026-01-05T00:00:00.000Z")
@@ -148,14 +148,16 @@ def test_every_call_is_told_of_in_the_order_of_the_files_and_the_last_ones_by_ti
 
 @pytest.mark.requirement("audit:withheld")
 def test_withheld_tools_are_those_not_granted_those_kept_back_and_those_that_nobody_explains(made: Made) -> None:
-    grants = Grants({"analyst": Granted("d1", frozenset({"desk.balance", "desk.quote"}))}, frozenset({"desk.sell"}))
+    grants = PodGrants(
+        {"analyst": AgentGrants("d1", frozenset({"desk.balance", "desk.quote"}))}, frozenset({"desk.sell"})
+    )
     made.turn("t1", digest="d1", tools_offered=["desk__balance", "desk__quote"])
     made.turn("t2", digest="d1", tools_offered=["desk__balance", "desk__evil"])
     made.turn(
         "t3", digest="d1", tools_offered=[], tools_withheld=[{"name": "desk.balance", "reason": "tool_choice_none"}]
     )
     made.turn("t4", digest="d0", tools_offered=["desk__old"])
-    found = audit(Asked((made.directory,), grants=grants))
+    found = audit(AuditQuery((made.directory,), grants=grants))
     assert [(row.tool, row.why, row.turns) for row in found.withheld] == [
         ("desk.balance", "tool_choice_none", 1),
         ("desk.sell", "not granted", None),
@@ -209,7 +211,7 @@ def test_what_other_containers_print_is_no_word_of_the_proxys(made: Made, who: b
 @pytest.mark.requirement("audit:quantiles")
 @given(st.lists(st.integers(0, 200_000), min_size=1, max_size=60), st.sampled_from([0.5, 0.95]))
 def test_a_quantile_is_one_that_was_seen_to_within_one_percent(times: list[int], part: float) -> None:
-    latencies = Latencies()
+    latencies = LatencyHistogram()
     for ms in times:
         latencies.add(ms)
     exact = sorted(times)[math.ceil(part * len(times)) - 1]
@@ -218,8 +220,8 @@ def test_a_quantile_is_one_that_was_seen_to_within_one_percent(times: list[int],
 
 @pytest.mark.requirement("audit:constant-memory")
 def test_of_any_number_of_turns_it_is_known_which_were_met() -> None:
-    known = Known()
+    known = HashSet()
     for number in range(140_000):
-        known.add("analyst", f"turn_{number}")
-    assert all(("analyst", f"turn_{number}") in known for number in range(0, 140_000, 97))
-    assert not any(("clerk", f"turn_{number}") in known for number in range(0, 140_000, 97))
+        known.add(hash_names("analyst", f"turn_{number}"))
+    assert all(hash_names("analyst", f"turn_{number}") in known for number in range(0, 140_000, 97))
+    assert not any(hash_names("clerk", f"turn_{number}") in known for number in range(0, 140_000, 97))

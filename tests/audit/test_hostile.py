@@ -15,14 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claw_audit.audit import Asked, audit
-from claw_audit.bounded_counter import MOST_ROWS, OTHERS
-from claw_audit.chains import verify
-from claw_audit.filters import Choice
-from claw_audit.lookup import find
-from claw_audit.lines import LINE_LIMIT, lines
+from claw_audit.audit import AuditQuery, audit
+from claw_audit.bounded_counter import MAX_ROWS, OTHERS
+from claw_audit.filters import Filters
+from claw_audit.lookup import find_turns
 from claw_audit.report import Report
-from claw_audit.sources import SourceError
+from claw_audit.sources import MAX_LINE_BYTES, SourceError, read_lines
+from claw_audit.verify import verify
 from tests.audit.made import Made, call, entry
 
 
@@ -34,7 +33,7 @@ def made(tmp_path: Path) -> Made:
 
 
 def report(made: Made, *logs: str) -> Report:
-    return audit(Asked((made.directory,), logs))
+    return audit(AuditQuery((made.directory,), logs))
 
 
 def line(**more: Any) -> bytes:
@@ -42,23 +41,23 @@ def line(**more: Any) -> bytes:
 
 
 DAMAGED = {
-    "half a line": (line()[:100], "is no JSON"),
-    "damaged UTF-8": (line().replace(b'"analyst"', b'"\xff\xfe"').replace(b'"ok"', b'"\xc3"'), "is no JSON"),
-    "binary": (bytes(range(11, 256)), "is no JSON"),
-    "no object": (b"[1]", "is not of the form: the whole of it"),
-    "another version": (line(version=2), "is of another version"),
-    "another version of another form": (b'{"version":2,"status":5}', "is of another version"),
+    "half a line": (line()[:100], "is not JSON"),
+    "damaged UTF-8": (line().replace(b'"analyst"', b'"\xff\xfe"').replace(b'"ok"', b'"\xc3"'), "is not JSON"),
+    "binary": (bytes(range(11, 256)), "is not JSON"),
+    "no object": (b"[1]", "has an unexpected form: the whole line"),
+    "another version": (line(version=2), "has another version"),
+    "another version of another form": (b'{"version":2,"status":5}', "has another version"),
     "no version": (b'{"status":"ok","ts":"x"}', "lacks `version`"),
-    "no turn": (line(turn_id=""), "names no turn"),
-    "a word for a number": (line(status_code="200"), "is not of the form: $.status_code"),
+    "no turn": (line(turn_id=""), "has no turn id"),
+    "a word for a number": (line(status_code="200"), "has an unexpected form: $.status_code"),
     "a call without a name": (line(tool_trace=[{"tool_calls": [{}]}]), "lacks `name`"),
     "deep": (
         b'{"version":1,"status":"ok","ts":"x","turn_id":"y","request_original":' + b"[" * 200_000,
         "is nested too deeply",
     ),
-    "huge numbers": (line().replace(b"0.5", b"1e999"), "is not of the form: $.usage.reported_cost_usd"),
+    "huge numbers": (line().replace(b"0.5", b"1e999"), "has an unexpected form: $.usage.reported_cost_usd"),
     "empty": (b"", "is empty"),
-    "terminal": (b"\x1b]0;owned\x07\x1b[2J", "is no JSON"),
+    "terminal": (b"\x1b]0;owned\x07\x1b[2J", "is not JSON"),
 }
 
 
@@ -83,7 +82,7 @@ def test_no_bytes_are_an_error(tmp_path_factory: pytest.TempPathFactory, data: l
     report(made, str(made.log))
     with suppress(SourceError):  # a packed log that is cut: nothing can be said of the ends
         verify((made.directory,), (str(made.log),))
-    find((made.directory,), "t")
+    find_turns((made.directory,), "t")
 
 
 @pytest.mark.requirement("audit:damaged")
@@ -128,40 +127,39 @@ def test_what_can_not_be_opened_is_named_and_the_others_count(made: Made) -> Non
     os.mkfifo(made.file("clerk"))
     found = report(made, str(made.log) + ".gone")
     assert found.turns.total == 1
-    assert found.unread.files == (
-        f"{made.file('clerk')}: is no regular file",
+    assert found.unread.files == [
+        f"{made.file('clerk')}: is not a regular file",
         f"{made.log}.gone: No such file or directory",
-    )
+    ]
 
 
 @pytest.mark.requirement("audit:constant-memory")
 def test_names_without_number_stand_in_one_row(made: Made) -> None:
-    for number in range(MOST_ROWS + 50):
+    for number in range(MAX_ROWS + 50):
         made.ends(f"a{number}", agent=f"agent-{number}")
     found = report(made, str(made.log))
-    assert len(found.agents) == MOST_ROWS + 1
+    assert len(found.agents) == MAX_ROWS + 1
     assert (found.agents[-1].agent, found.agents[-1].turns.total) == (OTHERS, 51)
 
 
 @pytest.mark.requirement("audit:constant-memory")
 def test_a_line_that_is_too_long_is_passed_over_piece_by_piece() -> None:
-    left = [b"x" * (1 << 20)] * (3 * (LINE_LIMIT >> 20)) + [b"\nshort\n", b"last"]
-    pieces = iter([*left, b""])
-    found = [(one.number, one.data, one.offset) for one in lines(lambda _most: next(pieces))]
-    size = 3 * LINE_LIMIT
+    left = [b"x" * (1 << 20)] * (3 * (MAX_LINE_BYTES >> 20)) + [b"\nshort\n", b"last"]
+    found = [(one.number, one.data, one.offset) for one in read_lines(left)]
+    size = 3 * MAX_LINE_BYTES
     assert found == [(1, None, 0), (2, b"short\n", size + 1), (3, b"last", size + 7)]
 
 
 MEASURED = """
 import resource, sys
 from pathlib import Path
-from claw_audit.audit import Asked, audit
-from claw_audit.chains import verify
-from claw_audit.filters import Choice
+from claw_audit.audit import AuditQuery, audit
+from claw_audit.verify import verify
+from claw_audit.filters import Filters
 history, log = Path(sys.argv[1]), sys.argv[2]
-audit(Asked((history,), ()))
+audit(AuditQuery((history,), ()))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-found = audit(Asked((history,), (log,)))
+found = audit(AuditQuery((history,), (log,)))
 chains = verify((history,), (log,))
 print(found.turns.total, found.unread.lines, chains[0].lines, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
@@ -199,7 +197,7 @@ def test_what_is_written_and_rotated_while_it_is_read_neither_counts_twice_nor_b
     goes_on()
     totals = []
     for _ in range(5):
-        told = audit(Asked((made.directory,)), each=lambda _row: made.turn(f"t{next(writes)}", call()))
+        told = audit(AuditQuery((made.directory,)), on_call=lambda _row: made.turn(f"t{next(writes)}", call()))
         totals.append(told.turns.total)
         assert told.unread.lines == 0
         assert not any(verdict.broken for verdict in verify((made.directory,)))
@@ -215,4 +213,4 @@ def test_a_time_that_is_none_is_no_time(made: Made, ts: str) -> None:
     found = report(made)
     assert (found.turns.total, found.first, found.last) == (2, *["2026-01-01T00:00:00.000Z"] * 2)
     assert max(len(row.ts) + len(row.tool) for row in found.calls) < 500
-    assert audit(Asked((made.directory,), choice=Choice(since=0.0))).turns.total == 1
+    assert audit(AuditQuery((made.directory,), filters=Filters(since=0.0))).turns.total == 1

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claw_audit.chains import verify
-from claw_audit.verify import Verdict
+from claw_audit.chain import Verdict
+from claw_audit.verify import verify
 from tests.audit.made import Made
 
 
@@ -49,7 +49,7 @@ def test_a_chain_that_nobody_touched_holds(made: Made) -> None:
         (lambda ls: [ls[0], *ls[2:]], 2, "removed"),
         (lambda ls: ls[1:], 1, "missing"),
         (lambda ls: [ls[0], ls[2], ls[1], *ls[3:]], 2, "moved"),
-        (lambda ls: [*ls[:3], ls[2], *ls[3:]], 4, "once more"),
+        (lambda ls: [*ls[:3], ls[2], *ls[3:]], 4, "repeats"),
         (lambda ls: [*ls[:2], b'{"version":1}\n', *ls[2:]], 3, "no seal"),
         (lambda ls: [*ls[:2], b"\n", *ls[2:]], 3, "no seal"),
         (lambda ls: [*ls[:2], b"\x00\xff\n", *ls[2:]], 3, "no seal"),
@@ -139,7 +139,7 @@ def test_a_file_that_can_not_be_read_is_no_chain_that_holds(made: Made) -> None:
 def test_what_is_no_file_is_no_history_and_is_not_waited_for(made: Made) -> None:
     made.file().unlink()
     os.mkfifo(made.file())
-    assert verdict(made).findings[0].what == "is no regular file"
+    assert verdict(made).findings[0].what == "is not a regular file"
 
 
 def four_lines() -> list[bytes]:

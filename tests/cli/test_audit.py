@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from claw_audit.report import CallRow, Report
+from claw_audit.report import Report
+from claw_audit.turns import Call
 from claw_cli.app import app
 from claw_compile.compiler import compile_pod
 from tests.audit.made import Made, call
@@ -98,7 +99,7 @@ def test_csv_has_every_call_and_its_columns_are_those_of_the_page(history: str) 
         ("turn_4f2d", "desk.trade", "90", "true"),
     ]
     page = (DOCS / "audit.md").read_text(encoding="utf-8").partition("## --csv")[2]
-    assert re.findall(r"`(\w+)`", page)[: len(fields(CallRow))] == list(rows[0])
+    assert re.findall(r"`(\w+)`", page)[: len(Call.__struct_fields__)] == list(rows[0])
 
 
 @pytest.mark.requirement("cli:audit-safe")
@@ -181,7 +182,7 @@ def test_the_verdict_names_the_first_broken_line_and_is_the_exit_code(made: Made
     place = f"{made.file()}:2 (byte {len(made.lines()[0])})"
     assert (broken.exit_code, broken.stdout.splitlines()[:2]) == (
         1,
-        ["analyst: 2 lines, BROKEN", f"  {place}: was edited: its hash is not of its bytes"],
+        ["analyst: 2 lines, BROKEN", f"  {place}: was edited: its hash does not match its bytes"],
     )
     told = json.loads(claw("verify", "--history", str(made.directory), "--json").stdout)
     assert (told["holds"], [chain["broken"] for chain in told["chains"]]) == (False, [1, 0])

@@ -127,7 +127,7 @@ def test_the_chain_of_a_real_run_holds_and_its_log_knows_its_ends(worked: Pod, t
             str(worked.home / "audited.log"),
         ],
     )
-    assert (cut_off.exit_code, "knows 1 line that is not there" in cut_off.stdout) == (1, True)
+    assert (cut_off.exit_code, "records 1 line that is missing" in cut_off.stdout) == (1, True)
 
 
 @pytest.mark.requirement("audit:real")
