@@ -9,6 +9,7 @@ from array import array
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Final
 
 OTHERS: Final = "(others)"
@@ -37,6 +38,12 @@ class BoundedTable[Row](dict[str, Row]):
         return sorted(self.items(), key=lambda item: (item[0] == OTHERS, item[0]))
 
 
+@dataclass(frozen=True, slots=True)
+class NamedCount:
+    name: str
+    count: int
+
+
 class BoundedCounter(Counter[str]):
     """Counts by name, and one count for all names beyond ``MAX_ROWS``."""
 
@@ -44,9 +51,9 @@ class BoundedCounter(Counter[str]):
         """Count the name once."""
         self[name if name in self or len(self) < MAX_ROWS else OTHERS] += 1
 
-    def by_frequency(self) -> list[tuple[str, int]]:
-        """Return (name, count), the most frequent first."""
-        return sorted(self.items(), key=lambda item: (-item[1], item[0]))
+    def rows(self) -> tuple[NamedCount, ...]:
+        """Return the counts, the highest first."""
+        return tuple(NamedCount(*item) for item in sorted(self.items(), key=lambda item: (-item[1], item[0])))
 
 
 class LatestItems[Item]:

@@ -16,15 +16,15 @@ log (``claw_audit.verify``).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
 from claw_audit.bounded_counter import HashSet
-from claw_audit.sources import CURRENT_FILE, MAX_LINE_BYTES, ROTATED_FILE, HistoryFile, SourceError, line_pieces
+from claw_audit.sources import CURRENT_FILE, ROTATED_FILE, HistoryFile, Line, SourceError, read_lines
 from claw_contract.chain import GENESIS, Reading, Seal
 
 _HEAD_BYTES = 512
@@ -32,6 +32,8 @@ _HEAD_BYTES = 512
 _AGENT = re.compile(rb'"claw_id":"([^"\\]{0,80})"')
 _NUMBER = b"+-.0123456789eE"
 _MAX_NOTES = 20
+type _Place = tuple[Path, int, int]
+"""(file, line, offset)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,88 +69,74 @@ class Verdict:
             self.findings = (*self.findings, Finding("note", str(file), line, offset, what))
 
 
-@dataclass(slots=True)
-class _Line:
-    """One line as far as the chain needs it. ``is_torn``: it has no seal and is the beginning of a line."""
-
-    file: Path
-    number: int
-    offset: int
-    seal: Seal | None
-    head: bytes
-    is_torn: bool
-    has_end: bool
-
-    @property
-    def place(self) -> tuple[Path, int, int]:
-        return self.file, self.number, self.offset
-
-
-@dataclass
 class ChainWalk:
     """A walk along one agent's files. ``seen`` gets the hash of every line, and ``first`` is that of the first one."""
 
-    agent: str
-    directory: Path
-    seen: HashSet
-    first: int | None = None
-    _last: str | None = None
-    """Hash of the last sealed line."""
-    _verdict: Verdict = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._verdict = Verdict(self.agent, str(self.directory))
+    def __init__(self, agent: str, directory: Path, seen: HashSet) -> None:
+        self._agent = agent
+        self._verdict = Verdict(agent, str(directory))
+        self._seen = seen
+        self.first: int | None = None
+        self._last: str | None = None
+        """Hash of the last sealed line."""
+        self._reading = Reading()
 
     def verify(self, files: Iterable[HistoryFile]) -> Verdict:
         """Return the verdict on the files, the rotated one first."""
         paths = []
         for file in files:
             paths.append(file.path)
-            line: _Line | None = None
             try:
-                for line in _read_lines(file):
-                    self._check(line)
+                self._walk(file)
             except SourceError as error:
                 self._verdict.add_break(file.path, 0, 0, str(error).rpartition(": ")[2])
-            else:
-                if line is not None and line.is_torn and line.has_end:
-                    self._verdict.add_break(*line.place, "ends with a part of a line: the rest of it was removed")
         if paths and paths[-1].name != CURRENT_FILE:
             self._verdict.add_note(paths[0], 0, 0, f"is the only file: {CURRENT_FILE} is missing")
         return self._verdict
 
-    def _check(self, line: _Line) -> None:
-        seal = line.seal
-        if seal is None:
-            self._check_unsealed(line)
-            return
+    def _walk(self, file: HistoryFile) -> None:
+        torn: Line | None = None
+        for line in read_lines(file.blocks(), self._hash):
+            place, seal = (file.path, line.number, line.offset), self._seal(line)
+            torn = None
+            if seal is not None:
+                self._check(place, line, seal)
+            elif line.data is None or not _is_torn(line.data):
+                self._verdict.add_break(*place, "has no seal: it was edited at its end, or inserted")
+            else:
+                torn = line if line.data.endswith(b"\n") else None
+                reason = "the disk was full" if torn else "it is being written"
+                self._verdict.add_note(*place, f"is only the beginning of a line: its writer crashed, or {reason}")
+        if torn is not None:
+            what = "ends with a part of a line: the rest of it was removed"
+            self._verdict.add_break(file.path, torn.number, torn.offset, what)
+
+    def _hash(self, piece: bytes) -> None:
+        self._reading.add(piece)
+
+    def _seal(self, line: Line) -> Seal | None:
+        if line.data is not None and not line.data.endswith(b"\n"):
+            self._reading.add(b"\n")  # a line that only lacks its line break is complete
+        seal, self._reading = self._reading.seal(), Reading()
+        return seal
+
+    def _check(self, place: _Place, line: Line, seal: Seal) -> None:
         self._verdict.lines += 1
         self.first = hash_prefix(seal.hash) if self.first is None else self.first
-        self.seen.add(hash_prefix(seal.hash))
-        agent = _AGENT.search(line.head)
+        self._seen.add(hash_prefix(seal.hash))
+        agent = _AGENT.search(line.data or b"", 0, _HEAD_BYTES)
         if not seal.holds:
-            self._verdict.add_break(*line.place, "was edited: its hash does not match its bytes")
-        elif agent is not None and agent[1].decode(errors="replace") != self.agent:
-            self._verdict.add_break(*line.place, "is a line of another agent")
+            self._verdict.add_break(*place, "was edited: its hash does not match its bytes")
+        elif agent is not None and agent[1].decode(errors="replace") != self._agent:
+            self._verdict.add_break(*place, "is a line of another agent")
         elif self._last is not None and seal.prev != self._last:
-            self._verdict.add_break(*line.place, _wrong_link(seal, self._last))
+            self._verdict.add_break(*place, _wrong_link(seal, self._last))
+        elif self._last is None and seal.prev != GENESIS and place[0].name == ROTATED_FILE:
+            self._verdict.add_note(*place, "continues lines that were rotated away")
         elif self._last is None and seal.prev != GENESIS:
-            self._check_beginning(line)
-        self._last = seal.hash
-
-    def _check_beginning(self, line: _Line) -> None:
-        if line.file.name == ROTATED_FILE:
-            self._verdict.add_note(*line.place, "continues lines that were rotated away")
-        else:
             what = f"continues a line that is not there: {ROTATED_FILE} is missing, or lines were removed"
-            self._verdict.add_break(*line.place, what)
-
-    def _check_unsealed(self, line: _Line) -> None:
-        if not line.is_torn:
-            self._verdict.add_break(*line.place, "has no seal: it was edited at its end, or inserted")
-        else:
-            reason = "its writer crashed, or the disk was full" if line.has_end else "it is being written, or torn"
-            self._verdict.add_note(*line.place, f"is only the beginning of a line: {reason}")
+            self._verdict.add_break(*place, what)
+        self._last = seal.hash
 
 
 def hash_prefix(digest: str) -> int:
@@ -164,39 +152,14 @@ def _wrong_link(seal: Seal, last: str) -> str:
     return "does not continue the line before it: lines were removed, inserted or moved"
 
 
-def _read_lines(file: HistoryFile) -> Iterator[_Line]:
-    number, offset, size = 1, 0, 0
-    reading, held = Reading(), bytearray()
-    for piece in line_pieces(file.blocks()):
-        reading.add(piece)
-        size += len(piece)
-        if len(held) < MAX_LINE_BYTES:
-            held += piece
-        if piece.endswith(b"\n"):
-            yield _line(file, number, offset, reading, held)
-            number, offset, size = number + 1, offset + size, 0
-            reading, held = Reading(), bytearray()
-    if size:
-        reading.add(b"\n")  # a line that only lacks its line break is complete
-        yield _line(file, number, offset, reading, held)
-
-
-def _line(file: HistoryFile, number: int, offset: int, reading: Reading, held: bytearray) -> _Line:
-    seal = reading.seal()
-    is_torn = seal is None and _is_torn(held)
-    return _Line(file.path, number, offset, seal, bytes(held[:_HEAD_BYTES]), is_torn, held.endswith(b"\n"))
-
-
-def _is_torn(held: bytearray) -> bool:
+def _is_torn(line: bytes) -> bool:
     """Return True for the beginning of a JSON object, and for nothing but zero bytes.
 
     A complete object was not torn. After a power failure, zero bytes stand for data that did not reach the disk.
     """
-    if len(held) >= MAX_LINE_BYTES:
-        return False
-    text = bytes(held.removesuffix(b"\n").rstrip(b"\0"))
+    text = line.removesuffix(b"\n").rstrip(b"\0")
     if not text.startswith(b"{"):
-        return not text and held.startswith(b"\0")
+        return not text and line.startswith(b"\0")
     # A number may have been cut within: the rest of it would make the text valid.
     return _is_truncated(text) or _is_truncated(text.rstrip(_NUMBER) + b"1")
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from claw_audit.bounded_counter import BoundedCounter, BoundedTable, LatestItems
-from claw_audit.report import AgentRow, FailureRow, NamedCount, Report, SkippedInput, ToolRow, WithheldRow
+from claw_audit.report import AgentRow, FailureRow, Report, SkippedInput, ToolRow, WithheldRow
 from claw_audit.turns import Call, Turn
 
 
@@ -65,20 +65,16 @@ class Counters:
             latency_ms=self._total.latency_ms,
             agents=agents,
             tools=tuple(row for _, row in self._tools.sorted_items()),
-            interventions=_named_counts(self.interventions),
-            turn_errors=_named_counts(self._turn_errors),
-            call_errors=_named_counts(self._call_errors),
-            proxy_errors=_named_counts(self.proxy_errors),
-            events=_named_counts(self.events),
+            interventions=self.interventions.rows(),
+            turn_errors=self._turn_errors.rows(),
+            call_errors=self._call_errors.rows(),
+            proxy_errors=self.proxy_errors.rows(),
+            events=self.events.rows(),
             withheld=tuple(withheld),
             calls=tuple(self._calls),
             failures=tuple(self._failures),
             unread=skipped,
         )
-
-
-def _named_counts(counter: BoundedCounter) -> tuple[NamedCount, ...]:
-    return tuple(NamedCount(name, count) for name, count in counter.by_frequency())
 
 
 def _rfc3339(at: float | None) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -29,7 +29,6 @@ from claw_audit.turns import (
 )
 
 _RESUMED = b'"resumed":true'
-_OTHER_VERSION = "has another version"
 type _Place = tuple[float, int, int]
 """(time, number of the file, offset) of a line: a later attempt is greater."""
 
@@ -68,7 +67,7 @@ class _Usage(msgspec.Struct, gc=False):
 
 
 class _Entry(msgspec.Struct, gc=False):
-    version: int
+    version: Literal[1]
     status: str
     ts: str
     turn_id: str = ""
@@ -87,12 +86,7 @@ class _Entry(msgspec.Struct, gc=False):
     tool_trace: list[_Round] = []
 
 
-class _Version(msgspec.Struct):
-    version: Any = 1
-
-
 _ENTRY = msgspec.json.Decoder(_Entry)
-_VERSION = msgspec.json.Decoder(_Version)
 
 
 def read_turns(agent: str, files: Sequence[HistoryFile], skipped: SkippedInput) -> Iterator[tuple[Turn, bool]]:
@@ -138,7 +132,7 @@ def _read_lines(file: HistoryFile, skipped: SkippedInput) -> Iterator[tuple[Line
 
 def decode_turn(line: bytes, agent: str) -> Turn:
     """Return the turn of a line of history. Raise ``UnreadableLineError``."""
-    entry = _decode_entry(line)
+    entry = decode_line(_ENTRY, line)
     if not (turn_id := entry.turn_id or entry.id):
         raise UnreadableLineError("has no turn id")
     outcome, code = outcome_of(ok=entry.status == "ok", status_code=entry.status_code, code=entry.error)
@@ -164,22 +158,6 @@ def decode_turn(line: bytes, agent: str) -> Turn:
     )
     turn.calls = tuple(_call(call, each.round, turn) for each in entry.tool_trace for call in each.tool_calls)
     return turn
-
-
-def _decode_entry(line: bytes) -> _Entry:
-    try:
-        entry = decode_line(_ENTRY, line)
-    except UnreadableLineError as error:
-        raise (UnreadableLineError(_OTHER_VERSION) if _has_other_version(line) else error) from None
-    if entry.version != 1:
-        raise UnreadableLineError(_OTHER_VERSION)
-    return entry
-
-
-def _has_other_version(line: bytes) -> bool:
-    with suppress(UnreadableLineError):
-        return bool(decode_line(_VERSION, line).version != 1)
-    return False
 
 
 def _call(call: _Call, round_number: int, turn: Turn) -> Call:

@@ -120,7 +120,7 @@ class Event:
         )
 
     def turn(self) -> Turn:
-        """Return the turn that the event begins or ends, without its calls."""
+        """Return the turn that the event begins or ends, without its calls and its usage."""
         status = self._count("status_code")
         outcome, code = outcome_of(ok=self.kind == "response", status_code=status, code=self.text("error"))
         return Turn(
@@ -134,7 +134,6 @@ class Event:
             status_code=status,
             latency_ms=None if self._members.get("latency_ms") is None else self._count("latency_ms"),
             model=self.text("model"),
-            tokens=self.tokens(),
             digest=self.text("digest"),
         )
 

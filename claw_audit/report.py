@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from claw_audit.bounded_counter import LatencyHistogram
+from claw_audit.bounded_counter import LatencyHistogram, NamedCount
 from claw_audit.turns import Call, Tokens, Turn
 
 VERSION: Final = 1
@@ -105,12 +105,6 @@ class ToolRow:
         self.duplicates += call.duplicate
         if call.ran is not False:
             self.latency_ms.add(call.latency_ms)
-
-
-@dataclass(frozen=True, slots=True)
-class NamedCount:
-    name: str
-    count: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,7 @@ class Line:
     data: bytes | None
 
 
-def line_pieces(blocks: Iterable[bytes]) -> Iterator[bytes]:
+def _line_pieces(blocks: Iterable[bytes]) -> Iterator[bytes]:
     """Return all bytes in pieces, none of which goes past a line break."""
     for block in blocks:
         start = 0
@@ -81,11 +81,12 @@ def line_pieces(blocks: Iterable[bytes]) -> Iterator[bytes]:
             yield block[start:]
 
 
-def read_lines(blocks: Iterable[bytes]) -> Iterator[Line]:
-    """Return all lines, including a last one without a line break."""
+def read_lines(blocks: Iterable[bytes], observe: Callable[[bytes], object] = len) -> Iterator[Line]:
+    """Return all lines, including a last one without a line break. ``observe`` is called with each piece of a line first."""
     number, offset, size = 1, 0, 0
     pieces: list[bytes] = []
-    for piece in line_pieces(blocks):
+    for piece in _line_pieces(blocks):
+        observe(piece)
         size += len(piece)
         if size <= MAX_LINE_BYTES:
             pieces.append(piece)
@@ -159,7 +160,7 @@ def open_log(name: str, progress: Progress) -> Iterator[Iterator[bytes]]:
         raw = sys.stdin.buffer if name == STDIN else Path(name).open("rb", buffering=0)  # noqa: SIM115 - closed below
     except OSError as error:
         raise SourceError(f"{name}: {error.strerror}") from None
-    file = io.BufferedReader(raw)
+    file = io.BufferedReader(raw)  # type: ignore[type-var] # any binary file will do
     try:
         yield _log_blocks(name, file, progress)
     finally:

@@ -143,4 +143,6 @@ def _mismatch(error: msgspec.ValidationError) -> str:
     if "missing required field" in text:
         return f"lacks {text.rpartition(' ')[2]}"
     place = "".join(sign for sign in path if sign.isalnum() or sign in "_.$[]")[:80]
+    if place == "$.version":
+        return "has another version"
     return f"has an unexpected form: {place or 'the whole line'}"
