@@ -1,7 +1,7 @@
-"""How it stands with the pod's CA: what `claw certs status` tells, and `claw up` before it starts anything.
+"""The status of the pod's CA: for ``claw certs status``, and for ``claw up`` before it starts anything.
 
-Rules. An error is what the proxy refuses to start on, now or after a rotation, or what no runner would trust; all else is a
-warning. Each has its remedy.
+An error keeps the proxy from starting, now or after a rotation, or keeps runners from trusting it. Everything else is a
+warning. Each problem has its remedy.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Literal
 
-from claw_certs.ca import Authority, UnfitError
-from claw_certs.key_file import FILE, of_directory
-from claw_certs.names import names_of
-from claw_certs.store import PRIVATE, PUBLIC, Kept, StagedError, kept, staged
+from claw_certs.ca import Authority, UnfitCaError
+from claw_certs.key_file import CA_FILE, load_ca
+from claw_certs.names import ca_names
+from claw_certs.store import PRIVATE, PUBLIC, StagedCaError, StoredCas, read_staged, read_store
 
-SOON = timedelta(days=30)
-"""How long before its end a CA is to be rotated."""
+_ROTATION_PERIOD = timedelta(days=30)
+"""Time before its end in which a CA is to be rotated."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """``remedy`` is what to do, as one clause."""
+    """A problem with the CA. ``remedy`` is a clause that says what to do."""
 
     severity: Literal["error", "warning"]
     text: str
@@ -34,10 +34,10 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Standing:
-    """``hosts``: host → whether the CA that signs covers it; ``left_out``: hosts that no CA of a pod can cover, and why."""
+class CaStatus:
+    """``hosts``: by host, True if the signing CA covers it. ``left_out``: the reason, by host that no CA of a pod can cover."""
 
-    kept: Kept | None
+    stored: StoredCas | None
     hosts: dict[str, bool]
     left_out: dict[str, str]
     problems: tuple[Problem, ...]
@@ -47,85 +47,85 @@ class Standing:
         return not any(problem.severity == "error" for problem in self.problems)
 
 
-def standing(directory: Path, hosts: Iterable[str], now: datetime, pod: str) -> Standing:
-    """``pod``: how the operator names the pod file, for the remedies."""
-    names = names_of(hosts)
-    left_out = dict(names.left_out)
-    wanted = sorted(set(hosts) - set(left_out))
+def ca_status(directory: Path, hosts: Iterable[str], now: datetime, pod: str) -> CaStatus:
+    """Return the status of a pod's CA. ``pod``: the pod file as the operator names it, for the remedies."""
+    left_out = dict(ca_names(hosts).left_out)
+    coverable = sorted(set(hosts) - set(left_out))
     try:
-        found = kept(directory)
-    except StagedError as error:
-        return Standing(None, dict.fromkeys(wanted, False), left_out, (_of_staged(error, pod),))
-    except (OSError, UnfitError) as error:
-        remedy = f"run `claw certs init {pod} --force` for another, once it is no longer in the way"
-        problem = Problem("error", f"the CA in {directory} can't be used: {_line(error)}", remedy)
-        return Standing(None, dict.fromkeys(wanted, False), left_out, (problem,))
-    covered = {host: found.signing is not None and found.signing.covers(host) for host in wanted}
-    problems = (*_of_the_key(directory, found, now, pod), *_of_trust(directory, found, pod))
-    waiting = tuple(_of_the_next(directory, found, now, pod))
-    coming = (*_of_hosts(found, wanted, pod), *_of_time(found, now, pod)) if found.signing and not waiting else ()
-    return Standing(found, covered, left_out, (*problems, *waiting, *coming))
+        stored = read_store(directory)
+    except (OSError, UnfitCaError) as error:
+        problem = _store_problem(directory, error, pod)
+        return CaStatus(None, dict.fromkeys(coverable, False), left_out, (problem,))
+    covered = {host: stored.signing is not None and stored.signing.covers(host) for host in coverable}
+    problems = [*_key_problems(directory, stored, now, pod), *_trust_problems(directory, stored, pod)]
+    staged = list(_staged_problems(directory, stored, now, pod))
+    coming = [*_host_problems(stored, coverable, pod), *_time_problems(stored, now, pod)] if not staged else []
+    return CaStatus(stored, covered, left_out, (*problems, *staged, *coming))
 
 
-def _of_the_key(directory: Path, found: Kept, now: datetime, pod: str) -> Iterator[Problem]:
-    if found.signing is None:
+def _store_problem(directory: Path, error: OSError | UnfitCaError, pod: str) -> Problem:
+    if isinstance(error, StagedCaError):
+        return _staged_problem(error, pod)
+    reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+    remedy = f"run `claw certs init {pod} --force` for another, once it is no longer in the way"
+    return Problem("error", f"the CA in {directory} can't be used: {reason}", remedy)
+
+
+def _key_problems(directory: Path, stored: StoredCas, now: datetime, pod: str) -> Iterator[Problem]:
+    if stored.signing is None:
         yield Problem("error", f"there is no CA in {directory}", f"run `claw certs init {pod}`")
         return
     try:
-        of_directory(directory / PRIVATE, now)
-    except UnfitError as error:
+        load_ca(directory / PRIVATE, now)
+    except UnfitCaError as error:
         text, _, remedy = str(error).partition(" (")
-        yield Problem("error", text, remedy.rstrip(")") or f"see {directory / PRIVATE / FILE}")
-    if (wide := found.signing.too_wide) is not None:
-        text = f"{found.signing.name} may sign for {wide}"
+        yield Problem("error", text, remedy.rstrip(")") or f"see {directory / PRIVATE / CA_FILE}")
+    if (scope := stored.signing.excessive_scope) is not None:
+        text = f"{stored.signing.name} may sign for {scope}"
         yield Problem("error", text, f"`claw certs init {pod} --force` makes one for the governed hosts only")
 
 
-def _of_the_next(directory: Path, found: Kept, now: datetime, pod: str) -> Iterator[Problem]:
-    if found.next is None:
+def _staged_problems(directory: Path, stored: StoredCas, now: datetime, pod: str) -> Iterator[Problem]:
+    if stored.next is None:
         return
     try:
-        staged(directory, now)
-    except StagedError as error:
-        yield _of_staged(error, pod)
+        read_staged(directory, now)
+    except StagedCaError as error:
+        yield _staged_problem(error, pod)
 
 
-def _of_staged(error: StagedError, pod: str) -> Problem:
+def _staged_problem(error: StagedCaError, pod: str) -> Problem:
     return Problem("error", str(error), f"run `claw certs rotate {pod}`, which makes another, and recreate the runners")
 
 
-def _of_trust(directory: Path, found: Kept, pod: str) -> Iterator[Problem]:
-    for name in found.stale if found.signing is not None else ():
+def _trust_problems(directory: Path, stored: StoredCas, pod: str) -> Iterator[Problem]:
+    for name in stored.stale_files if stored.signing is not None else ():
         text = f"{directory / PUBLIC / name}, which runners trust, is missing, or is not of this CA"
         yield Problem("error", text, f"run `claw certs init {pod}`, which writes it anew, and recreate the runners")
 
 
-def _of_hosts(found: Kept, hosts: Iterable[str], pod: str) -> Iterator[Problem]:
-    latest = found.next or found.signing
-    assert latest is not None
+def _host_problems(stored: StoredCas, hosts: Iterable[str], pod: str) -> Iterator[Problem]:
+    if stored.signing is None:
+        return
+    latest = stored.next or stored.signing
     if missing := [host for host in hosts if not latest.covers(host)]:
-        again = f"run `claw certs rotate {pod}`, which makes a CA for today's hosts"
-        first = f"run `claw certs rotate {pod} --finish`, then `claw certs rotate {pod}` for today's hosts"
+        rotate = f"run `claw certs rotate {pod}`, which makes a CA for today's hosts"
+        finish_first = f"run `claw certs rotate {pod} --finish`, then `claw certs rotate {pod}` for today's hosts"
         text = f"{latest.name} does not cover {', '.join(missing)}"
-        yield Problem("warning", text, again if found.next is None else first)
+        yield Problem("warning", text, rotate if stored.next is None else finish_first)
 
 
-def _of_time(found: Kept, now: datetime, pod: str) -> Iterator[Problem]:
-    assert found.signing is not None
-    if found.next is not None and not found.is_trusted:
-        return  # the files of public/ come first
-    if found.next is not None:
-        text = f"a rotation is under way: {found.next.name} is trusted, and does not sign yet"
+def _time_problems(stored: StoredCas, now: datetime, pod: str) -> Iterator[Problem]:
+    if stored.signing is None or (stored.next is not None and not stored.is_trusted):
+        return  # the public files come first
+    if stored.next is not None:
+        text = f"a rotation is under way: {stored.next.name} is trusted, and does not sign yet"
         yield Problem("warning", text, f"once all runners were recreated since, run `claw certs rotate {pod} --finish`")
-    elif ends_soon(found.signing, now):
-        text = f"{found.signing.name} expires on {found.signing.ends:%Y-%m-%d}"
+    elif expires_soon(stored.signing, now):
+        text = f"{stored.signing.name} expires on {stored.signing.ends:%Y-%m-%d}"
         yield Problem("warning", text, f"run `claw certs rotate {pod}`")
 
 
-def ends_soon(authority: Authority, now: datetime) -> bool:
-    """Whether it is time to rotate."""
-    return now < authority.ends < now + SOON
-
-
-def _line(error: OSError | UnfitError) -> str:
-    return f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+def expires_soon(authority: Authority, now: datetime) -> bool:
+    """Return True in the last 30 days of the CA."""
+    return now < authority.ends < now + _ROTATION_PERIOD

@@ -1,14 +1,14 @@
-"""The pod's CA on the disk: ``.claw-ca`` beside the pod file, and the only code that writes there.
+"""The pod's CA on the disk: ``.claw-ca`` beside the pod file. No other module writes there.
 
     private/  0700   mitmproxy-ca.pem       key and certificates that the proxy signs with; the directory is its confdir
-                     next-ca.pem            those that it will sign with after a rotation
+                     next-ca.pem            key and certificates that it will sign with after a rotation
                      mitmproxy-dhparam.pem  wanted by mitmproxy, which can't write there
-    public/   0755   ca-cert.pem            the roots of both
-                     ca-bundle.pem          the same behind the public CAs
+    public/   0755   ca-cert.pem            the roots of both CAs
+                     ca-bundle.pem          the same roots behind the public CAs
 
-Rules. What is public is made from what is private, so that any verb mends what a kill left undone. Every file appears whole,
-by a rename. No symlink is followed below the pod's directory: a key must not be written where somebody else points. One
-verb at a time. A CA that signs goes for one only that the proxy would start on, and that runners were given.
+Public files are derived from private ones, so that any verb repairs what an interrupted one left undone. Every file appears
+complete, with a rename. Below the pod's directory no symlink is followed, so that no key is written where somebody else
+points. One verb runs at a time. A CA only replaces the signing one if the proxy would start with it and runners trust it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from datetime import datetime
 from pathlib import Path
 
 from claw_certs import safe_fs
-from claw_certs.ca import Authority, UnfitError, Wanted, make, read, sound
-from claw_certs.key_file import FILE, exposed
-from claw_certs.bundle import bundle, certificates
+from claw_certs.bundle import pem_certificates
+from claw_certs.ca import Authority, CaRequest, UnfitCaError, create_ca, parse_ca, parse_valid_ca
+from claw_certs.key_file import CA_FILE, exposed_to
 
 NEXT = "next-ca.pem"
 DH_PARAMETERS = "mitmproxy-dhparam.pem"
@@ -40,16 +40,16 @@ YdEIqUuyyOP7uWrat2DX9GgdT0Kj3jlN9K5W7edjcrsZCwenyO4KbXCeAvzhzffi
 ssbzSibBsu/6iGtCOGEoXJf//////////wIBAg==
 -----END DH PARAMETERS-----
 """
-"""The group of RFC 7919: public, and mitmproxy starts without it only where it can write its own."""
+"""The public group of RFC 7919. Without the file mitmproxy starts only if it can write its own."""
 
 
-class StagedError(UnfitError):
-    """Why the CA that was staged can't sign, or that there is none: ``rotate`` mends it."""
+class StagedCaError(UnfitCaError):
+    """The staged CA can't sign, or there is none. ``claw certs rotate`` is the remedy."""
 
 
 @dataclass(frozen=True)
-class Kept:
-    """The CAs of a pod. ``next`` waits for its turn; runners get ``trusted`` alone, or ``bundled`` with the public ones."""
+class StoredCas:
+    """The CAs of a pod. ``next`` is staged; runners get ``trusted`` alone, or ``bundled`` with the public CAs."""
 
     signing: Authority | None
     next: Authority | None = None
@@ -58,131 +58,137 @@ class Kept:
 
     @property
     def all(self) -> tuple[Authority, ...]:
-        return tuple(each for each in (self.signing, self.next) if each is not None)
+        return tuple(ca for ca in (self.signing, self.next) if ca is not None)
 
     @property
-    def stale(self) -> tuple[str, ...]:
-        """The public files that are not of these."""
-        own = {each.trusted.strip() for each in self.all}
-        holds = {CERTIFICATE: own == set(self.trusted), BUNDLE: own <= set(self.bundled)}
-        return tuple(name for name, is_whole in holds.items() if not is_whole)
+    def stale_files(self) -> tuple[str, ...]:
+        """Names of the public files that do not hold exactly these CAs."""
+        roots = {ca.root_pem.strip() for ca in self.all}
+        is_current = {CERTIFICATE: roots == set(self.trusted), BUNDLE: roots <= set(self.bundled)}
+        return tuple(name for name, current in is_current.items() if not current)
 
     @property
     def is_trusted(self) -> bool:
-        """Whether runners get these."""
-        return not self.stale
+        """True if runners get these CAs."""
+        return not self.stale_files
 
 
-def kept(directory: Path) -> Kept:
-    """What is there now. Raises ``OSError``, and ``UnfitError`` for a file that holds no CA."""
-    with suppress(FileNotFoundError), safe_fs.directory(None, str(directory)) as top:
-        return _kept(top)
-    return Kept(None)
+def read_store(directory: Path) -> StoredCas:
+    """Return the CAs of a directory. Raise ``OSError``; ``UnfitCaError`` for a file without a CA."""
+    with suppress(FileNotFoundError), safe_fs.open_directory(None, str(directory)) as top:
+        return _read_store(top)
+    return StoredCas(None)
 
 
-def staged(directory: Path, now: datetime) -> Authority:
-    """The CA that would sign after a rotation. Raises ``OSError``, and ``StagedError`` where the proxy would refuse it."""
-    with safe_fs.directory(None, str(directory)) as top:
-        return _staged(top, directory, now)
+def read_staged(directory: Path, now: datetime) -> Authority:
+    """Return the CA that would sign after a rotation. Raise ``OSError``; ``StagedCaError`` if the proxy would refuse it."""
+    with safe_fs.open_directory(None, str(directory)) as top:
+        return _read_staged(top, directory, now)
 
 
-def init(directory: Path, wanted: Wanted, system: bytes, owner: int | None, *, force: bool = False) -> Kept:
-    """A CA where there is none, or with ``force`` in place of what is there; and what is public of it.
+def init(
+    directory: Path, request: CaRequest, public_cas: bytes, owner: int | None, *, force: bool = False
+) -> StoredCas:
+    """Create a CA if there is none, or with ``force`` in any case, and write the public files.
 
-    Raises ``OSError``; ``UnfitError`` for one that is there and can't be read.
+    Raise ``OSError``; ``UnfitCaError`` for an existing CA that can't be read.
     """
 
-    def fresh(_: int, private: int) -> None:
-        if force or not safe_fs.exists(private, FILE):
-            safe_fs.remove(private, NEXT)  # first: staged for the old one, and never to be trusted beside another
-            safe_fs.write(private, FILE, make(wanted), 0o600, owner)
+    def create(_: int, private: int) -> None:
+        if force or not safe_fs.file_exists(private, CA_FILE):
+            # First, as it was staged for the old CA and must never be trusted beside another.
+            safe_fs.remove_file(private, NEXT)
+            safe_fs.write_file(private, CA_FILE, create_ca(request), 0o600, owner)
 
-    return _changed(directory, system, owner, fresh)
+    return _update(directory, public_cas, owner, create)
 
 
-def rotate(directory: Path, wanted: Wanted, system: bytes, owner: int | None) -> Kept:
-    """The first step: another CA that is trusted beside the one that signs. Once is enough; again, it mends.
+def rotate(directory: Path, request: CaRequest, public_cas: bytes, owner: int | None) -> StoredCas:
+    """Stage another CA, which is trusted beside the signing one: the first step of a rotation.
 
-    One that was staged and could not sign is replaced.
+    A staged CA that can sign is kept; one that can't is replaced. Raise ``OSError``; ``UnfitCaError``.
     """
 
-    def stages(top: int, private: int) -> None:
-        if not safe_fs.exists(private, FILE):
-            raise UnfitError("there is no CA yet")
+    def stage(top: int, private: int) -> None:
+        if not safe_fs.file_exists(private, CA_FILE):
+            raise UnfitCaError("there is no CA yet")
         try:
-            _staged(top, directory, wanted.now)
-        except StagedError:
-            safe_fs.write(private, NEXT, make(wanted), 0o600, owner)
+            _read_staged(top, directory, request.now)
+        except StagedCaError:
+            safe_fs.write_file(private, NEXT, create_ca(request), 0o600, owner)
 
-    return _changed(directory, system, owner, stages)
+    return _update(directory, public_cas, owner, stage)
 
 
-def finish(directory: Path, now: datetime, system: bytes, owner: int | None) -> Kept:
-    """The second step: the CA that was staged signs, and the old one is gone.
+def finish(directory: Path, now: datetime, public_cas: bytes, owner: int | None) -> StoredCas:
+    """Let the staged CA sign and drop the old one: the second step of a rotation.
 
-    Raises ``OSError``; ``StagedError`` where nothing is changed.
+    Raise ``OSError``; ``StagedCaError`` if nothing was changed.
     """
 
-    def signs(top: int, private: int) -> None:
-        root = _staged(top, directory, now).trusted.strip()
+    def replace(top: int, private: int) -> None:
+        root = _read_staged(top, directory, now).root_pem.strip()
         for name in (CERTIFICATE, BUNDLE):
-            if root not in _public(top, name):
-                held = directory / PUBLIC / name
-                raise StagedError(f"{held} does not hold {directory / PRIVATE / NEXT}, and so no runner trusts it")
-        os.rename(NEXT, FILE, src_dir_fd=private, dst_dir_fd=private)
+            if root not in _read_certificates(top, name):
+                file = directory / PUBLIC / name
+                raise StagedCaError(f"{file} does not hold {directory / PRIVATE / NEXT}, and so no runner trusts it")
+        os.rename(NEXT, CA_FILE, src_dir_fd=private, dst_dir_fd=private)
         os.fsync(private)
 
-    return _changed(directory, system, owner, signs)
+    return _update(directory, public_cas, owner, replace)
 
 
-def _changed(directory: Path, system: bytes, owner: int | None, change: Callable[[int, int], None]) -> Kept:
-    with safe_fs.directory(None, str(directory), 0o755) as top:
+def _update(directory: Path, public_cas: bytes, owner: int | None, change: Callable[[int, int], None]) -> StoredCas:
+    """Apply ``change(top, private)`` under a lock, then write the public files."""
+    with safe_fs.open_directory(None, str(directory), 0o755) as top:
         fcntl.flock(top, fcntl.LOCK_EX)
-        with safe_fs.directory(top, PRIVATE, 0o700, owner) as private, safe_fs.directory(top, PUBLIC, 0o755) as public:
-            for parent, names in ((private, (FILE, NEXT, DH_PARAMETERS)), (public, (BUNDLE, CERTIFICATE))):
-                for name in names:
-                    safe_fs.remove(parent, safe_fs.unfinished(name))  # of a verb that was killed, perhaps with a key in it
+        with (
+            safe_fs.open_directory(top, PRIVATE, 0o700, owner) as private,
+            safe_fs.open_directory(top, PUBLIC, 0o755) as public,
+        ):
+            for parent, names in ((private, (CA_FILE, NEXT, DH_PARAMETERS)), (public, (BUNDLE, CERTIFICATE))):
+                for name in names:  # left by an interrupted verb, perhaps with a key
+                    safe_fs.remove_file(parent, safe_fs.temporary_name(name))
             change(top, private)
-            safe_fs.write(private, DH_PARAMETERS, _FFDHE2048, 0o600, owner)
-            trusted = [each.trusted for each in _kept(top).all]
-            # A runner that has the first and not the second trusts more than it needs, for a moment.
-            safe_fs.write(public, BUNDLE, bundle(system, trusted), 0o644)
-            safe_fs.write(public, CERTIFICATE, b"".join(trusted), 0o644)
-        return _kept(top)
+            safe_fs.write_file(private, DH_PARAMETERS, _FFDHE2048, 0o600, owner)
+            roots = b"".join(ca.root_pem for ca in _read_store(top).all)
+            # Between these writes a runner may trust more than it needs, and never less.
+            safe_fs.write_file(public, BUNDLE, public_cas + roots, 0o644)
+            safe_fs.write_file(public, CERTIFICATE, roots, 0o644)
+        return _read_store(top)
 
 
-def _kept(top: int) -> Kept:
-    found = []
-    for name in (FILE, NEXT):
-        content = _content(top, PRIVATE, name)
+def _read_store(top: int) -> StoredCas:
+    cas = []
+    for name, error_type in ((CA_FILE, UnfitCaError), (NEXT, StagedCaError)):
+        content = _read_content(top, PRIVATE, name)
         try:
-            found.append(None if content is None else read(content))
-        except UnfitError as error:
-            unfit = StagedError if name == NEXT else UnfitError
-            raise unfit(f"{PRIVATE}/{name}: {error}") from None
-    return Kept(found[0], found[1], _public(top, CERTIFICATE), _public(top, BUNDLE))
+            cas.append(None if content is None else parse_ca(content))
+        except UnfitCaError as error:
+            raise error_type(f"{PRIVATE}/{name}: {error}") from None
+    return StoredCas(cas[0], cas[1], _read_certificates(top, CERTIFICATE), _read_certificates(top, BUNDLE))
 
 
-def _staged(top: int, directory: Path, now: datetime) -> Authority:
+def _read_staged(top: int, directory: Path, now: datetime) -> Authority:
     file = directory / PRIVATE / NEXT
-    if (opened := safe_fs.read(top, PRIVATE, NEXT)) is None:
-        raise StagedError(f"no rotation was begun: there is no {file}")
-    about, content = opened
-    if (readers := exposed(about, about.st_uid)) is not None:
-        raise StagedError(f"the key of the CA {file} is open to {readers}")
+    if (status_and_content := safe_fs.read_file(top, PRIVATE, NEXT)) is None:
+        raise StagedCaError(f"no rotation was begun: there is no {file}")
+    status, content = status_and_content
+    if (readers := exposed_to(status, status.st_uid)) is not None:
+        raise StagedCaError(f"the key of the CA {file} is open to {readers}")
     try:
-        found = sound(content, now)
-    except UnfitError as error:
-        raise StagedError(f"the CA {file} can't be used: {error}") from None
-    if (wide := found.too_wide) is not None:
-        raise StagedError(f"the CA {file} may sign for {wide}")
-    return found
+        ca = parse_valid_ca(content, now)
+    except UnfitCaError as error:
+        raise StagedCaError(f"the CA {file} can't be used: {error}") from None
+    if (scope := ca.excessive_scope) is not None:
+        raise StagedCaError(f"the CA {file} may sign for {scope}")
+    return ca
 
 
-def _public(top: int, name: str) -> tuple[bytes, ...]:
-    return tuple(certificates(_content(top, PUBLIC, name) or b""))
+def _read_certificates(top: int, name: str) -> tuple[bytes, ...]:
+    return tuple(pem_certificates(_read_content(top, PUBLIC, name) or b""))
 
 
-def _content(top: int, directory: str, name: str) -> bytes | None:
-    opened = safe_fs.read(top, directory, name)
-    return None if opened is None else opened[1]
+def _read_content(top: int, directory: str, name: str) -> bytes | None:
+    status_and_content = safe_fs.read_file(top, directory, name)
+    return None if status_and_content is None else status_and_content[1]

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from claw_certs.status import standing
+from claw_certs.status import ca_status
 from claw_cli.arguments import File, Pod, pod_file
 from claw_cli.docker import become_compose, is_missing
 from claw_compile.__main__ import compiled
@@ -103,7 +103,7 @@ def _trust(file: Path, written: Written) -> None:
     """What is to be said of the CA, where an agent needs it."""
     if not written.opened_hosts:
         return
-    found = standing(file.parent / CA_ROOT, written.opened_hosts, datetime.now(UTC), str(file))
-    sys.stderr.write("".join(f"{problem}\n" for problem in found.problems))
-    if not found.is_sound:
+    status = ca_status(file.parent / CA_ROOT, written.opened_hosts, datetime.now(UTC), str(file))
+    sys.stderr.write("".join(f"{problem}\n" for problem in status.problems))
+    if not status.is_sound:
         raise typer.Exit(1)

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from claw_certs.ca import Wanted
-from claw_certs.store import Kept, init
+from claw_certs.ca import CaRequest
+from claw_certs.store import StoredCas, init
 
 NOW = datetime.now(UTC)
 INSIDE, OUTSIDE = "api.openai.com", "outside.example"
@@ -15,11 +15,11 @@ PUBLIC = b""
 """No public CA: what a test's runner trusts, it trusts by the pod's."""
 
 
-def wanted(*permitted: str, **more: Any) -> Wanted:
-    return Wanted(**({"pod": "desk", "permitted": permitted or (INSIDE,), "now": NOW, "days": 365} | more))
+def wanted(*permitted: str, **more: Any) -> CaRequest:
+    return CaRequest(**({"pod": "desk", "permitted": permitted or (INSIDE,), "now": NOW, "days": 365} | more))
 
 
-def pods_ca(directory: Path, *permitted: str, **more: Any) -> Kept:
+def pods_ca(directory: Path, *permitted: str, **more: Any) -> StoredCas:
     """A CA in the directory; ``now`` in the past makes one that has expired."""
     return init(directory, wanted(*permitted, **more), PUBLIC, None)
 

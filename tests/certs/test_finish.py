@@ -9,10 +9,10 @@ from tempfile import TemporaryDirectory
 import pytest
 from mitmproxy.certs import CertStore
 
-from claw_certs.ca import make
-from claw_certs.key_file import FILE
-from claw_certs.store import StagedError, finish, kept, rotate
-from claw_certs.status import Problem, standing
+from claw_certs.ca import create_ca
+from claw_certs.key_file import CA_FILE
+from claw_certs.status import Problem, ca_status
+from claw_certs.store import StagedCaError, finish, read_store, rotate
 from tests.certs.made import INSIDE, LONG_AGO, NOW, OUTSIDE, PUBLIC, YET_TO_COME, pods_ca, wanted
 
 STAGED = "private/next-ca.pem"
@@ -20,19 +20,19 @@ STAGED = "private/next-ca.pem"
 
 def another_key(pem: bytes) -> bytes:
     begin = b"-----BEGIN CERTIFICATE"
-    return make(wanted()).partition(begin)[0] + begin + pem.partition(begin)[2]
+    return create_ca(wanted()).partition(begin)[0] + begin + pem.partition(begin)[2]
 
 
 def for_any_name(_: bytes) -> bytes:
     """mitmproxy's own."""
     with TemporaryDirectory() as elsewhere:
         CertStore.create_store(Path(elsewhere), "mitmproxy", 2048)
-        return (Path(elsewhere) / FILE).read_bytes()
+        return (Path(elsewhere) / CA_FILE).read_bytes()
 
 
 FLAWS: dict[str, tuple[Callable[[bytes], bytes], int, str]] = {
-    "expired": (lambda _: make(wanted(now=LONG_AGO)), 0o600, "it expired on"),
-    "to come": (lambda _: make(wanted(now=YET_TO_COME)), 0o600, "it is not valid before"),
+    "expired": (lambda _: create_ca(wanted(now=LONG_AGO)), 0o600, "it expired on"),
+    "to come": (lambda _: create_ca(wanted(now=YET_TO_COME)), 0o600, "it is not valid before"),
     "everybody's": (bytes, 0o644, "is open to everybody"),
     "its group's": (bytes, 0o640, "is open to its group"),
     "damaged": (lambda pem: pem[:400], 0o600, "it holds no certificate"),
@@ -42,7 +42,7 @@ FLAWS: dict[str, tuple[Callable[[bytes], bytes], int, str]] = {
 
 
 def problems(place: Path) -> tuple[Problem, ...]:
-    return standing(place, [INSIDE], NOW, "claw-pod.yml").problems
+    return ca_status(place, [INSIDE], NOW, "claw-pod.yml").problems
 
 
 @pytest.mark.requirement("certs:finish")
@@ -56,7 +56,7 @@ def test_what_was_staged_and_could_not_sign_takes_no_sound_cas_place_and_rotate_
     (tmp_path / STAGED).write_bytes(alter((tmp_path / STAGED).read_bytes()))
     (tmp_path / STAGED).chmod(mode)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    with pytest.raises(StagedError, match=says) as refused:
+    with pytest.raises(StagedCaError, match=says) as refused:
         finish(tmp_path, NOW, PUBLIC, None)
     assert str(tmp_path / STAGED) in str(refused.value)
     assert "\n" not in str(refused.value)
@@ -80,13 +80,13 @@ def test_what_was_staged_signs_only_when_runners_were_given_it(tmp_path: Path, n
     staged = rotate(tmp_path, wanted(), PUBLIC, None).next
     for path, content in before.items():
         path.write_bytes(content)
-    with pytest.raises(StagedError, match="no runner trusts it") as refused:
+    with pytest.raises(StagedCaError, match="no runner trusts it") as refused:
         finish(tmp_path, NOW, PUBLIC, None)
     assert f"public/{names[0]} does not hold" in str(refused.value)
     told = problems(tmp_path)
     assert [each.severity for each in told] == ["error"] * len(names)
     assert not any("--finish" in each.remedy for each in told)
-    assert kept(tmp_path).signing == old
+    assert read_store(tmp_path).signing == old
     assert rotate(tmp_path, wanted(), PUBLIC, None).next == staged
     assert finish(tmp_path, NOW, PUBLIC, None).signing == staged
 

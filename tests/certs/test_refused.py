@@ -19,8 +19,8 @@ from mitmproxy.connection import Client
 from mitmproxy.options import Options
 from mitmproxy.proxy.context import Context
 
-from claw_certs.ca import UnfitError, make, read
-from claw_certs.key_file import FILE, exposed, of_directory
+from claw_certs.ca import UnfitCaError, create_ca, parse_ca
+from claw_certs.key_file import CA_FILE, exposed_to, load_ca
 from claw_certs.store import DH_PARAMETERS
 from claw_mediate.io.log import EventLog
 from claw_mediate.mitm.authority import Authorities, _not_the_pods
@@ -52,7 +52,7 @@ def leaf(pem: bytes) -> bytes:
 
 FLAWS: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "the key of another": (
-        lambda pem: make(wanted()).split(b"-----BEGIN CERT")[0] + certificates(pem),
+        lambda pem: create_ca(wanted()).split(b"-----BEGIN CERT")[0] + certificates(pem),
         "not the certificate's",
     ),
     "a certificate of no CA": (leaf, "none of a CA"),
@@ -61,7 +61,7 @@ FLAWS: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "another's root": (
         lambda pem: (
             pem[: pem.rindex(b"-----BEGIN CERT")]
-            + make(wanted()).rpartition(b"-----BEGIN CERT")[2].join([b"-----BEGIN CERT", b""])
+            + create_ca(wanted()).rpartition(b"-----BEGIN CERT")[2].join([b"-----BEGIN CERT", b""])
         ),
         "no chain",
     ),
@@ -78,8 +78,8 @@ def test_a_file_that_is_no_sound_ca_is_told_in_one_line_with_its_remedy(tmp_path
     file = tmp_path / "private" / "mitmproxy-ca.pem"
     alter, says = FLAWS[flaw]
     file.write_bytes(alter(file.read_bytes()))
-    with pytest.raises(UnfitError) as refused:
-        of_directory(file.parent, NOW)
+    with pytest.raises(UnfitCaError) as refused:
+        load_ca(file.parent, NOW)
     assert says in str(refused.value)
     assert "claw certs init --force" in str(refused.value)
     assert "PRIVATE" not in str(refused.value)
@@ -90,9 +90,9 @@ def test_a_file_that_is_no_sound_ca_is_told_in_one_line_with_its_remedy(tmp_path
 def test_an_encrypted_key_is_read_with_its_passphrase(tmp_path: Path) -> None:
     pods_ca(tmp_path)
     file = tmp_path / "private" / "mitmproxy-ca.pem"
-    plain = of_directory(file.parent, NOW, b"unneeded")
+    plain = load_ca(file.parent, NOW, b"unneeded")
     file.write_bytes(encrypted(file.read_bytes()))
-    assert of_directory(file.parent, NOW, b"word") == plain
+    assert load_ca(file.parent, NOW, b"word") == plain
 
 
 @pytest.mark.requirement("certs:refused")
@@ -112,7 +112,7 @@ def test_an_encrypted_key_is_read_with_its_passphrase(tmp_path: Path) -> None:
 def test_nobody_else_may_read_the_key(mode: int, own: bool, readers: str | None) -> None:
     owner = os.geteuid() if own else os.geteuid() + 1
     about = os.stat_result((stat.S_IFREG | mode, 0, 0, 1, owner, 0, 0, 0, 0, 0))
-    assert exposed(about) == readers
+    assert exposed_to(about) == readers
 
 
 @pytest.mark.requirement("certs:refused")
@@ -120,7 +120,7 @@ def test_who_asks_for_another_is_told_what_the_other_would_be() -> None:
     """As root does, who makes the CA of a proxy that runs as somebody else."""
     owner = os.geteuid() + 1
     about = os.stat_result((stat.S_IFREG | 0o640, 0, 0, 1, owner, 0, 0, 0, 0, 0))
-    assert (exposed(about), exposed(about, owner)) == (None, "its group")
+    assert (exposed_to(about), exposed_to(about, owner)) == (None, "its group")
 
 
 @pytest.mark.requirement("certs:refused")
@@ -129,7 +129,7 @@ def test_who_asks_for_another_is_told_what_the_other_would_be() -> None:
     [
         (lambda place: place.mkdir(), "there is no CA"),
         (lambda place: pods_ca(place.parent, now=LONG_AGO), "it expired on"),
-        (lambda place: pods_ca(place.parent) and (place / FILE).chmod(0o644), "is open to everybody"),
+        (lambda place: pods_ca(place.parent) and (place / CA_FILE).chmod(0o644), "is open to everybody"),
         (lambda place: pods_ca(place.parent) and (place / DH_PARAMETERS).unlink(), DH_PARAMETERS),
         (lambda place: CertStore.create_store(place, "mitmproxy", 2048), "may sign for any name"),
     ],
@@ -175,12 +175,12 @@ NO_ADDRESS = [x509.IPAddress(ip_network(network)) for network in ("0.0.0.0/0", "
 def test_anothers_ca_is_taken_where_it_is_held_to_what_a_pods_ca_is_and_no_other(
     tmp_path: Path, permitted: Any, excluded: Any, critical: bool, says: str | None
 ) -> None:
-    (tmp_path / FILE).write_bytes(by_hand(x509.NameConstraints(permitted, excluded), critical=critical))
-    (tmp_path / FILE).chmod(0o600)
+    (tmp_path / CA_FILE).write_bytes(by_hand(x509.NameConstraints(permitted, excluded), critical=critical))
+    (tmp_path / CA_FILE).chmod(0o600)
     (tmp_path / DH_PARAMETERS).touch()
-    problem = _not_the_pods(tmp_path, of_directory(tmp_path, NOW))
+    problem = _not_the_pods(tmp_path, load_ca(tmp_path, NOW))
     assert (problem is None) == (says is None), problem
-    assert says is None or f"{FILE} may sign for " in str(problem)
+    assert says is None or f"{CA_FILE} may sign for " in str(problem)
     assert says is None or says in str(problem)
 
 
@@ -203,7 +203,7 @@ def test_a_confdir_is_looked_at_too_but_may_hold_any_sound_ca(pod: Pod) -> None:
     (line,) = fails_to_start(pod, "--set", f"confdir={pod.home / 'private'}")
     assert "is the clock right?" in line
     pod.start("--set", f"confdir={pod.home / 'another'}")
-    assert (pod.home / "another" / FILE).is_file()
+    assert (pod.home / "another" / CA_FILE).is_file()
 
 
 @pytest.mark.requirement("certs:told")
@@ -211,7 +211,7 @@ def test_its_end_is_told_once_a_day_from_thirty_days_before() -> None:
     told: list[bytes] = []
     days = iter([0, 300, 340, 340, 341, 366])
     authorities = Authorities(EventLog(told.append), lambda: NOW + timedelta(days=next(days)))
-    authorities._found = read(make(wanted()))
+    authorities._found = parse_ca(create_ca(wanted()))
     said = []
     for _ in range(6):
         told.clear()

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from claw_certs.store import kept
-from claw_certs.status import standing
+from claw_certs.status import ca_status
+from claw_certs.store import read_store
 from claw_cli.app import app
 from claw_contract.known_providers import KNOWN_PROVIDERS
 from tests.certs.made import LONG_AGO, NOW, OUTSIDE, pods_ca
@@ -74,7 +74,7 @@ def test_the_ca_is_for_the_hosts_that_the_compiled_proxy_opens_and_says_which_it
     )
     made = certs("init")
     assert made.exit_code == 0, made.output
-    signing = kept(desk / ".claw-ca").signing
+    signing = read_store(desk / ".claw-ca").signing
     assert signing is not None
     hosts = {each.base_url.split("/")[2] for each in KNOWN_PROVIDERS.values() if each.base_url}
     assert set(signing.permitted or ()) == hosts | {OUTSIDE, "models.internal.example"}
@@ -109,13 +109,13 @@ def test_a_finish_that_would_leave_runners_without_a_sound_ca_is_refused_in_one_
     certs("init")
     certs("rotate")
     (desk / ".claw-ca/private/next-ca.pem").chmod(0o644)
-    signing = kept(desk / ".claw-ca").signing
+    signing = read_store(desk / ".claw-ca").signing
     refused = certs("rotate", "--finish")
     assert (refused.exit_code, refused.stdout) == (1, "")
     (line,) = refused.stderr.splitlines()
     assert line.startswith("error: the key of the CA .claw-ca/private/next-ca.pem is open to everybody: ")
     assert "claw certs rotate claw-pod.yml" in line
-    assert kept(desk / ".claw-ca").signing == signing
+    assert read_store(desk / ".claw-ca").signing == signing
 
 
 @pytest.mark.requirement("certs:status")
@@ -192,7 +192,7 @@ def test_a_new_governed_host_is_told_until_the_ca_is_rotated(desk: Path) -> None
 def test_time_to_rotate_is_from_thirty_days_before_its_end_on(tmp_path: Path) -> None:
     pods_ca(tmp_path)
     for day, told in ((334, False), (336, True), (366, False)):
-        found = standing(tmp_path, ["api.openai.com"], NOW + timedelta(days=day), "claw-pod.yml")
+        found = ca_status(tmp_path, ["api.openai.com"], NOW + timedelta(days=day), "claw-pod.yml")
         assert any("expires on" in problem.text for problem in found.problems) is told
         assert found.is_sound is (day < 366)
 

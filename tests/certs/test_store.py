@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from claw_certs.ca import UnfitError
-from claw_certs.store import finish, init, kept, rotate
-from claw_certs.bundle import certificates, public_cas
+from claw_certs.bundle import load_public_cas, pem_certificates
+from claw_certs.ca import UnfitCaError
+from claw_certs.store import finish, init, read_store, rotate
 from tests.certs.made import NOW, OUTSIDE, PUBLIC, pods_ca, wanted
 from tests.proxy.pod import ROOT
 
@@ -20,7 +20,7 @@ SYSTEM = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 KILLED = """
 import os, sys
 from pathlib import Path
-from claw_certs.store import finish, init, kept, rotate
+from claw_certs.store import finish, init, read_store, rotate
 from tests.certs.made import NOW, OUTSIDE, PUBLIC, wanted
 
 STEPS = {"os.rename", "os.mkdir", "os.remove", "os.chmod", "open"}
@@ -111,7 +111,7 @@ def test_of_verbs_at_the_same_time_one_makes_the_ca_and_the_others_keep_it(tmp_p
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     running = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     names = {process.communicate(timeout=100)[0] for process in running}
-    signing = kept(tmp_path / "ca").signing
+    signing = read_store(tmp_path / "ca").signing
     assert signing is not None
     assert names == {f"{signing.name}\n"}
 
@@ -130,13 +130,13 @@ def test_killed_at_any_step_there_is_a_whole_ca_or_none_and_the_same_verb_mends_
     assert steps > 10
     for step in range(steps):
         place = tmp_path / str(step)
-        left = kept(place)  # raises for half a file, or a certificate without its key
+        left = read_store(place)  # raises for half a file, or a certificate without its key
         # At no moment do runners trust less than what signs, but where it is another by force, and before the first time.
         if verb in {"rotate", "finish"}:
             assert left.signing is not None
-            assert left.signing.trusted.strip() in {each.strip() for each in left.trusted}
+            assert left.signing.root_pem.strip() in {each.strip() for each in left.trusted}
         if verb == "finish" and left.next is None:
-            with pytest.raises(UnfitError, match="no rotation"):
+            with pytest.raises(UnfitCaError, match="no rotation"):
                 finish(place, NOW, PUBLIC, None)
             mended = init(place, wanted(), PUBLIC, None)
         elif verb == "finish":
@@ -152,12 +152,12 @@ def test_killed_at_any_step_there_is_a_whole_ca_or_none_and_the_same_verb_mends_
 
 @pytest.mark.requirement("certs:rotation")
 def test_the_new_ca_is_trusted_while_the_old_one_signs_and_takes_its_place_when_told(tmp_path: Path) -> None:
-    with pytest.raises(UnfitError, match="no CA yet"):
+    with pytest.raises(UnfitCaError, match="no CA yet"):
         rotate(tmp_path, wanted(), PUBLIC, None)
     old = pods_ca(tmp_path)
-    with pytest.raises(UnfitError, match="no rotation"):
+    with pytest.raises(UnfitCaError, match="no rotation"):
         finish(tmp_path, NOW, PUBLIC, None)
-    assert kept(tmp_path) == old
+    assert read_store(tmp_path) == old
     both = rotate(tmp_path, wanted("new.example"), PUBLIC, None)
     assert (both.signing, len(both.trusted)) == (old.signing, 2)
     assert rotate(tmp_path, wanted("newer.example"), PUBLIC, None) == both
@@ -171,10 +171,10 @@ def test_the_new_ca_is_trusted_while_the_old_one_signs_and_takes_its_place_when_
 def test_of_a_file_of_public_cas_only_certificates_are_copied(tmp_path: Path) -> None:
     file = tmp_path / "cas.pem"
     file.write_bytes(b"# mine\n-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n" + SYSTEM)
-    assert public_cas(file) == (file, SYSTEM)
+    assert load_public_cas(file) == (file, SYSTEM)
     file.write_bytes(b"nothing")
     with pytest.raises(ValueError, match="holds no certificate"):
-        public_cas(file)
-    place, content = public_cas(None)
+        load_public_cas(file)
+    place, content = load_public_cas(None)
     assert place.is_file()
-    assert len(certificates(content)) > 50
+    assert len(pem_certificates(content)) > 50
