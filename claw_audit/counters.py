@@ -29,8 +29,8 @@ class Counters:
 
     def add_attempt(self, turn: Turn) -> None:
         """Count the usage of an attempt. Its turn is counted once it is over."""
-        self._total.add_attempt(turn.tokens)
-        self._agents[turn.agent].add_attempt(turn.tokens)
+        self._total.add_attempt(turn.used)
+        self._agents[turn.agent].add_attempt(turn.used)
 
     def add_turn(self, turn: Turn, calls: Sequence[Call]) -> None:
         """Count a turn that is over, and those of its calls that match."""

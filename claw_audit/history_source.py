@@ -17,15 +17,14 @@ from claw_audit.report import SkippedInput
 from claw_audit.sources import LINE_TOO_LONG, HistoryFile, Line, SourceError, read_lines
 from claw_audit.turns import (
     Call,
-    Tokens,
     Turn,
     UnreadableLineError,
     decode_line,
     outcome_of,
     parse_time,
     short_text,
-    to_cost,
     to_count,
+    usage_of_attempt,
 )
 
 _RESUMED = b'"resumed":true'
@@ -138,7 +137,6 @@ def decode_turn(line: bytes, agent: str) -> Turn:
     outcome, code = outcome_of(ok=entry.status == "ok", status_code=entry.status_code, code=entry.error)
     provider = f"{entry.effective_provider}/" if entry.effective_provider else ""
     usage = entry.usage
-    prompt, completion, cached = map(to_count, (usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens))
     turn = Turn(
         source="history",
         agent=agent,
@@ -150,7 +148,9 @@ def decode_turn(line: bytes, agent: str) -> Turn:
         status_code=entry.status_code,
         latency_ms=None if entry.latency_ms is None else to_count(entry.latency_ms),
         model=short_text(f"{provider}{entry.effective_model}" if entry.effective_model else entry.requested_model),
-        tokens=Tokens(prompt, completion, cached, to_cost(usage.reported_cost_usd)),
+        used=usage_of_attempt(
+            usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens, usage.reported_cost_usd
+        ),
         resumed=entry.resumed,
         digest=entry.digest or "",
         offered=tuple(map(short_text, entry.tools_offered)),

@@ -29,15 +29,15 @@ from claw_audit.report import SkippedInput
 from claw_audit.sources import LINE_TOO_LONG, MAX_LINE_BYTES, Progress, open_log, read_lines
 from claw_audit.turns import (
     Call,
-    Tokens,
     Turn,
     UnreadableLineError,
+    Usage,
     decode_line,
     outcome_of,
     parse_time,
     short_text,
-    to_cost,
     to_count,
+    usage_of_attempt,
 )
 from claw_contract.interventions import OF_CALL, OF_ROUND
 
@@ -137,10 +137,10 @@ class Event:
             digest=self.text("digest"),
         )
 
-    def tokens(self) -> Tokens:
+    def usage(self) -> Usage:
         """Return the usage of the attempt that the event ends."""
-        prompt, completion, cached = map(self._count, ("tokens_in", "tokens_out", "cached_tokens"))
-        return Tokens(prompt, completion, cached, to_cost(self._members.get("cost_usd")))
+        members = ("tokens_in", "tokens_out", "cached_tokens", "cost_usd")
+        return usage_of_attempt(*map(self._members.get, members))
 
 
 _OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
@@ -215,7 +215,7 @@ class _TurnEvents:
 
     request: Event | None = None
     end: Event | None = None
-    attempts: list[Tokens] = field(default_factory=list)
+    used: Usage = field(default_factory=Usage)
     calls: list[Call] = field(default_factory=list)
     resumed: bool = False
 
@@ -228,7 +228,7 @@ class _TurnEvents:
             turn.outcome, turn.code, turn.latency_ms = "unfinished", "", None
         for call in self.calls:
             call.ts, call.model = turn.ts, turn.model
-        turn.calls, turn.resumed, turn.tokens = tuple(self.calls), self.resumed, sum(self.attempts, Tokens())
+        turn.calls, turn.resumed, turn.used = tuple(self.calls), self.resumed, self.used
         return turn
 
 
@@ -247,7 +247,7 @@ class TurnAssembler:
         events = self._open.setdefault(key, _TurnEvents())
         if event.ends_turn:
             events.end = event
-            events.attempts.append(event.tokens())
+            events.used.add(event.usage())
         elif event.kind == "tool_call" and len(events.calls) < _MAX_CALLS:
             events.calls.append(event.call())
         elif event.kind == "resume":

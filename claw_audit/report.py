@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from claw_audit.bounded_counter import LatencyHistogram, NamedCount
-from claw_audit.turns import Call, Tokens, Turn
+from claw_audit.turns import Call, Turn, Usage
 
 VERSION: Final = 1
 """Version of the document."""
@@ -39,25 +39,6 @@ class TurnCounts:
 
 
 @dataclass(slots=True)
-class Usage:
-    """Tokens, and US dollars. ``unpriced``: attempts that used tokens and whose cost is unknown."""
-
-    tokens_in: int = 0
-    tokens_out: int = 0
-    cached_tokens: int = 0
-    cost_usd: float = 0.0
-    unpriced: int = 0
-
-    def add(self, tokens: Tokens) -> None:
-        """Add one attempt."""
-        self.tokens_in += tokens.prompt
-        self.tokens_out += tokens.completion
-        self.cached_tokens += tokens.cached
-        self.cost_usd += tokens.cost or 0.0
-        self.unpriced += tokens.cost is None and tokens.prompt + tokens.completion > 0
-
-
-@dataclass(slots=True)
 class AgentRow:
     """Activity of one agent, or of all."""
 
@@ -68,10 +49,10 @@ class AgentRow:
     latency_ms: LatencyHistogram = field(default_factory=LatencyHistogram)
     used: Usage = field(default_factory=Usage)
 
-    def add_attempt(self, tokens: Tokens) -> None:
+    def add_attempt(self, used: Usage) -> None:
         """Count an attempt at a turn, and its usage."""
         self.turns.attempts += 1
-        self.used.add(tokens)
+        self.used.add(used)
 
     def add_turn(self, turn: Turn, calls: Sequence[Call]) -> None:
         """Count a turn that is over, and those of its calls that match."""

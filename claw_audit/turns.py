@@ -46,18 +46,27 @@ class Call(msgspec.Struct):
     source: Source
 
 
-class Tokens(msgspec.Struct, frozen=True):
-    """Usage of one attempt. ``cost`` is in US dollars; None if it is unknown."""
+class Usage(msgspec.Struct):
+    """Tokens, and US dollars. ``unpriced``: attempts that used tokens and whose cost is unknown."""
 
-    prompt: int = 0
-    completion: int = 0
-    cached: int = 0
-    cost: float | None = None
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cached_tokens: int = 0
+    cost_usd: float = 0.0
+    unpriced: int = 0
 
-    def __add__(self, other: Tokens) -> Tokens:
-        costs = [each.cost for each in (self, other) if each.cost is not None]
-        counts = self.prompt + other.prompt, self.completion + other.completion, self.cached + other.cached
-        return Tokens(counts[0], counts[1], counts[2], sum(costs) if costs else None)
+    def add(self, other: Usage) -> None:
+        """Add the usage of another attempt."""
+        for name in self.__struct_fields__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+def usage_of_attempt(tokens_in: object, tokens_out: object, cached_tokens: object, cost: object) -> Usage:
+    """Return the usage of one attempt. A value that is not a number counts as 0 tokens, or as an unknown cost."""
+    counts = to_count(tokens_in), to_count(tokens_out), to_count(cached_tokens)
+    if isinstance(cost, bool) or not isinstance(cost, int | float) or cost < 0:
+        return Usage(*counts, unpriced=int(counts[0] + counts[1] > 0))
+    return Usage(*counts, float(min(cost, MAX_COUNT)))
 
 
 class Turn(msgspec.Struct):
@@ -75,7 +84,7 @@ class Turn(msgspec.Struct):
     status_code: int
     latency_ms: int | None
     model: str
-    tokens: Tokens = Tokens()
+    used: Usage = msgspec.field(default_factory=Usage)
     resumed: bool = False
     digest: str = ""
     offered: tuple[str, ...] = ()
@@ -121,13 +130,6 @@ def short_text(value: object) -> str:
 def to_count(number: object) -> int:
     """Return a whole number from 0 to ``MAX_COUNT``; 0 for any other type."""
     return min(max(number, 0), MAX_COUNT) if type(number) is int else 0
-
-
-def to_cost(cost: object) -> float | None:
-    """Return a cost in US dollars; None for anything else."""
-    if isinstance(cost, bool) or not isinstance(cost, int | float) or cost < 0:
-        return None
-    return float(min(cost, MAX_COUNT))
 
 
 def outcome_of(*, ok: bool, status_code: int, code: object) -> tuple[Outcome, str]:

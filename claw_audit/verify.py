@@ -1,4 +1,13 @@
-"""Verification of all agents' chains, and of the lines that the logs record.
+"""Verification of the hash chains of history, and of the lines that the logs record (``claw_contract.chain`` has the rule).
+
+| what is found in an agent's files | verdict |
+|---|---|
+| the hash of a line does not match its bytes | edited: broken |
+| a line does not continue the line before it | removed, inserted, moved or repeated: broken |
+| a line without a seal | inserted, or edited at its end: broken |
+| the beginning of a line, and nothing after it; zero bytes at its end | torn by a crash or a power failure: a note |
+| the rotated file continues a line that is gone | rotated away: a note |
+| the current file does, and there is no rotated file | removed: broken |
 
 A chain alone does not show whole lines that were cut off at its beginning or its end. So every line that a log records must be
 in one of the agent's chains. Only rotation excuses a missing line: lines that the logs record before one that began a new
@@ -10,20 +19,178 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
+
+import msgspec
 
 from claw_audit.bounded_counter import HashSet
-from claw_audit.chain import ChainWalk, Verdict, hash_prefix
 from claw_audit.log_source import read_events
 from claw_audit.report import SkippedInput
-from claw_audit.sources import CURRENT_FILE, Progress, SourceError, agent_directories, open_history
+from claw_audit.sources import (
+    CURRENT_FILE,
+    ROTATED_FILE,
+    HistoryFile,
+    Line,
+    Progress,
+    SourceError,
+    agent_directories,
+    open_history,
+    read_lines,
+)
+from claw_contract.chain import GENESIS, Reading, Seal
 from claw_contract.names import is_agent_id
 
 _MAX_AGENTS = 10_000
 """Agents of one log."""
 _HASH = re.compile("[0-9a-f]{64}")
+_HEAD_BYTES = 512
+"""The part of a line that holds its agent."""
+_AGENT = re.compile(rb'"claw_id":"([^"\\]{0,80})"')
+_NUMBER = b"+-.0123456789eE"
+_MAX_NOTES = 20
+type _Place = tuple[Path, int, int]
+"""(file, line, offset)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A break, or a note, and its place. ``line`` is 0 for a finding about a whole file."""
+
+    kind: Literal["broken", "note"]
+    file: str
+    line: int
+    offset: int
+    what: str
+
+
+@dataclass(slots=True)
+class Verdict:
+    """The verdict on one agent's chain in one directory. ``findings``: the first of ``broken`` breaks, then notes."""
+
+    agent: str
+    directory: str
+    lines: int = 0
+    broken: int = 0
+    findings: tuple[Finding, ...] = ()
+
+    def add_break(self, file: object, line: int, offset: int, what: str) -> None:
+        """Count a break and name it if it is the first."""
+        self.broken += 1
+        if self.broken == 1:
+            self.findings = (Finding("broken", str(file), line, offset, what), *self.findings)
+
+    def add_note(self, file: object, line: int, offset: int, what: str) -> None:
+        """Add a note if there are not too many."""
+        if len(self.findings) < _MAX_NOTES:
+            self.findings = (*self.findings, Finding("note", str(file), line, offset, what))
+
+
+class ChainWalk:
+    """A walk along one agent's files. ``seen`` gets the hash of every line, and ``first`` is that of the first one."""
+
+    def __init__(self, agent: str, directory: Path, seen: HashSet) -> None:
+        self._agent = agent
+        self._verdict = Verdict(agent, str(directory))
+        self._seen = seen
+        self.first: int | None = None
+        self._last: str | None = None
+        """Hash of the last sealed line."""
+        self._reading = Reading()
+
+    def verify(self, files: Iterable[HistoryFile]) -> Verdict:
+        """Return the verdict on the files, the rotated one first."""
+        paths = []
+        for file in files:
+            paths.append(file.path)
+            try:
+                self._walk(file)
+            except SourceError as error:
+                self._verdict.add_break(file.path, 0, 0, str(error).rpartition(": ")[2])
+        if paths and paths[-1].name != CURRENT_FILE:
+            self._verdict.add_note(paths[0], 0, 0, f"is the only file: {CURRENT_FILE} is missing")
+        return self._verdict
+
+    def _walk(self, file: HistoryFile) -> None:
+        torn: Line | None = None
+        for line in read_lines(file.blocks(), self._hash):
+            place, seal = (file.path, line.number, line.offset), self._seal(line)
+            torn = None
+            if seal is not None:
+                self._check(place, line, seal)
+            elif line.data is None or not _is_torn(line.data):
+                self._verdict.add_break(*place, "has no seal: it was edited at its end, or inserted")
+            else:
+                torn = line if line.data.endswith(b"\n") else None
+                reason = "the disk was full" if torn else "it is being written"
+                self._verdict.add_note(*place, f"is only the beginning of a line: its writer crashed, or {reason}")
+        if torn is not None:
+            what = "ends with a part of a line: the rest of it was removed"
+            self._verdict.add_break(file.path, torn.number, torn.offset, what)
+
+    def _hash(self, piece: bytes) -> None:
+        self._reading.add(piece)
+
+    def _seal(self, line: Line) -> Seal | None:
+        if line.data is not None and not line.data.endswith(b"\n"):
+            self._reading.add(b"\n")  # a line that only lacks its line break is complete
+        seal, self._reading = self._reading.seal(), Reading()
+        return seal
+
+    def _check(self, place: _Place, line: Line, seal: Seal) -> None:
+        self._verdict.lines += 1
+        self.first = hash_prefix(seal.hash) if self.first is None else self.first
+        self._seen.add(hash_prefix(seal.hash))
+        agent = _AGENT.search(line.data or b"", 0, _HEAD_BYTES)
+        if not seal.holds:
+            self._verdict.add_break(*place, "was edited: its hash does not match its bytes")
+        elif agent is not None and agent[1].decode(errors="replace") != self._agent:
+            self._verdict.add_break(*place, "is a line of another agent")
+        elif self._last is not None and seal.prev != self._last:
+            self._verdict.add_break(*place, _wrong_link(seal, self._last))
+        elif self._last is None and seal.prev != GENESIS and place[0].name == ROTATED_FILE:
+            self._verdict.add_note(*place, "continues lines that were rotated away")
+        elif self._last is None and seal.prev != GENESIS:
+            what = f"continues a line that is not there: {ROTATED_FILE} is missing, or lines were removed"
+            self._verdict.add_break(*place, what)
+        self._last = seal.hash
+
+
+def hash_prefix(digest: str) -> int:
+    """Return the first 64 bits of a line's hash, given in hexadecimal."""
+    return int(digest[:16], 16)
+
+
+def _wrong_link(seal: Seal, last: str) -> str:
+    if seal.hash == last:
+        return "repeats the line before it"
+    if seal.prev == GENESIS:
+        return "begins a new chain: the lines before it were removed, or it was inserted"
+    return "does not continue the line before it: lines were removed, inserted or moved"
+
+
+def _is_torn(line: bytes) -> bool:
+    """Return True for the beginning of a JSON object, and for nothing but zero bytes.
+
+    A complete object was not torn. After a power failure, zero bytes stand for data that did not reach the disk.
+    """
+    text = line.removesuffix(b"\n").rstrip(b"\0")
+    if not text.startswith(b"{"):
+        return not text and line.startswith(b"\0")
+    # A number may have been cut within: the rest of it would make the text valid.
+    return _is_truncated(text) or _is_truncated(text.rstrip(_NUMBER) + b"1")
+
+
+def _is_truncated(text: bytes) -> bool:
+    try:
+        msgspec.json.decode(text, type=msgspec.Raw)
+    except msgspec.DecodeError as error:
+        return "truncated" in str(error)
+    except RecursionError:
+        return False
+    return False
 
 
 @dataclass(frozen=True, slots=True)

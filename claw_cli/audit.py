@@ -18,12 +18,11 @@ from rich.progress import Progress as Bar
 from typer.core import TyperGroup
 
 from claw_audit.audit import LAST, AuditQuery, audit
-from claw_audit.chain import Finding, Verdict
 from claw_audit.filters import Filters, Status
 from claw_audit.lookup import Attempts, find_turns
 from claw_audit.report import SkippedInput, document
 from claw_audit.sources import Progress, SourceError, agent_directories, total_bytes
-from claw_audit.verify import verify
+from claw_audit.verify import Finding, Verdict, verify
 from claw_audit.withheld import PodGrants
 from claw_cli.arguments import AsJson, File, Pod
 from claw_cli.audit_arguments import (

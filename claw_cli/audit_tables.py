@@ -9,8 +9,8 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 
 from claw_audit.bounded_counter import LatencyHistogram, NamedCount
-from claw_audit.report import AgentRow, FailureRow, Report, ToolRow, TurnCounts, Usage, WithheldRow
-from claw_audit.turns import Call
+from claw_audit.report import AgentRow, FailureRow, Report, ToolRow, TurnCounts, WithheldRow
+from claw_audit.turns import Call, Usage
 from claw_cli.screen import plain, table
 
 

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claw_audit.chain import Verdict
-from claw_audit.verify import verify
+from claw_audit.verify import Verdict, verify
 from tests.audit.made import Made
 
 
