@@ -94,7 +94,7 @@ class Event:
         return self.kind == "response" or (self.kind == "error" and self.has("total_rounds", int))
 
     @property
-    def is_rotation(self) -> bool:
+    def begins_file(self) -> bool:
         """True if the event's line of history is the first one of a new file."""
         return self._members.get("history_rotated") is True
 
@@ -123,6 +123,8 @@ class Event:
         """Return the turn that the event begins or ends, without its calls and its usage."""
         status = self._count("status_code")
         outcome, code = outcome_of(ok=self.kind == "response", status_code=status, code=self.text("error"))
+        if self.kind == "request":
+            outcome, code = "unfinished", ""
         return Turn(
             source="log",
             agent=self.agent,
@@ -210,26 +212,22 @@ def _without_prefix(line: bytes) -> bytes | None:
 
 
 @dataclass(slots=True)
-class _TurnEvents:
-    """The events of one turn that may go on: it has not ended, or it failed and may be resumed."""
+class _OpenTurn:
+    """A turn that may go on: it has not ended, or it failed and may be resumed."""
 
-    request: Event | None = None
-    end: Event | None = None
-    used: Usage = field(default_factory=Usage)
+    turn: Turn | None = None
+    """Its end, or else its beginning; None if neither was logged."""
     calls: list[Call] = field(default_factory=list)
+    used: Usage = field(default_factory=Usage)
     resumed: bool = False
 
-    def turn(self) -> Turn | None:
-        """Return the turn; None if neither its beginning nor its end was logged."""
-        if (event := self.end or self.request) is None:
-            return None
-        turn = event.turn()
-        if self.end is None:
-            turn.outcome, turn.code, turn.latency_ms = "unfinished", "", None
-        for call in self.calls:
-            call.ts, call.model = turn.ts, turn.model
-        turn.calls, turn.resumed, turn.used = tuple(self.calls), self.resumed, self.used
-        return turn
+    def close(self) -> Iterator[Turn]:
+        """Return the turn with its calls, if there is one."""
+        if self.turn is not None:
+            for call in self.calls:
+                call.ts, call.model = self.turn.ts, self.turn.model
+            self.turn.calls, self.turn.used, self.turn.resumed = tuple(self.calls), self.used, self.resumed
+            yield self.turn
 
 
 class TurnAssembler:
@@ -237,31 +235,32 @@ class TurnAssembler:
 
     def __init__(self, in_history: HashSet) -> None:
         self._in_history = in_history
-        self._open: OrderedDict[tuple[str, str], _TurnEvents] = OrderedDict()
+        self._open: OrderedDict[tuple[str, str], _OpenTurn] = OrderedDict()
 
     def add(self, event: Event) -> Iterator[Turn]:
         """Add an event and return the turns that are over with it."""
         key = (event.agent, event.turn_id)
         if not (event.ends_turn or event.kind in _OF_TURN) or not event.turn_id or hash_names(*key) in self._in_history:
             return
-        events = self._open.setdefault(key, _TurnEvents())
+        open_turn = self._open.setdefault(key, _OpenTurn())
         if event.ends_turn:
-            events.end = event
-            events.used.add(event.usage())
-        elif event.kind == "tool_call" and len(events.calls) < _MAX_CALLS:
-            events.calls.append(event.call())
-        elif event.kind == "resume":
-            events.resumed = True
+            open_turn.turn = event.turn()
+            open_turn.used.add(event.usage())
         elif event.kind == "request":
-            events.request = events.request or event
-        if event.kind == "response" or len(self._open) > _MAX_OPEN_TURNS:
-            events = self._open.pop(key) if event.kind == "response" else self._open.popitem(last=False)[1]
-            if (turn := events.turn()) is not None:
-                yield turn
+            open_turn.turn = open_turn.turn or event.turn()
+        elif event.kind == "resume":
+            open_turn.resumed = True
+        elif len(open_turn.calls) < _MAX_CALLS:
+            open_turn.calls.append(event.call())
+        if event.kind == "response":
+            yield from self._open.pop(key).close()
+        elif len(self._open) > _MAX_OPEN_TURNS:
+            yield from self._open.popitem(last=False)[1].close()
 
     def remaining(self) -> Iterator[Turn]:
         """Return the turns that failed, and those without an end."""
-        return (turn for events in self._open.values() if (turn := events.turn()) is not None)
+        for open_turn in self._open.values():
+            yield from open_turn.close()
 
 
 def is_traced(name: str) -> bool:

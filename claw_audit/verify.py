@@ -263,7 +263,7 @@ def _read_log(log: str, progress: Progress) -> dict[str, _LoggedLines]:
             if event.agent not in lines and len(lines) >= _MAX_AGENTS:
                 continue
             logged = lines.setdefault(event.agent, _LoggedLines(log, event.at or 0.0))
-            if event.is_rotation:
+            if event.begins_file:
                 logged.rotations.append(len(logged.hashes))
             logged.hashes.append(hash_prefix(digest))
     return lines

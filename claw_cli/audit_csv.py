@@ -1,8 +1,7 @@
-"""Calls as CSV, a row each.
+"""CSV output, one row for each call.
 
-Rules. A cell that a spreadsheet would take for a formula (it begins with = + - @ or a blank that is no space) has an
-apostrophe before it, as spreadsheets themselves write text; control characters are replaced. So a name that a model made up
-does nothing to who opens the file.
+A cell that a spreadsheet would take for a formula (it begins with = + - @, a tab or a line break) gets an apostrophe in
+front, as spreadsheets themselves write text. Control characters are replaced. So names that a model invented are harmless.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
 class CsvCalls:
-    """Writes each call as it is told of."""
+    """Writer of calls; the heading is written at once."""
 
     def __init__(self, out: TextIO) -> None:
         self._writer = csv.writer(out, lineterminator="\n")
@@ -30,7 +29,7 @@ class CsvCalls:
 
 
 def _cell(value: object) -> str:
-    """One cell.
+    """Return the text of a cell.
 
     >>> _cell("=1+1"), _cell(True), _cell(None), _cell(12)
     ("'=1+1", 'true', '', '12')

@@ -1,4 +1,4 @@
-"""An audit's report as tables."""
+"""Tables of an audit's report."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from claw_cli.screen import plain, table
 
 
 def show(report: Report, console: Console) -> None:
-    """All that there is something to say of."""
+    """Print the summary, and every table that has rows."""
     for line in _head(report):
         console.print(line, soft_wrap=True)
     for part in _tables(report):
@@ -32,7 +32,7 @@ def _head(report: Report) -> Iterator[str]:
 
 
 def _turns(turns: TurnCounts) -> str:
-    ended = {
+    outcomes = {
         "ok": turns.ok,
         "failed": turns.failed,
         "left by their runner": turns.aborted,
@@ -40,8 +40,8 @@ def _turns(turns: TurnCounts) -> str:
         "resumed": turns.resumed,
         "in the log only": turns.only_in_log,
     }
-    told = ", ".join(f"{count} {how}" for how, count in ended.items() if count)
-    return f"{turns.total} turn{'' if turns.total == 1 else 's'}{f': {told}' if told else ''}"
+    parts = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items() if count)
+    return f"{turns.total} turn{'' if turns.total == 1 else 's'}{f': {parts}' if parts else ''}"
 
 
 def _used(used: Usage) -> str:
@@ -54,7 +54,7 @@ def _cost(used: Usage) -> str:
 
 
 def _took(latency: LatencyHistogram) -> str:
-    return "no time that is known" if latency.p50 is None else f"{latency.p50} ms (p50), {latency.p95} ms (p95)"
+    return "an unknown time" if latency.p50 is None else f"{latency.p50} ms (p50), {latency.p95} ms (p95)"
 
 
 def _tables(report: Report) -> Iterator[RenderableType]:
@@ -62,13 +62,13 @@ def _tables(report: Report) -> Iterator[RenderableType]:
         report.agents, "agent", "turns", "ok", "failed", "left", "calls", "failed", "p50", "p95", "in", "out", "USD"
     )
     yield from _rows(report.tools, "tool", "effect", "calls", "failed", "ran", "repeats", "p50", "p95", words=2)
-    for name, counted in (
+    for name, counts in (
         ("intervention", report.interventions),
         ("turns failed with", report.turn_errors),
         ("calls failed with", report.call_errors),
         ("error of the proxy", report.proxy_errors),
     ):
-        yield from _rows(counted, name, "times")
+        yield from _rows(counts, name, "times")
     yield from _rows(report.withheld, "agent", "tool", "why it was not shown", "turns", words=3)
     yield from _rows(report.calls, "latest calls", "agent", "turn", "tool", "result", "effect", "round", "ms", words=6)
     yield from _rows(report.failures, "latest failures", "agent", "turn", "tool", "why", "HTTP", words=5)
@@ -79,10 +79,10 @@ type _Row = AgentRow | ToolRow | NamedCount | WithheldRow | Call | FailureRow
 
 def _rows(rows: Sequence[_Row], *headings: str, words: int = 1) -> Iterator[Table]:
     if rows:
-        made = table(*headings, numbers=len(headings) - words)
+        grid = table(*headings, numbers=len(headings) - words)
         for row in rows:
-            made.add_row(*(plain(cell) for cell in _cells(row)))
-        yield made
+            grid.add_row(*(plain(cell) for cell in _cells(row)))
+        yield grid
 
 
 def _cells(row: _Row) -> tuple[str, ...]:
