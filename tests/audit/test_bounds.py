@@ -1,4 +1,4 @@
-"""What a hostile file may cost: neither memory without bound, nor time."""
+"""The cost of a hostile file is bounded, in memory and in time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from claw_audit.log_source import LogParser
 from claw_audit.turns import UnreadableLineError
-from tests.audit.made import Made, call
+from tests.audit.proxy_files import ProxyFiles, call
 
 HELD = """
 import resource, sys
@@ -25,12 +25,12 @@ print(found.count, len(found.earlier()), resource.getrusage(resource.RUSAGE_SELF
 
 @pytest.mark.requirement("audit:constant-memory")
 def test_attempts_without_number_at_a_turn_are_not_held(tmp_path: Path) -> None:
-    made = Made(tmp_path)
-    made.turn("t1", call(), request_original={"x": ["y"] * 20_000})
-    whole = made.file().read_bytes()
-    with made.file().open("wb") as file:
+    files = ProxyFiles(tmp_path)
+    files.turn("t1", call(), request_original={"x": ["y"] * 20_000})
+    whole = files.file().read_bytes()
+    with files.file().open("wb") as file:
         file.writelines([whole] * 400)
-    command = [sys.executable, "-c", HELD, str(made.directory)]
+    command = [sys.executable, "-c", HELD, str(files.directory)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     count, earlier, kilobytes = map(int, done.stdout.split())
@@ -50,12 +50,12 @@ def test_parts_of_a_line_are_not_held_without_number_however_little_is_in_them(p
 
 @pytest.mark.requirement("audit:damaged")
 def test_a_line_of_digits_is_looked_at_once(tmp_path: Path) -> None:
-    made = Made(tmp_path)
-    made.turn("t1")
-    with made.file().open("ab") as file:
+    files = ProxyFiles(tmp_path)
+    files.turn("t1")
+    with files.file().open("ab") as file:
         file.write(b"{" + b"1" * (4 << 20) + b"x\n")
     # In another process, which can be stopped.
     code = "import sys; from claw_cli.app import main; main()"
-    command = [sys.executable, "-c", code, "audit", "verify", "--history", str(made.directory)]
+    command = [sys.executable, "-c", code, "audit", "verify", "--history", str(files.directory)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
     assert (done.returncode, "has no seal" in done.stdout) == (1, True)

@@ -22,18 +22,18 @@ from claw_audit.lookup import find_turns
 from claw_audit.report import Report
 from claw_audit.sources import MAX_LINE_BYTES, SourceError, read_lines
 from claw_audit.verify import verify
-from tests.audit.made import Made, call, entry
+from tests.audit.proxy_files import ProxyFiles, call, entry
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Made:
-    home = Made(tmp_path)
+def files(tmp_path: Path) -> ProxyFiles:
+    home = ProxyFiles(tmp_path)
     home.turn("t1", call())
     return home
 
 
-def report(made: Made, *logs: str) -> Report:
-    return audit(AuditQuery((made.directory,), logs))
+def report(files: ProxyFiles, *logs: str) -> Report:
+    return audit(AuditQuery((files.directory,), logs))
 
 
 def line(**more: Any) -> bytes:
@@ -63,33 +63,33 @@ DAMAGED = {
 
 @pytest.mark.requirement("audit:damaged")
 @pytest.mark.parametrize("name", DAMAGED)
-def test_a_line_that_can_not_be_read_is_counted_and_named_and_the_others_count(made: Made, name: str) -> None:
+def test_a_line_that_can_not_be_read_is_counted_and_named_and_the_others_count(files: ProxyFiles, name: str) -> None:
     data, why = DAMAGED[name]
-    first = made.file().read_bytes()
-    made.file().write_bytes(first + data + b"\n" + first)
-    found = report(made)
-    assert (found.turns.total, found.unread.lines) == (2, 1)
-    assert found.unread.first[0].startswith(f"{made.file()}:2 (byte {len(first)}) {why}")
+    first = files.file().read_bytes()
+    files.file().write_bytes(first + data + b"\n" + first)
+    result = report(files)
+    assert (result.turns.total, result.unread.lines) == (2, 1)
+    assert result.unread.first[0].startswith(f"{files.file()}:2 (byte {len(first)}) {why}")
 
 
 @pytest.mark.requirement("audit:damaged")
 @given(st.lists(st.binary(max_size=60) | st.sampled_from([data for data, _ in DAMAGED.values()]), max_size=6))
 def test_no_bytes_are_an_error(tmp_path_factory: pytest.TempPathFactory, data: list[bytes]) -> None:
-    made = Made(tmp_path_factory.mktemp("hostile"))
-    made.file().parent.mkdir()
-    made.file().write_bytes(b"\n".join(data))
-    made.log.write_bytes(b"\n".join(data))
-    report(made, str(made.log))
+    files = ProxyFiles(tmp_path_factory.mktemp("hostile"))
+    files.file().parent.mkdir()
+    files.file().write_bytes(b"\n".join(data))
+    files.log.write_bytes(b"\n".join(data))
+    report(files, str(files.log))
     with suppress(SourceError):  # a packed log that is cut: nothing can be said of the ends
-        verify((made.directory,), (str(made.log),))
-    find_turns((made.directory,), "t")
+        verify((files.directory,), (str(files.log),))
+    find_turns((files.directory,), "t")
 
 
 @pytest.mark.requirement("audit:damaged")
-def test_a_line_that_is_being_written_is_no_line_yet(made: Made) -> None:
-    with made.file().open("ab") as file:
+def test_a_line_that_is_being_written_is_no_line_yet(files: ProxyFiles) -> None:
+    with files.file().open("ab") as file:
         file.write(line()[:300])
-    assert (report(made).turns.total, report(made).unread.lines) == (1, 0)
+    assert (report(files).turns.total, report(files).unread.lines) == (1, 0)
 
 
 @pytest.mark.requirement("audit:damaged")
@@ -102,52 +102,52 @@ def test_a_line_that_is_being_written_is_no_line_yet(made: Made) -> None:
         {"type": "error", "error": {"a": 1}, "total_rounds": True},
     ],
 )
-def test_an_event_of_wrong_types_is_an_event_all_the_same(made: Made, event: dict[str, Any]) -> None:
-    made.log.write_text(json.dumps({"ts": "x", "claw_id": "analyst", **event}) + "\n", encoding="utf-8")
-    found = report(made, str(made.log))
-    assert (found.unread.lines, [one.name for one in found.events]) == (0, [event["type"]])
+def test_an_event_of_wrong_types_is_an_event_all_the_same(files: ProxyFiles, event: dict[str, Any]) -> None:
+    files.log.write_text(json.dumps({"ts": "x", "claw_id": "analyst", **event}) + "\n", encoding="utf-8")
+    result = report(files, str(files.log))
+    assert (result.unread.lines, [one.name for one in result.events]) == (0, [event["type"]])
 
 
 @pytest.mark.requirement("audit:damaged")
-def test_a_packed_log_that_is_cut_or_damaged_counts_as_far_as_it_goes_and_is_named(made: Made) -> None:
+def test_a_packed_log_that_is_cut_or_damaged_counts_as_far_as_it_goes_and_is_named(files: ProxyFiles) -> None:
     for number in range(2000):
-        made.ends(f"log{number}", noise=os.urandom(20).hex())
-    packed = gzip.compress(made.log.read_bytes())
+        files.ends(f"log{number}", noise=os.urandom(20).hex())
+    packed = gzip.compress(files.log.read_bytes())
     for damaged in (packed[: len(packed) // 2], packed[: len(packed) // 2] + b"\0" * 400):
-        made.log.write_bytes(damaged)
-        found = report(made, str(made.log))
-        assert 1 < found.turns.total < 2001
-        assert [why.removeprefix(f"{made.log}: ") for why in found.unread.files] in (["is cut off"], ["is damaged"])
+        files.log.write_bytes(damaged)
+        result = report(files, str(files.log))
+        assert 1 < result.turns.total < 2001
+        assert [why.removeprefix(f"{files.log}: ") for why in result.unread.files] in (["is cut off"], ["is damaged"])
 
 
 @pytest.mark.requirement("audit:damaged")
-def test_what_can_not_be_opened_is_named_and_the_others_count(made: Made) -> None:
-    made.turn("t9", agent="clerk")
-    made.file("clerk").unlink()
-    os.mkfifo(made.file("clerk"))
-    found = report(made, str(made.log) + ".gone")
-    assert found.turns.total == 1
-    assert found.unread.files == [
-        f"{made.file('clerk')}: is not a regular file",
-        f"{made.log}.gone: No such file or directory",
+def test_what_can_not_be_opened_is_named_and_the_others_count(files: ProxyFiles) -> None:
+    files.turn("t9", agent="clerk")
+    files.file("clerk").unlink()
+    os.mkfifo(files.file("clerk"))
+    result = report(files, str(files.log) + ".gone")
+    assert result.turns.total == 1
+    assert result.unread.files == [
+        f"{files.file('clerk')}: is not a regular file",
+        f"{files.log}.gone: No such file or directory",
     ]
 
 
 @pytest.mark.requirement("audit:constant-memory")
-def test_names_without_number_stand_in_one_row(made: Made) -> None:
+def test_names_without_number_stand_in_one_row(files: ProxyFiles) -> None:
     for number in range(MAX_ROWS + 50):
-        made.ends(f"a{number}", agent=f"agent-{number}")
-    found = report(made, str(made.log))
-    assert len(found.agents) == MAX_ROWS + 1
-    assert (found.agents[-1].agent, found.agents[-1].turns.total) == (OTHERS, 51)
+        files.ends(f"a{number}", agent=f"agent-{number}")
+    result = report(files, str(files.log))
+    assert len(result.agents) == MAX_ROWS + 1
+    assert (result.agents[-1].agent, result.agents[-1].turns.total) == (OTHERS, 51)
 
 
 @pytest.mark.requirement("audit:constant-memory")
 def test_a_line_that_is_too_long_is_passed_over_piece_by_piece() -> None:
     left = [b"x" * (1 << 20)] * (3 * (MAX_LINE_BYTES >> 20)) + [b"\nshort\n", b"last"]
-    found = [(one.number, one.data, one.offset) for one in read_lines(left)]
+    result = [(one.number, one.data, one.offset) for one in read_lines(left)]
     size = 3 * MAX_LINE_BYTES
-    assert found == [(1, None, 0), (2, b"short\n", size + 1), (3, b"last", size + 7)]
+    assert result == [(1, None, 0), (2, b"short\n", size + 1), (3, b"last", size + 7)]
 
 
 MEASURED = """
@@ -167,17 +167,17 @@ print(found.turns.total, found.unread.lines, chains[0].lines, resource.getrusage
 
 @pytest.mark.requirement("audit:constant-memory")
 def test_files_of_any_size_are_read_in_constant_memory(tmp_path: Path) -> None:
-    made = Made(tmp_path)
-    made.turn("t1", call(), request_original="x" * 250_000)
-    whole = made.file().read_bytes()
-    with made.file().open("wb") as file:
+    files = ProxyFiles(tmp_path)
+    files.turn("t1", call(), request_original="x" * 250_000)
+    whole = files.file().read_bytes()
+    with files.file().open("wb") as file:
         file.writelines([whole] * 600)  # 150 MB
         file.truncate(file.tell() + (200 << 20))  # and a line of nothing, which takes no room on the disk
-    made.ends("t1")
-    ends = made.log.read_bytes()
-    with gzip.open(made.log, "wb", compresslevel=1) as packed:
+    files.ends("t1")
+    ends = files.log.read_bytes()
+    with gzip.open(files.log, "wb", compresslevel=1) as packed:
         packed.writelines([ends * 1000] * 30)
-    command = [sys.executable, "-c", MEASURED, str(made.directory), str(made.log)]
+    command = [sys.executable, "-c", MEASURED, str(files.directory), str(files.log)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     turns, unread, chain, kilobytes = map(int, done.stdout.split())
@@ -187,20 +187,20 @@ def test_files_of_any_size_are_read_in_constant_memory(tmp_path: Path) -> None:
 
 @pytest.mark.requirement("audit:moving")
 def test_what_is_written_and_rotated_while_it_is_read_neither_counts_twice_nor_breaks_the_chain(tmp_path: Path) -> None:
-    made = Made(tmp_path, 40_000)
+    files = ProxyFiles(tmp_path, 40_000)
     writes = iter(range(100_000))
 
     def goes_on() -> None:
         for _ in range(60):
-            made.turn(f"t{next(writes)}", call())
+            files.turn(f"t{next(writes)}", call())
 
     goes_on()
     totals = []
     for _ in range(5):
-        told = audit(AuditQuery((made.directory,)), on_call=lambda _row: made.turn(f"t{next(writes)}", call()))
-        totals.append(told.turns.total)
-        assert told.unread.lines == 0
-        assert not any(verdict.broken for verdict in verify((made.directory,)))
+        result = audit(AuditQuery((files.directory,)), on_call=lambda _row: files.turn(f"t{next(writes)}", call()))
+        totals.append(result.turns.total)
+        assert result.unread.lines == 0
+        assert not any(verdict.broken for verdict in verify((files.directory,)))
     assert all(0 < total <= 100 for total in totals)
 
 
@@ -208,9 +208,9 @@ def test_what_is_written_and_rotated_while_it_is_read_neither_counts_twice_nor_b
 @pytest.mark.parametrize(
     "ts", ["9999-12-31T23:59:59.999999Z", "0001-01-01T00:00:00+14:00", "1969-12-31T00:00:00Z", "-" * 999, ""]
 )
-def test_a_time_that_is_none_is_no_time(made: Made, ts: str) -> None:
-    made.turn("t2", call(ts * 1000), ts=ts)
-    found = report(made)
-    assert (found.turns.total, found.first, found.last) == (2, *["2026-01-01T00:00:00.000Z"] * 2)
-    assert max(len(row.ts) + len(row.tool) for row in found.calls) < 500
-    assert audit(AuditQuery((made.directory,), filters=Filters(since=0.0))).turns.total == 1
+def test_a_time_that_is_none_is_no_time(files: ProxyFiles, ts: str) -> None:
+    files.turn("t2", call(ts * 1000), ts=ts)
+    result = report(files)
+    assert (result.turns.total, result.first, result.last) == (2, *["2026-01-01T00:00:00.000Z"] * 2)
+    assert max(len(row.ts) + len(row.tool) for row in result.calls) < 500
+    assert audit(AuditQuery((files.directory,), filters=Filters(since=0.0))).turns.total == 1

@@ -16,7 +16,7 @@ from mitmproxy.certs import CertStore
 
 from claw_certs.ca import UnfitCaError, create_ca, parse_ca
 from claw_certs.names import ca_names
-from tests.certs.made import INSIDE, NOW, pods_ca, wanted
+from tests.certs.example_cas import INSIDE, NOW, ca_request, pods_ca
 from tests.certs.runtimes import installed
 
 
@@ -54,7 +54,7 @@ def test_openssl_takes_what_it_signs_for_governed_hosts_and_nothing_else(
 
 @pytest.mark.requirement("certs:constrained")
 def test_all_that_holds_it_back_is_critical_and_its_names_are_dated_and_never_twice_the_same() -> None:
-    one, other = parse_ca(create_ca(wanted())), parse_ca(create_ca(wanted()))
+    one, other = parse_ca(create_ca(ca_request())), parse_ca(create_ca(ca_request()))
     for certificate, length in ((one.root, 1), (one.certificate, 0)):
         for kind in (x509.BasicConstraints, x509.KeyUsage, x509.NameConstraints):
             assert certificate.extensions.get_extension_for_class(kind).critical
@@ -69,8 +69,8 @@ def test_all_that_holds_it_back_is_critical_and_its_names_are_dated_and_never_tw
 @settings(max_examples=25)
 @given(st.text(max_size=200))
 def test_whatever_a_pod_is_called_its_ca_has_a_name_of_one_line(pod: str) -> None:
-    made = parse_ca(create_ca(wanted(pod=pod)))
-    (name,) = made.certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    ca = parse_ca(create_ca(ca_request(pod=pod)))
+    (name,) = ca.certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     assert len(str(name.value)) <= 64
     assert str(name.value).isprintable()
 
@@ -100,16 +100,16 @@ def test_a_host_is_covered_as_it_is_or_left_out_with_its_reason(host: str, held_
     assert names.permitted == ((held_to,) if held_to else ())
     assert why in "".join(names.left_out.values())
     if held_to:
-        made = parse_ca(create_ca(wanted(held_to)))
-        assert made.permitted == (held_to,)
-        assert made.covers(host)
-        assert not made.covers(f"evil{held_to}")
+        ca = parse_ca(create_ca(ca_request(held_to)))
+        assert ca.permitted == (held_to,)
+        assert ca.covers(host)
+        assert not ca.covers(f"evil{held_to}")
 
 
 @pytest.mark.requirement("certs:hosts")
 def test_a_ca_for_no_host_is_not_made() -> None:
     with pytest.raises(UnfitCaError, match="no host"):
-        create_ca(wanted(permitted=()))
+        create_ca(ca_request(permitted=()))
 
 
 def _general(name: str) -> Any:

@@ -24,7 +24,7 @@ from claw_certs.key_file import CA_FILE, exposed_to, load_ca
 from claw_certs.store import DH_PARAMETERS
 from claw_mediate.io.log import EventLog
 from claw_mediate.mitm.authority import Authorities, _not_the_pods
-from tests.certs.made import INSIDE, LONG_AGO, NOW, YET_TO_COME, pods_ca, wanted
+from tests.certs.example_cas import INSIDE, LONG_AGO, NOW, YET_TO_COME, ca_request, pods_ca
 from tests.proxy.looking import taddons, tlsconfig
 from tests.proxy.pod import Pod
 from tests.proxy.test_start import fails_to_start
@@ -52,7 +52,7 @@ def leaf(pem: bytes) -> bytes:
 
 FLAWS: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "the key of another": (
-        lambda pem: create_ca(wanted()).split(b"-----BEGIN CERT")[0] + certificates(pem),
+        lambda pem: create_ca(ca_request()).split(b"-----BEGIN CERT")[0] + certificates(pem),
         "not the certificate's",
     ),
     "a certificate of no CA": (leaf, "none of a CA"),
@@ -61,7 +61,7 @@ FLAWS: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "another's root": (
         lambda pem: (
             pem[: pem.rindex(b"-----BEGIN CERT")]
-            + create_ca(wanted()).rpartition(b"-----BEGIN CERT")[2].join([b"-----BEGIN CERT", b""])
+            + create_ca(ca_request()).rpartition(b"-----BEGIN CERT")[2].join([b"-----BEGIN CERT", b""])
         ),
         "no chain",
     ),
@@ -208,15 +208,15 @@ def test_a_confdir_is_looked_at_too_but_may_hold_any_sound_ca(pod: Pod) -> None:
 
 @pytest.mark.requirement("certs:told")
 def test_its_end_is_told_once_a_day_from_thirty_days_before() -> None:
-    told: list[bytes] = []
+    log: list[bytes] = []
     days = iter([0, 300, 340, 340, 341, 366])
-    authorities = Authorities(EventLog(told.append), lambda: NOW + timedelta(days=next(days)))
-    authorities._found = parse_ca(create_ca(wanted()))
+    authorities = Authorities(EventLog(log.append), lambda: NOW + timedelta(days=next(days)))
+    authorities._found = parse_ca(create_ca(ca_request()))
     said = []
     for _ in range(6):
-        told.clear()
+        log.clear()
         authorities.running()
-        said.append([b"claw certs rotate" in line or b"ca_expired" in line for line in told])
+        said.append([b"claw certs rotate" in line or b"ca_expired" in line for line in log])
     assert said == [[], [], [True], [], [True], [True]]
 
 

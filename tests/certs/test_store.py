@@ -13,7 +13,7 @@ import pytest
 from claw_certs.bundle import load_public_cas, pem_certificates
 from claw_certs.ca import UnfitCaError
 from claw_certs.store import finish, init, read_store, rotate
-from tests.certs.made import NOW, OUTSIDE, PUBLIC, pods_ca, wanted
+from tests.certs.example_cas import NOW, OUTSIDE, PUBLIC, ca_request, pods_ca
 from tests.proxy.pod import ROOT
 
 SYSTEM = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
@@ -21,7 +21,7 @@ KILLED = """
 import os, sys
 from pathlib import Path
 from claw_certs.store import finish, init, read_store, rotate
-from tests.certs.made import NOW, OUTSIDE, PUBLIC, wanted
+from tests.certs.example_cas import NOW, OUTSIDE, PUBLIC, ca_request
 
 STEPS = {"os.rename", "os.mkdir", "os.remove", "os.chmod", "open"}
 verbs = {"init": init, "force": lambda *of: init(*of, force=True), "rotate": rotate, "finish": finish}
@@ -30,9 +30,9 @@ last = False
 for step in range(200):
     place = home / f"{step}"
     if sys.argv[1] != "init":
-        init(place, wanted(), PUBLIC, None)
+        init(place, ca_request(), PUBLIC, None)
     if sys.argv[1] in {"finish", "force"}:
-        rotate(place, wanted(), PUBLIC, None)
+        rotate(place, ca_request(), PUBLIC, None)
     child = os.fork()
     if child == 0:
         seen = -1
@@ -41,7 +41,7 @@ for step in range(200):
             seen += event in STEPS
             if seen == step:
                 os._exit(9)
-        of = (place, NOW, PUBLIC, None) if sys.argv[1] == "finish" else (place, wanted(OUTSIDE), PUBLIC, None)
+        of = (place, NOW, PUBLIC, None) if sys.argv[1] == "finish" else (place, ca_request(OUTSIDE), PUBLIC, None)
         sys.addaudithook(die)
         verb(*of)
         os._exit(0)
@@ -60,7 +60,7 @@ def test_the_key_is_its_owners_and_what_runners_trust_is_everybodys_whatever_the
     before = os.umask(0o077)
     try:
         pods_ca(tmp_path)
-        rotate(tmp_path, wanted(), SYSTEM, None)
+        rotate(tmp_path, ca_request(), SYSTEM, None)
     finally:
         os.umask(before)
     files = {"mitmproxy-ca.pem": 0o600, "next-ca.pem": 0o600, "mitmproxy-dhparam.pem": 0o600}
@@ -75,7 +75,7 @@ def test_the_key_is_its_owners_and_what_runners_trust_is_everybodys_whatever_the
 def test_a_key_that_is_there_is_kept_until_another_is_asked_for_by_force(tmp_path: Path) -> None:
     first = pods_ca(tmp_path)
     assert pods_ca(tmp_path, "other.example") == first
-    again = init(tmp_path, wanted("other.example"), PUBLIC, None, force=True)
+    again = init(tmp_path, ca_request("other.example"), PUBLIC, None, force=True)
     assert again.signing is not None
     assert again.signing.permitted == ("other.example",)
     assert again != first
@@ -106,7 +106,9 @@ def test_the_directory_itself_may_be_no_symlink_either(tmp_path: Path) -> None:
 
 @pytest.mark.requirement("certs:files")
 def test_of_verbs_at_the_same_time_one_makes_the_ca_and_the_others_keep_it(tmp_path: Path) -> None:
-    make = "import sys; from pathlib import Path; from tests.certs.made import pods_ca; pods_ca(Path(sys.argv[1]))"
+    make = (
+        "import sys; from pathlib import Path; from tests.certs.example_cas import pods_ca; pods_ca(Path(sys.argv[1]))"
+    )
     command = [sys.executable, "-c", f"{make}; print(pods_ca(Path(sys.argv[1])).signing.name)", str(tmp_path / "ca")]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     running = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(3)]
@@ -138,11 +140,11 @@ def test_killed_at_any_step_there_is_a_whole_ca_or_none_and_the_same_verb_mends_
         if verb == "finish" and left.next is None:
             with pytest.raises(UnfitCaError, match="no rotation"):
                 finish(place, NOW, PUBLIC, None)
-            mended = init(place, wanted(), PUBLIC, None)
+            mended = init(place, ca_request(), PUBLIC, None)
         elif verb == "finish":
             mended = finish(place, NOW, PUBLIC, None)
         else:
-            mended = (rotate if verb == "rotate" else init)(place, wanted(), PUBLIC, None)
+            mended = (rotate if verb == "rotate" else init)(place, ca_request(), PUBLIC, None)
         assert mended.is_trusted
         assert mended.signing is not None
         if verb == "force" and mended.signing.permitted == (OUTSIDE,):
@@ -153,14 +155,14 @@ def test_killed_at_any_step_there_is_a_whole_ca_or_none_and_the_same_verb_mends_
 @pytest.mark.requirement("certs:rotation")
 def test_the_new_ca_is_trusted_while_the_old_one_signs_and_takes_its_place_when_told(tmp_path: Path) -> None:
     with pytest.raises(UnfitCaError, match="no CA yet"):
-        rotate(tmp_path, wanted(), PUBLIC, None)
+        rotate(tmp_path, ca_request(), PUBLIC, None)
     old = pods_ca(tmp_path)
     with pytest.raises(UnfitCaError, match="no rotation"):
         finish(tmp_path, NOW, PUBLIC, None)
     assert read_store(tmp_path) == old
-    both = rotate(tmp_path, wanted("new.example"), PUBLIC, None)
+    both = rotate(tmp_path, ca_request("new.example"), PUBLIC, None)
     assert (both.signing, len(both.trusted)) == (old.signing, 2)
-    assert rotate(tmp_path, wanted("newer.example"), PUBLIC, None) == both
+    assert rotate(tmp_path, ca_request("newer.example"), PUBLIC, None) == both
     new = finish(tmp_path, NOW, PUBLIC, None)
     assert (new.signing, new.next, len(new.trusted)) == (both.next, None, 1)
     assert new.signing is not None

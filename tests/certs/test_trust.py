@@ -13,7 +13,7 @@ import httpx2
 import openai
 import pytest
 
-from tests.certs.made import INSIDE, OUTSIDE, pods_ca
+from tests.certs.example_cas import INSIDE, OUTSIDE, pods_ca
 from tests.certs.runtimes import RUNTIMES, Runtime
 from tests.peers import Provider, Service, text
 from tests.proxy.pod import ROOT, Pod, headers
@@ -31,17 +31,17 @@ def pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
     provider, service = Provider(), Service()
     provider.start()
     service.start()
-    made = Pod(home, provider, service)
-    made.agent("analyst", made.tool("balance"))
+    pod = Pod(home, provider, service)
+    pod.agent("analyst", pod.tool("balance"))
     private = home / "ca" / "private"
-    made.environment |= {"CLLAMA_CA": str(private), "CLLAMA_HOSTS": f"{OUTSIDE}=openai"}
+    pod.environment |= {"CLLAMA_CA": str(private), "CLLAMA_HOSTS": f"{OUTSIDE}=openai"}
     read_only = f'mount --bind -o ro "{private}" "{private}" && exec "$@"'
-    made.launcher = ("unshare", "--map-root-user", "--mount", "sh", "-ec", read_only, "sh")
-    if subprocess.run([*made.launcher, "true"], capture_output=True, check=False).returncode:
-        made.launcher = ()  # the kernel gives this user no namespace: all else is still proved
-    made.start()
-    yield made
-    made.stop()
+    pod.launcher = ("unshare", "--map-root-user", "--mount", "sh", "-ec", read_only, "sh")
+    if subprocess.run([*pod.launcher, "true"], capture_output=True, check=False).returncode:
+        pod.launcher = ()  # the kernel gives this user no namespace: all else is still proved
+    pod.start()
+    yield pod
+    pod.stop()
     provider.stop()
     service.stop()
 
@@ -116,9 +116,9 @@ def test_a_governed_host_that_the_ca_does_not_cover_is_told_once_with_its_remedy
             httpx2.Client(proxy=f"http://127.0.0.1:{pod.proxy_port}", trust_env=False, timeout=60) as client,
         ):
             client.get(f"https://{OUTSIDE}/")
-    (told,) = [event for event in pod.log() if event.get("error") == "ca_does_not_cover"]
-    assert told["host"] == OUTSIDE
-    assert "claw certs rotate" in told["reason"]
+    (event,) = [event for event in pod.log() if event.get("error") == "ca_does_not_cover"]
+    assert event["host"] == OUTSIDE
+    assert "claw certs rotate" in event["reason"]
 
 
 @pytest.mark.requirement("certs:runtimes")

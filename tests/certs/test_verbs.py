@@ -15,7 +15,7 @@ from claw_certs.status import ca_status
 from claw_certs.store import read_store
 from claw_cli.app import app
 from claw_contract.known_providers import KNOWN_PROVIDERS
-from tests.certs.made import LONG_AGO, NOW, OUTSIDE, pods_ca
+from tests.certs.example_cas import LONG_AGO, NOW, OUTSIDE, pods_ca
 
 POD = """
 x-claw:
@@ -44,8 +44,8 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def written(directory: Path, mode: str = "proxy", **env: str) -> None:
-    told = ", ".join(f"{name}: {json.dumps(value)}" for name, value in env.items()) or 'XAI_API_KEY: ""'
-    (directory / "claw-pod.yml").write_text(POD.format(mode=mode, env=told), encoding="utf-8")
+    variables = ", ".join(f"{name}: {json.dumps(value)}" for name, value in env.items()) or 'XAI_API_KEY: ""'
+    (directory / "claw-pod.yml").write_text(POD.format(mode=mode, env=variables), encoding="utf-8")
 
 
 def claw(*arguments: str, **env: str) -> Result:
@@ -59,8 +59,8 @@ def certs(verb: str, *arguments: str, **env: str) -> Result:
 
 
 def status() -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(certs("status", "--json").stdout)
-    return told
+    document: dict[str, Any] = json.loads(certs("status", "--json").stdout)
+    return document
 
 
 @pytest.mark.requirement("certs:hosts")
@@ -72,17 +72,17 @@ def test_the_ca_is_for_the_hosts_that_the_compiled_proxy_opens_and_says_which_it
         OLLAMA_BASE_URL="http://ollama:11434/v1",
         XAI_BASE_URL="https://10.1.1.1/v1",
     )
-    made = certs("init")
-    assert made.exit_code == 0, made.output
+    result = certs("init")
+    assert result.exit_code == 0, result.output
     signing = read_store(desk / ".claw-ca").signing
     assert signing is not None
     hosts = {each.base_url.split("/")[2] for each in KNOWN_PROVIDERS.values() if each.base_url}
     assert set(signing.permitted or ()) == hosts | {OUTSIDE, "models.internal.example"}
-    told = {each["host"]: each["why"] for each in status()["left_out"]}
-    assert told.keys() == {"10.0.0.5", "*.wild.example", "10.1.1.1"}
-    for host, why in told.items():
-        assert f"{host} (left out: {why})" in made.stdout
-    assert "sk-planted" not in made.output
+    left_out = {each["host"]: each["why"] for each in status()["left_out"]}
+    assert left_out.keys() == {"10.0.0.5", "*.wild.example", "10.1.1.1"}
+    for host, why in left_out.items():
+        assert f"{host} (left out: {why})" in result.stdout
+    assert "sk-planted" not in result.output
 
 
 @pytest.mark.requirement("certs:rotation")
@@ -94,12 +94,12 @@ def test_each_step_of_a_rotation_tells_the_next_one() -> None:
     assert "there is no .claw-ca/private/next-ca.pem" in certs("rotate", "--finish").stderr
     first = certs("rotate")
     assert (first.exit_code, "--finish" in first.stdout) == (0, True)
-    told = status()
-    assert [told[key] is not None for key in ("signing", "next")] == [True, True]
-    assert "a rotation is under way" in told["problems"][0]["text"]
+    before = status()
+    assert [before[key] is not None for key in ("signing", "next")] == [True, True]
+    assert "a rotation is under way" in before["problems"][0]["text"]
     assert "--force-recreate" in certs("rotate", "--finish").stdout
     after = status()
-    assert (after["signing"], after["next"], after["problems"]) == (told["next"], None, [])
+    assert (after["signing"], after["next"], after["problems"]) == (before["next"], None, [])
 
 
 @pytest.mark.requirement("certs:finish")
@@ -157,11 +157,11 @@ def test_what_stands_badly_is_told_with_its_remedy_by_status_and_by_up(
 ) -> None:
     """``up`` goes on with what the proxy would start on, and then fails since there is no Docker here."""
     spoil(desk)
-    told = certs("status")
-    (line,) = [line for line in told.stderr.splitlines() if text in line]
+    result = certs("status")
+    (line,) = [line for line in result.stderr.splitlines() if text in line]
     assert line.startswith("error: " if exit_code else "warning: ")
     assert any(remedy in line for remedy in REMEDIES)
-    assert told.exit_code == exit_code
+    assert result.exit_code == exit_code
     assert [text in problem["text"] for problem in status()["problems"]].count(True) == 1
     up = claw("up", PATH=str(desk))
     assert line in up.stderr
@@ -191,20 +191,20 @@ def test_a_new_governed_host_is_told_until_the_ca_is_rotated(desk: Path) -> None
 @pytest.mark.requirement("certs:status")
 def test_time_to_rotate_is_from_thirty_days_before_its_end_on(tmp_path: Path) -> None:
     pods_ca(tmp_path)
-    for day, told in ((334, False), (336, True), (366, False)):
-        found = ca_status(tmp_path, ["api.openai.com"], NOW + timedelta(days=day), "claw-pod.yml")
-        assert any("expires on" in problem.text for problem in found.problems) is told
-        assert found.is_sound is (day < 366)
+    for day, expires_soon in ((334, False), (336, True), (366, False)):
+        ca = ca_status(tmp_path, ["api.openai.com"], NOW + timedelta(days=day), "claw-pod.yml")
+        assert any("expires on" in problem.text for problem in ca.problems) is expires_soon
+        assert ca.is_sound is (day < 366)
 
 
 @pytest.mark.requirement("certs:files")
 def test_the_key_is_for_whom_the_proxy_runs_as(desk: Path) -> None:
     key = desk / ".claw-ca" / "private" / "mitmproxy-ca.pem"
     another = str(os.geteuid() + 4321)
-    made = certs("init", CLAW_UID=another)
+    result = certs("init", CLAW_UID=another)
     if os.geteuid() == 0:
-        assert (made.exit_code, key.stat().st_uid, key.parent.stat().st_uid) == (0, int(another), int(another))
+        assert (result.exit_code, key.stat().st_uid, key.parent.stat().st_uid) == (0, int(another), int(another))
     else:
-        assert (made.exit_code, key.exists()) == (1, False)
-        assert f"CLAW_UID={another}" in made.stderr
+        assert (result.exit_code, key.exists()) == (1, False)
+        assert f"CLAW_UID={another}" in result.stderr
     assert certs("init", CLAW_UID="nobody").exit_code == 1

@@ -70,17 +70,17 @@ def claw(pod: Pod, *arguments: str, log: bool = True) -> Result:
     return result
 
 
-def counted(found: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+def counted(result: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     return {
-        tool["tool"]: tuple(tool[name] for name in ("calls", "failed", "ran", "duplicates")) for tool in found["tools"]
+        tool["tool"]: tuple(tool[name] for name in ("calls", "failed", "ran", "duplicates")) for tool in result["tools"]
     }
 
 
 @pytest.mark.requirement("audit:real")
 @pytest.mark.parametrize("log", [False, True])
 def test_what_audit_counts_of_a_real_run_is_what_happened(worked: Pod, *, log: bool) -> None:
-    found = json.loads(claw(worked, "--json", log=log).stdout)
-    turns = found["turns"]
+    result = json.loads(claw(worked, "--json", log=log).stdout)
+    turns = result["turns"]
     assert [turns[name] for name in ("total", "ok", "failed", "resumed", "attempts", "only_in_log")] == [
         7,
         6,
@@ -89,18 +89,18 @@ def test_what_audit_counts_of_a_real_run_is_what_happened(worked: Pod, *, log: b
         8,
         0,
     ]
-    assert counted(found) == {"desk.balance": (3, 1, 2, 1), "desk__nope": (1, 1, 0, 0), "desk.trade": (1, 0, 1, 0)}
+    assert counted(result) == {"desk.balance": (3, 1, 2, 1), "desk__nope": (1, 1, 0, 0), "desk.trade": (1, 0, 1, 0)}
     ran = len(worked.service.received)
-    assert sum(tool["ran"] for tool in found["tools"]) == ran == 3
+    assert sum(tool["ran"] for tool in result["tools"]) == ran == 3
     history = worked.history("analyst") + worked.history("clerk")
     for total, name in (("tokens_in", "prompt_tokens"), ("tokens_out", "completion_tokens")):
-        assert found["used"][total] == sum(line["usage"][name] for line in history) > 0
-    assert {one["name"]: one["count"] for one in found["call_errors"]} == {"duplicate_tool_call": 1, "unknown_tool": 1}
-    interventions = {one["name"]: one["count"] for one in found["interventions"]}
+        assert result["used"][total] == sum(line["usage"][name] for line in history) > 0
+    assert {one["name"]: one["count"] for one in result["call_errors"]} == {"duplicate_tool_call": 1, "unknown_tool": 1}
+    interventions = {one["name"]: one["count"] for one in result["interventions"]}
     assert interventions.pop("tool_choice_none", 1) == 1
     assert interventions == {"duplicate_managed_tool_call:desk.balance": 1, "unknown_tool_rejected:desk__nope": 1}
-    assert [agent["turns"]["total"] for agent in found["agents"]] == [6, 1]
-    withheld = [(row["tool"], row["why"], row["turns"]) for row in found["withheld"]]
+    assert [agent["turns"]["total"] for agent in result["agents"]] == [6, 1]
+    withheld = [(row["tool"], row["why"], row["turns"]) for row in result["withheld"]]
     assert withheld == [("desk.balance", "tool_choice_none", 1), ("desk.trade", "tool_choice_none", 1)]
 
 

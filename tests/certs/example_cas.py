@@ -1,4 +1,4 @@
-"""CAs for the tests, made as `claw certs` makes them."""
+"""CAs for the tests, created as `claw certs` creates them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from claw_certs.store import StoredCas, init
 NOW = datetime.now(UTC)
 INSIDE, OUTSIDE = "api.openai.com", "outside.example"
 PUBLIC = b""
-"""No public CA: what a test's runner trusts, it trusts by the pod's."""
+"""No public CAs: a runner of a test trusts the pod's CA only."""
 
 
-def wanted(*permitted: str, **more: Any) -> CaRequest:
+def ca_request(*permitted: str, **more: Any) -> CaRequest:
     return CaRequest(**({"pod": "desk", "permitted": permitted or (INSIDE,), "now": NOW, "days": 365} | more))
 
 
 def pods_ca(directory: Path, *permitted: str, **more: Any) -> StoredCas:
-    """A CA in the directory; ``now`` in the past makes one that has expired."""
-    return init(directory, wanted(*permitted, **more), PUBLIC, None)
+    """Create a CA in the directory. With ``now`` long ago it has expired."""
+    return init(directory, ca_request(*permitted, **more), PUBLIC, None)
 
 
 LONG_AGO = NOW - timedelta(days=400)
