@@ -31,7 +31,7 @@ _MAX_POD_BYTES = 31
 _ALL_ADDRESSES = (ip_network("0.0.0.0/0"), ip_network("::/0"))
 
 
-class UnfitCaError(ValueError):
+class UnfitError(ValueError):
     """A CA that can't be used. The message is one clause."""
 
 
@@ -104,7 +104,7 @@ class Authority:
 def create_ca(request: CaRequest) -> bytes:
     """Return a new CA in PEM as mitmproxy reads it: key and certificates in one file, so that neither can exist alone.
 
-    Raise ``UnfitCaError`` if there is no permitted name.
+    Raise ``UnfitError`` if there is no permitted name.
     """
     root_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     mark = _identifier(root_key).digest[:4].hex()
@@ -125,49 +125,49 @@ def create_ca(request: CaRequest) -> bytes:
 
 
 def parse_ca(pem: bytes, passphrase: bytes | None = None) -> Authority:
-    """Return the CA of a file that holds its key and its chain, the signing certificate first. Raise ``UnfitCaError``."""
+    """Return the CA of a file that holds its key and its chain, the signing certificate first. Raise ``UnfitError``."""
     try:
         certificate, *issuers = x509.load_pem_x509_certificates(pem)
     except ValueError:
-        raise UnfitCaError("it holds no certificate that can be read") from None
+        raise UnfitError("it holds no certificate that can be read") from None
     try:
         key = serialization.load_pem_private_key(pem, passphrase)
     except TypeError:
         if passphrase is None:
-            raise UnfitCaError("its key is encrypted, and there is no passphrase (cert_passphrase)") from None
+            raise UnfitError("its key is encrypted, and there is no passphrase (cert_passphrase)") from None
         return parse_ca(pem)
     except ValueError:
-        raise UnfitCaError("it holds no private key that can be read") from None
+        raise UnfitError("it holds no private key that can be read") from None
     if key.public_key() != certificate.public_key():
-        raise UnfitCaError("its key is not the certificate's")
+        raise UnfitError("its key is not the certificate's")
     root = certificate
     for issuer in issuers:
         try:
             root.verify_directly_issued_by(issuer)
         except (ValueError, TypeError, InvalidSignature):
-            raise UnfitCaError("its certificates are no chain") from None
+            raise UnfitError("its certificates are no chain") from None
         root = issuer
     return Authority(certificate, root, _permitted(certificate))
 
 
 def parse_valid_ca(pem: bytes, now: datetime, passphrase: bytes | None = None) -> Authority:
-    """Return the CA of a file. Raise ``UnfitCaError``, also if it is out of time."""
+    """Return the CA of a file. Raise ``UnfitError``, also if it is out of time."""
     ca = parse_ca(pem, passphrase)
     if (problem := ca.problem_at(now)) is not None:
-        raise UnfitCaError(problem)
+        raise UnfitError(problem)
     return ca
 
 
 def _permitted(certificate: x509.Certificate) -> tuple[str, ...] | None:
-    """Return the permitted names, None for any. Raise ``UnfitCaError`` for a certificate that is not of a CA."""
+    """Return the permitted names, None for any. Raise ``UnfitError`` for a certificate that is not of a CA."""
     try:
         extensions = certificate.extensions
     except ValueError:
-        raise UnfitCaError("its certificate holds extensions that can't be read") from None
+        raise UnfitError("its certificate holds extensions that can't be read") from None
     values = {extension.oid: extension.value for extension in extensions}
     basic = values.get(x509.BasicConstraints.oid)
     if not (isinstance(basic, x509.BasicConstraints) and basic.ca):
-        raise UnfitCaError("its certificate is none of a CA")
+        raise UnfitError("its certificate is none of a CA")
     constraints = values.get(x509.NameConstraints.oid)
     permitted = constraints.permitted_subtrees if isinstance(constraints, x509.NameConstraints) else None
     names = tuple(each.value.lower().lstrip(".") for each in permitted or () if isinstance(each, x509.DNSName))
@@ -211,7 +211,7 @@ def _name(request: CaRequest, mark: str) -> x509.Name:
 
 def _constraints(permitted: Sequence[str]) -> x509.NameConstraints:
     if not permitted:
-        raise UnfitCaError("there is no host that it could sign for")
+        raise UnfitError("there is no host that it could sign for")
     return x509.NameConstraints(
         permitted_subtrees=[x509.DNSName(name) for name in permitted],
         excluded_subtrees=[x509.IPAddress(network) for network in _ALL_ADDRESSES],

@@ -11,13 +11,13 @@ import stat
 from datetime import datetime
 from pathlib import Path
 
-from claw_certs.ca import Authority, UnfitCaError, parse_valid_ca
+from claw_certs.ca import Authority, UnfitError, parse_valid_ca
 
 CA_FILE = "mitmproxy-ca.pem"
 
 
 def load_ca(directory: Path, now: datetime, passphrase: bytes | None = None) -> Authority | None:
-    """Return the CA in mitmproxy's ``confdir``, or None. Raise ``UnfitCaError`` with one line that has the remedy."""
+    """Return the CA in mitmproxy's ``confdir``, or None. Raise ``UnfitError`` with one line that has the remedy."""
     file = directory / CA_FILE
     try:
         with file.open("rb") as stream:
@@ -26,17 +26,17 @@ def load_ca(directory: Path, now: datetime, passphrase: bytes | None = None) -> 
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise UnfitCaError(
+        raise UnfitError(
             f"the CA {file} can't be read: {error.strerror} (it must belong to who runs the proxy)"
         ) from None
     if (readers := exposed_to(status)) is not None:
-        raise UnfitCaError(
+        raise UnfitError(
             f"the key of the CA {file} is open to {readers}: chmod 600 {file}, or make another if it was read"
         )
     try:
         return parse_valid_ca(content, now, passphrase)
-    except UnfitCaError as error:
-        raise UnfitCaError(f"the CA {file} can't be used: {error} (`claw certs init --force` makes another)") from None
+    except UnfitError as error:
+        raise UnfitError(f"the CA {file} can't be used: {error} (`claw certs init --force` makes another)") from None
 
 
 def exposed_to(status: os.stat_result, proxy: int | None = None) -> str | None:

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Literal
 
-from claw_certs.ca import Authority, UnfitCaError
+from claw_certs.ca import Authority, UnfitError
 from claw_certs.key_file import CA_FILE, load_ca
 from claw_certs.names import ca_names
 from claw_certs.store import PRIVATE, PUBLIC, StagedCaError, StoredCas, read_staged, read_store
@@ -53,7 +53,7 @@ def ca_status(directory: Path, hosts: Iterable[str], now: datetime, pod: str) ->
     coverable = sorted(set(hosts) - set(left_out))
     try:
         stored = read_store(directory)
-    except (OSError, UnfitCaError) as error:
+    except (OSError, UnfitError) as error:
         problem = _store_problem(directory, error, pod)
         return CaStatus(None, dict.fromkeys(coverable, False), left_out, (problem,))
     covered = {host: stored.signing is not None and stored.signing.covers(host) for host in coverable}
@@ -63,7 +63,7 @@ def ca_status(directory: Path, hosts: Iterable[str], now: datetime, pod: str) ->
     return CaStatus(stored, covered, left_out, (*problems, *staged, *coming))
 
 
-def _store_problem(directory: Path, error: OSError | UnfitCaError, pod: str) -> Problem:
+def _store_problem(directory: Path, error: OSError | UnfitError, pod: str) -> Problem:
     if isinstance(error, StagedCaError):
         return _staged_problem(error, pod)
     reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
@@ -77,7 +77,7 @@ def _key_problems(directory: Path, stored: StoredCas, now: datetime, pod: str) -
         return
     try:
         load_ca(directory / PRIVATE, now)
-    except UnfitCaError as error:
+    except UnfitError as error:
         text, _, remedy = str(error).partition(" (")
         yield Problem("error", text, remedy.rstrip(")") or f"see {directory / PRIVATE / CA_FILE}")
     if (scope := stored.signing.excessive_scope) is not None:

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from claw_certs import safe_fs
 from claw_certs.bundle import pem_certificates
-from claw_certs.ca import Authority, CaRequest, UnfitCaError, create_ca, parse_ca, parse_valid_ca
+from claw_certs.ca import Authority, CaRequest, UnfitError, create_ca, parse_ca, parse_valid_ca
 from claw_certs.key_file import CA_FILE, exposed_to
 
 NEXT = "next-ca.pem"
@@ -43,7 +43,7 @@ ssbzSibBsu/6iGtCOGEoXJf//////////wIBAg==
 """The public group of RFC 7919. Without the file mitmproxy starts only if it can write its own."""
 
 
-class StagedCaError(UnfitCaError):
+class StagedCaError(UnfitError):
     """The staged CA can't sign, or there is none. ``claw certs rotate`` is the remedy."""
 
 
@@ -74,7 +74,7 @@ class StoredCas:
 
 
 def read_store(directory: Path) -> StoredCas:
-    """Return the CAs of a directory. Raise ``OSError``; ``UnfitCaError`` for a file without a CA."""
+    """Return the CAs of a directory. Raise ``OSError``; ``UnfitError`` for a file without a CA."""
     with suppress(FileNotFoundError), safe_fs.open_directory(None, str(directory)) as top:
         return _read_store(top)
     return StoredCas(None)
@@ -91,7 +91,7 @@ def init(
 ) -> StoredCas:
     """Create a CA if there is none, or with ``force`` in any case, and write the public files.
 
-    Raise ``OSError``; ``UnfitCaError`` for an existing CA that can't be read.
+    Raise ``OSError``; ``UnfitError`` for an existing CA that can't be read.
     """
 
     def create(_: int, private: int) -> None:
@@ -106,12 +106,12 @@ def init(
 def rotate(directory: Path, request: CaRequest, public_cas: bytes, owner: int | None) -> StoredCas:
     """Stage another CA, which is trusted beside the signing one: the first step of a rotation.
 
-    A staged CA that can sign is kept; one that can't is replaced. Raise ``OSError``; ``UnfitCaError``.
+    A staged CA that can sign is kept; one that can't is replaced. Raise ``OSError``; ``UnfitError``.
     """
 
     def stage(top: int, private: int) -> None:
         if not safe_fs.file_exists(private, CA_FILE):
-            raise UnfitCaError("there is no CA yet")
+            raise UnfitError("there is no CA yet")
         try:
             _read_staged(top, directory, request.now)
         except StagedCaError:
@@ -160,11 +160,11 @@ def _update(directory: Path, public_cas: bytes, owner: int | None, change: Calla
 
 def _read_store(top: int) -> StoredCas:
     cas = []
-    for name, error_type in ((CA_FILE, UnfitCaError), (NEXT, StagedCaError)):
+    for name, error_type in ((CA_FILE, UnfitError), (NEXT, StagedCaError)):
         content = _read_content(top, PRIVATE, name)
         try:
             cas.append(None if content is None else parse_ca(content))
-        except UnfitCaError as error:
+        except UnfitError as error:
             raise error_type(f"{PRIVATE}/{name}: {error}") from None
     return StoredCas(cas[0], cas[1], _read_certificates(top, CERTIFICATE), _read_certificates(top, BUNDLE))
 
@@ -178,7 +178,7 @@ def _read_staged(top: int, directory: Path, now: datetime) -> Authority:
         raise StagedCaError(f"the key of the CA {file} is open to {readers}")
     try:
         ca = parse_valid_ca(content, now)
-    except UnfitCaError as error:
+    except UnfitError as error:
         raise StagedCaError(f"the CA {file} can't be used: {error}") from None
     if (scope := ca.excessive_scope) is not None:
         raise StagedCaError(f"the CA {file} may sign for {scope}")

@@ -15,7 +15,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from claw_certs.bundle import load_public_cas
-from claw_certs.ca import Authority, CaRequest, UnfitCaError
+from claw_certs.ca import Authority, CaRequest, UnfitError
 from claw_certs.names import ca_names
 from claw_certs.status import CaStatus, ca_status
 from claw_certs.store import StagedCaError, StoredCas, finish, init, rotate
@@ -202,7 +202,7 @@ def _exit_on_error(ca: _PodCa) -> Iterator[None]:
         yield
     except StagedCaError as error:
         _fail(f"{error}: run `claw certs rotate {ca.file}`, and recreate the runners before --finish")
-    except UnfitCaError as error:
+    except UnfitError as error:
         remedy = "init" if str(error) == "there is no CA yet" else "init --force"
         _fail(f"{ca.directory}: {error}: run `claw certs {remedy} {ca.file}`")
     except ValueError as error:

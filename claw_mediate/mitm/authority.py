@@ -27,7 +27,7 @@ from mitmproxy import ctx, exceptions
 from mitmproxy.certs import CertStore, CertStoreEntry
 from mitmproxy.proxy.context import Context
 
-from claw_certs.ca import Authority, UnfitCaError
+from claw_certs.ca import Authority, UnfitError
 from claw_certs.key_file import CA_FILE, load_ca
 from claw_certs.names import ascii_name, is_address
 from claw_certs.status import expires_soon
@@ -107,7 +107,7 @@ class Authorities:
         passphrase = (ctx.options.cert_passphrase or "").encode() or None
         try:
             found = load_ca(directory, self._now(), passphrase)
-        except UnfitCaError as error:
+        except UnfitError as error:
             raise exceptions.OptionsError(str(error)) from error
         if is_pods and (problem := _not_the_pods(directory, found)) is not None:
             raise exceptions.OptionsError(problem)

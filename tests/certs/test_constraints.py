@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mitmproxy.certs import CertStore
 
-from claw_certs.ca import UnfitCaError, create_ca, parse_ca
+from claw_certs.ca import UnfitError, create_ca, parse_ca
 from claw_certs.names import ca_names
 from tests.certs.example_cas import INSIDE, NOW, ca_request, pods_ca
 from tests.certs.runtimes import installed
@@ -108,7 +108,7 @@ def test_a_host_is_covered_as_it_is_or_left_out_with_its_reason(host: str, held_
 
 @pytest.mark.requirement("certs:hosts")
 def test_a_ca_for_no_host_is_not_made() -> None:
-    with pytest.raises(UnfitCaError, match="no host"):
+    with pytest.raises(UnfitError, match="no host"):
         create_ca(ca_request(permitted=()))
 
 

@@ -19,7 +19,7 @@ from mitmproxy.connection import Client
 from mitmproxy.options import Options
 from mitmproxy.proxy.context import Context
 
-from claw_certs.ca import UnfitCaError, create_ca, parse_ca
+from claw_certs.ca import UnfitError, create_ca, parse_ca
 from claw_certs.key_file import CA_FILE, exposed_to, load_ca
 from claw_certs.store import DH_PARAMETERS
 from claw_mediate.io.log import EventLog
@@ -78,7 +78,7 @@ def test_a_file_that_is_no_sound_ca_is_told_in_one_line_with_its_remedy(tmp_path
     file = tmp_path / "private" / "mitmproxy-ca.pem"
     alter, says = FLAWS[flaw]
     file.write_bytes(alter(file.read_bytes()))
-    with pytest.raises(UnfitCaError) as refused:
+    with pytest.raises(UnfitError) as refused:
         load_ca(file.parent, NOW)
     assert says in str(refused.value)
     assert "claw certs init --force" in str(refused.value)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from claw_certs.bundle import load_public_cas, pem_certificates
-from claw_certs.ca import UnfitCaError
+from claw_certs.ca import UnfitError
 from claw_certs.store import finish, init, read_store, rotate
 from tests.certs.example_cas import NOW, OUTSIDE, PUBLIC, ca_request, pods_ca
 from tests.proxy.pod import ROOT
@@ -138,7 +138,7 @@ def test_killed_at_any_step_there_is_a_whole_ca_or_none_and_the_same_verb_mends_
             assert left.signing is not None
             assert left.signing.root_pem.strip() in {each.strip() for each in left.trusted}
         if verb == "finish" and left.next is None:
-            with pytest.raises(UnfitCaError, match="no rotation"):
+            with pytest.raises(UnfitError, match="no rotation"):
                 finish(place, NOW, PUBLIC, None)
             mended = init(place, ca_request(), PUBLIC, None)
         elif verb == "finish":
@@ -154,10 +154,10 @@ def test_killed_at_any_step_there_is_a_whole_ca_or_none_and_the_same_verb_mends_
 
 @pytest.mark.requirement("certs:rotation")
 def test_the_new_ca_is_trusted_while_the_old_one_signs_and_takes_its_place_when_told(tmp_path: Path) -> None:
-    with pytest.raises(UnfitCaError, match="no CA yet"):
+    with pytest.raises(UnfitError, match="no CA yet"):
         rotate(tmp_path, ca_request(), PUBLIC, None)
     old = pods_ca(tmp_path)
-    with pytest.raises(UnfitCaError, match="no rotation"):
+    with pytest.raises(UnfitError, match="no rotation"):
         finish(tmp_path, NOW, PUBLIC, None)
     assert read_store(tmp_path) == old
     both = rotate(tmp_path, ca_request("new.example"), PUBLIC, None)

@@ -21,7 +21,7 @@ PAGE = DOCS / "troubleshooting.md"
 REFUSES_TO_START = {
     "claw_mediate/mitm": ("OptionsError", "RuntimeError", "ValueError"),
     "claw_mediate/io": ("ValueError",),
-    "claw_certs/key_file.py": ("UnfitCaError",),
+    "claw_certs/key_file.py": ("UnfitError",),
     "claw_state/place.py": ("ValueError",),
     "claw_state/sqlite.py": ("NotSupportedError", "DatabaseError"),
     "claw_state/valkey.py": ("ValueError",),
