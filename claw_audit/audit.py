@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from claw_audit.bounded_counter import HashSet, hash_names
-from claw_audit.counters import Counters
 from claw_audit.filters import Filters
 from claw_audit.history_source import read_turns
 from claw_audit.log_source import Event, TurnAssembler, interventions, is_traced, read_events
-from claw_audit.report import Report, SkippedInput
+from claw_audit.report import Report
 from claw_audit.sources import HistoryFile, Progress, SourceError, agent_directories, open_history
 from claw_audit.turns import Call, Turn
 from claw_audit.withheld import PodGrants, WithheldTools
@@ -49,8 +48,7 @@ class _Audit:
         self._progress = progress
         self._on_call = on_call
         self._call_matches = query.filters.call_predicate()
-        self._counters = Counters(query.last)
-        self._skipped = SkippedInput()
+        self._report = Report(query.last)
         self._in_history = HashSet()
         """Hashes of (agent, turn id)."""
         self._withheld = WithheldTools(query.grants)
@@ -64,7 +62,8 @@ class _Audit:
             self._read_log(name, assembler)
         for turn in assembler.remaining():
             self._count_turn(turn)
-        return self._counters.report(list(self._withheld.rows(self._filters.agent)), self._skipped)
+        self._report.withheld += self._withheld.rows(self._filters.agent)
+        return self._report
 
     def _read_history(self, agent: str, directories: list[Path]) -> None:
         with ExitStack() as stack:
@@ -73,32 +72,32 @@ class _Audit:
                 try:
                     files += stack.enter_context(open_history(directory, self._progress))
                 except SourceError as error:
-                    self._skipped.add_file(error)
-            for turn, is_last_attempt in read_turns(agent, files, self._skipped):
+                    self._report.unread.add_file(error)
+            for turn, is_last_attempt in read_turns(agent, files, self._report.unread):
                 if self._query.logs and is_last_attempt:
                     self._in_history.add(hash_names(agent, turn.turn_id))
                 self._count_turn(turn, is_last_attempt=is_last_attempt)
 
     def _read_log(self, name: str, assembler: TurnAssembler) -> None:
         try:
-            for event in read_events(name, self._progress, self._skipped):
+            for event in read_events(name, self._progress, self._report.unread):
                 self._count_event(event)
                 for turn in assembler.add(event):
                     self._count_turn(turn)
         except SourceError as error:
-            self._skipped.add_file(error)
+            self._report.unread.add_file(error)
 
     def _count_event(self, event: Event) -> None:
         """Count an event by itself, apart from its turn."""
         if not self._filters.matches(event.agent, event.at, event.turn_id):
             return
-        self._counters.events.add(event.kind)
+        self._report.events.add(event.kind)
         if event.kind == "intervention":
             name = event.text("intervention") or "unnamed"
             if not (is_traced(name) and hash_names(event.agent, event.turn_id) in self._in_history):
-                self._counters.interventions.add(name)
+                self._report.interventions.add(name)
         elif event.kind == "error" and not event.ends_turn:
-            self._counters.proxy_errors.add(event.text("error") or "unnamed")
+            self._report.proxy_errors.add(event.text("error") or "unnamed")
 
     def _count_turn(self, turn: Turn, *, is_last_attempt: bool = True) -> None:
         """Count an attempt, and its turn if it is the last one."""
@@ -107,14 +106,14 @@ class _Audit:
         calls = [call for call in turn.calls if self._call_matches(call)]
         if not self._filters.matches_turn(turn, len(calls)):
             return
-        self._counters.add_attempt(turn)
+        self._report.add_attempt(turn)
         if not is_last_attempt:
             return
-        self._counters.add_turn(turn, calls)
+        self._report.add_turn(turn, calls)
         self._withheld.add(turn)
         if turn.source == "history":
             for name in interventions(turn):
-                self._counters.interventions.add(name)
+                self._report.interventions.add(name)
         if self._on_call is not None:
             for call in calls:
                 self._on_call(call)

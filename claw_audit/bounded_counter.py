@@ -22,20 +22,25 @@ _MAX_MS: Final = 10**9
 """Eleven days."""
 
 
-class BoundedTable[Row](dict[str, Row]):
+class BoundedTable[Row]:
     """Rows by name, made when they are first asked for, and one row for all names beyond ``MAX_ROWS``."""
 
     def __init__(self, new_row: Callable[[str], Row]) -> None:
-        super().__init__()
         self._new_row = new_row
+        self._rows: dict[str, Row] = {}
 
-    def __missing__(self, name: str) -> Row:
-        key = name if len(self) < MAX_ROWS else OTHERS
-        return self.get(key) or self.setdefault(key, self._new_row(key))
+    def __getitem__(self, name: str) -> Row:
+        if name not in self._rows:
+            name = name if len(self._rows) < MAX_ROWS else OTHERS
+            self._rows.setdefault(name, self._new_row(name))
+        return self._rows[name]
 
-    def sorted_items(self) -> list[tuple[str, Row]]:
+    def items(self) -> list[tuple[str, Row]]:
         """Return the rows by name, ``OTHERS`` last."""
-        return sorted(self.items(), key=lambda item: (item[0] == OTHERS, item[0]))
+        return sorted(self._rows.items(), key=lambda item: (item[0] == OTHERS, item[0]))
+
+    def __iter__(self) -> Iterator[Row]:
+        return (row for _, row in self.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +49,18 @@ class NamedCount:
     count: int
 
 
-class BoundedCounter(Counter[str]):
-    """Counts by name, and one count for all names beyond ``MAX_ROWS``."""
+class BoundedCounter:
+    """Counts by name, and one count for all names beyond ``MAX_ROWS``. Iterate to get the highest first."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
 
     def add(self, name: str) -> None:
         """Count the name once."""
-        self[name if name in self or len(self) < MAX_ROWS else OTHERS] += 1
+        self.counts[name if name in self.counts or len(self.counts) < MAX_ROWS else OTHERS] += 1
 
-    def rows(self) -> tuple[NamedCount, ...]:
-        """Return the counts, the highest first."""
-        return tuple(NamedCount(*item) for item in sorted(self.items(), key=lambda item: (-item[1], item[0])))
+    def __iter__(self) -> Iterator[NamedCount]:
+        return (NamedCount(*item) for item in sorted(self.counts.items(), key=lambda item: (-item[1], item[0])))
 
 
 class LatestItems[Item]:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
 
-from claw_audit.bounded_counter import LatencyHistogram, NamedCount
+from claw_audit.bounded_counter import BoundedCounter, BoundedTable, LatencyHistogram, LatestItems
 from claw_audit.turns import Call, Turn, Usage
 
 VERSION: Final = 1
 """Version of the document."""
+_MEMBERS: Final = (
+    *("first", "last", "turns", "used", "latency_ms", "agents", "tools", "interventions", "turn_errors", "call_errors"),
+    *("proxy_errors", "events", "withheld", "calls", "failures", "unread"),
+)
 _MAX_NAMED: Final = 10
 """Unreadable lines, and files, that are named."""
 
@@ -132,29 +137,74 @@ class SkippedInput:
             self.files.append(str(reason))
 
 
-@dataclass(frozen=True, slots=True)
 class Report:
-    """All results of an audit. ``first`` and ``last`` are the times of turns."""
+    """All counts of an audit. Their size does not grow with the number of turns.
 
-    first: str | None
-    last: str | None
-    turns: TurnCounts
-    used: Usage
-    latency_ms: LatencyHistogram
-    agents: tuple[AgentRow, ...]
-    tools: tuple[ToolRow, ...]
-    interventions: tuple[NamedCount, ...]
-    turn_errors: tuple[NamedCount, ...]
-    call_errors: tuple[NamedCount, ...]
-    proxy_errors: tuple[NamedCount, ...]
-    events: tuple[NamedCount, ...]
-    withheld: tuple[WithheldRow, ...]
-    calls: tuple[Call, ...]
-    failures: tuple[FailureRow, ...]
-    unread: SkippedInput
+    ``last``: the number of calls, and of failures, that are listed one by one.
+    """
+
+    def __init__(self, last: int) -> None:
+        self._total = AgentRow("")
+        self.turns, self.used, self.latency_ms = self._total.turns, self._total.used, self._total.latency_ms
+        self.agents = BoundedTable(AgentRow)
+        self.tools = BoundedTable(ToolRow)
+        self.interventions = BoundedCounter()
+        self.turn_errors = BoundedCounter()
+        self.call_errors = BoundedCounter()
+        self.proxy_errors = BoundedCounter()
+        self.events = BoundedCounter()
+        self.withheld: list[WithheldRow] = []
+        self.calls: LatestItems[Call] = LatestItems(last)
+        self.failures: LatestItems[FailureRow] = LatestItems(last)
+        self.unread = SkippedInput()
+        self._times: tuple[float, float] | None = None
+
+    @property
+    def first(self) -> str | None:
+        """Time of the first turn."""
+        return None if self._times is None else _rfc3339(self._times[0])
+
+    @property
+    def last(self) -> str | None:
+        """Time of the last turn."""
+        return None if self._times is None else _rfc3339(self._times[1])
+
+    def add_attempt(self, turn: Turn) -> None:
+        """Count the usage of an attempt. Its turn is counted once it is over."""
+        self._total.add_attempt(turn.used)
+        self.agents[turn.agent].add_attempt(turn.used)
+
+    def add_turn(self, turn: Turn, calls: Sequence[Call]) -> None:
+        """Count a turn that is over, and those of its calls that match."""
+        self._total.add_turn(turn, calls)
+        self.agents[turn.agent].add_turn(turn, calls)
+        if turn.at is not None:
+            first, last = self._times or (turn.at, turn.at)
+            self._times = min(first, turn.at), max(last, turn.at)
+        if turn.code:
+            self.turn_errors.add(turn.code)
+            self._add_failure(turn, "", turn.code, turn.status_code)
+        for call in calls:
+            self.tools[call.tool].add(call)
+            self.calls.add(turn.at, call)
+            if call.status == "error":
+                self.call_errors.add(call.code)
+                self._add_failure(turn, call.tool, call.code, call.status_code)
+
+    def _add_failure(self, turn: Turn, tool: str, code: str, status_code: int | None) -> None:
+        self.failures.add(turn.at, FailureRow(turn.ts, turn.agent, turn.turn_id, tool, code, status_code))
 
 
 def document(report: Report) -> dict[str, Any]:
-    """Return the report as JSON data; a histogram becomes ``{"p50": …, "p95": …}`` in milliseconds."""
-    quantiles = msgspec.to_builtins(report, enc_hook=lambda latency: {"p50": latency.p50, "p95": latency.p95})
-    return {"version": VERSION, **quantiles}
+    """Return the report as JSON data."""
+    members = {name: getattr(report, name) for name in _MEMBERS}
+    return {"version": VERSION, **msgspec.to_builtins(members, enc_hook=_to_builtins)}
+
+
+def _to_builtins(value: Any) -> Any:
+    is_latency = isinstance(value, LatencyHistogram)
+    return {"p50": value.p50, "p95": value.p95} if is_latency else list(value)
+
+
+def _rfc3339(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -59,6 +59,7 @@ class Usage(msgspec.Struct):
         """Add the usage of another attempt."""
         for name in self.__struct_fields__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.cost_usd = round(self.cost_usd, 10)  # 0.1 + 0.2 is 0.3
 
 
 def usage_of_attempt(tokens_in: object, tokens_out: object, cached_tokens: object, cost: object) -> Usage:

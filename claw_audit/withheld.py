@@ -61,8 +61,8 @@ class WithheldTools:
 
     def rows(self, agent: str = "") -> Iterator[WithheldRow]:
         """Return the withheld tools from history, then those that only the pod explains."""
-        for name, withheld in self._withheld.sorted_items():
-            for key, turns in sorted(withheld.items()):
+        for name, withheld in self._withheld.items():
+            for key, turns in sorted(withheld.counts.items()):
                 tool, _, reason = key.partition("\0")
                 yield WithheldRow(name, tool, reason, turns)
         if self._grants is not None:
@@ -73,8 +73,8 @@ class WithheldTools:
     def _pod_rows(self, agent: str, granted: AgentGrants, declared: frozenset[str]) -> Iterator[WithheldRow]:
         for tool in sorted(declared - granted.tools):
             yield WithheldRow(agent, tool, NOT_GRANTED, None)
-        explained = {key.partition("\0")[0] for key in self._withheld[agent]}
-        turns, offered = self._turns[agent], dict(self._offered[agent])
+        explained = {key.partition("\0")[0] for key in self._withheld[agent].counts}
+        turns, offered = self._turns.counts[agent], dict(self._offered[agent].counts)
         for tool in sorted(granted.tools):
             offers = sum(offered.pop(alias, 0) for alias in {plain_alias(tool), hashed_alias(tool)})
             if offers < turns and tool not in explained:

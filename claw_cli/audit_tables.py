@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import assert_never
 
 from rich.console import Console, RenderableType
@@ -77,8 +77,8 @@ def _tables(report: Report) -> Iterator[RenderableType]:
 type _Row = AgentRow | ToolRow | NamedCount | WithheldRow | Call | FailureRow
 
 
-def _rows(rows: Sequence[_Row], *headings: str, words: int = 1) -> Iterator[Table]:
-    if rows:
+def _rows(iterable: Iterable[_Row], *headings: str, words: int = 1) -> Iterator[Table]:
+    if rows := list(iterable):
         grid = table(*headings, numbers=len(headings) - words)
         for row in rows:
             grid.add_row(*(plain(cell) for cell in _cells(row)))

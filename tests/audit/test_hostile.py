@@ -138,8 +138,9 @@ def test_names_without_number_stand_in_one_row(files: ProxyFiles) -> None:
     for number in range(MAX_ROWS + 50):
         files.ends(f"a{number}", agent=f"agent-{number}")
     result = report(files, str(files.log))
-    assert len(result.agents) == MAX_ROWS + 1
-    assert (result.agents[-1].agent, result.agents[-1].turns.total) == (OTHERS, 51)
+    agents = list(result.agents)
+    assert len(agents) == MAX_ROWS + 1
+    assert (agents[-1].agent, agents[-1].turns.total) == (OTHERS, 51)
 
 
 @pytest.mark.requirement("audit:constant-memory")

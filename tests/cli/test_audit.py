@@ -10,7 +10,6 @@ import re
 import subprocess
 import sys
 from contextlib import suppress
-from dataclasses import fields
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from claw_audit.report import Report
+from claw_audit.report import Report, document
 from claw_audit.turns import Call
 from claw_cli.app import app
 from claw_compile.compiler import compile_pod
@@ -73,7 +72,7 @@ def test_tables_tell_of_agents_tools_failures_tokens_and_cost(history: str) -> N
 def test_json_is_one_document_and_its_members_are_those_of_the_page(history: str) -> None:
     result = claw("--json", "--status", "error", CLAW_SESSION_HISTORY_DIR=history)
     output = json.loads(result.stdout)
-    assert output.keys() == {"version", *(field.name for field in fields(Report))}
+    assert output.keys() == document(Report(0)).keys()
     page = (DOCS / "audit.md").read_text(encoding="utf-8")
     for names in (
         output,
