@@ -102,15 +102,15 @@ def read_lines(blocks: Iterable[bytes], observe: Callable[[bytes], object] = len
 
 def agent_directories(histories: Iterable[Path]) -> dict[str, list[Path]]:
     """Return the directories of each agent that has history, ordered by agent. Raise ``SourceError``."""
-    found: dict[str, list[Path]] = {}
+    places: dict[str, list[Path]] = {}
     for history in dict.fromkeys(map(os.path.realpath, histories)):
         try:
             names = [entry.name for entry in os.scandir(history) if entry.is_dir()]
         except OSError as error:
             raise SourceError(f"{history}: {error.strerror}") from None
         for name in filter(is_agent_id, names):
-            found.setdefault(name, []).append(Path(history) / name)
-    return {name: sorted(found[name]) for name in sorted(found)}
+            places.setdefault(name, []).append(Path(history) / name)
+    return {name: sorted(places[name]) for name in sorted(places)}
 
 
 @contextmanager

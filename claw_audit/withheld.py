@@ -43,11 +43,11 @@ class WithheldTools:
     def __init__(self, grants: PodGrants | None) -> None:
         self._grants = grants
         self._withheld = BoundedTable(lambda _agent: BoundedCounter())
-        """By agent: tool and reason, with a zero byte between them."""
+        """Turns by agent, and by tool and reason with a zero byte between them."""
         self._turns = BoundedCounter()
-        """By agent: turns of this compiled pod that offered tools."""
+        """Turns of this compiled pod that offered tools, by agent."""
         self._offered = BoundedTable(lambda _agent: BoundedCounter())
-        """By agent: aliases that these turns offered."""
+        """Turns by agent, and by offered alias."""
 
     def add(self, turn: Turn) -> None:
         """Count a turn."""

@@ -76,7 +76,7 @@ class Authority:
 
     @property
     def excessive_scope(self) -> str | None:
-        """What the CA may sign for beyond the limits of a CA made by ``create_ca``; None if nothing."""
+        """The names or addresses that the CA may sign for and a CA of ``create_ca`` may not; None if there are none."""
         if self.permitted is None or "" in self.permitted:
             return "any name"
         if (wide := next((name for name in self.permitted if name_problem(name) is not None), None)) is not None:

@@ -133,5 +133,8 @@ def _declared(pod_file: Path) -> frozenset[str]:
         return frozenset()
     described = plan.pod.described.items()
     return frozenset(
-        canonical_name(service, tool.name) for service, found in described if found for tool in found.tools
+        canonical_name(service, tool.name)
+        for service, descriptor in described
+        if descriptor
+        for tool in descriptor.tools
     )

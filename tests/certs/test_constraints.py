@@ -1,4 +1,4 @@
-"""What the pod's CA is good for: hosts as X.509 has them, and what OpenSSL makes of its certificates."""
+"""The constraints of the pod's CA: host names in X.509, and its certificates as OpenSSL judges them."""
 
 from __future__ import annotations
 

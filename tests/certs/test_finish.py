@@ -1,4 +1,4 @@
-"""The second step of a rotation: which staged CA signs, and which takes no sound one's place."""
+"""The second step of a rotation: a staged CA that can't sign replaces no sound one."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_what_was_staged_and_could_not_sign_takes_no_sound_cas_place_and_rotate_
 @pytest.mark.requirement("certs:finish")
 @pytest.mark.parametrize("names", [["ca-cert.pem"], ["ca-bundle.pem"], ["ca-cert.pem", "ca-bundle.pem"]])
 def test_what_was_staged_signs_only_when_runners_were_given_it(tmp_path: Path, names: list[str]) -> None:
-    """As a ``rotate`` leaves it that is killed before it writes these files."""
+    """A ``rotate`` that is killed before it writes these files leaves it so."""
     old = pods_ca(tmp_path).signing
     before = {tmp_path / "public" / name: (tmp_path / "public" / name).read_bytes() for name in names}
     staged = rotate(tmp_path, ca_request(), PUBLIC, None).next

@@ -1,4 +1,4 @@
-"""On which CA the proxy starts, and what it says of one that it does not start on."""
+"""The CAs with which the proxy starts, and its message for each with which it does not."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_nobody_else_may_read_the_key(mode: int, own: bool, readers: str | None)
 
 @pytest.mark.requirement("certs:refused")
 def test_who_asks_for_another_is_told_what_the_other_would_be() -> None:
-    """As root does, who makes the CA of a proxy that runs as somebody else."""
+    """Root creates the CA of a proxy that runs as another user."""
     owner = os.geteuid() + 1
     about = os.stat_result((stat.S_IFREG | 0o640, 0, 0, 1, owner, 0, 0, 0, 0, 0))
     assert (exposed_to(about), exposed_to(about, owner)) == (None, "its group")

@@ -1,4 +1,4 @@
-"""What each runtime makes of the pod's CA, through the real proxy; and certs/README.md, which tells how each is told of it."""
+"""Each runtime trusts the pod's CA by the variable in certs/README.md, through the real proxy."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
 
 
 def asked(pod: Pod, runtime: Runtime, host: str, directory: Path, trusts: bool) -> tuple[bool, str]:
-    """Whether it got our answer, and all that it said."""
+    """Return (True if it got our answer, all its output)."""
     directory.mkdir()
     public = pod.home / "ca" / "public"
     proxy = f"http://127.0.0.1:{pod.proxy_port}"
@@ -65,7 +65,7 @@ def asked(pod: Pod, runtime: Runtime, host: str, directory: Path, trusts: bool) 
 def test_a_runtime_trusts_the_proxy_for_governed_hosts_and_nobody_for_others(
     pod: Pod, runtime: Runtime, tmp_path: Path
 ) -> None:
-    """By the one variable of its line: with it, without it, and with it for a host outside the constraints."""
+    """One variable decides: with it, without it, and with it for a host outside the constraints."""
     answered, said = asked(pod, runtime, INSIDE, tmp_path / "with", trusts=True)
     assert answered, said
     if runtime.variable is not None:
@@ -93,7 +93,7 @@ def test_a_turn_goes_through_the_pods_ca(pod: Pod) -> None:
 
 @pytest.mark.requirement("certs:one-name")
 def test_a_certificate_is_for_the_name_that_was_asked_for_and_not_for_the_address_that_was_dialled(pod: Pod) -> None:
-    """As it is with a transparent proxy. A CA that excludes addresses could not sign for both."""
+    """A transparent proxy sees both. A CA that excludes addresses could not sign for both."""
     pod.provider.says(text("Sound."))
     context = ssl.create_default_context(cafile=str(pod.home / "ca" / "public" / ALONE))
     with httpx2.Client(
