@@ -39,7 +39,7 @@ def files(tmp_path: Path) -> ProxyFiles:
 
 
 @pytest.mark.requirement("audit:verify-anchor")
-def test_lines_that_were_cut_off_at_a_lines_end_show_to_who_has_the_log_and_to_nobody_else(files: ProxyFiles) -> None:
+def test_only_a_log_shows_whole_lines_that_were_cut_off(files: ProxyFiles) -> None:
     files.file().write_bytes(b"".join(files.lines()[:4]))
     assert (verdict(files).broken, verdict(files).findings) == (0, ())
     assert missing(files) == (1, "1 line that is missing")
@@ -48,7 +48,7 @@ def test_lines_that_were_cut_off_at_a_lines_end_show_to_who_has_the_log_and_to_n
 
 
 @pytest.mark.requirement("audit:verify-anchor")
-def test_what_is_not_there_is_named_as_the_log_names_it(files: ProxyFiles) -> None:
+def test_a_missing_line_is_named_by_the_hash_in_the_log(files: ProxyFiles) -> None:
     events = files.log.read_text(encoding="utf-8").splitlines()
     files.file().write_bytes(b"".join(files.lines()[:3]))
     what = verdict(files, log=True).findings[0].what
@@ -58,9 +58,7 @@ def test_what_is_not_there_is_named_as_the_log_names_it(files: ProxyFiles) -> No
 
 @pytest.mark.requirement("audit:verify-anchor")
 @pytest.mark.parametrize("keep", [1, 4])
-def test_lines_that_were_cut_off_show_also_when_the_proxy_has_gone_on_behind_the_cut(
-    files: ProxyFiles, keep: int
-) -> None:
+def test_cut_lines_are_missed_after_the_proxy_appended_more(files: ProxyFiles, keep: int) -> None:
     files.file().write_bytes(b"".join(files.lines()[:keep]))
     logged(files, "t5")
     assert verdict(files).findings == ()
@@ -68,7 +66,7 @@ def test_lines_that_were_cut_off_show_also_when_the_proxy_has_gone_on_behind_the
 
 
 @pytest.mark.requirement("audit:verify-anchor")
-def test_a_history_that_was_deleted_shows_also_when_another_one_was_begun(files: ProxyFiles) -> None:
+def test_a_deleted_history_is_missed_after_a_new_one_was_begun(files: ProxyFiles) -> None:
     files.file().unlink()
     logged(ProxyFiles(files.directory.parent), "t5")
     assert verdict(files).findings == ()
@@ -76,7 +74,7 @@ def test_a_history_that_was_deleted_shows_also_when_another_one_was_begun(files:
 
 
 @pytest.mark.requirement("audit:verify-anchor")
-def test_what_a_forged_line_says_of_its_time_excuses_nothing(files: ProxyFiles) -> None:
+def test_the_time_of_a_forged_line_excuses_no_missing_line(files: ProxyFiles) -> None:
     files.file().unlink()
     ProxyFiles(files.directory.parent).turn("t9", ts="2999-01-01T00:00:00.000Z")
     assert verdict(files).findings == ()
@@ -84,7 +82,7 @@ def test_what_a_forged_line_says_of_its_time_excuses_nothing(files: ProxyFiles) 
 
 
 @pytest.mark.requirement("audit:verify-anchor")
-def test_a_beginning_that_was_removed_shows_though_the_rest_looks_rotated(files: ProxyFiles) -> None:
+def test_a_removed_beginning_is_missed_though_the_rest_looks_rotated(files: ProxyFiles) -> None:
     lines = files.lines()
     files.file(name=OLDER).write_bytes(lines[3])
     files.file().write_bytes(lines[4])
@@ -94,7 +92,7 @@ def test_a_beginning_that_was_removed_shows_though_the_rest_looks_rotated(files:
 
 @pytest.mark.requirement("audit:verify-anchor", "audit:verify-benign")
 @pytest.mark.parametrize("restarted", [False, True])
-def test_what_the_proxy_rotated_away_is_not_missed_and_all_else_is(tmp_path: Path, *, restarted: bool) -> None:
+def test_only_lines_that_the_proxy_rotated_away_may_be_missing(tmp_path: Path, *, restarted: bool) -> None:
     files = ProxyFiles(tmp_path, 2500)
     for turn_id in turns(0, 12):
         logged(ProxyFiles(tmp_path, 2500) if restarted else files, turn_id)
@@ -109,7 +107,7 @@ def test_what_the_proxy_rotated_away_is_not_missed_and_all_else_is(tmp_path: Pat
 
 
 @pytest.mark.requirement("audit:verify-anchor", "audit:verify-benign")
-def test_a_crash_within_a_rotation_excuses_what_was_rotated_away_too(tmp_path: Path) -> None:
+def test_a_crash_during_a_rotation_still_excuses_the_rotated_lines(tmp_path: Path) -> None:
     files = ProxyFiles(tmp_path, 2500)
     while not files.file(name=OLDER).exists():
         logged(files, "t")
@@ -125,9 +123,7 @@ def test_a_crash_within_a_rotation_excuses_what_was_rotated_away_too(tmp_path: P
 
 @pytest.mark.requirement("audit:verify-anchor", "audit:verify-benign")
 @pytest.mark.parametrize("order", [lambda logs: logs, lambda logs: logs[::-1]])
-def test_a_log_in_pieces_is_one_log_in_whatever_order_they_are_named(
-    tmp_path: Path, order: Callable[[list[str]], list[str]]
-) -> None:
+def test_pieces_of_a_log_may_be_named_in_any_order(tmp_path: Path, order: Callable[[list[str]], list[str]]) -> None:
     files = ProxyFiles(tmp_path, 2500)
     logged(files, *turns(0, 14))
     events = files.log.read_bytes().splitlines(keepends=True)
@@ -141,7 +137,7 @@ def test_a_log_in_pieces_is_one_log_in_whatever_order_they_are_named(
 
 
 @pytest.mark.requirement("audit:verify-anchor")
-def test_lines_in_any_of_several_directories_are_there(tmp_path: Path) -> None:
+def test_a_line_may_be_in_any_of_several_directories(tmp_path: Path) -> None:
     homes = [tmp_path / "one", tmp_path / "two"]
     files = []
     for number, home in enumerate(homes):
@@ -156,6 +152,6 @@ def test_lines_in_any_of_several_directories_are_there(tmp_path: Path) -> None:
 
 @pytest.mark.requirement("audit:verify-anchor")
 @pytest.mark.parametrize("strange", [5, None, "", "x" * 64, "0" * 63, "٠" * 64])
-def test_a_hash_that_is_none_is_missed_by_nobody(files: ProxyFiles, strange: object) -> None:
+def test_an_invalid_hash_in_the_log_is_ignored(files: ProxyFiles, strange: object) -> None:
     files.ends("t9", history_hash=strange, history_rotated=strange)
     assert verdict(files, log=True).broken == 0

@@ -51,7 +51,7 @@ def counted(result: Report) -> tuple[int, int, float]:
 
 
 @pytest.mark.requirement("audit:merge")
-def test_a_turn_that_is_in_history_and_in_the_log_counts_once_and_one_that_is_in_one_of_them_too(
+def test_a_turn_counts_once_whether_it_is_in_history_in_the_log_or_in_both(
     files: ProxyFiles,
 ) -> None:
     calls = call(), call("desk.nope", "unknown_tool", ran=False)
@@ -68,7 +68,7 @@ def test_a_turn_that_is_in_history_and_in_the_log_counts_once_and_one_that_is_in
 
 
 @pytest.mark.requirement("audit:merge")
-def test_either_source_alone_tells_the_same_calls(files: ProxyFiles) -> None:
+def test_history_alone_and_a_log_alone_give_the_same_calls(files: ProxyFiles) -> None:
     calls = call(), call("desk.trade", "timeout", effect="write"), call("desk.nope", "unknown_tool", ran=False)
     files.turn("t1", *calls)
     log_turn(files, "t1", *calls)
@@ -79,7 +79,7 @@ def test_either_source_alone_tells_the_same_calls(files: ProxyFiles) -> None:
 
 
 @pytest.mark.requirement("audit:resumed")
-def test_a_turn_that_was_gone_on_with_is_one_turn_with_its_last_trace_and_what_all_attempts_used(
+def test_a_resumed_turn_has_its_last_trace_and_the_usage_of_all_attempts(
     files: ProxyFiles,
 ) -> None:
     files.turn("t1", call(), call("desk.trade", "canceled"), error="runner_left", status_code=499)
@@ -92,7 +92,7 @@ def test_a_turn_that_was_gone_on_with_is_one_turn_with_its_last_trace_and_what_a
 
 
 @pytest.mark.requirement("audit:resumed")
-def test_a_turn_that_was_gone_on_with_counts_once_in_a_log_alone_too(files: ProxyFiles) -> None:
+def test_a_resumed_turn_counts_once_in_a_log_alone(files: ProxyFiles) -> None:
     log_turn(files, "t1", call(), error="provider_http_502", status_code=502)
     files.events.event("resume", "analyst", turn_id="t1", replies=1, calls=1, unknown=0)
     log_turn(files, "t1", call("desk.trade"))
@@ -103,8 +103,17 @@ def test_a_turn_that_was_gone_on_with_counts_once_in_a_log_alone_too(files: Prox
     assert [(one.name, one.count) for one in result.turn_errors] == [("provider_http_400", 1)]
 
 
+@pytest.mark.requirement("audit:resumed")
+def test_a_resumed_turn_without_an_end_in_a_log_is_one_failed_turn(files: ProxyFiles) -> None:
+    log_turn(files, "t1", call(), error="provider_http_502", status_code=502)
+    files.events.event("request", "analyst", turn_id="t1", model="gpt-5")
+    files.events.event("resume", "analyst", turn_id="t1", replies=1, calls=1, unknown=0)
+    result = report(files, history=False, log=True)
+    assert (result.turns.total, result.turns.failed, result.turns.resumed) == (1, 1, 1)
+
+
 @pytest.mark.requirement("audit:counts")
-def test_turns_that_failed_were_left_or_never_ended_are_told_apart_with_their_codes(files: ProxyFiles) -> None:
+def test_failed_aborted_and_unfinished_turns_are_counted_apart_with_their_codes(files: ProxyFiles) -> None:
     files.turn("t1", error="provider_http_500", status_code=500)
     files.turn("t2", error="runner_left", status_code=499)
     files.turn("t3")
@@ -121,7 +130,7 @@ def test_turns_that_failed_were_left_or_never_ended_are_told_apart_with_their_co
 
 
 @pytest.mark.requirement("audit:choice")
-def test_turns_and_calls_are_chosen_by_agent_time_turn_tool_and_status(files: ProxyFiles) -> None:
+def test_turns_and_calls_are_filtered_by_agent_time_turn_tool_and_status(files: ProxyFiles) -> None:
     files.turn("turn_aa1", call(), call("desk.trade", "timeout"), ts="2026-01-01T10:00:00Z")
     files.turn("turn_ab2", call("desk.trade"), ts="2026-01-01T11:00:00Z")
     files.turn("turn_b3", ts="2026-01-01T12:00:00Z", error="provider_http_500")
@@ -140,7 +149,7 @@ def test_turns_and_calls_are_chosen_by_agent_time_turn_tool_and_status(files: Pr
 
 
 @pytest.mark.requirement("audit:counts")
-def test_every_call_is_told_of_in_the_order_of_the_files_and_the_last_ones_by_time(files: ProxyFiles) -> None:
+def test_on_call_gets_calls_in_file_order_and_the_report_lists_the_latest(files: ProxyFiles) -> None:
     for number in (5, 3, 4):
         files.turn(f"t{number}", call(ms=number), ts=f"2026-01-0{number}T00:00:00Z")
     rows: list[Call] = []
@@ -151,7 +160,7 @@ def test_every_call_is_told_of_in_the_order_of_the_files_and_the_last_ones_by_ti
 
 
 @pytest.mark.requirement("audit:withheld")
-def test_withheld_tools_are_those_not_granted_those_kept_back_and_those_that_nobody_explains(files: ProxyFiles) -> None:
+def test_withheld_tools_come_from_history_from_grants_and_from_offers(files: ProxyFiles) -> None:
     grants = PodGrants(
         {"analyst": AgentGrants("d1", frozenset({"desk.balance", "desk.quote"}))}, frozenset({"desk.sell"})
     )
@@ -193,7 +202,7 @@ KEPT: dict[str, Callable[[list[bytes]], list[bytes]]] = {
 
 @pytest.mark.requirement("audit:log-forms")
 @pytest.mark.parametrize("kept", KEPT)
-def test_the_log_is_read_from_wherever_it_was_kept(files: ProxyFiles, kept: str) -> None:
+def test_the_log_is_read_in_every_form_in_which_it_may_be_kept(files: ProxyFiles, kept: str) -> None:
     log_turn(files, "t1", call())
     log_turn(files, "t2", call("desk.trade", "timeout"))
     files.log.write_bytes(b"".join(KEPT[kept](files.log.read_bytes().splitlines(keepends=True))))
@@ -204,7 +213,7 @@ def test_the_log_is_read_from_wherever_it_was_kept(files: ProxyFiles, kept: str)
 
 @pytest.mark.requirement("audit:log-forms")
 @pytest.mark.parametrize("who", [b"analyst-1  | ", b"evil-cllama-1  | ", b"[pod/cllama-1/runner] ", b"cllama says "])
-def test_what_other_containers_print_is_no_word_of_the_proxys(files: ProxyFiles, who: bytes) -> None:
+def test_output_of_other_containers_is_not_counted(files: ProxyFiles, who: bytes) -> None:
     log_turn(files, "t1", call())
     lines = files.log.read_bytes().splitlines(keepends=True)
     files.log.write_bytes(b"".join([b"HTTP(S) proxy listening at *:8080.\n", *(who + line for line in lines)]))
@@ -214,7 +223,7 @@ def test_what_other_containers_print_is_no_word_of_the_proxys(files: ProxyFiles,
 
 @pytest.mark.requirement("audit:quantiles")
 @given(st.lists(st.integers(0, 200_000), min_size=1, max_size=60), st.sampled_from([0.5, 0.95]))
-def test_a_quantile_is_one_that_was_seen_to_within_one_percent(times: list[int], part: float) -> None:
+def test_a_quantile_is_a_value_that_occurred_to_within_one_percent(times: list[int], part: float) -> None:
     latencies = LatencyHistogram()
     for ms in times:
         latencies.add(ms)
@@ -223,7 +232,7 @@ def test_a_quantile_is_one_that_was_seen_to_within_one_percent(times: list[int],
 
 
 @pytest.mark.requirement("audit:constant-memory")
-def test_of_any_number_of_turns_it_is_known_which_were_met() -> None:
+def test_a_hash_set_knows_every_hash_that_was_added_and_no_other() -> None:
     known = HashSet()
     for number in range(140_000):
         known.add(hash_names("analyst", f"turn_{number}"))

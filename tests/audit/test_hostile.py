@@ -63,7 +63,7 @@ DAMAGED = {
 
 @pytest.mark.requirement("audit:damaged")
 @pytest.mark.parametrize("name", DAMAGED)
-def test_a_line_that_can_not_be_read_is_counted_and_named_and_the_others_count(files: ProxyFiles, name: str) -> None:
+def test_an_unreadable_line_is_named_and_the_others_count(files: ProxyFiles, name: str) -> None:
     data, why = DAMAGED[name]
     first = files.file().read_bytes()
     files.file().write_bytes(first + data + b"\n" + first)
@@ -74,7 +74,7 @@ def test_a_line_that_can_not_be_read_is_counted_and_named_and_the_others_count(f
 
 @pytest.mark.requirement("audit:damaged")
 @given(st.lists(st.binary(max_size=60) | st.sampled_from([data for data, _ in DAMAGED.values()]), max_size=6))
-def test_no_bytes_are_an_error(tmp_path_factory: pytest.TempPathFactory, data: list[bytes]) -> None:
+def test_no_content_of_a_file_raises_an_error(tmp_path_factory: pytest.TempPathFactory, data: list[bytes]) -> None:
     files = ProxyFiles(tmp_path_factory.mktemp("hostile"))
     files.file().parent.mkdir()
     files.file().write_bytes(b"\n".join(data))
@@ -86,7 +86,7 @@ def test_no_bytes_are_an_error(tmp_path_factory: pytest.TempPathFactory, data: l
 
 
 @pytest.mark.requirement("audit:damaged")
-def test_a_line_that_is_being_written_is_no_line_yet(files: ProxyFiles) -> None:
+def test_a_line_that_is_still_being_written_is_ignored(files: ProxyFiles) -> None:
     with files.file().open("ab") as file:
         file.write(line()[:300])
     assert (report(files).turns.total, report(files).unread.lines) == (1, 0)
@@ -102,14 +102,14 @@ def test_a_line_that_is_being_written_is_no_line_yet(files: ProxyFiles) -> None:
         {"type": "error", "error": {"a": 1}, "total_rounds": True},
     ],
 )
-def test_an_event_of_wrong_types_is_an_event_all_the_same(files: ProxyFiles, event: dict[str, Any]) -> None:
+def test_an_event_with_members_of_wrong_types_still_counts(files: ProxyFiles, event: dict[str, Any]) -> None:
     files.log.write_text(json.dumps({"ts": "x", "claw_id": "analyst", **event}) + "\n", encoding="utf-8")
     result = report(files, str(files.log))
     assert (result.unread.lines, [one.name for one in result.events]) == (0, [event["type"]])
 
 
 @pytest.mark.requirement("audit:damaged")
-def test_a_packed_log_that_is_cut_or_damaged_counts_as_far_as_it_goes_and_is_named(files: ProxyFiles) -> None:
+def test_a_damaged_gzip_log_is_named_and_counts_up_to_the_damage(files: ProxyFiles) -> None:
     for number in range(2000):
         files.ends(f"log{number}", noise=os.urandom(20).hex())
     packed = gzip.compress(files.log.read_bytes())
@@ -121,7 +121,7 @@ def test_a_packed_log_that_is_cut_or_damaged_counts_as_far_as_it_goes_and_is_nam
 
 
 @pytest.mark.requirement("audit:damaged")
-def test_what_can_not_be_opened_is_named_and_the_others_count(files: ProxyFiles) -> None:
+def test_a_file_that_can_not_be_opened_is_named_and_the_others_count(files: ProxyFiles) -> None:
     files.turn("t9", agent="clerk")
     files.file("clerk").unlink()
     os.mkfifo(files.file("clerk"))
@@ -134,7 +134,7 @@ def test_what_can_not_be_opened_is_named_and_the_others_count(files: ProxyFiles)
 
 
 @pytest.mark.requirement("audit:constant-memory")
-def test_names_without_number_stand_in_one_row(files: ProxyFiles) -> None:
+def test_names_beyond_the_limit_share_one_row(files: ProxyFiles) -> None:
     for number in range(MAX_ROWS + 50):
         files.ends(f"a{number}", agent=f"agent-{number}")
     result = report(files, str(files.log))
@@ -144,7 +144,7 @@ def test_names_without_number_stand_in_one_row(files: ProxyFiles) -> None:
 
 
 @pytest.mark.requirement("audit:constant-memory")
-def test_a_line_that_is_too_long_is_passed_over_piece_by_piece() -> None:
+def test_a_line_that_is_too_long_is_skipped() -> None:
     left = [b"x" * (1 << 20)] * (3 * (MAX_LINE_BYTES >> 20)) + [b"\nshort\n", b"last"]
     result = [(one.number, one.data, one.offset) for one in read_lines(left)]
     size = 3 * MAX_LINE_BYTES
@@ -187,7 +187,7 @@ def test_files_of_any_size_are_read_in_constant_memory(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("audit:moving")
-def test_what_is_written_and_rotated_while_it_is_read_neither_counts_twice_nor_breaks_the_chain(tmp_path: Path) -> None:
+def test_writes_and_rotations_during_an_audit_count_nothing_twice_and_break_no_chain(tmp_path: Path) -> None:
     files = ProxyFiles(tmp_path, 40_000)
     writes = iter(range(100_000))
 
@@ -209,7 +209,7 @@ def test_what_is_written_and_rotated_while_it_is_read_neither_counts_twice_nor_b
 @pytest.mark.parametrize(
     "ts", ["9999-12-31T23:59:59.999999Z", "0001-01-01T00:00:00+14:00", "1969-12-31T00:00:00Z", "-" * 999, ""]
 )
-def test_a_time_that_is_none_is_no_time(files: ProxyFiles, ts: str) -> None:
+def test_an_invalid_time_is_ignored(files: ProxyFiles, ts: str) -> None:
     files.turn("t2", call(ts * 1000), ts=ts)
     result = report(files)
     assert (result.turns.total, result.first, result.last) == (2, *["2026-01-01T00:00:00.000Z"] * 2)

@@ -35,7 +35,7 @@ def files(tmp_path: Path) -> ProxyFiles:
 
 
 @pytest.mark.requirement("audit:verify")
-def test_a_chain_that_nobody_touched_holds(files: ProxyFiles) -> None:
+def test_an_untouched_chain_holds(files: ProxyFiles) -> None:
     result = verdict(files, log=True)
     assert (result.broken, result.lines, result.findings) == (0, 5, ())
 
@@ -55,7 +55,7 @@ def test_a_chain_that_nobody_touched_holds(files: ProxyFiles) -> None:
         (lambda ls: [*ls[:4], ls[4][:40] + b"\n"], 5, "rest of it"),
     ],
 )
-def test_the_first_broken_line_is_named_with_its_place_and_what_was_done(
+def test_the_first_broken_line_is_named_with_its_place_and_the_reason(
     files: ProxyFiles, change: Callable[[list[bytes]], list[bytes]], line: int, what: str
 ) -> None:
     changed = change(files.lines())
@@ -67,7 +67,7 @@ def test_the_first_broken_line_is_named_with_its_place_and_what_was_done(
 
 
 @pytest.mark.requirement("audit:verify")
-def test_a_line_of_another_agents_chain_does_not_pass_for_ones_own(files: ProxyFiles) -> None:
+def test_a_line_of_another_agent_breaks_the_chain(files: ProxyFiles) -> None:
     files.turn("t9", agent="clerk")
     shutil.copy(files.file(), files.file("clerk"))
     first = next(result for result in verify((files.directory,)) if result.agent == "clerk").findings[0]
@@ -76,7 +76,7 @@ def test_a_line_of_another_agents_chain_does_not_pass_for_ones_own(files: ProxyF
 
 @pytest.mark.requirement("audit:verify-benign")
 @pytest.mark.parametrize("keep", [1, 60, -2, -80, -200])
-def test_a_torn_end_is_no_break_and_is_said(files: ProxyFiles, keep: int) -> None:
+def test_a_torn_end_is_a_note(files: ProxyFiles, keep: int) -> None:
     lines = files.lines()
     files.file().write_bytes(b"".join(lines[:4]) + lines[4][:keep])
     result = verdict(files)
@@ -88,7 +88,7 @@ def test_a_torn_end_is_no_break_and_is_said(files: ProxyFiles, keep: int) -> Non
 
 @pytest.mark.requirement("audit:verify-benign")
 @pytest.mark.parametrize("keep", [0, 1, 60, -80])
-def test_zeros_at_the_end_where_power_was_lost_are_no_break_and_are_said(files: ProxyFiles, keep: int) -> None:
+def test_zero_bytes_after_a_power_failure_are_a_note(files: ProxyFiles, keep: int) -> None:
     lines = files.lines()
     files.file().write_bytes(b"".join(lines[:4]) + lines[4][:keep] + b"\0" * 4096)
     result = verdict(files)
@@ -99,7 +99,7 @@ def test_zeros_at_the_end_where_power_was_lost_are_no_break_and_are_said(files: 
 
 
 @pytest.mark.requirement("audit:verify-benign")
-def test_an_end_that_lacks_its_line_break_only_is_a_line(files: ProxyFiles) -> None:
+def test_a_last_line_without_a_line_break_is_a_line(files: ProxyFiles) -> None:
     files.file().write_bytes(files.file().read_bytes()[:-1])
     assert (verdict(files).lines, verdict(files).findings) == (5, ())
     ProxyFiles(files.directory.parent).turn("t5")
@@ -107,7 +107,7 @@ def test_an_end_that_lacks_its_line_break_only_is_a_line(files: ProxyFiles) -> N
 
 
 @pytest.mark.requirement("audit:verify-benign")
-def test_a_beginning_that_was_rotated_away_is_no_break_and_is_said(tmp_path: Path) -> None:
+def test_a_rotated_beginning_is_a_note(tmp_path: Path) -> None:
     files = ProxyFiles(tmp_path, 2500)
     for number in range(9):
         files.turn(f"t{number}")
@@ -117,7 +117,7 @@ def test_a_beginning_that_was_rotated_away_is_no_break_and_is_said(tmp_path: Pat
 
 
 @pytest.mark.requirement("audit:verify")
-def test_an_older_file_that_was_removed_is_a_break(tmp_path: Path) -> None:
+def test_a_removed_rotated_file_breaks_the_chain(tmp_path: Path) -> None:
     files = ProxyFiles(tmp_path, 2500)
     for number in range(9):
         files.turn(f"t{number}")
@@ -129,13 +129,13 @@ def test_an_older_file_that_was_removed_is_a_break(tmp_path: Path) -> None:
 
 @pytest.mark.requirement("audit:verify")
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
-def test_a_file_that_can_not_be_read_is_no_chain_that_holds(files: ProxyFiles) -> None:
+def test_an_unreadable_file_breaks_the_chain(files: ProxyFiles) -> None:
     files.file().chmod(0)
     assert verdict(files).findings[0].what == "Permission denied"
 
 
 @pytest.mark.requirement("audit:verify")
-def test_what_is_no_file_is_no_history_and_is_not_waited_for(files: ProxyFiles) -> None:
+def test_a_pipe_breaks_the_chain_and_is_not_read(files: ProxyFiles) -> None:
     files.file().unlink()
     os.mkfifo(files.file())
     assert verdict(files).findings[0].what == "is not a regular file"
@@ -165,7 +165,7 @@ def after(data: bytes) -> Verdict:
 
 @pytest.mark.requirement("audit:verify-property")
 @given(PLACES, st.integers(1, 255))
-def test_any_byte_that_is_changed_is_found(place: int, by: int) -> None:
+def test_any_changed_byte_is_found(place: int, by: int) -> None:
     changed = bytearray(BYTES)
     changed[place] ^= by
     assert after(bytes(changed)).broken
@@ -173,7 +173,7 @@ def test_any_byte_that_is_changed_is_found(place: int, by: int) -> None:
 
 @pytest.mark.requirement("audit:verify-property")
 @given(PLACES, st.integers(1, 3000))
-def test_any_stretch_that_is_removed_is_found_but_for_an_end(place: int, length: int) -> None:
+def test_any_removed_stretch_is_found_unless_it_is_the_end(place: int, length: int) -> None:
     data = BYTES[:place] + BYTES[place + length :]
     result, rest = after(data), data.rpartition(b"\n")[2]
     if place + length < len(BYTES):
@@ -184,13 +184,13 @@ def test_any_stretch_that_is_removed_is_found_but_for_an_end(place: int, length:
 
 @pytest.mark.requirement("audit:verify-property")
 @given(st.integers(0, len(BYTES)), st.binary(min_size=1, max_size=40) | st.sampled_from(LINES))
-def test_anything_that_is_put_in_is_found(place: int, more: bytes) -> None:
+def test_any_insertion_is_found(place: int, more: bytes) -> None:
     result = after(BYTES[:place] + more + BYTES[place:])
     assert result.broken or result.findings
 
 
 @pytest.mark.requirement("audit:verify-property")
 @given(ORDERS, st.integers(1, len(LINES)))
-def test_any_other_order_and_any_line_less_is_found_but_for_the_last_ones(order: list[int], kept: int) -> None:
+def test_any_other_order_and_any_missing_line_is_found_unless_it_is_the_last(order: list[int], kept: int) -> None:
     chosen = order[:kept]
     assert bool(after(b"".join(LINES[number] for number in chosen)).broken) == (chosen != list(range(kept)))

@@ -35,7 +35,7 @@ from tests.certs.runtimes import installed
         ([INSIDE, "10.0.0.5"], "excluded subtree violation"),
     ],
 )
-def test_openssl_takes_what_it_signs_for_governed_hosts_and_nothing_else(
+def test_openssl_accepts_certificates_for_governed_hosts_only(
     tmp_path: Path, sans: list[str], problem: str | None
 ) -> None:
     """Signed by mitmproxy's own code, in the strict reading that Python has taken since 3.13."""
@@ -53,7 +53,7 @@ def test_openssl_takes_what_it_signs_for_governed_hosts_and_nothing_else(
 
 
 @pytest.mark.requirement("certs:constrained")
-def test_all_that_holds_it_back_is_critical_and_its_names_are_dated_and_never_twice_the_same() -> None:
+def test_constraints_are_critical_and_names_of_cas_are_dated_and_unique() -> None:
     one, other = parse_ca(create_ca(ca_request())), parse_ca(create_ca(ca_request()))
     for certificate, length in ((one.root, 1), (one.certificate, 0)):
         for kind in (x509.BasicConstraints, x509.KeyUsage, x509.NameConstraints):
@@ -68,7 +68,7 @@ def test_all_that_holds_it_back_is_critical_and_its_names_are_dated_and_never_tw
 @pytest.mark.requirement("certs:constrained")
 @settings(max_examples=25)
 @given(st.text(max_size=200))
-def test_whatever_a_pod_is_called_its_ca_has_a_name_of_one_line(pod: str) -> None:
+def test_the_ca_of_any_pod_has_a_printable_name(pod: str) -> None:
     ca = parse_ca(create_ca(ca_request(pod=pod)))
     (name,) = ca.certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     assert len(str(name.value)) <= 64
@@ -95,7 +95,7 @@ def test_whatever_a_pod_is_called_its_ca_has_a_name_of_one_line(pod: str) -> Non
         ("", None, "not a host name"),
     ],
 )
-def test_a_host_is_covered_as_it_is_or_left_out_with_its_reason(host: str, held_to: str | None, why: str) -> None:
+def test_a_host_is_covered_or_left_out_with_the_reason(host: str, held_to: str | None, why: str) -> None:
     names = ca_names([host])
     assert names.permitted == ((held_to,) if held_to else ())
     assert why in "".join(names.left_out.values())
@@ -107,7 +107,7 @@ def test_a_host_is_covered_as_it_is_or_left_out_with_its_reason(host: str, held_
 
 
 @pytest.mark.requirement("certs:hosts")
-def test_a_ca_for_no_host_is_not_made() -> None:
+def test_a_ca_without_a_host_is_refused() -> None:
     with pytest.raises(UnfitError, match="no host"):
         create_ca(ca_request(permitted=()))
 

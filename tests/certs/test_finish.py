@@ -47,9 +47,7 @@ def problems(place: Path) -> tuple[Problem, ...]:
 
 @pytest.mark.requirement("certs:finish")
 @pytest.mark.parametrize("flaw", FLAWS)
-def test_what_was_staged_and_could_not_sign_takes_no_sound_cas_place_and_rotate_makes_another(
-    tmp_path: Path, flaw: str
-) -> None:
+def test_a_staged_ca_that_can_not_sign_is_refused_and_rotate_replaces_it(tmp_path: Path, flaw: str) -> None:
     alter, mode, says = FLAWS[flaw]
     pods_ca(tmp_path)
     old = rotate(tmp_path, ca_request(), PUBLIC, None).signing
@@ -73,7 +71,7 @@ def test_what_was_staged_and_could_not_sign_takes_no_sound_cas_place_and_rotate_
 
 @pytest.mark.requirement("certs:finish")
 @pytest.mark.parametrize("names", [["ca-cert.pem"], ["ca-bundle.pem"], ["ca-cert.pem", "ca-bundle.pem"]])
-def test_what_was_staged_signs_only_when_runners_were_given_it(tmp_path: Path, names: list[str]) -> None:
+def test_a_staged_ca_signs_only_if_runners_trust_it(tmp_path: Path, names: list[str]) -> None:
     """A ``rotate`` that is killed before it writes these files leaves it so."""
     old = pods_ca(tmp_path).signing
     before = {tmp_path / "public" / name: (tmp_path / "public" / name).read_bytes() for name in names}
@@ -92,7 +90,7 @@ def test_what_was_staged_signs_only_when_runners_were_given_it(tmp_path: Path, n
 
 
 @pytest.mark.requirement("certs:finish")
-def test_what_was_staged_takes_the_place_of_one_that_is_damaged(tmp_path: Path) -> None:
+def test_a_staged_ca_replaces_a_damaged_one(tmp_path: Path) -> None:
     pods_ca(tmp_path)
     staged = rotate(tmp_path, ca_request(), PUBLIC, None).next
     (tmp_path / "private" / "mitmproxy-ca.pem").write_bytes(b"?")

@@ -73,7 +73,7 @@ FLAWS: dict[str, tuple[Callable[[bytes], bytes], str]] = {
 
 @pytest.mark.requirement("certs:refused")
 @pytest.mark.parametrize("flaw", FLAWS)
-def test_a_file_that_is_no_sound_ca_is_told_in_one_line_with_its_remedy(tmp_path: Path, flaw: str) -> None:
+def test_a_file_without_a_sound_ca_is_refused_in_one_line_with_the_remedy(tmp_path: Path, flaw: str) -> None:
     pods_ca(tmp_path)
     file = tmp_path / "private" / "mitmproxy-ca.pem"
     alter, says = FLAWS[flaw]
@@ -116,7 +116,7 @@ def test_nobody_else_may_read_the_key(mode: int, own: bool, readers: str | None)
 
 
 @pytest.mark.requirement("certs:refused")
-def test_who_asks_for_another_is_told_what_the_other_would_be() -> None:
+def test_the_readers_of_a_key_depend_on_the_user_of_the_proxy() -> None:
     """Root creates the CA of a proxy that runs as another user."""
     owner = os.geteuid() + 1
     about = os.stat_result((stat.S_IFREG | 0o640, 0, 0, 1, owner, 0, 0, 0, 0, 0))
@@ -135,7 +135,7 @@ def test_who_asks_for_another_is_told_what_the_other_would_be() -> None:
     ],
     ids=["missing", "expired", "open", "no parameters", "mitmproxy's own"],
 )
-def test_the_proxy_does_not_start_on_it_says_why_in_one_line_and_makes_none_of_its_own(
+def test_the_proxy_refuses_an_unfit_ca_in_one_line_and_creates_none(
     pod: Pod, make_it: Callable[[Path], Any], says: str
 ) -> None:
     place = pod.home / "private"
@@ -172,7 +172,7 @@ NO_ADDRESS = [x509.IPAddress(ip_network(network)) for network in ("0.0.0.0/0", "
         (None, GOVERNED, True, "any name"),
     ],
 )
-def test_anothers_ca_is_taken_where_it_is_held_to_what_a_pods_ca_is_and_no_other(
+def test_a_foreign_ca_is_accepted_if_it_is_constrained_like_a_pods_ca(
     tmp_path: Path, permitted: Any, excluded: Any, critical: bool, says: str | None
 ) -> None:
     (tmp_path / CA_FILE).write_bytes(by_hand(x509.NameConstraints(permitted, excluded), critical=critical))
@@ -197,7 +197,7 @@ def by_hand(constraints: x509.NameConstraints, *, critical: bool) -> bytes:
 
 
 @pytest.mark.requirement("certs:refused")
-def test_a_confdir_is_looked_at_too_but_may_hold_any_sound_ca(pod: Pod) -> None:
+def test_a_confdir_is_checked_too_and_may_hold_any_sound_ca(pod: Pod) -> None:
     pods_ca(pod.home, now=YET_TO_COME)
     pod.agent("analyst", pod.tool("balance"))
     (line,) = fails_to_start(pod, "--set", f"confdir={pod.home / 'private'}")
@@ -207,7 +207,7 @@ def test_a_confdir_is_looked_at_too_but_may_hold_any_sound_ca(pod: Pod) -> None:
 
 
 @pytest.mark.requirement("certs:told")
-def test_its_end_is_told_once_a_day_from_thirty_days_before() -> None:
+def test_the_end_of_a_ca_is_logged_once_a_day_from_thirty_days_before() -> None:
     log: list[bytes] = []
     days = iter([0, 300, 340, 340, 341, 366])
     authorities = Authorities(EventLog(log.append), lambda: NOW + timedelta(days=next(days)))
@@ -221,7 +221,7 @@ def test_its_end_is_told_once_a_day_from_thirty_days_before() -> None:
 
 
 @pytest.mark.requirement("certs:one-name")
-def test_a_proxy_that_runs_for_half_a_year_shows_no_certificate_that_has_ended(tmp_path: Path) -> None:
+def test_a_proxy_that_runs_for_half_a_year_shows_no_expired_certificate(tmp_path: Path) -> None:
     """And until then the same one, whatever names were asked for meanwhile."""
     pods_ca(tmp_path)
     now = [NOW]
@@ -238,7 +238,7 @@ def test_a_proxy_that_runs_for_half_a_year_shows_no_certificate_that_has_ended(t
 
 @pytest.mark.requirement("certs:one-name")
 @pytest.mark.parametrize("odd", ["a..b", "x" * 300, "\x00", "é\udcff", "*", "::1", "fe80::1%eth0", "10.0.0.5"])
-def test_whatever_a_runner_asks_for_it_gets_a_certificate_of_one_name(tmp_path: Path, odd: str) -> None:
+def test_every_runner_gets_a_certificate_for_one_name(tmp_path: Path, odd: str) -> None:
     pods_ca(tmp_path)
     with taddons.context(tlsconfig.TlsConfig()) as context:
         context.configure(context.master.addons.get("tlsconfig"), confdir=str(tmp_path / "private"))

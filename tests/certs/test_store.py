@@ -56,7 +56,7 @@ def modes(directory: Path) -> dict[str, int]:
 
 
 @pytest.mark.requirement("certs:files")
-def test_the_key_is_its_owners_and_what_runners_trust_is_everybodys_whatever_the_umask(tmp_path: Path) -> None:
+def test_modes_of_private_and_public_files_do_not_depend_on_the_umask(tmp_path: Path) -> None:
     before = os.umask(0o077)
     try:
         pods_ca(tmp_path)
@@ -72,7 +72,7 @@ def test_the_key_is_its_owners_and_what_runners_trust_is_everybodys_whatever_the
 
 
 @pytest.mark.requirement("certs:files")
-def test_a_key_that_is_there_is_kept_until_another_is_asked_for_by_force(tmp_path: Path) -> None:
+def test_an_existing_key_is_kept_unless_forced(tmp_path: Path) -> None:
     first = pods_ca(tmp_path)
     assert pods_ca(tmp_path, "other.example") == first
     again = init(tmp_path, ca_request("other.example"), PUBLIC, None, force=True)
@@ -84,7 +84,7 @@ def test_a_key_that_is_there_is_kept_until_another_is_asked_for_by_force(tmp_pat
 
 @pytest.mark.requirement("certs:files")
 @pytest.mark.parametrize("link", ["private", "public", "private/mitmproxy-ca.pem"])
-def test_no_symlink_is_followed_and_nothing_is_written_where_it_points(tmp_path: Path, link: str) -> None:
+def test_no_symlink_is_followed(tmp_path: Path, link: str) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     place = tmp_path / "ca"
@@ -96,7 +96,7 @@ def test_no_symlink_is_followed_and_nothing_is_written_where_it_points(tmp_path:
 
 
 @pytest.mark.requirement("certs:files")
-def test_the_directory_itself_may_be_no_symlink_either(tmp_path: Path) -> None:
+def test_the_directory_itself_may_not_be_a_symlink(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "ca").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(OSError, match="symlink"):
@@ -105,7 +105,7 @@ def test_the_directory_itself_may_be_no_symlink_either(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("certs:files")
-def test_of_verbs_at_the_same_time_one_makes_the_ca_and_the_others_keep_it(tmp_path: Path) -> None:
+def test_concurrent_verbs_create_one_ca(tmp_path: Path) -> None:
     make = (
         "import sys; from pathlib import Path; from tests.certs.example_cas import pods_ca; pods_ca(Path(sys.argv[1]))"
     )
@@ -120,7 +120,7 @@ def test_of_verbs_at_the_same_time_one_makes_the_ca_and_the_others_keep_it(tmp_p
 
 @pytest.mark.requirement("certs:killed")
 @pytest.mark.parametrize("verb", ["init", "force", "rotate", "finish"])
-def test_killed_at_any_step_there_is_a_whole_ca_or_none_and_the_same_verb_mends_the_rest(
+def test_a_kill_at_any_step_leaves_a_complete_ca_or_none_and_the_same_verb_repairs_it(
     tmp_path: Path, verb: str
 ) -> None:
     """At each thing that it asks of the disk. One process forks for each, since what they load takes longer than all else."""
@@ -153,7 +153,7 @@ def test_killed_at_any_step_there_is_a_whole_ca_or_none_and_the_same_verb_mends_
 
 
 @pytest.mark.requirement("certs:rotation")
-def test_the_new_ca_is_trusted_while_the_old_one_signs_and_takes_its_place_when_told(tmp_path: Path) -> None:
+def test_a_rotation_first_trusts_the_new_ca_and_then_lets_it_sign(tmp_path: Path) -> None:
     with pytest.raises(UnfitError, match="no CA yet"):
         rotate(tmp_path, ca_request(), PUBLIC, None)
     old = pods_ca(tmp_path)
@@ -170,7 +170,7 @@ def test_the_new_ca_is_trusted_while_the_old_one_signs_and_takes_its_place_when_
 
 
 @pytest.mark.requirement("certs:files")
-def test_of_a_file_of_public_cas_only_certificates_are_copied(tmp_path: Path) -> None:
+def test_only_certificates_are_copied_from_a_file_of_public_cas(tmp_path: Path) -> None:
     file = tmp_path / "cas.pem"
     file.write_bytes(b"# mine\n-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n" + SYSTEM)
     assert load_public_cas(file) == (file, SYSTEM)

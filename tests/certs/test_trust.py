@@ -92,7 +92,7 @@ def test_a_turn_goes_through_the_pods_ca(pod: Pod) -> None:
 
 
 @pytest.mark.requirement("certs:one-name")
-def test_a_certificate_is_for_the_name_that_was_asked_for_and_not_for_the_address_that_was_dialled(pod: Pod) -> None:
+def test_a_certificate_is_for_the_requested_name_and_not_for_the_dialled_address(pod: Pod) -> None:
     """A transparent proxy sees both. A CA that excludes addresses could not sign for both."""
     pod.provider.says(text("Sound."))
     context = ssl.create_default_context(cafile=str(pod.home / "ca" / "public" / ALONE))
@@ -109,7 +109,7 @@ def test_a_certificate_is_for_the_name_that_was_asked_for_and_not_for_the_addres
 
 
 @pytest.mark.requirement("certs:told")
-def test_a_governed_host_that_the_ca_does_not_cover_is_told_once_with_its_remedy(pod: Pod) -> None:
+def test_a_governed_host_that_the_ca_does_not_cover_is_logged_once_with_the_remedy(pod: Pod) -> None:
     for _ in range(2):
         with (
             pytest.raises(httpx2.ConnectError),

@@ -64,7 +64,7 @@ def status() -> dict[str, Any]:
 
 
 @pytest.mark.requirement("certs:hosts")
-def test_the_ca_is_for_the_hosts_that_the_compiled_proxy_opens_and_says_which_it_leaves_out(desk: Path) -> None:
+def test_the_ca_covers_the_governed_hosts_and_lists_those_left_out(desk: Path) -> None:
     written(
         desk,
         CLLAMA_HOSTS=f"{OUTSIDE}=openai, 10.0.0.5=openai, *.wild.example=openai",
@@ -87,7 +87,7 @@ def test_the_ca_is_for_the_hosts_that_the_compiled_proxy_opens_and_says_which_it
 
 @pytest.mark.requirement("certs:rotation")
 @pytest.mark.usefixtures("desk")
-def test_each_step_of_a_rotation_tells_the_next_one() -> None:
+def test_each_step_of_a_rotation_names_the_next_one() -> None:
     assert "claw certs init claw-pod.yml" in certs("rotate").stderr
     assert certs("init").exit_code == 0
     assert "claw certs rotate claw-pod.yml" in certs("rotate", "--finish").stderr
@@ -103,7 +103,7 @@ def test_each_step_of_a_rotation_tells_the_next_one() -> None:
 
 
 @pytest.mark.requirement("certs:finish")
-def test_a_finish_that_would_leave_runners_without_a_sound_ca_is_refused_in_one_line_with_its_remedy(
+def test_a_finish_with_an_unfit_ca_is_refused_in_one_line_with_the_remedy(
     desk: Path,
 ) -> None:
     certs("init")
@@ -152,9 +152,7 @@ def test_a_finish_that_would_leave_runners_without_a_sound_ca_is_refused_in_one_
         (lambda desk: (desk / ".claw-ca").symlink_to("/proc"), "symlink", 1),
     ],
 )
-def test_what_stands_badly_is_told_with_its_remedy_by_status_and_by_up(
-    desk: Path, spoil: Any, text: str, exit_code: int
-) -> None:
+def test_status_and_up_report_each_problem_with_its_remedy(desk: Path, spoil: Any, text: str, exit_code: int) -> None:
     """``up`` goes on with what the proxy would start on, and then fails since there is no Docker here."""
     spoil(desk)
     result = certs("status")
@@ -169,7 +167,7 @@ def test_what_stands_badly_is_told_with_its_remedy_by_status_and_by_up(
 
 
 @pytest.mark.requirement("certs:status")
-def test_a_pod_whose_agents_are_all_at_the_base_url_needs_no_ca(desk: Path) -> None:
+def test_a_pod_whose_agents_all_use_the_base_url_needs_no_ca(desk: Path) -> None:
     written(desk, mode="base-url")
     assert certs("status").exit_code == 0
     up = claw("up", PATH=str(desk))
@@ -178,7 +176,7 @@ def test_a_pod_whose_agents_are_all_at_the_base_url_needs_no_ca(desk: Path) -> N
 
 
 @pytest.mark.requirement("certs:status")
-def test_a_new_governed_host_is_told_until_the_ca_is_rotated(desk: Path) -> None:
+def test_a_new_governed_host_is_reported_until_the_ca_is_rotated(desk: Path) -> None:
     certs("init")
     written(desk, CLLAMA_HOSTS=f"{OUTSIDE}=openai")
     assert {"host": OUTSIDE, "covered": False} in status()["hosts"]
@@ -189,7 +187,7 @@ def test_a_new_governed_host_is_told_until_the_ca_is_rotated(desk: Path) -> None
 
 
 @pytest.mark.requirement("certs:status")
-def test_time_to_rotate_is_from_thirty_days_before_its_end_on(tmp_path: Path) -> None:
+def test_a_rotation_is_due_from_thirty_days_before_the_end(tmp_path: Path) -> None:
     pods_ca(tmp_path)
     for day, expires_soon in ((334, False), (336, True), (366, False)):
         ca = ca_status(tmp_path, ["api.openai.com"], NOW + timedelta(days=day), "claw-pod.yml")
@@ -198,7 +196,7 @@ def test_time_to_rotate_is_from_thirty_days_before_its_end_on(tmp_path: Path) ->
 
 
 @pytest.mark.requirement("certs:files")
-def test_the_key_is_for_whom_the_proxy_runs_as(desk: Path) -> None:
+def test_the_key_belongs_to_the_user_of_the_proxy(desk: Path) -> None:
     key = desk / ".claw-ca" / "private" / "mitmproxy-ca.pem"
     another = str(os.geteuid() + 4321)
     result = certs("init", CLAW_UID=another)

@@ -53,7 +53,7 @@ def words(text: str) -> list[str]:
 
 
 @pytest.mark.requirement("cli:audit")
-def test_tables_tell_of_agents_tools_failures_tokens_and_cost(history: str) -> None:
+def test_tables_show_agents_tools_failures_tokens_and_cost(history: str) -> None:
     result = claw("--history", history)
     assert (result.exit_code, result.stderr) == (0, "")
     output = words(result.stdout)
@@ -102,7 +102,7 @@ def test_csv_has_every_call_and_its_columns_are_those_of_the_page(history: str) 
 
 
 @pytest.mark.requirement("cli:audit-safe")
-def test_names_that_a_model_made_up_do_nothing_to_a_terminal_or_a_spreadsheet(files: ProxyFiles) -> None:
+def test_names_from_a_model_are_harmless_in_a_terminal_and_in_a_spreadsheet(files: ProxyFiles) -> None:
     for name in (EVIL, "=1+1", "+1", "-1", "@sum", "\t=1", "\r=1"):
         files.turn("turn_evil", call(name, "unknown_tool", ran=False), agent="evil", error=f"{name}\n")
         files.events.event("intervention", name, turn_id=name, intervention=name)
@@ -117,14 +117,14 @@ def test_names_that_a_model_made_up_do_nothing_to_a_terminal_or_a_spreadsheet(fi
 
 
 @pytest.mark.requirement("cli:audit")
-def test_a_log_may_stand_alone_and_come_by_a_pipe(files: ProxyFiles) -> None:
+def test_a_log_is_read_from_standard_input_without_history(files: ProxyFiles) -> None:
     files.ends("turn_1", error="provider_http_429", status_code=429)
     result = claw("--log", "-", given=files.log.read_bytes())
     assert (result.exit_code, words(result.stdout)[1]) == (0, "1 turn: 1 failed, 1 in the log only")
 
 
 @pytest.mark.requirement("cli:audit")
-def test_what_could_not_be_read_is_told_on_standard_error(files: ProxyFiles) -> None:
+def test_unreadable_input_is_named_on_standard_error(files: ProxyFiles) -> None:
     with files.file().open("ab") as file:
         file.write(b"\x1b[2J half\n")
     result = claw("--history", str(files.directory), "--csv")
@@ -136,7 +136,7 @@ def test_what_could_not_be_read_is_told_on_standard_error(files: ProxyFiles) -> 
 
 
 @pytest.mark.requirement("cli:audit")
-def test_where_no_agent_has_history_or_not_this_one_it_is_said(files: ProxyFiles) -> None:
+def test_missing_history_and_an_unknown_agent_are_reported(files: ProxyFiles) -> None:
     nobody = claw("--history", str(files.directory), "--agent", "nobody")
     assert (nobody.exit_code, nobody.stdout) == (2, "")
     assert nobody.stderr.endswith(": has no agent nobody; it has analyst, clerk\n")
@@ -146,7 +146,7 @@ def test_where_no_agent_has_history_or_not_this_one_it_is_said(files: ProxyFiles
 
 
 @pytest.mark.requirement("cli:audit-show")
-def test_a_turn_is_shown_by_the_beginning_of_its_id_and_only_if_there_is_one(history: str) -> None:
+def test_show_finds_one_turn_by_the_beginning_of_its_id(history: str) -> None:
     shown = claw("show", "4f1", "--history", history)
     assert (shown.exit_code, shown.stdout.splitlines()[0].split(" · ")[0]) == (0, "turn turn_4f1c")
     assert "model → cllama: desk.trade" in shown.stdout
@@ -161,7 +161,7 @@ def test_a_turn_is_shown_by_the_beginning_of_its_id_and_only_if_there_is_one(his
 
 
 @pytest.mark.requirement("cli:audit-show")
-def test_of_a_turn_that_was_gone_on_with_the_last_attempt_is_shown_behind_the_others(files: ProxyFiles) -> None:
+def test_show_prints_the_last_attempt_after_the_headlines_of_the_others(files: ProxyFiles) -> None:
     files.turn("turn_b1", error="runner_left", status_code=499, ts="2026-01-02T00:00:00Z")
     files.turn("turn_b1", call(), resumed=True, ts="2026-01-02T00:00:05Z")
     shown = claw("show", "b1", "--history", str(files.directory)).stdout.splitlines()
@@ -201,7 +201,7 @@ def test_the_verdict_names_the_first_broken_line_and_is_the_exit_code(files: Pro
         (("nowhere.yml", "--log", "x"), 1, "the pod was never compiled"),
     ],
 )
-def test_what_is_asked_wrongly_is_one_line_with_its_remedy(
+def test_wrong_usage_is_one_line_with_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], code: int, said: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -233,7 +233,7 @@ def pod_of(home: Path) -> Path:
 
 
 @pytest.mark.requirement("audit:withheld")
-def test_of_a_pod_the_tools_are_told_that_an_agent_was_not_shown_and_its_agents_are_known(files: ProxyFiles) -> None:
+def test_a_pod_adds_its_tools_that_were_not_shown_and_its_agents(files: ProxyFiles) -> None:
     pod = str(pod_of(files.directory.parent))
     output = json.loads(claw(pod, "--history", str(files.directory), "--json").stdout)
     assert output["withheld"] == [{"agent": "analyst", "tool": "api.sell", "why": "not granted", "turns": None}]
@@ -243,7 +243,9 @@ def test_of_a_pod_the_tools_are_told_that_an_agent_was_not_shown_and_its_agents_
 
 @pytest.mark.requirement("cli:audit")
 @pytest.mark.parametrize(("megabytes", "shown"), [(1, False), (80, True)])
-def test_progress_is_told_on_a_terminal_for_large_files_only(files: ProxyFiles, megabytes: int, *, shown: bool) -> None:
+def test_progress_is_shown_on_a_terminal_for_large_files_only(
+    files: ProxyFiles, megabytes: int, *, shown: bool
+) -> None:
     with files.file().open("ab") as file:
         file.truncate(megabytes << 20)
     ours, theirs = pty.openpty()

@@ -105,7 +105,7 @@ def test_what_audit_counts_of_a_real_run_is_what_happened(worked: Pod, *, log: b
 
 
 @pytest.mark.requirement("audit:real")
-def test_the_chain_of_a_real_run_holds_and_its_log_knows_its_ends(worked: Pod, tmp_path: Path) -> None:
+def test_the_chain_of_a_real_run_holds_and_its_log_records_every_line(worked: Pod, tmp_path: Path) -> None:
     verdict = claw(worked, "verify")
     assert (verdict.exit_code, verdict.stdout) == (
         0,
@@ -131,7 +131,7 @@ def test_the_chain_of_a_real_run_holds_and_its_log_knows_its_ends(worked: Pod, t
 
 
 @pytest.mark.requirement("audit:real")
-def test_a_turn_of_a_real_run_is_shown_with_what_was_said(worked: Pod) -> None:
+def test_show_prints_the_transcript_of_a_real_turn(worked: Pod) -> None:
     (failed,) = {line["turn_id"] for line in worked.history("analyst") if line.get("resumed")}
     shown = claw(worked, "show", failed.removeprefix("turn_")[:12], log=False).stdout
     assert shown.startswith(f"an earlier attempt: turn {failed} · error 400")
