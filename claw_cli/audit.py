@@ -37,8 +37,7 @@ from claw_cli.audit_arguments import (
     one_of,
     time_of,
 )
-from claw_cli.audit_csv import CsvCalls
-from claw_cli.audit_tables import show as show_tables
+from claw_cli.audit_output import csv_writer, print_tables
 from claw_cli.screen import console, plain
 from claw_contract.transcript import transcript
 
@@ -100,14 +99,14 @@ def list_verb(  # noqa: PLR0913, PLR0917 - each an option of its own
     log_names = logs(log)
     histories = directories(history, needed=not log_names)
     _check_agent(histories, agent, needs_history=not log_names and pod is None and file is None)
-    on_call = CsvCalls(sys.stdout) if as_csv else None
+    on_call = csv_writer(sys.stdout) if as_csv else None
     query = AuditQuery(histories, log_names, filters, last, _grants(pod, file, agent))
     with _exit_on_error(), _progress_bar(histories, log_names, passes=2) as progress:
         report = audit(query, progress, on_call)
     if as_json:
         sys.stdout.write(json.dumps(document(report), indent=2) + "\n")
     elif not as_csv:
-        show_tables(report, console())
+        print_tables(report, console())
     _print_skipped(report.unread)
 
 

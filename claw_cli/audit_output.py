@@ -1,10 +1,12 @@
-"""Tables of an audit's report."""
+"""Output of an audit: tables, and CSV with a row for each call."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import assert_never
+import csv
+from collections.abc import Callable, Iterable, Iterator
+from typing import TextIO, assert_never
 
+import msgspec
 from rich.console import Console, RenderableType
 from rich.table import Table
 
@@ -13,8 +15,10 @@ from claw_audit.report import AgentRow, FailureRow, Report, ToolRow, TurnCounts,
 from claw_audit.turns import Call, Usage
 from claw_cli.screen import plain, table
 
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
-def show(report: Report, console: Console) -> None:
+
+def print_tables(report: Report, console: Console) -> None:
     """Print the summary, and every table that has rows."""
     for line in _head(report):
         console.print(line, soft_wrap=True)
@@ -120,3 +124,31 @@ def _cells(row: _Row) -> tuple[str, ...]:
 
 def _both(latency: LatencyHistogram) -> tuple[str, str]:
     return "" if latency.p50 is None else str(latency.p50), "" if latency.p95 is None else str(latency.p95)
+
+
+def csv_writer(out: TextIO) -> Callable[[Call], object]:
+    """Write the heading of the CSV and return a writer of calls.
+
+    A cell that a spreadsheet would take for a formula gets an apostrophe in front, as spreadsheets themselves write text, and
+    control characters are replaced. So names that a model invented are harmless.
+    """
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(Call.__struct_fields__)
+    return lambda call: writer.writerow(map(_csv_cell, msgspec.structs.astuple(call)))
+
+
+def _csv_cell(value: object) -> str:
+    """Return the text of a cell.
+
+    >>> _csv_cell("=1+1"), _csv_cell(True), _csv_cell(None), _csv_cell(12)
+    ("'=1+1", 'true', '', '12')
+    """
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return f"'{plain(value)}" if value.startswith(_FORMULA) else plain(value)
+        case _:
+            return str(value)
