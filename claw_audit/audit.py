@@ -17,7 +17,7 @@ from claw_audit.filters import Filters
 from claw_audit.history_source import read_turns
 from claw_audit.log_source import Event, TurnAssembler, interventions, is_traced, read_events
 from claw_audit.report import Report
-from claw_audit.sources import HistoryFile, Progress, SourceError, agent_directories, open_history
+from claw_audit.sources import HistoryFile, Progress, SourceError, agent_directories, ignore, open_history
 from claw_audit.turns import Call, Turn
 from claw_audit.withheld import PodGrants, WithheldTools
 
@@ -36,7 +36,7 @@ class AuditQuery:
     grants: PodGrants | None = None
 
 
-def audit(query: AuditQuery, progress: Progress = int, on_call: Callable[[Call], object] | None = None) -> Report:
+def audit(query: AuditQuery, progress: Progress = ignore, on_call: Callable[[Call], object] | None = None) -> Report:
     """Return the report, and call ``on_call`` with each matching call. Raise ``SourceError`` for an unreadable directory."""
     return _Audit(query, progress, on_call).run()
 

@@ -11,7 +11,7 @@ import msgspec
 from claw_audit.bounded_counter import LatestItems
 from claw_audit.filters import has_id_prefix
 from claw_audit.history_source import decode_turn
-from claw_audit.sources import Progress, SourceError, agent_directories, open_history, read_lines
+from claw_audit.sources import Progress, SourceError, agent_directories, ignore, open_history, read_lines
 from claw_audit.turns import UnreadableLineError
 from claw_contract.transcript import headline
 
@@ -51,7 +51,7 @@ class Lookup:
     problems: list[str] = field(default_factory=list)
 
 
-def find_turns(histories: tuple[Path, ...], prefix: str, agent: str = "", progress: Progress = int) -> Lookup:
+def find_turns(histories: tuple[Path, ...], prefix: str, agent: str = "", progress: Progress = ignore) -> Lookup:
     """Return the turns whose id begins with the prefix. Raise ``SourceError`` for an unreadable directory."""
     result = Lookup()
     for name, directories in agent_directories(histories).items():

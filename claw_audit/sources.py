@@ -35,6 +35,10 @@ type Progress = Callable[[int], object]
 """Called with the number of bytes on the disk that were read."""
 
 
+def ignore(_: object) -> None:
+    """Do nothing. This is the default of callbacks."""
+
+
 class SourceError(Exception):
     """A file or directory that can't be read. The message is one line: name, colon, reason."""
 
@@ -81,7 +85,7 @@ def _line_pieces(blocks: Iterable[bytes]) -> Iterator[bytes]:
             yield block[start:]
 
 
-def read_lines(blocks: Iterable[bytes], observe: Callable[[bytes], object] = len) -> Iterator[Line]:
+def read_lines(blocks: Iterable[bytes], observe: Callable[[bytes], object] = ignore) -> Iterator[Line]:
     """Return all lines, including a last one without a line break. ``observe`` is called with each piece of a line first."""
     number, offset, size = 1, 0, 0
     pieces: list[bytes] = []

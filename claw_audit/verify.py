@@ -37,6 +37,7 @@ from claw_audit.sources import (
     Progress,
     SourceError,
     agent_directories,
+    ignore,
     open_history,
     read_lines,
 )
@@ -206,7 +207,7 @@ class _LoggedLines:
 
 
 def verify(
-    histories: tuple[Path, ...], logs: tuple[str, ...] = (), agent: str = "", progress: Progress = int
+    histories: tuple[Path, ...], logs: tuple[str, ...] = (), agent: str = "", progress: Progress = ignore
 ) -> list[Verdict]:
     """Return a verdict for each agent and directory. Raise ``SourceError`` for an unreadable directory or log."""
     logged: dict[str, list[_LoggedLines]] = {}

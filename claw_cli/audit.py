@@ -21,7 +21,7 @@ from claw_audit.audit import LAST, AuditQuery, audit
 from claw_audit.filters import Filters, Status
 from claw_audit.lookup import Attempts, find_turns
 from claw_audit.report import SkippedInput, document
-from claw_audit.sources import Progress, SourceError, agent_directories, total_bytes
+from claw_audit.sources import Progress, SourceError, agent_directories, ignore, total_bytes
 from claw_audit.verify import Finding, Verdict, verify
 from claw_audit.withheld import PodGrants
 from claw_cli.arguments import AsJson, File, Pod
@@ -229,7 +229,7 @@ def _exit_on_error() -> Iterator[None]:
 def _progress_bar(histories: tuple[Path, ...], log_names: tuple[str, ...], *, passes: int = 1) -> Iterator[Progress]:
     """Show a bar on a terminal if there is much to read. History is read in ``passes``."""
     if not sys.stderr.isatty():
-        yield int
+        yield ignore
         return
     history_size, log_size = total_bytes(histories, log_names)
     total = history_size * passes + log_size
