@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 from statistics import median
 
-from claw_audit.audit import Asked, audit
+from claw_audit.audit import AuditQuery, audit
 from claw_contract.chain import GENESIS, sealed
 
 CALLS = 4
@@ -24,14 +24,14 @@ TEXT = 'What a runner sends and a model answers is mostly text, with \\"marks\\"
 READ = """
 import resource, sys, time
 from pathlib import Path
-from claw_audit.audit import Asked, audit
-from claw_audit.chains import verify
+from claw_audit.audit import AuditQuery, audit
+from claw_audit.verify import verify
 what, history, log = sys.argv[1], (Path(sys.argv[2]),), sys.argv[3]
 started = time.process_time()
 if what == "verify":
     verify(history)
 else:
-    audit(Asked(history, (log,) if what == "history and log" else ()))
+    audit(AuditQuery(history, (log,) if what == "history and log" else ()))
 print(time.process_time() - started, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 """
 
@@ -98,7 +98,7 @@ def main() -> None:
         file, log = made(Path(home), asked.turns)
         if asked.profile:
             with cProfile.Profile() as profile:
-                audit(Asked((file.parent.parent,), (str(log),)))
+                audit(AuditQuery((file.parent.parent,), (str(log),)))
             pstats.Stats(profile).sort_stats("tottime").print_stats(25)
             return
         size, log_size = file.stat().st_size / 1e6, log.stat().st_size / 1e6

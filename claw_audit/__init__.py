@@ -1,1 +1,1 @@
-"""What happened, afterwards: history files and the proxy's log, merged, counted and checked (spec/inspect.md "claw audit")."""
+"""``claw audit``: history files and the proxy's log, merged, counted and verified (docs/audit.md)."""

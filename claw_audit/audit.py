@@ -1,8 +1,8 @@
-"""History and logs, read in a stream, merged by turn, and counted (spec/inspect.md "claw audit").
+"""Audit of histories and logs: one stream of turns, merged and counted (rules: docs/audit.md).
 
-Rules. History first, by agent; then the logs, in the order in which they are named. Nothing that a file holds is an error:
-what can't be read is counted and named. Memory grows by eight bytes for each turn of history where a log is merged, by some
-hundred for each that was resumed, and by nothing else.
+History comes first, by agent; then the logs, in the order in which they are named. No content of a file is an error: what
+can't be read is counted and named. Memory grows by eight bytes for each turn of history if a log is merged, and by some
+hundred for each turn that was resumed.
 """
 
 from __future__ import annotations
@@ -10,122 +10,110 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from itertools import groupby
 from pathlib import Path
 
-from claw_audit.bounded import Known
-from claw_audit.choice import Choice
-from claw_audit.entries import UnreadableError
-from claw_audit.events import Event, LogReader
-from claw_audit.from_history import turns
-from claw_audit.from_log import LogTurns, interventions, is_told_by_history
-from claw_audit.lines import LINE_LIMIT, lines
-from claw_audit.report import CallRow, Report
-from claw_audit.sources import Progress, Source, SourceError, agents, open_history, open_log
-from claw_audit.tally import Tally, call_row
-from claw_audit.turns import Turn
-from claw_audit.unread import Unreadables
-from claw_audit.withheld import Grants, Offers
+from claw_audit.bounded_counter import HashSet, hash_names
+from claw_audit.filters import Filters
+from claw_audit.history_source import read_turns
+from claw_audit.log_source import Event, TurnAssembler, interventions, is_traced, read_events
+from claw_audit.report import Report
+from claw_audit.sources import HistoryFile, Progress, SourceError, agent_directories, ignore, open_history
+from claw_audit.turns import Call, Turn
+from claw_audit.withheld import PodGrants, WithheldTools
 
 LAST = 20
+"""Default of ``--last``."""
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What to read, and what of it is asked for."""
+class AuditQuery:
+    """The sources of an audit and its filters. ``last``: the number of calls and failures to list one by one."""
 
     histories: tuple[Path, ...]
     logs: tuple[str, ...] = ()
-    choice: Choice = field(default_factory=Choice)
+    filters: Filters = field(default_factory=Filters)
     last: int = LAST
-    grants: Grants | None = None
+    grants: PodGrants | None = None
 
 
-def audit(asked: Asked, progress: Progress | None = None, each: Callable[[CallRow], None] | None = None) -> Report:
-    """The report; ``each`` is told of every call as it is met. Raises ``SourceError`` where a directory can't be read."""
-    return _Audit(asked, progress or Progress(), each).report()
+def audit(query: AuditQuery, progress: Progress = ignore, on_call: Callable[[Call], object] | None = None) -> Report:
+    """Return the report, and call ``on_call`` with each matching call. Raise ``SourceError`` for an unreadable directory."""
+    return _Audit(query, progress, on_call).run()
 
 
 class _Audit:
-    def __init__(self, asked: Asked, progress: Progress, each: Callable[[CallRow], None] | None) -> None:
-        self._asked = asked
+    def __init__(self, query: AuditQuery, progress: Progress, on_call: Callable[[Call], object] | None) -> None:
+        self._query = query
+        self._filters = query.filters
         self._progress = progress
-        self._each = each
-        self._fits = asked.choice.calls()
-        self._tally = Tally(asked.last)
-        self._unread = Unreadables()
-        self._known = Known()
-        self._offers = Offers(asked.grants)
+        self._on_call = on_call
+        self._call_matches = query.filters.call_predicate()
+        self._report = Report(query.last)
+        self._in_history = HashSet()
+        """Hashes of (agent, turn id)."""
+        self._withheld = WithheldTools(query.grants)
 
-    def report(self) -> Report:
-        """All of it."""
-        for agent, places in groupby(agents(self._asked.histories), key=lambda found: found[0]):
-            if self._asked.choice.agent in ("", agent):
-                self._history(agent, [place for _, place in places])
-        put_together = LogTurns(self._known)
-        for name in dict.fromkeys(self._asked.logs):
-            self._log(name, put_together)
-        for turn in put_together.rest():
-            self._turn(turn, counts=True)
-        return self._tally.report(list(self._offers.rows(self._asked.choice.agent)), self._unread.told())
+    def run(self) -> Report:
+        for agent, directories in agent_directories(self._query.histories).items():
+            if self._filters.agent in ("", agent):
+                self._read_history(agent, directories)
+        assembler = TurnAssembler(self._in_history)
+        for name in dict.fromkeys(self._query.logs):
+            self._read_log(name, assembler)
+        for turn in assembler.remaining():
+            self._count_turn(turn)
+        self._report.withheld += self._withheld.rows(self._filters.agent)
+        return self._report
 
-    def _history(self, agent: str, directories: list[Path]) -> None:
-        with ExitStack() as opened:
-            files: list[Source] = []
+    def _read_history(self, agent: str, directories: list[Path]) -> None:
+        with ExitStack() as stack:
+            files: list[HistoryFile] = []
             for directory in directories:
                 try:
-                    files += opened.enter_context(open_history(agent, directory, self._progress)).files
+                    files += stack.enter_context(open_history(directory, self._progress))
                 except SourceError as error:
-                    self._unread.file(str(error))
-            for turn, counts in turns(agent, files, self._unread):
-                if self._asked.logs and counts:
-                    self._known.add(agent, turn.turn_id)
-                self._turn(turn, counts=counts)
+                    self._report.unread.add_file(error)
+            for turn, is_last_attempt in read_turns(agent, files, self._report.unread):
+                if self._query.logs and is_last_attempt:
+                    self._in_history.add(hash_names(agent, turn.turn_id))
+                self._count_turn(turn, is_last_attempt=is_last_attempt)
 
-    def _log(self, name: str, put_together: LogTurns) -> None:
-        reader = LogReader(LINE_LIMIT)
+    def _read_log(self, name: str, assembler: TurnAssembler) -> None:
         try:
-            with open_log(name, self._progress) as read:
-                for line in lines(read):
-                    try:
-                        event = reader.event(line.data)
-                    except UnreadableError as why:
-                        self._unread.line(name, line.number, line.offset, str(why))
-                        continue
-                    if event is None:
-                        self._unread.foreign += 1
-                        continue
-                    self._event(event)
-                    for turn in put_together.add(event):
-                        self._turn(turn, counts=True)
+            for event in read_events(name, self._progress, self._report.unread):
+                self._count_event(event)
+                for turn in assembler.add(event):
+                    self._count_turn(turn)
         except SourceError as error:
-            self._unread.file(str(error))
+            self._report.unread.add_file(error)
 
-    def _event(self, event: Event) -> None:
-        """What is counted of an event by itself."""
-        if not self._asked.choice.event(event.agent, event.at, event.turn_id):
+    def _count_event(self, event: Event) -> None:
+        """Count an event by itself, apart from its turn."""
+        if not self._filters.matches(event.agent, event.at, event.turn_id):
             return
-        self._tally.events.add(event.kind)
-        if event.kind == "intervention" and not is_told_by_history(event, self._known):
-            self._tally.interventions.add(event.intervention)
-        elif event.kind == "error" and not event.ends_a_turn:
-            self._tally.proxy_errors.add(event.error)
+        self._report.events.add(event.kind)
+        if event.kind == "intervention":
+            name = event.text("intervention") or "unnamed"
+            if not (is_traced(name) and hash_names(event.agent, event.turn_id) in self._in_history):
+                self._report.interventions.add(name)
+        elif event.kind == "error" and not event.ends_turn:
+            self._report.proxy_errors.add(event.text("error") or "unnamed")
 
-    def _turn(self, turn: Turn, *, counts: bool) -> None:
-        choice = self._asked.choice
-        if not choice.event(turn.agent, turn.at, turn.turn_id):
+    def _count_turn(self, turn: Turn, *, is_last_attempt: bool = True) -> None:
+        """Count an attempt, and its turn if it is the last one."""
+        if not self._filters.matches(turn.agent, turn.at, turn.turn_id):
             return
-        calls = [call for call in turn.calls if self._fits(call)]
-        if not choice.turns(turn, len(calls)):
+        calls = [call for call in turn.calls if self._call_matches(call)]
+        if not self._filters.matches_turn(turn, len(calls)):
             return
-        self._tally.attempt(turn)
-        if not counts:
+        self._report.add_attempt(turn)
+        if not is_last_attempt:
             return
-        self._tally.turn(turn, calls)
-        self._offers.turn(turn)
+        self._report.add_turn(turn, calls)
+        self._withheld.add(turn)
         if turn.source == "history":
             for name in interventions(turn):
-                self._tally.interventions.add(name)
-        if self._each is not None:
+                self._report.interventions.add(name)
+        if self._on_call is not None:
             for call in calls:
-                self._each(call_row(turn, call))
+                self._on_call(call)

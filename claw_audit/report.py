@@ -1,101 +1,101 @@
-"""What an audit says. ``document`` is its JSON; docs/audit.md tells what each member means."""
+"""The report of an audit: rows that count themselves, and the JSON document (members: docs/audit.md, "--json")."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Final
 
+import msgspec
+
+from claw_audit.bounded_counter import BoundedCounter, BoundedTable, LatencyHistogram, LatestItems
+from claw_audit.turns import Call, Turn, Usage
+
 VERSION: Final = 1
-"""Of the document."""
+"""Version of the document."""
+_MEMBERS: Final = (
+    *("first", "last", "turns", "used", "latency_ms", "agents", "tools", "interventions", "turn_errors", "call_errors"),
+    *("proxy_errors", "events", "withheld", "calls", "failures", "unread"),
+)
+_MAX_NAMED: Final = 10
+"""Unreadable lines, and files, that are named."""
 
 
-@dataclass(frozen=True, slots=True)
-class Latency:
-    """Milliseconds, to within 1%; None where nothing was measured."""
+@dataclass(slots=True)
+class TurnCounts:
+    """Numbers of turns. ``attempts`` also counts attempts that were resumed."""
 
-    p50: int | None
-    p95: int | None
+    total: int = 0
+    ok: int = 0
+    failed: int = 0
+    aborted: int = 0
+    unfinished: int = 0
+    resumed: int = 0
+    attempts: int = 0
+    only_in_log: int = 0
 
-
-@dataclass(frozen=True, slots=True)
-class Turns:
-    """How turns ended. ``attempts`` counts those that were gone on with, too."""
-
-    total: int
-    ok: int
-    failed: int
-    aborted: int
-    unfinished: int
-    resumed: int
-    attempts: int
-    only_in_log: int
-
-
-@dataclass(frozen=True, slots=True)
-class Used:
-    """Tokens, and US dollars. ``unpriced``: attempts that used tokens, and whose cost nobody knows."""
-
-    tokens_in: int
-    tokens_out: int
-    cached_tokens: int
-    cost_usd: float
-    unpriced: int
+    def add(self, turn: Turn) -> None:
+        """Count a turn. Its attempts are counted apart."""
+        self.total += 1
+        setattr(self, turn.outcome, getattr(self, turn.outcome) + 1)
+        self.resumed += turn.resumed
+        self.only_in_log += turn.source == "log"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class AgentRow:
+    """Activity of one agent, or of all."""
+
     agent: str
-    turns: Turns
-    calls: int
-    calls_failed: int
-    latency_ms: Latency
-    used: Used
+    turns: TurnCounts = field(default_factory=TurnCounts)
+    calls: int = 0
+    calls_failed: int = 0
+    latency_ms: LatencyHistogram = field(default_factory=LatencyHistogram)
+    used: Usage = field(default_factory=Usage)
+
+    def add_attempt(self, used: Usage) -> None:
+        """Count an attempt at a turn, and its usage."""
+        self.turns.attempts += 1
+        self.used.add(used)
+
+    def add_turn(self, turn: Turn, calls: Sequence[Call]) -> None:
+        """Count a turn that is over, and those of its calls that match."""
+        self.turns.add(turn)
+        if turn.latency_ms is not None:
+            self.latency_ms.add(turn.latency_ms)
+        self.calls += len(calls)
+        self.calls_failed += sum(call.status == "error" for call in calls)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ToolRow:
-    """``ran``: calls that its service was asked for, as far as it is told."""
+    """Calls of one tool. ``ran``: calls for which its service was asked, as far as that is recorded."""
 
     tool: str
-    service: str
-    effect: str
-    calls: int
-    failed: int
-    ran: int
-    duplicates: int
-    latency_ms: Latency
+    service: str = ""
+    effect: str = ""
+    calls: int = 0
+    failed: int = 0
+    ran: int = 0
+    duplicates: int = 0
+    latency_ms: LatencyHistogram = field(default_factory=LatencyHistogram)
 
-
-@dataclass(frozen=True, slots=True)
-class Counted:
-    name: str
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class CallRow:
-    """One call, as it stands in the CSV."""
-
-    ts: str
-    agent: str
-    turn_id: str
-    round: int
-    tool: str
-    service: str
-    status: str
-    code: str
-    status_code: int | None
-    latency_ms: int
-    effect: str
-    ran: bool | None
-    duplicate: bool
-    model: str
-    source: str
+    def add(self, call: Call) -> None:
+        """Count a call."""
+        self.service = self.service or call.service
+        self.effect = self.effect or call.effect
+        self.calls += 1
+        self.failed += call.status == "error"
+        self.ran += call.ran is True
+        self.duplicates += call.duplicate
+        if call.ran is not False:
+            self.latency_ms.add(call.latency_ms)
 
 
 @dataclass(frozen=True, slots=True)
 class FailureRow:
-    """A turn that failed or was left, or a call that failed: then ``tool`` is there."""
+    """A failed or aborted turn, with an empty ``tool``; or a failed call."""
 
     ts: str
     agent: str
@@ -107,7 +107,7 @@ class FailureRow:
 
 @dataclass(frozen=True, slots=True)
 class WithheldRow:
-    """A tool that an agent's model was not shown, or not always; ``turns`` in which."""
+    """A tool that an agent's model was not shown, or not always. ``turns``: the number of turns without it."""
 
     agent: str
     tool: str
@@ -115,39 +115,96 @@ class WithheldRow:
     turns: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Unread:
-    """What could not be read: so many lines, the first of them, and files."""
+@dataclass(slots=True)
+class SkippedInput:
+    """Input that could not be read: the number of lines, the first of them, and files."""
 
-    lines: int
-    first: tuple[str, ...]
-    files: tuple[str, ...]
-    foreign: int
-    """Lines of a log that are no events: mitmproxy's own."""
+    lines: int = 0
+    first: list[str] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
+    foreign: int = 0
+    """Lines of a log that are no events of the proxy."""
+
+    def add_line(self, file: str, number: int, offset: int, reason: object) -> None:
+        """Count a line, and name it if it is one of the first."""
+        self.lines += 1
+        if len(self.first) < _MAX_NAMED:
+            self.first.append(f"{file}:{number} (byte {offset}) {reason}")
+
+    def add_file(self, reason: object) -> None:
+        """Name a file once. The reason begins with its name."""
+        if str(reason) not in self.files and len(self.files) < _MAX_NAMED:
+            self.files.append(str(reason))
 
 
-@dataclass(frozen=True, slots=True)
 class Report:
-    """All of it."""
+    """All counts of an audit. Their size does not grow with the number of turns.
 
-    first: str | None
-    last: str | None
-    turns: Turns
-    used: Used
-    latency_ms: Latency
-    agents: tuple[AgentRow, ...]
-    tools: tuple[ToolRow, ...]
-    interventions: tuple[Counted, ...]
-    turn_errors: tuple[Counted, ...]
-    call_errors: tuple[Counted, ...]
-    proxy_errors: tuple[Counted, ...]
-    events: tuple[Counted, ...]
-    withheld: tuple[WithheldRow, ...]
-    calls: tuple[CallRow, ...]
-    failures: tuple[FailureRow, ...]
-    unread: Unread
+    ``last``: the number of calls, and of failures, that are listed one by one.
+    """
+
+    def __init__(self, last: int) -> None:
+        self._total = AgentRow("")
+        self.turns, self.used, self.latency_ms = self._total.turns, self._total.used, self._total.latency_ms
+        self.agents = BoundedTable(AgentRow)
+        self.tools = BoundedTable(ToolRow)
+        self.interventions = BoundedCounter()
+        self.turn_errors = BoundedCounter()
+        self.call_errors = BoundedCounter()
+        self.proxy_errors = BoundedCounter()
+        self.events = BoundedCounter()
+        self.withheld: list[WithheldRow] = []
+        self.calls: LatestItems[Call] = LatestItems(last)
+        self.failures: LatestItems[FailureRow] = LatestItems(last)
+        self.unread = SkippedInput()
+        self._times: tuple[float, float] | None = None
+
+    @property
+    def first(self) -> str | None:
+        """Time of the first turn."""
+        return None if self._times is None else _rfc3339(self._times[0])
+
+    @property
+    def last(self) -> str | None:
+        """Time of the last turn."""
+        return None if self._times is None else _rfc3339(self._times[1])
+
+    def add_attempt(self, turn: Turn) -> None:
+        """Count the usage of an attempt. Its turn is counted once it is over."""
+        self._total.add_attempt(turn.used)
+        self.agents[turn.agent].add_attempt(turn.used)
+
+    def add_turn(self, turn: Turn, calls: Sequence[Call]) -> None:
+        """Count a turn that is over, and those of its calls that match."""
+        self._total.add_turn(turn, calls)
+        self.agents[turn.agent].add_turn(turn, calls)
+        if turn.at is not None:
+            first, last = self._times or (turn.at, turn.at)
+            self._times = min(first, turn.at), max(last, turn.at)
+        if turn.code:
+            self.turn_errors.add(turn.code)
+            self._add_failure(turn, "", turn.code, turn.status_code)
+        for call in calls:
+            self.tools[call.tool].add(call)
+            self.calls.add(turn.at, call)
+            if call.status == "error":
+                self.call_errors.add(call.code)
+                self._add_failure(turn, call.tool, call.code, call.status_code)
+
+    def _add_failure(self, turn: Turn, tool: str, code: str, status_code: int | None) -> None:
+        self.failures.add(turn.at, FailureRow(turn.ts, turn.agent, turn.turn_id, tool, code, status_code))
 
 
 def document(report: Report) -> dict[str, Any]:
-    """As JSON has it."""
-    return {"version": VERSION, **asdict(report)}
+    """Return the report as JSON data."""
+    members = {name: getattr(report, name) for name in _MEMBERS}
+    return {"version": VERSION, **msgspec.to_builtins(members, enc_hook=_to_builtins)}
+
+
+def _to_builtins(value: Any) -> Any:
+    is_latency = isinstance(value, LatencyHistogram)
+    return {"p50": value.p50, "p95": value.p95} if is_latency else list(value)
+
+
+def _rfc3339(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,7 +1,8 @@
-"""Where history and logs are read from: the only module here that opens files.
+"""Access to history files and logs. No other module of this package opens files.
 
-Rules. A file is read as long as it was when it was opened, whatever is written to it or becomes of its name meanwhile. An
-agent's two files are opened so that a rotation in between shows. What is no regular file is no history.
+A history file is read up to the size that it had when it was opened, whatever is appended to it or becomes of its name
+meanwhile. An agent's two files are opened in a way that notices a rotation in between. Only regular files are history.
+Blocks and lines are streamed: memory does not grow with the size of a file.
 """
 
 from __future__ import annotations
@@ -12,122 +13,139 @@ import os
 import stat
 import sys
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
-from claw_audit.lines import Read
 from claw_contract.names import is_agent_id
 
-NEWER = "history.jsonl"
-OLDER = "history.jsonl.1"
+CURRENT_FILE = "history.jsonl"
+ROTATED_FILE = "history.jsonl.1"
 STDIN = "-"
-_GZIP = b"\x1f\x8b"
-_RACES = 100
+MAX_LINE_BYTES = 16 << 20
+"""Longer lines are skipped. The proxy keeps at most 256 KiB of a body."""
+LINE_TOO_LONG = f"is longer than {MAX_LINE_BYTES >> 20} MiB"
+_BLOCK = 1 << 20
+_GZIP_MAGIC = b"\x1f\x8b"
+_MAX_RACES = 100
+
+type Progress = Callable[[int], object]
+"""Called with the number of bytes on the disk that were read."""
+
+
+def ignore(_: object) -> None:
+    """Do nothing. This is the default of callbacks."""
 
 
 class SourceError(Exception):
-    """What can't be read, and why, in one line."""
+    """A file or directory that can't be read. The message is one line: name, colon, reason."""
 
 
 @dataclass(frozen=True)
-class Source:
-    """One file, as it was when it was opened."""
+class HistoryFile:
+    """One open history file. ``is_rotated``: the proxy no longer writes to it, so its last line is complete."""
 
-    name: str
+    path: Path
+    file: BinaryIO
     size: int
-    reading: Callable[[], Read]
-    """From the beginning on, as often as it is asked."""
-    ends: bool
-    """Whether nobody writes it any more. What a proxy writes may end within a line."""
+    is_rotated: bool
+    progress: Progress
 
-
-@dataclass(frozen=True)
-class AgentHistory:
-    """The files of one agent, the older one first."""
-
-    agent: str
-    directory: Path
-    files: tuple[Source, ...]
-
-
-class Progress:
-    """Told of every byte that was read."""
-
-    def __init__(self, tell: Callable[[int], None] | None = None) -> None:
-        self._tell = tell
-
-    def watched(self, read: Read) -> Read:
-        """The same, told of."""
-        tell = self._tell
-        if tell is None:
-            return read
-
-        def reads(most: int) -> bytes:
-            data = read(most)
-            tell(len(data))
-            return data
-
-        return reads
-
-
-def agents(directories: tuple[Path, ...]) -> list[tuple[str, Path]]:
-    """The agents that have history, and where; in order of their names. Raises ``SourceError``."""
-    found: list[tuple[str, Path]] = []
-    for directory in dict.fromkeys(map(os.path.realpath, directories)):
+    def blocks(self) -> Iterator[bytes]:
+        """Return the content from the beginning, as often as it is called. Raise ``SourceError``."""
+        offset = 0
         try:
-            names = [entry.name for entry in os.scandir(directory) if entry.is_dir()]
+            while block := os.pread(self.file.fileno(), min(_BLOCK, self.size - offset), offset):
+                offset += len(block)
+                self.progress(len(block))
+                yield block
         except OSError as error:
-            raise SourceError(f"{directory}: {error.strerror}") from None
-        found += [(name, Path(directory) / name) for name in names if is_agent_id(name)]
-    return sorted(found)
+            raise SourceError(f"{self.path}: {error.strerror}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line with its line break, if it has one. ``data`` is None if it is longer than ``MAX_LINE_BYTES``."""
+
+    number: int
+    offset: int
+    data: bytes | None
+
+
+def _line_pieces(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """Return all bytes in pieces, none of which goes past a line break."""
+    for block in blocks:
+        start = 0
+        while end := block.find(b"\n", start) + 1:
+            yield block[start:end]
+            start = end
+        if start < len(block):
+            yield block[start:]
+
+
+def read_lines(blocks: Iterable[bytes], observe: Callable[[bytes], object] = ignore) -> Iterator[Line]:
+    """Return all lines, including a last one without a line break. ``observe`` is called with each piece of a line first."""
+    number, offset, size = 1, 0, 0
+    pieces: list[bytes] = []
+    for piece in _line_pieces(blocks):
+        observe(piece)
+        size += len(piece)
+        if size <= MAX_LINE_BYTES:
+            pieces.append(piece)
+        else:
+            pieces.clear()
+        if piece.endswith(b"\n"):
+            yield Line(number, offset, b"".join(pieces) if pieces else None)
+            number, offset, size = number + 1, offset + size, 0
+            pieces.clear()
+    if size:
+        yield Line(number, offset, b"".join(pieces) if pieces else None)
+
+
+def agent_directories(histories: Iterable[Path]) -> dict[str, list[Path]]:
+    """Return the directories of each agent that has history, ordered by agent. Raise ``SourceError``."""
+    places: dict[str, list[Path]] = {}
+    for history in dict.fromkeys(map(os.path.realpath, histories)):
+        try:
+            names = [entry.name for entry in os.scandir(history) if entry.is_dir()]
+        except OSError as error:
+            raise SourceError(f"{history}: {error.strerror}") from None
+        for name in filter(is_agent_id, names):
+            places.setdefault(name, []).append(Path(history) / name)
+    return {name: sorted(places[name]) for name in sorted(places)}
 
 
 @contextmanager
-def open_history(agent: str, directory: Path, progress: Progress) -> Iterator[AgentHistory]:
-    """One agent's files, open while it is looked at. Raises ``SourceError``."""
-    newer, older = _opened(directory)
+def open_history(directory: Path, progress: Progress) -> Iterator[list[HistoryFile]]:
+    """Open an agent's files, the rotated one first. Raise ``SourceError``."""
+    with ExitStack() as stack:
+        files = []
+        for name, file in _open_pair(directory):
+            stack.enter_context(file)
+            size = os.fstat(file.fileno()).st_size
+            files.append(HistoryFile(directory / name, file, size, name == ROTATED_FILE, progress))
+        yield files
+
+
+def _open_pair(directory: Path) -> list[tuple[str, BinaryIO]]:
+    """Open both files. A rotation in between gives one file under both names; then try again."""
+    for _ in range(_MAX_RACES):
+        with ExitStack() as stack:
+            opened = ((name, _open_regular(directory / name)) for name in (CURRENT_FILE, ROTATED_FILE))
+            files = [(name, stack.enter_context(file)) for name, file in opened if file is not None]
+            status = [os.fstat(file.fileno()) for _, file in files]
+            if len({(each.st_dev, each.st_ino) for each in status}) == len(files):
+                stack.pop_all()
+                return files[::-1]
+    raise SourceError(f"{directory / CURRENT_FILE}: is the same file as {ROTATED_FILE}")
+
+
+def _open_regular(path: Path) -> BinaryIO | None:
+    """Open a regular file; return None if there is no file."""
     try:
-        files = [
-            _source(file, directory / name, progress, ends=name == OLDER)
-            for file, name in ((older, OLDER), (newer, NEWER))
-            if file is not None
-        ]
-        yield AgentHistory(agent, directory, tuple(files))
-    finally:
-        for file in (newer, older):
-            if file is not None:
-                file.close()
-
-
-def _opened(directory: Path) -> tuple[BinaryIO | None, BinaryIO | None]:
-    """(newer, older). Where the file was rotated in between, both names are of one file: then it is done again."""
-    for _ in range(_RACES):
-        newer = _regular(directory / NEWER)
-        try:
-            older = _regular(directory / OLDER)
-        except SourceError:
-            if newer is not None:
-                newer.close()
-            raise
-        if newer is None or older is None or _identity(newer) != _identity(older):
-            return newer, older
-        newer.close()
-        older.close()
-    raise SourceError(f"{directory / NEWER}: is {OLDER} too")
-
-
-def _identity(file: BinaryIO) -> tuple[int, int]:
-    status = os.fstat(file.fileno())
-    return status.st_dev, status.st_ino
-
-
-def _regular(path: Path) -> BinaryIO | None:
-    """None: there is none."""
-    try:
-        # Not blocking: what stands there may be a pipe that nobody writes to.
+        # Non-blocking, since opening a pipe would wait for a writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
@@ -135,34 +153,48 @@ def _regular(path: Path) -> BinaryIO | None:
         raise SourceError(f"{path}: {error.strerror}") from None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise SourceError(f"{path}: is no regular file")
+        raise SourceError(f"{path}: is not a regular file")
     return os.fdopen(descriptor, "rb", buffering=0)
 
 
-def _source(file: BinaryIO, path: Path, progress: Progress, *, ends: bool) -> Source:
-    size = os.fstat(file.fileno()).st_size
-    return Source(str(path), size, lambda: progress.watched(_reading(file, path, size)), ends)
+@contextmanager
+def open_log(name: str, progress: Progress) -> Iterator[Iterator[bytes]]:
+    """Open the proxy's output, ``-`` for standard input, and return its blocks, unpacked if gzip. Raise ``SourceError``."""
+    try:
+        raw = sys.stdin.buffer if name == STDIN else Path(name).open("rb", buffering=0)  # noqa: SIM115 - closed below
+    except OSError as error:
+        raise SourceError(f"{name}: {error.strerror}") from None
+    file = io.BufferedReader(raw)  # type: ignore[type-var] # any binary file will do
+    try:
+        yield _log_blocks(name, file, progress)
+    finally:
+        if name == STDIN:
+            file.detach()  # which leaves standard input open
+        else:
+            file.close()
 
 
-def _reading(file: BinaryIO, path: Path, size: int) -> Read:
-    """No further than it went when it was opened."""
-    place = 0
+def _log_blocks(name: str, file: io.BufferedReader[Any], progress: Progress) -> Iterator[bytes]:
+    position, is_seekable = 0, file.seekable()
+    try:
+        is_packed = file.peek(len(_GZIP_MAGIC)).startswith(_GZIP_MAGIC)
+        read = gzip.GzipFile(fileobj=file).read1 if is_packed else file.read1
+        while block := read(_BLOCK):
+            if is_seekable:
+                progress(file.tell() - position)
+                position = file.tell()
+            yield block
+    except EOFError:
+        raise SourceError(f"{name}: is cut off") from None
+    except (OSError, zlib.error) as error:
+        raise SourceError(f"{name}: {getattr(error, 'strerror', None) or 'is damaged'}") from None
 
-    def read(most: int) -> bytes:
-        nonlocal place
-        try:
-            data = os.pread(file.fileno(), min(most, size - place), place)
-        except OSError as error:
-            raise SourceError(f"{path}: {error.strerror}") from None
-        place += len(data)
-        return data
 
-    return read
-
-
-def size_of(directory: Path) -> int:
-    """Bytes of an agent's files."""
-    return sum(_size(directory / name) for name in (OLDER, NEWER))
+def total_bytes(histories: Iterable[Path], logs: Iterable[str]) -> tuple[int, int]:
+    """Return the sizes of all history and of all logs; what has no size counts as 0. Raise ``SourceError``."""
+    places = [place for places in agent_directories(histories).values() for place in places]
+    files = [place / name for place in places for name in (ROTATED_FILE, CURRENT_FILE)]
+    return sum(map(_size, files)), sum(_size(Path(log)) for log in logs if log != STDIN)
 
 
 def _size(path: Path) -> int:
@@ -170,55 +202,3 @@ def _size(path: Path) -> int:
         return path.stat().st_size
     except OSError:
         return 0
-
-
-def log_size(name: str) -> int:
-    """Bytes of a log; 0 where nobody knows."""
-    return 0 if name == STDIN else _size(Path(name))
-
-
-@contextmanager
-def open_log(name: str, progress: Progress) -> Iterator[Read]:
-    """The proxy's output, kept in a file, packed or not; ``-`` is standard input. Raises ``SourceError``."""
-    try:
-        raw: BinaryIO = sys.stdin.buffer if name == STDIN else Path(name).open("rb", buffering=0)  # noqa: SIM115 - closed below
-    except OSError as error:
-        raise SourceError(f"{name}: {error.strerror}") from None
-    file = io.BufferedReader(_Watched(raw, progress))
-    with closing(file):
-        packed = file.peek(len(_GZIP)).startswith(_GZIP)
-        read = gzip.GzipFile(fileobj=file).read1 if packed else file.read1
-        yield _told(read, name)
-
-
-class _Watched(io.RawIOBase):
-    """So that progress is told in bytes on the disk, though they are unpacked later."""
-
-    def __init__(self, raw: BinaryIO, progress: Progress) -> None:
-        self._raw = raw
-        self._read = progress.watched(raw.read1 if isinstance(raw, io.BufferedReader) else raw.read)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        data = self._read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
-
-    def close(self) -> None:
-        if self._raw is not sys.stdin.buffer:
-            self._raw.close()
-        super().close()
-
-
-def _told(read: Read, name: str) -> Read:
-    def reads(most: int) -> bytes:
-        try:
-            return read(most)
-        except EOFError:
-            raise SourceError(f"{name}: is cut off") from None
-        except (OSError, zlib.error) as error:
-            raise SourceError(f"{name}: {getattr(error, 'strerror', None) or 'is damaged'}") from None
-
-    return reads

@@ -1,216 +1,190 @@
-"""The hash chain of an agent's files, walked from the first byte to the last (``claw_contract.chain`` has its rule).
+"""Verification of the hash chains of history, and of the lines that the logs record (``claw_contract.chain`` has the rule).
 
-| found | it is |
+| what is found in an agent's files | verdict |
 |---|---|
-| a line whose hash is not of its bytes | edited: broken |
-| a line that goes on behind another than the one before it | removed, put in, moved, or there twice: broken |
-| a line of no seal | put in, or edited at its end: broken; the beginning of a line, with nothing behind it: torn, by a crash |
-| the older file goes on behind what is not there any more | rotated away: no break |
-| the newer one does, and there is no older one | removed: broken |
-| a line of zero bytes, or with such an end | a disk that lost power: torn |
+| the hash of a line does not match its bytes | edited: broken |
+| a line does not continue the line before it | removed, inserted, moved or repeated: broken |
+| a line without a seal | inserted, or edited at its end: broken |
+| the beginning of a line, and nothing after it; zero bytes at its end | torn by a crash or a power failure: a note |
+| the rotated file continues a line that is gone | rotated away: a note |
+| the current file does, and there is no rotated file | removed: broken |
 
-Rules. The first break is named, by file, line and byte. What can't be told without a log (``claw_audit.chains``): lines that
-were cut off at a line's end, and at the beginning.
+A chain alone does not show whole lines that were cut off at its beginning or its end. So every line that a log records must be
+in one of the agent's chains. Only rotation excuses a missing line: lines that the logs record before one that began a new
+file (``history_rotated``), if a chain begins with that line. History is not believed about itself, since whoever removes
+lines can write others. Logs are read first, so that everything that they record was in history before.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from array import array
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 import msgspec
 
-from claw_audit.bounded import Marks
-from claw_audit.lines import LINE_LIMIT, pieces
-from claw_audit.sources import NEWER, OLDER, AgentHistory, Source, SourceError
+from claw_audit.bounded_counter import HashSet
+from claw_audit.log_source import read_events
+from claw_audit.report import SkippedInput
+from claw_audit.sources import (
+    CURRENT_FILE,
+    ROTATED_FILE,
+    HistoryFile,
+    Line,
+    Progress,
+    SourceError,
+    agent_directories,
+    ignore,
+    open_history,
+    read_lines,
+)
 from claw_contract.chain import GENESIS, Reading, Seal
+from claw_contract.names import is_agent_id
 
-type Kind = Literal["broken", "note"]
-_HEAD = 512
-"""Bytes of a line in which its agent stands."""
+_MAX_AGENTS = 10_000
+"""Agents of one log."""
+_HASH = re.compile("[0-9a-f]{64}")
+_HEAD_BYTES = 512
+"""The part of a line that holds its agent."""
 _AGENT = re.compile(rb'"claw_id":"([^"\\]{0,80})"')
 _NUMBER = b"+-.0123456789eE"
-"""What a number that may go on is of."""
-_MOST_NOTES = 20
+_MAX_NOTES = 20
+type _Place = tuple[Path, int, int]
+"""(file, line, offset)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is wrong, or worth to be known, and where. ``line`` is 0 where it is of a whole file."""
+    """A break, or a note, and its place. ``line`` is 0 for a finding about a whole file."""
 
-    kind: Kind
+    kind: Literal["broken", "note"]
     file: str
     line: int
     offset: int
     what: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Verdict:
-    """Of one agent's chain in one directory. ``findings`` begins with the first break, where there is one."""
+    """The verdict on one agent's chain in one directory. ``findings``: the first of ``broken`` breaks, then notes."""
 
     agent: str
     directory: str
-    lines: int
-    broken: int
-    findings: tuple[Finding, ...]
+    lines: int = 0
+    broken: int = 0
+    findings: tuple[Finding, ...] = ()
+
+    def add_break(self, file: object, line: int, offset: int, what: str) -> None:
+        """Count a break and name it if it is the first."""
+        self.broken += 1
+        if self.broken == 1:
+            self.findings = (Finding("broken", str(file), line, offset, what), *self.findings)
+
+    def add_note(self, file: object, line: int, offset: int, what: str) -> None:
+        """Add a note if there are not too many."""
+        if len(self.findings) < _MAX_NOTES:
+            self.findings = (*self.findings, Finding("note", str(file), line, offset, what))
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
-    """One line, as far as the chain goes."""
+class ChainWalk:
+    """A walk along one agent's files. ``seen`` gets the hash of every line, and ``first`` is that of the first one."""
 
-    number: int
-    offset: int
-    seal: Seal | None
-    head: bytes
-    torn: bool
-    """Without a seal: whether it is the beginning of a line."""
-    ended: bool
-
-
-class Walk:
-    """One agent's files, the older one first. ``met``: is told of every line."""
-
-    def __init__(self, history: AgentHistory, met: Marks) -> None:
-        self._history = history
-        self._met = met
-        self._last: str | None = None
-        """The hash of the last sealed line."""
-        self._lines = 0
+    def __init__(self, agent: str, directory: Path, seen: HashSet) -> None:
+        self._agent = agent
+        self._verdict = Verdict(agent, str(directory))
+        self._seen = seen
         self.first: int | None = None
-        """The first line."""
-        self._torn: tuple[Source, _Line] | None = None
-        """A torn line with an end, which another one should be behind."""
-        self._breaks: list[Finding] = []
-        self._broken = 0
-        self._notes: list[Finding] = []
+        self._last: str | None = None
+        """Hash of the last sealed line."""
+        self._reading = Reading()
 
-    def verdict(self) -> Verdict:
-        for file in self._history.files:
-            self._walk(file)
-        names = [file.name for file in self._history.files]
-        if names and not any(name.endswith(NEWER) for name in names):
-            self._notes.append(Finding("note", names[0], 0, 0, f"is all there is: {NEWER} is missing"))
-        findings = (*self._breaks, *self._notes)
-        return Verdict(self._history.agent, str(self._history.directory), self._lines, self._broken, findings)
+    def verify(self, files: Iterable[HistoryFile]) -> Verdict:
+        """Return the verdict on the files, the rotated one first."""
+        paths = []
+        for file in files:
+            paths.append(file.path)
+            try:
+                self._walk(file)
+            except SourceError as error:
+                self._verdict.add_break(file.path, 0, 0, str(error).rpartition(": ")[2])
+        if paths and paths[-1].name != CURRENT_FILE:
+            self._verdict.add_note(paths[0], 0, 0, f"is the only file: {CURRENT_FILE} is missing")
+        return self._verdict
 
-    def _walk(self, file: Source) -> None:
-        try:
-            for line in _lines(file):
-                self._torn = None
-                self._line(file, line)
-            if self._torn is not None:
-                self._break(*self._torn, "ends with a part of a line: the rest of it was removed")
-        except SourceError as error:
-            self._break(file, None, str(error).rpartition(": ")[2])
+    def _walk(self, file: HistoryFile) -> None:
+        torn: Line | None = None
+        for line in read_lines(file.blocks(), self._hash):
+            place, seal = (file.path, line.number, line.offset), self._seal(line)
+            torn = None
+            if seal is not None:
+                self._check(place, line, seal)
+            elif line.data is None or not _is_torn(line.data):
+                self._verdict.add_break(*place, "has no seal: it was edited at its end, or inserted")
+            else:
+                torn = line if line.data.endswith(b"\n") else None
+                reason = "the disk was full" if torn else "it is being written"
+                self._verdict.add_note(*place, f"is only the beginning of a line: its writer crashed, or {reason}")
+        if torn is not None:
+            what = "ends with a part of a line: the rest of it was removed"
+            self._verdict.add_break(file.path, torn.number, torn.offset, what)
 
-    def _line(self, file: Source, line: _Line) -> None:
-        seal = line.seal
-        if seal is None:
-            self._unsealed(file, line)
-            return
-        self._lines += 1
-        if self.first is None:
-            self.first = mark(seal.hash)
-        self._met.add(mark(seal.hash))
+    def _hash(self, piece: bytes) -> None:
+        self._reading.add(piece)
+
+    def _seal(self, line: Line) -> Seal | None:
+        if line.data is not None and not line.data.endswith(b"\n"):
+            self._reading.add(b"\n")  # a line that only lacks its line break is complete
+        seal, self._reading = self._reading.seal(), Reading()
+        return seal
+
+    def _check(self, place: _Place, line: Line, seal: Seal) -> None:
+        self._verdict.lines += 1
+        self.first = hash_prefix(seal.hash) if self.first is None else self.first
+        self._seen.add(hash_prefix(seal.hash))
+        agent = _AGENT.search(line.data or b"", 0, _HEAD_BYTES)
         if not seal.holds:
-            self._break(file, line, "was edited: its hash is not of its bytes")
-        elif (strange := _AGENT.search(line.head)) and strange[1].decode(errors="replace") != self._history.agent:
-            self._break(file, line, "is a line of another agent")
-        elif self._last is None:
-            self._first(file, line, seal)
-        elif seal.prev != self._last:
-            self._break(file, line, _strange_link(seal, self._last))
+            self._verdict.add_break(*place, "was edited: its hash does not match its bytes")
+        elif agent is not None and agent[1].decode(errors="replace") != self._agent:
+            self._verdict.add_break(*place, "is a line of another agent")
+        elif self._last is not None and seal.prev != self._last:
+            self._verdict.add_break(*place, _wrong_link(seal, self._last))
+        elif self._last is None and seal.prev != GENESIS and place[0].name == ROTATED_FILE:
+            self._verdict.add_note(*place, "continues lines that were rotated away")
+        elif self._last is None and seal.prev != GENESIS:
+            what = f"continues a line that is not there: {ROTATED_FILE} is missing, or lines were removed"
+            self._verdict.add_break(*place, what)
         self._last = seal.hash
 
-    def _first(self, file: Source, line: _Line, seal: Seal) -> None:
-        if seal.prev == GENESIS:
-            return
-        if file.name.endswith(OLDER):
-            self._note(file, line, "goes on behind lines that were rotated away")
-        else:
-            self._break(
-                file, line, f"goes on behind a line that is not there: {OLDER} is missing, or lines were removed"
-            )
 
-    def _unsealed(self, file: Source, line: _Line) -> None:
-        if not line.torn:
-            self._break(file, line, "has no seal: it was edited at its end, or put in")
-        elif line.ended:
-            self._torn = file, line
-            self._note(file, line, "is no more than the beginning of a line: its writer crashed, or the disk was full")
-        else:
-            self._note(
-                file, line, "is no more than the beginning of a line: it is being written, or its writer crashed"
-            )
-
-    def _break(self, file: Source, line: _Line | None, what: str) -> None:
-        self._broken += 1
-        if not self._breaks:
-            self._breaks.append(_found("broken", file, line, what))
-
-    def _note(self, file: Source, line: _Line, what: str) -> None:
-        if len(self._notes) < _MOST_NOTES:
-            self._notes.append(_found("note", file, line, what))
-
-
-def mark(digest: str) -> int:
-    """What is kept of a line's hash."""
+def hash_prefix(digest: str) -> int:
+    """Return the first 64 bits of a line's hash, given in hexadecimal."""
     return int(digest[:16], 16)
 
 
-def _found(kind: Kind, file: Source, line: _Line | None, what: str) -> Finding:
-    return Finding(kind, file.name, line.number if line else 0, line.offset if line else 0, what)
-
-
-def _strange_link(seal: Seal, last: str) -> str:
+def _wrong_link(seal: Seal, last: str) -> str:
     if seal.hash == last:
-        return "is the line before it once more"
+        return "repeats the line before it"
     if seal.prev == GENESIS:
-        return "begins a new chain: what was before it was removed, or it was put in"
-    return "does not go on behind the line before it: lines were removed, put in, or moved"
+        return "begins a new chain: the lines before it were removed, or it was inserted"
+    return "does not continue the line before it: lines were removed, inserted or moved"
 
 
-def _lines(file: Source) -> Iterator[_Line]:
-    number, offset, size = 1, 0, 0
-    reading, held = Reading(), bytearray()
-    for piece in pieces(file.reading()):
-        reading.add(piece)
-        size += len(piece)
-        if len(held) < LINE_LIMIT:
-            held += piece
-        if piece.endswith(b"\n"):
-            yield _line(number, offset, reading, held)
-            number, offset, size = number + 1, offset + size, 0
-            reading, held = Reading(), bytearray()
-    if size:
-        reading.add(b"\n")  # a line that lacks its line break only is all there
-        yield _line(number, offset, reading, held)
+def _is_torn(line: bytes) -> bool:
+    """Return True for the beginning of a JSON object, and for nothing but zero bytes.
 
-
-def _line(number: int, offset: int, reading: Reading, held: bytearray) -> _Line:
-    seal = reading.seal()
-    torn = seal is None and _is_torn(held)
-    return _Line(number, offset, seal, bytes(held[:_HEAD]), torn, held.endswith(b"\n"))
-
-
-def _is_torn(held: bytearray) -> bool:
-    """Whether it is the beginning of a JSON object and no more, or nothing. What is complete was not torn.
-
-    Where power was lost, zeros may stand for what did not reach the disk.
+    A complete object was not torn. After a power failure, zero bytes stand for data that did not reach the disk.
     """
-    if len(held) >= LINE_LIMIT:
-        return False
-    text = bytes(held.removesuffix(b"\n").rstrip(b"\0"))
+    text = line.removesuffix(b"\n").rstrip(b"\0")
     if not text.startswith(b"{"):
-        return not text and held.startswith(b"\0")
-    return _is_begun(text) or _is_begun(text.rstrip(_NUMBER) + b"1")
+        return not text and line.startswith(b"\0")
+    # A number may have been cut within: the rest of it would make the text valid.
+    return _is_truncated(text) or _is_truncated(text.rstrip(_NUMBER) + b"1")
 
 
-def _is_begun(text: bytes) -> bool:
+def _is_truncated(text: bytes) -> bool:
     try:
         msgspec.json.decode(text, type=msgspec.Raw)
     except msgspec.DecodeError as error:
@@ -218,3 +192,79 @@ def _is_begun(text: bytes) -> bool:
     except RecursionError:
         return False
     return False
+
+
+@dataclass(frozen=True, slots=True)
+class _LoggedLines:
+    """The lines of one agent that one log records, in its order. Each takes eight bytes."""
+
+    log: str
+    since: float
+    """Time of the first one in seconds."""
+    hashes: array[int] = field(default_factory=lambda: array("Q"))
+    rotations: array[int] = field(default_factory=lambda: array("Q"))
+    """Indexes of the lines that began a new file."""
+
+
+def verify(
+    histories: tuple[Path, ...], logs: tuple[str, ...] = (), agent: str = "", progress: Progress = ignore
+) -> list[Verdict]:
+    """Return a verdict for each agent and directory. Raise ``SourceError`` for an unreadable directory or log."""
+    logged: dict[str, list[_LoggedLines]] = {}
+    for log in dict.fromkeys(logs):
+        for name, lines in _read_log(log, progress).items():
+            logged.setdefault(name, []).append(lines)
+    directories = {name: [histories[0] / name] for name in logged} | agent_directories(histories)
+    return [
+        verdict
+        for name in sorted(directories)
+        if agent in ("", name)
+        for verdict in _verify_agent(name, directories[name], logged.get(name, []), progress)
+    ]
+
+
+def _verify_agent(agent: str, directories: list[Path], logged: list[_LoggedLines], progress: Progress) -> list[Verdict]:
+    seen, firsts, verdicts = HashSet(), set[int | None](), []
+    for directory in directories:
+        walk = ChainWalk(agent, directory, seen)
+        try:
+            with open_history(directory, progress) as files:
+                verdicts.append(walk.verify(files))
+        except SourceError as error:
+            verdicts.append(Verdict(agent, str(directory)))
+            file, _, reason = str(error).rpartition(": ")
+            verdicts[-1].add_break(file, 0, 0, reason)
+        firsts.add(walk.first)
+    for what in _missing(sorted(logged, key=lambda lines: lines.since), seen, firsts):
+        verdicts[-1].add_break(directories[-1] / CURRENT_FILE, 0, 0, what)
+    return verdicts
+
+
+def _missing(logged: list[_LoggedLines], seen: HashSet, firsts: set[int | None]) -> Iterator[str]:
+    """Return a message for each log with missing lines. The older log comes first."""
+    starts = [
+        (number, index) for number, log in enumerate(logged) for index in log.rotations if log.hashes[index] in firsts
+    ]
+    start = max(starts, default=(0, 0))
+    for number, log in enumerate(logged):
+        count, first = 0, 0
+        for index, line in enumerate(log.hashes):
+            if (number, index) >= start and line not in seen:
+                count, first = count + 1, first if count else line
+        if count:
+            lines = "1 line that is" if count == 1 else f"{count} lines that are"
+            yield f"{log.log} records {lines} missing, the first with the history_hash {first:016x}…: removed"
+
+
+def _read_log(log: str, progress: Progress) -> dict[str, _LoggedLines]:
+    lines: dict[str, _LoggedLines] = {}
+    for event in read_events(log, progress, SkippedInput()):
+        digest = event.text("history_hash")
+        if event.ends_turn and _HASH.fullmatch(digest) and is_agent_id(event.agent):
+            if event.agent not in lines and len(lines) >= _MAX_AGENTS:
+                continue
+            logged = lines.setdefault(event.agent, _LoggedLines(log, event.at or 0.0))
+            if event.begins_file:
+                logged.rotations.append(len(logged.hashes))
+            logged.hashes.append(hash_prefix(digest))
+    return lines

@@ -1,1 +1,1 @@
-"""The CA of a pod: what it may sign, who trusts it, and what becomes of it (spec/compile.md "Output", issue 6 item 2)."""
+"""The certificate authority (CA) of a pod: its names, its files, its status, and what runners trust (certs/README.md)."""

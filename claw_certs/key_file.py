@@ -1,7 +1,7 @@
-"""The file that mitmproxy signs with, looked at before it does (issue 6 item 2).
+"""The file with the CA's key, checked before mitmproxy signs with it.
 
-Rules. Nobody but its owner reads the key; a group does only where the proxy itself reads it by that group and does not own
-it, as with a Secret of Kubernetes. Each flaw is one line with its remedy.
+Only the owner may read the key. A group may read it if the proxy does not own the file and reads it as a member of that group,
+as with a Secret of Kubernetes. Each problem is one line with its remedy.
 """
 
 from __future__ import annotations
@@ -11,42 +11,39 @@ import stat
 from datetime import datetime
 from pathlib import Path
 
-from claw_certs.authority import Authority, UnfitError, sound
+from claw_certs.ca import Authority, UnfitError, parse_valid_ca
 
-FILE = "mitmproxy-ca.pem"
-_OTHERS = stat.S_IRWXO
-_GROUP = stat.S_IRWXG
+CA_FILE = "mitmproxy-ca.pem"
 
 
-def of_directory(directory: Path, now: datetime, passphrase: bytes | None = None) -> Authority | None:
-    """The CA in mitmproxy's ``confdir``; None where there is none. Raises ``UnfitError`` with one line and its remedy."""
-    file = directory / FILE
+def load_ca(directory: Path, now: datetime, passphrase: bytes | None = None) -> Authority | None:
+    """Return the CA in mitmproxy's ``confdir``, or None. Raise ``UnfitError`` with one line that has the remedy."""
+    file = directory / CA_FILE
     try:
-        with file.open("rb") as opened:
-            about = os.fstat(opened.fileno())
-            content = opened.read()
+        with file.open("rb") as stream:
+            status = os.fstat(stream.fileno())
+            content = stream.read()
     except FileNotFoundError:
         return None
     except OSError as error:
         raise UnfitError(
             f"the CA {file} can't be read: {error.strerror} (it must belong to who runs the proxy)"
         ) from None
-    if (readers := exposed(about)) is not None:
+    if (readers := exposed_to(status)) is not None:
         raise UnfitError(
             f"the key of the CA {file} is open to {readers}: chmod 600 {file}, or make another if it was read"
         )
     try:
-        return sound(content, now, passphrase)
+        return parse_valid_ca(content, now, passphrase)
     except UnfitError as error:
         raise UnfitError(f"the CA {file} can't be used: {error} (`claw certs init --force` makes another)") from None
 
 
-def exposed(about: os.stat_result, proxy: int | None = None) -> str | None:
-    """Who may read or write the key that should not; ``proxy``: who it runs as, where that is not who asks."""
-    if about.st_mode & _OTHERS:
+def exposed_to(status: os.stat_result, proxy: int | None = None) -> str | None:
+    """Return who may wrongly read or write the key, or None. ``proxy``: the proxy's user, if it is not this process's."""
+    if status.st_mode & stat.S_IRWXO:
         return "everybody"
-    if about.st_mode & _GROUP and about.st_uid == (os.geteuid() if proxy is None else proxy):
-        return "its group"
-    if about.st_mode & stat.S_IWGRP:
+    is_owner = status.st_uid == (os.geteuid() if proxy is None else proxy)
+    if status.st_mode & stat.S_IWGRP or (is_owner and status.st_mode & stat.S_IRWXG):
         return "its group"
     return None

@@ -178,10 +178,10 @@ def check_ca(at: Surroundings) -> Iterator[Row]:
     if not any(agent.mode != "base-url" for agent in (agents or {}).values()):
         yield Row("CA", "ok", "not needed: every agent uses the base URL")
         return
-    from claw_certs.standing import standing
+    from claw_certs.status import ca_status
 
     directory = at.pod.parent / ".claw-ca"
-    status = standing(directory, (), datetime.now(UTC), str(at.pod))
+    status = ca_status(directory, (), datetime.now(UTC), str(at.pod))
     for problem in status.problems:
         yield Row("CA", "missing" if problem.severity == "error" else "note", problem.text, problem.remedy)
     if not status.problems:

@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from claw_certs.standing import standing
+from claw_certs.status import ca_status
 from claw_cli.arguments import File, Pod, pod_file
 from claw_cli.commands import REST
 from claw_cli.docker import become_compose, is_missing
@@ -87,7 +87,7 @@ def _check_ca(file: Path, written: Written) -> None:
     """Report what is wrong with the pod's CA, where an agent needs one; exit 1 where the proxy would not start on it."""
     if not written.opened_hosts:
         return
-    status = standing(file.parent / CA_ROOT, written.opened_hosts, datetime.now(UTC), str(file))
+    status = ca_status(file.parent / CA_ROOT, written.opened_hosts, datetime.now(UTC), str(file))
     sys.stderr.write("".join(f"{problem}\n" for problem in status.problems))
     if not status.is_sound:
         raise typer.Exit(1)

@@ -8,152 +8,150 @@ from pathlib import Path
 
 import pytest
 
-from claw_audit.chains import verify
-from tests.audit.made import Made
+from claw_audit.verify import verify
+from tests.audit.proxy_files import ProxyFiles
 from tests.audit.test_verify import said, verdict
 
 OLDER = "history.jsonl.1"
 
 
-def logged(made: Made, *turn_ids: str, **more: str) -> None:
-    """Turns, in history and in the log."""
+def logged(files: ProxyFiles, *turn_ids: str, **more: str) -> None:
+    """Append turns to history and to the log."""
     for turn_id in turn_ids:
-        made.logged(turn_id, **more)
+        files.logged(turn_id, **more)
 
 
 def turns(first: int, behind: int) -> list[str]:
     return [f"t{number}" for number in range(first, behind)]
 
 
-def missing(made: Made) -> tuple[int, str]:
-    """How often the chain is broken, and what of the log's is not there."""
-    found = verdict(made, log=True)
-    return found.broken, found.findings[0].what.partition("knows ")[2].partition(",")[0]
+def missing(files: ProxyFiles) -> tuple[int, str]:
+    """Return the number of breaks, and the lines that the log records and history lacks."""
+    result = verdict(files, log=True)
+    return result.broken, result.findings[0].what.partition("records ")[2].partition(",")[0]
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Made:
-    home = Made(tmp_path)
+def files(tmp_path: Path) -> ProxyFiles:
+    home = ProxyFiles(tmp_path)
     logged(home, *turns(0, 5))
     return home
 
 
 @pytest.mark.requirement("audit:verify-anchor")
-def test_lines_that_were_cut_off_at_a_lines_end_show_to_who_has_the_log_and_to_nobody_else(made: Made) -> None:
-    made.file().write_bytes(b"".join(made.lines()[:4]))
-    assert (verdict(made).broken, verdict(made).findings) == (0, ())
-    assert missing(made) == (1, "1 line that is not there")
-    shutil.rmtree(made.directory / "analyst")
-    assert missing(made) == (1, "5 lines that are not there")
+def test_only_a_log_shows_whole_lines_that_were_cut_off(files: ProxyFiles) -> None:
+    files.file().write_bytes(b"".join(files.lines()[:4]))
+    assert (verdict(files).broken, verdict(files).findings) == (0, ())
+    assert missing(files) == (1, "1 line that is missing")
+    shutil.rmtree(files.directory / "analyst")
+    assert missing(files) == (1, "5 lines that are missing")
 
 
 @pytest.mark.requirement("audit:verify-anchor")
-def test_what_is_not_there_is_named_as_the_log_names_it(made: Made) -> None:
-    events = made.log.read_text(encoding="utf-8").splitlines()
-    made.file().write_bytes(b"".join(made.lines()[:3]))
-    what = verdict(made, log=True).findings[0].what
+def test_a_missing_line_is_named_by_the_hash_in_the_log(files: ProxyFiles) -> None:
+    events = files.log.read_text(encoding="utf-8").splitlines()
+    files.file().write_bytes(b"".join(files.lines()[:3]))
+    what = verdict(files, log=True).findings[0].what
     begun = what.partition("history_hash ")[2].partition("…")[0]
     assert [begun in event for event in events] == [False, False, False, True, False]
 
 
 @pytest.mark.requirement("audit:verify-anchor")
 @pytest.mark.parametrize("keep", [1, 4])
-def test_lines_that_were_cut_off_show_also_when_the_proxy_has_gone_on_behind_the_cut(made: Made, keep: int) -> None:
-    made.file().write_bytes(b"".join(made.lines()[:keep]))
-    logged(made, "t5")
-    assert verdict(made).findings == ()
-    assert missing(made) == (1, "1 line that is not there" if keep == 4 else "4 lines that are not there")
+def test_cut_lines_are_missed_after_the_proxy_appended_more(files: ProxyFiles, keep: int) -> None:
+    files.file().write_bytes(b"".join(files.lines()[:keep]))
+    logged(files, "t5")
+    assert verdict(files).findings == ()
+    assert missing(files) == (1, "1 line that is missing" if keep == 4 else "4 lines that are missing")
 
 
 @pytest.mark.requirement("audit:verify-anchor")
-def test_a_history_that_was_deleted_shows_also_when_another_one_was_begun(made: Made) -> None:
-    made.file().unlink()
-    logged(Made(made.directory.parent), "t5")
-    assert verdict(made).findings == ()
-    assert missing(made) == (1, "5 lines that are not there")
+def test_a_deleted_history_is_missed_after_a_new_one_was_begun(files: ProxyFiles) -> None:
+    files.file().unlink()
+    logged(ProxyFiles(files.directory.parent), "t5")
+    assert verdict(files).findings == ()
+    assert missing(files) == (1, "5 lines that are missing")
 
 
 @pytest.mark.requirement("audit:verify-anchor")
-def test_what_a_forged_line_says_of_its_time_excuses_nothing(made: Made) -> None:
-    made.file().unlink()
-    Made(made.directory.parent).turn("t9", ts="2999-01-01T00:00:00.000Z")
-    assert verdict(made).findings == ()
-    assert missing(made) == (1, "5 lines that are not there")
+def test_the_time_of_a_forged_line_excuses_no_missing_line(files: ProxyFiles) -> None:
+    files.file().unlink()
+    ProxyFiles(files.directory.parent).turn("t9", ts="2999-01-01T00:00:00.000Z")
+    assert verdict(files).findings == ()
+    assert missing(files) == (1, "5 lines that are missing")
 
 
 @pytest.mark.requirement("audit:verify-anchor")
-def test_a_beginning_that_was_removed_shows_though_the_rest_looks_rotated(made: Made) -> None:
-    lines = made.lines()
-    made.file(name=OLDER).write_bytes(lines[3])
-    made.file().write_bytes(lines[4])
-    assert said(verdict(made)) == [("note", OLDER, 1)]
-    assert missing(made) == (1, "3 lines that are not there")
+def test_a_removed_beginning_is_missed_though_the_rest_looks_rotated(files: ProxyFiles) -> None:
+    lines = files.lines()
+    files.file(name=OLDER).write_bytes(lines[3])
+    files.file().write_bytes(lines[4])
+    assert said(verdict(files)) == [("note", OLDER, 1)]
+    assert missing(files) == (1, "3 lines that are missing")
 
 
 @pytest.mark.requirement("audit:verify-anchor", "audit:verify-benign")
 @pytest.mark.parametrize("restarted", [False, True])
-def test_what_the_proxy_rotated_away_is_not_missed_and_all_else_is(tmp_path: Path, *, restarted: bool) -> None:
-    made = Made(tmp_path, 2500)
+def test_only_lines_that_the_proxy_rotated_away_may_be_missing(tmp_path: Path, *, restarted: bool) -> None:
+    files = ProxyFiles(tmp_path, 2500)
     for turn_id in turns(0, 12):
-        logged(Made(tmp_path, 2500) if restarted else made, turn_id)
-    found = verdict(made, log=True)
-    assert (found.broken, said(found)) == (0, [("note", OLDER, 1)])
-    assert 3 < found.lines < 12
-    older = made.file(name=OLDER)
+        logged(ProxyFiles(tmp_path, 2500) if restarted else files, turn_id)
+    result = verdict(files, log=True)
+    assert (result.broken, said(result)) == (0, [("note", OLDER, 1)])
+    assert 3 < result.lines < 12
+    older = files.file(name=OLDER)
     kept = older.read_bytes().splitlines(keepends=True)
     older.write_bytes(b"".join(kept[1:]))
-    assert verdict(made).broken == 0
-    assert missing(made)[0] == 1
+    assert verdict(files).broken == 0
+    assert missing(files)[0] == 1
 
 
 @pytest.mark.requirement("audit:verify-anchor", "audit:verify-benign")
-def test_a_crash_within_a_rotation_excuses_what_was_rotated_away_too(tmp_path: Path) -> None:
-    made = Made(tmp_path, 2500)
-    while not made.file(name=OLDER).exists():
-        logged(made, "t")
-    made.file().unlink()  # the first line behind it never came to be
-    logs = made.log.read_bytes().splitlines(keepends=True)
-    made.log.write_bytes(b"".join(logs[:-1]))
-    again = Made(tmp_path, 2500)
+def test_a_crash_during_a_rotation_still_excuses_the_rotated_lines(tmp_path: Path) -> None:
+    files = ProxyFiles(tmp_path, 2500)
+    while not files.file(name=OLDER).exists():
+        logged(files, "t")
+    files.file().unlink()  # the first line behind it never came to be
+    logs = files.log.read_bytes().splitlines(keepends=True)
+    files.log.write_bytes(b"".join(logs[:-1]))
+    again = ProxyFiles(tmp_path, 2500)
     while (first := again.file(name=OLDER).read_bytes().partition(b"\n")[0]) and b'"prev":"' + b"0" * 64 in first:
         logged(again, "u")
-    found = verdict(again, log=True)
-    assert (found.broken, said(found)) == (0, [("note", OLDER, 1)])
+    result = verdict(again, log=True)
+    assert (result.broken, said(result)) == (0, [("note", OLDER, 1)])
 
 
 @pytest.mark.requirement("audit:verify-anchor", "audit:verify-benign")
 @pytest.mark.parametrize("order", [lambda logs: logs, lambda logs: logs[::-1]])
-def test_a_log_in_pieces_is_one_log_in_whatever_order_they_are_named(
-    tmp_path: Path, order: Callable[[list[str]], list[str]]
-) -> None:
-    made = Made(tmp_path, 2500)
-    logged(made, *turns(0, 14))
-    events = made.log.read_bytes().splitlines(keepends=True)
+def test_pieces_of_a_log_may_be_named_in_any_order(tmp_path: Path, order: Callable[[list[str]], list[str]]) -> None:
+    files = ProxyFiles(tmp_path, 2500)
+    logged(files, *turns(0, 14))
+    events = files.log.read_bytes().splitlines(keepends=True)
     names = []
     for number, piece in enumerate((events[:2], events[2:7], events[7:])):
         file = tmp_path / f"log.{number}"
         file.write_bytes(b"".join(piece).replace(b'"ts":"20', b'"ts":"2%d' % number))  # a century between them
         names.append(str(file))
-    (found,) = verify((made.directory,), tuple(order(names)))
-    assert (found.broken, said(found)) == (0, [("note", OLDER, 1)])
+    (result,) = verify((files.directory,), tuple(order(names)))
+    assert (result.broken, said(result)) == (0, [("note", OLDER, 1)])
 
 
 @pytest.mark.requirement("audit:verify-anchor")
-def test_lines_in_any_of_several_directories_are_there(tmp_path: Path) -> None:
+def test_a_line_may_be_in_any_of_several_directories(tmp_path: Path) -> None:
     homes = [tmp_path / "one", tmp_path / "two"]
-    made = []
+    files = []
     for number, home in enumerate(homes):
         home.mkdir()
-        made.append(Made(home))
-        logged(made[-1], *turns(3 * number, 3 * number + 3))
-    places, logs = tuple(one.directory for one in made), tuple(str(one.log) for one in made)
+        files.append(ProxyFiles(home))
+        logged(files[-1], *turns(3 * number, 3 * number + 3))
+    places, logs = tuple(one.directory for one in files), tuple(str(one.log) for one in files)
     assert [one.broken for one in verify(places, logs)] == [0, 0]
-    made[0].file().write_bytes(made[0].lines()[0])
+    files[0].file().write_bytes(files[0].lines()[0])
     assert sum(one.broken for one in verify(places, logs)) == 1
 
 
 @pytest.mark.requirement("audit:verify-anchor")
 @pytest.mark.parametrize("strange", [5, None, "", "x" * 64, "0" * 63, "٠" * 64])
-def test_a_hash_that_is_none_is_missed_by_nobody(made: Made, strange: object) -> None:
-    made.ends("t9", history_hash=strange, history_rotated=strange)
-    assert verdict(made, log=True).broken == 0
+def test_an_invalid_hash_in_the_log_is_ignored(files: ProxyFiles, strange: object) -> None:
+    files.ends("t9", history_hash=strange, history_rotated=strange)
+    assert verdict(files, log=True).broken == 0

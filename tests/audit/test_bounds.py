@@ -1,4 +1,4 @@
-"""What a hostile file may cost: neither memory without bound, nor time."""
+"""The cost of a hostile file is bounded, in memory and in time."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from pathlib import Path
 
 import pytest
 
-from claw_audit.entries import UnreadableError
-from claw_audit.events import LogReader
-from tests.audit.made import Made, call
+from claw_audit.log_source import LogParser
+from claw_audit.turns import UnreadableLineError
+from tests.audit.proxy_files import ProxyFiles, call
 
 HELD = """
 import resource, sys
 from pathlib import Path
-from claw_audit.finding import find
+from claw_audit.lookup import find_turns
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-found = find((Path(sys.argv[1]),), "t1").turns["t1"]
+found = find_turns((Path(sys.argv[1]),), "t1").turns["t1"]
 print(found.count, len(found.earlier()), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 
 
 @pytest.mark.requirement("audit:constant-memory")
-def test_attempts_without_number_at_a_turn_are_not_held(tmp_path: Path) -> None:
-    made = Made(tmp_path)
-    made.turn("t1", call(), request_original={"x": ["y"] * 20_000})
-    whole = made.file().read_bytes()
-    with made.file().open("wb") as file:
+def test_any_number_of_attempts_at_a_turn_takes_bounded_memory(tmp_path: Path) -> None:
+    files = ProxyFiles(tmp_path)
+    files.turn("t1", call(), request_original={"x": ["y"] * 20_000})
+    whole = files.file().read_bytes()
+    with files.file().open("wb") as file:
         file.writelines([whole] * 400)
-    command = [sys.executable, "-c", HELD, str(made.directory)]
+    command = [sys.executable, "-c", HELD, str(files.directory)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     count, earlier, kilobytes = map(int, done.stdout.split())
@@ -40,22 +40,22 @@ def test_attempts_without_number_at_a_turn_are_not_held(tmp_path: Path) -> None:
 
 @pytest.mark.requirement("audit:constant-memory")
 @pytest.mark.parametrize("part", ["", "€"])
-def test_parts_of_a_line_are_not_held_without_number_however_little_is_in_them(part: str) -> None:
-    reader, line = LogReader(100_000), json.dumps({"log": part}).encode()
+def test_any_number_of_small_parts_of_a_line_takes_bounded_memory(part: str) -> None:
+    parser, line = LogParser(100_000), json.dumps({"log": part}).encode()
     for _ in range(500):
-        assert reader.event(line) is None
-    with pytest.raises(UnreadableError, match="is longer"):
-        list(map(reader.event, [line] * 1000))
+        assert parser.parse(line) is None
+    with pytest.raises(UnreadableLineError, match="is longer"):
+        list(map(parser.parse, [line] * 1000))
 
 
 @pytest.mark.requirement("audit:damaged")
-def test_a_line_of_digits_is_looked_at_once(tmp_path: Path) -> None:
-    made = Made(tmp_path)
-    made.turn("t1")
-    with made.file().open("ab") as file:
+def test_a_line_of_digits_is_checked_in_linear_time(tmp_path: Path) -> None:
+    files = ProxyFiles(tmp_path)
+    files.turn("t1")
+    with files.file().open("ab") as file:
         file.write(b"{" + b"1" * (4 << 20) + b"x\n")
     # In another process, which can be stopped.
     code = "import sys; from claw_cli.app import main; main()"
-    command = [sys.executable, "-c", code, "audit", "verify", "--history", str(made.directory)]
+    command = [sys.executable, "-c", code, "audit", "verify", "--history", str(files.directory)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
     assert (done.returncode, "has no seal" in done.stdout) == (1, True)

@@ -114,14 +114,14 @@ def pip(url: str, *_: Path) -> list[str]:
 
 
 def uv(url: str, directory: Path, _: Path) -> list[str]:
-    """What is at hand of Rust: rustls, with the store of rustls-native-certs."""
+    """The Rust program at hand: rustls, with the store of rustls-native-certs."""
     of = ["--no-cache", "--system-certs", "--index-url", url, "--target", str(directory), "--python", sys.executable]
     program = pytest.importorskip("uv", reason="uv is not installed: make setup").find_uv_bin()
     return [program, "pip", "install", *of, "no-such-one"]
 
 
 def compose(url: str, *_: Path) -> list[str]:
-    """What is at hand of Go: Docker Compose asks a registry for the file that it is to read."""
+    """The Go program at hand: Docker Compose asks a registry for the file that it is to read."""
     return [str(compose_binary()), "-f", f"oci://{urlsplit(url).hostname}/a/pod:1", "config"]
 
 

@@ -1,4 +1,4 @@
-"""What the pod's CA is good for: hosts as X.509 has them, and what OpenSSL makes of its certificates."""
+"""The constraints of the pod's CA: host names in X.509, and its certificates as OpenSSL judges them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mitmproxy.certs import CertStore
 
-from claw_certs.authority import UnfitError, make, read
-from claw_certs.names import names_of
-from tests.certs.made import INSIDE, NOW, pods_ca, wanted
+from claw_certs.ca import UnfitError, create_ca, parse_ca
+from claw_certs.names import ca_names
+from tests.certs.example_cas import INSIDE, NOW, ca_request, pods_ca
 from tests.certs.runtimes import installed
 
 
@@ -35,7 +35,7 @@ from tests.certs.runtimes import installed
         ([INSIDE, "10.0.0.5"], "excluded subtree violation"),
     ],
 )
-def test_openssl_takes_what_it_signs_for_governed_hosts_and_nothing_else(
+def test_openssl_accepts_certificates_for_governed_hosts_only(
     tmp_path: Path, sans: list[str], problem: str | None
 ) -> None:
     """Signed by mitmproxy's own code, in the strict reading that Python has taken since 3.13."""
@@ -53,8 +53,8 @@ def test_openssl_takes_what_it_signs_for_governed_hosts_and_nothing_else(
 
 
 @pytest.mark.requirement("certs:constrained")
-def test_all_that_holds_it_back_is_critical_and_its_names_are_dated_and_never_twice_the_same() -> None:
-    one, other = read(make(wanted())), read(make(wanted()))
+def test_constraints_are_critical_and_names_of_cas_are_dated_and_unique() -> None:
+    one, other = parse_ca(create_ca(ca_request())), parse_ca(create_ca(ca_request()))
     for certificate, length in ((one.root, 1), (one.certificate, 0)):
         for kind in (x509.BasicConstraints, x509.KeyUsage, x509.NameConstraints):
             assert certificate.extensions.get_extension_for_class(kind).critical
@@ -68,9 +68,9 @@ def test_all_that_holds_it_back_is_critical_and_its_names_are_dated_and_never_tw
 @pytest.mark.requirement("certs:constrained")
 @settings(max_examples=25)
 @given(st.text(max_size=200))
-def test_whatever_a_pod_is_called_its_ca_has_a_name_of_one_line(pod: str) -> None:
-    made = read(make(wanted(pod=pod)))
-    (name,) = made.certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+def test_the_ca_of_any_pod_has_a_printable_name(pod: str) -> None:
+    ca = parse_ca(create_ca(ca_request(pod=pod)))
+    (name,) = ca.certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     assert len(str(name.value)) <= 64
     assert str(name.value).isprintable()
 
@@ -82,34 +82,34 @@ def test_whatever_a_pod_is_called_its_ca_has_a_name_of_one_line(pod: str) -> Non
         ("api.openai.com", "api.openai.com", ""),
         ("API.OpenAI.com.", "api.openai.com", ""),
         ("bücher.example", "xn--bcher-kva.example", ""),
-        ("*.example.com", None, "no name of a host"),
+        ("*.example.com", None, "not a host name"),
         ("10.0.0.5", None, "it is an address"),
         ("[::1]", None, "it is an address"),
         ("127.1", None, "read as an address"),
         ("litellm", None, "a whole top-level domain"),
         ("com", None, "a whole top-level domain"),
-        ("a..b", None, "no name of a host"),
-        ("evil.example\nDNS:bank.example", None, "no name of a host"),
-        (".example.com", None, "no name of a host"),
-        ("x" * 64 + ".example", None, "no name of a host"),
-        ("", None, "no name of a host"),
+        ("a..b", None, "not a host name"),
+        ("evil.example\nDNS:bank.example", None, "not a host name"),
+        (".example.com", None, "not a host name"),
+        ("x" * 64 + ".example", None, "not a host name"),
+        ("", None, "not a host name"),
     ],
 )
-def test_a_host_is_covered_as_it_is_or_left_out_with_its_reason(host: str, held_to: str | None, why: str) -> None:
-    names = names_of([host])
+def test_a_host_is_covered_or_left_out_with_the_reason(host: str, held_to: str | None, why: str) -> None:
+    names = ca_names([host])
     assert names.permitted == ((held_to,) if held_to else ())
     assert why in "".join(names.left_out.values())
     if held_to:
-        made = read(make(wanted(held_to)))
-        assert made.permitted == (held_to,)
-        assert made.covers(host)
-        assert not made.covers(f"evil{held_to}")
+        ca = parse_ca(create_ca(ca_request(held_to)))
+        assert ca.permitted == (held_to,)
+        assert ca.covers(host)
+        assert not ca.covers(f"evil{held_to}")
 
 
 @pytest.mark.requirement("certs:hosts")
-def test_a_ca_for_no_host_is_not_made() -> None:
+def test_a_ca_without_a_host_is_refused() -> None:
     with pytest.raises(UnfitError, match="no host"):
-        make(wanted(permitted=()))
+        create_ca(ca_request(permitted=()))
 
 
 def _general(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""The second step of a rotation: which staged CA signs, and which takes no sound one's place."""
+"""The second step of a rotation: a staged CA that can't sign replaces no sound one."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from tempfile import TemporaryDirectory
 import pytest
 from mitmproxy.certs import CertStore
 
-from claw_certs.authority import make
-from claw_certs.key_file import FILE
-from claw_certs.place import StagedError, finish, kept, rotate
-from claw_certs.standing import Problem, standing
-from tests.certs.made import INSIDE, LONG_AGO, NOW, OUTSIDE, PUBLIC, YET_TO_COME, pods_ca, wanted
+from claw_certs.ca import create_ca
+from claw_certs.key_file import CA_FILE
+from claw_certs.status import Problem, ca_status
+from claw_certs.store import StagedCaError, finish, read_store, rotate
+from tests.certs.example_cas import INSIDE, LONG_AGO, NOW, OUTSIDE, PUBLIC, YET_TO_COME, ca_request, pods_ca
 
 STAGED = "private/next-ca.pem"
 
 
 def another_key(pem: bytes) -> bytes:
     begin = b"-----BEGIN CERTIFICATE"
-    return make(wanted()).partition(begin)[0] + begin + pem.partition(begin)[2]
+    return create_ca(ca_request()).partition(begin)[0] + begin + pem.partition(begin)[2]
 
 
 def for_any_name(_: bytes) -> bytes:
     """mitmproxy's own."""
     with TemporaryDirectory() as elsewhere:
         CertStore.create_store(Path(elsewhere), "mitmproxy", 2048)
-        return (Path(elsewhere) / FILE).read_bytes()
+        return (Path(elsewhere) / CA_FILE).read_bytes()
 
 
 FLAWS: dict[str, tuple[Callable[[bytes], bytes], int, str]] = {
-    "expired": (lambda _: make(wanted(now=LONG_AGO)), 0o600, "it expired on"),
-    "to come": (lambda _: make(wanted(now=YET_TO_COME)), 0o600, "it is not valid before"),
+    "expired": (lambda _: create_ca(ca_request(now=LONG_AGO)), 0o600, "it expired on"),
+    "to come": (lambda _: create_ca(ca_request(now=YET_TO_COME)), 0o600, "it is not valid before"),
     "everybody's": (bytes, 0o644, "is open to everybody"),
     "its group's": (bytes, 0o640, "is open to its group"),
     "damaged": (lambda pem: pem[:400], 0o600, "it holds no certificate"),
@@ -42,58 +42,56 @@ FLAWS: dict[str, tuple[Callable[[bytes], bytes], int, str]] = {
 
 
 def problems(place: Path) -> tuple[Problem, ...]:
-    return standing(place, [INSIDE], NOW, "claw-pod.yml").problems
+    return ca_status(place, [INSIDE], NOW, "claw-pod.yml").problems
 
 
 @pytest.mark.requirement("certs:finish")
 @pytest.mark.parametrize("flaw", FLAWS)
-def test_what_was_staged_and_could_not_sign_takes_no_sound_cas_place_and_rotate_makes_another(
-    tmp_path: Path, flaw: str
-) -> None:
+def test_a_staged_ca_that_can_not_sign_is_refused_and_rotate_replaces_it(tmp_path: Path, flaw: str) -> None:
     alter, mode, says = FLAWS[flaw]
     pods_ca(tmp_path)
-    old = rotate(tmp_path, wanted(), PUBLIC, None).signing
+    old = rotate(tmp_path, ca_request(), PUBLIC, None).signing
     (tmp_path / STAGED).write_bytes(alter((tmp_path / STAGED).read_bytes()))
     (tmp_path / STAGED).chmod(mode)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    with pytest.raises(StagedError, match=says) as refused:
+    with pytest.raises(StagedCaError, match=says) as refused:
         finish(tmp_path, NOW, PUBLIC, None)
     assert str(tmp_path / STAGED) in str(refused.value)
     assert "\n" not in str(refused.value)
     assert {path: path.read_bytes() for path in before} == before
-    told = problems(tmp_path)
-    (problem,) = [each for each in told if says in each.text]
+    listed = problems(tmp_path)
+    (problem,) = [each for each in listed if says in each.text]
     assert (problem.severity, STAGED in problem.text) == ("error", True)
     assert "claw certs rotate claw-pod.yml" in problem.remedy
-    assert not any("--finish" in each.remedy for each in told)
-    mended = rotate(tmp_path, wanted(OUTSIDE), PUBLIC, None)
+    assert not any("--finish" in each.remedy for each in listed)
+    mended = rotate(tmp_path, ca_request(OUTSIDE), PUBLIC, None)
     assert mended.signing == old
     assert finish(tmp_path, NOW, PUBLIC, None).signing == mended.next
 
 
 @pytest.mark.requirement("certs:finish")
 @pytest.mark.parametrize("names", [["ca-cert.pem"], ["ca-bundle.pem"], ["ca-cert.pem", "ca-bundle.pem"]])
-def test_what_was_staged_signs_only_when_runners_were_given_it(tmp_path: Path, names: list[str]) -> None:
-    """As a ``rotate`` leaves it that is killed before it writes these files."""
+def test_a_staged_ca_signs_only_if_runners_trust_it(tmp_path: Path, names: list[str]) -> None:
+    """A ``rotate`` that is killed before it writes these files leaves it so."""
     old = pods_ca(tmp_path).signing
     before = {tmp_path / "public" / name: (tmp_path / "public" / name).read_bytes() for name in names}
-    staged = rotate(tmp_path, wanted(), PUBLIC, None).next
+    staged = rotate(tmp_path, ca_request(), PUBLIC, None).next
     for path, content in before.items():
         path.write_bytes(content)
-    with pytest.raises(StagedError, match="no runner trusts it") as refused:
+    with pytest.raises(StagedCaError, match="no runner trusts it") as refused:
         finish(tmp_path, NOW, PUBLIC, None)
     assert f"public/{names[0]} does not hold" in str(refused.value)
-    told = problems(tmp_path)
-    assert [each.severity for each in told] == ["error"] * len(names)
-    assert not any("--finish" in each.remedy for each in told)
-    assert kept(tmp_path).signing == old
-    assert rotate(tmp_path, wanted(), PUBLIC, None).next == staged
+    listed = problems(tmp_path)
+    assert [each.severity for each in listed] == ["error"] * len(names)
+    assert not any("--finish" in each.remedy for each in listed)
+    assert read_store(tmp_path).signing == old
+    assert rotate(tmp_path, ca_request(), PUBLIC, None).next == staged
     assert finish(tmp_path, NOW, PUBLIC, None).signing == staged
 
 
 @pytest.mark.requirement("certs:finish")
-def test_what_was_staged_takes_the_place_of_one_that_is_damaged(tmp_path: Path) -> None:
+def test_a_staged_ca_replaces_a_damaged_one(tmp_path: Path) -> None:
     pods_ca(tmp_path)
-    staged = rotate(tmp_path, wanted(), PUBLIC, None).next
+    staged = rotate(tmp_path, ca_request(), PUBLIC, None).next
     (tmp_path / "private" / "mitmproxy-ca.pem").write_bytes(b"?")
     assert finish(tmp_path, NOW, PUBLIC, None).signing == staged

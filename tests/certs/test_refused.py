@@ -1,4 +1,4 @@
-"""On which CA the proxy starts, and what it says of one that it does not start on."""
+"""The CAs with which the proxy starts, and its message for each with which it does not."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from mitmproxy.connection import Client
 from mitmproxy.options import Options
 from mitmproxy.proxy.context import Context
 
-from claw_certs.authority import UnfitError, make, read
-from claw_certs.key_file import FILE, exposed, of_directory
-from claw_certs.place import DH_PARAMETERS
+from claw_certs.ca import UnfitError, create_ca, parse_ca
+from claw_certs.key_file import CA_FILE, exposed_to, load_ca
+from claw_certs.store import DH_PARAMETERS
 from claw_mediate.mitm.gate.tls_ca import Authorities, _not_the_pods
 from claw_mediate.telemetry.event_log import EventLog
-from tests.certs.made import INSIDE, LONG_AGO, NOW, YET_TO_COME, pods_ca, wanted
+from tests.certs.example_cas import INSIDE, LONG_AGO, NOW, YET_TO_COME, ca_request, pods_ca
 from tests.proxy.looking import taddons, tlsconfig
 from tests.proxy.pod import Pod
 from tests.proxy.test_start import fails_to_start
@@ -52,7 +52,7 @@ def leaf(pem: bytes) -> bytes:
 
 FLAWS: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "the key of another": (
-        lambda pem: make(wanted()).split(b"-----BEGIN CERT")[0] + certificates(pem),
+        lambda pem: create_ca(ca_request()).split(b"-----BEGIN CERT")[0] + certificates(pem),
         "not the certificate's",
     ),
     "a certificate of no CA": (leaf, "none of a CA"),
@@ -61,7 +61,7 @@ FLAWS: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "another's root": (
         lambda pem: (
             pem[: pem.rindex(b"-----BEGIN CERT")]
-            + make(wanted()).rpartition(b"-----BEGIN CERT")[2].join([b"-----BEGIN CERT", b""])
+            + create_ca(ca_request()).rpartition(b"-----BEGIN CERT")[2].join([b"-----BEGIN CERT", b""])
         ),
         "no chain",
     ),
@@ -73,13 +73,13 @@ FLAWS: dict[str, tuple[Callable[[bytes], bytes], str]] = {
 
 @pytest.mark.requirement("certs:refused")
 @pytest.mark.parametrize("flaw", FLAWS)
-def test_a_file_that_is_no_sound_ca_is_told_in_one_line_with_its_remedy(tmp_path: Path, flaw: str) -> None:
+def test_a_file_without_a_sound_ca_is_refused_in_one_line_with_the_remedy(tmp_path: Path, flaw: str) -> None:
     pods_ca(tmp_path)
     file = tmp_path / "private" / "mitmproxy-ca.pem"
     alter, says = FLAWS[flaw]
     file.write_bytes(alter(file.read_bytes()))
     with pytest.raises(UnfitError) as refused:
-        of_directory(file.parent, NOW)
+        load_ca(file.parent, NOW)
     assert says in str(refused.value)
     assert "claw certs init --force" in str(refused.value)
     assert "PRIVATE" not in str(refused.value)
@@ -90,9 +90,9 @@ def test_a_file_that_is_no_sound_ca_is_told_in_one_line_with_its_remedy(tmp_path
 def test_an_encrypted_key_is_read_with_its_passphrase(tmp_path: Path) -> None:
     pods_ca(tmp_path)
     file = tmp_path / "private" / "mitmproxy-ca.pem"
-    plain = of_directory(file.parent, NOW, b"unneeded")
+    plain = load_ca(file.parent, NOW, b"unneeded")
     file.write_bytes(encrypted(file.read_bytes()))
-    assert of_directory(file.parent, NOW, b"word") == plain
+    assert load_ca(file.parent, NOW, b"word") == plain
 
 
 @pytest.mark.requirement("certs:refused")
@@ -112,15 +112,15 @@ def test_an_encrypted_key_is_read_with_its_passphrase(tmp_path: Path) -> None:
 def test_nobody_else_may_read_the_key(mode: int, own: bool, readers: str | None) -> None:
     owner = os.geteuid() if own else os.geteuid() + 1
     about = os.stat_result((stat.S_IFREG | mode, 0, 0, 1, owner, 0, 0, 0, 0, 0))
-    assert exposed(about) == readers
+    assert exposed_to(about) == readers
 
 
 @pytest.mark.requirement("certs:refused")
-def test_who_asks_for_another_is_told_what_the_other_would_be() -> None:
-    """As root does, who makes the CA of a proxy that runs as somebody else."""
+def test_the_readers_of_a_key_depend_on_the_user_of_the_proxy() -> None:
+    """Root creates the CA of a proxy that runs as another user."""
     owner = os.geteuid() + 1
     about = os.stat_result((stat.S_IFREG | 0o640, 0, 0, 1, owner, 0, 0, 0, 0, 0))
-    assert (exposed(about), exposed(about, owner)) == (None, "its group")
+    assert (exposed_to(about), exposed_to(about, owner)) == (None, "its group")
 
 
 @pytest.mark.requirement("certs:refused")
@@ -129,13 +129,13 @@ def test_who_asks_for_another_is_told_what_the_other_would_be() -> None:
     [
         (lambda place: place.mkdir(), "there is no CA"),
         (lambda place: pods_ca(place.parent, now=LONG_AGO), "it expired on"),
-        (lambda place: pods_ca(place.parent) and (place / FILE).chmod(0o644), "is open to everybody"),
+        (lambda place: pods_ca(place.parent) and (place / CA_FILE).chmod(0o644), "is open to everybody"),
         (lambda place: pods_ca(place.parent) and (place / DH_PARAMETERS).unlink(), DH_PARAMETERS),
         (lambda place: CertStore.create_store(place, "mitmproxy", 2048), "may sign for any name"),
     ],
     ids=["missing", "expired", "open", "no parameters", "mitmproxy's own"],
 )
-def test_the_proxy_does_not_start_on_it_says_why_in_one_line_and_makes_none_of_its_own(
+def test_the_proxy_refuses_an_unfit_ca_in_one_line_and_creates_none(
     pod: Pod, make_it: Callable[[Path], Any], says: str
 ) -> None:
     place = pod.home / "private"
@@ -172,15 +172,15 @@ NO_ADDRESS = [x509.IPAddress(ip_network(network)) for network in ("0.0.0.0/0", "
         (None, GOVERNED, True, "any name"),
     ],
 )
-def test_anothers_ca_is_taken_where_it_is_held_to_what_a_pods_ca_is_and_no_other(
+def test_a_foreign_ca_is_accepted_if_it_is_constrained_like_a_pods_ca(
     tmp_path: Path, permitted: Any, excluded: Any, critical: bool, says: str | None
 ) -> None:
-    (tmp_path / FILE).write_bytes(by_hand(x509.NameConstraints(permitted, excluded), critical=critical))
-    (tmp_path / FILE).chmod(0o600)
+    (tmp_path / CA_FILE).write_bytes(by_hand(x509.NameConstraints(permitted, excluded), critical=critical))
+    (tmp_path / CA_FILE).chmod(0o600)
     (tmp_path / DH_PARAMETERS).touch()
-    problem = _not_the_pods(tmp_path, of_directory(tmp_path, NOW))
+    problem = _not_the_pods(tmp_path, load_ca(tmp_path, NOW))
     assert (problem is None) == (says is None), problem
-    assert says is None or f"{FILE} may sign for " in str(problem)
+    assert says is None or f"{CA_FILE} may sign for " in str(problem)
     assert says is None or says in str(problem)
 
 
@@ -197,31 +197,31 @@ def by_hand(constraints: x509.NameConstraints, *, critical: bool) -> bytes:
 
 
 @pytest.mark.requirement("certs:refused")
-def test_a_confdir_is_looked_at_too_but_may_hold_any_sound_ca(pod: Pod) -> None:
+def test_a_confdir_is_checked_too_and_may_hold_any_sound_ca(pod: Pod) -> None:
     pods_ca(pod.home, now=YET_TO_COME)
     pod.agent("analyst", pod.tool("balance"))
     (line,) = fails_to_start(pod, "--set", f"confdir={pod.home / 'private'}")
     assert "is the clock right?" in line
     pod.start("--set", f"confdir={pod.home / 'another'}")
-    assert (pod.home / "another" / FILE).is_file()
+    assert (pod.home / "another" / CA_FILE).is_file()
 
 
 @pytest.mark.requirement("certs:told")
-def test_its_end_is_told_once_a_day_from_thirty_days_before() -> None:
-    told: list[bytes] = []
+def test_the_end_of_a_ca_is_logged_once_a_day_from_thirty_days_before() -> None:
+    log: list[bytes] = []
     days = iter([0, 300, 340, 340, 341, 366])
-    authorities = Authorities(EventLog(told.append), lambda: NOW + timedelta(days=next(days)))
-    authorities._found = read(make(wanted()))
+    authorities = Authorities(EventLog(log.append), lambda: NOW + timedelta(days=next(days)))
+    authorities._found = parse_ca(create_ca(ca_request()))
     said = []
     for _ in range(6):
-        told.clear()
+        log.clear()
         authorities.running()
-        said.append([b"claw certs rotate" in line or b"ca_expired" in line for line in told])
+        said.append([b"claw certs rotate" in line or b"ca_expired" in line for line in log])
     assert said == [[], [], [True], [], [True], [True]]
 
 
 @pytest.mark.requirement("certs:one-name")
-def test_a_proxy_that_runs_for_half_a_year_shows_no_certificate_that_has_ended(tmp_path: Path) -> None:
+def test_a_proxy_that_runs_for_half_a_year_shows_no_expired_certificate(tmp_path: Path) -> None:
     """And until then the same one, whatever names were asked for meanwhile."""
     pods_ca(tmp_path)
     now = [NOW]
@@ -238,7 +238,7 @@ def test_a_proxy_that_runs_for_half_a_year_shows_no_certificate_that_has_ended(t
 
 @pytest.mark.requirement("certs:one-name")
 @pytest.mark.parametrize("odd", ["a..b", "x" * 300, "\x00", "é\udcff", "*", "::1", "fe80::1%eth0", "10.0.0.5"])
-def test_whatever_a_runner_asks_for_it_gets_a_certificate_of_one_name(tmp_path: Path, odd: str) -> None:
+def test_every_runner_gets_a_certificate_for_one_name(tmp_path: Path, odd: str) -> None:
     pods_ca(tmp_path)
     with taddons.context(tlsconfig.TlsConfig()) as context:
         context.configure(context.master.addons.get("tlsconfig"), confdir=str(tmp_path / "private"))

@@ -1,4 +1,4 @@
-"""What each runtime makes of the pod's CA, through the real proxy; and certs/README.md, which tells how each is told of it."""
+"""Each runtime trusts the pod's CA by the variable in certs/README.md, through the real proxy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import httpx2
 import openai
 import pytest
 
-from tests.certs.made import INSIDE, OUTSIDE, pods_ca
+from tests.certs.example_cas import INSIDE, OUTSIDE, pods_ca
 from tests.certs.runtimes import RUNTIMES, Runtime
 from tests.peers import Provider, Service, text
 from tests.proxy.pod import ROOT, Pod, headers
@@ -31,23 +31,23 @@ def pod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
     provider, service = Provider(), Service()
     provider.start()
     service.start()
-    made = Pod(home, provider, service)
-    made.agent("analyst", made.tool("balance"))
+    pod = Pod(home, provider, service)
+    pod.agent("analyst", pod.tool("balance"))
     private = home / "ca" / "private"
-    made.environment |= {"CLLAMA_CA": str(private), "CLLAMA_HOSTS": f"{OUTSIDE}=openai"}
+    pod.environment |= {"CLLAMA_CA": str(private), "CLLAMA_HOSTS": f"{OUTSIDE}=openai"}
     read_only = f'mount --bind -o ro "{private}" "{private}" && exec "$@"'
-    made.launcher = ("unshare", "--map-root-user", "--mount", "sh", "-ec", read_only, "sh")
-    if subprocess.run([*made.launcher, "true"], capture_output=True, check=False).returncode:
-        made.launcher = ()  # the kernel gives this user no namespace: all else is still proved
-    made.start()
-    yield made
-    made.stop()
+    pod.launcher = ("unshare", "--map-root-user", "--mount", "sh", "-ec", read_only, "sh")
+    if subprocess.run([*pod.launcher, "true"], capture_output=True, check=False).returncode:
+        pod.launcher = ()  # the kernel gives this user no namespace: all else is still proved
+    pod.start()
+    yield pod
+    pod.stop()
     provider.stop()
     service.stop()
 
 
 def asked(pod: Pod, runtime: Runtime, host: str, directory: Path, trusts: bool) -> tuple[bool, str]:
-    """Whether it got our answer, and all that it said."""
+    """Return (True if it got our answer, all its output)."""
     directory.mkdir()
     public = pod.home / "ca" / "public"
     proxy = f"http://127.0.0.1:{pod.proxy_port}"
@@ -65,7 +65,7 @@ def asked(pod: Pod, runtime: Runtime, host: str, directory: Path, trusts: bool) 
 def test_a_runtime_trusts_the_proxy_for_governed_hosts_and_nobody_for_others(
     pod: Pod, runtime: Runtime, tmp_path: Path
 ) -> None:
-    """By the one variable of its line: with it, without it, and with it for a host outside the constraints."""
+    """One variable decides: with it, without it, and with it for a host outside the constraints."""
     answered, said = asked(pod, runtime, INSIDE, tmp_path / "with", trusts=True)
     assert answered, said
     if runtime.variable is not None:
@@ -92,8 +92,8 @@ def test_a_turn_goes_through_the_pods_ca(pod: Pod) -> None:
 
 
 @pytest.mark.requirement("certs:one-name")
-def test_a_certificate_is_for_the_name_that_was_asked_for_and_not_for_the_address_that_was_dialled(pod: Pod) -> None:
-    """As it is with a transparent proxy. A CA that excludes addresses could not sign for both."""
+def test_a_certificate_is_for_the_requested_name_and_not_for_the_dialled_address(pod: Pod) -> None:
+    """A transparent proxy sees both. A CA that excludes addresses could not sign for both."""
     pod.provider.says(text("Sound."))
     context = ssl.create_default_context(cafile=str(pod.home / "ca" / "public" / ALONE))
     with httpx2.Client(
@@ -109,16 +109,16 @@ def test_a_certificate_is_for_the_name_that_was_asked_for_and_not_for_the_addres
 
 
 @pytest.mark.requirement("certs:told")
-def test_a_governed_host_that_the_ca_does_not_cover_is_told_once_with_its_remedy(pod: Pod) -> None:
+def test_a_governed_host_that_the_ca_does_not_cover_is_logged_once_with_the_remedy(pod: Pod) -> None:
     for _ in range(2):
         with (
             pytest.raises(httpx2.ConnectError),
             httpx2.Client(proxy=f"http://127.0.0.1:{pod.proxy_port}", trust_env=False, timeout=60) as client,
         ):
             client.get(f"https://{OUTSIDE}/")
-    (told,) = [event for event in pod.log() if event.get("error") == "ca_does_not_cover"]
-    assert told["host"] == OUTSIDE
-    assert "claw certs rotate" in told["reason"]
+    (event,) = [event for event in pod.log() if event.get("error") == "ca_does_not_cover"]
+    assert event["host"] == OUTSIDE
+    assert "claw certs rotate" in event["reason"]
 
 
 @pytest.mark.requirement("certs:runtimes")

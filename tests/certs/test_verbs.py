@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from claw_certs.place import kept
-from claw_certs.standing import standing
+from claw_certs.status import ca_status
+from claw_certs.store import read_store
 from claw_cli.app import app
 from claw_contract.known_providers import KNOWN_PROVIDERS
-from tests.certs.made import LONG_AGO, NOW, OUTSIDE, pods_ca
+from tests.certs.example_cas import LONG_AGO, NOW, OUTSIDE, pods_ca
 
 POD = """
 x-claw:
@@ -44,8 +44,8 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def written(directory: Path, mode: str = "proxy", **env: str) -> None:
-    told = ", ".join(f"{name}: {json.dumps(value)}" for name, value in env.items()) or 'XAI_API_KEY: ""'
-    (directory / "claw-pod.yml").write_text(POD.format(mode=mode, env=told), encoding="utf-8")
+    variables = ", ".join(f"{name}: {json.dumps(value)}" for name, value in env.items()) or 'XAI_API_KEY: ""'
+    (directory / "claw-pod.yml").write_text(POD.format(mode=mode, env=variables), encoding="utf-8")
 
 
 def claw(*arguments: str, **env: str) -> Result:
@@ -59,12 +59,12 @@ def certs(verb: str, *arguments: str, **env: str) -> Result:
 
 
 def status() -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(certs("status", "--json").stdout)
-    return told
+    document: dict[str, Any] = json.loads(certs("status", "--json").stdout)
+    return document
 
 
 @pytest.mark.requirement("certs:hosts")
-def test_the_ca_is_for_the_hosts_that_the_compiled_proxy_opens_and_says_which_it_leaves_out(desk: Path) -> None:
+def test_the_ca_covers_the_governed_hosts_and_lists_those_left_out(desk: Path) -> None:
     written(
         desk,
         CLLAMA_HOSTS=f"{OUTSIDE}=openai, 10.0.0.5=openai, *.wild.example=openai",
@@ -72,50 +72,50 @@ def test_the_ca_is_for_the_hosts_that_the_compiled_proxy_opens_and_says_which_it
         OLLAMA_BASE_URL="http://ollama:11434/v1",
         XAI_BASE_URL="https://10.1.1.1/v1",
     )
-    made = certs("init")
-    assert made.exit_code == 0, made.output
-    signing = kept(desk / ".claw-ca").signing
+    result = certs("init")
+    assert result.exit_code == 0, result.output
+    signing = read_store(desk / ".claw-ca").signing
     assert signing is not None
     hosts = {each.base_url.split("/")[2] for each in KNOWN_PROVIDERS.values() if each.base_url}
     assert set(signing.permitted or ()) == hosts | {OUTSIDE, "models.internal.example"}
-    told = {each["host"]: each["why"] for each in status()["left_out"]}
-    assert told.keys() == {"10.0.0.5", "*.wild.example", "10.1.1.1"}
-    for host, why in told.items():
-        assert f"{host} (left out: {why})" in made.stdout
-    assert "sk-planted" not in made.output
+    left_out = {each["host"]: each["why"] for each in status()["left_out"]}
+    assert left_out.keys() == {"10.0.0.5", "*.wild.example", "10.1.1.1"}
+    for host, why in left_out.items():
+        assert f"{host} (left out: {why})" in result.stdout
+    assert "sk-planted" not in result.output
 
 
 @pytest.mark.requirement("certs:rotation")
 @pytest.mark.usefixtures("desk")
-def test_each_step_of_a_rotation_tells_the_next_one() -> None:
+def test_each_step_of_a_rotation_names_the_next_one() -> None:
     assert "claw certs init claw-pod.yml" in certs("rotate").stderr
     assert certs("init").exit_code == 0
     assert "claw certs rotate claw-pod.yml" in certs("rotate", "--finish").stderr
     assert "there is no .claw-ca/private/next-ca.pem" in certs("rotate", "--finish").stderr
     first = certs("rotate")
     assert (first.exit_code, "--finish" in first.stdout) == (0, True)
-    told = status()
-    assert [told[key] is not None for key in ("signing", "next")] == [True, True]
-    assert "a rotation is under way" in told["problems"][0]["text"]
+    before = status()
+    assert [before[key] is not None for key in ("signing", "next")] == [True, True]
+    assert "a rotation is under way" in before["problems"][0]["text"]
     assert "--force-recreate" in certs("rotate", "--finish").stdout
     after = status()
-    assert (after["signing"], after["next"], after["problems"]) == (told["next"], None, [])
+    assert (after["signing"], after["next"], after["problems"]) == (before["next"], None, [])
 
 
 @pytest.mark.requirement("certs:finish")
-def test_a_finish_that_would_leave_runners_without_a_sound_ca_is_refused_in_one_line_with_its_remedy(
+def test_a_finish_with_an_unfit_ca_is_refused_in_one_line_with_the_remedy(
     desk: Path,
 ) -> None:
     certs("init")
     certs("rotate")
     (desk / ".claw-ca/private/next-ca.pem").chmod(0o644)
-    signing = kept(desk / ".claw-ca").signing
+    signing = read_store(desk / ".claw-ca").signing
     refused = certs("rotate", "--finish")
     assert (refused.exit_code, refused.stdout) == (1, "")
     (line,) = refused.stderr.splitlines()
     assert line.startswith("error: the key of the CA .claw-ca/private/next-ca.pem is open to everybody: ")
     assert "claw certs rotate claw-pod.yml" in line
-    assert kept(desk / ".claw-ca").signing == signing
+    assert read_store(desk / ".claw-ca").signing == signing
 
 
 @pytest.mark.requirement("certs:status")
@@ -152,16 +152,14 @@ def test_a_finish_that_would_leave_runners_without_a_sound_ca_is_refused_in_one_
         (lambda desk: (desk / ".claw-ca").symlink_to("/proc"), "symlink", 1),
     ],
 )
-def test_what_stands_badly_is_told_with_its_remedy_by_status_and_by_up(
-    desk: Path, spoil: Any, text: str, exit_code: int
-) -> None:
+def test_status_and_up_report_each_problem_with_its_remedy(desk: Path, spoil: Any, text: str, exit_code: int) -> None:
     """``up`` goes on with what the proxy would start on, and then fails since there is no Docker here."""
     spoil(desk)
-    told = certs("status")
-    (line,) = [line for line in told.stderr.splitlines() if text in line]
+    result = certs("status")
+    (line,) = [line for line in result.stderr.splitlines() if text in line]
     assert line.startswith("error: " if exit_code else "warning: ")
     assert any(remedy in line for remedy in REMEDIES)
-    assert told.exit_code == exit_code
+    assert result.exit_code == exit_code
     assert [text in problem["text"] for problem in status()["problems"]].count(True) == 1
     up = claw("up", PATH=str(desk))
     assert line in up.stderr
@@ -169,7 +167,7 @@ def test_what_stands_badly_is_told_with_its_remedy_by_status_and_by_up(
 
 
 @pytest.mark.requirement("certs:status")
-def test_a_pod_whose_agents_are_all_at_the_base_url_needs_no_ca(desk: Path) -> None:
+def test_a_pod_whose_agents_all_use_the_base_url_needs_no_ca(desk: Path) -> None:
     written(desk, mode="base-url")
     assert certs("status").exit_code == 0
     up = claw("up", PATH=str(desk))
@@ -178,7 +176,7 @@ def test_a_pod_whose_agents_are_all_at_the_base_url_needs_no_ca(desk: Path) -> N
 
 
 @pytest.mark.requirement("certs:status")
-def test_a_new_governed_host_is_told_until_the_ca_is_rotated(desk: Path) -> None:
+def test_a_new_governed_host_is_reported_until_the_ca_is_rotated(desk: Path) -> None:
     certs("init")
     written(desk, CLLAMA_HOSTS=f"{OUTSIDE}=openai")
     assert {"host": OUTSIDE, "covered": False} in status()["hosts"]
@@ -189,22 +187,22 @@ def test_a_new_governed_host_is_told_until_the_ca_is_rotated(desk: Path) -> None
 
 
 @pytest.mark.requirement("certs:status")
-def test_time_to_rotate_is_from_thirty_days_before_its_end_on(tmp_path: Path) -> None:
+def test_a_rotation_is_due_from_thirty_days_before_the_end(tmp_path: Path) -> None:
     pods_ca(tmp_path)
-    for day, told in ((334, False), (336, True), (366, False)):
-        found = standing(tmp_path, ["api.openai.com"], NOW + timedelta(days=day), "claw-pod.yml")
-        assert any("expires on" in problem.text for problem in found.problems) is told
-        assert found.is_sound is (day < 366)
+    for day, expires_soon in ((334, False), (336, True), (366, False)):
+        ca = ca_status(tmp_path, ["api.openai.com"], NOW + timedelta(days=day), "claw-pod.yml")
+        assert any("expires on" in problem.text for problem in ca.problems) is expires_soon
+        assert ca.is_sound is (day < 366)
 
 
 @pytest.mark.requirement("certs:files")
-def test_the_key_is_for_whom_the_proxy_runs_as(desk: Path) -> None:
+def test_the_key_belongs_to_the_user_of_the_proxy(desk: Path) -> None:
     key = desk / ".claw-ca" / "private" / "mitmproxy-ca.pem"
     another = str(os.geteuid() + 4321)
-    made = certs("init", CLAW_UID=another)
+    result = certs("init", CLAW_UID=another)
     if os.geteuid() == 0:
-        assert (made.exit_code, key.stat().st_uid, key.parent.stat().st_uid) == (0, int(another), int(another))
+        assert (result.exit_code, key.stat().st_uid, key.parent.stat().st_uid) == (0, int(another), int(another))
     else:
-        assert (made.exit_code, key.exists()) == (1, False)
-        assert f"CLAW_UID={another}" in made.stderr
+        assert (result.exit_code, key.exists()) == (1, False)
+        assert f"CLAW_UID={another}" in result.stderr
     assert certs("init", CLAW_UID="nobody").exit_code == 1

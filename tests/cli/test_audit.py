@@ -10,7 +10,6 @@ import re
 import subprocess
 import sys
 from contextlib import suppress
-from dataclasses import fields
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from claw_audit.report import CallRow, Report
+from claw_audit.report import Report, document
+from claw_audit.turns import Call
 from claw_cli.app import app
 from claw_compile.compiler import compile_pod
-from tests.audit.made import Made, call
+from tests.audit.proxy_files import ProxyFiles, call
 
 DOCS = Path(__file__).parents[2] / "docs"
 EVIL = "\x1b[2J\x9b31m=cmd|'/c calc'!A1\u202e"
@@ -33,9 +33,9 @@ def claw(*arguments: str, given: bytes = b"", **environ: str) -> Result:
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Made:
+def files(tmp_path: Path) -> ProxyFiles:
     """Two turns of ``analyst`` and one of ``clerk``; the second one failed behind a call that failed."""
-    home = Made(tmp_path)
+    home = ProxyFiles(tmp_path)
     home.turn("turn_4f1c", call(ms=10), call("desk.trade", effect="write", ms=40), ts="2026-01-01T00:00:00Z")
     failed = call("desk.trade", "timeout", effect="write", ms=90, status_code=504)
     home.turn("turn_4f2d", failed, ts="2026-01-01T00:00:01Z", error="provider_http_500")
@@ -44,8 +44,8 @@ def made(tmp_path: Path) -> Made:
 
 
 @pytest.fixture
-def history(made: Made) -> str:
-    return str(made.directory)
+def history(files: ProxyFiles) -> str:
+    return str(files.directory)
 
 
 def words(text: str) -> list[str]:
@@ -53,38 +53,38 @@ def words(text: str) -> list[str]:
 
 
 @pytest.mark.requirement("cli:audit")
-def test_tables_tell_of_agents_tools_failures_tokens_and_cost(history: str) -> None:
+def test_tables_show_agents_tools_failures_tokens_and_cost(history: str) -> None:
     result = claw("--history", history)
     assert (result.exit_code, result.stderr) == (0, "")
-    told = words(result.stdout)
-    assert told[:3] == [
+    output = words(result.stdout)
+    assert output[:3] == [
         "from 2026-01-01T00:00:00.000Z to 2026-01-01T00:00:02.000Z",
         "3 turns: 2 ok, 1 failed",
         "30 tokens in (3 cached), 6 out, $1.5000; turns took 100 ms (p50), 100 ms (p95)",
     ]
-    assert "analyst 2 1 1 0 3 1 100 100 20 4 1.0000" in told
-    assert "desk.trade write 2 1 2 0 40 90" in told
-    assert "timeout 1" in told
-    assert "2026-01-01T00:00:01Z analyst turn_4f2d desk.trade timeout 504" in told
+    assert "analyst 2 1 1 0 3 1 100 100 20 4 1.0000" in output
+    assert "desk.trade write 2 1 2 0 40 90" in output
+    assert "timeout 1" in output
+    assert "2026-01-01T00:00:01Z analyst turn_4f2d desk.trade timeout 504" in output
 
 
 @pytest.mark.requirement("cli:audit")
 def test_json_is_one_document_and_its_members_are_those_of_the_page(history: str) -> None:
     result = claw("--json", "--status", "error", CLAW_SESSION_HISTORY_DIR=history)
-    told = json.loads(result.stdout)
-    assert told.keys() == {"version", *(field.name for field in fields(Report))}
+    output = json.loads(result.stdout)
+    assert output.keys() == document(Report(0)).keys()
     page = (DOCS / "audit.md").read_text(encoding="utf-8")
     for names in (
-        told,
-        told["turns"],
-        told["used"],
-        told["tools"][0],
-        told["agents"][0],
-        told["unread"],
-        told["failures"][0],
+        output,
+        output["turns"],
+        output["used"],
+        output["tools"][0],
+        output["agents"][0],
+        output["unread"],
+        output["failures"][0],
     ):
         assert [name for name in names if f"`{name}`" not in page and f"`{name}[]`" not in page] == []
-    assert [(row["turn_id"], row["code"]) for row in told["calls"]] == [("turn_4f2d", "timeout")]
+    assert [(row["turn_id"], row["code"]) for row in output["calls"]] == [("turn_4f2d", "timeout")]
     assert result.stdout == claw("--history", history, "--json", "--status", "error").stdout
 
 
@@ -98,15 +98,15 @@ def test_csv_has_every_call_and_its_columns_are_those_of_the_page(history: str) 
         ("turn_4f2d", "desk.trade", "90", "true"),
     ]
     page = (DOCS / "audit.md").read_text(encoding="utf-8").partition("## --csv")[2]
-    assert re.findall(r"`(\w+)`", page)[: len(fields(CallRow))] == list(rows[0])
+    assert re.findall(r"`(\w+)`", page)[: len(Call.__struct_fields__)] == list(rows[0])
 
 
 @pytest.mark.requirement("cli:audit-safe")
-def test_names_that_a_model_made_up_do_nothing_to_a_terminal_or_a_spreadsheet(made: Made) -> None:
+def test_names_from_a_model_are_harmless_in_a_terminal_and_in_a_spreadsheet(files: ProxyFiles) -> None:
     for name in (EVIL, "=1+1", "+1", "-1", "@sum", "\t=1", "\r=1"):
-        made.turn("turn_evil", call(name, "unknown_tool", ran=False), agent="evil", error=f"{name}\n")
-        made.events.event("intervention", name, turn_id=name, intervention=name)
-    log, history = str(made.log), str(made.directory)
+        files.turn("turn_evil", call(name, "unknown_tool", ran=False), agent="evil", error=f"{name}\n")
+        files.events.event("intervention", name, turn_id=name, intervention=name)
+    log, history = str(files.log), str(files.directory)
     outputs = [claw("--history", history, "--log", log, *how).stdout for how in ((), ("--json",), ("--csv",))]
     outputs += [claw("show", "turn_evil", "--history", history).stdout]
     for output in outputs:
@@ -117,36 +117,36 @@ def test_names_that_a_model_made_up_do_nothing_to_a_terminal_or_a_spreadsheet(ma
 
 
 @pytest.mark.requirement("cli:audit")
-def test_a_log_may_stand_alone_and_come_by_a_pipe(made: Made) -> None:
-    made.ends("turn_1", error="provider_http_429", status_code=429)
-    result = claw("--log", "-", given=made.log.read_bytes())
+def test_a_log_is_read_from_standard_input_without_history(files: ProxyFiles) -> None:
+    files.ends("turn_1", error="provider_http_429", status_code=429)
+    result = claw("--log", "-", given=files.log.read_bytes())
     assert (result.exit_code, words(result.stdout)[1]) == (0, "1 turn: 1 failed, 1 in the log only")
 
 
 @pytest.mark.requirement("cli:audit")
-def test_what_could_not_be_read_is_told_on_standard_error(made: Made) -> None:
-    with made.file().open("ab") as file:
+def test_unreadable_input_is_named_on_standard_error(files: ProxyFiles) -> None:
+    with files.file().open("ab") as file:
         file.write(b"\x1b[2J half\n")
-    result = claw("--history", str(made.directory), "--csv")
+    result = claw("--history", str(files.directory), "--csv")
     assert (result.exit_code, result.stderr.splitlines()[0]) == (0, "1 line could not be read:")
-    assert f"{made.file()}:3 (byte " in result.stderr.replace("\n", "")
+    assert f"{files.file()}:3 (byte " in result.stderr.replace("\n", "")
     assert "\x1b" not in result.stderr
-    gone = claw("--history", str(made.directory), "--log", str(made.log) + ".gone")
-    assert (gone.exit_code, gone.stderr.splitlines()[-1]) == (1, f"error: {made.log}.gone: No such file or directory")
+    gone = claw("--history", str(files.directory), "--log", str(files.log) + ".gone")
+    assert (gone.exit_code, gone.stderr.splitlines()[-1]) == (1, f"error: {files.log}.gone: No such file or directory")
 
 
 @pytest.mark.requirement("cli:audit")
-def test_where_no_agent_has_history_or_not_this_one_it_is_said(made: Made) -> None:
-    nobody = claw("--history", str(made.directory), "--agent", "nobody")
+def test_missing_history_and_an_unknown_agent_are_reported(files: ProxyFiles) -> None:
+    nobody = claw("--history", str(files.directory), "--agent", "nobody")
     assert (nobody.exit_code, nobody.stdout) == (2, "")
     assert nobody.stderr.endswith(": has no agent nobody; it has analyst, clerk\n")
-    empty = claw("--history", str(made.directory / "analyst"))
+    empty = claw("--history", str(files.directory / "analyst"))
     assert (empty.exit_code, empty.stdout) == (0, "0 turns\n")
-    assert empty.stderr == f"note: {made.directory / 'analyst'} has no directory of an agent\n"
+    assert empty.stderr == f"note: {files.directory / 'analyst'} has no directory of an agent\n"
 
 
 @pytest.mark.requirement("cli:audit-show")
-def test_a_turn_is_shown_by_the_beginning_of_its_id_and_only_if_there_is_one(history: str) -> None:
+def test_show_finds_one_turn_by_the_beginning_of_its_id(history: str) -> None:
     shown = claw("show", "4f1", "--history", history)
     assert (shown.exit_code, shown.stdout.splitlines()[0].split(" · ")[0]) == (0, "turn turn_4f1c")
     assert "model → cllama: desk.trade" in shown.stdout
@@ -161,30 +161,30 @@ def test_a_turn_is_shown_by_the_beginning_of_its_id_and_only_if_there_is_one(his
 
 
 @pytest.mark.requirement("cli:audit-show")
-def test_of_a_turn_that_was_gone_on_with_the_last_attempt_is_shown_behind_the_others(made: Made) -> None:
-    made.turn("turn_b1", error="runner_left", status_code=499, ts="2026-01-02T00:00:00Z")
-    made.turn("turn_b1", call(), resumed=True, ts="2026-01-02T00:00:05Z")
-    shown = claw("show", "b1", "--history", str(made.directory)).stdout.splitlines()
+def test_show_prints_the_last_attempt_after_the_headlines_of_the_others(files: ProxyFiles) -> None:
+    files.turn("turn_b1", error="runner_left", status_code=499, ts="2026-01-02T00:00:00Z")
+    files.turn("turn_b1", call(), resumed=True, ts="2026-01-02T00:00:05Z")
+    shown = claw("show", "b1", "--history", str(files.directory)).stdout.splitlines()
     assert shown[0] == "an earlier attempt: turn turn_b1 · error 499 runner_left · agent analyst · 2026-01-02T00:00:00Z"
     assert shown[1] == "turn turn_b1 · ok 200 · agent analyst · 2026-01-02T00:00:05Z"
 
 
 @pytest.mark.requirement("cli:audit-verify")
-def test_the_verdict_names_the_first_broken_line_and_is_the_exit_code(made: Made) -> None:
-    whole = claw("verify", "--history", str(made.directory))
+def test_the_verdict_names_the_first_broken_line_and_is_the_exit_code(files: ProxyFiles) -> None:
+    whole = claw("verify", "--history", str(files.directory))
     assert (whole.exit_code, whole.stdout) == (
         0,
         "analyst: 2 lines, the chain holds\nclerk: 1 line, the chain holds\n",
     )
-    made.file().write_bytes(made.file().read_bytes().replace(b"timeout", b"success"))
-    broken = claw("verify", "--history", str(made.directory))
-    place = f"{made.file()}:2 (byte {len(made.lines()[0])})"
+    files.file().write_bytes(files.file().read_bytes().replace(b"timeout", b"success"))
+    broken = claw("verify", "--history", str(files.directory))
+    place = f"{files.file()}:2 (byte {len(files.lines()[0])})"
     assert (broken.exit_code, broken.stdout.splitlines()[:2]) == (
         1,
-        ["analyst: 2 lines, BROKEN", f"  {place}: was edited: its hash is not of its bytes"],
+        ["analyst: 2 lines, BROKEN", f"  {place}: was edited: its hash does not match its bytes"],
     )
-    told = json.loads(claw("verify", "--history", str(made.directory), "--json").stdout)
-    assert (told["holds"], [chain["broken"] for chain in told["chains"]]) == (False, [1, 0])
+    output = json.loads(claw("verify", "--history", str(files.directory), "--json").stdout)
+    assert (output["holds"], [chain["broken"] for chain in output["chains"]]) == (False, [1, 0])
 
 
 @pytest.mark.requirement("cli:audit")
@@ -201,7 +201,7 @@ def test_the_verdict_names_the_first_broken_line_and_is_the_exit_code(made: Made
         (("nowhere.yml", "--log", "x"), 1, "the pod was never compiled"),
     ],
 )
-def test_what_is_asked_wrongly_is_one_line_with_its_remedy(
+def test_wrong_usage_is_one_line_with_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], code: int, said: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -233,21 +233,30 @@ def pod_of(home: Path) -> Path:
 
 
 @pytest.mark.requirement("audit:withheld")
-def test_of_a_pod_the_tools_are_told_that_an_agent_was_not_shown_and_its_agents_are_known(made: Made) -> None:
-    pod = str(pod_of(made.directory.parent))
-    told = json.loads(claw(pod, "--history", str(made.directory), "--json").stdout)
-    assert told["withheld"] == [{"agent": "analyst", "tool": "api.sell", "why": "not granted", "turns": None}]
-    nobody = claw(pod, "--history", str(made.directory), "--agent", "nobody")
+def test_a_pod_adds_its_tools_that_were_not_shown_and_its_agents(files: ProxyFiles) -> None:
+    pod = str(pod_of(files.directory.parent))
+    output = json.loads(claw(pod, "--history", str(files.directory), "--json").stdout)
+    assert output["withheld"] == [{"agent": "analyst", "tool": "api.sell", "why": "not granted", "turns": None}]
+    nobody = claw(pod, "--history", str(files.directory), "--agent", "nobody")
     assert (nobody.exit_code, nobody.stderr) == (2, f"error: {pod}: has no agent nobody; it has analyst\n")
 
 
 @pytest.mark.requirement("cli:audit")
 @pytest.mark.parametrize(("megabytes", "shown"), [(1, False), (80, True)])
-def test_progress_is_told_on_a_terminal_for_large_files_only(made: Made, megabytes: int, *, shown: bool) -> None:
-    with made.file().open("ab") as file:
+def test_progress_is_shown_on_a_terminal_for_large_files_only(
+    files: ProxyFiles, megabytes: int, *, shown: bool
+) -> None:
+    with files.file().open("ab") as file:
         file.truncate(megabytes << 20)
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-c", "from claw_cli.app import main; main()", "audit", "--history", str(made.directory)]
+    command = [
+        sys.executable,
+        "-c",
+        "from claw_cli.app import main; main()",
+        "audit",
+        "--history",
+        str(files.directory),
+    ]
     environ = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=theirs, env=environ, check=False)
     os.close(theirs)
@@ -260,10 +269,10 @@ def test_progress_is_told_on_a_terminal_for_large_files_only(made: Made, megabyt
 
 
 @pytest.mark.requirement("cli:audit")
-def test_the_commands_of_the_page_do_what_it_says(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
-    home = made.directory.parent
+def test_the_commands_of_the_page_do_what_it_says(files: ProxyFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = files.directory.parent
     pod_of(home)
-    made.ends("turn_4f1c", history_hash=json.loads(made.lines()[0])["hash"])
+    files.ends("turn_4f1c", history_hash=json.loads(files.lines()[0])["hash"])
     monkeypatch.chdir(home)
     page = (DOCS / "audit.md").read_text(encoding="utf-8")
     commands = [line.partition("#")[0].split()[2:] for line in page.splitlines() if line.startswith("    claw audit")]

@@ -17,9 +17,9 @@ import anthropic
 import httpx2
 import openai
 
-from claw_audit.audit import Asked, audit
-from claw_audit.chains import verify
-from claw_audit.report import CallRow
+from claw_audit.audit import AuditQuery, audit
+from claw_audit.turns import Call
+from claw_audit.verify import verify
 from claw_contract.history import HistoryEntry
 from tests.crash import life
 from tests.crash.faults import WITHIN, Doom
@@ -244,8 +244,8 @@ class Scene:
         """However often it died: the chain holds, and each turn and call counts once."""
         history = self.home / "history"
         assert [verdict.findings[0] for verdict in verify((history,)) if verdict.broken] == []
-        rows: list[CallRow] = []
-        found = audit(Asked((history,)), each=rows.append)
+        rows: list[Call] = []
+        found = audit(AuditQuery((history,)), on_call=rows.append)
         assert found.turns.total == turns
         told = [(order, json.loads(self.books.told[order].content)) for words in self.turns for order in orders(words)]
         written = [order for order, answer in told if answer["ok"] and order not in self.books.reads]

@@ -70,17 +70,17 @@ def claw(pod: Pod, *arguments: str, log: bool = True) -> Result:
     return result
 
 
-def counted(found: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+def counted(result: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     return {
-        tool["tool"]: tuple(tool[name] for name in ("calls", "failed", "ran", "duplicates")) for tool in found["tools"]
+        tool["tool"]: tuple(tool[name] for name in ("calls", "failed", "ran", "duplicates")) for tool in result["tools"]
     }
 
 
 @pytest.mark.requirement("audit:real")
 @pytest.mark.parametrize("log", [False, True])
 def test_what_audit_counts_of_a_real_run_is_what_happened(worked: Pod, *, log: bool) -> None:
-    found = json.loads(claw(worked, "--json", log=log).stdout)
-    turns = found["turns"]
+    result = json.loads(claw(worked, "--json", log=log).stdout)
+    turns = result["turns"]
     assert [turns[name] for name in ("total", "ok", "failed", "resumed", "attempts", "only_in_log")] == [
         7,
         6,
@@ -89,23 +89,23 @@ def test_what_audit_counts_of_a_real_run_is_what_happened(worked: Pod, *, log: b
         8,
         0,
     ]
-    assert counted(found) == {"desk.balance": (3, 1, 2, 1), "desk__nope": (1, 1, 0, 0), "desk.trade": (1, 0, 1, 0)}
+    assert counted(result) == {"desk.balance": (3, 1, 2, 1), "desk__nope": (1, 1, 0, 0), "desk.trade": (1, 0, 1, 0)}
     ran = len(worked.service.received)
-    assert sum(tool["ran"] for tool in found["tools"]) == ran == 3
+    assert sum(tool["ran"] for tool in result["tools"]) == ran == 3
     history = worked.history("analyst") + worked.history("clerk")
     for total, name in (("tokens_in", "prompt_tokens"), ("tokens_out", "completion_tokens")):
-        assert found["used"][total] == sum(line["usage"][name] for line in history) > 0
-    assert {one["name"]: one["count"] for one in found["call_errors"]} == {"duplicate_tool_call": 1, "unknown_tool": 1}
-    interventions = {one["name"]: one["count"] for one in found["interventions"]}
+        assert result["used"][total] == sum(line["usage"][name] for line in history) > 0
+    assert {one["name"]: one["count"] for one in result["call_errors"]} == {"duplicate_tool_call": 1, "unknown_tool": 1}
+    interventions = {one["name"]: one["count"] for one in result["interventions"]}
     assert interventions.pop("tool_choice_none", 1) == 1
     assert interventions == {"duplicate_managed_tool_call:desk.balance": 1, "unknown_tool_rejected:desk__nope": 1}
-    assert [agent["turns"]["total"] for agent in found["agents"]] == [6, 1]
-    withheld = [(row["tool"], row["why"], row["turns"]) for row in found["withheld"]]
+    assert [agent["turns"]["total"] for agent in result["agents"]] == [6, 1]
+    withheld = [(row["tool"], row["why"], row["turns"]) for row in result["withheld"]]
     assert withheld == [("desk.balance", "tool_choice_none", 1), ("desk.trade", "tool_choice_none", 1)]
 
 
 @pytest.mark.requirement("audit:real")
-def test_the_chain_of_a_real_run_holds_and_its_log_knows_its_ends(worked: Pod, tmp_path: Path) -> None:
+def test_the_chain_of_a_real_run_holds_and_its_log_records_every_line(worked: Pod, tmp_path: Path) -> None:
     verdict = claw(worked, "verify")
     assert (verdict.exit_code, verdict.stdout) == (
         0,
@@ -127,11 +127,11 @@ def test_the_chain_of_a_real_run_holds_and_its_log_knows_its_ends(worked: Pod, t
             str(worked.home / "audited.log"),
         ],
     )
-    assert (cut_off.exit_code, "knows 1 line that is not there" in cut_off.stdout) == (1, True)
+    assert (cut_off.exit_code, "records 1 line that is missing" in cut_off.stdout) == (1, True)
 
 
 @pytest.mark.requirement("audit:real")
-def test_a_turn_of_a_real_run_is_shown_with_what_was_said(worked: Pod) -> None:
+def test_show_prints_the_transcript_of_a_real_turn(worked: Pod) -> None:
     (failed,) = {line["turn_id"] for line in worked.history("analyst") if line.get("resumed")}
     shown = claw(worked, "show", failed.removeprefix("turn_")[:12], log=False).stdout
     assert shown.startswith(f"an earlier attempt: turn {failed} · error 400")

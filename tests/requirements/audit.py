@@ -1,43 +1,45 @@
-"""What an operator finds out afterwards: ``claw audit``."""
+"""``claw audit``: what an operator can find out afterwards."""
 
 from __future__ import annotations
 
 from tests.requirements.requirement import Requirement
 
+_SPEC = 'docs/spec/inspect.md, "claw audit"'
+_CHAIN = 'docs/audit.md, "verify"; decision 0027'
+
 REQUIREMENTS: dict[str, Requirement] = {
-    "audit:verify": Requirement(
-        "inspect, claw audit", "The first broken line of a chain is named, with what was done."
-    ),
+    "audit:verify": Requirement(_SPEC, "The first broken line of a chain is named, with what was done to it."),
     "audit:verify-benign": Requirement(
-        "issue 6.4", "What a crash or a rotation does to a chain is no break, and is said."
+        _CHAIN, "A crash or a rotation does not break a chain; its traces are reported as notes."
     ),
     "audit:verify-property": Requirement(
-        "issue 6.4", "Whatever is changed, removed, put in, moved or repeated within a chain is found."
+        _CHAIN, "Everything that is changed, removed, inserted, moved or repeated within a chain is found."
     ),
     "audit:verify-anchor": Requirement(
-        "issue 6.4", "Every line that the log knows is there, but for what the proxy has rotated away."
+        _CHAIN, "Every line that the log records is there, unless the proxy rotated it away."
     ),
-    "audit:merge": Requirement("inspect, claw audit", "What history and the log both tell of counts once."),
-    "audit:resumed": Requirement("issue 6.4", "A turn that was gone on with counts once, with what all attempts used."),
-    "audit:counts": Requirement(
-        "inspect, claw audit", "Turns, calls, failures and interventions, by agent, tool and code."
+    "audit:merge": Requirement(_SPEC, "A turn that is in history and in the log counts once."),
+    "audit:resumed": Requirement("docs/audit.md", "A resumed turn counts once, with the usage of all attempts."),
+    "audit:counts": Requirement(_SPEC, "Turns, calls, failures and interventions are counted by agent, tool and code."),
+    "audit:choice": Requirement(_SPEC, "Agent, tool, status, time and turn select what is counted."),
+    "audit:quantiles": Requirement("docs/audit.md", "p50 and p95 are exact to within one percent, in constant memory."),
+    "audit:withheld": Requirement(
+        'docs/audit.md, "--json"', "Tools that an agent's model was not shown are listed with the reason."
     ),
-    "audit:choice": Requirement("inspect, claw audit", "By agent, tool, status, time and turn."),
-    "audit:quantiles": Requirement("inspect, claw audit", "p50 and p95 within one percent, in constant memory."),
-    "audit:withheld": Requirement("issue 6.4", "Tools that an agent's model was not shown are told, with the reason."),
     "audit:log-forms": Requirement(
-        "inspect, claw audit", "The log is read from wherever it was kept, and only what the proxy wrote counts."
+        "docs/audit.md",
+        "The log is read in every form in which it may be kept, and only lines of the proxy count.",
     ),
     "audit:damaged": Requirement(
-        "inspect, claw audit", "What can't be read is counted and named with its place; nothing is an error."
+        "docs/audit.md", "Unreadable input is counted and named with its place; it is no error."
     ),
-    "audit:constant-memory": Requirement("inspect, claw audit", "Gigabytes are read in a stream, in constant memory."),
-    "audit:moving": Requirement("issue 6.4", "Files may grow and rotate while they are read."),
-    "audit:real": Requirement("issue 6.4", "What audit counts of a real run is what happened in it."),
-    "cli:audit": Requirement("inspect, claw audit", "Tables, JSON and CSV, as the page says; errors are one line."),
+    "audit:constant-memory": Requirement(_SPEC, "Gigabytes are read as a stream, in constant memory."),
+    "audit:moving": Requirement(_SPEC, "Files may grow and rotate while they are read."),
+    "audit:real": Requirement(_SPEC, "The counts of a real run are those of what happened in it."),
+    "cli:audit": Requirement(_SPEC, "Tables, JSON and CSV are as docs/audit.md says; an error is one line."),
     "cli:audit-safe": Requirement(
-        "inspect, claw audit", "Nothing of what is printed moves a terminal's cursor or is a spreadsheet's formula."
+        'docs/audit.md, "--csv"', "No output moves a terminal's cursor or is a formula in a spreadsheet."
     ),
-    "cli:audit-show": Requirement("inspect, claw audit", "A turn's transcript, by the beginning of its id."),
-    "cli:audit-verify": Requirement("inspect, claw audit", "The verdict on each chain, also as the exit code."),
+    "cli:audit-show": Requirement(_SPEC, "A turn is found by the beginning of its id, and its transcript printed."),
+    "cli:audit-verify": Requirement(_SPEC, "The verdict on each chain is printed, and is the exit code."),
 }

@@ -27,11 +27,11 @@ from mitmproxy import ctx, exceptions
 from mitmproxy.certs import CertStore, CertStoreEntry
 from mitmproxy.proxy.context import Context
 
-from claw_certs.authority import Authority, UnfitError
-from claw_certs.key_file import FILE, of_directory
+from claw_certs.ca import Authority, UnfitError
+from claw_certs.key_file import CA_FILE, load_ca
 from claw_certs.names import ascii_name, is_address
-from claw_certs.place import DH_PARAMETERS
-from claw_certs.standing import ends_soon
+from claw_certs.status import expires_soon
+from claw_certs.store import DH_PARAMETERS
 from claw_mediate.settings import Settings
 from claw_mediate.telemetry.event_log import EventLog
 
@@ -106,7 +106,7 @@ class Authorities:
     def _check(self, directory: Path, *, is_pods: bool = False) -> None:
         passphrase = (ctx.options.cert_passphrase or "").encode() or None
         try:
-            found = of_directory(directory, self._now(), passphrase)
+            found = load_ca(directory, self._now(), passphrase)
         except UnfitError as error:
             raise exceptions.OptionsError(str(error)) from error
         if is_pods and (problem := _not_the_pods(directory, found)) is not None:
@@ -117,7 +117,7 @@ class Authorities:
         now = self._now()
         if self._found is None or self._told == now.date():
             return
-        if (problem := self._found.unfit_at(now)) is None and not ends_soon(self._found, now):
+        if (problem := self._found.problem_at(now)) is None and not expires_soon(self._found, now):
             return
         self._told = now.date()
         reason = problem or f"it expires on {self._found.ends:%Y-%m-%d}: run `claw certs rotate`"
@@ -137,9 +137,9 @@ class Authorities:
 def _not_the_pods(directory: Path, found: Authority | None) -> str | None:
     """What is wrong with it where it is to be the pod's."""
     if found is None:
-        return f"there is no CA {directory / FILE}: run `claw certs init`, and give the proxy .claw-ca/private as CLLAMA_CA"
-    if (wide := found.too_wide) is not None:
-        return f"the CA {directory / FILE} may sign for {wide}: run `claw certs init --force`, or unset CLLAMA_CA"
+        return f"there is no CA {directory / CA_FILE}: run `claw certs init`, and give the proxy .claw-ca/private as CLLAMA_CA"
+    if (wide := found.excessive_scope) is not None:
+        return f"the CA {directory / CA_FILE} may sign for {wide}: run `claw certs init --force`, or unset CLLAMA_CA"
     if not (directory / DH_PARAMETERS).exists():
         return f"there is no {directory / DH_PARAMETERS}: run `claw certs init`, which mends it"
     return None

@@ -1,19 +1,25 @@
-"""An audit's report as tables."""
+"""Output of an audit: tables, and CSV with a row for each call."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import assert_never
+import csv
+from collections.abc import Callable, Iterable, Iterator
+from typing import TextIO, assert_never
 
+import msgspec
 from rich.console import Console, RenderableType
 from rich.table import Table
 
-from claw_audit.report import AgentRow, CallRow, Counted, FailureRow, Latency, Report, ToolRow, Turns, Used, WithheldRow
+from claw_audit.bounded_counter import LatencyHistogram, NamedCount
+from claw_audit.report import AgentRow, FailureRow, Report, ToolRow, TurnCounts, WithheldRow
+from claw_audit.turns import Call, Usage
 from claw_cli.screen import plain, table
 
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
-def show(report: Report, console: Console) -> None:
-    """All that there is something to say of."""
+
+def print_tables(report: Report, console: Console) -> None:
+    """Print the summary, and every table that has rows."""
     for line in _head(report):
         console.print(line, soft_wrap=True)
     for part in _tables(report):
@@ -29,8 +35,8 @@ def _head(report: Report) -> Iterator[str]:
     yield f"{_used(report.used)}; turns took {_took(report.latency_ms)}"
 
 
-def _turns(turns: Turns) -> str:
-    ended = {
+def _turns(turns: TurnCounts) -> str:
+    outcomes = {
         "ok": turns.ok,
         "failed": turns.failed,
         "left by their runner": turns.aborted,
@@ -38,21 +44,21 @@ def _turns(turns: Turns) -> str:
         "resumed": turns.resumed,
         "in the log only": turns.only_in_log,
     }
-    told = ", ".join(f"{count} {how}" for how, count in ended.items() if count)
-    return f"{turns.total} turn{'' if turns.total == 1 else 's'}{f': {told}' if told else ''}"
+    parts = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items() if count)
+    return f"{turns.total} turn{'' if turns.total == 1 else 's'}{f': {parts}' if parts else ''}"
 
 
-def _used(used: Used) -> str:
+def _used(used: Usage) -> str:
     cached = f" ({used.cached_tokens:,} cached)" if used.cached_tokens else ""
     return f"{used.tokens_in:,} tokens in{cached}, {used.tokens_out:,} out, {_cost(used)}"
 
 
-def _cost(used: Used) -> str:
+def _cost(used: Usage) -> str:
     return f"${used.cost_usd:.4f}{f' + {used.unpriced} of unknown cost' if used.unpriced else ''}"
 
 
-def _took(latency: Latency) -> str:
-    return "no time that is known" if latency.p50 is None else f"{latency.p50} ms (p50), {latency.p95} ms (p95)"
+def _took(latency: LatencyHistogram) -> str:
+    return "an unknown time" if latency.p50 is None else f"{latency.p50} ms (p50), {latency.p95} ms (p95)"
 
 
 def _tables(report: Report) -> Iterator[RenderableType]:
@@ -60,27 +66,27 @@ def _tables(report: Report) -> Iterator[RenderableType]:
         report.agents, "agent", "turns", "ok", "failed", "left", "calls", "failed", "p50", "p95", "in", "out", "USD"
     )
     yield from _rows(report.tools, "tool", "effect", "calls", "failed", "ran", "repeats", "p50", "p95", words=2)
-    for name, counted in (
+    for name, counts in (
         ("intervention", report.interventions),
         ("turns failed with", report.turn_errors),
         ("calls failed with", report.call_errors),
         ("error of the proxy", report.proxy_errors),
     ):
-        yield from _rows(counted, name, "times")
+        yield from _rows(counts, name, "times")
     yield from _rows(report.withheld, "agent", "tool", "why it was not shown", "turns", words=3)
     yield from _rows(report.calls, "latest calls", "agent", "turn", "tool", "result", "effect", "round", "ms", words=6)
     yield from _rows(report.failures, "latest failures", "agent", "turn", "tool", "why", "HTTP", words=5)
 
 
-type _Row = AgentRow | ToolRow | Counted | WithheldRow | CallRow | FailureRow
+type _Row = AgentRow | ToolRow | NamedCount | WithheldRow | Call | FailureRow
 
 
-def _rows(rows: Sequence[_Row], *headings: str, words: int = 1) -> Iterator[Table]:
-    if rows:
-        made = table(*headings, numbers=len(headings) - words)
+def _rows(iterable: Iterable[_Row], *headings: str, words: int = 1) -> Iterator[Table]:
+    if rows := list(iterable):
+        grid = table(*headings, numbers=len(headings) - words)
         for row in rows:
-            made.add_row(*(plain(cell) for cell in _cells(row)))
-        yield made
+            grid.add_row(*(plain(cell) for cell in _cells(row)))
+        yield grid
 
 
 def _cells(row: _Row) -> tuple[str, ...]:
@@ -96,11 +102,11 @@ def _cells(row: _Row) -> tuple[str, ...]:
                 *map(str, (row.calls, row.failed, row.ran, row.duplicates)),
                 *_both(row.latency_ms),
             )
-        case Counted():
+        case NamedCount():
             return row.name, str(row.count)
         case WithheldRow():
             return row.agent, row.tool, row.why, "" if row.turns is None else str(row.turns)
-        case CallRow():
+        case Call():
             result = row.code or row.status
             return row.ts, row.agent, row.turn_id, row.tool, result, row.effect, str(row.round), str(row.latency_ms)
         case FailureRow():
@@ -116,5 +122,33 @@ def _cells(row: _Row) -> tuple[str, ...]:
             assert_never(row)
 
 
-def _both(latency: Latency) -> tuple[str, str]:
+def _both(latency: LatencyHistogram) -> tuple[str, str]:
     return "" if latency.p50 is None else str(latency.p50), "" if latency.p95 is None else str(latency.p95)
+
+
+def csv_writer(out: TextIO) -> Callable[[Call], object]:
+    """Write the heading of the CSV and return a writer of calls.
+
+    A cell that a spreadsheet would take for a formula gets an apostrophe in front, as spreadsheets themselves write text, and
+    control characters are replaced. So names that a model invented are harmless.
+    """
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(Call.__struct_fields__)
+    return lambda call: writer.writerow(map(_csv_cell, msgspec.structs.astuple(call)))
+
+
+def _csv_cell(value: object) -> str:
+    """Return the text of a cell.
+
+    >>> _csv_cell("=1+1"), _csv_cell(True), _csv_cell(None), _csv_cell(12)
+    ("'=1+1", 'true', '', '12')
+    """
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return f"'{plain(value)}" if value.startswith(_FORMULA) else plain(value)
+        case _:
+            return str(value)

@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from claw_certs.authority import UnfitError
-from claw_certs.place import finish, init, kept, rotate
-from claw_certs.public import certificates, public_cas
-from tests.certs.made import NOW, OUTSIDE, PUBLIC, pods_ca, wanted
+from claw_certs.bundle import load_public_cas, pem_certificates
+from claw_certs.ca import UnfitError
+from claw_certs.store import finish, init, read_store, rotate
+from tests.certs.example_cas import NOW, OUTSIDE, PUBLIC, ca_request, pods_ca
 from tests.proxy.pod import ROOT
 
 SYSTEM = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 KILLED = """
 import os, sys
 from pathlib import Path
-from claw_certs.place import finish, init, kept, rotate
-from tests.certs.made import NOW, OUTSIDE, PUBLIC, wanted
+from claw_certs.store import finish, init, read_store, rotate
+from tests.certs.example_cas import NOW, OUTSIDE, PUBLIC, ca_request
 
 STEPS = {"os.rename", "os.mkdir", "os.remove", "os.chmod", "open"}
 verbs = {"init": init, "force": lambda *of: init(*of, force=True), "rotate": rotate, "finish": finish}
@@ -30,9 +30,9 @@ last = False
 for step in range(200):
     place = home / f"{step}"
     if sys.argv[1] != "init":
-        init(place, wanted(), PUBLIC, None)
+        init(place, ca_request(), PUBLIC, None)
     if sys.argv[1] in {"finish", "force"}:
-        rotate(place, wanted(), PUBLIC, None)
+        rotate(place, ca_request(), PUBLIC, None)
     child = os.fork()
     if child == 0:
         seen = -1
@@ -41,7 +41,7 @@ for step in range(200):
             seen += event in STEPS
             if seen == step:
                 os._exit(9)
-        of = (place, NOW, PUBLIC, None) if sys.argv[1] == "finish" else (place, wanted(OUTSIDE), PUBLIC, None)
+        of = (place, NOW, PUBLIC, None) if sys.argv[1] == "finish" else (place, ca_request(OUTSIDE), PUBLIC, None)
         sys.addaudithook(die)
         verb(*of)
         os._exit(0)
@@ -56,11 +56,11 @@ def modes(directory: Path) -> dict[str, int]:
 
 
 @pytest.mark.requirement("certs:files")
-def test_the_key_is_its_owners_and_what_runners_trust_is_everybodys_whatever_the_umask(tmp_path: Path) -> None:
+def test_modes_of_private_and_public_files_do_not_depend_on_the_umask(tmp_path: Path) -> None:
     before = os.umask(0o077)
     try:
         pods_ca(tmp_path)
-        rotate(tmp_path, wanted(), SYSTEM, None)
+        rotate(tmp_path, ca_request(), SYSTEM, None)
     finally:
         os.umask(before)
     files = {"mitmproxy-ca.pem": 0o600, "next-ca.pem": 0o600, "mitmproxy-dhparam.pem": 0o600}
@@ -72,10 +72,10 @@ def test_the_key_is_its_owners_and_what_runners_trust_is_everybodys_whatever_the
 
 
 @pytest.mark.requirement("certs:files")
-def test_a_key_that_is_there_is_kept_until_another_is_asked_for_by_force(tmp_path: Path) -> None:
+def test_an_existing_key_is_kept_unless_forced(tmp_path: Path) -> None:
     first = pods_ca(tmp_path)
     assert pods_ca(tmp_path, "other.example") == first
-    again = init(tmp_path, wanted("other.example"), PUBLIC, None, force=True)
+    again = init(tmp_path, ca_request("other.example"), PUBLIC, None, force=True)
     assert again.signing is not None
     assert again.signing.permitted == ("other.example",)
     assert again != first
@@ -84,7 +84,7 @@ def test_a_key_that_is_there_is_kept_until_another_is_asked_for_by_force(tmp_pat
 
 @pytest.mark.requirement("certs:files")
 @pytest.mark.parametrize("link", ["private", "public", "private/mitmproxy-ca.pem"])
-def test_no_symlink_is_followed_and_nothing_is_written_where_it_points(tmp_path: Path, link: str) -> None:
+def test_no_symlink_is_followed(tmp_path: Path, link: str) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     place = tmp_path / "ca"
@@ -96,7 +96,7 @@ def test_no_symlink_is_followed_and_nothing_is_written_where_it_points(tmp_path:
 
 
 @pytest.mark.requirement("certs:files")
-def test_the_directory_itself_may_be_no_symlink_either(tmp_path: Path) -> None:
+def test_the_directory_itself_may_not_be_a_symlink(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "ca").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(OSError, match="symlink"):
@@ -105,20 +105,22 @@ def test_the_directory_itself_may_be_no_symlink_either(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("certs:files")
-def test_of_verbs_at_the_same_time_one_makes_the_ca_and_the_others_keep_it(tmp_path: Path) -> None:
-    make = "import sys; from pathlib import Path; from tests.certs.made import pods_ca; pods_ca(Path(sys.argv[1]))"
+def test_concurrent_verbs_create_one_ca(tmp_path: Path) -> None:
+    make = (
+        "import sys; from pathlib import Path; from tests.certs.example_cas import pods_ca; pods_ca(Path(sys.argv[1]))"
+    )
     command = [sys.executable, "-c", f"{make}; print(pods_ca(Path(sys.argv[1])).signing.name)", str(tmp_path / "ca")]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     running = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     names = {process.communicate(timeout=100)[0] for process in running}
-    signing = kept(tmp_path / "ca").signing
+    signing = read_store(tmp_path / "ca").signing
     assert signing is not None
     assert names == {f"{signing.name}\n"}
 
 
 @pytest.mark.requirement("certs:killed")
 @pytest.mark.parametrize("verb", ["init", "force", "rotate", "finish"])
-def test_killed_at_any_step_there_is_a_whole_ca_or_none_and_the_same_verb_mends_the_rest(
+def test_a_kill_at_any_step_leaves_a_complete_ca_or_none_and_the_same_verb_repairs_it(
     tmp_path: Path, verb: str
 ) -> None:
     """At each thing that it asks of the disk. One process forks for each, since what they load takes longer than all else."""
@@ -130,19 +132,19 @@ def test_killed_at_any_step_there_is_a_whole_ca_or_none_and_the_same_verb_mends_
     assert steps > 10
     for step in range(steps):
         place = tmp_path / str(step)
-        left = kept(place)  # raises for half a file, or a certificate without its key
+        left = read_store(place)  # raises for half a file, or a certificate without its key
         # At no moment do runners trust less than what signs, but where it is another by force, and before the first time.
         if verb in {"rotate", "finish"}:
             assert left.signing is not None
-            assert left.signing.trusted.strip() in {each.strip() for each in left.trusted}
+            assert left.signing.root_pem.strip() in {each.strip() for each in left.trusted}
         if verb == "finish" and left.next is None:
             with pytest.raises(UnfitError, match="no rotation"):
                 finish(place, NOW, PUBLIC, None)
-            mended = init(place, wanted(), PUBLIC, None)
+            mended = init(place, ca_request(), PUBLIC, None)
         elif verb == "finish":
             mended = finish(place, NOW, PUBLIC, None)
         else:
-            mended = (rotate if verb == "rotate" else init)(place, wanted(), PUBLIC, None)
+            mended = (rotate if verb == "rotate" else init)(place, ca_request(), PUBLIC, None)
         assert mended.is_trusted
         assert mended.signing is not None
         if verb == "force" and mended.signing.permitted == (OUTSIDE,):
@@ -151,16 +153,16 @@ def test_killed_at_any_step_there_is_a_whole_ca_or_none_and_the_same_verb_mends_
 
 
 @pytest.mark.requirement("certs:rotation")
-def test_the_new_ca_is_trusted_while_the_old_one_signs_and_takes_its_place_when_told(tmp_path: Path) -> None:
+def test_a_rotation_first_trusts_the_new_ca_and_then_lets_it_sign(tmp_path: Path) -> None:
     with pytest.raises(UnfitError, match="no CA yet"):
-        rotate(tmp_path, wanted(), PUBLIC, None)
+        rotate(tmp_path, ca_request(), PUBLIC, None)
     old = pods_ca(tmp_path)
     with pytest.raises(UnfitError, match="no rotation"):
         finish(tmp_path, NOW, PUBLIC, None)
-    assert kept(tmp_path) == old
-    both = rotate(tmp_path, wanted("new.example"), PUBLIC, None)
+    assert read_store(tmp_path) == old
+    both = rotate(tmp_path, ca_request("new.example"), PUBLIC, None)
     assert (both.signing, len(both.trusted)) == (old.signing, 2)
-    assert rotate(tmp_path, wanted("newer.example"), PUBLIC, None) == both
+    assert rotate(tmp_path, ca_request("newer.example"), PUBLIC, None) == both
     new = finish(tmp_path, NOW, PUBLIC, None)
     assert (new.signing, new.next, len(new.trusted)) == (both.next, None, 1)
     assert new.signing is not None
@@ -168,13 +170,13 @@ def test_the_new_ca_is_trusted_while_the_old_one_signs_and_takes_its_place_when_
 
 
 @pytest.mark.requirement("certs:files")
-def test_of_a_file_of_public_cas_only_certificates_are_copied(tmp_path: Path) -> None:
+def test_only_certificates_are_copied_from_a_file_of_public_cas(tmp_path: Path) -> None:
     file = tmp_path / "cas.pem"
     file.write_bytes(b"# mine\n-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n" + SYSTEM)
-    assert public_cas(file) == (file, SYSTEM)
+    assert load_public_cas(file) == (file, SYSTEM)
     file.write_bytes(b"nothing")
     with pytest.raises(ValueError, match="holds no certificate"):
-        public_cas(file)
-    place, content = public_cas(None)
+        load_public_cas(file)
+    place, content = load_public_cas(None)
     assert place.is_file()
-    assert len(certificates(content)) > 50
+    assert len(pem_certificates(content)) > 50

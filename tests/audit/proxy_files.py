@@ -1,4 +1,4 @@
-"""Histories and logs as the proxy writes them, by its own writers."""
+"""History files and logs, written by the proxy's own writers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOBODY = Redactor(())
 
 
 def call(name: str = "desk.balance", code: str = "", ms: int = 5, **more: Any) -> dict[str, Any]:
-    """A managed call, as a trace has it; with a code it failed."""
+    """Return a managed call of a trace; with a code, a failed one."""
     result = {"ok": False, "error": {"code": code, "message": "no"}} if code else {"ok": True, "data": {"usd": 1}}
     known = {"service": name.partition(".")[0], "effect": "read", "ran": True, "duplicate": False}
     status = "error" if code else "ok"
@@ -22,7 +22,7 @@ def call(name: str = "desk.balance", code: str = "", ms: int = 5, **more: Any) -
 
 
 def entry(turn_id: str, *calls: dict[str, Any], ts: str = "2026-01-01T00:00:00.000Z", **more: Any) -> dict[str, Any]:
-    """A line of history before it is sealed, with its calls in one round."""
+    """Return an entry of history without its seal, with its calls in one round."""
     code = more.get("error")
     return {
         "version": 1,
@@ -55,7 +55,7 @@ def entry(turn_id: str, *calls: dict[str, Any], ts: str = "2026-01-01T00:00:00.0
     }
 
 
-class Made:
+class ProxyFiles:
     """A directory of history, and a log beside it."""
 
     def __init__(self, home: Path, max_bytes: int = 1 << 30) -> None:
@@ -67,17 +67,17 @@ class Made:
         self.events = EventLog(self._write)
 
     def turn(self, turn_id: str, *calls: dict[str, Any], agent: str = "analyst", **more: Any) -> str:
-        """One line of history; its hash."""
+        """Append a line of history and return its hash."""
         return self._history.append(agent, {**entry(turn_id, *calls, **more), "claw_id": agent}, NOBODY).hash
 
     def logged(self, turn_id: str, **more: Any) -> None:
-        """A turn, and the event that ends it, as the proxy tells of it."""
+        """Append a line of history, and log the event that ends its turn."""
         appended = self._history.append("analyst", entry(turn_id, **more), NOBODY)
         self.ends(turn_id, history_hash=appended.hash, **({"history_rotated": True} if appended.rotated else {}))
 
     def ends(self, turn_id: str, agent: str = "analyst", **more: Any) -> None:
-        """The event that ends a turn."""
-        told = {
+        """Log the event that ends a turn."""
+        members = {
             "status_code": 200,
             "latency_ms": 100,
             "tokens_in": 10,
@@ -86,7 +86,7 @@ class Made:
             "cost_usd": 0.5,
         }
         kind = "error" if "error" in more else "response"
-        self.events.event(kind, agent, turn_id=turn_id, model="gpt-5", **{**told, "total_rounds": 1, **more})
+        self.events.event(kind, agent, turn_id=turn_id, model="gpt-5", **{**members, "total_rounds": 1, **more})
 
     def file(self, agent: str = "analyst", name: str = "history.jsonl") -> Path:
         return self.directory / agent / name

@@ -1,0 +1,182 @@
+"""Turns from history files.
+
+A turn that was resumed has a line for each attempt. Every line but the first repeats the whole trace, so the last attempt is
+the turn, and of the others only the usage counts. History is therefore read twice; the first pass only looks for lines of
+resumed attempts. Lines are untrusted until they are decoded, and members that are not needed are skipped without decoding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any, Literal
+
+import msgspec
+
+from claw_audit.report import SkippedInput
+from claw_audit.sources import LINE_TOO_LONG, HistoryFile, Line, SourceError, read_lines
+from claw_audit.turns import (
+    Call,
+    Turn,
+    UnreadableLineError,
+    decode_line,
+    outcome_of,
+    parse_time,
+    short_text,
+    to_count,
+    usage_of_attempt,
+)
+
+_RESUMED = b'"resumed":true'
+type _Place = tuple[float, int, int]
+"""(time, number of the file, offset) of a line: a later attempt is greater."""
+
+
+class _Result(msgspec.Struct, gc=False):
+    error: Any = None
+
+
+class _Call(msgspec.Struct, gc=False):
+    name: str
+    service: str = ""
+    status: str = ""
+    status_code: int | None = None
+    latency_ms: int = 0
+    duplicate: bool = False
+    effect: str | None = None
+    ran: bool | None = None
+    result: _Result = msgspec.field(default_factory=_Result)
+
+
+class _Round(msgspec.Struct, gc=False):
+    round: int = 0
+    tool_calls: list[_Call] = []
+
+
+class _Withheld(msgspec.Struct, gc=False):
+    name: str
+    reason: str = ""
+
+
+class _Usage(msgspec.Struct, gc=False):
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+    reported_cost_usd: float | None = None
+
+
+class _Entry(msgspec.Struct, gc=False):
+    version: Literal[1]
+    status: str
+    ts: str
+    turn_id: str = ""
+    id: str = ""
+    digest: str | None = None
+    status_code: int = 0
+    latency_ms: int | None = None
+    error: str | None = None
+    requested_model: str = ""
+    effective_provider: str = ""
+    effective_model: str = ""
+    resumed: bool = False
+    tools_offered: list[str] = []
+    tools_withheld: list[_Withheld] = []
+    usage: _Usage = msgspec.field(default_factory=_Usage)
+    tool_trace: list[_Round] = []
+
+
+_ENTRY = msgspec.json.Decoder(_Entry)
+
+
+def read_turns(agent: str, files: Sequence[HistoryFile], skipped: SkippedInput) -> Iterator[tuple[Turn, bool]]:
+    """Return every attempt at a turn, each with True if it is the last one."""
+    last = _last_attempts(agent, files)
+    for number, file in enumerate(files):
+        for line, data in _read_lines(file, skipped):
+            try:
+                turn = decode_turn(data, agent)
+            except UnreadableLineError as error:
+                if file.is_rotated or data.endswith(b"\n"):  # else it is still being written
+                    skipped.add_line(str(file.path), line.number, line.offset, error)
+                continue
+            place = (turn.at or 0.0, number, line.offset)
+            yield turn, last.get(turn.turn_id, place) == place
+
+
+def _last_attempts(agent: str, files: Sequence[HistoryFile]) -> dict[str, _Place]:
+    """Return the place of the last attempt of each resumed turn."""
+    last: dict[str, _Place] = {}
+    for number, file in enumerate(files):
+        for line, data in _read_lines(file, SkippedInput()):
+            if _RESUMED in data:
+                with suppress(UnreadableLineError):
+                    turn = decode_turn(data, agent)
+                    place = (turn.at or 0.0, number, line.offset)
+                    if turn.resumed:
+                        last[turn.turn_id] = max(place, last.get(turn.turn_id, place))
+    return last
+
+
+def _read_lines(file: HistoryFile, skipped: SkippedInput) -> Iterator[tuple[Line, bytes]]:
+    try:
+        for line in read_lines(file.blocks()):
+            if line.data is not None and line.data.strip():
+                yield line, line.data
+            else:
+                reason = LINE_TOO_LONG if line.data is None else "is empty"
+                skipped.add_line(str(file.path), line.number, line.offset, reason)
+    except SourceError as error:
+        skipped.add_file(error)
+
+
+def decode_turn(line: bytes, agent: str) -> Turn:
+    """Return the turn of a line of history. Raise ``UnreadableLineError``."""
+    entry = decode_line(_ENTRY, line)
+    if not (turn_id := entry.turn_id or entry.id):
+        raise UnreadableLineError("has no turn id")
+    outcome, code = outcome_of(ok=entry.status == "ok", status_code=entry.status_code, code=entry.error)
+    provider = f"{entry.effective_provider}/" if entry.effective_provider else ""
+    usage = entry.usage
+    turn = Turn(
+        source="history",
+        agent=agent,
+        turn_id=short_text(turn_id),
+        ts=short_text(entry.ts),
+        at=parse_time(entry.ts),
+        outcome=outcome,
+        code=code,
+        status_code=entry.status_code,
+        latency_ms=None if entry.latency_ms is None else to_count(entry.latency_ms),
+        model=short_text(f"{provider}{entry.effective_model}" if entry.effective_model else entry.requested_model),
+        used=usage_of_attempt(
+            usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens, usage.reported_cost_usd
+        ),
+        resumed=entry.resumed,
+        digest=entry.digest or "",
+        offered=tuple(map(short_text, entry.tools_offered)),
+        withheld=tuple((short_text(tool.name), short_text(tool.reason)) for tool in entry.tools_withheld),
+    )
+    turn.calls = tuple(_call(call, each.round, turn) for each in entry.tool_trace for call in each.tool_calls)
+    return turn
+
+
+def _call(call: _Call, round_number: int, turn: Turn) -> Call:
+    is_ok, error = call.status == "ok", call.result.error
+    code = error.get("code") if isinstance(error, dict) else None
+    return Call(
+        ts=turn.ts,
+        agent=turn.agent,
+        turn_id=turn.turn_id,
+        round=round_number,
+        tool=short_text(call.name),
+        service=short_text(call.service),
+        status="ok" if is_ok else "error",
+        code="" if is_ok else short_text(code) or "error",
+        status_code=call.status_code,
+        latency_ms=to_count(call.latency_ms),
+        effect=short_text(call.effect),
+        ran=call.ran,
+        duplicate=call.duplicate,
+        model=turn.model,
+        source="history",
+    )

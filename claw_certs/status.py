@@ -1,0 +1,131 @@
+"""The status of the pod's CA: for ``claw certs status``, and for ``claw up`` before it starts anything.
+
+An error keeps the proxy from starting, now or after a rotation, or keeps runners from trusting it. Everything else is a
+warning. Each problem has its remedy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Literal
+
+from claw_certs.ca import Authority, UnfitError
+from claw_certs.key_file import CA_FILE, load_ca
+from claw_certs.names import ca_names
+from claw_certs.store import PRIVATE, PUBLIC, StagedCaError, StoredCas, read_staged, read_store
+
+_ROTATION_PERIOD = timedelta(days=30)
+"""Time before its end in which a CA is to be rotated."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A problem with the CA. ``remedy`` is a clause that says what to do."""
+
+    severity: Literal["error", "warning"]
+    text: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.severity}: {self.text}: {self.remedy}"
+
+
+@dataclass(frozen=True)
+class CaStatus:
+    """``hosts``: by host, True if the signing CA covers it. ``left_out``: the reason, by host that no CA of a pod can cover."""
+
+    stored: StoredCas | None
+    hosts: dict[str, bool]
+    left_out: dict[str, str]
+    problems: tuple[Problem, ...]
+
+    @property
+    def is_sound(self) -> bool:
+        return not any(problem.severity == "error" for problem in self.problems)
+
+
+def ca_status(directory: Path, hosts: Iterable[str], now: datetime, pod: str) -> CaStatus:
+    """Return the status of a pod's CA. ``pod``: the pod file as the operator names it, for the remedies."""
+    left_out = dict(ca_names(hosts).left_out)
+    coverable = sorted(set(hosts) - set(left_out))
+    try:
+        stored = read_store(directory)
+    except (OSError, UnfitError) as error:
+        problem = _store_problem(directory, error, pod)
+        return CaStatus(None, dict.fromkeys(coverable, False), left_out, (problem,))
+    covered = {host: stored.signing is not None and stored.signing.covers(host) for host in coverable}
+    problems = [*_key_problems(directory, stored, now, pod), *_trust_problems(directory, stored, pod)]
+    staged = list(_staged_problems(directory, stored, now, pod))
+    coming = [*_host_problems(stored, coverable, pod), *_time_problems(stored, now, pod)] if not staged else []
+    return CaStatus(stored, covered, left_out, (*problems, *staged, *coming))
+
+
+def _store_problem(directory: Path, error: OSError | UnfitError, pod: str) -> Problem:
+    if isinstance(error, StagedCaError):
+        return _staged_problem(error, pod)
+    reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+    remedy = f"run `claw certs init {pod} --force` for another, once it is no longer in the way"
+    return Problem("error", f"the CA in {directory} can't be used: {reason}", remedy)
+
+
+def _key_problems(directory: Path, stored: StoredCas, now: datetime, pod: str) -> Iterator[Problem]:
+    if stored.signing is None:
+        yield Problem("error", f"there is no CA in {directory}", f"run `claw certs init {pod}`")
+        return
+    try:
+        load_ca(directory / PRIVATE, now)
+    except UnfitError as error:
+        text, _, remedy = str(error).partition(" (")
+        yield Problem("error", text, remedy.rstrip(")") or f"see {directory / PRIVATE / CA_FILE}")
+    if (scope := stored.signing.excessive_scope) is not None:
+        text = f"{stored.signing.name} may sign for {scope}"
+        yield Problem("error", text, f"`claw certs init {pod} --force` makes one for the governed hosts only")
+
+
+def _staged_problems(directory: Path, stored: StoredCas, now: datetime, pod: str) -> Iterator[Problem]:
+    if stored.next is None:
+        return
+    try:
+        read_staged(directory, now)
+    except StagedCaError as error:
+        yield _staged_problem(error, pod)
+
+
+def _staged_problem(error: StagedCaError, pod: str) -> Problem:
+    return Problem("error", str(error), f"run `claw certs rotate {pod}`, which makes another, and recreate the runners")
+
+
+def _trust_problems(directory: Path, stored: StoredCas, pod: str) -> Iterator[Problem]:
+    for name in stored.stale_files if stored.signing is not None else ():
+        text = f"{directory / PUBLIC / name}, which runners trust, is missing, or is not of this CA"
+        yield Problem("error", text, f"run `claw certs init {pod}`, which writes it anew, and recreate the runners")
+
+
+def _host_problems(stored: StoredCas, hosts: Iterable[str], pod: str) -> Iterator[Problem]:
+    if stored.signing is None:
+        return
+    latest = stored.next or stored.signing
+    if missing := [host for host in hosts if not latest.covers(host)]:
+        rotate = f"run `claw certs rotate {pod}`, which makes a CA for today's hosts"
+        finish_first = f"run `claw certs rotate {pod} --finish`, then `claw certs rotate {pod}` for today's hosts"
+        text = f"{latest.name} does not cover {', '.join(missing)}"
+        yield Problem("warning", text, rotate if stored.next is None else finish_first)
+
+
+def _time_problems(stored: StoredCas, now: datetime, pod: str) -> Iterator[Problem]:
+    if stored.signing is None or (stored.next is not None and not stored.is_trusted):
+        return  # the public files come first
+    if stored.next is not None:
+        text = f"a rotation is under way: {stored.next.name} is trusted, and does not sign yet"
+        yield Problem("warning", text, f"once all runners were recreated since, run `claw certs rotate {pod} --finish`")
+    elif expires_soon(stored.signing, now):
+        text = f"{stored.signing.name} expires on {stored.signing.ends:%Y-%m-%d}"
+        yield Problem("warning", text, f"run `claw certs rotate {pod}`")
+
+
+def expires_soon(authority: Authority, now: datetime) -> bool:
+    """Return True in the last 30 days of the CA."""
+    return now < authority.ends < now + _ROTATION_PERIOD

@@ -1,0 +1,194 @@
+"""The pod's CA on the disk: ``.claw-ca`` beside the pod file. No other module writes there.
+
+    private/  0700   mitmproxy-ca.pem       key and certificates that the proxy signs with; the directory is its confdir
+                     next-ca.pem            key and certificates that it will sign with after a rotation
+                     mitmproxy-dhparam.pem  wanted by mitmproxy, which can't write there
+    public/   0755   ca-cert.pem            the roots of both CAs
+                     ca-bundle.pem          the same roots behind the public CAs
+
+Public files are derived from private ones, so that any verb repairs what an interrupted one left undone. Every file appears
+complete, with a rename. Below the pod's directory no symlink is followed, so that no key is written where somebody else
+points. One verb runs at a time. A CA only replaces the signing one if the proxy would start with it and runners trust it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from claw_certs import safe_fs
+from claw_certs.bundle import pem_certificates
+from claw_certs.ca import Authority, CaRequest, UnfitError, create_ca, parse_ca, parse_valid_ca
+from claw_certs.key_file import CA_FILE, exposed_to
+
+NEXT = "next-ca.pem"
+DH_PARAMETERS = "mitmproxy-dhparam.pem"
+CERTIFICATE, BUNDLE = "ca-cert.pem", "ca-bundle.pem"
+PRIVATE, PUBLIC = "private", "public"
+_FFDHE2048 = b"""\
+-----BEGIN DH PARAMETERS-----
+MIIBCAKCAQEA//////////+t+FRYortKmq/cViAnPTzx2LnFg84tNpWp4TZBFGQz
++8yTnc4kmz75fS/jY2MMddj2gbICrsRhetPfHtXV/WVhJDP1H18GbtCFY2VVPe0a
+87VXE15/V8k1mE8McODmi3fipona8+/och3xWKE2rec1MKzKT0g6eXq8CrGCsyT7
+YdEIqUuyyOP7uWrat2DX9GgdT0Kj3jlN9K5W7edjcrsZCwenyO4KbXCeAvzhzffi
+7MA0BM0oNC9hkXL+nOmFg/+OTxIy7vKBg8P+OxtMb61zO7X8vC7CIAXFjvGDfRaD
+ssbzSibBsu/6iGtCOGEoXJf//////////wIBAg==
+-----END DH PARAMETERS-----
+"""
+"""The public group of RFC 7919. Without the file mitmproxy starts only if it can write its own."""
+
+
+class StagedCaError(UnfitError):
+    """The staged CA can't sign, or there is none. ``claw certs rotate`` is the remedy."""
+
+
+@dataclass(frozen=True)
+class StoredCas:
+    """The CAs of a pod. ``next`` is staged; runners get ``trusted`` alone, or ``bundled`` with the public CAs."""
+
+    signing: Authority | None
+    next: Authority | None = None
+    trusted: tuple[bytes, ...] = ()
+    bundled: tuple[bytes, ...] = field(default=(), repr=False)
+
+    @property
+    def all(self) -> tuple[Authority, ...]:
+        return tuple(ca for ca in (self.signing, self.next) if ca is not None)
+
+    @property
+    def stale_files(self) -> tuple[str, ...]:
+        """Names of the public files that do not hold exactly these CAs."""
+        roots = {ca.root_pem.strip() for ca in self.all}
+        is_current = {CERTIFICATE: roots == set(self.trusted), BUNDLE: roots <= set(self.bundled)}
+        return tuple(name for name, current in is_current.items() if not current)
+
+    @property
+    def is_trusted(self) -> bool:
+        """True if runners get these CAs."""
+        return not self.stale_files
+
+
+def read_store(directory: Path) -> StoredCas:
+    """Return the CAs of a directory. Raise ``OSError``; ``UnfitError`` for a file without a CA."""
+    with suppress(FileNotFoundError), safe_fs.open_directory(None, str(directory)) as top:
+        return _read_store(top)
+    return StoredCas(None)
+
+
+def read_staged(directory: Path, now: datetime) -> Authority:
+    """Return the CA that would sign after a rotation. Raise ``OSError``; ``StagedCaError`` if the proxy would refuse it."""
+    with safe_fs.open_directory(None, str(directory)) as top:
+        return _read_staged(top, directory, now)
+
+
+def init(
+    directory: Path, request: CaRequest, public_cas: bytes, owner: int | None, *, force: bool = False
+) -> StoredCas:
+    """Create a CA if there is none, or with ``force`` in any case, and write the public files.
+
+    Raise ``OSError``; ``UnfitError`` for an existing CA that can't be read.
+    """
+
+    def create(_: int, private: int) -> None:
+        if force or not safe_fs.file_exists(private, CA_FILE):
+            # First, as it was staged for the old CA and must never be trusted beside another.
+            safe_fs.remove_file(private, NEXT)
+            safe_fs.write_file(private, CA_FILE, create_ca(request), 0o600, owner)
+
+    return _update(directory, public_cas, owner, create)
+
+
+def rotate(directory: Path, request: CaRequest, public_cas: bytes, owner: int | None) -> StoredCas:
+    """Stage another CA, which is trusted beside the signing one: the first step of a rotation.
+
+    A staged CA that can sign is kept; one that can't is replaced. Raise ``OSError``; ``UnfitError``.
+    """
+
+    def stage(top: int, private: int) -> None:
+        if not safe_fs.file_exists(private, CA_FILE):
+            raise UnfitError("there is no CA yet")
+        try:
+            _read_staged(top, directory, request.now)
+        except StagedCaError:
+            safe_fs.write_file(private, NEXT, create_ca(request), 0o600, owner)
+
+    return _update(directory, public_cas, owner, stage)
+
+
+def finish(directory: Path, now: datetime, public_cas: bytes, owner: int | None) -> StoredCas:
+    """Let the staged CA sign and drop the old one: the second step of a rotation.
+
+    Raise ``OSError``; ``StagedCaError`` if nothing was changed.
+    """
+
+    def replace(top: int, private: int) -> None:
+        root = _read_staged(top, directory, now).root_pem.strip()
+        for name in (CERTIFICATE, BUNDLE):
+            if root not in _read_certificates(top, name):
+                file = directory / PUBLIC / name
+                raise StagedCaError(f"{file} does not hold {directory / PRIVATE / NEXT}, and so no runner trusts it")
+        os.rename(NEXT, CA_FILE, src_dir_fd=private, dst_dir_fd=private)
+        os.fsync(private)
+
+    return _update(directory, public_cas, owner, replace)
+
+
+def _update(directory: Path, public_cas: bytes, owner: int | None, change: Callable[[int, int], None]) -> StoredCas:
+    """Apply ``change(top, private)`` under a lock, then write the public files."""
+    with safe_fs.open_directory(None, str(directory), 0o755) as top:
+        fcntl.flock(top, fcntl.LOCK_EX)
+        with (
+            safe_fs.open_directory(top, PRIVATE, 0o700, owner) as private,
+            safe_fs.open_directory(top, PUBLIC, 0o755) as public,
+        ):
+            for parent, names in ((private, (CA_FILE, NEXT, DH_PARAMETERS)), (public, (BUNDLE, CERTIFICATE))):
+                for name in names:  # left by an interrupted verb, perhaps with a key
+                    safe_fs.remove_file(parent, safe_fs.temporary_name(name))
+            change(top, private)
+            safe_fs.write_file(private, DH_PARAMETERS, _FFDHE2048, 0o600, owner)
+            roots = b"".join(ca.root_pem for ca in _read_store(top).all)
+            # Between these writes a runner may trust more than it needs, and never less.
+            safe_fs.write_file(public, BUNDLE, public_cas + roots, 0o644)
+            safe_fs.write_file(public, CERTIFICATE, roots, 0o644)
+        return _read_store(top)
+
+
+def _read_store(top: int) -> StoredCas:
+    cas = []
+    for name, error_type in ((CA_FILE, UnfitError), (NEXT, StagedCaError)):
+        content = _read_content(top, PRIVATE, name)
+        try:
+            cas.append(None if content is None else parse_ca(content))
+        except UnfitError as error:
+            raise error_type(f"{PRIVATE}/{name}: {error}") from None
+    return StoredCas(cas[0], cas[1], _read_certificates(top, CERTIFICATE), _read_certificates(top, BUNDLE))
+
+
+def _read_staged(top: int, directory: Path, now: datetime) -> Authority:
+    file = directory / PRIVATE / NEXT
+    if (status_and_content := safe_fs.read_file(top, PRIVATE, NEXT)) is None:
+        raise StagedCaError(f"no rotation was begun: there is no {file}")
+    status, content = status_and_content
+    if (readers := exposed_to(status, status.st_uid)) is not None:
+        raise StagedCaError(f"the key of the CA {file} is open to {readers}")
+    try:
+        ca = parse_valid_ca(content, now)
+    except UnfitError as error:
+        raise StagedCaError(f"the CA {file} can't be used: {error}") from None
+    if (scope := ca.excessive_scope) is not None:
+        raise StagedCaError(f"the CA {file} may sign for {scope}")
+    return ca
+
+
+def _read_certificates(top: int, name: str) -> tuple[bytes, ...]:
+    return tuple(pem_certificates(_read_content(top, PUBLIC, name) or b""))
+
+
+def _read_content(top: int, directory: str, name: str) -> bytes | None:
+    status_and_content = safe_fs.read_file(top, directory, name)
+    return None if status_and_content is None else status_and_content[1]
