@@ -16,6 +16,7 @@ from _pytest.unittest import TestCaseFunction
 from hypothesis import HealthCheck, settings
 
 from tests.not_tested import pytest_runtest_makereport, pytest_terminal_summary
+from tests.proxy.fork_server import close_fork_server
 from tests.stages import stage_of
 from tests.waiting import DEADLINE
 
@@ -73,6 +74,12 @@ def _clients_are_patient() -> Iterator[None]:
         for phase in ("connect", "read", "write", "pool"):
             patch.setattr(httpx2._config.DEFAULT_TIMEOUT_CONFIG, phase, DEADLINE)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _fork_server_ends() -> Iterator[None]:
+    yield
+    close_fork_server()
 
 
 def _once(create: Callable[..., ssl.SSLContext]) -> Callable[..., ssl.SSLContext]:
