@@ -107,6 +107,7 @@ def check_hostile_ones() -> None:
         print(json.dumps([name, schema_problem(schema), check(schema, value, MAX_VIOLATIONS)]), flush=True)
 
 
+@pytest.mark.long
 @pytest.mark.requirement("calls:schema-bounded", "calls:schema-hostile")
 def test_no_schema_and_no_value_makes_a_check_work_for_long() -> None:
     program = f"import runpy; runpy.run_path({__file__!r})['check_hostile_ones']()"
