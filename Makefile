@@ -31,8 +31,8 @@ test: peers lint  ## everything: the set-up, lint, then every test, in two proce
 	@$(MAKE) --no-print-directory sdks || true
 	$(PYTEST)
 
-quick: lint  ## under a minute: lint, types, and the tests without sockets, with small searches
-	CLAW_SEARCH_SIZE=0.1 $(PYTEST) -m "(pure or desk) and not long"
+quick: lint  ## under a minute: lint, types, and the stages pure and desk with few cases of each test
+	CLAW_SEARCH_SIZE=0.1 CLAW_CASES=1 $(PYTEST) -m "(pure or desk) and not long"
 
 coverage: peers sdks  ## every test, with branch coverage, which nearly doubles the time
 	$(PYTEST) --cov --cov-report=term:skip-covered

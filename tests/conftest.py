@@ -42,13 +42,29 @@ SEARCH_SIZE = float(os.environ.get("CLAW_SEARCH_SIZE", "0.5"))
 """The part of its ``max_examples`` that a search tries: half of them in ``make test``, five times as many in ``make soak``."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+CASES = int(os.environ.get("CLAW_CASES", "0"))
+"""How many cases of a test with many parameters run: as many of its first ones, and the last; 0: all."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark each test with its stage, and give its search its size."""
+    if CASES:
+        _keep_some_cases(config, items)
     for item in items:
         item.add_marker(stage_of(item.path.relative_to(TESTS)))
     for owner, name in {_search(item) for item in items}:
         if full := getattr(owner, name, None):
             setattr(owner, name, settings(full, max_examples=max(1, round(full.max_examples * SEARCH_SIZE))))
+
+
+def _keep_some_cases(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect the middle cases of each test."""
+    tests: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    kept = {item for cases in tests.values() for item in (*cases[:CASES], cases[-1])}
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = [item for item in items if item in kept]
 
 
 def _search(item: pytest.Item) -> tuple[Any, str]:

@@ -95,6 +95,7 @@ for number in range(10**6):
 """
 
 
+@pytest.mark.long
 @pytest.mark.requirement("compose:live-tree")
 def test_a_kill_at_any_moment_leaves_one_whole_tree_and_the_next_compile_cleans_up(tmp_path: Path) -> None:
     out, made = tmp_path / "out", tmp_path / "compose.generated.yml"

@@ -36,6 +36,7 @@ def test_the_redirect_of_the_gateway_is_set_once_however_often_its_step_runs(tmp
 
 @pytest.mark.requirement("kubernetes:modes")
 @pytest.mark.parametrize("mode", ["passthrough", TRANSPARENT])
+@pytest.mark.long
 def test_a_pod_that_only_its_proxy_may_leave_is_one_that_nobody_else_leaves(mode: str, tmp_path: Path) -> None:
     pod = agent().replace("cllama: passthrough", f"cllama: {mode}")
     guard = spec_of(manifests(tmp_path, pod), "desk-one")["initContainers"][0]
