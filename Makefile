@@ -37,11 +37,12 @@ quick: lint  ## under a minute: lint, types, and the stages pure and desk with f
 coverage: peers sdks  ## every test, with branch coverage, which nearly doubles the time
 	$(PYTEST) --cov --cov-report=term:skip-covered
 
-lint: $(VENV)/.dev  ## ruff, mypy, import contracts
+lint: $(VENV)/.dev  ## ruff, mypy, import contracts, and the counts of scripts/check_structure.py
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python scripts/check_structure.py
 
 fix: $(VENV)/.dev  ## repair what ruff can repair, and format
 	$(BIN)/ruff check --fix
