@@ -14,7 +14,7 @@ from claw_compile.authority.reasons import Reason, reasons
 from claw_compile.descriptors.descriptor import Described
 from claw_compile.diagnostics.diagnostic import Span, did_you_mean
 from claw_compile.grammar.pod import All, Grant, Listed, Spread
-from claw_compile.reading.node import ListNode, MapNode, span_at
+from claw_compile.parsing.node import ListNode, MapNode, span_at
 from claw_contract.context_files import ServiceAuth
 from claw_contract.descriptor import DescriptorTool
 from claw_contract.manifest import BasicAuth, BearerAuth, HeaderAuth, NoAuth, Tool

@@ -19,7 +19,7 @@ from claw_compile.descriptors.descriptor import Described
 from claw_compile.diagnostics.diagnostic import Span, did_you_mean
 from claw_compile.explain import Unknown
 from claw_compile.grammar.pod import ServiceSpec
-from claw_compile.reading.node import ListNode, MapNode, Node, ScalarNode
+from claw_compile.parsing.node import ListNode, MapNode, Node, ScalarNode
 from claw_contract.descriptor import DescriptorTool
 from claw_contract.manifest import Tool
 from claw_contract.names import aliases, canonical_name

@@ -30,9 +30,9 @@ from claw_compile.loading.build_context import filled
 from claw_compile.loading.describing import written_image
 from claw_compile.loading.load import Loaded, load
 from claw_compile.output.write import replace_file
-from claw_compile.reading.json_reader import read_json
-from claw_compile.reading.node import plain_data
-from claw_compile.reading.source import decode
+from claw_compile.parsing.json_reader import read_json
+from claw_compile.parsing.node import plain_data
+from claw_compile.parsing.source import decode
 
 
 @dataclass(frozen=True)

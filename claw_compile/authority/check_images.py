@@ -9,8 +9,8 @@ from claw_compile.authority.agent import Resolved
 from claw_compile.diagnostics.diagnostic import Diagnostic
 from claw_compile.grammar.pod import ServiceSpec
 from claw_compile.loading.load import Loaded
-from claw_compile.reading.interpolation import interpolate
-from claw_compile.reading.node import ScalarNode
+from claw_compile.parsing.interpolation import interpolate
+from claw_compile.parsing.node import ScalarNode
 
 _MOVING = "latest"
 

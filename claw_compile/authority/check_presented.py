@@ -9,7 +9,7 @@ from claw_compile.authority.agent import Agent, GrantedTool
 from claw_compile.descriptors.descriptor import Described
 from claw_compile.diagnostics.diagnostic import Diagnostic, Note, Span, quoted
 from claw_compile.loading.load import Loaded
-from claw_compile.reading.node import span_at
+from claw_compile.parsing.node import span_at
 from claw_contract.names import ALIAS_LIMIT, aliases, canonical_name, plain_alias
 
 

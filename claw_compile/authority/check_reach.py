@@ -14,7 +14,7 @@ from claw_compile.authority.agent import Resolved
 from claw_compile.authority.topology import Topology, called, has_egress, topology
 from claw_compile.diagnostics.diagnostic import Diagnostic, Note, quoted
 from claw_compile.grammar.pod import PodSpec, ServiceSpec
-from claw_compile.reading.node import Entry, ListNode, MapNode, ScalarNode
+from claw_compile.parsing.node import Entry, ListNode, MapNode, ScalarNode
 
 MOST_NETWORKS = 25
 """Docker's default address pools hold about 30, and other pods want some."""

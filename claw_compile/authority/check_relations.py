@@ -13,7 +13,7 @@ from claw_compile.diagnostics.diagnostic import Code, Diagnostic, Note, Span, di
 from claw_compile.grammar.pod import Listed, PodSpec
 from claw_compile.grammar.relations import Blocks, MemoryOf, Skill, Spending
 from claw_compile.loading.load import Loaded
-from claw_compile.reading.node import ScalarNode
+from claw_compile.parsing.node import ScalarNode
 from claw_contract.descriptor import DescriptorV2
 
 type _Keyed = Listed[object] | MemoryOf | Blocks | Spending

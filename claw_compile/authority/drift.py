@@ -15,7 +15,7 @@ from claw_compile.descriptors.descriptor import Described
 from claw_compile.descriptors.lock import Lock, LockedService, LockedTool, locked_tool
 from claw_compile.diagnostics.diagnostic import Diagnostic, Note, Span
 from claw_compile.loading.load import Loaded
-from claw_compile.reading.node import span_at
+from claw_compile.parsing.node import span_at
 
 WRITE = "  +WRITE"
 

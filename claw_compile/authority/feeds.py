@@ -16,7 +16,7 @@ from claw_compile.descriptors.descriptor import Described
 from claw_compile.diagnostics.diagnostic import Diagnostic, did_you_mean, quoted
 from claw_compile.grammar.pod import PodSpec
 from claw_compile.grammar.relations import Feed, NamedFeed, OwnFeed
-from claw_compile.reading.node import ScalarNode
+from claw_compile.parsing.node import ScalarNode
 from claw_contract.descriptor import DescriptorFeed
 
 CLAW_ID = "{claw_id}"

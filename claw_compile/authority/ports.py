@@ -14,9 +14,9 @@ from pydantic import TypeAdapter, ValidationError
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Diagnostic, Note, Span, quoted
 from claw_compile.grammar.pod import ServiceSpec
-from claw_compile.grammar.reading import problem_at
-from claw_compile.reading.interpolation import Lookup, interpolate
-from claw_compile.reading.node import ListNode, MapNode, Node, ScalarNode
+from claw_compile.grammar.reader import problem_at
+from claw_compile.parsing.interpolation import Lookup, interpolate
+from claw_compile.parsing.node import ListNode, MapNode, Node, ScalarNode
 from claw_contract.manifest import BaseUrl
 
 _PORT = re.compile(r"(?P<port>[0-9]{1,5})(?P<range>-[0-9]{1,5})?(/(?P<protocol>[a-z]+))?")

@@ -21,7 +21,7 @@ from claw_compile.diagnostics.diagnostic import Checked, Diagnostic
 from claw_compile.grammar.pod import All, Grant, PodSpec, ServiceSpec, written
 from claw_compile.grammar.relations import MemoryOf
 from claw_compile.loading.load import Loaded
-from claw_compile.reading.environment import variables
+from claw_compile.parsing.environment import variables
 from claw_contract.descriptor import DescriptorV2
 from claw_contract.manifest import Policy
 

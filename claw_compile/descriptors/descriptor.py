@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from claw_compile import codes
 from claw_compile.descriptors.rules import rules
 from claw_compile.diagnostics.diagnostic import Checked, Code, Diagnostic, Note, did_you_mean, quoted
-from claw_compile.reading.node import Entry, ListNode, MapNode, Node, kind, plain_data, span_at
+from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, kind, plain_data, span_at
 from claw_contract.descriptor import Descriptor, DescriptorTool, DescriptorV1, DescriptorV2
 
 _V2_KEYS = ("tools", "mcp", "memory")

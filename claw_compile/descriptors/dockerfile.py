@@ -13,8 +13,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from claw_compile.reading.node import ScalarNode
-from claw_compile.reading.source import Source
+from claw_compile.parsing.node import ScalarNode
+from claw_compile.parsing.source import Source
 
 _ESCAPE = re.compile(r"#\s*escape\s*=\s*(?P<char>[\\`])\s*", re.IGNORECASE)
 _DIRECTIVE = re.compile(r"#\s*[a-z]+\s*=", re.IGNORECASE)

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from claw_compile import codes
 from claw_compile.descriptors.descriptor import Described, Source
 from claw_compile.diagnostics.diagnostic import Checked, Diagnostic, Span, quoted
-from claw_compile.reading.node import MapNode, Node, kind, plain_data, span_at
+from claw_compile.parsing.node import MapNode, Node, kind, plain_data, span_at
 from claw_contract.base import JsonObject
 from claw_contract.descriptor import DescriptorTool, DescriptorV2
 from claw_contract.manifest import Effect

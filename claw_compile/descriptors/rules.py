@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from claw_compile import codes
 from claw_compile.descriptors.tool_rules import leaves_its_place, tool_rules
 from claw_compile.diagnostics.diagnostic import Diagnostic, Note, quoted
-from claw_compile.reading.node import Node, span_at
+from claw_compile.parsing.node import Node, span_at
 from claw_contract.descriptor import Descriptor, DescriptorV2
 from claw_contract.manifest import PLACEHOLDER
 

@@ -11,9 +11,9 @@ from pathlib import PurePosixPath
 
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Checked, Diagnostic
-from claw_compile.reading.node import MapNode, ScalarNode
-from claw_compile.reading.source import Source
-from claw_compile.reading.yaml_reader import read_yaml
+from claw_compile.parsing.node import MapNode, ScalarNode
+from claw_compile.parsing.source import Source
+from claw_compile.parsing.yaml_reader import read_yaml
 
 _MARK = "---"
 LONGEST_DESCRIPTION = 1024

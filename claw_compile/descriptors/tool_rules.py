@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from claw_compile import codes
 from claw_compile.descriptors.tool_schema import check_schema
 from claw_compile.diagnostics.diagnostic import Diagnostic, Note, did_you_mean, quoted
-from claw_compile.reading.node import ListNode, MapNode, Node, ScalarNode, span_at
+from claw_compile.parsing.node import ListNode, MapNode, Node, ScalarNode, span_at
 from claw_contract.descriptor import DescriptorTool, DescriptorV2
 from claw_contract.manifest import PLACEHOLDER, Annotations
 

@@ -16,7 +16,7 @@ import jsonschema_rs
 
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Diagnostic
-from claw_compile.reading.node import ListNode, MapNode, Node, ScalarNode, span_at
+from claw_compile.parsing.node import ListNode, MapNode, Node, ScalarNode, span_at
 from claw_contract.base import JsonObject
 from claw_contract.pattern import PatternError, pattern, patterns
 

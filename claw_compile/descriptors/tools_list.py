@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Checked, quoted
-from claw_compile.reading.node import Entry, ListNode, MapNode, Node, ScalarNode, kind
+from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode, kind
 from claw_contract.names import TOOL_NAME
 
 

@@ -12,7 +12,7 @@ from typing import Literal
 
 from claw_compile.diagnostics.diagnostic import Span
 from claw_compile.grammar.relations import Blocks, Feed, MemoryOf, Models, PodSecret, Principal, Skill, Spending, Stdio
-from claw_compile.reading.node import MapNode, Node, ScalarNode
+from claw_compile.parsing.node import MapNode, Node, ScalarNode
 from claw_contract.manifest import Policy
 
 type Mode = Literal["base-url", "proxy", "transparent"]

@@ -8,9 +8,9 @@ from typing import Literal
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Note, Span, quoted
 from claw_compile.grammar.pod import ProviderAuth
-from claw_compile.grammar.reading import Reading
+from claw_compile.grammar.reader import Reading
 from claw_compile.grammar.relations import PodSecret, Principal, Stdio
-from claw_compile.reading.node import Entry, Node, ScalarNode
+from claw_compile.parsing.node import Entry, Node, ScalarNode
 
 AUTH_TYPES: tuple[Literal["none", "bearer", "header", "basic"], ...] = ("none", "bearer", "header", "basic")
 MCP_PATH = "/mcp"

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import quoted
 from claw_compile.grammar.pod import MODES, Cllama, Setting
-from claw_compile.grammar.reading import Reading
-from claw_compile.reading.node import Entry, ListNode, MapNode, Node, ScalarNode, kind
+from claw_compile.grammar.reader import Reading
+from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode, kind
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PROXY = re.compile(r"[a-z0-9][a-z0-9-]*")

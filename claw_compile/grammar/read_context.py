@@ -10,9 +10,9 @@ from typing import Any, Literal
 
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Note, Span
-from claw_compile.grammar.reading import Reading
+from claw_compile.grammar.reader import Reading
 from claw_compile.grammar.relations import Blocks
-from claw_compile.reading.node import Entry, Node, ScalarNode
+from claw_compile.parsing.node import Entry, Node, ScalarNode
 from claw_contract.context_files import MOST_CHARS, ContextBlock
 
 BLOCK_KEYS = ("id", "kind", "text", "enabled", "cadence", "placement", "max-chars")

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Note, quoted
-from claw_compile.grammar.reading import Reading
-from claw_compile.reading.node import Entry, MapNode, ScalarNode
+from claw_compile.grammar.reader import Reading
+from claw_compile.parsing.node import Entry, MapNode, ScalarNode
 from claw_contract.names import is_agent_id
 
 MOST = 1000

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Note, quoted
 from claw_compile.grammar.pod import Listed, Spread
-from claw_compile.grammar.reading import Reading, is_spread
-from claw_compile.reading.node import Entry, Node
+from claw_compile.grammar.reader import Reading, is_spread
+from claw_compile.parsing.node import Entry, Node
 
 
 def read_list[T](reading: Reading, entry: Entry, read: Callable[[Reading, Node], T | None]) -> Listed[T]:

@@ -12,9 +12,9 @@ from typing import Literal
 
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import did_you_mean, quoted
-from claw_compile.grammar.reading import Reading
+from claw_compile.grammar.reader import Reading
 from claw_compile.grammar.relations import Models, Spending
-from claw_compile.reading.node import Entry, ListNode, MapNode, Node, ScalarNode
+from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode
 from claw_contract.durations import seconds
 from claw_contract.known_providers import KNOWN_PROVIDERS
 from claw_contract.metadata import Budget

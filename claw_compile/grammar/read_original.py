@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, assert_never
 
-from claw_compile.grammar.reading import Reading
-from claw_compile.reading.node import Entry, ListNode, MapNode, Node, ScalarNode
-from claw_compile.reading.scalars import typed
+from claw_compile.grammar.reader import Reading
+from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode
+from claw_compile.parsing.scalars import typed
 
 ORIGINAL_POD_KEYS = (
     *("handles-defaults", "channel-memory", "principals", "master", "alert-webhooks", "alert-mentions"),

@@ -21,9 +21,9 @@ from claw_compile.grammar.read_relations import read_feeds, read_memory, read_sk
 from claw_compile.grammar.read_service import read_service
 from claw_compile.grammar.read_surfaces import read_surfaces
 from claw_compile.grammar.read_tools import read_grants, read_limits
-from claw_compile.grammar.reading import Reading
-from claw_compile.reading.interpolation import Lookup
-from claw_compile.reading.node import Entry, MapNode, ScalarNode
+from claw_compile.grammar.reader import Reading
+from claw_compile.parsing.interpolation import Lookup
+from claw_compile.parsing.node import Entry, MapNode, ScalarNode
 
 POD_KEYS = (
     *("pod", "cllama-defaults", "tools-defaults", "tool-policy-defaults", "surfaces-defaults", "strict-surfaces"),

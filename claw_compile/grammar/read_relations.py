@@ -12,9 +12,9 @@ from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import quoted
 from claw_compile.grammar.pod import Listed
 from claw_compile.grammar.read_list import read_list
-from claw_compile.grammar.reading import Reading
+from claw_compile.grammar.reader import Reading
 from claw_compile.grammar.relations import MEMORY_TIMEOUT_MS, Feed, MemoryOf, NamedFeed, OwnFeed, Skill
-from claw_compile.reading.node import Entry, MapNode, Node, ScalarNode
+from claw_compile.parsing.node import Entry, MapNode, Node, ScalarNode
 
 FEED_KEYS = ("name", "source", "path", "ttl", "description")
 _PATH = re.compile(r"/[^\s#\\]*")

@@ -16,8 +16,8 @@ from claw_compile.grammar.read_original import ORIGINAL_SERVICE_KEYS, read_origi
 from claw_compile.grammar.read_relations import read_feeds, read_memory, read_skills
 from claw_compile.grammar.read_surfaces import read_surfaces
 from claw_compile.grammar.read_tools import read_grants, read_limits
-from claw_compile.grammar.reading import Reading
-from claw_compile.reading.node import Entry, ScalarNode
+from claw_compile.grammar.reader import Reading
+from claw_compile.parsing.node import Entry, ScalarNode
 from claw_contract.names import is_agent_id
 
 AGENT_KEYS = (

@@ -13,8 +13,8 @@ from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import quoted
 from claw_compile.grammar.pod import Access, Listed, Scheme, Surface
 from claw_compile.grammar.read_list import read_list
-from claw_compile.grammar.reading import Reading
-from claw_compile.reading.node import Entry, MapNode, Node
+from claw_compile.grammar.reader import Reading
+from claw_compile.parsing.node import Entry, MapNode, Node
 
 SCHEMES = ("service", "volume", "host", "channel", "egress")
 CHANNEL = "channel://"

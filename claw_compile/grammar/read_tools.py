@@ -8,8 +8,8 @@ from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import quoted
 from claw_compile.grammar.pod import All, Grant, Limits, Listed
 from claw_compile.grammar.read_list import read_list
-from claw_compile.grammar.reading import Reading
-from claw_compile.reading.node import Entry, MapNode, Node, ScalarNode
+from claw_compile.grammar.reader import Reading
+from claw_compile.parsing.node import Entry, MapNode, Node, ScalarNode
 from claw_contract.manifest import TIMEOUT_PER_TOOL_MS, TOTAL_TIMEOUT_MS, Policy
 
 GRANT_KEYS = ("service", "allow", "deny")

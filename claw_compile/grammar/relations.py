@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from claw_compile.diagnostics.diagnostic import Span
-from claw_compile.reading.node import ScalarNode
+from claw_compile.parsing.node import ScalarNode
 from claw_contract.context_files import ContextBlock
 from claw_contract.metadata import Budget
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from claw_compile.descriptors.dockerfile import Labels, labels
 from claw_compile.grammar.pod import ServiceSpec
 from claw_compile.loading.files import Files
-from claw_compile.reading.interpolation import Lookup, interpolate
-from claw_compile.reading.node import MapNode, Node, ScalarNode
-from claw_compile.reading.source import Source
+from claw_compile.parsing.interpolation import Lookup, interpolate
+from claw_compile.parsing.node import MapNode, Node, ScalarNode
+from claw_compile.parsing.source import Source
 
 _ADDRESSES = ("git@", "github.com/")
 

@@ -14,10 +14,10 @@ from claw_compile.loading.build_context import dockerfile, filled
 from claw_compile.loading.files import Files
 from claw_compile.loading.given import Given, given_texts, given_variables, named, of_file, references, without_line
 from claw_compile.loading.private import at_home, bind_source
-from claw_compile.reading.dotenv import Assigned, read_env_file
-from claw_compile.reading.node import Entry, ListNode, MapNode, Node
-from claw_compile.reading.source import Source
-from claw_compile.reading.variables import Variables
+from claw_compile.parsing.dotenv import Assigned, read_env_file
+from claw_compile.parsing.node import Entry, ListNode, MapNode, Node
+from claw_compile.parsing.source import Source
+from claw_compile.parsing.variables import Variables
 
 _HOOKS = ("post_start", "pre_stop")
 _RUNTIME = ".claw-runtime"

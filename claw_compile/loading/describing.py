@@ -23,10 +23,10 @@ from claw_compile.diagnostics.diagnostic import Checked, Diagnostic, Note, has_e
 from claw_compile.grammar.pod import PodSpec, ServiceSpec
 from claw_compile.loading.build_context import BuildContext, build_context, filled, places
 from claw_compile.loading.files import Files
-from claw_compile.reading import source as text
-from claw_compile.reading.interpolation import Lookup
-from claw_compile.reading.json_reader import read_json
-from claw_compile.reading.node import Node, ScalarNode
+from claw_compile.parsing import source as text
+from claw_compile.parsing.interpolation import Lookup
+from claw_compile.parsing.json_reader import read_json
+from claw_compile.parsing.node import Node, ScalarNode
 from claw_contract.descriptor import DescriptorV2
 
 DISCOVERED = ".claw-discovered"

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Checked, Diagnostic, Span, quoted, start_of
-from claw_compile.reading.node import ScalarNode
-from claw_compile.reading.source import Source, decode
+from claw_compile.parsing.node import ScalarNode
+from claw_compile.parsing.source import Source, decode
 
 MOST_BYTES = 4 * 1024 * 1024
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from claw_compile.diagnostics.diagnostic import Note, Span
-from claw_compile.reading.environment import variables
-from claw_compile.reading.interpolation import Lookup, interpolate
-from claw_compile.reading.node import ListNode, MapNode, Node, ScalarNode
-from claw_compile.reading.source import Source
+from claw_compile.parsing.environment import variables
+from claw_compile.parsing.interpolation import Lookup, interpolate
+from claw_compile.parsing.node import ListNode, MapNode, Node, ScalarNode
+from claw_compile.parsing.source import Source
 
 type Kind = Literal["variable", "text", "file", "prose"]
 """``file``: names may stand in it beside their values. ``prose``: words that are for the agent to read."""

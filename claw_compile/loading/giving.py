@@ -20,10 +20,10 @@ from claw_compile.loading.container import Container
 from claw_compile.loading.files import Files, read_file
 from claw_compile.loading.given import Given, of_file, without_line
 from claw_compile.loading.private import Private
-from claw_compile.reading.node import MapNode
-from claw_compile.reading.source import Source
-from claw_compile.reading.variables import Variables
-from claw_compile.reading.yaml_reader import read_yaml
+from claw_compile.parsing.node import MapNode
+from claw_compile.parsing.source import Source
+from claw_compile.parsing.variables import Variables
+from claw_compile.parsing.yaml_reader import read_yaml
 
 
 @dataclass(frozen=True)

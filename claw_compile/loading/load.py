@@ -20,12 +20,12 @@ from claw_compile.loading.given import Given
 from claw_compile.loading.giving import Giving
 from claw_compile.loading.secrets import check_secret_files
 from claw_compile.loading.skills import brought_skills, named_skills
-from claw_compile.reading.dotenv import read_dotenv
-from claw_compile.reading.json_reader import read_json
-from claw_compile.reading.node import MapNode, ScalarNode
-from claw_compile.reading.source import decode
-from claw_compile.reading.variables import Variables
-from claw_compile.reading.yaml_reader import read_yaml
+from claw_compile.parsing.dotenv import read_dotenv
+from claw_compile.parsing.json_reader import read_json
+from claw_compile.parsing.node import MapNode, ScalarNode
+from claw_compile.parsing.source import decode
+from claw_compile.parsing.variables import Variables
+from claw_compile.parsing.yaml_reader import read_yaml
 from claw_contract.secret import Secret
 
 MASTER_VARIABLE = "CLAW_MASTER_SECRET"

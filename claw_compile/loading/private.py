@@ -19,8 +19,8 @@ from claw_compile.grammar.pod import PodSpec, written
 from claw_compile.loading.build_context import filled
 from claw_compile.loading.files import Files
 from claw_compile.loading.given import named
-from claw_compile.reading.interpolation import Lookup, interpolate
-from claw_compile.reading.node import ListNode, MapNode, Node, ScalarNode
+from claw_compile.parsing.interpolation import Lookup, interpolate
+from claw_compile.parsing.node import ListNode, MapNode, Node, ScalarNode
 
 _PRIVATE = (".claw-runtime", ".claw-master", ".claw-ca/private", ".env")
 _FOR_AGENTS = "claw"

@@ -8,7 +8,7 @@ from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import quoted
 from claw_compile.grammar.pod import PodSpec
 from claw_compile.loading.files import Files
-from claw_compile.reading.node import ScalarNode
+from claw_compile.parsing.node import ScalarNode
 
 
 def check_secret_files(pod: PodSpec, files: Files) -> None:

@@ -20,9 +20,9 @@ from claw_compile.grammar.pod import PodSpec, ServiceSpec, written
 from claw_compile.loading.build_context import build_context, places
 from claw_compile.loading.describing import DISCOVERED
 from claw_compile.loading.files import Files
-from claw_compile.reading.interpolation import Lookup
-from claw_compile.reading.node import span_at
-from claw_compile.reading.source import Source, decode
+from claw_compile.parsing.interpolation import Lookup
+from claw_compile.parsing.node import span_at
+from claw_compile.parsing.source import Source, decode
 from claw_contract.names import SERVICE_NAME
 
 _SHORTEST_PATH = 3

@@ -28,7 +28,7 @@ from claw_compile.output.emit import is_for_its_agent
 from claw_compile.output.proxy_env import governed_hosts
 from claw_compile.output.runner_env import CA_BUNDLE, CA_CERTIFICATE
 from claw_compile.output.yaml_text import Data
-from claw_compile.reading.node import MapNode
+from claw_compile.parsing.node import MapNode
 
 DISTRIBUTION_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
 HOME = "/claw"

@@ -16,7 +16,7 @@ from claw_compile.output.edits import join_networks, name_ordinals, set_key, wit
 from claw_compile.output.proxy_service import HISTORY_VOLUME, STATE_VOLUME, proxy_services
 from claw_compile.output.secret_files import compose_secrets
 from claw_compile.output.yaml_text import Data, as_yaml, entry, mapping
-from claw_compile.reading.node import Entry, MapNode
+from claw_compile.parsing.node import Entry, MapNode
 
 COMPOSE_FILE = "compose.generated.yml"
 _HEADER = "# Made by claw compile from the pod file: edit that one.\n"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from claw_compile.output.yaml_text import Data, entry, mapping, tree
-from claw_compile.reading.node import Entry, ListNode, MapNode, Node, ScalarNode
+from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode
 
 type Containers = Callable[[str], Sequence[str]]
 """The containers that a service becomes: its own name, or one for each of ``count``."""

@@ -30,7 +30,7 @@ from claw_compile.output.kubernetes_objects import (
 from claw_compile.output.kubernetes_policy import denied, policies
 from claw_compile.output.proxy_env import ENV_FILE
 from claw_compile.output.yaml_text import as_yaml, mapping
-from claw_compile.reading.interpolation import Lookup
+from claw_compile.parsing.interpolation import Lookup
 
 KUBERNETES_FILE = "kubernetes.generated.yml"
 _HOST = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")

@@ -15,7 +15,7 @@ from claw_compile.grammar.pod import PodSpec, ServiceSpec
 from claw_compile.output.deployment import Deployment
 from claw_compile.output.kubernetes_objects import Object, labels, object_name, thing
 from claw_compile.output.yaml_text import Data
-from claw_compile.reading.node import ListNode, MapNode, ScalarNode
+from claw_compile.parsing.node import ListNode, MapNode, ScalarNode
 
 _API = "networking.k8s.io/v1"
 CLUSTER: list[str] = ["10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16"]

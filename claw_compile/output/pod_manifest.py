@@ -15,7 +15,7 @@ from claw_compile.authority.project import Projected
 from claw_compile.authority.reasons import reasons
 from claw_compile.grammar.pod import PodSpec, ServiceSpec
 from claw_compile.grammar.read_original import carried_data
-from claw_compile.reading.node import ScalarNode
+from claw_compile.parsing.node import ScalarNode
 from claw_contract.names import aliases
 
 VERSION = 1

@@ -17,7 +17,7 @@ from claw_compile.output.edits import literal
 from claw_compile.output.proxy_env import CA_MOUNT, HISTORY, STATE, grace_seconds, proxy_environment
 from claw_compile.output.secret_files import SECRETS, secret_sources
 from claw_compile.output.yaml_text import Data, mapping
-from claw_compile.reading.node import Entry
+from claw_compile.parsing.node import Entry
 
 REDIRECT = f"{PROXY}-redirect"
 IMAGE_VARIABLE, DEFAULT_IMAGE = "CLLAMA_IMAGE", "clawdapus/cllama:0.1.0"

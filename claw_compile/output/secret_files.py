@@ -14,7 +14,7 @@ from claw_compile.grammar.relations import PodSecret
 from claw_compile.output.deployment import RUNTIME, Deployment
 from claw_compile.output.edits import literal
 from claw_compile.output.yaml_text import Data
-from claw_compile.reading.interpolation import Lookup
+from claw_compile.parsing.interpolation import Lookup
 
 SECRETS = "secrets"
 _PREFIX = "claw-"

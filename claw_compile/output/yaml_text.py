@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import assert_never
 
 from claw_compile.diagnostics.diagnostic import Span
-from claw_compile.reading.node import Entry, ListNode, MapNode, Node, ScalarNode
+from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode
 
 type Data = str | int | bool | Node | Iterable[Data] | Mapping[str, Data] | None
 

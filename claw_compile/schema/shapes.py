@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from claw_compile.grammar.reading import LARGEST_LIMIT
+from claw_compile.grammar.reader import LARGEST_LIMIT
 
 type Schema = dict[str, Any]
 NULL: Schema = {"type": "null"}

@@ -7,9 +7,9 @@ import pytest
 from claw_compile.authority.ports import base_url
 from claw_compile.diagnostics.diagnostic import Diagnostic, Span
 from claw_compile.grammar.pod import ServiceSpec
-from claw_compile.reading.node import ScalarNode
-from claw_compile.reading.source import Source
-from claw_compile.reading.yaml_reader import read_yaml
+from claw_compile.parsing.node import ScalarNode
+from claw_compile.parsing.source import Source
+from claw_compile.parsing.yaml_reader import read_yaml
 
 NAME = ScalarNode("svc", Span("pod", 1, 1, 4))
 

@@ -15,10 +15,10 @@ from jsonschema import Draft7Validator
 
 from claw_compile.diagnostics.diagnostic import start_of
 from claw_compile.grammar import read_pod as grammar
-from claw_compile.grammar.reading import Reading
-from claw_compile.reading.node import Entry, ListNode, MapNode, Node, ScalarNode, plain_data
-from claw_compile.reading.source import decode
-from claw_compile.reading.yaml_reader import read_yaml
+from claw_compile.grammar.reader import Reading
+from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode, plain_data
+from claw_compile.parsing.source import decode
+from claw_compile.parsing.yaml_reader import read_yaml
 from claw_compile.schema import editor
 from tests.compile.case import case_files, expectations
 from tests.compile.oracle import compose_binary

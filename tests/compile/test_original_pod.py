@@ -13,8 +13,8 @@ import yaml
 from claw_compile.compiler import check_pod, emitted
 from claw_compile.grammar.read_original import ORIGINAL_POD_KEYS, ORIGINAL_SERVICE_KEYS, carried_data
 from claw_compile.loading.load import load
-from claw_compile.reading.source import Source
-from claw_compile.reading.yaml_reader import read_yaml
+from claw_compile.parsing.source import Source
+from claw_compile.parsing.yaml_reader import read_yaml
 
 POD = Path(__file__).parent / "original" / "claw-pod.yml"
 ENVIRON = {

@@ -18,11 +18,11 @@ from claw_compile.grammar.read_original import ORIGINAL_POD_KEYS, ORIGINAL_SERVI
 from claw_compile.grammar.read_pod import POD_KEYS, read_pod
 from claw_compile.grammar.read_service import AGENT_KEYS, PROVIDER_KEYS
 from claw_compile.grammar.read_surfaces import SCHEMES
-from claw_compile.grammar.reading import Reading
+from claw_compile.grammar.reader import Reading
 from claw_compile.loading.load import load
-from claw_compile.reading.node import Entry, Node
-from claw_compile.reading.source import Source
-from claw_compile.reading.yaml_reader import read_yaml
+from claw_compile.parsing.node import Entry, Node
+from claw_compile.parsing.source import Source
+from claw_compile.parsing.yaml_reader import read_yaml
 from claw_contract.manifest import Policy
 from tests.compile.worked_pods import WORKED_PODS
 

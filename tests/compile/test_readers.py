@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from claw_compile.compiler import check_pod
-from claw_compile.reading.json_reader import read_json
-from claw_compile.reading.node import plain_data
-from claw_compile.reading.scalars import typed
-from claw_compile.reading.source import Source
-from claw_compile.reading.yaml_reader import read_yaml
+from claw_compile.parsing.json_reader import read_json
+from claw_compile.parsing.node import plain_data
+from claw_compile.parsing.scalars import typed
+from claw_compile.parsing.source import Source
+from claw_compile.parsing.yaml_reader import read_yaml
 
 
 @pytest.mark.requirement("compile:yaml-1-2")

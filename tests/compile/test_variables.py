@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claw_compile.reading.dotenv import read_dotenv
-from claw_compile.reading.interpolation import Malformed, Unset, interpolate
-from claw_compile.reading.source import Source, decode
+from claw_compile.parsing.dotenv import read_dotenv
+from claw_compile.parsing.interpolation import Malformed, Unset, interpolate
+from claw_compile.parsing.source import Source, decode
 
 
 @pytest.mark.requirement("compile:interpolation")

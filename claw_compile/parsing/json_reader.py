@@ -12,9 +12,9 @@ from json import JSONDecodeError, JSONDecoder
 
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Checked, Diagnostic, Note, Span, quoted
-from claw_compile.reading.node import Entry, ListNode, MapNode, Node, ScalarNode
-from claw_compile.reading.scalars import MOST_DIGITS
-from claw_compile.reading.source import Source
+from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode
+from claw_compile.parsing.scalars import MOST_DIGITS
+from claw_compile.parsing.source import Source
 
 DEEPEST = 40
 _STRINGS = JSONDecoder()

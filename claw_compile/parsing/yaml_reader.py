@@ -19,8 +19,8 @@ from yaml.scanner import Scanner
 
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Checked, Diagnostic, Note, Span, quoted, start_of
-from claw_compile.reading.node import Entry, ListNode, MapNode, Node, ScalarNode
-from claw_compile.reading.source import Source
+from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode
+from claw_compile.parsing.source import Source
 
 MOST_NODES = 100_000
 """How many values a document may have once its aliases are expanded."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Diagnostic, Note, Span, did_you_mean, quoted
-from claw_compile.reading.interpolation import Lookup, Malformed, Problem, interpolate
-from claw_compile.reading.node import Entry, ListNode, MapNode, Node, ScalarNode, kind
+from claw_compile.parsing.interpolation import Lookup, Malformed, Problem, interpolate
+from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode, kind
 
 LARGEST_LIMIT = 2**31 - 1
 _NUMBER = re.compile(r"[0-9]{1,10}")

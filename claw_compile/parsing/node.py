@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, assert_never
 
 from claw_compile.diagnostics.diagnostic import Span
-from claw_compile.reading.scalars import typed
+from claw_compile.parsing.scalars import typed
 
 
 @dataclass(frozen=True)

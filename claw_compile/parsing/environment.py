@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from claw_compile.diagnostics.diagnostic import Span
-from claw_compile.reading.interpolation import Interpolated, Lookup, interpolate
-from claw_compile.reading.node import ListNode, MapNode, Node, ScalarNode
+from claw_compile.parsing.interpolation import Interpolated, Lookup, interpolate
+from claw_compile.parsing.node import ListNode, MapNode, Node, ScalarNode
 
 
 @dataclass(frozen=True)
