@@ -13,13 +13,6 @@ from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from claw_compile import codes
-from claw_compile.authority.agent import Resolved
-from claw_compile.authority.check import check
-from claw_compile.authority.connect import connect
-from claw_compile.authority.drift import drift
-from claw_compile.authority.project import Projected, ProjectedPod, project
-from claw_compile.authority.resolve import resolve
-from claw_compile.authority.starvation import starvation
 from claw_compile.diagnostics.diagnostic import Checked, Diagnostic, has_errors, in_order, start_of
 from claw_compile.loading.load import MASTER_FILE, Loaded, load
 from claw_compile.output.compose import COMPOSE_FILE, compose
@@ -29,6 +22,13 @@ from claw_compile.output.kubernetes import KUBERNETES_FILE, kubernetes
 from claw_compile.output.proxy_env import opened_hosts, proxy_env_file
 from claw_compile.output.secret_files import secret_files
 from claw_compile.output.write import create_master, write
+from claw_compile.policy.agent import Resolved
+from claw_compile.policy.check import check
+from claw_compile.policy.connect import connect
+from claw_compile.policy.credential_leaks import starvation
+from claw_compile.policy.lock_drift import drift
+from claw_compile.policy.project import Projected, ProjectedPod, project
+from claw_compile.policy.resolve import resolve
 from claw_contract.secret import Secret
 
 type Target = Literal["compose", "kubernetes"]

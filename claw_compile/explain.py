@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from claw_compile.authority.agent import Agent
-from claw_compile.authority.project import ProjectedPod
-from claw_compile.authority.reasons import Reason, reasons
 from claw_compile.descriptors.descriptor import Described
 from claw_compile.diagnostics.diagnostic import Span, did_you_mean
 from claw_compile.grammar.pod import All, Grant, Listed, Spread
 from claw_compile.parsing.node import ListNode, MapNode, span_at
+from claw_compile.policy.agent import Agent
+from claw_compile.policy.explain import Reason, reasons
+from claw_compile.policy.project import ProjectedPod
 from claw_contract.context_files import ServiceAuth
 from claw_contract.descriptor import DescriptorTool
 from claw_contract.manifest import BasicAuth, BearerAuth, HeaderAuth, NoAuth, Tool

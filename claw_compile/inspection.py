@@ -10,16 +10,16 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from claw_compile.authority.agent import Agent
-from claw_compile.authority.ports import base_url
-from claw_compile.authority.project import Projected
-from claw_compile.authority.topology import topology
 from claw_compile.compiler import Plan
 from claw_compile.descriptors.descriptor import Described
 from claw_compile.diagnostics.diagnostic import Span, did_you_mean
 from claw_compile.explain import Unknown
 from claw_compile.grammar.pod import ServiceSpec
 from claw_compile.parsing.node import ListNode, MapNode, Node, ScalarNode
+from claw_compile.policy.agent import Agent
+from claw_compile.policy.base_url import base_url
+from claw_compile.policy.project import Projected
+from claw_compile.policy.topology import topology
 from claw_contract.descriptor import DescriptorTool
 from claw_contract.manifest import Tool
 from claw_contract.names import aliases, canonical_name

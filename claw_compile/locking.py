@@ -12,8 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from claw_compile import codes
-from claw_compile.authority.drift import changes, compare, granted_tools
-from claw_compile.authority.resolve import resolve
 from claw_compile.descriptors.descriptor import Described, read_descriptor
 from claw_compile.descriptors.lock import LOCK_FILE, LockContent, LockedService, locked, rendered, sha256
 from claw_compile.diagnostics.diagnostic import (
@@ -33,6 +31,8 @@ from claw_compile.output.write import replace_file
 from claw_compile.parsing.json_reader import read_json
 from claw_compile.parsing.node import plain_data
 from claw_compile.parsing.source import decode
+from claw_compile.policy.lock_drift import changes, compare, granted_tools
+from claw_compile.policy.resolve import resolve
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from claw_compile.authority.agent import Agent
-from claw_compile.authority.topology import PROXY
 from claw_compile.output.deployment import AUTHORITY, CA_DIRECTORY, HOLDER, RUNTIME, Deployment
 from claw_compile.output.edits import (
     add_env_file,
@@ -29,6 +27,8 @@ from claw_compile.output.proxy_env import governed_hosts
 from claw_compile.output.runner_env import CA_BUNDLE, CA_CERTIFICATE
 from claw_compile.output.yaml_text import Data
 from claw_compile.parsing.node import MapNode
+from claw_compile.policy.agent import Agent
+from claw_compile.policy.topology import PROXY
 
 DISTRIBUTION_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
 HOME = "/claw"

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePosixPath
 
-from claw_compile.authority.agent import Agent, Resolved
-from claw_compile.authority.topology import PROXY, Topology, topology
 from claw_compile.grammar.pod import PodSpec
 from claw_compile.identity import hkdf_sha256
+from claw_compile.policy.agent import Agent, Resolved
+from claw_compile.policy.topology import PROXY, Topology, topology
 from claw_contract.secret import Secret
 
 RUNTIME = ".claw-runtime"

@@ -14,11 +14,11 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from claw_compile.authority.project import Projected, ProjectedPod
 from claw_compile.identity import agent_token
 from claw_compile.output.infrastructure import SKILLS, page
 from claw_compile.output.pod_manifest import pod_manifest
 from claw_compile.output.runner_env import runner_env
+from claw_compile.policy.project import Projected, ProjectedPod
 from claw_contract.context_files import ContextBlocks, Feeds
 from claw_contract.manifest import Manifest, Policy, Tool
 from claw_contract.metadata import Metadata, ModelPolicy

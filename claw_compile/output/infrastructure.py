@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from claw_compile.authority.project import Projected, Reached
+from claw_compile.policy.project import Projected, Reached
 from claw_contract.names import aliases
 
 SKILLS = "skills"

@@ -12,8 +12,6 @@ from pathlib import PurePosixPath
 from typing import Literal
 
 from claw_compile import codes
-from claw_compile.authority.agent import Agent
-from claw_compile.authority.topology import PROXY
 from claw_compile.output.agent_service import HOME, read_by
 from claw_compile.output.deployment import Deployment
 from claw_compile.output.kubernetes_container import Converting
@@ -43,6 +41,8 @@ from claw_compile.output.proxy_env import (
 from claw_compile.output.proxy_service import COMMAND, DEFAULT_IMAGE, IMAGE_VARIABLE, MODES
 from claw_compile.output.runner_env import CA_BUNDLE
 from claw_compile.output.yaml_text import Data
+from claw_compile.policy.agent import Agent
+from claw_compile.policy.topology import PROXY
 
 
 def agent_objects(agent: Agent, whole: Deployment, converting: Converting) -> Iterator[Object]:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from claw_compile import codes
-from claw_compile.authority.ports import MAX_PORT
 from claw_compile.diagnostics.diagnostic import Diagnostic, quoted
 from claw_compile.grammar.pod import ServiceSpec
 from claw_compile.grammar.reader import problem_at
@@ -20,6 +19,7 @@ from claw_compile.output.yaml_text import Data
 from claw_compile.parsing.environment import variables
 from claw_compile.parsing.interpolation import Lookup, interpolate
 from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode
+from claw_compile.policy.base_url import MAX_PORT
 
 _ELSEWHERE = {
     "image",

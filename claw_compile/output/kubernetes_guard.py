@@ -11,8 +11,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from claw_compile import codes
-from claw_compile.authority.agent import Agent
-from claw_compile.authority.topology import has_egress, surfaces_on
 from claw_compile.diagnostics.diagnostic import quoted
 from claw_compile.grammar.pod import Surface
 from claw_compile.output.deployment import Deployment
@@ -20,6 +18,8 @@ from claw_compile.output.kubernetes_container import Converting
 from claw_compile.output.kubernetes_objects import PROXY_UID
 from claw_compile.output.kubernetes_policy import CLUSTER, CLUSTER_6, PRIVATE, PRIVATE_6, reached_by
 from claw_compile.output.proxy_service import REJECTED
+from claw_compile.policy.agent import Agent
+from claw_compile.policy.topology import has_egress, surfaces_on
 
 _REDIRECTED = {(80, "TCP"), (443, "TCP")}
 _REDIRECT = (

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from claw_compile.authority.agent import Agent
-from claw_compile.authority.topology import has_egress, named_in_settings, surfaces_on
 from claw_compile.grammar.pod import PodSpec, ServiceSpec
 from claw_compile.output.deployment import Deployment
 from claw_compile.output.kubernetes_objects import Object, labels, object_name, thing
 from claw_compile.output.yaml_text import Data
 from claw_compile.parsing.node import ListNode, MapNode, ScalarNode
+from claw_compile.policy.agent import Agent
+from claw_compile.policy.topology import has_egress, named_in_settings, surfaces_on
 
 _API = "networking.k8s.io/v1"
 CLUSTER: list[str] = ["10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16"]

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import cast
 
 from claw_compile import codes
-from claw_compile.authority.check_host import CAPABILITIES
 from claw_compile.diagnostics.diagnostic import quoted
 from claw_compile.output.kubernetes_container import Converting
 from claw_compile.output.kubernetes_objects import PROXY_UID, Object
 from claw_compile.output.yaml_text import Data
+from claw_compile.policy.check_host import CAPABILITIES
 
 _PAST_THE_GUARD = CAPABILITIES | {"SETFCAP", "SETPCAP", "SETUID"}
 

@@ -10,12 +10,12 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from claw_compile.authority.agent import Agent
-from claw_compile.authority.project import Projected
-from claw_compile.authority.reasons import reasons
 from claw_compile.grammar.pod import PodSpec, ServiceSpec
 from claw_compile.grammar.read_original import carried_data
 from claw_compile.parsing.node import ScalarNode
+from claw_compile.policy.agent import Agent
+from claw_compile.policy.explain import reasons
+from claw_compile.policy.project import Projected
 from claw_contract.names import aliases
 
 VERSION = 1

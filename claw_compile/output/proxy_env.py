@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from urllib.parse import SplitResult, urlsplit
 
-from claw_compile.authority.agent import Resolved
-from claw_compile.authority.model_providers import without_keys
-from claw_compile.authority.proxy_env import EGRESS
 from claw_compile.output.deployment import Deployment
+from claw_compile.policy.agent import Resolved
+from claw_compile.policy.model_providers import without_keys
+from claw_compile.policy.proxy_env import EGRESS
 from claw_contract.known_providers import KNOWN_PROVIDERS
 
 ENV_FILE = PurePosixPath("auth", "env")

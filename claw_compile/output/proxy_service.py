@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from claw_compile.authority.topology import PROXY
 from claw_compile.output.agent_service import bind
 from claw_compile.output.deployment import CA_PRIVATE, HOLDER, RUNTIME, Deployment
 from claw_compile.output.edits import literal
@@ -18,6 +17,7 @@ from claw_compile.output.proxy_env import CA_MOUNT, HISTORY, STATE, grace_second
 from claw_compile.output.secret_files import SECRETS, secret_sources
 from claw_compile.output.yaml_text import Data, mapping
 from claw_compile.parsing.node import Entry
+from claw_compile.policy.topology import PROXY
 
 REDIRECT = f"{PROXY}-redirect"
 IMAGE_VARIABLE, DEFAULT_IMAGE = "CLLAMA_IMAGE", "clawdapus/cllama:0.1.0"

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from claw_compile.authority.agent import Agent
-from claw_compile.authority.topology import PROXY
+from claw_compile.policy.agent import Agent
+from claw_compile.policy.topology import PROXY
 from claw_contract.secret import Secret
 
 BASE_URL = f"http://{PROXY}:8080"

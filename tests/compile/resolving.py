@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from claw_compile.authority.agent import Agent, Resolved
-from claw_compile.authority.check import check
-from claw_compile.authority.resolve import resolve
 from claw_compile.diagnostics.diagnostic import Diagnostic, in_order
 from claw_compile.loading.load import load
+from claw_compile.policy.agent import Agent, Resolved
+from claw_compile.policy.check import check
+from claw_compile.policy.resolve import resolve
 
 DESCRIPTORS: Mapping[str, object] = {
     "market.json": {"version": 1, "feeds": [{"name": "prices", "path": "/prices", "ttl": 30}]},

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from claw_compile.authority.ports import base_url
 from claw_compile.diagnostics.diagnostic import Diagnostic, Span
 from claw_compile.grammar.pod import ServiceSpec
 from claw_compile.parsing.node import ScalarNode
 from claw_compile.parsing.source import Source
 from claw_compile.parsing.yaml_reader import read_yaml
+from claw_compile.policy.base_url import base_url
 
 NAME = ScalarNode("svc", Span("pod", 1, 1, 4))
 

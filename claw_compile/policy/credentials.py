@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from claw_compile import codes
-from claw_compile.authority.agent import Agent
 from claw_compile.descriptors.descriptor import Described
 from claw_compile.diagnostics.diagnostic import Diagnostic, Note, did_you_mean, quoted
 from claw_compile.grammar.pod import PodSpec, ProviderAuth, ServiceSpec
@@ -20,6 +19,7 @@ from claw_compile.grammar.reader import problem_at
 from claw_compile.parsing.environment import variables
 from claw_compile.parsing.interpolation import Lookup
 from claw_compile.parsing.node import ScalarNode, span_at
+from claw_compile.policy.agent import Agent
 from claw_contract.descriptor import DescriptorAuth
 from claw_contract.manifest import Auth, BasicAuth, BearerAuth, HeaderAuth, NoAuth
 from claw_contract.secret import Secret, SecretRef

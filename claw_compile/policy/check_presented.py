@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from claw_compile import codes
-from claw_compile.authority.agent import Agent, GrantedTool
 from claw_compile.descriptors.descriptor import Described
 from claw_compile.diagnostics.diagnostic import Diagnostic, Note, Span, quoted
 from claw_compile.loading.load import Loaded
 from claw_compile.parsing.node import span_at
+from claw_compile.policy.agent import Agent, GrantedTool
 from claw_contract.names import ALIAS_LIMIT, aliases, canonical_name, plain_alias
 
 

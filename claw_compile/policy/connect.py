@@ -13,12 +13,12 @@ from typing import assert_never
 from pydantic import ValidationError
 
 from claw_compile import codes
-from claw_compile.authority.agent import Agent, Resolved, ResolvedFeed
-from claw_compile.authority.credentials import Principals, principals, project_auth
-from claw_compile.authority.model_providers import model_providers
-from claw_compile.authority.ports import base_url
 from claw_compile.diagnostics.diagnostic import Checked, Diagnostic, Span, quoted
 from claw_compile.loading.load import Loaded
+from claw_compile.policy.agent import Agent, Resolved, ResolvedFeed
+from claw_compile.policy.base_url import base_url
+from claw_compile.policy.credentials import Principals, principals, project_auth
+from claw_compile.policy.model_providers import model_providers
 from claw_contract.context_files import Feed, Memory, MemoryPath, MemoryRecall
 from claw_contract.descriptor import DescriptorV2
 from claw_contract.manifest import Auth, BasicAuth, BearerAuth, HeaderAuth, NoAuth

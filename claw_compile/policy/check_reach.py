@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterator
 
 from claw_compile import codes
-from claw_compile.authority.agent import Resolved
-from claw_compile.authority.topology import Topology, called, has_egress, topology
 from claw_compile.diagnostics.diagnostic import Diagnostic, Note, quoted
 from claw_compile.grammar.pod import PodSpec, ServiceSpec
 from claw_compile.parsing.node import Entry, ListNode, MapNode, ScalarNode
+from claw_compile.policy.agent import Resolved
+from claw_compile.policy.topology import Topology, called, has_egress, topology
 
 MOST_NETWORKS = 25
 """Docker's default address pools hold about 30, and other pods want some."""

@@ -10,11 +10,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from claw_compile.authority.agent import Agent, GrantedTool, MemoryRelation, Resolved
-from claw_compile.authority.defaults import expanded, merged_models, taken
-from claw_compile.authority.feeds import Feeds
-from claw_compile.authority.proxy_env import proxy_env
-from claw_compile.authority.skills import agent_skills
 from claw_compile.descriptors.descriptor import Described
 from claw_compile.descriptors.skill import SkillFile
 from claw_compile.diagnostics.diagnostic import Checked, Diagnostic
@@ -22,6 +17,11 @@ from claw_compile.grammar.pod import All, Grant, PodSpec, ServiceSpec, written
 from claw_compile.grammar.relations import MemoryOf
 from claw_compile.loading.load import Loaded
 from claw_compile.parsing.environment import variables
+from claw_compile.policy.agent import Agent, GrantedTool, MemoryRelation, Resolved
+from claw_compile.policy.defaults import expanded, merged_models, taken
+from claw_compile.policy.feeds import Feeds
+from claw_compile.policy.proxy_env import proxy_env
+from claw_compile.policy.skills import agent_skills
 from claw_contract.descriptor import DescriptorV2
 from claw_contract.manifest import Policy
 

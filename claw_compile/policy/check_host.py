@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from claw_compile import codes
-from claw_compile.authority.agent import Agent, Resolved
 from claw_compile.diagnostics.diagnostic import Diagnostic, Span, quoted
 from claw_compile.grammar.pod import ServiceSpec
 from claw_compile.parsing.node import ListNode, MapNode, Node, ScalarNode, plain_data
+from claw_compile.policy.agent import Agent, Resolved
 
 _SOCKETS = ("docker.sock", "containerd.sock", "podman.sock", "crio.sock")
 _DIRECTORIES = (

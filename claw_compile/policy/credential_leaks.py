@@ -15,13 +15,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from claw_compile import codes
-from claw_compile.authority.agent import Resolved
-from claw_compile.authority.connect import Connected
-from claw_compile.authority.credentials import project_auth, secret_of
 from claw_compile.diagnostics.diagnostic import Code, Diagnostic
 from claw_compile.identity import agent_token
 from claw_compile.loading.given import Given
 from claw_compile.loading.load import Loaded
+from claw_compile.policy.agent import Resolved
+from claw_compile.policy.connect import Connected
+from claw_compile.policy.credentials import project_auth, secret_of
 from claw_contract.known_providers import KEY_SHAPE, is_key_variable, provider_of
 from claw_contract.manifest import Auth
 from claw_contract.secret import MIN_REDACTED, Secret

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from claw_compile import codes
-from claw_compile.authority.agent import Agent
 from claw_compile.diagnostics.diagnostic import Diagnostic, Note
 from claw_compile.grammar.pod import PodSpec, Setting
+from claw_compile.policy.agent import Agent
 
 EGRESS, EGRESS_WORDS = "CLLAMA_EGRESS", ("allow", "deny")
 

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 
 from claw_compile import codes
-from claw_compile.authority.agent import Agent
-from claw_compile.authority.check_grants import no_descriptor, unknown_service
-from claw_compile.authority.defaults import expanded
 from claw_compile.diagnostics.diagnostic import Code, Diagnostic, Note, Span, did_you_mean, quoted
 from claw_compile.grammar.pod import Listed, PodSpec
 from claw_compile.grammar.relations import Blocks, MemoryOf, Skill, Spending
 from claw_compile.loading.load import Loaded
 from claw_compile.parsing.node import ScalarNode
+from claw_compile.policy.agent import Agent
+from claw_compile.policy.check_grants import no_descriptor, unknown_service
+from claw_compile.policy.defaults import expanded
 from claw_contract.descriptor import DescriptorV2
 
 type _Keyed = Listed[object] | MemoryOf | Blocks | Spending

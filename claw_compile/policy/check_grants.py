@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from claw_compile import codes
-from claw_compile.authority.agent import Agent
 from claw_compile.diagnostics.diagnostic import Diagnostic, Note, did_you_mean, quoted
 from claw_compile.grammar.pod import All, Grant, written
 from claw_compile.loading.load import Loaded
 from claw_compile.parsing.node import ListNode, ScalarNode
+from claw_compile.policy.agent import Agent
 from claw_contract.descriptor import DescriptorTool
 from claw_contract.names import SERVICE_NAME
 

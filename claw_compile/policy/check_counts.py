@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterator
 
 from claw_compile import codes
-from claw_compile.authority.agent import Resolved
 from claw_compile.diagnostics.diagnostic import Diagnostic, Note, Span, quoted
 from claw_compile.grammar.pod import PodSpec, ServiceSpec, written
 from claw_compile.loading.load import Loaded
+from claw_compile.policy.agent import Resolved
 
 _RESERVED = re.compile(r"cllama(-.*)?|clawdash|claw-(api|wall)")
 _COMPOSE_NAME = re.compile(r"(?!\.\.?$)[a-zA-Z0-9._-]+")

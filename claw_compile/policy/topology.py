@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from claw_compile.authority.agent import Agent, Resolved
 from claw_compile.grammar.pod import PodSpec
+from claw_compile.policy.agent import Agent, Resolved
 
 PROXY = "cllama"
 EGRESS = "claw-egress"

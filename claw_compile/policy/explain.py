@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from claw_compile.authority.agent import Agent
 from claw_compile.grammar.pod import All, Grant, PodSpec, Spread
+from claw_compile.policy.agent import Agent
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from claw_compile import codes
-from claw_compile.authority.agent import Resolved
 from claw_compile.diagnostics.diagnostic import Diagnostic
 from claw_compile.grammar.pod import ServiceSpec
 from claw_compile.loading.load import Loaded
 from claw_compile.parsing.interpolation import interpolate
 from claw_compile.parsing.node import ScalarNode
+from claw_compile.policy.agent import Resolved
 
 _MOVING = "latest"
 

@@ -10,12 +10,12 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from claw_compile import codes
-from claw_compile.authority.agent import Resolved
 from claw_compile.descriptors.descriptor import Described
 from claw_compile.descriptors.lock import Lock, LockedService, LockedTool, locked_tool
 from claw_compile.diagnostics.diagnostic import Diagnostic, Note, Span
 from claw_compile.loading.load import Loaded
 from claw_compile.parsing.node import span_at
+from claw_compile.policy.agent import Resolved
 
 WRITE = "  +WRITE"
 

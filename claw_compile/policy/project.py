@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from claw_compile.authority.agent import Agent, GrantedTool, Resolved
-from claw_compile.authority.connect import Connected
-from claw_compile.authority.ports import base_url
 from claw_compile.descriptors.descriptor import Described
 from claw_compile.grammar.pod import PodSpec, ServiceSpec
 from claw_compile.loading.load import Loaded
+from claw_compile.policy.agent import Agent, GrantedTool, Resolved
+from claw_compile.policy.base_url import base_url
+from claw_compile.policy.connect import Connected
 from claw_contract.context_files import Feed, Memory, ServiceAuth
 from claw_contract.descriptor import DescriptorEndpoint
 from claw_contract.manifest import Execution, HttpExecution, Manifest, McpExecution, Tool
