@@ -16,7 +16,7 @@ from typing import Any
 
 import typer
 
-from claw_compile.loading.describing import DESCRIBE_LABEL, DESCRIPTOR_FILE
+from claw_compile.loading.descriptor_lookup import DESCRIBE_LABEL, DESCRIPTOR_FILE
 from claw_compile.loading.files import MOST_BYTES
 from claw_compile.locking import Baked
 

@@ -25,7 +25,7 @@ from claw_compile.diagnostics.diagnostic import (
 )
 from claw_compile.grammar.pod import ServiceSpec
 from claw_compile.loading.build_context import filled
-from claw_compile.loading.describing import written_image
+from claw_compile.loading.descriptor_lookup import written_image
 from claw_compile.loading.load import Loaded, load
 from claw_compile.output.write import replace_file
 from claw_compile.parsing.json_reader import read_json

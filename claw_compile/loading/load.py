@@ -14,10 +14,10 @@ from claw_compile.diagnostics.diagnostic import Checked, Diagnostic, Span, quote
 from claw_compile.grammar.pod import PodSpec
 from claw_compile.grammar.read_pod import read_pod
 from claw_compile.identity import SHORTEST_MASTER
-from claw_compile.loading.describing import Describing
+from claw_compile.loading.descriptor_lookup import Describing
 from claw_compile.loading.files import Files, read_file
-from claw_compile.loading.given import Given
-from claw_compile.loading.giving import Giving
+from claw_compile.loading.leak_scan.collect import Giving
+from claw_compile.loading.leak_scan.inputs import Given
 from claw_compile.loading.secrets import check_secret_files
 from claw_compile.loading.skills import brought_skills, named_skills
 from claw_compile.parsing.dotenv import read_dotenv

@@ -18,7 +18,7 @@ from claw_compile.descriptors.skill import SkillFile, read_skill
 from claw_compile.diagnostics.diagnostic import Diagnostic, quoted
 from claw_compile.grammar.pod import PodSpec, ServiceSpec, written
 from claw_compile.loading.build_context import build_context, places
-from claw_compile.loading.describing import DISCOVERED
+from claw_compile.loading.descriptor_lookup import DISCOVERED
 from claw_compile.loading.files import Files
 from claw_compile.parsing.interpolation import Lookup
 from claw_compile.parsing.node import span_at

@@ -12,8 +12,16 @@ from claw_compile.diagnostics.diagnostic import Note, Span
 from claw_compile.grammar.pod import PodSpec, ServiceSpec
 from claw_compile.loading.build_context import dockerfile, filled
 from claw_compile.loading.files import Files
-from claw_compile.loading.given import Given, given_texts, given_variables, named, of_file, references, without_line
-from claw_compile.loading.private import at_home, bind_source
+from claw_compile.loading.leak_scan.inputs import (
+    Given,
+    given_texts,
+    given_variables,
+    named,
+    of_file,
+    references,
+    without_line,
+)
+from claw_compile.loading.leak_scan.private_paths import at_home, bind_source
 from claw_compile.parsing.dotenv import Assigned, read_env_file
 from claw_compile.parsing.node import Entry, ListNode, MapNode, Node
 from claw_compile.parsing.source import Source

@@ -16,10 +16,10 @@ from claw_compile.diagnostics.diagnostic import Note, Span, quoted
 from claw_compile.grammar.pod import PodSpec, ServiceSpec, written
 from claw_compile.grammar.relations import PodSecret
 from claw_compile.loading.build_context import filled
-from claw_compile.loading.container import Container
 from claw_compile.loading.files import Files, read_file
-from claw_compile.loading.given import Given, of_file, without_line
-from claw_compile.loading.private import Private
+from claw_compile.loading.leak_scan.container import Container
+from claw_compile.loading.leak_scan.inputs import Given, of_file, without_line
+from claw_compile.loading.leak_scan.private_paths import Private
 from claw_compile.parsing.node import MapNode
 from claw_compile.parsing.source import Source
 from claw_compile.parsing.variables import Variables

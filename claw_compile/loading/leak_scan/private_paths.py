@@ -18,7 +18,7 @@ from claw_compile.diagnostics.diagnostic import Diagnostic, Span, quoted
 from claw_compile.grammar.pod import PodSpec, written
 from claw_compile.loading.build_context import filled
 from claw_compile.loading.files import Files
-from claw_compile.loading.given import named
+from claw_compile.loading.leak_scan.inputs import named
 from claw_compile.parsing.interpolation import Lookup, interpolate
 from claw_compile.parsing.node import ListNode, MapNode, Node, ScalarNode
 
