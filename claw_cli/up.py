@@ -20,8 +20,8 @@ from claw_cli.arguments import File, Pod, pod_file
 from claw_cli.docker import become_compose, is_missing
 from claw_compile.__main__ import compiled
 from claw_compile.compiler import Written, compose_file_of
+from claw_compile.output.compose.proxy_service import DEFAULT_IMAGE, IMAGE_VARIABLE
 from claw_compile.output.deployment import CA_ROOT
-from claw_compile.output.proxy_service import DEFAULT_IMAGE, IMAGE_VARIABLE
 
 _REST = "claw.rest"
 

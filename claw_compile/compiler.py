@@ -15,12 +15,12 @@ from typing import Literal
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Checked, Diagnostic, has_errors, in_order, start_of
 from claw_compile.loading.load import MASTER_FILE, Loaded, load
-from claw_compile.output.compose import COMPOSE_FILE, compose
+from claw_compile.output.compose.compose_file import COMPOSE_FILE, compose
+from claw_compile.output.compose.secret_files import secret_files
 from claw_compile.output.deployment import Deployment
 from claw_compile.output.emit import Tree, emit
-from claw_compile.output.kubernetes import KUBERNETES_FILE, kubernetes
+from claw_compile.output.kubernetes.manifests import KUBERNETES_FILE, kubernetes
 from claw_compile.output.proxy_env import opened_hosts, proxy_env_file
-from claw_compile.output.secret_files import secret_files
 from claw_compile.output.write import create_master, write
 from claw_compile.policy.agent import Resolved
 from claw_compile.policy.check import check

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from claw_compile.compiler import compile_pod
+from claw_compile.output.compose.proxy_service import REDIRECT
 from claw_compile.output.deployment import HOLDER
-from claw_compile.output.proxy_service import REDIRECT
 from tests.compile.oracle import compose_config
 
 MASTER = "a-master-secret-for-tests"

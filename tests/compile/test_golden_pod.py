@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from claw_compile.output.compose import COMPOSE_FILE
+from claw_compile.output.compose.compose_file import COMPOSE_FILE
 from claw_compile.output.emit import digest
 from claw_contract.manifest import read_manifest
 from claw_contract.metadata import Metadata

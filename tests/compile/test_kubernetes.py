@@ -13,7 +13,7 @@ import yaml
 
 from claw_compile.compiler import Written, compile_pod
 from claw_compile.diagnostics.diagnostic import Checked
-from claw_compile.output.kubernetes_objects import PROXY_UID
+from claw_compile.output.kubernetes.objects import PROXY_UID
 from tests.compile.test_compose import DESCRIPTOR, MASTER, agent
 from tests.compile.worked_pods import WORKED_PODS, WorkedPod
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from claw_compile.diagnostics.diagnostic import Checked
-from claw_compile.output.kubernetes_objects import object_name
+from claw_compile.output.kubernetes.objects import object_name
 from tests.compile.test_kubernetes import compiled, read, spec_of
 
 type Pod = dict[str, Any]

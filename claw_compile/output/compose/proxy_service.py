@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from claw_compile.output.agent_service import bind
+from claw_compile.output.compose.agent_service import bind
+from claw_compile.output.compose.edits import literal
+from claw_compile.output.compose.secret_files import SECRETS, secret_sources
 from claw_compile.output.deployment import CA_PRIVATE, HOLDER, RUNTIME, Deployment
-from claw_compile.output.edits import literal
 from claw_compile.output.proxy_env import CA_MOUNT, HISTORY, STATE, grace_seconds, proxy_environment
-from claw_compile.output.secret_files import SECRETS, secret_sources
 from claw_compile.output.yaml_text import Data, mapping
 from claw_compile.parsing.node import Entry
 from claw_compile.policy.topology import PROXY

@@ -11,8 +11,8 @@ from pathlib import PurePosixPath
 
 from claw_compile.grammar.pod import PodSpec
 from claw_compile.grammar.relations import PodSecret
+from claw_compile.output.compose.edits import literal
 from claw_compile.output.deployment import RUNTIME, Deployment
-from claw_compile.output.edits import literal
 from claw_compile.output.yaml_text import Data
 from claw_compile.parsing.interpolation import Lookup
 

@@ -12,11 +12,12 @@ from pathlib import PurePosixPath
 from typing import Literal
 
 from claw_compile import codes
-from claw_compile.output.agent_service import HOME, read_by
+from claw_compile.output.compose.agent_service import HOME, read_by
+from claw_compile.output.compose.proxy_service import COMMAND, DEFAULT_IMAGE, IMAGE_VARIABLE, MODES
 from claw_compile.output.deployment import Deployment
-from claw_compile.output.kubernetes_container import Converting
-from claw_compile.output.kubernetes_guard import rules
-from claw_compile.output.kubernetes_objects import (
+from claw_compile.output.kubernetes.container import Converting
+from claw_compile.output.kubernetes.guard import rules
+from claw_compile.output.kubernetes.objects import (
     PROXY_UID,
     Object,
     claim,
@@ -28,7 +29,7 @@ from claw_compile.output.kubernetes_objects import (
     pairs,
     secret,
 )
-from claw_compile.output.kubernetes_rights import rightless
+from claw_compile.output.kubernetes.pod_security import rightless
 from claw_compile.output.proxy_env import (
     CA_MOUNT,
     ENV_FILE,
@@ -38,7 +39,6 @@ from claw_compile.output.proxy_env import (
     grace_seconds,
     proxy_environment,
 )
-from claw_compile.output.proxy_service import COMMAND, DEFAULT_IMAGE, IMAGE_VARIABLE, MODES
 from claw_compile.output.runner_env import CA_BUNDLE
 from claw_compile.output.yaml_text import Data
 from claw_compile.policy.agent import Agent

@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import quoted
 from claw_compile.grammar.pod import Surface
+from claw_compile.output.compose.proxy_service import REJECTED
 from claw_compile.output.deployment import Deployment
-from claw_compile.output.kubernetes_container import Converting
-from claw_compile.output.kubernetes_objects import PROXY_UID
-from claw_compile.output.kubernetes_policy import CLUSTER, CLUSTER_6, PRIVATE, PRIVATE_6, reached_by
-from claw_compile.output.proxy_service import REJECTED
+from claw_compile.output.kubernetes.container import Converting
+from claw_compile.output.kubernetes.network_policy import CLUSTER, CLUSTER_6, PRIVATE, PRIVATE_6, reached_by
+from claw_compile.output.kubernetes.objects import PROXY_UID
 from claw_compile.policy.agent import Agent
 from claw_compile.policy.topology import has_egress, surfaces_on
 

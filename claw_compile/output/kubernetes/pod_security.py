@@ -10,8 +10,8 @@ from typing import cast
 
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import quoted
-from claw_compile.output.kubernetes_container import Converting
-from claw_compile.output.kubernetes_objects import PROXY_UID, Object
+from claw_compile.output.kubernetes.container import Converting
+from claw_compile.output.kubernetes.objects import PROXY_UID, Object
 from claw_compile.output.yaml_text import Data
 from claw_compile.policy.check_host import CAPABILITIES
 

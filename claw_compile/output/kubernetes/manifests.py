@@ -14,9 +14,10 @@ from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Checked, Diagnostic, Note, Span, quoted
 from claw_compile.grammar.pod import ServiceSpec
 from claw_compile.output.deployment import CA_DIRECTORY, CA_PRIVATE, Deployment
-from claw_compile.output.kubernetes_agent import agent_objects, by_hand
-from claw_compile.output.kubernetes_container import Converting
-from claw_compile.output.kubernetes_objects import (
+from claw_compile.output.kubernetes.agent import agent_objects, by_hand
+from claw_compile.output.kubernetes.container import Converting
+from claw_compile.output.kubernetes.network_policy import denied, policies
+from claw_compile.output.kubernetes.objects import (
     Object,
     PodWide,
     claim,
@@ -27,7 +28,6 @@ from claw_compile.output.kubernetes_objects import (
     secret,
     service,
 )
-from claw_compile.output.kubernetes_policy import denied, policies
 from claw_compile.output.proxy_env import ENV_FILE
 from claw_compile.output.yaml_text import as_yaml, mapping
 from claw_compile.parsing.interpolation import Lookup

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from claw_compile.grammar.pod import PodSpec, ServiceSpec
 from claw_compile.output.deployment import Deployment
-from claw_compile.output.kubernetes_objects import Object, labels, object_name, thing
+from claw_compile.output.kubernetes.objects import Object, labels, object_name, thing
 from claw_compile.output.yaml_text import Data
 from claw_compile.parsing.node import ListNode, MapNode, ScalarNode
 from claw_compile.policy.agent import Agent

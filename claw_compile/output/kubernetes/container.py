@@ -14,7 +14,7 @@ from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Diagnostic, quoted
 from claw_compile.grammar.pod import ServiceSpec
 from claw_compile.grammar.reader import problem_at
-from claw_compile.output.kubernetes_objects import Object, object_name
+from claw_compile.output.kubernetes.objects import Object, object_name
 from claw_compile.output.yaml_text import Data
 from claw_compile.parsing.environment import variables
 from claw_compile.parsing.interpolation import Lookup, interpolate

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from claw_compile.output.deployment import AUTHORITY, CA_DIRECTORY, HOLDER, RUNTIME, Deployment
-from claw_compile.output.edits import (
+from claw_compile.output.compose.edits import (
     add_env_file,
     add_labels,
     depend_on,
@@ -22,6 +21,7 @@ from claw_compile.output.edits import (
     set_key,
     without,
 )
+from claw_compile.output.deployment import AUTHORITY, CA_DIRECTORY, HOLDER, RUNTIME, Deployment
 from claw_compile.output.emit import is_for_its_agent
 from claw_compile.output.proxy_env import governed_hosts
 from claw_compile.output.runner_env import CA_BUNDLE, CA_CERTIFICATE
