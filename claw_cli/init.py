@@ -9,7 +9,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from claw_compile.grammar.read_pod import POD_NAME
+from claw_compile.grammar.pod_file import POD_NAME
 from claw_compile.schema.editor import as_text, editor_schema
 
 _FILES = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from claw_compile.descriptors.descriptor import Described
-from claw_compile.grammar.relations import Stdio
+from claw_compile.grammar.pod import Stdio
 
 _IMAGE_KEYS = ("image", "wrapper_image")
 

@@ -12,7 +12,7 @@ from claw_compile.descriptors.lock import LOCK_FILE, Lock, read_lock
 from claw_compile.descriptors.skill import SkillFile
 from claw_compile.diagnostics.diagnostic import Checked, Diagnostic, Span, quoted, start_of
 from claw_compile.grammar.pod import PodSpec
-from claw_compile.grammar.read_pod import read_pod
+from claw_compile.grammar.pod_file import read_pod
 from claw_compile.identity import SHORTEST_MASTER
 from claw_compile.loading.descriptor_lookup import Describing
 from claw_compile.loading.files import Files, read_file

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, assert_never
 
 from claw_compile.grammar.pod import PodSpec, ServiceSpec
-from claw_compile.grammar.read_original import carried_data
-from claw_compile.parsing.node import ScalarNode
+from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode
+from claw_compile.parsing.scalars import typed
 from claw_compile.policy.agent import Agent
 from claw_compile.policy.explain import reasons
 from claw_compile.policy.project import Projected
 from claw_contract.names import aliases
 
 VERSION = 1
+_MAX_EXACT = 2**53
+"""JavaScript knows no larger integer exactly, and ids of channels are larger."""
 
 
 def pod_manifest(
@@ -108,3 +110,23 @@ def _tools(pod: PodSpec, projected: Projected) -> list[dict[str, Any]]:
 def _where(agent: Agent, origin: str) -> str:
     """Which list a grant stands in."""
     return f"x-claw.{origin}" if origin == "tools-defaults" else f"services.{agent.spec.name.text}.x-claw.{origin}"
+
+
+def carried_data(node: Node) -> Any:
+    """Return a carried value as JSON data. Variables keep their names; numbers that a reader might change, their spelling."""
+    match node:
+        case ScalarNode():
+            value = typed(node.text) if node.plain else node.text
+            if value is None or isinstance(value, bool):
+                return value
+            is_exact = isinstance(value, int) and abs(value) <= _MAX_EXACT and str(value) == node.text
+            return value if is_exact else node.text
+        case ListNode():
+            return [carried_data(item) for item in node.items]
+        case MapNode():
+            return {entry.key.text: carried_data(entry.value) for entry in sorted(node.entries, key=_name)}
+    assert_never(node)
+
+
+def _name(entry: Entry) -> str:
+    return entry.key.text

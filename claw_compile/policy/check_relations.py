@@ -7,8 +7,7 @@ from pathlib import PurePosixPath
 
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Code, Diagnostic, Note, Span, did_you_mean, quoted
-from claw_compile.grammar.pod import Listed, PodSpec
-from claw_compile.grammar.relations import Blocks, MemoryOf, Skill, Spending
+from claw_compile.grammar.pod import Blocks, Listed, MemoryOf, PodSpec, Skill, Spending
 from claw_compile.loading.load import Loaded
 from claw_compile.parsing.node import ScalarNode
 from claw_compile.policy.agent import Agent

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Diagnostic
-from claw_compile.grammar.pod import Listed, PodSpec, ServiceSpec, Spread, written
-from claw_compile.grammar.read_models import FALLBACK
-from claw_compile.grammar.relations import Models
+from claw_compile.grammar.models import FALLBACK
+from claw_compile.grammar.pod import Listed, Models, PodSpec, ServiceSpec, Spread, written
 from claw_contract.metadata import AllowedModel
 
 PRIMARY = "primary"

@@ -13,8 +13,7 @@ from typing import assert_never
 from claw_compile import codes
 from claw_compile.descriptors.descriptor import Described
 from claw_compile.diagnostics.diagnostic import Diagnostic, did_you_mean, quoted
-from claw_compile.grammar.pod import PodSpec
-from claw_compile.grammar.relations import Feed, NamedFeed, OwnFeed
+from claw_compile.grammar.pod import Feed, NamedFeed, OwnFeed, PodSpec
 from claw_compile.parsing.node import ScalarNode
 from claw_compile.policy.agent import ResolvedFeed
 from claw_contract.descriptor import DescriptorFeed

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field, replace
 from claw_compile.descriptors.descriptor import Described
 from claw_compile.descriptors.skill import SkillFile
 from claw_compile.diagnostics.diagnostic import Checked, Diagnostic
-from claw_compile.grammar.pod import All, Grant, PodSpec, ServiceSpec, written
-from claw_compile.grammar.relations import MemoryOf
+from claw_compile.grammar.pod import All, Grant, MemoryOf, PodSpec, ServiceSpec, written
 from claw_compile.loading.load import Loaded
 from claw_compile.parsing.environment import variables
 from claw_compile.policy.agent import Agent, GrantedTool, MemoryRelation, Resolved

@@ -13,7 +13,7 @@ from dataclasses import replace
 from claw_compile import codes
 from claw_compile.descriptors.skill import SkillFile
 from claw_compile.diagnostics.diagnostic import Diagnostic, quoted
-from claw_compile.grammar.relations import Skill
+from claw_compile.grammar.pod import Skill
 
 _COMMON_NAME = "skill.md"
 

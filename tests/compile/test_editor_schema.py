@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,9 @@ import pytest
 from jsonschema import Draft7Validator
 
 from claw_compile.diagnostics.diagnostic import start_of
-from claw_compile.grammar import read_pod as grammar
-from claw_compile.grammar.reader import Reading
+from claw_compile.grammar import pod_file as grammar
+from claw_compile.grammar.reader import Reader
+from claw_compile.grammar.shapes import Choice, Place
 from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode, plain_data
 from claw_compile.parsing.source import decode
 from claw_compile.parsing.yaml_reader import read_yaml
@@ -175,18 +176,20 @@ def test_the_keys_and_words_are_those_that_the_grammar_reads(monkeypatch: pytest
     keys: set[frozenset[str]] = set()
     options: set[frozenset[str]] = set()
 
-    class Listening(Reading):
-        def keys(self, node: Node, what: str, known: Collection[str]) -> dict[str, Entry]:
-            keys.add(frozenset(known))
-            return super().keys(node, what, known)
+    read_keys, read_word = Reader.keys, Choice.read
 
-        def choice[W: str](self, node: Node, what: str, among: Sequence[W]) -> W | None:
-            options.add(frozenset(among))
-            return super().choice(node, what, among)
+    def note_keys(self: Reader, node: MapNode, what: str, known: Collection[str]) -> dict[str, Entry]:
+        keys.add(frozenset(known))
+        return read_keys(self, node, what, known)
 
-    monkeypatch.setattr(grammar, "Reading", Listening)
+    def note_options(self: Choice[str], reader: Reader, node: Node, place: Place) -> str | None:
+        options.add(frozenset(self.options))
+        return read_word(self, reader, node, place)
+
+    monkeypatch.setattr(Reader, "keys", note_keys)
+    monkeypatch.setattr(Choice, "read", note_options)
     assert errors(data_of(EVERYTHING)) == []
-    ours = [editor.pod(), editor.service()]
+    ours = [SCHEMA["definitions"]["claw_pod"], SCHEMA["definitions"]["claw_service"]]
     assert set(closed(ours)) == keys
     assert set(words(ours)) == options
 

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 
 from claw_compile.descriptors.skill import SkillFile
 from claw_compile.diagnostics.diagnostic import Note, Span, quoted
-from claw_compile.grammar.pod import PodSpec, ServiceSpec, written
-from claw_compile.grammar.relations import PodSecret
+from claw_compile.grammar.pod import PodSecret, PodSpec, ServiceSpec, written
 from claw_compile.loading.build_context import filled
 from claw_compile.loading.files import Files, read_file
 from claw_compile.loading.leak_scan.container import Container

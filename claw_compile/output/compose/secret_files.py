@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
-from claw_compile.grammar.pod import PodSpec
-from claw_compile.grammar.relations import PodSecret
+from claw_compile.grammar.pod import PodSecret, PodSpec
 from claw_compile.output.compose.edits import literal
 from claw_compile.output.deployment import RUNTIME, Deployment
 from claw_compile.output.yaml_text import Data

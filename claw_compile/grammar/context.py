@@ -1,0 +1,95 @@
+"""``context.blocks``: texts of the operator's for the system prompt.
+
+Rules. The proxy leaves out a block whose cadence or placement it does not know, so that here they are errors. A list replaces
+the pod's; ``[]`` suppresses it. ``context.channel`` belongs to the original: it is carried, and not acted on.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from claw_compile import codes
+from claw_compile.diagnostics.diagnostic import Note, Span
+from claw_compile.grammar.pod import Blocks
+from claw_compile.grammar.reader import Reader, is_null
+from claw_compile.grammar.shapes import (
+    Anything,
+    Choice,
+    Conversion,
+    Flag,
+    Key,
+    Limit,
+    ListOf,
+    Members,
+    Prose,
+    Record,
+    Text,
+)
+from claw_compile.parsing.node import Node
+from claw_contract.context_files import MOST_CHARS, ContextBlock
+
+PLACEMENTS: tuple[Literal["before_feeds", "after_feeds"], ...] = ("before_feeds", "after_feeds")
+_CADENCES: tuple[Literal["every_turn"], ...] = ("every_turn",)
+_MAX_ID = 200
+
+
+def _block_text(reader: Reader, text: str, node: Node) -> str | None:
+    if text.strip():
+        return text
+    reader.report(codes.BAD_BLOCK, node.span, "'text' must not be empty")
+    return None
+
+
+_ID = Key("id", Text(max_length=_MAX_ID, code=codes.BAD_BLOCK), "Its name, once in a list.")
+_TEXT = Key("text", Conversion(Prose(), _block_text, Text().json_schema()), "What is put into the system prompt.")
+_KIND = Key("kind", Text(), "What it is, for the model.", "context_block")
+_ENABLED = Key("enabled", Flag(), "Whether it is shown.", default=True)
+_CADENCE = Key("cadence", Choice(_CADENCES), "When it is shown.", "every_turn")
+_PLACEMENT = Key("placement", Choice(PLACEMENTS), "Where it stands.", "after_feeds")
+_MAX_CHARS = Key("max-chars", Limit(), "How much of it is shown.", MOST_CHARS)
+
+
+def _build_block(members: Members) -> tuple[Span, ContextBlock] | None:
+    name, text, kind, enabled = members[_ID], members[_TEXT], members[_KIND], members[_ENABLED]
+    cadence, placement = members[_CADENCE] or "every_turn", members[_PLACEMENT] or "after_feeds"
+    max_chars = members[_MAX_CHARS] or MOST_CHARS
+    if name is None or text is None:
+        return None
+    if len(text.strip()) > max_chars:
+        message = f"the text has {len(text.strip())} characters, of which {max_chars} are shown"
+        members.reader.report(codes.BLOCK_IS_CUT, members.entries[_TEXT.name].value.span, message)
+    block = ContextBlock(
+        id=name.text,
+        text=text,
+        kind=kind.text if kind else _KIND.default,
+        enabled=enabled,
+        cadence=cadence,
+        placement=placement,
+        max_chars=max_chars,
+    )
+    return members.place.span, block
+
+
+_BLOCK = Record(
+    (_ID, _TEXT, _KIND, _ENABLED, _CADENCE, _PLACEMENT, _MAX_CHARS), _build_block, "a block", required=(_ID, _TEXT)
+)
+_BLOCKS = Key("blocks", ListOf(_BLOCK), "Texts of the operator's for the system prompt.")
+_CHANNEL = Key("channel", Anything(), "A key of the original system: carried, and not acted on.", deprecated=True)
+
+
+def _build_context(members: Members) -> Blocks | None:
+    """Build the blocks; None when the context says nothing of them, so that the pod's are inherited."""
+    if _BLOCKS not in members:
+        return Blocks(members.place.span, ()) if is_null(members.node) else None
+    blocks: dict[str, ContextBlock] = {}
+    places: dict[str, Span] = {}
+    for span, block in members[_BLOCKS] or ():
+        if block.id in blocks:
+            notes = [Note(places[block.id], "the first one is here")]
+            members.reader.report(codes.BAD_BLOCK, span, "two blocks have the same 'id'", notes=notes)
+        else:
+            blocks[block.id], places[block.id] = block, span
+    return Blocks(members.entries[_BLOCKS.name].key.span, tuple(blocks.values()))
+
+
+CONTEXT = Record((_BLOCKS, _CHANNEL), _build_context, is_nullable=True)
