@@ -18,8 +18,7 @@ from typer.core import TyperCommand
 from claw_certs.standing import standing
 from claw_cli.arguments import File, Pod, pod_file
 from claw_cli.docker import become_compose, is_missing
-from claw_compile.__main__ import compiled
-from claw_compile.compiler import Written, compose_file_of
+from claw_compile.compiler import Written, compile_and_report, compose_file_of
 from claw_compile.output.compose.proxy_service import DEFAULT_IMAGE, IMAGE_VARIABLE
 from claw_compile.output.deployment import CA_ROOT
 
@@ -53,7 +52,7 @@ def up(
     Exit as Compose does; 1 for errors, and without Docker or the proxy's image; 2 for wrong usage.
     """
     named = pod_file(pod, file)
-    written = compiled(named)
+    written = compile_and_report(named)
     if written is None:
         raise typer.Exit(1)
     _trust(named, written)

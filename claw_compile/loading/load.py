@@ -13,7 +13,7 @@ from claw_compile.descriptors.skill import SkillFile
 from claw_compile.diagnostics.diagnostic import Checked, Diagnostic, Span, quoted, start_of
 from claw_compile.grammar.pod import PodSpec
 from claw_compile.grammar.pod_file import read_pod
-from claw_compile.identity import SHORTEST_MASTER
+from claw_compile.identity import MIN_MASTER
 from claw_compile.loading.descriptor_lookup import Describing
 from claw_compile.loading.files import Files, read_file
 from claw_compile.loading.leak_scan.collect import Giving
@@ -145,9 +145,7 @@ def _master(files: Files, spec: PodSpec, variables: Variables) -> Secret | None:
         if data.value is None:
             return None
         text, origin, at = data.value.decode("ascii", errors="ignore").strip(), MASTER_FILE, start_of(str(path))
-    if len(text) < SHORTEST_MASTER or not text.isascii():
-        files.found.append(
-            codes.BAD_MASTER_SECRET.at(at, f"{origin} is not {SHORTEST_MASTER} ASCII characters or more")
-        )
+    if len(text) < MIN_MASTER or not text.isascii():
+        files.found.append(codes.BAD_MASTER_SECRET.at(at, f"{origin} is not {MIN_MASTER} ASCII characters or more"))
         return None
     return Secret(text)

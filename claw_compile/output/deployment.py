@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import PurePosixPath
 
 from claw_compile.grammar.pod import PodSpec
-from claw_compile.identity import hkdf_sha256
+from claw_compile.identity import derive_key
 from claw_compile.policy.agent import Agent, Resolved
 from claw_compile.policy.topology import PROXY, Topology, topology
 from claw_contract.secret import Secret
@@ -73,4 +73,4 @@ class Deployment:
 
     @cached_property
     def _digest_key(self) -> bytes:
-        return hkdf_sha256(self.master.reveal().encode(), b"clawdapus", b"compose-digest", 32)
+        return derive_key(self.master, b"compose-digest", 32)

@@ -18,14 +18,14 @@ import fcntl
 import os
 import secrets
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Diagnostic, quoted, start_of
-from claw_compile.loading.compiled import TREE
 from claw_compile.output.emit import Tree, is_for_its_agent
 from claw_contract.secret import Secret
 
@@ -39,6 +39,8 @@ OURS = {
     "kubernetes.generated.yml",
 }
 """What a compiled tree has at its top."""
+TREE = ".tree"
+"""What is exchanged in one rename, in the directory that stays."""
 _FRESH = f".{TREE}.new-"
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
@@ -67,11 +69,13 @@ def write(tree: Tree, directory: Path, beside: Mapping[Path, bytes] | None = Non
     return ()
 
 
-def create_master(path: Path) -> Secret:
-    """A new master secret in a file that only its owner reads. Raises ``OSError``; an existing file is kept."""
-    secret = Secret(secrets.token_hex(32))
-    _create(path, f"{secret.reveal()}\n".encode())
-    return secret
+def write_master(path: Path, master: Secret) -> tuple[Diagnostic, ...]:
+    """Write a new master secret into a file that only its owner reads; an existing file is an error, and kept."""
+    try:
+        _create(path, f"{master.reveal()}\n".encode())
+    except OSError as error:
+        return (codes.UNWRITABLE_OUTPUT.at(start_of(str(path)), f"it can't be written: {error.strerror}"),)
+    return ()
 
 
 def replace_file(path: Path, content: bytes) -> tuple[Diagnostic, ...]:
@@ -187,3 +191,25 @@ def _exchange(one: Path, other: Path) -> bool:
     if rename is None:
         return False
     return bool(rename(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0)
+
+
+def read_compiled_tree(directory: Path, compose_file: Path) -> Mapping[PurePosixPath, bytes]:
+    """Return the files that the last compile wrote, by path in the tree, and the Compose file by its name.
+
+    Return nothing where nothing was compiled. Raise ``OSError`` when a file can't be read.
+    """
+    root = Path(os.path.realpath(directory)) / TREE
+    files: dict[PurePosixPath, bytes] = {}
+    if compose_file.is_file():
+        files[PurePosixPath(compose_file.name)] = compose_file.read_bytes()
+    for place, _, names in os.walk(root, onerror=_unreadable):
+        for name in names:
+            path = Path(place) / name
+            if stat.S_ISREG(path.lstat().st_mode):
+                files[PurePosixPath(path.relative_to(root).as_posix())] = path.read_bytes()
+    return files
+
+
+def _unreadable(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from claw_compile.codes.registry import CODES
-from claw_compile.compiler import check_pod, emitted
+from claw_compile.compiler import check_pod, preview
 from claw_compile.diagnostics.report import as_json, as_text
 from claw_compile.diagnostics.sarif import as_github, as_sarif
 from claw_compile.locking import lock_pod
@@ -63,7 +63,7 @@ def test_one_damaged_byte_of_any_file_gives_diagnostics(tmp_path: Path, name: st
         assert (result.value is None) == any(found.is_error for found in result.diagnostics)
         assert all(found.code.name in CODES and found.span.line >= 1 for found in result.diagnostics)
         if result.value is not None:
-            emitted(result.value)
+            preview(result.value)
         told = "".join(report(result.diagnostics) for report in REPORTS)
         assert not [value for value in SECRETS if value in told]
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from claw_compile.compiler import check_pod, emitted
+from claw_compile.compiler import check_pod, preview
 from claw_compile.grammar.service import ORIGINAL_POD_KEYS, ORIGINAL_SERVICE_KEYS
 from claw_compile.loading.load import load
 from claw_compile.output.pod_manifest import carried_data
@@ -51,7 +51,7 @@ def test_the_order_of_its_keys_changes_no_byte(tmp_path: Path) -> None:
         (directory / "claw-pod.yml").write_text(text, encoding="utf-8")
         plan = check_pod(directory / "claw-pod.yml", ENVIRON).value
         assert plan is not None
-        trees.append(emitted(plan))
+        trees.append(preview(plan))
     assert trees[0] == trees[1]
 
 
