@@ -13,7 +13,7 @@ import typer
 from claw_cli.arguments import AsJson, File, pod_file
 from claw_compile.compiler import check_pod
 from claw_compile.diagnostics.report import as_text
-from claw_compile.explain import Step, Unknown, Verdict, explain
+from claw_compile.policy.explain import Step, Unknown, Verdict, explain
 
 
 def explain_verb(

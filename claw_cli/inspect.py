@@ -14,8 +14,8 @@ from claw_cli.arguments import AsJson, File, pod_file
 from claw_cli.screen import plain
 from claw_compile.compiler import check_pod
 from claw_compile.diagnostics.report import as_text
-from claw_compile.explain import Unknown
 from claw_compile.inspection import inspect_pod
+from claw_compile.policy.explain import Unknown
 
 
 def inspect_verb(

@@ -13,11 +13,11 @@ from typing import Any
 from claw_compile.compiler import Plan
 from claw_compile.descriptors.descriptor import Described
 from claw_compile.diagnostics.diagnostic import Span, did_you_mean
-from claw_compile.explain import Unknown
 from claw_compile.grammar.pod import ServiceSpec
 from claw_compile.parsing.node import ListNode, MapNode, Node, ScalarNode
 from claw_compile.policy.agent import Agent
 from claw_compile.policy.base_url import base_url
+from claw_compile.policy.explain import Unknown
 from claw_compile.policy.project import Projected
 from claw_compile.policy.topology import topology
 from claw_contract.descriptor import DescriptorTool

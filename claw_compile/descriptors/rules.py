@@ -6,13 +6,26 @@ import re
 from collections.abc import Iterator
 
 from claw_compile import codes
-from claw_compile.descriptors.tool_rules import leaves_its_place, tool_rules
-from claw_compile.diagnostics.diagnostic import Diagnostic, Note, quoted
-from claw_compile.parsing.node import Node, span_at
-from claw_contract.descriptor import Descriptor, DescriptorV2
-from claw_contract.manifest import PLACEHOLDER
+from claw_compile.descriptors.tool_schema import check_schema
+from claw_compile.diagnostics.diagnostic import Diagnostic, Note, did_you_mean, quoted
+from claw_compile.parsing.node import ListNode, MapNode, Node, ScalarNode, span_at
+from claw_contract.descriptor import Descriptor, DescriptorTool, DescriptorV2
+from claw_contract.manifest import PLACEHOLDER, Annotations
 
 _FEED_PATH = re.compile(r"/[^\s#\\]*")
+LONGEST_DESCRIPTION = 1024
+_BODY_METHODS = {"POST", "PUT", "PATCH"}
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ue000-\uf8ff"
+    "\U000e0000-\U000e0fff]"
+)
+"""Control characters, marks of direction, and letters without a glyph: a way to tell a model what no reviewer sees."""
+_NOT_SINGLE = ("object", "array")
+_OURS = "x-claw."
+_ANNOTATIONS = tuple(
+    field.alias for field in Annotations.model_fields.values() if field.alias and field.alias.startswith(_OURS)
+)
+type _Path = tuple[str | int, ...]
 
 
 def rules(descriptor: Descriptor, root: Node) -> Iterator[Diagnostic]:
@@ -76,3 +89,109 @@ def _tools(descriptor: DescriptorV2, root: Node) -> Iterator[Diagnostic]:
             yield codes.DUPLICATE_TOOL.at(at, f"two tools are called {quoted(tool.name)}", notes=notes)
         first.setdefault(tool.name, index)
         yield from tool_rules(descriptor, root, index)
+
+
+def leaves_its_place(path: str) -> bool:
+    """Whether a path holds segments that a server resolves away, a brace that belongs to no parameter, or what nobody sees."""
+    left = PLACEHOLDER.sub("", path)
+    return bool({".", ".."} & set(path.split("/"))) or "{" in left or "}" in left or not path.isprintable()
+
+
+def tool_rules(descriptor: DescriptorV2, root: Node, index: int) -> Iterator[Diagnostic]:
+    """Everything that is wrong with one tool."""
+    tool, base = descriptor.tools[index], ("tools", index)
+    if not tool.description.strip():
+        yield codes.MISSING_DESCRIPTION.at(span_at(root, (*base, "name")), f"{quoted(tool.name)} has no description")
+    if len(tool.description) > LONGEST_DESCRIPTION:
+        at = span_at(root, (*base, "description"))
+        yield codes.LONG_DESCRIPTION.at(at, f"the description has {len(tool.description)} characters")
+    hidden = next((each for each in _all_texts(_node(root, base)) if _HIDDEN.search(each.text)), None)
+    if hidden is not None:
+        message = f"{quoted(tool.name)} holds characters that nobody sees: {quoted(hidden.text)}"
+        yield codes.HIDDEN_TEXT.at(hidden.span, message)
+    yield from check_schema(_node(root, (*base, "inputSchema")), tool.input_schema)
+    yield from _annotations(tool, root, (*base, "annotations"))
+    if tool.http is None and descriptor.mcp is None:
+        yield codes.HTTP_REQUIRED.at(span_at(root, base), f"{quoted(tool.name)} needs 'http'")
+    elif tool.http is not None and descriptor.mcp is not None:
+        notes = [Note(span_at(root, ("mcp",)), "'mcp' is here")]
+        message = f"{quoted(tool.name)} has 'http' beside 'mcp'"
+        yield codes.HTTP_FORBIDDEN.at(span_at(root, (*base, "http")), message, notes=notes)
+    elif tool.http is not None:
+        yield from _http(tool, root, base)
+
+
+def _http(tool: DescriptorTool, root: Node, base: _Path) -> Iterator[Diagnostic]:
+    http, at_path = tool.http, span_at(root, (*base, "http", "path"))
+    assert http is not None
+    if leaves_its_place(http.path):
+        yield codes.BAD_PATH.at(
+            at_path, f"{quoted(http.path)} holds '.' or '..' segments, a stray brace, or a control character"
+        )
+    for name in dict.fromkeys(PLACEHOLDER.findall(http.path)):
+        if name != "claw_id":
+            yield from _parameter(tool, name, root, base)
+    if http.body_key is not None and http.method not in _BODY_METHODS:
+        yield codes.BAD_BODY.at(span_at(root, (*base, "http", "body_key")), f"{http.method} takes no body")
+    if http.method == "DELETE" and tool.annotations.effect == "read":
+        at = span_at(root, (*base, "http", "method"))
+        yield codes.READ_ONLY_DELETE.at(at, f"{quoted(tool.name)} is a DELETE that says it only reads")
+
+
+def _parameter(tool: DescriptorTool, name: str, root: Node, base: _Path) -> Iterator[Diagnostic]:
+    """A parameter of the path is one segment: there, required, and no list."""
+    at_path = span_at(root, (*base, "http", "path"))
+    properties, required = tool.input_schema.get("properties"), tool.input_schema.get("required")
+    if not isinstance(properties, dict) or name not in properties:
+        yield codes.PATH_PARAMETER.at(at_path, f"the schema has no property {quoted(name)}")
+        return
+    at = span_at(root, (*base, "inputSchema", "properties", name))
+    notes = [Note(at_path, "the path needs it here")]
+    if not isinstance(required, list) or name not in required:
+        yield codes.PATH_PARAMETER.at(at, f"the property {quoted(name)} is not required", notes=notes)
+    declared = properties[name]
+    if isinstance(declared, dict) and declared.get("type") in _NOT_SINGLE:
+        message = f"the property {quoted(name)} is an {declared['type']}, and a path takes a single value"
+        yield codes.PATH_PARAMETER.at(at, message, notes=notes)
+
+
+def _annotations(tool: DescriptorTool, root: Node, base: _Path) -> Iterator[Diagnostic]:
+    said, node = tool.annotations, _child(_node(root, base[:-1]), "annotations")
+    if not isinstance(node, MapNode):
+        return
+    if None not in {said.read_only, said.read_only_hint} and said.read_only != said.read_only_hint:
+        notes = [Note(span_at(node, ("readOnly",)), "this one wins")]
+        at = span_at(node, ("readOnlyHint",))
+        yield codes.EFFECT_CONFLICT.at(at, "'readOnlyHint' contradicts 'readOnly'", notes=notes)
+    if said.effect == "read" and (said.model_extra or {}).get("destructiveHint") is True:
+        message = f"{quoted(tool.name)} says that it only reads, and that it is destructive"
+        yield codes.EFFECT_CONFLICT.at(span_at(node, ("destructiveHint",)), message)
+    for entry in node.entries:
+        name = entry.key.text
+        if name.startswith(_OURS) and name not in _ANNOTATIONS:
+            message, hint = f"the annotation {quoted(name)} is not known", did_you_mean(name, _ANNOTATIONS)
+            yield codes.DESCRIPTOR_UNKNOWN_KEY.at(entry.key.span, message, hint=hint)
+
+
+def _all_texts(node: Node) -> Iterator[ScalarNode]:
+    """Every key and value."""
+    if isinstance(node, ScalarNode):
+        yield node
+    for item in node.items if isinstance(node, ListNode) else ():
+        yield from _all_texts(item)
+    for entry in node.entries if isinstance(node, MapNode) else ():
+        yield entry.key
+        yield from _all_texts(entry.value)
+
+
+def _node(root: Node, path: _Path) -> Node:
+    """What stands at ``path``, which the model has found there already."""
+    node: Node | None = root
+    for part in path:
+        node = node.items[part] if isinstance(node, ListNode) and isinstance(part, int) else _child(node, part)
+    assert node is not None
+    return node
+
+
+def _child(node: Node | None, key: str | int) -> Node | None:
+    return node.value(str(key)) if isinstance(node, MapNode) else None

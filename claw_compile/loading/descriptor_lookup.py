@@ -13,14 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from claw_compile import codes
-from claw_compile.descriptors.descriptor import Described, Source, read_descriptor
+from claw_compile.descriptors.descriptor import Described, Source, as_descriptor, read_descriptor
 from claw_compile.descriptors.lock import Lock, sha256
-from claw_compile.descriptors.snapshot import differences, is_of_image
-from claw_compile.descriptors.tools_list import as_descriptor
 from claw_compile.diagnostics.diagnostic import Checked, Diagnostic, Note, has_errors, quoted
-from claw_compile.grammar.pod import PodSpec, ServiceSpec
+from claw_compile.grammar.pod import PodSpec, ServiceSpec, Stdio
 from claw_compile.loading.build_context import BuildContext, build_context, filled, places
 from claw_compile.loading.files import Files
 from claw_compile.parsing import source as text
@@ -37,6 +36,7 @@ DESCRIBE_LABEL, MCP_LABEL = "claw.describe", "claw.mcp"
 
 type _Candidate = Checked[Described] | Diagnostic
 """A descriptor, sound or not; or why one is passed over."""
+_IMAGE_KEYS = ("image", "wrapper_image")
 
 
 @dataclass(frozen=True)
@@ -229,3 +229,24 @@ def _described(found: Checked[text.Source], source: Source, mcp_path: ScalarNode
         return Checked(None, (*diagnostics, *described.diagnostics))
     digest = sha256(found.value.text.encode())
     return Checked(replace(described.value, source=source, digest=digest), (*diagnostics, *described.diagnostics))
+
+
+def differences(snapshot: Described, stdio: Stdio | None, image: str | None) -> tuple[str, ...]:
+    """What of the pod is no longer what the snapshot was made of, by name: a value may be a variable's."""
+    recorded = _recorded(snapshot)
+    parts: list[tuple[str, str, Any]] = []
+    if stdio is not None:
+        parts += [("command", "command", stdio.command.text), ("args", "args", [arg.text for arg in stdio.args])]
+    if image is not None:
+        parts += [(key, "image", image) for key in _IMAGE_KEYS]
+    return tuple(dict.fromkeys(name for key, name, value in parts if key in recorded and recorded[key] != value))
+
+
+def is_of_image(snapshot: Described, image: str) -> bool:
+    """Whether it says that it was taken from this image; one that says nothing was not."""
+    recorded = _recorded(snapshot)
+    return any(recorded.get(name) == image for name in _IMAGE_KEYS)
+
+
+def _recorded(snapshot: Described) -> dict[str, Any]:
+    return snapshot.descriptor.discovery or {}

@@ -18,13 +18,12 @@ from claw_compile.loading.descriptor_lookup import Describing
 from claw_compile.loading.files import Files, read_file
 from claw_compile.loading.leak_scan.collect import Giving
 from claw_compile.loading.leak_scan.inputs import Given
-from claw_compile.loading.secrets import check_secret_files
 from claw_compile.loading.skills import brought_skills, named_skills
 from claw_compile.parsing.dotenv import read_dotenv
+from claw_compile.parsing.environment import Variables
 from claw_compile.parsing.json_reader import read_json
 from claw_compile.parsing.node import MapNode, ScalarNode
 from claw_compile.parsing.source import decode
-from claw_compile.parsing.variables import Variables
 from claw_compile.parsing.yaml_reader import read_yaml
 from claw_contract.secret import Secret
 
@@ -149,3 +148,27 @@ def _master(files: Files, spec: PodSpec, variables: Variables) -> Secret | None:
         files.found.append(codes.BAD_MASTER_SECRET.at(at, f"{origin} is not {MIN_MASTER} ASCII characters or more"))
         return None
     return Secret(text)
+
+
+def check_secret_files(pod: PodSpec, files: Files) -> None:
+    """Report each that is not there. An absolute path may be another machine's: it is not looked at."""
+    for secret in pod.secrets:
+        if secret.source == "file" and not secret.of.text.startswith("/"):
+            _check_secret_file(secret.of, files)
+
+
+def _check_secret_file(path: ScalarNode, files: Files) -> None:
+    target = files.target(path.text) if "\0" not in path.text else None
+    if target is None:
+        message = f"the secret {quoted(path.shown)} leads out of the pod's directory"
+        files.found.append(codes.PATH_ESCAPES_POD.at(path.span, message))
+    elif not _is_file(target):
+        files.found.append(codes.UNREADABLE_FILE.at(path.span, f"the secret {quoted(path.shown)} is no file"))
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:
+        # A name that is too long is no file.
+        return False

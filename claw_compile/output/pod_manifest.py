@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from typing import Any, assert_never
 
 from claw_compile.grammar.pod import PodSpec, ServiceSpec
-from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode
-from claw_compile.parsing.scalars import typed
+from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode, typed
 from claw_compile.policy.agent import Agent
 from claw_compile.policy.explain import reasons
 from claw_compile.policy.project import Projected

@@ -14,8 +14,8 @@ from urllib.parse import SplitResult, urlsplit
 
 from claw_compile.output.deployment import Deployment
 from claw_compile.policy.agent import Resolved
-from claw_compile.policy.model_providers import without_keys
-from claw_compile.policy.proxy_env import EGRESS
+from claw_compile.policy.connect import without_keys
+from claw_compile.policy.resolve import EGRESS
 from claw_contract.known_providers import KNOWN_PROVIDERS
 
 ENV_FILE = PurePosixPath("auth", "env")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from claw_compile.diagnostics.diagnostic import Span
@@ -48,3 +48,14 @@ def _name_span(name: str, key: ScalarNode) -> Span:
     span = key.span
     offset = max(span.text.find(name, span.column - 1), span.column - 1)
     return Span(span.file, span.line, offset + 1, offset + 1 + len(name), span.text)
+
+
+@dataclass(frozen=True, repr=False)
+class Variables:
+    """``lookup`` gives a variable's value, or None. It has no repr: its values are secrets."""
+
+    environ: Mapping[str, str]
+    dotenv: Mapping[str, str]
+
+    def lookup(self, name: str) -> str | None:
+        return self.environ.get(name, self.dotenv.get(name))

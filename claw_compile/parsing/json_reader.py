@@ -12,8 +12,7 @@ from json import JSONDecodeError, JSONDecoder
 
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Checked, Diagnostic, Note, Span, quoted
-from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode
-from claw_compile.parsing.scalars import MOST_DIGITS
+from claw_compile.parsing.node import MOST_DIGITS, Entry, ListNode, MapNode, Node, ScalarNode
 from claw_compile.parsing.source import Source
 
 DEEPEST = 40

@@ -9,11 +9,7 @@ from claw_compile.diagnostics.diagnostic import Diagnostic, Span, quoted
 from claw_compile.grammar.pod import PodSpec
 from claw_compile.loading.load import Loaded
 from claw_compile.policy.agent import Resolved
-from claw_compile.policy.check_counts import check_counted, check_names
-from claw_compile.policy.check_grants import check_surfaces, check_written_grants
-from claw_compile.policy.check_host import check_host
-from claw_compile.policy.check_images import check_images
-from claw_compile.policy.check_presented import check_presented
+from claw_compile.policy.check_grants import check_presented, check_surfaces, check_written_grants
 from claw_compile.policy.check_reach import check_reach
 from claw_compile.policy.check_relations import (
     check_memories,
@@ -23,6 +19,7 @@ from claw_compile.policy.check_relations import (
     check_secrets,
     check_skills,
 )
+from claw_compile.policy.check_services import check_counted, check_host, check_images, check_names
 
 
 def check(loaded: Loaded, resolved: Resolved) -> tuple[Diagnostic, ...]:

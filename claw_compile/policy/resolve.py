@@ -7,24 +7,26 @@ reordering of the YAML changes it. ``count`` above one makes ``name-0 … name-(
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from claw_compile import codes
 from claw_compile.descriptors.descriptor import Described
 from claw_compile.descriptors.skill import SkillFile
-from claw_compile.diagnostics.diagnostic import Checked, Diagnostic
-from claw_compile.grammar.pod import All, Grant, MemoryOf, PodSpec, ServiceSpec, written
+from claw_compile.diagnostics.diagnostic import Checked, Diagnostic, Note, quoted
+from claw_compile.grammar.pod import All, Grant, MemoryOf, PodSpec, ServiceSpec, Setting, Skill, written
 from claw_compile.loading.load import Loaded
 from claw_compile.parsing.environment import variables
 from claw_compile.policy.agent import Agent, GrantedTool, MemoryRelation, Resolved
 from claw_compile.policy.defaults import expanded, merged_models, taken
 from claw_compile.policy.feeds import Feeds
-from claw_compile.policy.proxy_env import proxy_env
-from claw_compile.policy.skills import agent_skills
 from claw_contract.descriptor import DescriptorV2
 from claw_contract.manifest import Policy
 
 _ZONE = re.compile(r"[A-Za-z0-9_+-]{1,32}(/[A-Za-z0-9_+-]{1,32}){0,2}")
+_COMMON_NAME = "skill.md"
+EGRESS, EGRESS_WORDS = "CLLAMA_EGRESS", ("allow", "deny")
 
 
 def resolve(loaded: Loaded) -> Checked[Resolved]:
@@ -120,3 +122,56 @@ def _allowed(grants: Iterable[Grant], described: Described) -> set[str]:
             allowed |= {name.text for name in grant.allow}
         denied |= {name.text for name in grant.deny}
     return allowed - denied
+
+
+def agent_skills(
+    named: Iterable[Skill],
+    read: Mapping[str, SkillFile],
+    brought: Iterable[SkillFile],
+    found: list[Diagnostic],
+) -> tuple[SkillFile, ...]:
+    """The agent's own in the order of the file, then those of its services by name. What can't be read is reported already."""
+    own: dict[str, Skill] = {}
+    for skill in named:
+        if skill.path.text in read:
+            own.setdefault(skill.path.text, skill)
+    files = [read[path] for path in own]
+    holders = {read[path].name: skill for path, skill in own.items()}
+    for each in _by_service(brought):
+        holder = holders.get(each.name)
+        if holder is None:
+            files.append(each)
+        else:
+            message = f"{quoted(each.name)} hides the skill of that name that {each.origin} brings"
+            found.append(codes.SKILL_HIDDEN.at(holder.path.span, message))
+    return tuple(files)
+
+
+def _by_service(brought: Iterable[SkillFile]) -> list[SkillFile]:
+    skills = [
+        replace(skill, name=f"{skill.origin}.md") if skill.name.lower() == _COMMON_NAME else skill for skill in brought
+    ]
+    times = Counter(skill.name for skill in skills)
+    distinct = (
+        replace(skill, name=f"{skill.origin}-{skill.name}") if times[skill.name] > 1 else skill for skill in skills
+    )
+    return sorted(distinct, key=lambda skill: skill.name)
+
+
+def proxy_env(pod: PodSpec, agents: Iterable[Agent], found: list[Diagnostic]) -> Mapping[str, Setting]:
+    """Name → value, by name."""
+    merged: dict[str, Setting] = {}
+    for agent in agents:
+        if not agent.has_proxy:
+            continue
+        for name, setting in (dict(pod.cllama_env) | dict(agent.spec.cllama_env)).items():
+            first = merged.setdefault(name, setting)
+            if first.value != setting.value:
+                first, other = sorted((first, setting), key=lambda each: each.key)
+                notes = [Note(first.key, "the other one is here")]
+                message = f"{name} has two values, and the pod has one proxy"
+                found.append(codes.PROXY_ENV_CONFLICT.at(other.key, message, notes=notes))
+    egress = merged.get(EGRESS)
+    if egress is not None and egress.value not in EGRESS_WORDS:
+        found.append(codes.BAD_EGRESS.at(egress.key, f"{EGRESS} takes {' or '.join(EGRESS_WORDS)}"))
+    return dict(sorted(merged.items()))

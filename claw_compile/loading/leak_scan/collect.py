@@ -19,9 +19,9 @@ from claw_compile.loading.files import Files, read_file
 from claw_compile.loading.leak_scan.container import Container
 from claw_compile.loading.leak_scan.inputs import Given, of_file, without_line
 from claw_compile.loading.leak_scan.private_paths import Private
+from claw_compile.parsing.environment import Variables
 from claw_compile.parsing.node import MapNode
 from claw_compile.parsing.source import Source
-from claw_compile.parsing.variables import Variables
 from claw_compile.parsing.yaml_reader import read_yaml
 
 

@@ -23,9 +23,9 @@ from claw_compile.loading.leak_scan.inputs import (
 )
 from claw_compile.loading.leak_scan.private_paths import at_home, bind_source
 from claw_compile.parsing.dotenv import Assigned, read_env_file
+from claw_compile.parsing.environment import Variables
 from claw_compile.parsing.node import Entry, ListNode, MapNode, Node
 from claw_compile.parsing.source import Source
-from claw_compile.parsing.variables import Variables
 
 _HOOKS = ("post_start", "pre_stop")
 _RUNTIME = ".claw-runtime"

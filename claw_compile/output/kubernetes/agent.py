@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
-from typing import Literal
+from typing import Literal, cast
 
 from claw_compile import codes
+from claw_compile.diagnostics.diagnostic import quoted
 from claw_compile.output.compose.agent_service import HOME, read_by
 from claw_compile.output.compose.proxy_service import COMMAND, DEFAULT_IMAGE, IMAGE_VARIABLE, MODES
 from claw_compile.output.deployment import Deployment
@@ -29,7 +30,6 @@ from claw_compile.output.kubernetes.objects import (
     pairs,
     secret,
 )
-from claw_compile.output.kubernetes.pod_security import rightless
 from claw_compile.output.proxy_env import (
     CA_MOUNT,
     ENV_FILE,
@@ -42,7 +42,10 @@ from claw_compile.output.proxy_env import (
 from claw_compile.output.runner_env import CA_BUNDLE
 from claw_compile.output.yaml_text import Data
 from claw_compile.policy.agent import Agent
+from claw_compile.policy.check_services import CAPABILITIES
 from claw_compile.policy.topology import PROXY
+
+_PAST_THE_GUARD = CAPABILITIES | {"SETFCAP", "SETPCAP", "SETUID"}
 
 
 def agent_objects(agent: Agent, whole: Deployment, converting: Converting) -> Iterator[Object]:
@@ -179,3 +182,26 @@ def _proxy_volumes(name: str, whole: Deployment, context: Mapping[str, bytes]) -
 def by_hand(pod: str, secret_name: str) -> str:
     """The Secret, with the key ``value``, of a secret that the pod has as a file."""
     return object_name(pod, secret_name, "secret")
+
+
+def rightless(main: Object, converting: Converting) -> None:
+    """The agent's container, made so."""
+    context = cast("Object", main.setdefault("securityContext", {}))
+    context["allowPrivilegeEscalation"] = False
+    if context.pop("privileged", False):
+        _tell(converting, "privileged", "'privileged', which would let it out past its proxy")
+    capabilities = cast("Object", context.setdefault("capabilities", {}))
+    capabilities["drop"] = ["ALL"]
+    added = [str(name) for name in cast("list[Data]", capabilities.pop("add", []))]
+    if kept := [name for name in added if name.upper() not in _PAST_THE_GUARD]:
+        capabilities["add"] = [*kept]
+    for name in added:
+        if name not in kept:
+            _tell(converting, "cap_add", f"the capability {quoted(name)}, which would let it out past its proxy")
+    if context.get("runAsUser") == PROXY_UID and (entry := converting.body.get("user")) is not None:
+        converting.found.append(codes.PROXYS_USER.at(entry.key.span, f"{PROXY_UID} is the user of the proxy"))
+
+
+def _tell(converting: Converting, key: str, what: str) -> None:
+    if (entry := converting.body.get(key)) is not None:
+        converting.found.append(codes.NOT_CARRIED.at(entry.key.span, f"not carried over to Kubernetes: {what}"))
