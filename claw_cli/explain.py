@@ -13,7 +13,7 @@ import typer
 from claw_cli.arguments import AsJson, File, pod_file
 from claw_compile.compiler import check_pod
 from claw_compile.diagnostics.report import as_text
-from claw_compile.policy.explain import Step, Unknown, Verdict, explain
+from claw_compile.policy.explain import Step, UnknownName, Verdict, explain
 
 
 def explain_verb(
@@ -35,7 +35,7 @@ def explain_verb(
         sys.stderr.write(as_text(found for found in checked.diagnostics if found.is_error))
         raise typer.Exit(1)
     found = explain(checked.value.pod, agent, tool)
-    if isinstance(found, Unknown):
+    if isinstance(found, UnknownName):
         sys.stderr.write(f"{pod}: {found.message}{f'; {found.hint}' if found.hint else ''}\n")
         raise typer.Exit(2)
     sys.stdout.write(_json(found) if as_json else "".join(line for each in found for line in _lines(each)))

@@ -18,13 +18,13 @@ import typer
 
 from claw_compile.loading.descriptor_lookup import DESCRIBE_LABEL, DESCRIPTOR_FILE
 from claw_compile.loading.files import MOST_BYTES
-from claw_compile.locking import Baked
+from claw_compile.locking import ImageDescriptor
 
 _SECONDS = 60
 _DIGEST = re.compile("sha256:[0-9a-f]{64}")
 
 
-def baked(image: str) -> Baked | None:
+def baked(image: str) -> ImageDescriptor | None:
     """The image's descriptor; None when it has none, or is not here."""
     if image.startswith("-") or (found := _docker("image", "inspect", image)) is None:
         sys.stderr.write(f"{image} is not here, and so not asked: docker pull {image}\n")
@@ -36,7 +36,7 @@ def baked(image: str) -> Baked | None:
     data = _copied(image, path)
     if data is None and label is None:
         return None
-    return Baked(path, data, _digest(facts))
+    return ImageDescriptor(path, data, _digest(facts))
 
 
 def _digest(facts: dict[str, Any]) -> str | None:

@@ -15,7 +15,7 @@ from claw_cli.screen import plain
 from claw_compile.compiler import check_pod
 from claw_compile.diagnostics.report import as_text
 from claw_compile.inspection import inspect_pod
-from claw_compile.policy.explain import Unknown
+from claw_compile.policy.explain import UnknownName
 
 
 def inspect_verb(
@@ -33,7 +33,7 @@ def inspect_verb(
         sys.stderr.write(as_text(found for found in checked.diagnostics if found.is_error))
         raise typer.Exit(1)
     found = inspect_pod(checked.value, name)
-    if isinstance(found, Unknown):
+    if isinstance(found, UnknownName):
         sys.stderr.write(f"{pod}: {found.message}{f'; {found.hint}' if found.hint else ''}\n")
         raise typer.Exit(2)
     if as_json:

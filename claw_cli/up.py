@@ -18,7 +18,7 @@ from typer.core import TyperCommand
 from claw_certs.standing import standing
 from claw_cli.arguments import File, Pod, pod_file
 from claw_cli.docker import become_compose, is_missing
-from claw_compile.compiler import Written, compile_and_report, compose_file_of
+from claw_compile.compiler import CompileResult, compile_and_report, compose_file_of
 from claw_compile.output.compose.proxy_service import DEFAULT_IMAGE, IMAGE_VARIABLE
 from claw_compile.output.deployment import CA_ROOT
 
@@ -98,7 +98,7 @@ def down(
     become_compose(compose_file, ["down", "--remove-orphans", *options, *context.meta[_REST]])
 
 
-def _trust(file: Path, written: Written) -> None:
+def _trust(file: Path, written: CompileResult) -> None:
     """What is to be said of the CA, where an agent needs it."""
     if not written.opened_hosts:
         return

@@ -65,7 +65,7 @@ def changes(before: Tree, after: Tree) -> Changes:
 
 def _authority(tree: Tree) -> dict[tuple[str, str], Tool]:
     """(agent, tool) → tool. A manifest that can't be read grants nothing: the proxy refuses such an agent."""
-    found: dict[tuple[str, str], Tool] = {}
+    tools: dict[tuple[str, str], Tool] = {}
     for path, content in tree.items():
         match path.parts:
             case ("context", agent, name) if name == _MANIFEST:
@@ -73,10 +73,10 @@ def _authority(tree: Tree) -> dict[tuple[str, str], Tool]:
                     manifest, _ = read_manifest(content)
                 except ValidationError:
                     continue
-                found.update(((agent, tool.name), tool) for tool in manifest.tools)
+                tools.update(((agent, tool.name), tool) for tool in manifest.tools)
             case _:
                 pass
-    return found
+    return tools
 
 
 def _tools(before: Mapping[tuple[str, str], Tool], after: Mapping[tuple[str, str], Tool]) -> Iterator[ToolChange]:

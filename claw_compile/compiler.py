@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
-from claw_compile.diagnostics.diagnostic import Checked, has_errors, in_order
+from claw_compile.diagnostics.diagnostic import Result, has_errors, sort_diagnostics
 from claw_compile.diagnostics.report import as_text, count
-from claw_compile.loading.load import MASTER_FILE, Loaded, load
+from claw_compile.loading.load import MASTER_FILE, LoadedPod, load
 from claw_compile.output.compose.compose_file import COMPOSE_FILE, compose
 from claw_compile.output.compose.secret_files import secret_files
 from claw_compile.output.deployment import Deployment
@@ -24,12 +24,12 @@ from claw_compile.output.emit import Tree, emit
 from claw_compile.output.kubernetes.manifests import KUBERNETES_FILE, kubernetes
 from claw_compile.output.proxy_env import opened_hosts, proxy_env_file
 from claw_compile.output.write import write, write_master
-from claw_compile.policy.agent import Resolved
+from claw_compile.policy.agent import ResolvedPod
 from claw_compile.policy.check import check
 from claw_compile.policy.connect import connect
-from claw_compile.policy.credential_leaks import starvation
-from claw_compile.policy.lock_drift import drift
-from claw_compile.policy.project import Projected, ProjectedPod, project
+from claw_compile.policy.credential_leaks import find_credential_leaks
+from claw_compile.policy.lock_drift import find_lock_drift
+from claw_compile.policy.project import ProjectedAgent, ProjectedPod, project
 from claw_compile.policy.resolve import resolve
 from claw_contract.secret import Secret
 
@@ -43,16 +43,16 @@ class Plan:
     """A pod without errors, before it is written. Where ``loaded`` has no master secret, ``compile_pod`` makes one."""
 
     pod: ProjectedPod
-    resolved: Resolved
-    loaded: Loaded = field(repr=False)
+    resolved: ResolvedPod
+    loaded: LoadedPod = field(repr=False)
 
     @property
-    def agents(self) -> tuple[Projected, ...]:
+    def agents(self) -> tuple[ProjectedAgent, ...]:
         return self.pod.agents
 
 
 @dataclass(frozen=True)
-class Written:
+class CompileResult:
     """The result of a compile. ``new_master`` is the file of a master secret that it made.
 
     ``deployed`` is what runs the pod: compose.generated.yml, or the manifests for Kubernetes.
@@ -61,34 +61,34 @@ class Written:
 
     directory: Path
     deployed: Path
-    agents: tuple[Projected, ...]
+    agents: tuple[ProjectedAgent, ...]
     new_master: Path | None = None
     opened_hosts: tuple[str, ...] = ()
 
 
-def check_pod(pod_file: Path, environ: Mapping[str, str]) -> Checked[Plan]:
+def check_pod(pod_file: Path, environ: Mapping[str, str]) -> Result[Plan]:
     """Run every phase but the writing. The value is None when there is an error."""
     loaded = load(pod_file, environ)
     if loaded.value is None:
-        return Checked(None, in_order(loaded.diagnostics))
+        return Result(None, sort_diagnostics(loaded.diagnostics))
     resolved = resolve(loaded.value)
     assert resolved.value is not None
     providers = connect(loaded.value, resolved.value)
     assert providers.value is not None
-    diagnostics = in_order(
+    diagnostics = sort_diagnostics(
         (
             *loaded.diagnostics,
             *resolved.diagnostics,
             *check(loaded.value, resolved.value),
-            *drift(loaded.value, resolved.value),
+            *find_lock_drift(loaded.value, resolved.value),
             *providers.diagnostics,
-            *starvation(loaded.value, resolved.value, providers.value),
+            *find_credential_leaks(loaded.value, resolved.value, providers.value),
         )
     )
     if has_errors(diagnostics):
-        return Checked(None, diagnostics)
+        return Result(None, diagnostics)
     plan = Plan(project(loaded.value, resolved.value, providers.value), resolved.value, loaded.value)
-    return Checked(plan, diagnostics)
+    return Result(plan, diagnostics)
 
 
 def output_of(pod_file: Path, output: Path | None) -> Path:
@@ -112,7 +112,7 @@ def preview(plan: Plan) -> tuple[Tree, bytes]:
 
 def compile_pod(
     pod_file: Path, environ: Mapping[str, str], output: Path | None = None, target: Target = "compose"
-) -> Checked[Written]:
+) -> Result[CompileResult]:
     """Compile a pod into ``.claw-runtime`` and compose.generated.yml beside it; with an error nothing is written.
 
     ``output`` is another directory for all of it; the content is the same. For Kubernetes there is one file with all that is
@@ -121,13 +121,13 @@ def compile_pod(
     checked = check_pod(pod_file, environ)
     plan = checked.value
     if plan is None:
-        return Checked(None, checked.diagnostics)
+        return Result(None, checked.diagnostics)
     master = plan.loaded.master or _new_master()
     deployment = _deployment(plan, master)
     deployed = _deployed(plan, deployment, target)
-    diagnostics = in_order((*checked.diagnostics, *deployed.diagnostics))
+    diagnostics = sort_diagnostics((*checked.diagnostics, *deployed.diagnostics))
     if deployed.value is None or has_errors(diagnostics):
-        return Checked(None, diagnostics)
+        return Result(None, diagnostics)
     new_master = pod_file.parent / MASTER_FILE if plan.loaded.master is None else None
     refused = write_master(new_master, master) if new_master is not None else ()
     directory, file = output_of(pod_file, output), compose_file_of(pod_file, output)
@@ -137,9 +137,9 @@ def compile_pod(
     tree = deployment.tree if is_beside else {**deployment.tree, PurePosixPath(file.name): deployed.value}
     refused = refused or write(tree, directory, {file: deployed.value} if is_beside else {})
     if refused:
-        return Checked(None, (*diagnostics, *refused))
+        return Result(None, (*diagnostics, *refused))
     hosts = tuple(opened_hosts(plan.resolved)) if deployment.uses_ca else ()
-    return Checked(Written(directory, file, plan.agents, new_master, hosts), diagnostics)
+    return Result(CompileResult(directory, file, plan.agents, new_master, hosts), diagnostics)
 
 
 def _deployment(plan: Plan, master: Secret) -> Deployment:
@@ -151,11 +151,11 @@ def _deployment(plan: Plan, master: Secret) -> Deployment:
     return Deployment(plan.loaded.pod, plan.resolved, tree, master)
 
 
-def _deployed(plan: Plan, deployment: Deployment, target: Target) -> Checked[bytes]:
+def _deployed(plan: Plan, deployment: Deployment, target: Target) -> Result[bytes]:
     """Return the file that runs the pod."""
     if target == "kubernetes":
         return kubernetes(deployment, plan.loaded.variables.lookup)
-    return Checked(compose(deployment))
+    return Result(compose(deployment))
 
 
 def _new_master() -> Secret:
@@ -172,7 +172,7 @@ def run(pod: Path, output: Path | None, target: Target = "compose") -> int:
     return 0
 
 
-def compile_and_report(pod: Path, output: Path | None = None, target: Target = "compose") -> Written | None:
+def compile_and_report(pod: Path, output: Path | None = None, target: Target = "compose") -> CompileResult | None:
     """Compile a pod, and print its diagnostics on standard error. Return None with errors."""
     result = compile_pod(pod, os.environ, output, target)
     sys.stderr.write(as_text(result.diagnostics))
@@ -183,7 +183,7 @@ def compile_and_report(pod: Path, output: Path | None = None, target: Target = "
     return result.value
 
 
-def summary(plan: Plan | Written) -> str:
+def summary(plan: Plan | CompileResult) -> str:
     """Return a few lines for people: each agent, its tools, and what a call of each may do."""
     lines: list[str] = []
     for agent in plan.agents:

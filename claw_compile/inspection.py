@@ -11,14 +11,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from claw_compile.compiler import Plan
-from claw_compile.descriptors.descriptor import Described
+from claw_compile.descriptors.descriptor import ServiceDescriptor
 from claw_compile.diagnostics.diagnostic import Span, did_you_mean
 from claw_compile.grammar.pod import ServiceSpec
 from claw_compile.parsing.node import ListNode, MapNode, Node, ScalarNode
 from claw_compile.policy.agent import Agent
 from claw_compile.policy.base_url import base_url
-from claw_compile.policy.explain import Unknown
-from claw_compile.policy.project import Projected
+from claw_compile.policy.explain import UnknownName
+from claw_compile.policy.project import ProjectedAgent
 from claw_compile.policy.topology import topology
 from claw_contract.descriptor import DescriptorTool
 from claw_contract.manifest import Tool
@@ -30,23 +30,23 @@ _SHORTEST_PART = 4
 """Of a value that is looked for within other text: a shorter one is there by chance."""
 
 
-def inspect_pod(plan: Plan, word: str) -> Facts | Unknown:
+def inspect_pod(plan: Plan, word: str) -> Facts | UnknownName:
     """``{"agents": […], "service": …}``: an agent by its id, a service by its name; an agent's service is both."""
     spec = plan.pod.spec.service(word)
     agents = [each for each in plan.agents if word in {each.agent.id, each.agent.spec.name.text}]
     if spec is None and not agents:
         known = {*(each.agent.id for each in plan.agents), *(each.name.text for each in plan.pod.spec.services)}
-        return Unknown(f"the pod has no service and no agent '{word}'", did_you_mean(word, known))
+        return UnknownName(f"the pod has no service and no agent '{word}'", did_you_mean(word, known))
     is_provider = spec is not None and (spec.agent is None or plan.pod.described.get(word) is not None)
     facts = {
         "agents": [_agent(plan, each) for each in agents],
         "service": _service(plan, spec) if spec is not None and is_provider else None,
     }
-    masked: Facts = _masked(facts, _values(plan))
+    masked: Facts = _mask(facts, _values(plan))
     return masked
 
 
-def _agent(plan: Plan, projected: Projected) -> Facts:
+def _agent(plan: Plan, projected: ProjectedAgent) -> Facts:
     agent = projected.agent
     tools = projected.manifest.tools if projected.manifest is not None else ()
     presented = aliases(tool.name for tool in tools)
@@ -116,12 +116,12 @@ def _base_url(plan: Plan, spec: ServiceSpec) -> str | None:
     return base_url(spec, plan.loaded.variables.lookup, [])
 
 
-def _credential(spec: ServiceSpec, described: Described | None) -> Facts:
+def _credential(spec: ServiceSpec, described: ServiceDescriptor | None) -> Facts:
     if spec.auth is not None:
         own, source = spec.auth, "secret" if spec.auth.secret is not None else "env"
         of = own.secret or own.env
-        told = _from(source, of, spec.name.text) if of is not None else {}
-        return {"type": own.type, **told, "said_at": _place(own.span)}
+        source_facts = _from(source, of, spec.name.text) if of is not None else {}
+        return {"type": own.type, **source_facts, "said_at": _place(own.span)}
     auth = described.descriptor.auth if described is not None else None
     if described is None or auth is None or auth.type == "none":
         return {"type": "none"}
@@ -132,7 +132,7 @@ def _from(source: str, of: ScalarNode, service: str) -> Facts:
     return {"secret": of.shown} if source == "secret" else {"variable": of.shown, "of": service}
 
 
-def _descriptor(described: Described) -> Facts:
+def _descriptor(described: ServiceDescriptor) -> Facts:
     """All that the service says, but its tools, which stand by themselves."""
     said = described.descriptor.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"tools"})
     return {"found_in": described.file, "as": described.source, "digest": described.digest, **said}
@@ -157,8 +157,8 @@ def _place(span: Span) -> str:
 def _values(plan: Plan) -> Mapping[str, str]:
     """Value → name, of every variable that the pod file refers to."""
     names = {name for text in _texts(plan.pod.spec.document) for name in _REFERENCE.findall(text)}
-    found = ((plan.loaded.variables.lookup(name), name) for name in sorted(names))
-    return {value: name for value, name in found if value}
+    pairs = ((plan.loaded.variables.lookup(name), name) for name in sorted(names))
+    return {value: name for value, name in pairs if value}
 
 
 def _texts(node: Node) -> Iterator[str]:
@@ -173,7 +173,7 @@ def _texts(node: Node) -> Iterator[str]:
                 yield from _texts(entry.value)
 
 
-def _masked(data: Any, values: Mapping[str, str]) -> Any:
+def _mask(data: Any, values: Mapping[str, str]) -> Any:
     match data:
         case str() if data in values:
             return f"${{{values[data]}}}"
@@ -183,8 +183,8 @@ def _masked(data: Any, values: Mapping[str, str]) -> Any:
                     data = data.replace(value, f"${{{values[value]}}}")
             return data
         case list():
-            return [_masked(item, values) for item in data]
+            return [_mask(item, values) for item in data]
         case dict():
-            return {key: _masked(item, values) for key, item in data.items()}
+            return {key: _mask(item, values) for key, item in data.items()}
         case _:
             return data

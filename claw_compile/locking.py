@@ -12,21 +12,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from claw_compile import codes
-from claw_compile.descriptors.descriptor import Described, read_descriptor
-from claw_compile.descriptors.lock import LOCK_FILE, LockContent, LockedService, locked, rendered, sha256
+from claw_compile.descriptors.descriptor import ServiceDescriptor, read_descriptor
+from claw_compile.descriptors.lock import LOCK_FILE, LockContent, LockedService, locked, render_lock, sha256
 from claw_compile.diagnostics.diagnostic import (
-    Checked,
     Diagnostic,
+    Result,
     did_you_mean,
     has_errors,
-    in_order,
-    quoted,
+    quote,
+    sort_diagnostics,
     start_of,
 )
 from claw_compile.grammar.pod import ServiceSpec
-from claw_compile.loading.build_context import filled
+from claw_compile.loading.build_context import fill_in
 from claw_compile.loading.descriptor_lookup import written_image
-from claw_compile.loading.load import Loaded, load
+from claw_compile.loading.load import LoadedPod, load
 from claw_compile.output.write import replace_file
 from claw_compile.parsing.json_reader import read_json
 from claw_compile.parsing.node import plain_data
@@ -36,7 +36,7 @@ from claw_compile.policy.resolve import resolve
 
 
 @dataclass(frozen=True)
-class Baked:
+class ImageDescriptor:
     """A descriptor in an image: its path there, its bytes (None: its label names no file), and the image's own digest."""
 
     path: str
@@ -44,12 +44,12 @@ class Baked:
     image_digest: str | None = None
 
 
-type Ask = Callable[[str], Baked | None]
+type AskImage = Callable[[str], ImageDescriptor | None]
 """What an image says of itself; None when it has no descriptor. Docker is asked by the command line, never by the compiler."""
 
 
 @dataclass(frozen=True)
-class Locked:
+class LockResult:
     """A lock that was written, and the services that came, were accepted, and went."""
 
     file: Path
@@ -60,7 +60,7 @@ class Locked:
 
 
 @dataclass(frozen=True)
-class Rotated:
+class Rotation:
     """An agent's next epoch."""
 
     file: Path
@@ -69,44 +69,46 @@ class Rotated:
 
 
 def lock_pod(
-    pod_file: Path, environ: Mapping[str, str], accept: Collection[str] = (), ask: Ask | None = None
-) -> Checked[Locked]:
+    pod_file: Path, environ: Mapping[str, str], accept: Collection[str] = (), ask: AskImage | None = None
+) -> Result[LockResult]:
     """Write the lock of a pod as it is now; a service whose tools have changed only when it is accepted."""
     loaded = load(pod_file, environ)
     if loaded.value is None or has_errors(loaded.diagnostics):
-        return Checked(None, in_order(loaded.diagnostics))
+        return Result(None, sort_diagnostics(loaded.diagnostics))
     resolved = resolve(loaded.value).value
     assert resolved is not None
-    now = _Now(loaded.value, pod_file.parent, granted_tools(resolved), list(loaded.diagnostics), {})
+    now = _LockUpdate(loaded.value, pod_file.parent, granted_tools(resolved), list(loaded.diagnostics), {})
     for service in loaded.value.pod.services:
         now.lock(service, accept, ask)
     known = [service.name.text for service in loaded.value.pod.services]
     for name in sorted(set(accept) - now.services.keys()):
         hint = did_you_mean(name, known)
-        message = f"no service {quoted(name)} with a descriptor, to accept"
-        now.found.append(codes.UNKNOWN_SERVICE.at(start_of(str(pod_file)), message, hint=hint))
-    found = in_order(now.found)
-    if has_errors(found):
-        return Checked(None, found)
+        message = f"no service {quote(name)} with a descriptor, to accept"
+        now.diagnostics.append(codes.UNKNOWN_SERVICE.at(start_of(str(pod_file)), message, hint=hint))
+    diagnostics = sort_diagnostics(now.diagnostics)
+    if has_errors(diagnostics):
+        return Result(None, diagnostics)
     before = now.before
     content = LockContent(epochs=now.epochs, services=now.services)
     path = pod_file.parent / LOCK_FILE
-    refused = replace_file(path, rendered(content))
+    refused = replace_file(path, render_lock(content))
     if refused:
-        return Checked(None, (*found, *refused))
+        return Result(None, (*diagnostics, *refused))
     added, removed = now.services.keys() - before.keys(), before.keys() - now.services.keys()
     accepted = {name for name in accept if name in before}
-    return Checked(Locked(path, content, *(tuple(sorted(names)) for names in (added, accepted, removed))), found)
+    return Result(
+        LockResult(path, content, *(tuple(sorted(names)) for names in (added, accepted, removed))), diagnostics
+    )
 
 
 @dataclass
-class _Now:
+class _LockUpdate:
     """The pod as it is, on its way into the lock."""
 
-    loaded: Loaded
+    loaded: LoadedPod
     directory: Path
     granted: Mapping[str, Collection[str]]
-    found: list[Diagnostic]
+    diagnostics: list[Diagnostic]
     services: dict[str, LockedService]
 
     @property
@@ -117,7 +119,7 @@ class _Now:
     def epochs(self) -> dict[str, int]:
         return self.loaded.lock.content.epochs if self.loaded.lock else {}
 
-    def lock(self, service: ServiceSpec, accept: Collection[str], ask: Ask | None) -> None:
+    def lock(self, service: ServiceSpec, accept: Collection[str], ask: AskImage | None) -> None:
         """Take one service in, or say why not."""
         name, lock = service.name.text, self.loaded.lock
         described, entry = self._entry(service, ask)
@@ -126,10 +128,12 @@ class _Now:
         granted = self.granted.get(name, ())
         if name in self.before and name not in accept and changes(self.before[name], described, granted):
             assert lock is not None
-            self.found.extend(compare(lock, name, described, granted, service.name.span))
+            self.diagnostics.extend(compare(lock, name, described, granted, service.name.span))
         self.services[name] = entry
 
-    def _entry(self, service: ServiceSpec, ask: Ask | None) -> tuple[Described | None, LockedService | None]:
+    def _entry(
+        self, service: ServiceSpec, ask: AskImage | None
+    ) -> tuple[ServiceDescriptor | None, LockedService | None]:
         name, image = service.name.text, written_image(service)
         described = self.loaded.described.get(name)
         if ask is not None and service.agent is None and (described is None or described.source not in _NAMED):
@@ -144,22 +148,22 @@ class _Now:
         inside = path.relative_to(self.directory) if path.is_relative_to(self.directory) else path
         return described, locked(described, inside.as_posix(), image)
 
-    def _baked(self, service: ServiceSpec, ask: Ask) -> tuple[Described, LockedService] | None:
+    def _baked(self, service: ServiceSpec, ask: AskImage) -> tuple[ServiceDescriptor, LockedService] | None:
         """What the service's image says of itself."""
-        image = filled(service.body.value("image"), self.loaded.variables.lookup) if service.body else None
+        image = fill_in(service.body.value("image"), self.loaded.variables.lookup) if service.body else None
         baked = ask(image) if image is not None else None
         if baked is None:
             return None
         file = f"{written_image(service)}:{baked.path}"
         if baked.data is None:
-            message = f"the image has no file {quoted(baked.path)}, which its label names"
-            self.found.append(codes.BAD_DESCRIBE_LABEL.at(service.name.span, message))
+            message = f"the image has no file {quote(baked.path)}, which its label names"
+            self.diagnostics.append(codes.BAD_DESCRIBE_LABEL.at(service.name.span, message))
             return None
         text = decode(file, baked.data)
         root = read_json(text.value) if text.value is not None else None
         described = read_descriptor(file, root.value) if root is not None and root.value is not None else None
         for checked in (text, root, described):
-            self.found.extend(checked.diagnostics if checked is not None else ())
+            self.diagnostics.extend(checked.diagnostics if checked is not None else ())
         if root is None or root.value is None or described is None or described.value is None:
             return None
         value = replace(described.value, source="image", digest=sha256(baked.data))
@@ -172,20 +176,22 @@ _NAMED = ("describe-file", "snapshot")
 """Sources of a higher rank than an image."""
 
 
-def rotate_pod(pod_file: Path, environ: Mapping[str, str], agent: str) -> Checked[Rotated]:
+def rotate_pod(pod_file: Path, environ: Mapping[str, str], agent: str) -> Result[Rotation]:
     """Give an agent a new token from the next compile on, and leave the others theirs."""
     loaded = load(pod_file, environ)
     if loaded.value is None or has_errors(loaded.diagnostics):
-        return Checked(None, in_order(loaded.diagnostics))
+        return Result(None, sort_diagnostics(loaded.diagnostics))
     resolved = resolve(loaded.value).value
     known = [each.id for each in resolved.agents] if resolved is not None else []
     if agent not in known:
-        message, hint = f"no agent {quoted(agent)}", did_you_mean(agent, known)
+        message, hint = f"no agent {quote(agent)}", did_you_mean(agent, known)
         help_text = f"the agents are {', '.join(known)}" if known else None
-        found = codes.UNKNOWN_AGENT.at(start_of(str(pod_file)), message, hint=hint, help_text=help_text)
-        return Checked(None, in_order((*loaded.diagnostics, found)))
+        unknown = codes.UNKNOWN_AGENT.at(start_of(str(pod_file)), message, hint=hint, help_text=help_text)
+        return Result(None, sort_diagnostics((*loaded.diagnostics, unknown)))
     content = loaded.value.lock.content if loaded.value.lock else LockContent()
     epoch = content.epochs.get(agent, 0) + 1
     path = pod_file.parent / LOCK_FILE
-    refused = replace_file(path, rendered(content.model_copy(update={"epochs": {**content.epochs, agent: epoch}})))
-    return Checked(None, refused) if refused else Checked(Rotated(path, agent, epoch), in_order(loaded.diagnostics))
+    refused = replace_file(path, render_lock(content.model_copy(update={"epochs": {**content.epochs, agent: epoch}})))
+    return (
+        Result(None, refused) if refused else Result(Rotation(path, agent, epoch), sort_diagnostics(loaded.diagnostics))
+    )

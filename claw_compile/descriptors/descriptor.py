@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from claw_compile import codes
 from claw_compile.descriptors.rules import rules
-from claw_compile.diagnostics.diagnostic import Checked, Code, Diagnostic, Note, did_you_mean, quoted
+from claw_compile.diagnostics.diagnostic import Code, Diagnostic, Note, Result, did_you_mean, quote
 from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode, kind, plain_data, span_at
 from claw_contract.descriptor import Descriptor, DescriptorTool, DescriptorV1, DescriptorV2
 from claw_contract.names import TOOL_NAME
@@ -43,7 +43,7 @@ type Source = Literal["describe-file", "snapshot", "image", "build", "tools-list
 
 
 @dataclass(frozen=True)
-class Described:
+class ServiceDescriptor:
     """A descriptor that has the right shape, and its tree for places. ``digest`` is of its file."""
 
     file: str
@@ -57,17 +57,17 @@ class Described:
         return self.descriptor.tools if isinstance(self.descriptor, DescriptorV2) else ()
 
 
-def read_descriptor(file: str, root: Node) -> Checked[Described]:
+def read_descriptor(file: str, root: Node) -> Result[ServiceDescriptor]:
     """The descriptor, with everything that is wrong with it."""
-    found = list(_version(root))
-    if found or not isinstance(root, MapNode):
-        return Checked(None, tuple(found))
-    found.extend(_unknown_keys(root, ()))
+    diagnostics = list(_version(root))
+    if diagnostics or not isinstance(root, MapNode):
+        return Result(None, tuple(diagnostics))
+    diagnostics.extend(_unknown_keys(root, ()))
     try:
         descriptor = _validated(root)
     except ValidationError as error:
-        return Checked(None, (*found, *_shape_errors(error, root), *_rules_of_the_rest(error, root)))
-    return Checked(Described(file, descriptor, root), (*found, *rules(descriptor, root)))
+        return Result(None, (*diagnostics, *_shape_errors(error, root), *_rules_of_the_rest(error, root)))
+    return Result(ServiceDescriptor(file, descriptor, root), (*diagnostics, *rules(descriptor, root)))
 
 
 def _validated(root: Node) -> Descriptor:
@@ -110,7 +110,7 @@ def _version(root: Node) -> Iterator[Diagnostic]:
         for key in _V2_KEYS:
             if (entry := root.get(key)) is not None:
                 notes = [Note(version.value.span, "the version is declared here")]
-                yield codes.DESCRIPTOR_NEEDS_V2.at(entry.key.span, f"{quoted(key)} needs version 2", notes=notes)
+                yield codes.DESCRIPTOR_NEEDS_V2.at(entry.key.span, f"{quote(key)} needs version 2", notes=notes)
 
 
 def _unknown_keys(node: Node, path: tuple[str, ...]) -> Iterator[Diagnostic]:
@@ -122,7 +122,7 @@ def _unknown_keys(node: Node, path: tuple[str, ...]) -> Iterator[Diagnostic]:
     for entry in node.entries:
         name = entry.key.text
         if name not in _KNOWN[path] and not name.startswith("x-"):
-            message = f"the key {quoted(name)} is not known here, and is dropped"
+            message = f"the key {quote(name)} is not known here, and is dropped"
             hint = did_you_mean(name, _KNOWN[path])
             yield codes.DESCRIPTOR_UNKNOWN_KEY.at(entry.key.span, message, hint=hint)
         yield from _unknown_keys(entry.value, (*path, name))
@@ -150,20 +150,20 @@ def _dotted(path: tuple[str | int, ...]) -> str:
     return ".".join(str(part) for part in path)
 
 
-def as_descriptor(root: Node, mcp_path: ScalarNode) -> Checked[Node]:
+def as_descriptor(root: Node, mcp_path: ScalarNode) -> Result[Node]:
     """Version 2 with the listed tools; the whole answer of JSON-RPC is taken as well as its ``result``."""
     listed = root.value("result") if isinstance(root, MapNode) and root.get("jsonrpc") is not None else root
     if not isinstance(listed, MapNode):
         at = listed.span if listed is not None else root.span
         message = f"the result of tools/list is an object, and this is {kind(listed) if listed else 'an error'}"
-        return Checked(None, (codes.BAD_TOOLS_LIST.at(at, message),))
+        return Result(None, (codes.BAD_TOOLS_LIST.at(at, message),))
     tools, cursor = listed.get("tools"), listed.value("nextCursor")
     if tools is None or not isinstance(tools.value, ListNode):
         at = tools.value.span if tools else listed.span
-        return Checked(None, (codes.BAD_TOOLS_LIST.at(at, "the result of tools/list has a list 'tools'"),))
+        return Result(None, (codes.BAD_TOOLS_LIST.at(at, "the result of tools/list has a list 'tools'"),))
     if cursor is not None and not (isinstance(cursor, ScalarNode) and cursor.is_null):
         message = "this is one page of several: 'nextCursor' asks for the next"
-        return Checked(None, (codes.BAD_TOOLS_LIST.at(cursor.span, message),))
+        return Result(None, (codes.BAD_TOOLS_LIST.at(cursor.span, message),))
     top = listed.span
     path = MapNode((Entry(ScalarNode("path", mcp_path.span), mcp_path),), mcp_path.span)
     entries = (
@@ -172,8 +172,8 @@ def as_descriptor(root: Node, mcp_path: ScalarNode) -> Checked[Node]:
         Entry(tools.key, ListNode(tuple(each for each in tools.value.items if _name(each) is None), tools.value.span)),
     )
     names = (name for each in tools.value.items if (name := _name(each)) is not None)
-    left_out = (codes.TOOL_LEFT_OUT.at(name.span, f"the tool {quoted(name.text)} is left out") for name in names)
-    return Checked(MapNode(entries, top), tuple(left_out))
+    left_out = (codes.TOOL_LEFT_OUT.at(name.span, f"the tool {quote(name.text)} is left out") for name in names)
+    return Result(MapNode(entries, top), tuple(left_out))
 
 
 def _name(tool: Node) -> ScalarNode | None:

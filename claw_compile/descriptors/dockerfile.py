@@ -47,7 +47,7 @@ def labels(source: Source, target: str | None = None) -> Labels:
     return stages.get(target.lower(), {}) if target else current
 
 
-def declared(source: Source) -> Iterator[tuple[str, ScalarNode]]:
+def declared_variables(source: Source) -> Iterator[tuple[str, ScalarNode]]:
     """Every ``ENV``, and every ``ARG`` that has a value, of all stages."""
     for line in _logical_lines(source, _escape(source)):
         instruction = _INSTRUCTION.fullmatch(line.text)

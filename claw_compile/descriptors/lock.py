@@ -16,8 +16,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from claw_compile import codes
-from claw_compile.descriptors.descriptor import Described, Source
-from claw_compile.diagnostics.diagnostic import Checked, Diagnostic, Span, quoted
+from claw_compile.descriptors.descriptor import ServiceDescriptor, Source
+from claw_compile.diagnostics.diagnostic import Diagnostic, Result, Span, quote
 from claw_compile.parsing.node import MapNode, Node, kind, plain_data, span_at
 from claw_contract.base import JsonObject
 from claw_contract.descriptor import DescriptorTool, DescriptorV2
@@ -86,16 +86,16 @@ class Lock:
         return node
 
 
-def read_lock(file: str, root: Node) -> Checked[Lock]:
+def read_lock(file: str, root: Node) -> Result[Lock]:
     """The lock, or what is wrong with it; nothing of a lock that is damaged is believed."""
-    found = tuple(_version(root))
-    if found:
-        return Checked(None, found)
+    diagnostics = tuple(_version(root))
+    if diagnostics:
+        return Result(None, diagnostics)
     try:
         content = LockContent.model_validate_json(json.dumps(plain_data(root)), strict=True)
     except ValidationError as error:
-        return Checked(None, tuple(_shape_errors(error, root)))
-    return Checked(Lock(file, content, root))
+        return Result(None, tuple(_shape_errors(error, root)))
+    return Result(Lock(file, content, root))
 
 
 def _version(root: Node) -> Iterator[Diagnostic]:
@@ -115,16 +115,16 @@ def _shape_errors(error: ValidationError, root: Node) -> Iterator[Diagnostic]:
     for problem in error.errors(include_input=False, include_url=False, include_context=False):
         path = tuple(part for part in problem["loc"] if part != "[key]")
         place = ".".join(str(part) for part in path)
-        yield codes.BAD_LOCK.at(span_at(root, path), f"{quoted(place)[1:-1]}: {problem['msg']}")
+        yield codes.BAD_LOCK.at(span_at(root, path), f"{quote(place)[1:-1]}: {problem['msg']}")
 
 
-def locked(described: Described, file: str, image: str | None) -> LockedService:
+def locked(described: ServiceDescriptor, file: str, image: str | None) -> LockedService:
     """What the lock has of a descriptor; ``file`` is its path from the pod's directory."""
-    tools = {tool.name: locked_tool(described, tool) for tool in described.tools}
+    tools = {tool.name: lock_tool(described, tool) for tool in described.tools}
     return LockedService(source=described.source, file=file, digest=described.digest, image=image, tools=tools)
 
 
-def locked_tool(described: Described, tool: DescriptorTool) -> LockedTool:
+def lock_tool(described: ServiceDescriptor, tool: DescriptorTool) -> LockedTool:
     """What the lock has of one tool. The order of a schema's keys is no matter."""
     said = tool.model_dump(mode="json", by_alias=True, exclude_unset=True)
     call = _call(described, tool)
@@ -136,7 +136,7 @@ def locked_tool(described: Described, tool: DescriptorTool) -> LockedTool:
     )
 
 
-def _call(described: Described, tool: DescriptorTool) -> str:
+def _call(described: ServiceDescriptor, tool: DescriptorTool) -> str:
     if tool.http is not None:
         return f"{tool.http.method} {tool.http.path}"
     descriptor = described.descriptor
@@ -153,7 +153,7 @@ def sha256(data: bytes) -> str:
     return "sha256:" + hashlib.sha256(data).hexdigest()
 
 
-def rendered(content: LockContent) -> bytes:
+def render_lock(content: LockContent) -> bytes:
     """The lock as its file holds it: names sorted, and an image's descriptor in its own order."""
     data: dict[str, Any] = {"version": content.version, "epochs": dict(sorted(content.epochs.items()))}
     if content.services is not None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from claw_compile import codes
 from claw_compile.descriptors.tool_schema import check_schema
-from claw_compile.diagnostics.diagnostic import Diagnostic, Note, did_you_mean, quoted
+from claw_compile.diagnostics.diagnostic import Diagnostic, Note, did_you_mean, quote
 from claw_compile.parsing.node import ListNode, MapNode, Node, ScalarNode, span_at
 from claw_contract.descriptor import Descriptor, DescriptorTool, DescriptorV2
 from claw_contract.manifest import PLACEHOLDER, Annotations
@@ -43,12 +43,12 @@ def _feeds(descriptor: Descriptor, root: Node) -> Iterator[Diagnostic]:
         if feed.name in first:
             notes = [Note(span_at(root, ("feeds", first[feed.name])), "the first one is here")]
             at = span_at(root, ("feeds", index))
-            yield codes.DESCRIPTOR_SHAPE.at(at, f"two feeds are called {quoted(feed.name)}", notes=notes)
+            yield codes.DESCRIPTOR_SHAPE.at(at, f"two feeds are called {quote(feed.name)}", notes=notes)
         first.setdefault(feed.name, index)
         parameters = set(PLACEHOLDER.findall(feed.path)) - {"claw_id"}
         if not _FEED_PATH.fullmatch(feed.path) or leaves_its_place(feed.path.partition("?")[0]) or parameters:
             at = span_at(root, ("feeds", index, "path"))
-            message = f"{quoted(feed.path)} is no path of a feed; it takes no parameter but {{claw_id}}"
+            message = f"{quote(feed.path)} is no path of a feed; it takes no parameter but {{claw_id}}"
             yield codes.BAD_PATH.at(at, message)
 
 
@@ -73,20 +73,20 @@ def _memory(descriptor: DescriptorV2, root: Node) -> Iterator[Diagnostic]:
     for name in ("recall", "retain", "forget"):
         operation = getattr(memory, name)
         if operation is not None and leaves_its_place(operation.path):
-            message = f"{quoted(operation.path)} holds '.' or '..' segments, a stray brace, or a control character"
+            message = f"{quote(operation.path)} holds '.' or '..' segments, a stray brace, or a control character"
             yield codes.BAD_PATH.at(span_at(root, ("memory", name, "path")), message)
 
 
 def _tools(descriptor: DescriptorV2, root: Node) -> Iterator[Diagnostic]:
     if descriptor.mcp is not None and leaves_its_place(descriptor.mcp.path):
-        message = f"{quoted(descriptor.mcp.path)} holds '.' or '..' segments, a stray brace, or a control character"
+        message = f"{quote(descriptor.mcp.path)} holds '.' or '..' segments, a stray brace, or a control character"
         yield codes.BAD_PATH.at(span_at(root, ("mcp", "path")), message)
     first: dict[str, int] = {}
     for index, tool in enumerate(descriptor.tools):
         if tool.name in first:
             notes = [Note(span_at(root, ("tools", first[tool.name], "name")), "the first one is here")]
             at = span_at(root, ("tools", index, "name"))
-            yield codes.DUPLICATE_TOOL.at(at, f"two tools are called {quoted(tool.name)}", notes=notes)
+            yield codes.DUPLICATE_TOOL.at(at, f"two tools are called {quote(tool.name)}", notes=notes)
         first.setdefault(tool.name, index)
         yield from tool_rules(descriptor, root, index)
 
@@ -101,21 +101,21 @@ def tool_rules(descriptor: DescriptorV2, root: Node, index: int) -> Iterator[Dia
     """Everything that is wrong with one tool."""
     tool, base = descriptor.tools[index], ("tools", index)
     if not tool.description.strip():
-        yield codes.MISSING_DESCRIPTION.at(span_at(root, (*base, "name")), f"{quoted(tool.name)} has no description")
+        yield codes.MISSING_DESCRIPTION.at(span_at(root, (*base, "name")), f"{quote(tool.name)} has no description")
     if len(tool.description) > LONGEST_DESCRIPTION:
         at = span_at(root, (*base, "description"))
         yield codes.LONG_DESCRIPTION.at(at, f"the description has {len(tool.description)} characters")
     hidden = next((each for each in _all_texts(_node(root, base)) if _HIDDEN.search(each.text)), None)
     if hidden is not None:
-        message = f"{quoted(tool.name)} holds characters that nobody sees: {quoted(hidden.text)}"
+        message = f"{quote(tool.name)} holds characters that nobody sees: {quote(hidden.text)}"
         yield codes.HIDDEN_TEXT.at(hidden.span, message)
     yield from check_schema(_node(root, (*base, "inputSchema")), tool.input_schema)
     yield from _annotations(tool, root, (*base, "annotations"))
     if tool.http is None and descriptor.mcp is None:
-        yield codes.HTTP_REQUIRED.at(span_at(root, base), f"{quoted(tool.name)} needs 'http'")
+        yield codes.HTTP_REQUIRED.at(span_at(root, base), f"{quote(tool.name)} needs 'http'")
     elif tool.http is not None and descriptor.mcp is not None:
         notes = [Note(span_at(root, ("mcp",)), "'mcp' is here")]
-        message = f"{quoted(tool.name)} has 'http' beside 'mcp'"
+        message = f"{quote(tool.name)} has 'http' beside 'mcp'"
         yield codes.HTTP_FORBIDDEN.at(span_at(root, (*base, "http")), message, notes=notes)
     elif tool.http is not None:
         yield from _http(tool, root, base)
@@ -126,7 +126,7 @@ def _http(tool: DescriptorTool, root: Node, base: _Path) -> Iterator[Diagnostic]
     assert http is not None
     if leaves_its_place(http.path):
         yield codes.BAD_PATH.at(
-            at_path, f"{quoted(http.path)} holds '.' or '..' segments, a stray brace, or a control character"
+            at_path, f"{quote(http.path)} holds '.' or '..' segments, a stray brace, or a control character"
         )
     for name in dict.fromkeys(PLACEHOLDER.findall(http.path)):
         if name != "claw_id":
@@ -135,7 +135,7 @@ def _http(tool: DescriptorTool, root: Node, base: _Path) -> Iterator[Diagnostic]
         yield codes.BAD_BODY.at(span_at(root, (*base, "http", "body_key")), f"{http.method} takes no body")
     if http.method == "DELETE" and tool.annotations.effect == "read":
         at = span_at(root, (*base, "http", "method"))
-        yield codes.READ_ONLY_DELETE.at(at, f"{quoted(tool.name)} is a DELETE that says it only reads")
+        yield codes.READ_ONLY_DELETE.at(at, f"{quote(tool.name)} is a DELETE that says it only reads")
 
 
 def _parameter(tool: DescriptorTool, name: str, root: Node, base: _Path) -> Iterator[Diagnostic]:
@@ -143,15 +143,15 @@ def _parameter(tool: DescriptorTool, name: str, root: Node, base: _Path) -> Iter
     at_path = span_at(root, (*base, "http", "path"))
     properties, required = tool.input_schema.get("properties"), tool.input_schema.get("required")
     if not isinstance(properties, dict) or name not in properties:
-        yield codes.PATH_PARAMETER.at(at_path, f"the schema has no property {quoted(name)}")
+        yield codes.PATH_PARAMETER.at(at_path, f"the schema has no property {quote(name)}")
         return
     at = span_at(root, (*base, "inputSchema", "properties", name))
     notes = [Note(at_path, "the path needs it here")]
     if not isinstance(required, list) or name not in required:
-        yield codes.PATH_PARAMETER.at(at, f"the property {quoted(name)} is not required", notes=notes)
+        yield codes.PATH_PARAMETER.at(at, f"the property {quote(name)} is not required", notes=notes)
     declared = properties[name]
     if isinstance(declared, dict) and declared.get("type") in _NOT_SINGLE:
-        message = f"the property {quoted(name)} is an {declared['type']}, and a path takes a single value"
+        message = f"the property {quote(name)} is an {declared['type']}, and a path takes a single value"
         yield codes.PATH_PARAMETER.at(at, message, notes=notes)
 
 
@@ -164,12 +164,12 @@ def _annotations(tool: DescriptorTool, root: Node, base: _Path) -> Iterator[Diag
         at = span_at(node, ("readOnlyHint",))
         yield codes.EFFECT_CONFLICT.at(at, "'readOnlyHint' contradicts 'readOnly'", notes=notes)
     if said.effect == "read" and (said.model_extra or {}).get("destructiveHint") is True:
-        message = f"{quoted(tool.name)} says that it only reads, and that it is destructive"
+        message = f"{quote(tool.name)} says that it only reads, and that it is destructive"
         yield codes.EFFECT_CONFLICT.at(span_at(node, ("destructiveHint",)), message)
     for entry in node.entries:
         name = entry.key.text
         if name.startswith(_OURS) and name not in _ANNOTATIONS:
-            message, hint = f"the annotation {quoted(name)} is not known", did_you_mean(name, _ANNOTATIONS)
+            message, hint = f"the annotation {quote(name)} is not known", did_you_mean(name, _ANNOTATIONS)
             yield codes.DESCRIPTOR_UNKNOWN_KEY.at(entry.key.span, message, hint=hint)
 
 

@@ -1,7 +1,7 @@
 """What the compiler says about a file: a code, a place, a sentence (spec/compile.md "Diagnostics").
 
 Rules. A user's mistake is a value with a place, never an exception. A message quotes what the *file* says, through
-``quoted``, and never a value that came from the environment.
+``quote``, and never a value that came from the environment.
 """
 
 from __future__ import annotations
@@ -59,8 +59,15 @@ class Code:
         help_text: str | None = None,
     ) -> Diagnostic:
         """A diagnostic of this kind. ``hint`` stands beside the carets, ``help_text`` on a line of its own."""
-        told = tuple(Note(note.span, visible(note.message)) for note in notes)
-        return Diagnostic(self, visible(message), span, told, hint and visible(hint), help_text and visible(help_text))
+        shown_notes = tuple(Note(note.span, escape_controls(note.message)) for note in notes)
+        return Diagnostic(
+            self,
+            escape_controls(message),
+            span,
+            shown_notes,
+            hint and escape_controls(hint),
+            help_text and escape_controls(help_text),
+        )
 
 
 @dataclass(frozen=True)
@@ -78,23 +85,28 @@ class Diagnostic:
 
 
 @dataclass(frozen=True)
-class Checked[T]:
+class Result[T]:
     """What a phase made, and what it found. ``value`` is None when the next phase has nothing to work on."""
 
     value: T | None
     diagnostics: tuple[Diagnostic, ...] = ()
 
 
-def in_order(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
+def sort_diagnostics(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
     """Sorted by place, each once: a default that ten agents inherit is wrong once."""
-    return tuple(sorted(dict.fromkeys(diagnostics), key=lambda found: (found.span, found.code.name, found.message)))
+    return tuple(
+        sorted(
+            dict.fromkeys(diagnostics),
+            key=lambda diagnostic: (diagnostic.span, diagnostic.code.name, diagnostic.message),
+        )
+    )
 
 
 def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:
-    return any(found.is_error for found in diagnostics)
+    return any(diagnostic.is_error for diagnostic in diagnostics)
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     r"""Text of a file as a message shows it: in quotes, short, without control characters, and without what looks like a key.
 
     >>> print(quoted("get_quote"), quoted("a" + chr(7)))
@@ -102,10 +114,10 @@ def quoted(text: str) -> str:
     """
     text = KEY_SHAPE.sub("•••", text)
     shown = text if len(text) <= SHOWN else text[:SHOWN] + "…"
-    return "'" + visible(shown) + "'"
+    return "'" + escape_controls(shown) + "'"
 
 
-def visible(text: str) -> str:
+def escape_controls(text: str) -> str:
     r"""Text without control characters: a descriptor's words must not move a terminal's cursor. Lines stay lines.
 
     >>> print(visible("a" + chr(27) + "[2J"))
@@ -124,4 +136,4 @@ def did_you_mean(word: str, known: Iterable[str]) -> str | None:
     "did you mean 'allow'?"
     """
     close = difflib.get_close_matches(word, sorted(known), n=1, cutoff=0.6)
-    return f"did you mean {quoted(close[0])}?" if close else None
+    return f"did you mean {quote(close[0])}?" if close else None

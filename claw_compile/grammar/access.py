@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from claw_compile import codes
-from claw_compile.diagnostics.diagnostic import Note, quoted
+from claw_compile.diagnostics.diagnostic import Note, quote
 from claw_compile.grammar.pod import PodSecret, Principal, ProviderAuth, Stdio
 from claw_compile.grammar.reader import Reader
 from claw_compile.grammar.shapes import (
@@ -60,7 +60,7 @@ def _build_auth(members: Members) -> ProviderAuth | None:
     members.require_one(_ENV, _SECRET)
     needed = {"header": _HEADER, "basic": _USERNAME}.get(kind, _TYPE)
     if needed not in members:
-        message = f"'auth' of type {kind} needs {quoted(needed.name)}"
+        message = f"'auth' of type {kind} needs {quote(needed.name)}"
         members.reader.report(codes.MISSING_KEY, span, message)
     is_sound = (env is None) != (secret is None) and {"header": header, "basic": username}.get(kind, kind) is not None
     return ProviderAuth(kind, span, env, secret, header, username) if is_sound else None
@@ -103,7 +103,7 @@ def _one_for_each_service(reader: Reader, principals: tuple[Principal, ...], _no
         first = by_service.setdefault(principal.service.text, principal)
         if first is not principal:
             notes = [Note(first.span, "the first one is here")]
-            message = f"two credentials for {quoted(principal.service.shown)}"
+            message = f"two credentials for {quote(principal.service.shown)}"
             reader.report(codes.BAD_VALUE, principal.service.span, message, notes=notes)
     return tuple(by_service.values())
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from claw_compile import codes
-from claw_compile.diagnostics.diagnostic import quoted
+from claw_compile.diagnostics.diagnostic import quote
 from claw_compile.grammar.access import VARIABLE_NAME
 from claw_compile.grammar.pod import MODES, Cllama, Mode, Setting
 from claw_compile.grammar.reader import Reader
@@ -101,4 +101,4 @@ DEFAULT_CLLAMA = _CllamaShape(_DEFAULT_RECORD)
 def read_default_env(reader: Reader, node: Node) -> Mapping[str, Setting]:
     """Return ``env`` of ``cllama-defaults``."""
     env = node.get(_ENV.name) if isinstance(node, MapNode) else None
-    return (ENV.read(reader, env.value, Place(quoted(_ENV.name), env.key.span)) if env else None) or {}
+    return (ENV.read(reader, env.value, Place(quote(_ENV.name), env.key.span)) if env else None) or {}

@@ -10,7 +10,7 @@ from typing import Literal
 
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Note, Span
-from claw_compile.grammar.pod import Blocks
+from claw_compile.grammar.pod import ContextSetting
 from claw_compile.grammar.reader import Reader, is_null
 from claw_compile.grammar.shapes import (
     Anything,
@@ -77,10 +77,10 @@ _BLOCKS = Key("blocks", ListOf(_BLOCK), "Texts of the operator's for the system 
 _CHANNEL = Key("channel", Anything(), "A key of the original system: carried, and not acted on.", deprecated=True)
 
 
-def _build_context(members: Members) -> Blocks | None:
+def _build_context(members: Members) -> ContextSetting | None:
     """Build the blocks; None when the context says nothing of them, so that the pod's are inherited."""
     if _BLOCKS not in members:
-        return Blocks(members.place.span, ()) if is_null(members.node) else None
+        return ContextSetting(members.place.span, ()) if is_null(members.node) else None
     blocks: dict[str, ContextBlock] = {}
     places: dict[str, Span] = {}
     for span, block in members[_BLOCKS] or ():
@@ -89,7 +89,7 @@ def _build_context(members: Members) -> Blocks | None:
             members.reader.report(codes.BAD_BLOCK, span, "two blocks have the same 'id'", notes=notes)
         else:
             blocks[block.id], places[block.id] = block, span
-    return Blocks(members.entries[_BLOCKS.name].key.span, tuple(blocks.values()))
+    return ContextSetting(members.entries[_BLOCKS.name].key.span, tuple(blocks.values()))
 
 
 CONTEXT = Record((_BLOCKS, _CHANNEL), _build_context, is_nullable=True)

@@ -7,7 +7,7 @@ A skill is a path. A memory is one service, replaced whole: a time-out that is l
 from __future__ import annotations
 
 from claw_compile import codes
-from claw_compile.grammar.pod import MEMORY_TIMEOUT_MS, Feed, MemoryOf, NamedFeed, OwnFeed, Skill
+from claw_compile.grammar.pod import MEMORY_TIMEOUT_MS, Feed, MemorySetting, NamedFeed, OwnFeed, Skill
 from claw_compile.grammar.shapes import (
     Conversion,
     Key,
@@ -63,8 +63,8 @@ _SERVICE = Key("service", Text(), "The service that remembers; its descriptor de
 _TIMEOUT = Key("timeout-ms", Limit(), "How long a turn waits for it.", MEMORY_TIMEOUT_MS)
 
 
-def _build_memory(members: Members) -> MemoryOf:
-    return MemoryOf(members.place.span, members[_SERVICE], members[_TIMEOUT] or MEMORY_TIMEOUT_MS)
+def _build_memory(members: Members) -> MemorySetting:
+    return MemorySetting(members.place.span, members[_SERVICE], members[_TIMEOUT] or MEMORY_TIMEOUT_MS)
 
 
 MEMORY = Record((_SERVICE, _TIMEOUT), _build_memory, required=(_SERVICE,), is_nullable=True)

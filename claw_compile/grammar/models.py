@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from claw_compile import codes
-from claw_compile.diagnostics.diagnostic import did_you_mean, quoted
-from claw_compile.grammar.pod import Models, Spending
+from claw_compile.diagnostics.diagnostic import did_you_mean, quote
+from claw_compile.grammar.pod import BudgetSetting, Models
 from claw_compile.grammar.reader import Reader, is_null
 from claw_compile.grammar.shapes import (
     Choice,
@@ -50,11 +50,11 @@ def _model(reader: Reader, word: ScalarNode, node: Node) -> str | None:
     assert match is not None
     provider = match[1] or _DEFAULT_PROVIDER
     if provider in _RESERVED_PROVIDERS:
-        reader.report(codes.BAD_MODEL, node.span, f"{quoted(word.shown)}: the proxy itself is no provider")
+        reader.report(codes.BAD_MODEL, node.span, f"{quote(word.shown)}: the proxy itself is no provider")
         return None
     if provider not in KNOWN_PROVIDERS:
         shown = word.shown.partition("/")[0]
-        message, help_text = f"the proxy knows no provider {quoted(shown)}", f"it knows {', '.join(KNOWN_PROVIDERS)}"
+        message, help_text = f"the proxy knows no provider {quote(shown)}", f"it knows {', '.join(KNOWN_PROVIDERS)}"
         hint = did_you_mean(shown, KNOWN_PROVIDERS)
         reader.report(codes.UNKNOWN_PROVIDER, node.span, message, hint=hint, help_text=help_text)
     return f"{provider}/{match[2]}"
@@ -107,11 +107,9 @@ def _read_slot(reader: Reader, entry: Entry, place: Place) -> str | None:
     slot = entry.key.text
     if not _is_slot(slot):
         help_text = "fallbacks are one list: 'fallback: [first, second]'"
-        reader.report(
-            codes.BAD_MODEL, entry.key.span, f"{quoted(slot)} is no slot of {place.what}", help_text=help_text
-        )
+        reader.report(codes.BAD_MODEL, entry.key.span, f"{quote(slot)} is no slot of {place.what}", help_text=help_text)
     elif isinstance(entry.value, ListNode):
-        message = f"{quoted(slot)} takes one model; only 'fallback' takes a list"
+        message = f"{quote(slot)} takes one model; only 'fallback' takes a list"
         reader.report(codes.BAD_MODEL, entry.value.span, message)
     else:
         return _REF.read(reader, entry.value, place)
@@ -151,7 +149,7 @@ _WINDOW = Key(
 _BEHAVIOR = Key[Behavior]("behavior", Choice[Behavior](BEHAVIORS), "What happens at the cap.", "hard_stop")
 
 
-def _build_budget(members: Members) -> Spending:
+def _build_budget(members: Members) -> BudgetSetting:
     usd, requests, window = members[_USD], members[_REQUESTS], members[_WINDOW]
     behavior = members[_BEHAVIOR] or "hard_stop"
     if isinstance(members.node, MapNode) and _USD not in members and _REQUESTS not in members:
@@ -159,9 +157,9 @@ def _build_budget(members: Members) -> Spending:
         message = f"{members.place.what} caps nothing"
         members.reader.report(codes.BAD_BUDGET, members.node.span, message, help_text=help_text)
     if window is None or (usd is None and requests is None):
-        return Spending(members.place.span, None)
+        return BudgetSetting(members.place.span, None)
     budget = Budget(limit_usd=usd, max_requests=requests, window=window, behavior=behavior)
-    return Spending(members.place.span, budget)
+    return BudgetSetting(members.place.span, budget)
 
 
 BUDGET = Record(

@@ -33,7 +33,7 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class All:
+class AllTools:
     """``allow: all``."""
 
     span: Span
@@ -44,7 +44,7 @@ class Grant:
     """One entry of ``tools``."""
 
     service: ScalarNode
-    allow: All | tuple[ScalarNode, ...]
+    allow: AllTools | tuple[ScalarNode, ...]
     deny: tuple[ScalarNode, ...]
     span: Span
 
@@ -62,14 +62,14 @@ class Surface:
 
 
 @dataclass(frozen=True)
-class Listed[T]:
+class EntryList[T]:
     """A list that is there; ``key`` is the place of its key."""
 
     key: Span
     entries: tuple[T | Spread, ...]
 
 
-def written[T](listed: Listed[T] | None) -> tuple[T, ...]:
+def own_entries[T](listed: EntryList[T] | None) -> tuple[T, ...]:
     """The entries that stand in the list themselves."""
     entries = listed.entries if listed is not None else ()
     return tuple(entry for entry in entries if not isinstance(entry, Spread))
@@ -158,7 +158,7 @@ class Models:
 
 
 @dataclass(frozen=True)
-class Spending:
+class BudgetSetting:
     """``budget``; none when it is ``null``."""
 
     key: Span
@@ -166,7 +166,7 @@ class Spending:
 
 
 @dataclass(frozen=True)
-class MemoryOf:
+class MemorySetting:
     """``memory {service, timeout-ms}``; no service when it is ``null``."""
 
     key: Span
@@ -175,7 +175,7 @@ class MemoryOf:
 
 
 @dataclass(frozen=True)
-class Blocks:
+class ContextSetting:
     """``context.blocks``, in the order in which they stand in the prompt."""
 
     key: Span
@@ -222,8 +222,8 @@ class ServiceSpec:
     agent: ScalarNode | None = None
     runner: str = "generic"
     cllama: Cllama | None = None
-    tools: Listed[Grant] | None = None
-    surfaces: Listed[Surface] | None = None
+    tools: EntryList[Grant] | None = None
+    surfaces: EntryList[Surface] | None = None
     limits: Limits | None = None
     describe_file: ScalarNode | None = None
     names_descriptor: bool = False
@@ -236,11 +236,11 @@ class ServiceSpec:
     count_key: Span | None = None
     cllama_env: Mapping[str, Setting] = field(default_factory=dict)
     models: Models | None = None
-    feeds: Listed[Feed] | None = None
-    skills: Listed[Skill] | None = None
-    memory: MemoryOf | None = None
-    spending: Spending | None = None
-    context: Blocks | None = None
+    feeds: EntryList[Feed] | None = None
+    skills: EntryList[Skill] | None = None
+    memory: MemorySetting | None = None
+    spending: BudgetSetting | None = None
+    context: ContextSetting | None = None
     delivery: Delivery = "mediated"
     principals: tuple[Principal, ...] = ()
     carried: Mapping[str, Node] = field(default_factory=dict)
@@ -263,19 +263,19 @@ class PodSpec:
     file: str
     name: ScalarNode | None
     cllama: Cllama | None
-    tools: Listed[Grant] | None
-    surfaces: Listed[Surface] | None
+    tools: EntryList[Grant] | None
+    surfaces: EntryList[Surface] | None
     limits: Limits | None
     strict_surfaces: bool
     services: tuple[ServiceSpec, ...]
     document: MapNode
     cllama_env: Mapping[str, Setting] = field(default_factory=dict)
     models: Models | None = None
-    feeds: Listed[Feed] | None = None
-    skills: Listed[Skill] | None = None
-    memory: MemoryOf | None = None
-    spending: Spending | None = None
-    context: Blocks | None = None
+    feeds: EntryList[Feed] | None = None
+    skills: EntryList[Skill] | None = None
+    memory: MemorySetting | None = None
+    spending: BudgetSetting | None = None
+    context: ContextSetting | None = None
     secrets: tuple[PodSecret, ...] = ()
     carried: Mapping[str, Node] = field(default_factory=dict)
 

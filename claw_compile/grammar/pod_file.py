@@ -10,7 +10,7 @@ import re
 from typing import Any
 
 from claw_compile import codes
-from claw_compile.diagnostics.diagnostic import Checked
+from claw_compile.diagnostics.diagnostic import Result
 from claw_compile.grammar.access import SECRETS
 from claw_compile.grammar.cllama import DEFAULT_CLLAMA, read_default_env
 from claw_compile.grammar.context import CONTEXT
@@ -57,7 +57,7 @@ POD: Record[Members] = Record(
 )
 
 
-def read_pod(file: str, root: MapNode, lookup: Lookup) -> Checked[PodSpec]:
+def read_pod(file: str, root: MapNode, lookup: Lookup) -> Result[PodSpec]:
     """Return all that the file says; what can't be read is reported and left out."""
     reader = Reader(lookup)
     members = _members(reader, root)
@@ -86,7 +86,7 @@ def read_pod(file: str, root: MapNode, lookup: Lookup) -> Checked[PodSpec]:
         services = root.value("services")
         at = services.span if services is not None else root.span
         reader.report(codes.NO_AGENTS, at, "no service has 'x-claw.agent'")
-    return Checked(pod, (*reader.diagnostics, *reader.carry_warnings()))
+    return Result(pod, (*reader.diagnostics, *reader.carry_warnings()))
 
 
 def _members(reader: Reader, root: MapNode) -> Members:

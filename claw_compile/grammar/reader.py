@@ -10,8 +10,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from claw_compile import codes
-from claw_compile.diagnostics.diagnostic import Code, Diagnostic, Note, Span, did_you_mean, quoted
-from claw_compile.parsing.interpolation import Lookup, Malformed, Problem, interpolate
+from claw_compile.diagnostics.diagnostic import Code, Diagnostic, Note, Span, did_you_mean, quote
+from claw_compile.parsing.interpolation import Lookup, MalformedReference, Problem, interpolate
 from claw_compile.parsing.node import Entry, MapNode, Node, ScalarNode, kind
 
 
@@ -44,7 +44,7 @@ class Reader:
             if name in known:
                 entries[name] = entry
             else:
-                message, hint = f"{what} takes no key {quoted(name)}", did_you_mean(name, known)
+                message, hint = f"{what} takes no key {quote(name)}", did_you_mean(name, known)
                 self.report(codes.UNKNOWN_KEY, entry.key.span, message, hint=hint)
         return entries
 
@@ -66,7 +66,7 @@ class Reader:
         for name, spans in self.carried.items():
             first, *others = sorted(set(spans))
             notes = [Note(span, "and here") for span in others]
-            message = f"{quoted(name)} is carried into pod-manifest.json, and not acted on"
+            message = f"{quote(name)} is carried into pod-manifest.json, and not acted on"
             warnings.append(codes.NOT_ACTED_ON.at(first, message, notes=notes))
         return warnings
 
@@ -105,9 +105,9 @@ def is_spread(node: Node) -> bool:
 
 def problem_at(node: ScalarNode, problem: Problem) -> Diagnostic:
     """Return the diagnostic of an interpolation problem at its scalar, in words of the file only."""
-    if isinstance(problem, Malformed):
+    if isinstance(problem, MalformedReference):
         return codes.BAD_INTERPOLATION.at(
             node.span, "a '${' that begins no variable", help_text="a literal '$' is '$$'"
         )
-    why = f": {quoted(problem.message)[1:-1]}" if problem.message else ""
+    why = f": {quote(problem.message)[1:-1]}" if problem.message else ""
     return codes.UNSET_VARIABLE.at(node.span, f"{problem.name} is not set{why}")

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from claw_compile import codes
-from claw_compile.diagnostics.diagnostic import Note, quoted
+from claw_compile.diagnostics.diagnostic import Note, quote
 from claw_compile.grammar.access import AUTH, MCP, PRINCIPALS, STDIO
 from claw_compile.grammar.cllama import CLLAMA, ENV
 from claw_compile.grammar.context import CONTEXT
@@ -140,14 +140,14 @@ def _check_role(members: Members, name: ScalarNode) -> None:
     if _AGENT not in members:
         for key in AGENT_KEYS:
             if key in members:
-                message = f"{quoted(key.name)} on {quoted(name.text)}, which is no agent"
+                message = f"{quote(key.name)} on {quote(name.text)}, which is no agent"
                 help_text = "an agent has a contract: 'agent: ./AGENTS.md'"
                 report(codes.NOT_AN_AGENT, entries[key.name].key.span, message, help_text=help_text)
         return
     if not is_agent_id(name.text):
-        report(codes.BAD_AGENT_ID, name.span, f"{quoted(name.text)} can't name an agent")
+        report(codes.BAD_AGENT_ID, name.span, f"{quote(name.text)} can't name an agent")
     if _MCP_STDIO in members:
-        message = f"{quoted(name.text)} wraps a stdio server, and so is no agent"
+        message = f"{quote(name.text)} wraps a stdio server, and so is no agent"
         help_text = "give the server a service of its own, and grant its tools to the agent"
         report(codes.NOT_AN_AGENT, entries[_AGENT.name].key.span, message, help_text=help_text)
 
@@ -156,7 +156,7 @@ def _read_count(members: Members, name: ScalarNode, body: MapNode) -> int:
     """Return the number of agents, and check what Compose says of the same matter against it."""
     count = members[COUNT] or 1
     if count > 1 and is_agent_id(name.text) and not is_agent_id(f"{name.text}-{count - 1}"):
-        message = f"{quoted(f'{name.text}-{count - 1}')} is too long for an agent's name"
+        message = f"{quote(f'{name.text}-{count - 1}')} is too long for an agent's name"
         members.reader.report(codes.BAD_AGENT_ID, name.span, message)
     _check_compose(members.reader, members.entries[COUNT.name] if count > 1 else None, body)
     return count
@@ -171,7 +171,7 @@ def _check_compose(reader: Reader, count: Entry | None, body: MapNode) -> None:
         number = reader.fill(entry.value) if isinstance(entry.value, ScalarNode) else None
         if number is None or (count is None and number.text.strip() in {"", "0", "1"}):
             continue
-        message = f"{quoted(what)} would give several containers one identity"
+        message = f"{quote(what)} would give several containers one identity"
         help_text = "write 'count' under 'x-claw': each agent has a name and a token of its own"
         reader.report(codes.COUNT_CONFLICT, entry.key.span, message, notes=notes, help_text=help_text)
 

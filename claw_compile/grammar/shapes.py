@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from claw_compile import codes
-from claw_compile.diagnostics.diagnostic import Code, Note, Span, did_you_mean, quoted
-from claw_compile.grammar.pod import Listed, Spread
+from claw_compile.diagnostics.diagnostic import Code, Note, Span, did_you_mean, quote
+from claw_compile.grammar.pod import EntryList, Spread
 from claw_compile.grammar.reader import Reader, is_null, is_spread
 from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode, kind
 
@@ -77,7 +77,7 @@ class Text:
         if word is None:
             return None
         if self.pattern != _ANY_TEXT and not re.fullmatch(self.pattern, word.text):
-            reader.report(self.code, word.span, self.message.format(shown=quoted(word.shown)))
+            reader.report(self.code, word.span, self.message.format(shown=quote(word.shown)))
             return None
         if self.max_length is not None and len(word.text) > self.max_length:
             reader.report(self.code, word.span, f"{what} has at most {self.max_length} characters")
@@ -238,7 +238,7 @@ class SpreadList[T]:
     item: Shape[T]
     is_default: bool = False
 
-    def read(self, reader: Reader, node: Node, place: Place) -> Listed[T]:
+    def read(self, reader: Reader, node: Node, place: Place) -> EntryList[T]:
         entries: list[T | Spread] = []
         first: Spread | None = None
         for item in items(reader, node, place.what):
@@ -254,7 +254,7 @@ class SpreadList[T]:
             else:
                 first = Spread(item.span)
                 entries.append(first)
-        return Listed(place.span, tuple(entries))
+        return EntryList(place.span, tuple(entries))
 
     def json_schema(self) -> Schema:
         item = self.item.json_schema()
@@ -286,9 +286,9 @@ class Table[T]:
         for entry in mapping.entries if mapping is not None else ():
             name = entry.key
             if not re.fullmatch(self.names, name.text):
-                reader.report(codes.BAD_VALUE, name.span, f"{quoted(name.text)} can't name a {self.kind}: {self.names}")
+                reader.report(codes.BAD_VALUE, name.span, f"{quote(name.text)} can't name a {self.kind}: {self.names}")
                 continue
-            value = self.value.read(reader, entry.value, Place(f"the {self.kind} {quoted(name.text)}", name.span))
+            value = self.value.read(reader, entry.value, Place(f"the {self.kind} {quote(name.text)}", name.span))
             if value is not None:
                 pairs.append((name, value))
         return tuple(pairs)
@@ -341,19 +341,19 @@ class Members:
         entry = self.entries.get(key.name)
         if entry is None:
             return None
-        return key.shape.read(self.reader, entry.value, Place(quoted(key.name), entry.key.span))
+        return key.shape.read(self.reader, entry.value, Place(quote(key.name), entry.key.span))
 
     def require(self, *keys: Key[Any]) -> None:
         """Report each of the keys that is absent."""
         for key in keys:
             if key not in self:
-                message = key.missing.message or f"{self.place.what} needs {quoted(key.name)}"
+                message = key.missing.message or f"{self.place.what} needs {quote(key.name)}"
                 self.reader.report(key.missing.code, self.place.span, message, help_text=key.missing.help_text)
 
     def require_one(self, *keys: Key[Any]) -> None:
         """Report it unless exactly one of the keys is there."""
         if sum(key in self for key in keys) != 1:
-            either = " or ".join(quoted(key.name) for key in keys)
+            either = " or ".join(quote(key.name) for key in keys)
             self.reader.report(codes.MISSING_KEY, self.place.span, f"{self.place.what} needs either {either}")
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from claw_compile import codes
-from claw_compile.diagnostics.diagnostic import quoted
+from claw_compile.diagnostics.diagnostic import quote
 from claw_compile.grammar.pod import Access, Scheme, Surface
 from claw_compile.grammar.reader import Reader
 from claw_compile.grammar.shapes import AnyMapping, Flag, Key, ListOf, Members, Place, Record, Schema, SpreadList, Text
@@ -66,7 +66,7 @@ class _SurfaceShape:
         match = _SURFACE.fullmatch(word.text)
         problem = _problem(match) if match else "it has no 'scheme://'"
         if match is None or problem:
-            reader.report(codes.BAD_SURFACE, node.span, f"{quoted(word.shown)} is not a surface: {problem}")
+            reader.report(codes.BAD_SURFACE, node.span, f"{quote(word.shown)} is not a surface: {problem}")
             return None
         scheme = cast("Scheme", match["scheme"])
         mode = _ACCESS[match["mode"] or "ro"] if scheme in {"volume", "host"} else None

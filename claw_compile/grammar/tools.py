@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from claw_compile import codes
-from claw_compile.diagnostics.diagnostic import quoted
-from claw_compile.grammar.pod import All, Grant, Limits
+from claw_compile.diagnostics.diagnostic import quote
+from claw_compile.grammar.pod import AllTools, Grant, Limits
 from claw_compile.grammar.reader import Reader
 from claw_compile.grammar.shapes import (
     Choice,
@@ -40,13 +40,13 @@ _ALLOW_HELP = "write 'allow: all' or 'allow: [tool, …]'"
 class _Allow:
     """``all``, or a list of names that has at least one."""
 
-    def read(self, reader: Reader, node: Node, place: Place) -> All | tuple[ScalarNode, ...] | None:
+    def read(self, reader: Reader, node: Node, place: Place) -> AllTools | tuple[ScalarNode, ...] | None:
         if isinstance(node, ScalarNode) and not node.is_null:
             word = reader.text(node, place.what)
             if word is not None and word.text != "all":
-                hint = f"[{quoted(word.shown)[1:-1]}]"
+                hint = f"[{quote(word.shown)[1:-1]}]"
                 reader.report(codes.WRONG_TYPE, node.span, "'allow' is 'all' or a list of names", hint=hint)
-            return All(node.span) if word and word.text == "all" else None
+            return AllTools(node.span) if word and word.text == "all" else None
         if not items(reader, node, place.what):
             if not isinstance(node, MapNode):
                 reader.report(codes.ALLOW_MISSING, node.span, "'allow' is empty", help_text=_ALLOW_HELP)
@@ -65,7 +65,7 @@ class _Allow:
 
 
 _SERVICE = Key("service", Text(), "The service that provides the tools.")
-_ALLOW = Key[All | tuple[ScalarNode, ...]](
+_ALLOW = Key[AllTools | tuple[ScalarNode, ...]](
     "allow",
     _Allow(),
     "Which of its tools: all, or their names.",
@@ -89,7 +89,7 @@ class _GrantShape:
     def read(self, reader: Reader, node: Node, place: Place) -> Grant | None:
         if not isinstance(node, ScalarNode):
             return _GRANT.read(reader, node, place)
-        name = quoted(node.shown)
+        name = quote(node.shown)
         help_text = f"to grant all its tools write '- service: {name[1:-1]}' with 'allow: all'"
         reader.report(codes.ALLOW_MISSING, node.span, f"{name} is not a grant", help_text=help_text)
         return None

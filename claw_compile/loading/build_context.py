@@ -27,7 +27,7 @@ class BuildContext:
     labels: Labels = field(default_factory=dict)
 
 
-def places(directories: Iterable[str], in_image: str) -> tuple[str, ...]:
+def candidate_paths(directories: Iterable[str], in_image: str) -> tuple[str, ...]:
     """Where a file of the image may be found before it is built: at its path, or copied from the top."""
     inside = posixpath.normpath(in_image.strip()).lstrip("/")
     names = (inside, posixpath.basename(inside))
@@ -40,7 +40,7 @@ def build_context(service: ServiceSpec, files: Files, lookup: Lookup) -> BuildCo
     if build is None or (context := _directory(build, files, lookup)) is None:
         return None
     source = dockerfile(build, files, lookup)
-    target = filled(build.value("target"), lookup) if isinstance(build, MapNode) else None
+    target = fill_in(build.value("target"), lookup) if isinstance(build, MapNode) else None
     return BuildContext(context, labels(source, target) if source is not None else {})
 
 
@@ -54,16 +54,16 @@ def dockerfile(build: Node, files: Files, lookup: Lookup, within: str = "") -> S
     if isinstance(inline, ScalarNode):
         # Its lines are not lines of the pod file: what is said of them is said of the whole.
         return Source(inline.span.file, interpolate(inline.text, lookup).text)
-    name = (filled(parts.value("dockerfile"), lookup) if parts else None) or "Dockerfile"
-    found = files.implied(posixpath.join(context, name), "the Dockerfile")
-    return found.value if found else None
+    name = (fill_in(parts.value("dockerfile"), lookup) if parts else None) or "Dockerfile"
+    source = files.implied(posixpath.join(context, name), "the Dockerfile")
+    return source.value if source else None
 
 
 def _directory(build: Node, files: Files, lookup: Lookup, within: str = "") -> str | None:
     """The context as a directory of the pod's; None for what is not looked into."""
     if isinstance(build, ScalarNode) and build.is_null:
         return None
-    context = filled(build.value("context"), lookup) or "." if isinstance(build, MapNode) else filled(build, lookup)
+    context = fill_in(build.value("context"), lookup) or "." if isinstance(build, MapNode) else fill_in(build, lookup)
     if context is None or "://" in context or context.startswith(_ADDRESSES):
         return None
     context = posixpath.join(within, context)
@@ -74,7 +74,7 @@ def _directory(build: Node, files: Files, lookup: Lookup, within: str = "") -> s
         return None
 
 
-def filled(node: Node | None, lookup: Lookup) -> str | None:
+def fill_in(node: Node | None, lookup: Lookup) -> str | None:
     """A single value that Compose reads, with its variables; None when it is not there or can't be filled in."""
     if not isinstance(node, ScalarNode) or node.is_null:
         return None

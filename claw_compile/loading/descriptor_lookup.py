@@ -16,11 +16,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from claw_compile import codes
-from claw_compile.descriptors.descriptor import Described, Source, as_descriptor, read_descriptor
+from claw_compile.descriptors.descriptor import ServiceDescriptor, Source, as_descriptor, read_descriptor
 from claw_compile.descriptors.lock import Lock, sha256
-from claw_compile.diagnostics.diagnostic import Checked, Diagnostic, Note, has_errors, quoted
+from claw_compile.diagnostics.diagnostic import Diagnostic, Note, Result, has_errors, quote
 from claw_compile.grammar.pod import PodSpec, ServiceSpec, Stdio
-from claw_compile.loading.build_context import BuildContext, build_context, filled, places
+from claw_compile.loading.build_context import BuildContext, build_context, candidate_paths, fill_in
 from claw_compile.loading.files import Files
 from claw_compile.parsing import source as text
 from claw_compile.parsing.interpolation import Lookup
@@ -34,13 +34,13 @@ TOOLS_FILE = ".claw-tools.json"
 DESCRIBE_LABEL, MCP_LABEL = "claw.describe", "claw.mcp"
 
 
-type _Candidate = Checked[Described] | Diagnostic
+type _Candidate = Result[ServiceDescriptor] | Diagnostic
 """A descriptor, sound or not; or why one is passed over."""
 _IMAGE_KEYS = ("image", "wrapper_image")
 
 
 @dataclass(frozen=True)
-class Describing:
+class DescriptorLookup:
     """One reading of the descriptors of a pod."""
 
     pod: PodSpec
@@ -48,9 +48,9 @@ class Describing:
     lock: Lock | None
     lookup: Lookup = field(repr=False)
 
-    def all(self) -> Mapping[str, Described | None]:
+    def all(self) -> Mapping[str, ServiceDescriptor | None]:
         """Every service that has a descriptor; None for one whose descriptor can't be read."""
-        described: dict[str, Described | None] = {}
+        described: dict[str, ServiceDescriptor | None] = {}
         for service in self.pod.services:
             if service.names_descriptor and service.describe_file is None:
                 described[service.name.text] = None
@@ -58,17 +58,17 @@ class Describing:
             sources = self._sources(service)
             first = self._first(sources)
             if first is not None:
-                self.files.found.extend(first.diagnostics)
-                described[service.name.text] = self._where_the_pod_says(service, first.value)
+                self.files.diagnostics.extend(first.diagnostics)
+                described[service.name.text] = self._with_pod_path(service, first.value)
                 self._compare(service, first.value, sources)
             elif service.wraps_stdio:
                 name = service.name.text
                 help_text = f"run 'claw discover {name}' once, and keep what it writes"
-                message = f"{quoted(name)} wraps a stdio server, and has no snapshot of its tools"
-                self.files.found.append(codes.NO_SNAPSHOT.at(service.name.span, message, help_text=help_text))
+                message = f"{quote(name)} wraps a stdio server, and has no snapshot of its tools"
+                self.files.diagnostics.append(codes.NO_SNAPSHOT.at(service.name.span, message, help_text=help_text))
         return described
 
-    def _where_the_pod_says(self, service: ServiceSpec, described: Described | None) -> Described | None:
+    def _with_pod_path(self, service: ServiceSpec, described: ServiceDescriptor | None) -> ServiceDescriptor | None:
         """The pod's ``mcp.path`` wins over the descriptor's: the pod knows where its services are."""
         if described is None or service.mcp_path is None:
             return described
@@ -76,24 +76,24 @@ class Describing:
         if not isinstance(descriptor, DescriptorV2) or descriptor.mcp is None:
             message = f"'mcp' of {service.name.text} does nothing: its descriptor says that it speaks plain HTTP"
             notes = [Note(described.root.span, "the descriptor is here")]
-            self.files.found.append(codes.MCP_UNUSED.at(service.mcp_path.span, message, notes=notes))
+            self.files.diagnostics.append(codes.MCP_UNUSED.at(service.mcp_path.span, message, notes=notes))
             return described
         mcp = descriptor.mcp.model_copy(update={"path": service.mcp_path.text})
         return replace(described, descriptor=descriptor.model_copy(update={"mcp": mcp}))
 
-    def _first(self, sources: Iterator[_Candidate]) -> Checked[Described] | None:
+    def _first(self, sources: Iterator[_Candidate]) -> Result[ServiceDescriptor] | None:
         for candidate in sources:
-            if isinstance(candidate, Checked):
+            if isinstance(candidate, Result):
                 return candidate
-            self.files.found.append(candidate)
+            self.files.diagnostics.append(candidate)
         return None
 
-    def _compare(self, service: ServiceSpec, first: Described | None, others: Iterator[_Candidate]) -> None:
+    def _compare(self, service: ServiceSpec, first: ServiceDescriptor | None, others: Iterator[_Candidate]) -> None:
         if first is None:
             return
         names = {tool.name for tool in first.tools}
         for other in others:
-            if not isinstance(other, Checked) or other.value is None or has_errors(other.diagnostics):
+            if not isinstance(other, Result) or other.value is None or has_errors(other.diagnostics):
                 continue
             theirs = {tool.name for tool in other.value.tools}
             if names != theirs:
@@ -103,7 +103,7 @@ class Describing:
                     if only
                 ]
                 message = f"{service.name.text} is described twice, with different tools; {first.file} counts"
-                self.files.found.append(codes.SOURCES_DISAGREE.at(service.name.span, message, notes=notes))
+                self.files.diagnostics.append(codes.SOURCES_DISAGREE.at(service.name.span, message, notes=notes))
 
     def _sources(self, service: ServiceSpec) -> Iterator[_Candidate]:
         if service.describe_file is not None:
@@ -111,7 +111,7 @@ class Describing:
             data = self.files.named(path, "the descriptor")
             # A path that came from the environment is named as it is written.
             shown = self.files.shown(path.shown)
-            yield _described(text.decode(shown, data), "describe-file") if data is not None else Checked(None)
+            yield _read_file(text.decode(shown, data), "describe-file") if data is not None else Result(None)
         yield from self._snapshot(service)
         yield from self._baked(service)
         context = build_context(service, self.files, self.lookup)
@@ -120,10 +120,10 @@ class Describing:
         yield from self._tools_list(service, context)
 
     def _snapshot(self, service: ServiceSpec) -> Iterator[_Candidate]:
-        found = self._discovered(service, DESCRIPTOR_FILE)
-        if found is None:
+        file = self._discovered(service, DESCRIPTOR_FILE)
+        if file is None:
             return
-        checked = _described(found, "snapshot")
+        checked = _read_file(file, "snapshot")
         if checked.value is None:
             yield checked
             return
@@ -140,11 +140,11 @@ class Describing:
             notes = [Note(checked.value.root.span, "the snapshot is here")]
             message = f"the snapshot of {service.name.text} is of {stale}"
             help_text = f"run 'claw discover {service.name.text}' again"
-            found_stale = codes.STALE_SNAPSHOT.at(service.name.span, message, notes=notes, help_text=help_text)
+            stale_warning = codes.STALE_SNAPSHOT.at(service.name.span, message, notes=notes, help_text=help_text)
             if not service.wraps_stdio:
-                yield found_stale
+                yield stale_warning
                 return
-            checked = replace(checked, diagnostics=(*checked.diagnostics, found_stale))
+            checked = replace(checked, diagnostics=(*checked.diagnostics, stale_warning))
         yield checked
 
     def _baked(self, service: ServiceSpec) -> Iterator[_Candidate]:
@@ -167,44 +167,46 @@ class Describing:
 
     def _build(self, context: BuildContext) -> Iterator[_Candidate]:
         label = context.labels.get(DESCRIBE_LABEL)
-        for path in places([context.path], label.text if label is not None else DESCRIPTOR_FILE):
-            found = self.files.implied(path, "the descriptor")
-            if found is not None:
-                yield _described(found, "build")
+        for path in candidate_paths([context.path], label.text if label is not None else DESCRIPTOR_FILE):
+            file = self.files.implied(path, "the descriptor")
+            if file is not None:
+                yield _read_file(file, "build")
                 return
         if label is not None:
             why = (
                 "is no file of the build context" if "$" not in label.text else "has a variable, which is not filled in"
             )
-            message = f"the descriptor {quoted(label.text)} {why}"
-            yield Checked(None, (codes.BAD_DESCRIBE_LABEL.at(label.span, message),))
+            message = f"the descriptor {quote(label.text)} {why}"
+            yield Result(None, (codes.BAD_DESCRIBE_LABEL.at(label.span, message),))
 
     def _tools_list(self, service: ServiceSpec, context: BuildContext | None) -> Iterator[_Candidate]:
-        found = self._discovered(service, TOOLS_FILE)
-        if found is None and context is not None:
-            found = next(
-                filter(None, (self.files.implied(path, "the list") for path in places([context.path], TOOLS_FILE))),
+        file = self._discovered(service, TOOLS_FILE)
+        if file is None and context is not None:
+            file = next(
+                filter(
+                    None, (self.files.implied(path, "the list") for path in candidate_paths([context.path], TOOLS_FILE))
+                ),
                 None,
             )
-        if found is None:
+        if file is None:
             return
         path = service.mcp_path or (context.labels.get(MCP_LABEL) if context else None)
         if path is not None:
-            yield _described(found, "tools-list", path)
-        elif found.value is not None:
-            at = text.Source(found.value.file, found.value.text).span(0, 0)
+            yield _read_file(file, "tools-list", path)
+        elif file.value is not None:
+            at = text.Source(file.value.file, file.value.text).span(0, 0)
             notes = [Note(service.name.span, "of this service")]
             message = "nothing says where this MCP server listens"
             yield codes.TOOLS_LIST_WITHOUT_MCP.at(at, message, notes=notes)
 
-    def _discovered(self, service: ServiceSpec, file: str) -> Checked[text.Source] | None:
+    def _discovered(self, service: ServiceSpec, file: str) -> Result[text.Source] | None:
         name = service.name.text
         if "/" in name or not name.isprintable():
             return None
-        return self.files.implied(f"{DISCOVERED}/{name}{file}", f"the snapshot of {quoted(name)}")
+        return self.files.implied(f"{DISCOVERED}/{name}{file}", f"the snapshot of {quote(name)}")
 
     def _image(self, service: ServiceSpec) -> str | None:
-        return filled(service.body.value("image"), self.lookup) if service.body else None
+        return fill_in(service.body.value("image"), self.lookup) if service.body else None
 
 
 def written_image(service: ServiceSpec) -> str | None:
@@ -213,25 +215,27 @@ def written_image(service: ServiceSpec) -> str | None:
     return image.text if isinstance(image, ScalarNode) and not image.is_null else None
 
 
-def _described(found: Checked[text.Source], source: Source, mcp_path: ScalarNode | None = None) -> Checked[Described]:
+def _read_file(
+    file: Result[text.Source], source: Source, mcp_path: ScalarNode | None = None
+) -> Result[ServiceDescriptor]:
     """A file's text as a descriptor, with everything that is wrong with it."""
-    if found.value is None:
-        return Checked(None, found.diagnostics)
-    tree = read_json(found.value)
-    root: Checked[Node] = tree
+    if file.value is None:
+        return Result(None, file.diagnostics)
+    tree = read_json(file.value)
+    root: Result[Node] = tree
     if mcp_path is not None and tree.value is not None:
         root = as_descriptor(tree.value, mcp_path)
     diagnostics = tree.diagnostics if root is tree else (*tree.diagnostics, *root.diagnostics)
     if root.value is None:
-        return Checked(None, diagnostics)
-    described = read_descriptor(found.value.file, root.value)
+        return Result(None, diagnostics)
+    described = read_descriptor(file.value.file, root.value)
     if described.value is None:
-        return Checked(None, (*diagnostics, *described.diagnostics))
-    digest = sha256(found.value.text.encode())
-    return Checked(replace(described.value, source=source, digest=digest), (*diagnostics, *described.diagnostics))
+        return Result(None, (*diagnostics, *described.diagnostics))
+    digest = sha256(file.value.text.encode())
+    return Result(replace(described.value, source=source, digest=digest), (*diagnostics, *described.diagnostics))
 
 
-def differences(snapshot: Described, stdio: Stdio | None, image: str | None) -> tuple[str, ...]:
+def differences(snapshot: ServiceDescriptor, stdio: Stdio | None, image: str | None) -> tuple[str, ...]:
     """What of the pod is no longer what the snapshot was made of, by name: a value may be a variable's."""
     recorded = _recorded(snapshot)
     parts: list[tuple[str, str, Any]] = []
@@ -242,11 +246,11 @@ def differences(snapshot: Described, stdio: Stdio | None, image: str | None) -> 
     return tuple(dict.fromkeys(name for key, name, value in parts if key in recorded and recorded[key] != value))
 
 
-def is_of_image(snapshot: Described, image: str) -> bool:
+def is_of_image(snapshot: ServiceDescriptor, image: str) -> bool:
     """Whether it says that it was taken from this image; one that says nothing was not."""
     recorded = _recorded(snapshot)
     return any(recorded.get(name) == image for name in _IMAGE_KEYS)
 
 
-def _recorded(snapshot: Described) -> dict[str, Any]:
+def _recorded(snapshot: ServiceDescriptor) -> dict[str, Any]:
     return snapshot.descriptor.discovery or {}

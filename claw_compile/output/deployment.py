@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 
 from claw_compile.grammar.pod import PodSpec
 from claw_compile.identity import derive_key
-from claw_compile.policy.agent import Agent, Resolved
+from claw_compile.policy.agent import Agent, ResolvedPod
 from claw_compile.policy.topology import PROXY, Topology, topology
 from claw_contract.secret import Secret
 
@@ -30,7 +30,7 @@ class Deployment:
     """``master`` keys the digests: a reader of the file can't test guesses of what a secret is."""
 
     pod: PodSpec
-    resolved: Resolved
+    resolved: ResolvedPod
     tree: Mapping[PurePosixPath, bytes]
     master: Secret
 

@@ -18,7 +18,7 @@ from claw_compile.identity import agent_token
 from claw_compile.output.infrastructure import SKILLS, page
 from claw_compile.output.pod_manifest import pod_manifest
 from claw_compile.output.runner_env import runner_env
-from claw_compile.policy.project import Projected, ProjectedPod
+from claw_compile.policy.project import ProjectedAgent, ProjectedPod
 from claw_contract.context_files import ContextBlocks, Feeds
 from claw_contract.manifest import Manifest, Policy, Tool
 from claw_contract.metadata import Metadata, ModelPolicy
@@ -77,13 +77,13 @@ def digest(files: Mapping[str, bytes]) -> str:
     return sha.hexdigest()
 
 
-def _known(agent: Projected) -> dict[str, bytes]:
+def _known(agent: ProjectedAgent) -> dict[str, bytes]:
     """The files that the agent reads."""
     skills = {f"{SKILLS}/{skill.name}": skill.content for skill in agent.agent.skills}
     return {"AGENTS.md": agent.contract, "CLAWDAPUS.md": page(agent).encode(), **skills}
 
 
-def _hidden(agent: Projected) -> dict[str, bytes]:
+def _hidden(agent: ProjectedAgent) -> dict[str, bytes]:
     """The files of the proxy alone, each only when there is something in it."""
     files: dict[str, bytes] = {}
     if agent.manifest is not None:
@@ -98,7 +98,7 @@ def _hidden(agent: Projected) -> dict[str, bytes]:
     return files
 
 
-def _metadata(agent: Projected, token: Secret) -> Metadata:
+def _metadata(agent: ProjectedAgent, token: Secret) -> Metadata:
     resolved = agent.agent
     return Metadata(
         service=resolved.spec.name.text,

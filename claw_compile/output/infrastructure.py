@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from claw_compile.policy.project import Projected, Reached
+from claw_compile.policy.project import ProjectedAgent, ReachableService
 from claw_contract.names import aliases
 
 SKILLS = "skills"
@@ -21,14 +21,14 @@ _SURFACES = {
 }
 
 
-def page(agent: Projected) -> str:
+def page(agent: ProjectedAgent) -> str:
     """The whole page, each section only where there is something to say."""
     sections = (_identity, _surfaces, _feeds, _skills, _memory, _tools)
     parts = [part for section in sections if (part := "\n".join(section(agent)))]
     return "\n\n".join(["# CLAWDAPUS.md\n\nWhat this pod gives you. The compiler writes this page.", *parts]) + "\n"
 
 
-def _identity(agent: Projected) -> Iterator[str]:
+def _identity(agent: ProjectedAgent) -> Iterator[str]:
     yield "## Identity"
     yield ""
     yield f"- agent: {agent.agent.id}"
@@ -38,7 +38,7 @@ def _identity(agent: Projected) -> Iterator[str]:
     yield f"- runner: {agent.agent.spec.runner}"
 
 
-def _surfaces(agent: Projected) -> Iterator[str]:
+def _surfaces(agent: ProjectedAgent) -> Iterator[str]:
     lines = [_reached(reached) for reached in agent.reached]
     for surface in agent.agent.surfaces:
         if surface.scheme != "service":
@@ -53,14 +53,14 @@ def _surfaces(agent: Projected) -> Iterator[str]:
         yield from dict.fromkeys(lines)
 
 
-def _reached(reached: Reached) -> str:
+def _reached(reached: ReachableService) -> str:
     address = f" at {reached.address}" if reached.address else ""
     line = f"- the service `{reached.service}`{address}{_about(reached.description)}"
     endpoints = [f"  - {each.method.upper()} {each.path}{_about(each.description)}" for each in reached.endpoints]
     return "\n".join([line, *endpoints])
 
 
-def _feeds(agent: Projected) -> Iterator[str]:
+def _feeds(agent: ProjectedAgent) -> Iterator[str]:
     if agent.agent.feeds:
         yield "## Feeds"
         yield ""
@@ -69,7 +69,7 @@ def _feeds(agent: Projected) -> Iterator[str]:
         yield from (f"- `{feed.name}` (from {feed.service}){_about(feed.description)}" for feed in agent.agent.feeds)
 
 
-def _skills(agent: Projected) -> Iterator[str]:
+def _skills(agent: ProjectedAgent) -> Iterator[str]:
     if agent.agent.skills:
         yield "## Skills"
         yield ""
@@ -78,7 +78,7 @@ def _skills(agent: Projected) -> Iterator[str]:
         yield from (f"- `{SKILLS}/{skill.name}`{_about(skill.description)}" for skill in agent.agent.skills)
 
 
-def _memory(agent: Projected) -> Iterator[str]:
+def _memory(agent: ProjectedAgent) -> Iterator[str]:
     if agent.memory is not None:
         verbs = [verb for verb, path in (("recalls", agent.memory.recall), ("retains", agent.memory.retain)) if path]
         yield "## Memory"
@@ -86,7 +86,7 @@ def _memory(agent: Projected) -> Iterator[str]:
         yield f"- `{agent.memory.service}` {' and '.join(verbs)} for you, with every request; you call nothing."
 
 
-def _tools(agent: Projected) -> Iterator[str]:
+def _tools(agent: ProjectedAgent) -> Iterator[str]:
     if agent.manifest is not None:
         yield "## Tools"
         yield ""
@@ -98,5 +98,5 @@ def _tools(agent: Projected) -> Iterator[str]:
 
 def _about(description: str) -> str:
     """A description as the rest of a line."""
-    told = " ".join(description.split())
-    return f": {told}" if told else ""
+    text = " ".join(description.split())
+    return f": {text}" if text else ""

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import Any, assert_never
 
 from claw_compile.grammar.pod import PodSpec, ServiceSpec
-from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode, typed
+from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode, scalar_value
 from claw_compile.policy.agent import Agent
 from claw_compile.policy.explain import reasons
-from claw_compile.policy.project import Projected
+from claw_compile.policy.project import ProjectedAgent
 from claw_contract.names import aliases
 
 VERSION = 1
@@ -23,7 +23,7 @@ _MAX_EXACT = 2**53
 
 
 def pod_manifest(
-    pod: PodSpec, agents: tuple[Projected, ...], digests: Mapping[str, str], sources: Mapping[str, bytes]
+    pod: PodSpec, agents: tuple[ProjectedAgent, ...], digests: Mapping[str, str], sources: Mapping[str, bytes]
 ) -> dict[str, Any]:
     """The document as data. ``digests``: agent → digest of its context; ``sources``: every
     file beside the pod file that was read, by its path.
@@ -41,7 +41,7 @@ def pod_manifest(
     }
 
 
-def _first(agents: tuple[Projected, ...], service: ServiceSpec) -> Agent:
+def _first(agents: tuple[ProjectedAgent, ...], service: ServiceSpec) -> Agent:
     """The agent of a service, or the first one of them: what they were given is the same."""
     return next(each.agent for each in agents if each.agent.spec is service)
 
@@ -71,7 +71,7 @@ def _carried(nodes: Mapping[str, Any]) -> dict[str, Any]:
     return {name: carried_data(node) for name, node in sorted(nodes.items())}
 
 
-def _agent(pod: PodSpec, projected: Projected, digest: str) -> dict[str, Any]:
+def _agent(pod: PodSpec, projected: ProjectedAgent, digest: str) -> dict[str, Any]:
     agent = projected.agent
     return {
         "service": agent.spec.name.text,
@@ -87,7 +87,7 @@ def _agent(pod: PodSpec, projected: Projected, digest: str) -> dict[str, Any]:
     }
 
 
-def _tools(pod: PodSpec, projected: Projected) -> list[dict[str, Any]]:
+def _tools(pod: PodSpec, projected: ProjectedAgent) -> list[dict[str, Any]]:
     tools = projected.manifest.tools if projected.manifest is not None else ()
     presented = aliases(tool.name for tool in tools)
     return [
@@ -115,7 +115,7 @@ def carried_data(node: Node) -> Any:
     """Return a carried value as JSON data. Variables keep their names; numbers that a reader might change, their spelling."""
     match node:
         case ScalarNode():
-            value = typed(node.text) if node.plain else node.text
+            value = scalar_value(node.text) if node.plain else node.text
             if value is None or isinstance(value, bool):
                 return value
             is_exact = isinstance(value, int) and abs(value) <= _MAX_EXACT and str(value) == node.text

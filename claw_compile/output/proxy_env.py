@@ -13,8 +13,8 @@ from pathlib import PurePosixPath
 from urllib.parse import SplitResult, urlsplit
 
 from claw_compile.output.deployment import Deployment
-from claw_compile.policy.agent import Resolved
-from claw_compile.policy.connect import without_keys
+from claw_compile.policy.agent import ResolvedPod
+from claw_compile.policy.connect import without_provider_keys
 from claw_compile.policy.resolve import EGRESS
 from claw_contract.known_providers import KNOWN_PROVIDERS
 
@@ -25,9 +25,9 @@ _DRAIN_MS, _LAST_SECONDS = 25_000, 5
 """What requests under way have when the proxy is stopped, and what its last steps take (decision 0029)."""
 
 
-def proxy_env_file(resolved: Resolved) -> Mapping[PurePosixPath, bytes]:
+def proxy_env_file(resolved: ResolvedPod) -> Mapping[PurePosixPath, bytes]:
     """``auth/env`` of the compiled tree; nothing, where the pod sets nothing."""
-    lines = [f"{name}={setting.value}\n" for name, setting in without_keys(resolved.proxy_env).items()]
+    lines = [f"{name}={setting.value}\n" for name, setting in without_provider_keys(resolved.proxy_env).items()]
     return {ENV_FILE: "".join(lines).encode()} if lines else {}
 
 
@@ -65,7 +65,7 @@ def governed_hosts(deployment: Deployment) -> list[str]:
     return sorted(_governed(deployment.resolved))
 
 
-def opened_hosts(resolved: Resolved) -> list[str]:
+def opened_hosts(resolved: ResolvedPod) -> list[str]:
     """The hosts that the proxy opens TLS of, with a certificate of the pod's CA: those of base URLs of the pod's own too."""
     environment = resolved.proxy_env
     set_here = (environment.get(f"{known.env}_BASE_URL") for known in KNOWN_PROVIDERS.values())
@@ -73,7 +73,7 @@ def opened_hosts(resolved: Resolved) -> list[str]:
     return sorted(_governed(resolved) | {url.hostname for url in urls if url.scheme == "https" and url.hostname})
 
 
-def _governed(resolved: Resolved) -> set[str]:
+def _governed(resolved: ResolvedPod) -> set[str]:
     known = {urlsplit(each.base_url).hostname for each in KNOWN_PROVIDERS.values() if each.base_url is not None}
     setting = resolved.proxy_env.get(HOSTS)
     stated = {part.partition("=")[0].strip() for part in (setting.value if setting else "").split(",")}

@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from claw_compile import codes
-from claw_compile.diagnostics.diagnostic import Diagnostic, quoted, start_of
+from claw_compile.diagnostics.diagnostic import Diagnostic, quote, start_of
 from claw_compile.output.emit import Tree, is_for_its_agent
 from claw_contract.secret import Secret
 
@@ -58,7 +58,7 @@ def write(tree: Tree, directory: Path, beside: Mapping[Path, bytes] | None = Non
     try:
         if (strange := _strange(place)) is not None:
             help_text = "choose a directory that is empty, or not there"
-            return (codes.UNWRITABLE_OUTPUT.at(at, f"{quoted(strange)} in it is not ours", help_text=help_text),)
+            return (codes.UNWRITABLE_OUTPUT.at(at, f"{quote(strange)} in it is not ours", help_text=help_text),)
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _alone(place), _prepared(beside or {}) as prepared:
             _replace(tree, place)

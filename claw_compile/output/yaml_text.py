@@ -105,5 +105,5 @@ def _scalar(node: ScalarNode) -> str:
         return "null"
     if node.plain and _PLAIN_START.match(node.text) and not _NOT_PLAIN.search(node.text):
         return node.text
-    quoted = json.dumps(node.text, ensure_ascii=False)
-    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", quoted)
+    quote = json.dumps(node.text, ensure_ascii=False)
+    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", quote)

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from claw_compile import codes
-from claw_compile.diagnostics.diagnostic import Checked, Diagnostic, Span
-from claw_compile.parsing.interpolation import Malformed, interpolate
+from claw_compile.diagnostics.diagnostic import Diagnostic, Result, Span
+from claw_compile.parsing.interpolation import MalformedReference, interpolate
 from claw_compile.parsing.source import Source
 
 _ASSIGNMENT = re.compile(r"[^\S\n]*(?:export[^\S\n]+)?(?P<name>[\w.\-\[\]]+)[^\S\n]*(?P<sign>[=:]?)[ \t]*")
@@ -28,7 +28,7 @@ _CLOSING = {"'": re.compile(r"(?:[^'\\]|\\.)*'", re.DOTALL), '"': re.compile(r'(
 
 
 @dataclass(frozen=True)
-class Assigned:
+class Assignment:
     """One variable of a file, and the line where it begins. A bare name has no value of its own: None."""
 
     name: str
@@ -37,34 +37,34 @@ class Assigned:
     written: str = field(default="", repr=False)
 
 
-def read_dotenv(source: Source, environ: Mapping[str, str]) -> Checked[dict[str, str]]:
+def read_dotenv(source: Source, environ: Mapping[str, str]) -> Result[dict[str, str]]:
     """Name → value. A line that can't be read is reported and left out."""
-    reading = _read(source, environ)
-    return Checked(reading.values, tuple(reading.found))
+    parser = _read(source, environ)
+    return Result(parser.values, tuple(parser.diagnostics))
 
 
-def read_env_file(source: Source, environ: Mapping[str, str]) -> Checked[tuple[Assigned, ...]]:
+def read_env_file(source: Source, environ: Mapping[str, str]) -> Result[tuple[Assignment, ...]]:
     """Every variable of a service's ``env_file``, also one that a later line gives another value."""
-    reading = _read(source, environ)
-    return Checked(tuple(reading.assigned), tuple(reading.found))
+    parser = _read(source, environ)
+    return Result(tuple(parser.assigned), tuple(parser.diagnostics))
 
 
-def _read(source: Source, environ: Mapping[str, str]) -> _Reading:
-    reading = _Reading(source.file, source.text.replace("\r\n", "\n"), environ)
+def _read(source: Source, environ: Mapping[str, str]) -> _Parser:
+    parser = _Parser(source.file, source.text.replace("\r\n", "\n"), environ)
     at = 0
-    while at < len(reading.text):
-        at = reading.line(at) + 1
-    return reading
+    while at < len(parser.text):
+        at = parser.line(at) + 1
+    return parser
 
 
 @dataclass
-class _Reading:
+class _Parser:
     file: str
     text: str
     environ: Mapping[str, str]
     values: dict[str, str] = field(default_factory=dict)
-    assigned: list[Assigned] = field(default_factory=list)
-    found: list[Diagnostic] = field(default_factory=list)
+    assigned: list[Assignment] = field(default_factory=list)
+    diagnostics: list[Diagnostic] = field(default_factory=list)
 
     def line(self, at: int) -> int:
         """Read what begins on the line at ``at``; give the end of its last line."""
@@ -77,7 +77,7 @@ class _Reading:
             self._bad(at, "this line is not NAME=value")
             return end
         if not match["sign"]:
-            self.assigned.append(Assigned(match["name"], None, self._number(at)))
+            self.assigned.append(Assignment(match["name"], None, self._number(at)))
             return end
         if self.text[match.end() : match.end() + 1] in _CLOSING:
             return self._quoted(at, match["name"], match.end())
@@ -102,7 +102,7 @@ class _Reading:
     def _keep(self, at: int, name: str, written: str) -> None:
         filled = interpolate(written, lambda key: self.environ.get(key, self.values.get(key)))
         for problem in filled.problems:
-            if isinstance(problem, Malformed):
+            if isinstance(problem, MalformedReference):
                 self._bad(at, f"the value of {name} holds a '${{' that begins no variable")
             elif problem.message is not None:
                 self._bad(at, f"the value of {name} needs {problem.name}, which is not set")
@@ -110,7 +110,7 @@ class _Reading:
 
     def _take(self, at: int, name: str, value: str, written: str = "") -> None:
         self.values[name] = value
-        self.assigned.append(Assigned(name, value, self._number(at), written))
+        self.assigned.append(Assignment(name, value, self._number(at), written))
 
     def _number(self, at: int) -> int:
         return bisect.bisect_left(self._ends, at) + 1
@@ -124,7 +124,7 @@ class _Reading:
         return len(self.text) if end < 0 else end
 
     def _bad(self, at: int, message: str) -> None:
-        self.found.append(codes.DOTENV_SYNTAX.at(Span(self.file, self._number(at), 1, 1), message))
+        self.diagnostics.append(codes.DOTENV_SYNTAX.at(Span(self.file, self._number(at), 1, 1), message))
 
 
 def _without_comment(text: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from claw_compile.diagnostics.diagnostic import Span
-from claw_compile.parsing.interpolation import Interpolated, Lookup, interpolate
+from claw_compile.parsing.interpolation import Interpolation, Lookup, interpolate
 from claw_compile.parsing.node import ListNode, MapNode, Node, ScalarNode
 
 
@@ -17,7 +17,7 @@ class Variable:
     name: str
     node: ScalarNode
     key: Span
-    value: Interpolated
+    value: Interpolation
 
 
 def variables(node: Node | None, lookup: Lookup) -> Iterator[Variable]:
@@ -40,7 +40,7 @@ def variables(node: Node | None, lookup: Lookup) -> Iterator[Variable]:
 def _variable(name: str, written: ScalarNode | None, key: ScalarNode, lookup: Lookup) -> Variable:
     if written is not None:
         return Variable(name, written, _name_span(name, key), interpolate(written.text, lookup))
-    return Variable(name, key, _name_span(name, key), Interpolated(lookup(name) or "", tainted=True))
+    return Variable(name, key, _name_span(name, key), Interpolation(lookup(name) or "", tainted=True))
 
 
 def _name_span(name: str, key: ScalarNode) -> Span:

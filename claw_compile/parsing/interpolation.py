@@ -22,7 +22,7 @@ DEEPEST = 30
 
 
 @dataclass(frozen=True)
-class Unset:
+class UnsetVariable:
     """A variable without a value; ``message`` is what ``:?`` says, None for a variable that is just named."""
 
     name: str
@@ -30,17 +30,17 @@ class Unset:
 
 
 @dataclass(frozen=True)
-class Malformed:
+class MalformedReference:
     """A ``${`` at ``offset`` that Compose can't read."""
 
     offset: int
 
 
-type Problem = Unset | Malformed
+type Problem = UnsetVariable | MalformedReference
 
 
 @dataclass(frozen=True)
-class Interpolated:
+class Interpolation:
     """``tainted``: some of the text is the value of a variable."""
 
     text: str
@@ -48,19 +48,19 @@ class Interpolated:
     problems: tuple[Problem, ...] = ()
 
 
-def interpolate(text: str, lookup: Lookup) -> Interpolated:
+def interpolate(text: str, lookup: Lookup) -> Interpolation:
     """The text with its variables filled in.
 
     >>> interpolate("${A:-${B:-c}} $$HOME", {}.get)
     Interpolated(text='c $HOME', tainted=False, problems=())
     """
-    filling = _Filling(lookup)
+    filling = _Interpolator(lookup)
     filled = filling.fill(text, 0)
-    return Interpolated(filled, filling.tainted, tuple(filling.problems))
+    return Interpolation(filled, filling.tainted, tuple(filling.problems))
 
 
 @dataclass
-class _Filling:
+class _Interpolator:
     lookup: Lookup
     tainted: bool = False
     problems: list[Problem] = field(default_factory=list)
@@ -89,14 +89,14 @@ class _Filling:
         end = _closing_brace(text, dollar + 2)
         name = _NAME.match(text, dollar + 2)
         if end is None or name is None or "\n" in text[dollar:end] or depth > DEEPEST:
-            self.problems.append(Malformed(dollar))
+            self.problems.append(MalformedReference(dollar))
             return "", len(text) if end is None else end + 1
         rest = text[name.end() : end]
         if not rest:
             return self._required(name[0]), end + 1
         operator = _OPERATOR.match(rest)
         if operator is None:
-            self.problems.append(Malformed(dollar))
+            self.problems.append(MalformedReference(dollar))
             return "", end + 1
         return self._apply(name[0], operator[0], rest[operator.end() :], depth), end + 1
 
@@ -110,13 +110,13 @@ class _Filling:
                 return self._take(value) if present else self.fill(word, depth + 1)
         if present:
             return self._take(value)
-        self.problems.append(Unset(name, word))
+        self.problems.append(UnsetVariable(name, word))
         return ""
 
     def _required(self, name: str) -> str:
         value = self.lookup(name)
         if value is None:
-            self.problems.append(Unset(name))
+            self.problems.append(UnsetVariable(name))
         return self._take(value)
 
     def _take(self, value: str | None) -> str:

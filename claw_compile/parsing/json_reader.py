@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from json import JSONDecodeError, JSONDecoder
 
 from claw_compile import codes
-from claw_compile.diagnostics.diagnostic import Checked, Diagnostic, Note, Span, quoted
+from claw_compile.diagnostics.diagnostic import Diagnostic, Note, Result, Span, quote
 from claw_compile.parsing.node import MOST_DIGITS, Entry, ListNode, MapNode, Node, ScalarNode
 from claw_compile.parsing.source import Source
 
@@ -30,16 +30,16 @@ class _JsonError(Exception):
         self.at = at
 
 
-def read_json(source: Source) -> Checked[Node]:
+def read_json(source: Source) -> Result[Node]:
     """The document's tree, or the first place where the text is not JSON; duplicate keys are all reported."""
-    reading = _Reading(source)
+    parser = _Parser(source)
     try:
-        node, end = reading.value(_blank(source.text, 0), 0)
-        reading.ends(end)
+        node, end = parser.value(_blank(source.text, 0), 0)
+        parser.ends(end)
     except _JsonError as error:
         at = source.span_of(error.at, error.at + 1)
-        return Checked(None, (codes.JSON_SYNTAX.at(at, str(error)),))
-    return Checked(node, tuple(reading.found))
+        return Result(None, (codes.JSON_SYNTAX.at(at, str(error)),))
+    return Result(node, tuple(parser.diagnostics))
 
 
 def _blank(text: str, at: int) -> int:
@@ -52,9 +52,9 @@ def _blank(text: str, at: int) -> int:
 
 
 @dataclass
-class _Reading:
+class _Parser:
     source: Source
-    found: list[Diagnostic] = field(default_factory=list)
+    diagnostics: list[Diagnostic] = field(default_factory=list)
 
     def ends(self, at: int) -> None:
         """Nothing but blanks stands behind the document."""
@@ -139,8 +139,8 @@ class _Reading:
         first = entries.setdefault(entry.key.text, entry)
         if first is not entry:
             note = Note(first.key.span, "it is here for the first time")
-            message = f"the key {quoted(entry.key.text)} stands here again"
-            self.found.append(codes.DUPLICATE_KEY.at(entry.key.span, message, notes=[note]))
+            message = f"the key {quote(entry.key.text)} stands here again"
+            self.diagnostics.append(codes.DUPLICATE_KEY.at(entry.key.span, message, notes=[note]))
 
     def _span(self, start: int, end: int) -> Span:
         return self.source.span_of(start, end)

@@ -47,7 +47,7 @@ class ScalarNode:
 
     @property
     def is_null(self) -> bool:
-        return self.plain and typed(self.text) is None
+        return self.plain and scalar_value(self.text) is None
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def plain_data(node: Node) -> Any:
     """The node as JSON data, for a model or a validator."""
     match node:
         case ScalarNode():
-            return typed(node.text) if node.plain else node.text
+            return scalar_value(node.text) if node.plain else node.text
         case ListNode():
             return [plain_data(item) for item in node.items]
         case MapNode():
@@ -122,7 +122,7 @@ def kind(node: Node) -> str:
     assert_never(node)
 
 
-def typed(text: str) -> str | int | float | bool | None:
+def scalar_value(text: str) -> str | int | float | bool | None:
     """The value of a plain scalar.
 
     >>> typed("on"), typed("4000:22"), typed("0x10"), typed("1e3"), typed("~")

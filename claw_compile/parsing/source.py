@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from claw_compile import codes
-from claw_compile.diagnostics.diagnostic import Checked, Span
+from claw_compile.diagnostics.diagnostic import Result, Span
 
 _LINE_BREAK = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
 """Where PyYAML breaks lines; the JSON reader counts the same way."""
@@ -43,11 +43,11 @@ class Source:
         return self.span(line, start - begins, end - begins if same_line else None)
 
 
-def decode(file: str, data: bytes) -> Checked[Source]:
+def decode(file: str, data: bytes) -> Result[Source]:
     """The bytes of a file as text; a byte order mark is dropped."""
     try:
-        return Checked(Source(file, data.decode("utf-8-sig")))
+        return Result(Source(file, data.decode("utf-8-sig")))
     except UnicodeDecodeError as error:
         sound = data[: error.start].decode("utf-8", errors="ignore")
         at = Source(file, sound + "?").span_of(len(sound), len(sound) + 1)
-        return Checked(None, (codes.NOT_UTF8.at(at, "this byte is not UTF-8"),))
+        return Result(None, (codes.NOT_UTF8.at(at, "this byte is not UTF-8"),))

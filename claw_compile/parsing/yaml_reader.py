@@ -18,7 +18,7 @@ from yaml.reader import Reader
 from yaml.scanner import Scanner
 
 from claw_compile import codes
-from claw_compile.diagnostics.diagnostic import Checked, Diagnostic, Note, Span, quoted, start_of
+from claw_compile.diagnostics.diagnostic import Diagnostic, Note, Result, Span, quote, start_of
 from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode
 from claw_compile.parsing.source import Source
 
@@ -31,30 +31,30 @@ _DISPUTED = re.compile("[\t\ufeff\x85\u2028\u2029]")
 SPREAD_HELP = "to splice the pod's defaults write '- ...', with the dash, where the list's entries stand"
 
 
-def read_yaml(source: Source) -> Checked[MapNode]:
+def read_yaml(source: Source) -> Result[MapNode]:
     """The document's tree, or what is wrong with it. The value is None when the text can't be parsed at all."""
-    if found := _document_marks(source):
-        return Checked(None, found)
+    if diagnostics := _document_marks(source):
+        return Result(None, diagnostics)
     try:
-        root, strings = _composed(source.text)
+        root, strings = _compose(source.text)
         if root is None:
-            return Checked(None, (codes.NOT_A_MAPPING.at(start_of(source.file), "the file holds no document"),))
-        reading = _Reading(source, strings)
-        node = reading.node(root)
+            return Result(None, (codes.NOT_A_MAPPING.at(start_of(source.file), "the file holds no document"),))
+        builder = _TreeBuilder(source, strings)
+        node = builder.node(root)
     except yaml.MarkedYAMLError as error:
-        return Checked(None, (_syntax(source, error),))
+        return Result(None, (_syntax(source, error),))
     except yaml.reader.ReaderError as error:
         at = source.span_of(error.position, error.position + 1)
-        return Checked(None, (codes.YAML_SYNTAX.at(at, "a character that YAML does not allow"),))
+        return Result(None, (codes.YAML_SYNTAX.at(at, "a character that YAML does not allow"),))
     except (ValueError, OverflowError):
-        return Checked(None, (codes.YAML_SYNTAX.at(start_of(source.file), "an escape that names no character"),))
+        return Result(None, (codes.YAML_SYNTAX.at(start_of(source.file), "an escape that names no character"),))
     except RecursionError:
-        return Checked(None, (codes.YAML_SYNTAX.at(start_of(source.file), "nested too deeply"),))
-    if reading.bomb is not None:
-        return Checked(None, (reading.bomb,))
+        return Result(None, (codes.YAML_SYNTAX.at(start_of(source.file), "nested too deeply"),))
+    if builder.bomb is not None:
+        return Result(None, (builder.bomb,))
     if not isinstance(node, MapNode):
-        return Checked(None, (codes.NOT_A_MAPPING.at(node.span, "a pod file is a mapping"), *reading.found))
-    return Checked(node, tuple(reading.found))
+        return Result(None, (codes.NOT_A_MAPPING.at(node.span, "a pod file is a mapping"), *builder.diagnostics))
+    return Result(node, tuple(builder.diagnostics))
 
 
 def _document_marks(source: Source) -> tuple[Diagnostic, ...]:
@@ -90,7 +90,7 @@ def _one_line(text: str) -> str:
     return "".join(char if char.isprintable() else "?" for char in " ".join(text.split()))
 
 
-class _Composing(Composer):
+class _StringRecorder(Composer):
     """Remembers which plain scalars are strings by their tag: ``!!str 0123`` is what ``"0123"`` is.
 
     What a plain scalar is by YAML 1.1 is of no interest, and not looked for.
@@ -115,7 +115,7 @@ class _Composing(Composer):
         pass
 
 
-class _Loader(_Composing, Reader, Scanner, Parser):
+class _Loader(_StringRecorder, Reader, Scanner, Parser):
     """PyYAML's own parser: the places and words of its errors are those that are told."""
 
     def __init__(self, text: str) -> None:
@@ -126,7 +126,7 @@ class _Loader(_Composing, Reader, Scanner, Parser):
         self.strings = set()
 
 
-class _Fast(_Composing):
+class _LibyamlLoader(_StringRecorder):
     """The same on libyaml's events."""
 
     def __init__(self, text: str) -> None:
@@ -140,14 +140,14 @@ class _Fast(_Composing):
         )
 
 
-def _composed(text: str) -> tuple[yaml.Node | None, set[int]]:
+def _compose(text: str) -> tuple[yaml.Node | None, set[int]]:
     """The node graph, and the strings in it.
 
     By libyaml's parser where it is there, which is four times as fast; what it refuses is told as PyYAML tells it.
     """
     if yaml.__with_libyaml__ and not _DISPUTED.search(text):
         with contextlib.suppress(yaml.YAMLError, ValueError):
-            fast = _Fast(text)
+            fast = _LibyamlLoader(text)
             return fast.get_single_node(), fast.strings
     loader = _Loader(text)
     return loader.get_single_node(), loader.strings
@@ -159,12 +159,12 @@ def _own_tag(raw: yaml.Node) -> str:
 
 
 @dataclass
-class _Reading:
+class _TreeBuilder:
     """One conversion of PyYAML's graph; shared nodes are converted once and stay shared."""
 
     source: Source
     strings: set[int]
-    found: list[Diagnostic] = field(default_factory=list)
+    diagnostics: list[Diagnostic] = field(default_factory=list)
     bomb: Diagnostic | None = None
     done: dict[int, tuple[Node, int]] = field(default_factory=dict)
     open: set[int] = field(default_factory=set)
@@ -200,7 +200,7 @@ class _Reading:
     def _scalar(self, raw: yaml.ScalarNode) -> ScalarNode:
         text: str = raw.value
         if any("\ud800" <= char <= "\udfff" for char in text):
-            self.found.append(codes.YAML_SYNTAX.at(self._span(raw), "an escape that names half a character"))
+            self.diagnostics.append(codes.YAML_SYNTAX.at(self._span(raw), "an escape that names half a character"))
             text = ""
         plain = not raw.style and id(raw) not in self.strings
         return ScalarNode(text, self._span(raw), plain=plain, tag=_own_tag(raw))
@@ -220,8 +220,8 @@ class _Reading:
                     merged.setdefault(entry.key.text, entry)
             elif (first := own.get(key.text)) is not None:
                 note = Note(first.key.span, "it is here for the first time")
-                self.found.append(
-                    codes.DUPLICATE_KEY.at(key.span, f"the key {quoted(key.text)} stands here again", notes=[note])
+                self.diagnostics.append(
+                    codes.DUPLICATE_KEY.at(key.span, f"the key {quote(key.text)} stands here again", notes=[note])
                 )
             else:
                 own[key.text] = Entry(key, value)
@@ -231,7 +231,7 @@ class _Reading:
     def _key(self, raw: yaml.Node) -> ScalarNode | None:
         if isinstance(raw, yaml.ScalarNode):
             return self._scalar(raw)
-        self.found.append(codes.WRONG_TYPE.at(self._span(raw), "a key is a single value"))
+        self.diagnostics.append(codes.WRONG_TYPE.at(self._span(raw), "a key is a single value"))
         return None
 
     def _merge(self, value: Node) -> list[Entry]:
@@ -242,7 +242,7 @@ class _Reading:
             if isinstance(part, MapNode):
                 entries.extend(part.entries)
             else:
-                self.found.append(codes.WRONG_TYPE.at(part.span, "'<<' merges a mapping, or a list of mappings"))
+                self.diagnostics.append(codes.WRONG_TYPE.at(part.span, "'<<' merges a mapping, or a list of mappings"))
         return entries
 
     def _explode(self, raw: yaml.Node, message: str) -> None:

@@ -87,7 +87,7 @@ class Agent:
 
 
 @dataclass(frozen=True)
-class Resolved:
+class ResolvedPod:
     """``proxy_env`` is the environment of the pod's proxy, by ``cllama-defaults.env`` and every agent's ``cllama-env``."""
 
     agents: tuple[Agent, ...]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pydantic import TypeAdapter, ValidationError
 
 from claw_compile import codes
-from claw_compile.diagnostics.diagnostic import Diagnostic, Note, Span, quoted
+from claw_compile.diagnostics.diagnostic import Diagnostic, Note, Span, quote
 from claw_compile.grammar.pod import ServiceSpec
 from claw_compile.grammar.reader import problem_at
 from claw_compile.parsing.interpolation import Lookup, interpolate
@@ -32,11 +32,11 @@ class _Port:
     shown: str
 
 
-def base_url(service: ServiceSpec, lookup: Lookup, found: list[Diagnostic]) -> str | None:
+def base_url(service: ServiceSpec, lookup: Lookup, diagnostics: list[Diagnostic]) -> str | None:
     """``http://<service>:<port>``, or what the provider says; None when it can't be known."""
     if service.base_url is not None:
-        return _stated(service.base_url, found)
-    reading = _Ports(lookup, found)
+        return _stated(service.base_url, diagnostics)
+    reading = _Ports(lookup, diagnostics)
     ports = reading.listed(service.expose, "expose") or reading.listed(service.ports, "ports")
     if reading.failed:
         return None
@@ -44,29 +44,31 @@ def base_url(service: ServiceSpec, lookup: Lookup, found: list[Diagnostic]) -> s
     if not ports:
         help_text = "add 'expose: [\"PORT\"]', or set 'x-claw.base-url'"
         message = f"{name} has no TCP port; http://{name}:80 is taken"
-        found.append(codes.NO_PORT.at(service.name.span, message, help_text=help_text))
+        diagnostics.append(codes.NO_PORT.at(service.name.span, message, help_text=help_text))
         return f"http://{name}:{_HTTP_PORT}"
     first, *others = ports
     for port in ports:
         if port.is_range:
-            message = f"{quoted(port.shown)} does not say where {name} listens"
-            found.append(codes.PORT_RANGE.at(port.span, message, help_text="set 'x-claw.base-url'"))
+            message = f"{quote(port.shown)} does not say where {name} listens"
+            diagnostics.append(codes.PORT_RANGE.at(port.span, message, help_text="set 'x-claw.base-url'"))
             return None
     if others:
-        message = f"{name} has several TCP ports; {quoted(first.shown)} is taken"
+        message = f"{name} has several TCP ports; {quote(first.shown)} is taken"
         notes = [Note(first.span, "this one is taken")]
-        found.append(codes.SEVERAL_PORTS.at(others[0].span, message, notes=notes, help_text="set 'x-claw.base-url'"))
+        diagnostics.append(
+            codes.SEVERAL_PORTS.at(others[0].span, message, notes=notes, help_text="set 'x-claw.base-url'")
+        )
     return f"http://{name}:{first.number}"
 
 
-def _stated(written: ScalarNode, found: list[Diagnostic]) -> str | None:
+def _stated(written: ScalarNode, diagnostics: list[Diagnostic]) -> str | None:
     url = written.text.rstrip("/")
     try:
         sound = re.fullmatch(r"[!-~]+", url) is not None and bool(_URL.validate_python(url)) and _has_port(url)
     except ValidationError:
         sound = False
     if not sound:
-        found.append(codes.BAD_BASE_URL.at(written.span, f"{quoted(written.shown)} is not a base URL"))
+        diagnostics.append(codes.BAD_BASE_URL.at(written.span, f"{quote(written.shown)} is not a base URL"))
         return None
     return url
 
@@ -83,7 +85,7 @@ MAX_PORT = 65535
 @dataclass
 class _Ports:
     lookup: Lookup
-    found: list[Diagnostic]
+    diagnostics: list[Diagnostic]
     failed: bool = False
 
     def listed(self, node: Node | None, key: str) -> list[_Port]:
@@ -91,7 +93,7 @@ class _Ports:
         if node is None or (isinstance(node, ScalarNode) and node.is_null):
             return []
         if not isinstance(node, ListNode):
-            self._bad(node.span, f"{quoted(key)} is a list")
+            self._bad(node.span, f"{quote(key)} is a list")
             return []
         ports: dict[tuple[int, bool], _Port] = {}
         for item in node.items:
@@ -112,13 +114,13 @@ class _Ports:
             return None
         filled = interpolate(node.text, self.lookup)
         if filled.problems:
-            self.found.extend(problem_at(node, problem) for problem in filled.problems)
+            self.diagnostics.extend(problem_at(node, problem) for problem in filled.problems)
             self.failed = True
             return None
         # The container's side is behind the last colon; a host address may hold colons of its own.
         match = _PORT.fullmatch(filled.text.strip().lower().rpartition(":")[2])
         if match is None or not 0 < int(match["port"]) <= MAX_PORT:
-            self._bad(node.span, f"{quoted(node.text)} holds no port")
+            self._bad(node.span, f"{quote(node.text)} holds no port")
             return None
         if match["protocol"] not in {None, "tcp"}:
             return None
@@ -126,4 +128,4 @@ class _Ports:
 
     def _bad(self, span: Span, message: str) -> None:
         self.failed = True
-        self.found.append(codes.BAD_PORT.at(span, message, help_text="set 'x-claw.base-url'"))
+        self.diagnostics.append(codes.BAD_PORT.at(span, message, help_text="set 'x-claw.base-url'"))

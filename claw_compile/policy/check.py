@@ -5,31 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from claw_compile import codes
-from claw_compile.diagnostics.diagnostic import Diagnostic, Span, quoted
+from claw_compile.diagnostics.diagnostic import Diagnostic, Span, quote
 from claw_compile.grammar.pod import PodSpec
-from claw_compile.loading.load import Loaded
-from claw_compile.policy.agent import Resolved
-from claw_compile.policy.check_grants import check_presented, check_surfaces, check_written_grants
+from claw_compile.loading.load import LoadedPod
+from claw_compile.policy.agent import ResolvedPod
+from claw_compile.policy.check_grants import check_surfaces, check_tool_names, check_written_grants
 from claw_compile.policy.check_reach import check_reach
 from claw_compile.policy.check_relations import (
     check_memories,
     check_principals,
-    check_proxied,
+    check_proxy_only,
     check_proxy_types,
     check_secrets,
     check_skills,
 )
-from claw_compile.policy.check_services import check_counted, check_host, check_images, check_names
+from claw_compile.policy.check_services import check_counted_services, check_host, check_images, check_names
 
 
-def check(loaded: Loaded, resolved: Resolved) -> tuple[Diagnostic, ...]:
+def check(loaded: LoadedPod, resolved: ResolvedPod) -> tuple[Diagnostic, ...]:
     """Everything that is wrong with a pod whose parts are each well-formed."""
     pod = loaded.pod
-    found = [
+    diagnostics = [
         *check_names(pod),
         *check_reach(pod, resolved),
         *check_host(resolved),
-        *check_counted(loaded, resolved),
+        *check_counted_services(loaded, resolved),
         *check_written_grants(loaded),
         *check_images(loaded, resolved),
         *check_memories(loaded),
@@ -40,17 +40,17 @@ def check(loaded: Loaded, resolved: Resolved) -> tuple[Diagnostic, ...]:
         *_used_defaults(pod, resolved),
     ]
     for agent in resolved.agents:
-        found.extend(check_proxied(agent, pod))
-        found.extend(check_surfaces(agent, loaded))
-        found.extend(check_presented(agent, loaded))
-    return tuple(found)
+        diagnostics.extend(check_proxy_only(agent, pod))
+        diagnostics.extend(check_surfaces(agent, loaded))
+        diagnostics.extend(check_tool_names(agent, loaded))
+    return tuple(diagnostics)
 
 
-def _used_defaults(pod: PodSpec, resolved: Resolved) -> Iterator[Diagnostic]:
-    taken = {name for agent in resolved.agents for name in agent.takes}
+def _used_defaults(pod: PodSpec, resolved: ResolvedPod) -> Iterator[Diagnostic]:
+    inherited_defaults = {name for agent in resolved.agents for name in agent.takes}
     for name, key in _defaults(pod):
-        if resolved.agents and name not in taken:
-            yield codes.UNUSED_DEFAULT.at(key, f"no agent takes the pod's {quoted(name)}")
+        if resolved.agents and name not in inherited_defaults:
+            yield codes.UNUSED_DEFAULT.at(key, f"no agent takes the pod's {quote(name)}")
 
 
 def _defaults(pod: PodSpec) -> Iterator[tuple[str, Span]]:

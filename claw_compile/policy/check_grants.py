@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from claw_compile import codes
-from claw_compile.descriptors.descriptor import Described
-from claw_compile.diagnostics.diagnostic import Diagnostic, Note, Span, did_you_mean, quoted
-from claw_compile.grammar.pod import All, Grant, written
-from claw_compile.loading.load import Loaded
+from claw_compile.descriptors.descriptor import ServiceDescriptor
+from claw_compile.diagnostics.diagnostic import Diagnostic, Note, Span, did_you_mean, quote
+from claw_compile.grammar.pod import AllTools, Grant, own_entries
+from claw_compile.loading.load import LoadedPod
 from claw_compile.parsing.node import ListNode, ScalarNode, span_at
 from claw_compile.policy.agent import Agent, GrantedTool
 from claw_contract.descriptor import DescriptorTool
@@ -17,14 +17,14 @@ from claw_contract.names import ALIAS_LIMIT, SERVICE_NAME, aliases, canonical_na
 LONGEST_HOST = 63
 
 
-def check_written_grants(loaded: Loaded) -> Iterator[Diagnostic]:
+def check_written_grants(loaded: LoadedPod) -> Iterator[Diagnostic]:
     """Every grant of the file once, the defaults too, used or not."""
     for owner in loaded.pod.owners:
-        for grant in written(owner.tools):
+        for grant in own_entries(owner.tools):
             yield from _known(grant, loaded)
 
 
-def _known(grant: Grant, loaded: Loaded) -> Iterator[Diagnostic]:
+def _known(grant: Grant, loaded: LoadedPod) -> Iterator[Diagnostic]:
     """The service exists, offers tools, and among them those named."""
     name = grant.service.text
     service = loaded.pod.service(name)
@@ -32,7 +32,7 @@ def _known(grant: Grant, loaded: Loaded) -> Iterator[Diagnostic]:
         yield unknown_service(grant.service, loaded)
         return
     if not SERVICE_NAME.fullmatch(name) or len(name) > LONGEST_HOST:
-        yield codes.BAD_SERVICE_NAME.at(service.name.span, f"{quoted(name)} can't provide tools")
+        yield codes.BAD_SERVICE_NAME.at(service.name.span, f"{quote(name)} can't provide tools")
     if name not in loaded.described and not service.wraps_stdio:
         yield no_descriptor(grant.service)
     described = loaded.described.get(name)
@@ -41,16 +41,16 @@ def _known(grant: Grant, loaded: Loaded) -> Iterator[Diagnostic]:
     if not described.tools:
         yield codes.NO_TOOLS.at(grant.service.span, f"{name} declares no tools in {described.file}")
         return
-    names = (*(() if isinstance(grant.allow, All) else grant.allow), *grant.deny)
+    names = (*(() if isinstance(grant.allow, AllTools) else grant.allow), *grant.deny)
     for word in names:
         yield from _known_tool(word, name, described.tools)
-    if isinstance(grant.allow, All):
+    if isinstance(grant.allow, AllTools):
         yield from _writes(grant.allow, grant, described.tools)
 
 
-def unknown_service(name: ScalarNode, loaded: Loaded) -> Diagnostic:
+def unknown_service(name: ScalarNode, loaded: LoadedPod) -> Diagnostic:
     hint = did_you_mean(name.text, [other.name.text for other in loaded.pod.services])
-    return codes.UNKNOWN_SERVICE.at(name.span, f"no service {quoted(name.shown)}", hint=hint)
+    return codes.UNKNOWN_SERVICE.at(name.span, f"no service {quote(name.shown)}", hint=hint)
 
 
 def no_descriptor(name: ScalarNode) -> Diagnostic:
@@ -61,12 +61,12 @@ def no_descriptor(name: ScalarNode) -> Diagnostic:
 def _known_tool(word: ScalarNode, service: str, tools: tuple[DescriptorTool, ...]) -> Iterator[Diagnostic]:
     known = [tool.name for tool in tools]
     if word.text not in known:
-        message = f"{service} declares no tool {quoted(word.shown)}"
+        message = f"{service} declares no tool {quote(word.shown)}"
         help_text = f"{service} declares {', '.join(known)}"
         yield codes.UNKNOWN_TOOL.at(word.span, message, hint=did_you_mean(word.text, known), help_text=help_text)
 
 
-def _writes(allow: All, grant: Grant, tools: tuple[DescriptorTool, ...]) -> Iterator[Diagnostic]:
+def _writes(allow: AllTools, grant: Grant, tools: tuple[DescriptorTool, ...]) -> Iterator[Diagnostic]:
     denied = {name.text for name in grant.deny}
     writes = [tool.name for tool in tools if tool.effect != "read" and tool.name not in denied]
     if writes:
@@ -74,13 +74,13 @@ def _writes(allow: All, grant: Grant, tools: tuple[DescriptorTool, ...]) -> Iter
         yield codes.WRITE_GRANTED_BY_ALL.at(allow.span, message)
 
 
-def check_surfaces(agent: Agent, loaded: Loaded) -> Iterator[Diagnostic]:
+def check_surfaces(agent: Agent, loaded: LoadedPod) -> Iterator[Diagnostic]:
     """Surfaces lead to services that exist, and not round the proxy."""
     hosts = {host for service in loaded.pod.services for host in service.hosts}
     surfaces = {each.target: each for each in agent.surfaces if each.scheme == "service"}
     for name, reached in surfaces.items():
         if name not in hosts and loaded.pod.service(name) is None:
-            message = f"no service of the pod is behind {quoted(reached.shown)}"
+            message = f"no service of the pod is behind {quote(reached.shown)}"
             yield codes.UNKNOWN_SERVICE.at(reached.span, message, hint=did_you_mean(name, hosts))
     yield from _speakers(agent, loaded)
     granted: dict[str, Grant] = {}
@@ -98,7 +98,7 @@ def check_surfaces(agent: Agent, loaded: Loaded) -> Iterator[Diagnostic]:
             yield codes.GRANT_WITHOUT_SURFACE.at(grant.span, message)
 
 
-def _speakers(agent: Agent, loaded: Loaded) -> Iterator[Diagnostic]:
+def _speakers(agent: Agent, loaded: LoadedPod) -> Iterator[Diagnostic]:
     """Who may speak to the agent on a channel is a service of the pod."""
     for surface in agent.surfaces:
         named = surface.channel.value("allow_from_services") if surface.channel is not None else None
@@ -107,7 +107,7 @@ def _speakers(agent: Agent, loaded: Loaded) -> Iterator[Diagnostic]:
                 yield unknown_service(name, loaded)
 
 
-def check_presented(agent: Agent, loaded: Loaded) -> Iterator[Diagnostic]:
+def check_tool_names(agent: Agent, loaded: LoadedPod) -> Iterator[Diagnostic]:
     """Tools that are not presented by their plain names, each where its descriptor names it."""
     granted = {canonical_name(each.service, each.tool.name): each for each in agent.tools}
     plain: dict[str, list[str]] = {}
@@ -119,13 +119,13 @@ def check_presented(agent: Agent, loaded: Loaded) -> Iterator[Diagnostic]:
         for name in names:
             others = [other for other in names if other != name]
             why = f"like {', '.join(others)}" if others else f"which has {len(alias)} characters"
-            message = f"{name} would be {quoted(alias)}, {why}; models see it as {quoted(presented[name])}"
+            message = f"{name} would be {quote(alias)}, {why}; models see it as {quote(presented[name])}"
             notes = [Note(_place(granted[other], loaded), "the other one is here") for other in others]
             yield codes.PRESENTED_NAME.at(_place(granted[name], loaded), message, notes=notes)
 
 
-def _place(granted: GrantedTool, loaded: Loaded) -> Span:
+def _place(granted: GrantedTool, loaded: LoadedPod) -> Span:
     described = loaded.described[granted.service]
-    assert isinstance(described, Described)
+    assert isinstance(described, ServiceDescriptor)
     index = next(at for at, tool in enumerate(described.tools) if tool.name == granted.tool.name)
     return span_at(described.root, ("tools", index, "name"))

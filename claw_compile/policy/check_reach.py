@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterator
 
 from claw_compile import codes
-from claw_compile.diagnostics.diagnostic import Diagnostic, Note, quoted
+from claw_compile.diagnostics.diagnostic import Diagnostic, Note, quote
 from claw_compile.grammar.pod import PodSpec, ServiceSpec
 from claw_compile.parsing.node import Entry, ListNode, MapNode, ScalarNode
-from claw_compile.policy.agent import Resolved
-from claw_compile.policy.topology import Topology, called, has_egress, topology
+from claw_compile.policy.agent import ResolvedPod
+from claw_compile.policy.topology import Topology, called_services, has_egress, topology
 
 MOST_NETWORKS = 25
 """Docker's default address pools hold about 30, and other pods want some."""
@@ -28,14 +28,14 @@ _OUR_REAL_NETWORK = re.compile(r".*[_-]" + _OURS["networks"].pattern, re.DOTALL)
 _SHARED = ("network_mode", "pid", "ipc")
 
 
-def check_reach(pod: PodSpec, resolved: Resolved) -> Iterator[Diagnostic]:
+def check_reach(pod: PodSpec, resolved: ResolvedPod) -> Iterator[Diagnostic]:
     """Every place of the file that stands against the derived networks."""
     if not resolved.agents:
         return
     derived = topology(pod, resolved)
     yield from _reserved(pod)
     yield from _many(pod, derived)
-    asked = called(pod, resolved)
+    asked = called_services(pod, resolved)
     for service in pod.services:
         yield from _shared(service, pod)
         yield from _joined(service)
@@ -48,7 +48,7 @@ def check_reach(pod: PodSpec, resolved: Resolved) -> Iterator[Diagnostic]:
         yield from _agent(service, resolved)
 
 
-def _agent(service: ServiceSpec, resolved: Resolved) -> Iterator[Diagnostic]:
+def _agent(service: ServiceSpec, resolved: ResolvedPod) -> Iterator[Diagnostic]:
     name = service.name.text
     if mode := _present(service, "network_mode"):
         yield codes.AGENT_NETWORK_MODE.at(mode.key.span, f"{name} would be on a network that is not derived")
@@ -85,7 +85,7 @@ def _joined(service: ServiceSpec) -> Iterator[Diagnostic]:
     items = entry.value.items if entry and isinstance(entry.value, ListNode) else ()
     for name in (*keys, *(item for item in items if isinstance(item, ScalarNode))):
         if _OURS["networks"].fullmatch(name.text):
-            message = f"{quoted(name.text)} is one of the compiler's own networks"
+            message = f"{quote(name.text)} is one of the compiler's own networks"
             yield codes.RESERVED_NAME.at(name.span, message, help_text="name what is reached in 'surfaces' or 'tools'")
 
 
@@ -105,7 +105,7 @@ def _counted(node: ScalarNode, name: str, pod: PodSpec) -> Iterator[Diagnostic]:
     target = pod.service(name)
     if target is not None and target.count > 1:
         notes = [Note(target.count_key, "'count' is here")] if target.count_key else []
-        message = f"{quoted(name)} is {target.count} containers"
+        message = f"{quote(name)} is {target.count} containers"
         yield codes.COUNTED_REFERENCE.at(node.span, message, notes=notes)
 
 
@@ -115,10 +115,10 @@ def _reserved(pod: PodSpec) -> Iterator[Diagnostic]:
         for entry in node.entries if isinstance(node, MapNode) else ():
             real = entry.value.value("name") if isinstance(entry.value, MapNode) else None
             if section == "networks" and isinstance(real, ScalarNode) and _OUR_REAL_NETWORK.fullmatch(real.text):
-                message = f"{quoted(real.text)} is a name of the compiler's own {section}"
+                message = f"{quote(real.text)} is a name of the compiler's own {section}"
                 yield codes.RESERVED_NAME.at(real.span, message)
             if ours.fullmatch(entry.key.text):
-                message = f"{quoted(entry.key.text)} is a name of the compiler's own {section}"
+                message = f"{quote(entry.key.text)} is a name of the compiler's own {section}"
                 yield codes.RESERVED_NAME.at(entry.key.span, message)
 
 

@@ -6,19 +6,19 @@ from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 
 from claw_compile import codes
-from claw_compile.diagnostics.diagnostic import Code, Diagnostic, Note, Span, did_you_mean, quoted
-from claw_compile.grammar.pod import Blocks, Listed, MemoryOf, PodSpec, Skill, Spending
-from claw_compile.loading.load import Loaded
+from claw_compile.diagnostics.diagnostic import Code, Diagnostic, Note, Span, did_you_mean, quote
+from claw_compile.grammar.pod import BudgetSetting, ContextSetting, EntryList, MemorySetting, PodSpec, Skill
+from claw_compile.loading.load import LoadedPod
 from claw_compile.parsing.node import ScalarNode
 from claw_compile.policy.agent import Agent
 from claw_compile.policy.check_grants import no_descriptor, unknown_service
-from claw_compile.policy.defaults import expanded
+from claw_compile.policy.defaults import expand_list
 from claw_contract.descriptor import DescriptorV2
 
-type _Keyed = Listed[object] | MemoryOf | Blocks | Spending
+type _Keyed = EntryList[object] | MemorySetting | ContextSetting | BudgetSetting
 
 
-def check_proxied(agent: Agent, pod: PodSpec) -> Iterator[Diagnostic]:
+def check_proxy_only(agent: Agent, pod: PodSpec) -> Iterator[Diagnostic]:
     """What only the proxy can do, for an agent without one: tools and memory are errors, inherited or not."""
     if agent.has_proxy:
         return
@@ -46,12 +46,12 @@ def _without_proxy(
         at = own.key
     elif inherited is not None:
         notes = [Note(inherited.key, "it is inherited from here")]
-    message = f"{agent.spec.name.text} has {quoted(what)}, but no 'cllama' to act on it"
+    message = f"{agent.spec.name.text} has {quote(what)}, but no 'cllama' to act on it"
     help_text = f"add 'cllama: passthrough', or suppress it with '{what}: null'"
     yield code.at(at, message, notes=notes, help_text=help_text)
 
 
-def check_memories(loaded: Loaded) -> Iterator[Diagnostic]:
+def check_memories(loaded: LoadedPod) -> Iterator[Diagnostic]:
     """Every memory of the file, the pod's too: its service exists, and declares one."""
     for owner in loaded.pod.owners:
         wanted = owner.memory.service if owner.memory is not None else None
@@ -59,7 +59,7 @@ def check_memories(loaded: Loaded) -> Iterator[Diagnostic]:
             yield from _known_memory(wanted, loaded)
 
 
-def _known_memory(wanted: ScalarNode, loaded: Loaded) -> Iterator[Diagnostic]:
+def _known_memory(wanted: ScalarNode, loaded: LoadedPod) -> Iterator[Diagnostic]:
     service = loaded.pod.service(wanted.text)
     if service is None:
         yield unknown_service(wanted, loaded)
@@ -76,7 +76,7 @@ def _known_memory(wanted: ScalarNode, loaded: Loaded) -> Iterator[Diagnostic]:
 def check_skills(pod: PodSpec) -> Iterator[Diagnostic]:
     """An agent knows a skill by its base name, so that two must not share one."""
     for agent in pod.agents:
-        yield from _named_once(expanded(agent.skills, pod.skills, "skills-defaults", []))
+        yield from _named_once(expand_list(agent.skills, pod.skills, "skills-defaults", []))
 
 
 def _named_once(skills: Iterable[Skill]) -> Iterator[Diagnostic]:
@@ -86,7 +86,7 @@ def _named_once(skills: Iterable[Skill]) -> Iterator[Diagnostic]:
         other = first.setdefault(name, skill.path)
         if other.text != skill.path.text:
             at, note = sorted((skill.path.span, other.span), reverse=True)
-            message = f"two skills are called {quoted(PurePosixPath(skill.path.shown).name)}"
+            message = f"two skills are called {quote(PurePosixPath(skill.path.shown).name)}"
             yield codes.SKILL_TWICE.at(at, message, notes=[Note(note, "the other one is here")])
 
 
@@ -96,7 +96,7 @@ def check_secrets(pod: PodSpec) -> Iterator[Diagnostic]:
     for name in _named_secrets(pod):
         if name.text not in known:
             hint = did_you_mean(name.text, known)
-            yield codes.UNKNOWN_SECRET.at(name.span, f"the pod has no secret {quoted(name.shown)}", hint=hint)
+            yield codes.UNKNOWN_SECRET.at(name.span, f"the pod has no secret {quote(name.shown)}", hint=hint)
 
 
 def _named_secrets(pod: PodSpec) -> Iterator[ScalarNode]:
@@ -106,7 +106,7 @@ def _named_secrets(pod: PodSpec) -> Iterator[ScalarNode]:
         yield from (each.of for each in service.principals if each.source == "secret")
 
 
-def check_principals(loaded: Loaded) -> Iterator[Diagnostic]:
+def check_principals(loaded: LoadedPod) -> Iterator[Diagnostic]:
     """A credential of an agent is for a service of the pod."""
     for service in loaded.pod.services:
         for principal in service.principals:
@@ -124,5 +124,5 @@ def check_proxy_types(agents: Iterable[Agent]) -> Iterator[Diagnostic]:
         first = first or places[span]
         if places[span].text != first.text:
             notes = [Note(first.span, "the first one is here")]
-            message = f"{quoted(places[span].shown)} beside {quoted(first.shown)}: a pod has one type of proxy"
+            message = f"{quote(places[span].shown)} beside {quote(first.shown)}: a pod has one type of proxy"
             yield codes.SEVERAL_PROXIES.at(span, message, notes=notes)

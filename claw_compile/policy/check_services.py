@@ -10,12 +10,12 @@ import re
 from collections.abc import Iterator
 
 from claw_compile import codes
-from claw_compile.diagnostics.diagnostic import Diagnostic, Note, Span, quoted
-from claw_compile.grammar.pod import PodSpec, ServiceSpec, written
-from claw_compile.loading.load import Loaded
+from claw_compile.diagnostics.diagnostic import Diagnostic, Note, Span, quote
+from claw_compile.grammar.pod import PodSpec, ServiceSpec, own_entries
+from claw_compile.loading.load import LoadedPod
 from claw_compile.parsing.interpolation import interpolate
 from claw_compile.parsing.node import ListNode, MapNode, Node, ScalarNode, plain_data
-from claw_compile.policy.agent import Agent, Resolved
+from claw_compile.policy.agent import Agent, ResolvedPod
 
 _SOCKETS = ("docker.sock", "containerd.sock", "podman.sock", "crio.sock")
 _DIRECTORIES = (
@@ -41,7 +41,7 @@ _RESERVED = re.compile(r"cllama(-.*)?|clawdash|claw-(api|wall)")
 _COMPOSE_NAME = re.compile(r"(?!\.\.?$)[a-zA-Z0-9._-]+")
 
 
-def check_host(resolved: Resolved) -> Iterator[Diagnostic]:
+def check_host(resolved: ResolvedPod) -> Iterator[Diagnostic]:
     """Every place that gives an agent the host."""
     for agent in resolved.agents:
         found = [*_powers(agent.spec), *_mounts(agent.spec), *_surfaces(agent)]
@@ -57,11 +57,11 @@ def _powers(service: ServiceSpec) -> Iterator[tuple[Span, str]]:
     added = _value(service, "cap_add")
     for item in added.items if isinstance(added, ListNode) else ():
         if isinstance(item, ScalarNode) and item.text.upper().removeprefix("CAP_") in CAPABILITIES:
-            yield item.span, f"it has the capability {quoted(item.shown)}"
+            yield item.span, f"it has the capability {quote(item.shown)}"
     for key in _NAMESPACES:
         node = _value(service, key)
         if isinstance(node, ScalarNode) and node.text == "host":
-            yield node.span, f"it shares {quoted(key)} with the host"
+            yield node.span, f"it shares {quote(key)} with the host"
     devices = _value(service, "devices")
     if isinstance(devices, ListNode) and devices.items:
         yield devices.items[0].span, "it has devices of the host"
@@ -86,14 +86,14 @@ def _given(path: str) -> str | None:
     plain = "/" + "/".join(part for part in path.split("/") if part not in {"", "."})
     if plain.rpartition("/")[2] in _SOCKETS:
         return "it has the socket of a container engine"
-    return f"it has {quoted(plain)} of the host" if path.startswith("/") and plain in _DIRECTORIES else None
+    return f"it has {quote(plain)} of the host" if path.startswith("/") and plain in _DIRECTORIES else None
 
 
 def _value(service: ServiceSpec, key: str) -> Node | None:
     return service.body.value(key) if service.body is not None else None
 
 
-def check_images(loaded: Loaded, resolved: Resolved) -> Iterator[Diagnostic]:
+def check_images(loaded: LoadedPod, resolved: ResolvedPod) -> Iterator[Diagnostic]:
     """Every agent and every service that one uses, whose image may be another one tomorrow."""
     used = {name for agent in resolved.agents for name in (agent.spec.name.text, *agent.providers)}
     for service in loaded.pod.services:
@@ -126,37 +126,37 @@ def check_names(pod: PodSpec) -> Iterator[Diagnostic]:
     for service in pod.services:
         name = service.name.text
         if _RESERVED.fullmatch(name.lower()):
-            yield codes.RESERVED_NAME.at(service.name.span, f"{quoted(name)} is a name of the compiler's own services")
+            yield codes.RESERVED_NAME.at(service.name.span, f"{quote(name)} is a name of the compiler's own services")
         if not _COMPOSE_NAME.fullmatch(name) and service.agent is None:
-            yield codes.BAD_SERVICE_NAME.at(service.name.span, f"{quoted(name)} can't name a service")
+            yield codes.BAD_SERVICE_NAME.at(service.name.span, f"{quote(name)} can't name a service")
         first = hosts.setdefault(name.lower(), service)
         if first is not service:
             notes = [Note(first.name.span, "the other one is here")]
-            message = f"{quoted(name)} and {quoted(first.name.text)} are one host"
+            message = f"{quote(name)} and {quote(first.name.text)} are one host"
             yield codes.SAME_HOST.at(service.name.span, message, notes=notes)
         for host in service.hosts if service.count > 1 else ():
             if (other := names.get(host)) is not None:
                 notes = [Note(service.count_key or service.name.span, f"'count' of {name} makes it")]
-                message = f"{quoted(host)} is one of the agents of {quoted(name)}"
+                message = f"{quote(host)} is one of the agents of {quote(name)}"
                 yield codes.ORDINAL_COLLISION.at(other.name.span, message, notes=notes)
 
 
-def check_counted(loaded: Loaded, resolved: Resolved) -> Iterator[Diagnostic]:
+def check_counted_services(loaded: LoadedPod, resolved: ResolvedPod) -> Iterator[Diagnostic]:
     """Whoever names a counted service names a host that does not exist."""
     for name, span in _named(loaded.pod, resolved):
         service = loaded.pod.service(name)
         if service is not None and service.count > 1:
             notes = [Note(service.count_key, "'count' is here")] if service.count_key else []
             help_text = "name one of them, or give what it provides a service of its own, without 'count'"
-            message = f"no container is called {quoted(name)}: there are {service.hosts[0]} to {service.hosts[-1]}"
+            message = f"no container is called {quote(name)}: there are {service.hosts[0]} to {service.hosts[-1]}"
             yield codes.COUNTED_PROVIDER.at(span, message, notes=notes, help_text=help_text)
 
 
-def _named(pod: PodSpec, resolved: Resolved) -> Iterator[tuple[str, Span]]:
+def _named(pod: PodSpec, resolved: ResolvedPod) -> Iterator[tuple[str, Span]]:
     """Where services are named as hosts: grants, memories, surfaces, feeds."""
     for owner in pod.owners:
-        yield from ((grant.service.text, grant.service.span) for grant in written(owner.tools))
-        yield from ((each.target, each.span) for each in written(owner.surfaces) if each.scheme == "service")
+        yield from ((grant.service.text, grant.service.span) for grant in own_entries(owner.tools))
+        yield from ((each.target, each.span) for each in own_entries(owner.surfaces) if each.scheme == "service")
         if owner.memory is not None and owner.memory.service is not None:
             yield owner.memory.service.text, owner.memory.service.span
     yield from ((feed.service, feed.span) for agent in resolved.agents for feed in agent.feeds)

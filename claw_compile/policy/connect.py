@@ -13,10 +13,10 @@ from typing import assert_never
 from pydantic import ValidationError
 
 from claw_compile import codes
-from claw_compile.diagnostics.diagnostic import Checked, Diagnostic, Span, quoted
+from claw_compile.diagnostics.diagnostic import Diagnostic, Result, Span, quote
 from claw_compile.grammar.pod import Setting
-from claw_compile.loading.load import Loaded
-from claw_compile.policy.agent import Agent, Resolved, ResolvedFeed
+from claw_compile.loading.load import LoadedPod
+from claw_compile.policy.agent import Agent, ResolvedFeed, ResolvedPod
 from claw_compile.policy.base_url import base_url
 from claw_compile.policy.credentials import Principals, principals, project_auth
 from claw_contract.context_files import Feed, Memory, MemoryPath, MemoryRecall
@@ -38,7 +38,7 @@ class Provider:
 
 
 @dataclass(frozen=True)
-class Connected:
+class Connections:
     """Providers by service; and by agent its principals, feeds and memory."""
 
     providers: Mapping[str, Provider]
@@ -54,42 +54,44 @@ class Connected:
         return self.providers[service].auth if own is None else own.auth
 
 
-def connect(loaded: Loaded, resolved: Resolved) -> Checked[Connected]:
+def connect(loaded: LoadedPod, resolved: ResolvedPod) -> Result[Connections]:
     """Every service that an agent has tools, feeds or memories of; what is missing (a port, a token) is reported."""
-    found: list[Diagnostic] = []
-    providers = dict(_providers(loaded, resolved, found))
-    connected = Connected(providers, principals(loaded.pod, resolved.agents, loaded.variables.lookup, found))
-    feeds = {agent.id: tuple(_feeds(agent, connected, found)) for agent in resolved.agents}
-    memories = {agent.id: memory for agent in resolved.agents if (memory := _memory(agent, connected, found))}
-    models = model_providers(resolved.proxy_env, found)
-    return Checked(Connected(providers, connected.principals, feeds, memories, models), tuple(found))
+    diagnostics: list[Diagnostic] = []
+    providers = dict(_providers(loaded, resolved, diagnostics))
+    connected = Connections(providers, principals(loaded.pod, resolved.agents, loaded.variables.lookup, diagnostics))
+    feeds = {agent.id: tuple(_feeds(agent, connected, diagnostics)) for agent in resolved.agents}
+    memories = {agent.id: memory for agent in resolved.agents if (memory := _memory(agent, connected, diagnostics))}
+    models = model_providers(resolved.proxy_env, diagnostics)
+    return Result(Connections(providers, connected.principals, feeds, memories, models), tuple(diagnostics))
 
 
-def _providers(loaded: Loaded, resolved: Resolved, found: list[Diagnostic]) -> Iterator[tuple[str, Provider]]:
+def _providers(
+    loaded: LoadedPod, resolved: ResolvedPod, diagnostics: list[Diagnostic]
+) -> Iterator[tuple[str, Provider]]:
     for name in sorted({name for agent in resolved.agents for name in agent.providers}):
         service, described = loaded.pod.service(name), loaded.described.get(name)
         if service is None or (described is None and name in loaded.described):
             continue
         lookup = loaded.variables.lookup
-        url = base_url(service, lookup, found)
-        auth = project_auth(loaded.pod, service, described, lookup, found)
+        url = base_url(service, lookup, diagnostics)
+        auth = project_auth(loaded.pod, service, described, lookup, diagnostics)
         mcp = described.descriptor.mcp if described and isinstance(described.descriptor, DescriptorV2) else None
         if url is not None and auth is not None:
             yield name, Provider(name, url, mcp.path if mcp else None, auth)
 
 
-def _feeds(agent: Agent, connected: Connected, found: list[Diagnostic]) -> Iterator[Feed]:
+def _feeds(agent: Agent, connected: Connections, diagnostics: list[Diagnostic]) -> Iterator[Feed]:
     for feed in agent.feeds:
         provider = connected.providers.get(feed.service)
         if provider is None:
             continue
-        bearer = _bearer(connected.auth(agent, feed.service), f"the feed {feed.name}", feed.span, found)
+        bearer = _bearer(connected.auth(agent, feed.service), f"the feed {feed.name}", feed.span, diagnostics)
         try:
             yield _feed(feed, provider, bearer)
         except ValidationError:
             help_text = "a path is ASCII; write other characters as %XX"
-            message = f"the feed {quoted(feed.name)} makes no URL that can be fetched"
-            found.append(codes.BAD_FEED.at(feed.span, message, help_text=help_text))
+            message = f"the feed {quote(feed.name)} makes no URL that can be fetched"
+            diagnostics.append(codes.BAD_FEED.at(feed.span, message, help_text=help_text))
 
 
 def _feed(feed: ResolvedFeed, provider: Provider, bearer: BearerAuth | None) -> Feed:
@@ -105,12 +107,12 @@ def _feed(feed: ResolvedFeed, provider: Provider, bearer: BearerAuth | None) -> 
     )
 
 
-def _memory(agent: Agent, connected: Connected, found: list[Diagnostic]) -> Memory | None:
+def _memory(agent: Agent, connected: Connections, diagnostics: list[Diagnostic]) -> Memory | None:
     relation = agent.memory
     provider = connected.providers.get(relation.service) if relation else None
     if relation is None or provider is None:
         return None
-    bearer = _bearer(connected.auth(agent, relation.service), "the memory", relation.span, found)
+    bearer = _bearer(connected.auth(agent, relation.service), "the memory", relation.span, diagnostics)
     paths = relation.paths
     recall = MemoryRecall(path=paths.recall.path, timeout_ms=relation.timeout_ms) if paths.recall else None
     return Memory(
@@ -124,7 +126,7 @@ def _memory(agent: Agent, connected: Connected, found: list[Diagnostic]) -> Memo
     )
 
 
-def _bearer(auth: Auth, what: str, at: Span, found: list[Diagnostic]) -> BearerAuth | None:
+def _bearer(auth: Auth, what: str, at: Span, diagnostics: list[Diagnostic]) -> BearerAuth | None:
     match auth:
         case NoAuth():
             return None
@@ -132,17 +134,17 @@ def _bearer(auth: Auth, what: str, at: Span, found: list[Diagnostic]) -> BearerA
             return auth
         case HeaderAuth() | BasicAuth():
             message = f"{what} can't be asked for with a credential of type {auth.type}"
-            found.append(codes.BEARER_ONLY.at(at, message))
+            diagnostics.append(codes.BEARER_ONLY.at(at, message))
             return None
     assert_never(auth)
 
 
-def without_keys(environment: Mapping[str, Setting]) -> Mapping[str, Setting]:
+def without_provider_keys(environment: Mapping[str, Setting]) -> Mapping[str, Setting]:
     """The proxy's environment: what is no key of a provider."""
     return {name: setting for name, setting in environment.items() if provider_of(name) is None}
 
 
-def model_providers(environment: Mapping[str, Setting], found: list[Diagnostic]) -> Providers | None:
+def model_providers(environment: Mapping[str, Setting], diagnostics: list[Diagnostic]) -> Providers | None:
     """Version 2 of the file; None when the pod gives no key and names no keyless provider. An empty value is no key."""
     entries: dict[str, ProviderEntry] = {}
     for name, known in KNOWN_PROVIDERS.items():
@@ -151,7 +153,7 @@ def model_providers(environment: Mapping[str, Setting], found: list[Diagnostic])
             for variable, setting in sorted(environment.items())
             if provider_of(variable) == name and setting.value
         )
-        url = _base_url(environment.get(f"{known.env}_BASE_URL"), found)
+        url = _base_url(environment.get(f"{known.env}_BASE_URL"), diagnostics)
         if keys or (known.auth == "none" and url is not None):
             entries[name] = ProviderEntry(
                 base_url=known.base_url if url is None else url,
@@ -163,11 +165,11 @@ def model_providers(environment: Mapping[str, Setting], found: list[Diagnostic])
     return Providers(version=2, providers=entries) if entries else None
 
 
-def _base_url(setting: Setting | None, found: list[Diagnostic]) -> str | None:
+def _base_url(setting: Setting | None, diagnostics: list[Diagnostic]) -> str | None:
     if setting is None or not setting.value:
         return None
     try:
         return checked_base_url(setting.value)
     except ValueError as error:
-        found.append(codes.BAD_BASE_URL.at(setting.key, str(error)))
+        diagnostics.append(codes.BAD_BASE_URL.at(setting.key, str(error)))
         return None

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Code, Diagnostic
 from claw_compile.identity import agent_token
-from claw_compile.loading.leak_scan.inputs import Given
-from claw_compile.loading.load import Loaded
-from claw_compile.policy.agent import Resolved
-from claw_compile.policy.connect import Connected
+from claw_compile.loading.leak_scan.inputs import LeakInput
+from claw_compile.loading.load import LoadedPod
+from claw_compile.policy.agent import ResolvedPod
+from claw_compile.policy.connect import Connections
 from claw_compile.policy.credentials import project_auth, secret_of
 from claw_contract.known_providers import KEY_SHAPE, is_key_variable, provider_of
 from claw_contract.manifest import Auth
@@ -37,7 +37,7 @@ _LEAST_IN_PROSE = 24
 
 
 @dataclass(frozen=True)
-class _Held:
+class _HeldSecret:
     """A secret, and what it is in words. ``of``: the agent that may have it."""
 
     what: str
@@ -53,86 +53,92 @@ class _Finding:
     end: int = 0
 
 
-def starvation(loaded: Loaded, resolved: Resolved, connected: Connected) -> Iterator[Diagnostic]:
+def find_credential_leaks(loaded: LoadedPod, resolved: ResolvedPod, connected: Connections) -> Iterator[Diagnostic]:
     """Every place where an agent is given what it must not hold."""
     secrets = _secrets(loaded, resolved, connected)
     for agent in loaded.pod.agents:
-        given = loaded.given.get(agent.name.text, ())
-        whole = "\0".join(each.text for each in given)
+        leak_input = loaded.given.get(agent.name.text, ())
+        whole = "\0".join(each.text for each in leak_input)
         own = tuple(each.value for each in secrets if each.of == agent.name.text)
         # Most secrets are nowhere in what an agent has: each is looked for once.
         near = [each for each in secrets if each.value in whole and each.of != agent.name.text]
-        for each in given:
+        for each in leak_input:
             for finding in _first_of_each_line(each, _findings(each, near, own)):
                 message = f"{each.what} of {agent.name.text} {finding.why}"
                 yield finding.code.at(each.place(finding.start, finding.end), message, notes=each.notes)
 
 
-def _first_of_each_line(given: Given, findings: Iterable[_Finding]) -> Iterator[_Finding]:
+def _first_of_each_line(leak_input: LeakInput, findings: Iterable[_Finding]) -> Iterator[_Finding]:
     lines: set[int] = set()
     for finding in findings:
-        line = given.place(finding.start, finding.end).line
+        line = leak_input.place(finding.start, finding.end).line
         if line not in lines:
             lines.add(line)
             yield finding
 
 
-def _findings(given: Given, near: Iterable[_Held], own: Iterable[str]) -> Iterator[_Finding]:
-    text = given.text
+def _findings(leak_input: LeakInput, near: Iterable[_HeldSecret], own: Iterable[str]) -> Iterator[_Finding]:
+    text = leak_input.text
     for token in own:
         # Of the same length, so that places stay.
         text = text.replace(token, " " * len(token))
     for held in near:
-        for match in re.finditer(re.escape(held.value), text) if _counts(given, held.value) else ():
+        for match in re.finditer(re.escape(held.value), text) if _counts(leak_input, held.value) else ():
             yield _Finding(codes.TOKEN_VISIBLE_TO_AGENT, f"holds {held.what}", *match.span())
-    yield from _by_name(given, text)
+    yield from _by_name(leak_input, text)
     for match in KEY_SHAPE.finditer(text):
-        if given.kind == "prose" and len(match[0]) < _LEAST_IN_PROSE:
+        if leak_input.kind == "prose" and len(match[0]) < _LEAST_IN_PROSE:
             continue  # "keys begin with sk-ant-" is no key
         yield _Finding(codes.PROVIDER_KEY_VALUE, "holds what looks like a provider's key", match.start(), match.end())
 
 
-def _counts(given: Given, value: str) -> bool:
-    if given.kind == "variable" and len(value) < MIN_REDACTED:
-        return given.text == value
-    return len(value) >= (MIN_REDACTED if given.kind == "variable" else _LEAST_IN_TEXT)
+def _counts(leak_input: LeakInput, value: str) -> bool:
+    if leak_input.kind == "variable" and len(value) < MIN_REDACTED:
+        return leak_input.text == value
+    return len(value) >= (MIN_REDACTED if leak_input.kind == "variable" else _LEAST_IN_TEXT)
 
 
-def _by_name(given: Given, text: str) -> Iterator[_Finding]:
+def _by_name(leak_input: LeakInput, text: str) -> Iterator[_Finding]:
     code = codes.PROVIDER_KEY_VARIABLE
-    is_own = not text.strip() and bool(given.text.strip())
-    if given.kind == "variable" and is_key_variable(given.name) and not is_own and (text or given.refers):
+    is_own = not text.strip() and bool(leak_input.text.strip())
+    if (
+        leak_input.kind == "variable"
+        and is_key_variable(leak_input.name)
+        and not is_own
+        and (text or leak_input.refers)
+    ):
         yield _Finding(code, "is a variable of a provider's key")
-    elif not is_own and (key := next(filter(is_key_variable, given.refers), None)) is not None:
+    elif not is_own and (key := next(filter(is_key_variable, leak_input.refers), None)) is not None:
         yield _Finding(code, f"is made of {key}, a variable of a provider's key")
-    if given.kind == "file":
+    if leak_input.kind == "file":
         for match in _ASSIGNMENT.finditer(text):
             if is_key_variable(match["name"]):
                 why = f"sets {match['name']}, a variable of a provider's key"
                 yield _Finding(code, why, match.start("name"), match.end("name"))
 
 
-def _secrets(loaded: Loaded, resolved: Resolved, connected: Connected) -> tuple[_Held, ...]:
+def _secrets(loaded: LoadedPod, resolved: ResolvedPod, connected: Connections) -> tuple[_HeldSecret, ...]:
     """What the proxy and the services hold, each value once, by the first word for it."""
     held = [
-        _Held(f"the token of {name}", value) for name, value in _tokens(_services(loaded, connected), loaded.secrets)
+        _HeldSecret(f"the token of {name}", value)
+        for name, value in _tokens(_services(loaded, connected), loaded.secrets)
     ]
-    held += [_Held(f"the pod's secret {name}", value) for name, value in sorted(loaded.secrets.items())]
+    held += [_HeldSecret(f"the pod's secret {name}", value) for name, value in sorted(loaded.secrets.items())]
     for name, setting in resolved.proxy_env.items():
         if provider_of(name) is not None or _CONFIDENTIAL.search(name):
-            held.append(_Held(f"the proxy's {name}", setting.value))
+            held.append(_HeldSecret(f"the proxy's {name}", setting.value))
     if loaded.master is not None:
-        held.append(_Held("the pod's master secret", loaded.master.reveal()))
+        held.append(_HeldSecret("the pod's master secret", loaded.master.reveal()))
         epochs = loaded.lock.content.epochs if loaded.lock else {}
         for agent in resolved.agents:
             token = agent_token(loaded.master, agent.id, epochs.get(agent.id, 0)).reveal()
             # What a counted service is given, all of its agents have.
             owner = agent.spec.name.text if agent.spec.count == 1 else None
-            held.append(_Held(f"the token of the agent {agent.id}", token, owner))
+            held.append(_HeldSecret(f"the token of the agent {agent.id}", token, owner))
     return tuple({each.value: each for each in reversed(held) if each.value}.values())[::-1]
 
 
-def _services(loaded: Loaded, connected: Connected) -> Iterator[tuple[str, Auth]]:
+def _services(loaded: LoadedPod, connected: Connections) -> Iterator[tuple[str, Auth]]:
     """Also the services that nobody has a grant of: their tokens are no agent's either."""
     for service in sorted(loaded.pod.services, key=lambda service: service.name.text):
         name = service.name.text

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from claw_compile import codes
-from claw_compile.descriptors.descriptor import Described
-from claw_compile.diagnostics.diagnostic import Diagnostic, Note, did_you_mean, quoted
+from claw_compile.descriptors.descriptor import ServiceDescriptor
+from claw_compile.diagnostics.diagnostic import Diagnostic, Note, did_you_mean, quote
 from claw_compile.grammar.pod import PodSpec, ProviderAuth, ServiceSpec
 from claw_compile.grammar.reader import problem_at
 from claw_compile.parsing.environment import variables
@@ -39,7 +39,7 @@ type Principals = Mapping[str, Mapping[str, PrincipalAuth]]
 """Agent → service → credential."""
 
 
-def principals(pod: PodSpec, agents: Iterable[Agent], lookup: Lookup, found: list[Diagnostic]) -> Principals:
+def principals(pod: PodSpec, agents: Iterable[Agent], lookup: Lookup, diagnostics: list[Diagnostic]) -> Principals:
     """Every agent's ``service-auth``; a variable is read from the environment of the service, never from the agent's."""
     own: dict[str, dict[str, PrincipalAuth]] = {}
     for agent in agents:
@@ -48,12 +48,12 @@ def principals(pod: PodSpec, agents: Iterable[Agent], lookup: Lookup, found: lis
             token: Secret | SecretRef | None = None
             if service is None:
                 hint = did_you_mean(entry.service.text, [each.name.text for each in pod.services])
-                message = f"no service {quoted(entry.service.shown)}"
-                found.append(codes.UNKNOWN_SERVICE.at(entry.service.span, message, hint=hint))
+                message = f"no service {quote(entry.service.shown)}"
+                diagnostics.append(codes.UNKNOWN_SERVICE.at(entry.service.span, message, hint=hint))
             elif entry.source == "secret":
                 token = SecretRef(secret=entry.of.text)
             else:
-                token = _token(service, entry.of, lookup, found)
+                token = _token(service, entry.of, lookup, diagnostics)
             if token is not None:
                 auth = PrincipalAuth(BearerAuth(type="bearer", token=token), entry.principal)
                 own.setdefault(agent.id, {})[entry.service.text] = auth
@@ -61,11 +61,15 @@ def principals(pod: PodSpec, agents: Iterable[Agent], lookup: Lookup, found: lis
 
 
 def project_auth(
-    pod: PodSpec, service: ServiceSpec, described: Described | None, lookup: Lookup, found: list[Diagnostic]
+    pod: PodSpec,
+    service: ServiceSpec,
+    described: ServiceDescriptor | None,
+    lookup: Lookup,
+    diagnostics: list[Diagnostic],
 ) -> Auth | None:
     """The ``auth`` of the service's tools; None, and a diagnostic, when its credential is missing."""
     if service.auth is not None:
-        return _from_pod(service, service.auth, lookup, found)
+        return _from_pod(service, service.auth, lookup, diagnostics)
     auth = described.descriptor.auth if described is not None else None
     if described is None or auth is None or auth.type == "none":
         return NoAuth(type="none")
@@ -73,11 +77,11 @@ def project_auth(
     lacks = _lacking(auth)
     if auth.env is None or lacks is not None:
         help_text = f"or set 'x-claw.auth' of {service.name.text}"
-        found.append(codes.TOKEN_MISSING.at(at, f"the descriptor's 'auth' lacks {lacks}", help_text=help_text))
+        diagnostics.append(codes.TOKEN_MISSING.at(at, f"the descriptor's 'auth' lacks {lacks}", help_text=help_text))
         return None
     token: Secret | SecretRef | None
     if auth.env in _names(service, lookup) or auth.env not in {secret.name.text for secret in pod.secrets}:
-        token = _token(service, ScalarNode(auth.env, span_at(described.root, ("auth", "env"))), lookup, found)
+        token = _token(service, ScalarNode(auth.env, span_at(described.root, ("auth", "env"))), lookup, diagnostics)
     else:
         token = SecretRef(secret=auth.env)
     if token is None:
@@ -100,7 +104,7 @@ def _lacking(auth: DescriptorAuth) -> str | None:
     return "'username'" if auth.type == "basic" and auth.username is None else None
 
 
-def _from_pod(service: ServiceSpec, auth: ProviderAuth, lookup: Lookup, found: list[Diagnostic]) -> Auth | None:
+def _from_pod(service: ServiceSpec, auth: ProviderAuth, lookup: Lookup, diagnostics: list[Diagnostic]) -> Auth | None:
     token: Secret | SecretRef | None
     match auth.type:
         case "none":
@@ -110,7 +114,7 @@ def _from_pod(service: ServiceSpec, auth: ProviderAuth, lookup: Lookup, found: l
                 token = SecretRef(secret=auth.secret.text)
             else:
                 assert auth.env is not None
-                token = _token(service, auth.env, lookup, found)
+                token = _token(service, auth.env, lookup, diagnostics)
             if token is None:
                 return None
             if auth.type == "basic":
@@ -126,7 +130,7 @@ def _auth(token: Secret | SecretRef, header: str | None) -> Auth:
     return HeaderAuth(type="header", header=header, token=token)
 
 
-def _token(service: ServiceSpec, wanted: ScalarNode, lookup: Lookup, found: list[Diagnostic]) -> Secret | None:
+def _token(service: ServiceSpec, wanted: ScalarNode, lookup: Lookup, diagnostics: list[Diagnostic]) -> Secret | None:
     """The value of the provider's variable that ``wanted`` names."""
     name = wanted.shown
     known = {variable.name: variable for variable in variables(service.environment, lookup)}
@@ -135,17 +139,17 @@ def _token(service: ServiceSpec, wanted: ScalarNode, lookup: Lookup, found: list
     if variable is None:
         message = f"the environment of {service.name.text} has no {name}"
         hint = did_you_mean(wanted.text, known)
-        found.append(codes.TOKEN_MISSING.at(service.name.span, message, hint=hint, notes=notes))
+        diagnostics.append(codes.TOKEN_MISSING.at(service.name.span, message, hint=hint, notes=notes))
         return None
     if variable.value.problems:
-        found.extend(problem_at(variable.node, problem) for problem in variable.value.problems)
+        diagnostics.extend(problem_at(variable.node, problem) for problem in variable.value.problems)
         return None
     if not variable.value.text:
         message = f"{name} of {service.name.text} is empty"
-        found.append(codes.TOKEN_MISSING.at(variable.key, message, notes=notes))
+        diagnostics.append(codes.TOKEN_MISSING.at(variable.key, message, notes=notes))
         return None
     if not _HEADER_VALUE.fullmatch(variable.value.text):
-        found.append(codes.BAD_TOKEN.at(variable.key, f"{name} can't be sent in a header", notes=notes))
+        diagnostics.append(codes.BAD_TOKEN.at(variable.key, f"{name} can't be sent in a header", notes=notes))
         return None
     return Secret(variable.value.text)
 

@@ -11,15 +11,17 @@ from __future__ import annotations
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Diagnostic
 from claw_compile.grammar.models import FALLBACK
-from claw_compile.grammar.pod import Listed, Models, PodSpec, ServiceSpec, Spread, written
+from claw_compile.grammar.pod import EntryList, Models, PodSpec, ServiceSpec, Spread, own_entries
 from claw_contract.metadata import AllowedModel
 
 PRIMARY = "primary"
 
 
-def expanded[T](own: Listed[T] | None, defaults: Listed[T] | None, name: str, found: list[Diagnostic]) -> tuple[T, ...]:
+def expand_list[T](
+    own: EntryList[T] | None, defaults: EntryList[T] | None, name: str, diagnostics: list[Diagnostic]
+) -> tuple[T, ...]:
     """A list with the pod's in the place of ``...``, or in its own where it is absent."""
-    inherited = written(defaults)
+    inherited = own_entries(defaults)
     if own is None:
         return inherited
     entries: list[T] = []
@@ -27,13 +29,13 @@ def expanded[T](own: Listed[T] | None, defaults: Listed[T] | None, name: str, fo
         if not isinstance(entry, Spread):
             entries.append(entry)
         elif defaults is None:
-            found.append(codes.SPREAD_WITHOUT_DEFAULTS.at(entry.span, f"the pod has no '{name}'"))
+            diagnostics.append(codes.SPREAD_WITHOUT_DEFAULTS.at(entry.span, f"the pod has no '{name}'"))
         else:
             entries.extend(inherited)
     return tuple(entries)
 
 
-def merged_models(own: Models | None, defaults: Models | None) -> tuple[AllowedModel, ...]:
+def merge_models(own: Models | None, defaults: Models | None) -> tuple[AllowedModel, ...]:
     """The models in the order in which they are tried: the primary one, the fallbacks, then the others by their slots."""
     layers = [layer for layer in (defaults, own) if layer is not None and not (own is not None and own.is_empty)]
     slots: dict[str, str | None] = {}
@@ -46,7 +48,7 @@ def merged_models(own: Models | None, defaults: Models | None) -> tuple[AllowedM
     return tuple(AllowedModel(slot=slot, ref=ref) for slot, ref in ordered if ref is not None)
 
 
-def taken(pod: PodSpec, spec: ServiceSpec) -> frozenset[str]:
+def inherited_defaults(pod: PodSpec, spec: ServiceSpec) -> frozenset[str]:
     """Which of the pod's defaults reach the service, by the name of their key."""
     lists = {
         "tools-defaults": (spec.tools, pod.tools),
@@ -68,7 +70,7 @@ def taken(pod: PodSpec, spec: ServiceSpec) -> frozenset[str]:
     return frozenset(names)
 
 
-def _splices[T](own: Listed[T] | None) -> bool:
+def _splices[T](own: EntryList[T] | None) -> bool:
     return own is None or any(isinstance(entry, Spread) for entry in own.entries)
 
 

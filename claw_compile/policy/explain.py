@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from claw_compile.descriptors.descriptor import Described
+from claw_compile.descriptors.descriptor import ServiceDescriptor
 from claw_compile.diagnostics.diagnostic import Span, did_you_mean
-from claw_compile.grammar.pod import All, Grant, Listed, PodSpec, Spread
+from claw_compile.grammar.pod import AllTools, EntryList, Grant, PodSpec, Spread
 from claw_compile.parsing.node import ListNode, MapNode, span_at
 from claw_compile.policy.agent import Agent
 from claw_compile.policy.project import ProjectedPod
@@ -31,16 +31,16 @@ class Reason:
 def reasons(pod: PodSpec, agent: Agent, service: str, tool: str) -> tuple[Reason, ...]:
     """Every grant of the agent that names the tool, or all of its service; those that deny it too, which win."""
     defaults = {id(entry) for entry in pod.tools.entries if not isinstance(entry, Spread)} if pod.tools else set()
-    found: list[Reason] = []
+    matching_grants: list[Reason] = []
     for grant in agent.grants:
         if grant.service.text != service:
             continue
         origin: Literal["tools", "tools-defaults"] = "tools-defaults" if id(grant) in defaults else "tools"
-        if isinstance(grant.allow, All) or any(name.text == tool for name in grant.allow):
-            found.append(Reason(grant, "allow", origin))
+        if isinstance(grant.allow, AllTools) or any(name.text == tool for name in grant.allow):
+            matching_grants.append(Reason(grant, "allow", origin))
         if any(name.text == tool for name in grant.deny):
-            found.append(Reason(grant, "deny", origin))
-    return tuple(found)
+            matching_grants.append(Reason(grant, "deny", origin))
+    return tuple(matching_grants)
 
 
 @dataclass(frozen=True)
@@ -65,19 +65,19 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Unknown:
+class UnknownName:
     """A word that names nothing of the pod, and a hint."""
 
     message: str
     hint: str | None
 
 
-def explain(pod: ProjectedPod, agent_id: str, word: str | None = None) -> tuple[Verdict, ...] | Unknown:
+def explain(pod: ProjectedPod, agent_id: str, word: str | None = None) -> tuple[Verdict, ...] | UnknownName:
     """One tool, by canonical name, alias or, where only one service has it, base name; without one, every tool of the pod."""
     agents = {each.agent.id: each.agent for each in pod.agents}
     agent = agents.get(agent_id)
     if agent is None:
-        return Unknown(f"the pod has no agent '{agent_id}'", did_you_mean(agent_id, agents))
+        return UnknownName(f"the pod has no agent '{agent_id}'", did_you_mean(agent_id, agents))
     offered = dict(_offered(pod))
     if word is None:
         return tuple(_verdict(pod, agent, name) for name in sorted(offered))
@@ -85,9 +85,9 @@ def explain(pod: ProjectedPod, agent_id: str, word: str | None = None) -> tuple[
     named = [name for name, (_, base) in offered.items() if word in {name, base, presented[name]}]
     if not named:
         known = [*offered, *(base for _, base in offered.values()), *presented.values()]
-        return Unknown(f"no service of the pod declares a tool '{word}'", did_you_mean(word, known))
+        return UnknownName(f"no service of the pod declares a tool '{word}'", did_you_mean(word, known))
     if len(named) > 1:
-        return Unknown(f"several services declare a tool '{word}'", f"name one of {', '.join(sorted(named))}")
+        return UnknownName(f"several services declare a tool '{word}'", f"name one of {', '.join(sorted(named))}")
     return (_verdict(pod, agent, named[0]),)
 
 
@@ -103,16 +103,21 @@ def _verdict(pod: ProjectedPod, agent: Agent, name: str) -> Verdict:
     described = pod.described[service]
     assert described is not None
     declared = next(tool for tool in described.tools if tool.name == base)
-    found = reasons(pod.spec, agent, service, base)
+    matching_grants = reasons(pod.spec, agent, service, base)
     granted = next((tool for tool in _granted(pod, agent) if tool.name == name), None)
-    why = [*_inheritance(pod, agent, found), *map(_grant, found)]
-    if not found:
+    why = [*_inheritance(pod, agent, matching_grants), *map(_grant, matching_grants)]
+    if not matching_grants:
         why.append(_nothing_grants(agent, service, name))
     why.append(_declared(described, base))
     if granted is not None:
         why += _runs(pod, agent, granted)
     return Verdict(
-        agent.id, name, granted is not None, declared.effect, tuple(why), _change(agent, found, service, declared)
+        agent.id,
+        name,
+        granted is not None,
+        declared.effect,
+        tuple(why),
+        _change(agent, matching_grants, service, declared),
     )
 
 
@@ -121,10 +126,10 @@ def _granted(pod: ProjectedPod, agent: Agent) -> tuple[Tool, ...]:
     return manifest.tools if manifest is not None else ()
 
 
-def _inheritance(pod: ProjectedPod, agent: Agent, found: tuple[Reason, ...]) -> Iterator[Step]:
+def _inheritance(pod: ProjectedPod, agent: Agent, matching_grants: tuple[Reason, ...]) -> Iterator[Step]:
     """How the pod's defaults got to the agent, where they count; and that they did not, where it has said so."""
     own, defaults = agent.spec.tools, pod.spec.tools
-    if any(reason.origin == "tools-defaults" for reason in found):
+    if any(reason.origin == "tools-defaults" for reason in matching_grants):
         if own is None:
             yield Step(f"{agent.spec.name.text} has no 'tools', and so inherits the pod's", agent.spec.name.span)
         else:
@@ -134,7 +139,7 @@ def _inheritance(pod: ProjectedPod, agent: Agent, found: tuple[Reason, ...]) -> 
         yield Step(f"'tools' of {agent.spec.name.text} {word} the pod's defaults", own.key)
 
 
-def _spread(listed: Listed[Grant]) -> Span | None:
+def _spread(listed: EntryList[Grant]) -> Span | None:
     return next((entry.span for entry in listed.entries if isinstance(entry, Spread)), None)
 
 
@@ -142,7 +147,7 @@ def _grant(reason: Reason) -> Step:
     grant, service = reason.grant, reason.grant.service.shown
     if reason.verdict == "deny":
         return Step(f"'deny' of a grant in '{reason.origin}' names it; deny beats allow", grant.span)
-    if isinstance(grant.allow, All):
+    if isinstance(grant.allow, AllTools):
         return Step(f"'allow: all' of {service} in '{reason.origin}'", grant.allow.span)
     return Step(f"a grant of {service} in '{reason.origin}' names it", grant.span)
 
@@ -156,7 +161,7 @@ def _nothing_grants(agent: Agent, service: str, name: str) -> Step:
     return Step(f"{agent.spec.name.text} has no grant of {service}: deny by default", agent.spec.name.span)
 
 
-def _declared(described: Described, base: str) -> Step:
+def _declared(described: ServiceDescriptor, base: str) -> Step:
     tools = described.root.value("tools") if isinstance(described.root, MapNode) else None
     items = tools.items if isinstance(tools, ListNode) else ()
     number = next((index for index, tool in enumerate(described.tools) if tool.name == base), 0)
@@ -184,10 +189,10 @@ def _principals(pod: ProjectedPod, agent: Agent) -> tuple[ServiceAuth, ...]:
     return next(each.principals for each in pod.agents if each.agent is agent)
 
 
-def _change(agent: Agent, found: tuple[Reason, ...], service: str, tool: DescriptorTool) -> str:
+def _change(agent: Agent, matching_grants: tuple[Reason, ...], service: str, tool: DescriptorTool) -> str:
     owner = agent.spec.name.text
-    if any(reason.verdict == "deny" for reason in found):
+    if any(reason.verdict == "deny" for reason in matching_grants):
         return f"take {tool.name} out of 'deny'"
-    if found:
+    if matching_grants:
         return f"add 'deny: [{tool.name}]' to a grant of {service} in the 'tools' of {owner}, or name other tools"
     return f"add '- service: {service}' with 'allow: [{tool.name}]' to the 'tools' of {owner}"

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from claw_compile import codes
-from claw_compile.descriptors.descriptor import Described
-from claw_compile.diagnostics.diagnostic import Diagnostic, did_you_mean, quoted
+from claw_compile.descriptors.descriptor import ServiceDescriptor
+from claw_compile.diagnostics.diagnostic import Diagnostic, did_you_mean, quote
 from claw_compile.grammar.pod import Feed, NamedFeed, OwnFeed, PodSpec
 from claw_compile.parsing.node import ScalarNode
 from claw_compile.policy.agent import ResolvedFeed
@@ -22,7 +22,7 @@ CLAW_ID = "{claw_id}"
 
 
 @dataclass(frozen=True)
-class Offered:
+class OfferedFeed:
     """A feed that a service's descriptor declares."""
 
     service: str
@@ -36,63 +36,63 @@ class Offered:
 class Feeds:
     """Every feed that the pod's descriptors declare. ``unread``: a descriptor is missing, so that a name may be in it."""
 
-    def __init__(self, pod: PodSpec, described: Mapping[str, Described | None]) -> None:
+    def __init__(self, pod: PodSpec, described: Mapping[str, ServiceDescriptor | None]) -> None:
         self._services = [service.name.text for service in pod.services]
         self._offered = [
-            Offered(name, feed)
+            OfferedFeed(name, feed)
             for name, each in sorted(described.items())
             if each is not None
             for feed in each.descriptor.feeds
         ]
         self._unread = any(each is None for each in described.values())
 
-    def resolve(self, feeds: Iterable[Feed], agent_id: str, found: list[Diagnostic]) -> tuple[ResolvedFeed, ...]:
+    def resolve(self, feeds: Iterable[Feed], agent_id: str, diagnostics: list[Diagnostic]) -> tuple[ResolvedFeed, ...]:
         """An agent's feeds in their order, each once."""
         resolved: dict[tuple[str, str, str], ResolvedFeed] = {}
         for feed in feeds:
-            one = self._resolve(feed, found)
+            one = self._resolve(feed, diagnostics)
             if one is not None:
                 filled = _filled(one, agent_id)
                 resolved.setdefault((filled.name, filled.service, filled.path), filled)
         return tuple(resolved.values())
 
-    def check(self, feeds: Iterable[Feed], found: list[Diagnostic]) -> None:
+    def check(self, feeds: Iterable[Feed], diagnostics: list[Diagnostic]) -> None:
         """Feeds that no agent may have taken: the pod's defaults are judged all the same."""
         for feed in feeds:
-            self._resolve(feed, found)
+            self._resolve(feed, diagnostics)
 
-    def _resolve(self, feed: Feed, found: list[Diagnostic]) -> ResolvedFeed | None:
+    def _resolve(self, feed: Feed, diagnostics: list[Diagnostic]) -> ResolvedFeed | None:
         match feed:
             case NamedFeed():
-                offered = self._find(feed.name, found)
+                offered = self._find(feed.name, diagnostics)
                 if offered is None:
                     return None
                 one = offered.feed
                 return ResolvedFeed(one.name, offered.service, one.path, one.ttl, one.description, feed.name.span)
             case OwnFeed():
                 if feed.source.text not in self._services:
-                    message, hint = f"no service {quoted(feed.source.shown)}", self._service_hint(feed.source)
-                    found.append(codes.UNKNOWN_SERVICE.at(feed.source.span, message, hint=hint))
+                    message, hint = f"no service {quote(feed.source.shown)}", self._service_hint(feed.source)
+                    diagnostics.append(codes.UNKNOWN_SERVICE.at(feed.source.span, message, hint=hint))
                     return None
                 path, name = feed.path.text, feed.name.text
                 return ResolvedFeed(name, feed.source.text, path, feed.ttl, feed.description, feed.span)
         assert_never(feed)
 
-    def _find(self, name: ScalarNode, found: list[Diagnostic]) -> Offered | None:
+    def _find(self, name: ScalarNode, diagnostics: list[Diagnostic]) -> OfferedFeed | None:
         candidates = [each for each in self._offered if name.text in {each.feed.name, each.full_name}]
         if len(candidates) == 1:
             return candidates[0]
         if candidates:
-            names = ", ".join(quoted(each.full_name) for each in candidates)
-            message = f"several services declare a feed {quoted(name.shown)}"
-            found.append(codes.AMBIGUOUS_FEED.at(name.span, message, help_text=f"write one of {names}"))
+            names = ", ".join(quote(each.full_name) for each in candidates)
+            message = f"several services declare a feed {quote(name.shown)}"
+            diagnostics.append(codes.AMBIGUOUS_FEED.at(name.span, message, help_text=f"write one of {names}"))
         elif not self._unread:
             known = [spelling for each in self._offered for spelling in (each.feed.name, each.full_name)]
             listed = ", ".join(sorted({each.full_name for each in self._offered}))
             help_text = f"the pod has {listed}" if listed else "no service of the pod declares a feed"
-            message = f"no service declares a feed {quoted(name.shown)}"
+            message = f"no service declares a feed {quote(name.shown)}"
             hint = did_you_mean(name.text, known)
-            found.append(codes.UNKNOWN_FEED.at(name.span, message, hint=hint, help_text=help_text))
+            diagnostics.append(codes.UNKNOWN_FEED.at(name.span, message, hint=hint, help_text=help_text))
         return None
 
     def _service_hint(self, name: ScalarNode) -> str | None:

@@ -10,12 +10,12 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from claw_compile import codes
-from claw_compile.descriptors.descriptor import Described
-from claw_compile.descriptors.lock import Lock, LockedService, LockedTool, locked_tool
+from claw_compile.descriptors.descriptor import ServiceDescriptor
+from claw_compile.descriptors.lock import Lock, LockedService, LockedTool, lock_tool
 from claw_compile.diagnostics.diagnostic import Diagnostic, Note, Span
-from claw_compile.loading.load import Loaded
+from claw_compile.loading.load import LoadedPod
 from claw_compile.parsing.node import span_at
-from claw_compile.policy.agent import Resolved
+from claw_compile.policy.agent import ResolvedPod
 
 WRITE = "  +WRITE"
 
@@ -41,7 +41,7 @@ class Change:
         return f"~ {self.tool}: {'; '.join(_differences(self.before, self.after))}{WRITE if widened else ''}"
 
 
-def drift(loaded: Loaded, resolved: Resolved) -> Iterator[Diagnostic]:
+def find_lock_drift(loaded: LoadedPod, resolved: ResolvedPod) -> Iterator[Diagnostic]:
     """One diagnostic for each service that is not what the lock has."""
     lock = loaded.lock
     if lock is None or lock.services is None:
@@ -63,13 +63,15 @@ def drift(loaded: Loaded, resolved: Resolved) -> Iterator[Diagnostic]:
         yield codes.LOCK_OUTDATED.at(lock.place(name), message, help_text="run: claw lock")
 
 
-def compare(lock: Lock, name: str, described: Described, granted: Collection[str], at: Span) -> Iterator[Diagnostic]:
+def compare(
+    lock: Lock, name: str, described: ServiceDescriptor, granted: Collection[str], at: Span
+) -> Iterator[Diagnostic]:
     """What is told of one service that is in the lock."""
     assert lock.services is not None
     before = lock.services[name]
-    found = changes(before, described, granted)
-    if found:
-        notes = [Note(change.span or lock.place(name, "tools", change.tool), str(change)) for change in found]
+    tool_changes = changes(before, described, granted)
+    if tool_changes:
+        notes = [Note(change.span or lock.place(name, "tools", change.tool), str(change)) for change in tool_changes]
         message = f"the tools of {name} are not those that {lock.file} has"
         help_text = f"look at the difference, then: claw lock --accept {name}"
         yield codes.LOCK_DRIFT.at(at, message, notes=notes, help_text=help_text)
@@ -78,7 +80,7 @@ def compare(lock: Lock, name: str, described: Described, granted: Collection[str
         yield codes.LOCK_OUTDATED.at(at, message, notes=[Note(lock.place(name), "it was this one")])
 
 
-def granted_tools(resolved: Resolved) -> Mapping[str, set[str]]:
+def granted_tools(resolved: ResolvedPod) -> Mapping[str, set[str]]:
     """Service → the tools of it that somebody is granted."""
     granted: dict[str, set[str]] = {}
     for agent in resolved.agents:
@@ -87,9 +89,9 @@ def granted_tools(resolved: Resolved) -> Mapping[str, set[str]]:
     return granted
 
 
-def changes(before: LockedService, described: Described, granted: Collection[str]) -> tuple[Change, ...]:
+def changes(before: LockedService, described: ServiceDescriptor, granted: Collection[str]) -> tuple[Change, ...]:
     """Tool by tool, by name."""
-    after = {tool.name: locked_tool(described, tool) for tool in described.tools}
+    after = {tool.name: lock_tool(described, tool) for tool in described.tools}
     places = {tool.name: span_at(described.root, ("tools", index)) for index, tool in enumerate(described.tools)}
     names = {*before.tools, *(name for name in after if name in granted)}
     return tuple(

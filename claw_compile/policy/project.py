@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from claw_compile.descriptors.descriptor import Described
+from claw_compile.descriptors.descriptor import ServiceDescriptor
 from claw_compile.grammar.pod import PodSpec, ServiceSpec
-from claw_compile.loading.load import Loaded
-from claw_compile.policy.agent import Agent, GrantedTool, Resolved
+from claw_compile.loading.load import LoadedPod
+from claw_compile.policy.agent import Agent, GrantedTool, ResolvedPod
 from claw_compile.policy.base_url import base_url
-from claw_compile.policy.connect import Connected
+from claw_compile.policy.connect import Connections
 from claw_contract.context_files import Feed, Memory, ServiceAuth
 from claw_contract.descriptor import DescriptorEndpoint
 from claw_contract.manifest import Execution, HttpExecution, Manifest, McpExecution, Tool
@@ -19,7 +19,7 @@ from claw_contract.providers import Providers
 
 
 @dataclass(frozen=True)
-class Reached:
+class ReachableService:
     """A service that the agent itself reaches. Of one that declares tools nothing is told but its name."""
 
     service: str
@@ -29,7 +29,7 @@ class Reached:
 
 
 @dataclass(frozen=True)
-class Projected:
+class ProjectedAgent:
     """One agent, ready to be written. ``manifest`` is None for an agent without tools; ``epoch`` is of its token."""
 
     agent: Agent
@@ -39,7 +39,7 @@ class Projected:
     feeds: tuple[Feed, ...] = ()
     memory: Memory | None = None
     principals: tuple[ServiceAuth, ...] = ()
-    reached: tuple[Reached, ...] = ()
+    reached: tuple[ReachableService, ...] = ()
     epoch: int = 0
 
 
@@ -48,24 +48,24 @@ class ProjectedPod:
     """All that is written, but the tokens. ``sources``: the files that it was made from, by their path beside the pod file."""
 
     spec: PodSpec
-    agents: tuple[Projected, ...]
-    described: Mapping[str, Described | None]
+    agents: tuple[ProjectedAgent, ...]
+    described: Mapping[str, ServiceDescriptor | None]
     providers: Providers | None = None
     sources: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
 
-def project(loaded: Loaded, resolved: Resolved, connected: Connected) -> ProjectedPod:
+def project(loaded: LoadedPod, resolved: ResolvedPod, connected: Connections) -> ProjectedPod:
     """A pod without errors, with all that is written for each agent."""
     agents = tuple(_agents(loaded, resolved, connected))
     return ProjectedPod(loaded.pod, agents, loaded.described, connected.model_providers, loaded.sources)
 
 
-def _agents(loaded: Loaded, resolved: Resolved, connected: Connected) -> Iterator[Projected]:
+def _agents(loaded: LoadedPod, resolved: ResolvedPod, connected: Connections) -> Iterator[ProjectedAgent]:
     assert loaded.pod.name is not None
     name = loaded.pod.name.text
     epochs = loaded.lock.content.epochs if loaded.lock else {}
     return (
-        Projected(
+        ProjectedAgent(
             agent=agent,
             pod=name,
             contract=loaded.contracts[agent.spec.name.text],
@@ -80,12 +80,12 @@ def _agents(loaded: Loaded, resolved: Resolved, connected: Connected) -> Iterato
     )
 
 
-def _manifest(agent: Agent, connected: Connected) -> Manifest | None:
+def _manifest(agent: Agent, connected: Connections) -> Manifest | None:
     tools = tuple(_tool(agent, granted, connected) for granted in agent.tools)
     return Manifest(version=1, tools=tools, policy=agent.policy) if tools else None
 
 
-def _tool(agent: Agent, granted: GrantedTool, connected: Connected) -> Tool:
+def _tool(agent: Agent, granted: GrantedTool, connected: Connections) -> Tool:
     declared = granted.tool
     return Tool(
         name=canonical_name(granted.service, declared.name),
@@ -96,7 +96,7 @@ def _tool(agent: Agent, granted: GrantedTool, connected: Connected) -> Tool:
     )
 
 
-def _execution(agent: Agent, granted: GrantedTool, connected: Connected) -> Execution:
+def _execution(agent: Agent, granted: GrantedTool, connected: Connections) -> Execution:
     http, provider = granted.tool.http, connected.providers[granted.service]
     auth = connected.auth(agent, granted.service)
     if http is None:
@@ -120,27 +120,27 @@ def _execution(agent: Agent, granted: GrantedTool, connected: Connected) -> Exec
     )
 
 
-def _principals(agent: Agent, connected: Connected) -> Iterable[ServiceAuth]:
+def _principals(agent: Agent, connected: Connections) -> Iterable[ServiceAuth]:
     own: Mapping[str, object] = connected.principals.get(agent.id, {})
     for service in sorted(own):
         held = connected.principals[agent.id][service]
         yield ServiceAuth(service=service, auth_type="bearer", token=held.auth.token, principal=held.principal)
 
 
-def _surfaced(agent: Agent, loaded: Loaded) -> Iterable[ServiceSpec]:
+def _surfaced(agent: Agent, loaded: LoadedPod) -> Iterable[ServiceSpec]:
     for name in sorted({surface.target for surface in agent.surfaces if surface.scheme == "service"}):
         if (service := loaded.pod.service(name)) is not None:
             yield service
 
 
-def _reached(loaded: Loaded, service: ServiceSpec) -> Reached:
+def _reached(loaded: LoadedPod, service: ServiceSpec) -> ReachableService:
     name = service.name.text
     described = loaded.described.get(name)
     if described is not None and described.tools:
-        return Reached(name, description=described.descriptor.description)
+        return ReachableService(name, description=described.descriptor.description)
     listens = service.base_url is not None or service.expose is not None or service.ports is not None
     # What is wrong with its ports is told where the proxy needs them.
     address = base_url(service, loaded.variables.lookup, []) if listens else None
     if described is None:
-        return Reached(name, address)
-    return Reached(name, address, described.descriptor.description, described.descriptor.endpoints)
+        return ReachableService(name, address)
+    return ReachableService(name, address, described.descriptor.description, described.descriptor.endpoints)

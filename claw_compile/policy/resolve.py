@@ -12,14 +12,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from claw_compile import codes
-from claw_compile.descriptors.descriptor import Described
+from claw_compile.descriptors.descriptor import ServiceDescriptor
 from claw_compile.descriptors.skill import SkillFile
-from claw_compile.diagnostics.diagnostic import Checked, Diagnostic, Note, quoted
-from claw_compile.grammar.pod import All, Grant, MemoryOf, PodSpec, ServiceSpec, Setting, Skill, written
-from claw_compile.loading.load import Loaded
+from claw_compile.diagnostics.diagnostic import Diagnostic, Note, Result, quote
+from claw_compile.grammar.pod import AllTools, Grant, MemorySetting, PodSpec, ServiceSpec, Setting, Skill, own_entries
+from claw_compile.loading.load import LoadedPod
 from claw_compile.parsing.environment import variables
-from claw_compile.policy.agent import Agent, GrantedTool, MemoryRelation, Resolved
-from claw_compile.policy.defaults import expanded, merged_models, taken
+from claw_compile.policy.agent import Agent, GrantedTool, MemoryRelation, ResolvedPod
+from claw_compile.policy.defaults import expand_list, inherited_defaults, merge_models
 from claw_compile.policy.feeds import Feeds
 from claw_contract.descriptor import DescriptorV2
 from claw_contract.manifest import Policy
@@ -29,33 +29,33 @@ _COMMON_NAME = "skill.md"
 EGRESS, EGRESS_WORDS = "CLLAMA_EGRESS", ("allow", "deny")
 
 
-def resolve(loaded: Loaded) -> Checked[Resolved]:
+def resolve(loaded: LoadedPod) -> Result[ResolvedPod]:
     """Every agent of the pod, by service and ordinal."""
-    resolving = _Resolving(loaded, loaded.pod, Feeds(loaded.pod, loaded.described))
-    resolving.feeds.check(written(loaded.pod.feeds), resolving.found)
+    resolving = _Resolver(loaded, loaded.pod, Feeds(loaded.pod, loaded.described))
+    resolving.feeds.check(own_entries(loaded.pod.feeds), resolving.diagnostics)
     agents = tuple(agent for spec in loaded.pod.agents for agent in resolving.agents(spec))
-    env = proxy_env(loaded.pod, agents, resolving.found)
-    return Checked(Resolved(agents, env), tuple(resolving.found))
+    env = proxy_env(loaded.pod, agents, resolving.diagnostics)
+    return Result(ResolvedPod(agents, env), tuple(resolving.diagnostics))
 
 
 @dataclass(frozen=True)
-class _Resolving:
-    loaded: Loaded
+class _Resolver:
+    loaded: LoadedPod
     pod: PodSpec
     feeds: Feeds
-    found: list[Diagnostic] = field(default_factory=list)
+    diagnostics: list[Diagnostic] = field(default_factory=list)
 
     def agents(self, spec: ServiceSpec) -> Iterator[Agent]:
         agent = self._agent(spec)
-        wanted = expanded(spec.feeds, self.pod.feeds, "feeds-defaults", self.found)
+        wanted = expand_list(spec.feeds, self.pod.feeds, "feeds-defaults", self.diagnostics)
         for index, host in enumerate(spec.hosts):
-            feeds = self.feeds.resolve(wanted, host, self.found)
+            feeds = self.feeds.resolve(wanted, host, self.diagnostics)
             yield replace(agent, id=host, ordinal=index if spec.count > 1 else None, feeds=feeds)
 
     def _agent(self, spec: ServiceSpec) -> Agent:
-        pod, found = self.pod, self.found
-        grants = expanded(spec.tools, pod.tools, "tools-defaults", found)
-        surfaces = expanded(spec.surfaces, pod.surfaces, "surfaces-defaults", found)
+        pod, diagnostics = self.pod, self.diagnostics
+        grants = expand_list(spec.tools, pod.tools, "tools-defaults", diagnostics)
+        surfaces = expand_list(spec.surfaces, pod.surfaces, "surfaces-defaults", diagnostics)
         reached = (surface.target for surface in surfaces if surface.scheme == "service")
         limits = spec.limits if spec.limits is not None else pod.limits
         spending = spec.spending if spec.spending is not None else pod.spending
@@ -68,8 +68,8 @@ class _Resolving:
             surfaces=surfaces,
             tools=_authority(grants, self.loaded.described),
             policy=limits.policy if limits is not None else Policy(),
-            takes=taken(pod, spec),
-            models=merged_models(spec.models, pod.models),
+            takes=inherited_defaults(pod, spec),
+            models=merge_models(spec.models, pod.models),
             budget=spending.budget if spending is not None else None,
             memory=self._memory(spec.memory if spec.memory is not None else pod.memory),
             skills=self._skills(spec, (*(grant.service.text for grant in grants), *reached)),
@@ -77,7 +77,7 @@ class _Resolving:
             timezone=self._timezone(spec),
         )
 
-    def _memory(self, wanted: MemoryOf | None) -> MemoryRelation | None:
+    def _memory(self, wanted: MemorySetting | None) -> MemoryRelation | None:
         if wanted is None or wanted.service is None:
             return None
         described = self.loaded.described.get(wanted.service.text)
@@ -88,9 +88,11 @@ class _Resolving:
 
     def _skills(self, spec: ServiceSpec, services: Iterable[str]) -> tuple[SkillFile, ...]:
         """The agent's own, and those of the services that it may use."""
-        named = expanded(spec.skills, self.pod.skills, "skills-defaults", self.found)
-        brought = (self.loaded.brought[name] for name in sorted(set(services)) if name in self.loaded.brought)
-        return agent_skills(named, self.loaded.skills, brought, self.found)
+        named = expand_list(spec.skills, self.pod.skills, "skills-defaults", self.diagnostics)
+        service_skills = (
+            self.loaded.service_skills[name] for name in sorted(set(services)) if name in self.loaded.service_skills
+        )
+        return agent_skills(named, self.loaded.skills, service_skills, self.diagnostics)
 
     def _timezone(self, spec: ServiceSpec) -> str:
         """The container's ``TZ``. Whether the zone exists is the proxy's to know: it differs from machine to machine."""
@@ -99,7 +101,7 @@ class _Resolving:
         return zone if _ZONE.fullmatch(zone) else "UTC"
 
 
-def _authority(grants: Iterable[Grant], described: Mapping[str, Described | None]) -> tuple[GrantedTool, ...]:
+def _authority(grants: Iterable[Grant], described: Mapping[str, ServiceDescriptor | None]) -> tuple[GrantedTool, ...]:
     by_service: dict[str, list[Grant]] = {}
     for grant in grants:
         by_service.setdefault(grant.service.text, []).append(grant)
@@ -112,11 +114,11 @@ def _authority(grants: Iterable[Grant], described: Mapping[str, Described | None
     return tuple(granted)
 
 
-def _allowed(grants: Iterable[Grant], described: Described) -> set[str]:
+def _allowed(grants: Iterable[Grant], described: ServiceDescriptor) -> set[str]:
     allowed: set[str] = set()
     denied: set[str] = set()
     for grant in grants:
-        if isinstance(grant.allow, All):
+        if isinstance(grant.allow, AllTools):
             allowed |= {tool.name for tool in described.tools}
         else:
             allowed |= {name.text for name in grant.allow}
@@ -127,8 +129,8 @@ def _allowed(grants: Iterable[Grant], described: Described) -> set[str]:
 def agent_skills(
     named: Iterable[Skill],
     read: Mapping[str, SkillFile],
-    brought: Iterable[SkillFile],
-    found: list[Diagnostic],
+    service_skills: Iterable[SkillFile],
+    diagnostics: list[Diagnostic],
 ) -> tuple[SkillFile, ...]:
     """The agent's own in the order of the file, then those of its services by name. What can't be read is reported already."""
     own: dict[str, Skill] = {}
@@ -137,19 +139,20 @@ def agent_skills(
             own.setdefault(skill.path.text, skill)
     files = [read[path] for path in own]
     holders = {read[path].name: skill for path, skill in own.items()}
-    for each in _by_service(brought):
+    for each in _by_service(service_skills):
         holder = holders.get(each.name)
         if holder is None:
             files.append(each)
         else:
-            message = f"{quoted(each.name)} hides the skill of that name that {each.origin} brings"
-            found.append(codes.SKILL_HIDDEN.at(holder.path.span, message))
+            message = f"{quote(each.name)} hides the skill of that name that {each.origin} brings"
+            diagnostics.append(codes.SKILL_HIDDEN.at(holder.path.span, message))
     return tuple(files)
 
 
-def _by_service(brought: Iterable[SkillFile]) -> list[SkillFile]:
+def _by_service(service_skills: Iterable[SkillFile]) -> list[SkillFile]:
     skills = [
-        replace(skill, name=f"{skill.origin}.md") if skill.name.lower() == _COMMON_NAME else skill for skill in brought
+        replace(skill, name=f"{skill.origin}.md") if skill.name.lower() == _COMMON_NAME else skill
+        for skill in service_skills
     ]
     times = Counter(skill.name for skill in skills)
     distinct = (
@@ -158,7 +161,7 @@ def _by_service(brought: Iterable[SkillFile]) -> list[SkillFile]:
     return sorted(distinct, key=lambda skill: skill.name)
 
 
-def proxy_env(pod: PodSpec, agents: Iterable[Agent], found: list[Diagnostic]) -> Mapping[str, Setting]:
+def proxy_env(pod: PodSpec, agents: Iterable[Agent], diagnostics: list[Diagnostic]) -> Mapping[str, Setting]:
     """Name → value, by name."""
     merged: dict[str, Setting] = {}
     for agent in agents:
@@ -170,8 +173,8 @@ def proxy_env(pod: PodSpec, agents: Iterable[Agent], found: list[Diagnostic]) ->
                 first, other = sorted((first, setting), key=lambda each: each.key)
                 notes = [Note(first.key, "the other one is here")]
                 message = f"{name} has two values, and the pod has one proxy"
-                found.append(codes.PROXY_ENV_CONFLICT.at(other.key, message, notes=notes))
+                diagnostics.append(codes.PROXY_ENV_CONFLICT.at(other.key, message, notes=notes))
     egress = merged.get(EGRESS)
     if egress is not None and egress.value not in EGRESS_WORDS:
-        found.append(codes.BAD_EGRESS.at(egress.key, f"{EGRESS} takes {' or '.join(EGRESS_WORDS)}"))
+        diagnostics.append(codes.BAD_EGRESS.at(egress.key, f"{EGRESS} takes {' or '.join(EGRESS_WORDS)}"))
     return dict(sorted(merged.items()))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from claw_compile.grammar.pod import PodSpec
-from claw_compile.policy.agent import Agent, Resolved
+from claw_compile.policy.agent import Agent, ResolvedPod
 
 PROXY = "cllama"
 EGRESS = "claw-egress"
@@ -47,12 +47,13 @@ class Topology:
         return own.members - {agent, PROXY}
 
 
-def topology(pod: PodSpec, resolved: Resolved) -> Topology:
+def topology(pod: PodSpec, resolved: ResolvedPod) -> Topology:
     """The networks of the pod's agents and of their proxy."""
     agents = resolved.agents
     networks = [_of_agent(agent, pod) for agent in agents]
     networks += [
-        Network(TOOL_NETWORK + name, internal=True, members=frozenset({name, PROXY})) for name in called(pod, resolved)
+        Network(TOOL_NETWORK + name, internal=True, members=frozenset({name, PROXY}))
+        for name in called_services(pod, resolved)
     ]
     if any(agent.has_proxy for agent in agents):
         networks.append(Network(EGRESS, internal=False, members=frozenset({PROXY})))
@@ -63,25 +64,25 @@ def has_egress(agent: Agent) -> bool:
     return any(surface.scheme == "egress" for surface in agent.surfaces)
 
 
-def surfaces_on(agent: Agent, pod: PodSpec) -> tuple[str, ...]:
+def reachable_services(agent: Agent, pod: PodSpec) -> tuple[str, ...]:
     """The services that the agent reaches directly, each once; those that the pod has not are reported elsewhere."""
     targets = {surface.target for surface in agent.surfaces if surface.scheme == "service"}
     return tuple(sorted(targets & {host for service in pod.services for host in service.hosts}))
 
 
-def called(pod: PodSpec, resolved: Resolved) -> tuple[str, ...]:
+def called_services(pod: PodSpec, resolved: ResolvedPod) -> tuple[str, ...]:
     """The services of the pod that the proxy calls, for whichever agent."""
     names = {name for agent in resolved.agents if agent.has_proxy for name in agent.providers}
-    names |= set(named_in_settings(resolved))
+    names |= set(hosts_in_settings(resolved))
     return tuple(sorted(name for name in names if pod.service(name) is not None))
 
 
 def _of_agent(agent: Agent, pod: PodSpec) -> Network:
-    members = {agent.id, *surfaces_on(agent, pod)} | ({PROXY} if agent.has_proxy else set())
+    members = {agent.id, *reachable_services(agent, pod)} | ({PROXY} if agent.has_proxy else set())
     return Network(AGENT_NETWORK + agent.id, internal=not has_egress(agent), members=frozenset(members))
 
 
-def named_in_settings(resolved: Resolved) -> Iterator[str]:
+def hosts_in_settings(resolved: ResolvedPod) -> Iterator[str]:
     """Hosts of URLs in the proxy's environment: a model server, a shared state."""
     for setting in resolved.proxy_env.values():
         try:

@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from claw_compile.diagnostics.diagnostic import Diagnostic, in_order
+from claw_compile.diagnostics.diagnostic import Diagnostic, sort_diagnostics
 from claw_compile.loading.load import load
-from claw_compile.policy.agent import Agent, Resolved
+from claw_compile.policy.agent import Agent, ResolvedPod
 from claw_compile.policy.check import check
 from claw_compile.policy.resolve import resolve
 
@@ -30,7 +30,7 @@ SERVICES = """
 """
 
 
-def resolved(directory: Path, pod: str, services: str, **environ: str) -> tuple[Resolved, list[Diagnostic]]:
+def resolved(directory: Path, pod: str, services: str, **environ: str) -> tuple[ResolvedPod, list[Diagnostic]]:
     """The pod with ``pod`` in its ``x-claw`` and these services beside market, press and plain; and what is found in it."""
     for name, data in DESCRIPTORS.items():
         (directory / name).write_text(json.dumps(data), encoding="utf-8")
@@ -43,7 +43,7 @@ def resolved(directory: Path, pod: str, services: str, **environ: str) -> tuple[
     assert loaded.value is not None, loaded.diagnostics
     result = resolve(loaded.value)
     assert result.value is not None
-    found = in_order((*loaded.diagnostics, *result.diagnostics, *check(loaded.value, result.value)))
+    found = sort_diagnostics((*loaded.diagnostics, *result.diagnostics, *check(loaded.value, result.value)))
     return result.value, list(found)
 
 

@@ -11,8 +11,8 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from claw_compile.compiler import Written, compile_pod
-from claw_compile.diagnostics.diagnostic import Checked
+from claw_compile.compiler import CompileResult, compile_pod
+from claw_compile.diagnostics.diagnostic import Result
 from claw_compile.output.kubernetes.objects import PROXY_UID
 from tests.compile.test_compose import DESCRIPTOR, MASTER, agent
 from tests.compile.worked_pods import WORKED_PODS, WorkedPod
@@ -22,7 +22,7 @@ OLDEST, NEWEST = "1.29.0", "1.37.0"
 SECRET = "planted: p$word"
 
 
-def compiled(directory: Path, pod: str, **environ: str) -> Checked[Written]:
+def compiled(directory: Path, pod: str, **environ: str) -> Result[CompileResult]:
     (directory / "AGENTS.md").write_text("# Contract\n", encoding="utf-8")
     (directory / "desk.json").write_text(DESCRIPTOR, encoding="utf-8")
     (directory / "claw-pod.yml").write_text(pod, encoding="utf-8")

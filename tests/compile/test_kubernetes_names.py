@@ -12,7 +12,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from claw_compile.diagnostics.diagnostic import Checked
+from claw_compile.diagnostics.diagnostic import Result
 from claw_compile.output.kubernetes.objects import object_name
 from tests.compile.test_kubernetes import compiled, read, spec_of
 
@@ -58,7 +58,7 @@ def pod_of(agents: list[str], services: list[str], volumes: list[str], secrets: 
     return {"x-claw": authority, "services": members, "volumes": dict.fromkeys(volumes)}
 
 
-def names(result: Checked[Any]) -> list[tuple[str, str]]:
+def names(result: Result[Any]) -> list[tuple[str, str]]:
     """Kind and name of each object, and the Secrets that are made by hand."""
     assert result.value is not None, [(found.code.name, found.message) for found in result.diagnostics]
     documents = yaml.safe_load_all(result.value.deployed.read_text(encoding="utf-8"))

@@ -15,7 +15,7 @@ from claw_compile.codes.registry import CODES
 from claw_compile.compiler import check_pod, compile_pod
 from claw_compile.descriptors.lock import LockContent
 from claw_compile.diagnostics.diagnostic import Diagnostic
-from claw_compile.locking import Baked, Locked, lock_pod, rotate_pod
+from claw_compile.locking import ImageDescriptor, LockResult, lock_pod, rotate_pod
 
 ENVIRON = {"CLAW_MASTER_SECRET": "a-master-secret-for-tests"}
 type Tool = dict[str, Any]
@@ -50,7 +50,7 @@ def codes(found: Iterable[Diagnostic]) -> list[str]:
     return [each.code.name for each in found if each.code.name != "write-granted-by-all"]
 
 
-def locked(pod: Path, *accept: str) -> Locked:
+def locked(pod: Path, *accept: str) -> LockResult:
     result = lock_pod(pod, ENVIRON, accept)
     assert result.value is not None, result.diagnostics
     return result.value
@@ -133,9 +133,9 @@ def test_an_images_own_descriptor_is_in_the_lock_and_compiles_from_it(tmp_path: 
     assert codes(check_pod(pod, ENVIRON).diagnostics) == ["no-descriptor", "no-descriptor"]
     asked: list[str] = []
 
-    def ask(image: str) -> Baked:
+    def ask(image: str) -> ImageDescriptor:
         asked.append(image)
-        return Baked("/.claw-describe.json", json.dumps({"version": 2, "tools": [TRADE, QUOTE]}).encode())
+        return ImageDescriptor("/.claw-describe.json", json.dumps({"version": 2, "tools": [TRADE, QUOTE]}).encode())
 
     assert lock_pod(pod, ENVIRON, ask=ask).value is not None
     assert asked == ["api:1"]
@@ -159,7 +159,7 @@ def test_what_an_image_says_is_held_to_the_rules_of_descriptors(tmp_path: Path) 
     pod = describe(tmp_path)
     pod.write_text(pod.read_text(encoding="utf-8").replace("x-claw: {describe-file: api.json}", ""), encoding="utf-8")
     for data, code in ((b"{", "json-syntax"), (b"\xff", "not-utf8"), (b'{"version": 7}', "descriptor-version")):
-        found = lock_pod(pod, ENVIRON, ask=lambda _, data=data: Baked("/.claw-describe.json", data))
+        found = lock_pod(pod, ENVIRON, ask=lambda _, data=data: ImageDescriptor("/.claw-describe.json", data))
         assert codes(found.diagnostics) == [code]
         assert not (tmp_path / "claw.lock").exists()
 

@@ -12,13 +12,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from claw_compile.descriptors.skill import SkillFile
-from claw_compile.diagnostics.diagnostic import Note, Span, quoted
-from claw_compile.grammar.pod import PodSecret, PodSpec, ServiceSpec, written
-from claw_compile.loading.build_context import filled
+from claw_compile.diagnostics.diagnostic import Note, Span, quote
+from claw_compile.grammar.pod import PodSecret, PodSpec, ServiceSpec, own_entries
+from claw_compile.loading.build_context import fill_in
 from claw_compile.loading.files import Files, read_file
 from claw_compile.loading.leak_scan.container import Container
-from claw_compile.loading.leak_scan.inputs import Given, of_file, without_line
-from claw_compile.loading.leak_scan.private_paths import Private
+from claw_compile.loading.leak_scan.inputs import LeakInput, file_input, hide_line
+from claw_compile.loading.leak_scan.private_paths import PrivatePaths
 from claw_compile.parsing.environment import Variables
 from claw_compile.parsing.node import MapNode
 from claw_compile.parsing.source import Source
@@ -26,7 +26,7 @@ from claw_compile.parsing.yaml_reader import read_yaml
 
 
 @dataclass(frozen=True)
-class _Extended:
+class _ParentService:
     """A service that another one extends: the ``file`` ("" for the pod's own), its name there, and where that is said."""
 
     file: str
@@ -37,7 +37,7 @@ class _Extended:
 
 
 @dataclass(frozen=True)
-class Giving:
+class LeakInputs:
     """One reading for all agents of a pod."""
 
     pod: PodSpec
@@ -47,14 +47,14 @@ class Giving:
     skills: Mapping[str, SkillFile]
     texts: dict[str, Source] = field(default_factory=dict)
 
-    def all(self) -> Mapping[str, tuple[Given, ...]]:
+    def all(self) -> Mapping[str, tuple[LeakInput, ...]]:
         """Agent's service → what each of its containers is given."""
-        self.files.found.extend(self._private.surfaces())
+        self.files.diagnostics.extend(self._private.surfaces())
         return {agent.name.text: tuple(self._given(agent)) for agent in self.pod.agents}
 
     @property
-    def _private(self) -> Private:
-        return Private(self.pod, self.files, self.variables.lookup)
+    def _private(self) -> PrivatePaths:
+        return PrivatePaths(self.pod, self.files, self.variables.lookup)
 
     def secrets(self) -> Mapping[str, str]:
         """The pod's secrets that are known here, by name."""
@@ -66,9 +66,9 @@ class Giving:
         if path in self.texts:
             return self.texts[path]
         shown = self.files.shown(path)
-        data = read_file(self.files.root / path, at, f"{what} {quoted(shown)}")
+        data = read_file(self.files.root / path, at, f"{what} {quote(shown)}")
         if data.value is None:
-            self.files.found.extend(data.diagnostics if required else ())
+            self.files.diagnostics.extend(data.diagnostics if required else ())
             return None
         return self.texts.setdefault(path, Source(shown, data.value.decode("utf-8-sig", errors="replace")))
 
@@ -78,51 +78,51 @@ class Giving:
         source = self.text(secret.of.text, secret.of.span, "the secret", required=False)
         return source.text.strip() if source is not None else None
 
-    def _given(self, agent: ServiceSpec) -> Iterator[Given]:
+    def _given(self, agent: ServiceSpec) -> Iterator[LeakInput]:
         yield from self._prose(agent)
         if agent.body is None:
             return
         yield from Container(self, agent, "", ()).given(agent.body)
-        self.files.found.extend(self._private.given(agent.body, self.pod.document, ""))
-        own = _Extended("", agent.name.text, agent.body, self.pod.document, agent.name.span)
+        self.files.diagnostics.extend(self._private.given(agent.body, self.pod.document, ""))
+        own = _ParentService("", agent.name.text, agent.body, self.pod.document, agent.name.span)
         seen = {(own.file, own.name)}
         notes: tuple[Note, ...] = ()
         while (parent := self._parent(own)) is not None and (parent.file, parent.name) not in seen:
             seen.add((parent.file, parent.name))
-            notes = (*notes, Note(without_line(parent.said), f"{own.name} extends {parent.name} here"))
+            notes = (*notes, Note(hide_line(parent.said), f"{own.name} extends {parent.name} here"))
             directory = posixpath.dirname(parent.file)
             yield from Container(self, agent, directory, notes).given(parent.body)
-            self.files.found.extend(self._private.given(parent.body, parent.document, directory))
+            self.files.diagnostics.extend(self._private.given(parent.body, parent.document, directory))
             own = parent
 
-    def _prose(self, agent: ServiceSpec) -> Iterator[Given]:
+    def _prose(self, agent: ServiceSpec) -> Iterator[LeakInput]:
         contract = self.contracts.get(agent.name.text)
         if contract is not None and agent.agent is not None:
-            yield of_file("the contract", self._source(agent.agent.shown, contract), "prose")
-        paths = (skill.path for owner in (agent, self.pod) for skill in written(owner.skills))
+            yield file_input("the contract", self._source(agent.agent.shown, contract), "prose")
+        paths = (skill.path for owner in (agent, self.pod) for skill in own_entries(owner.skills))
         for path in {path.text: path for path in paths}.values():
             if path.text in self.skills:
-                yield of_file("a skill", self._source(path.shown, self.skills[path.text].content), "prose")
+                yield file_input("a skill", self._source(path.shown, self.skills[path.text].content), "prose")
 
     def _source(self, path: str, content: bytes) -> Source:
         return Source(self.files.shown(path), content.decode(errors="replace"))
 
-    def _parent(self, child: _Extended) -> _Extended | None:
+    def _parent(self, child: _ParentService) -> _ParentService | None:
         extends = child.body.value("extends")
         node = extends.value("service") if isinstance(extends, MapNode) else extends
-        name = filled(node, self.variables.lookup)
+        name = fill_in(node, self.variables.lookup)
         if node is None or name is None:
             return None
-        file = filled(extends.value("file"), self.variables.lookup) if isinstance(extends, MapNode) else None
+        file = fill_in(extends.value("file"), self.variables.lookup) if isinstance(extends, MapNode) else None
         path, document = child.file, child.document
         if file is not None:
             path = posixpath.normpath(posixpath.join(posixpath.dirname(child.file), file))
             source = self.text(path, node.span, "the extended file", required=True)
             read = read_yaml(source) if source is not None else None
-            self.files.found.extend(read.diagnostics if read is not None else ())
+            self.files.diagnostics.extend(read.diagnostics if read is not None else ())
             if read is None or read.value is None:
                 return None
             document = read.value
         services = document.value("services")
         body = services.value(name) if isinstance(services, MapNode) else None
-        return _Extended(path, name, body, document, node.span) if isinstance(body, MapNode) else None
+        return _ParentService(path, name, body, document, node.span) if isinstance(body, MapNode) else None

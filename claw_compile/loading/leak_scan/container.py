@@ -7,22 +7,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from claw_compile.descriptors.dockerfile import declared
+from claw_compile.descriptors.dockerfile import declared_variables
 from claw_compile.diagnostics.diagnostic import Note, Span
 from claw_compile.grammar.pod import PodSpec, ServiceSpec
-from claw_compile.loading.build_context import dockerfile, filled
+from claw_compile.loading.build_context import dockerfile, fill_in
 from claw_compile.loading.files import Files
 from claw_compile.loading.leak_scan.inputs import (
-    Given,
-    given_texts,
-    given_variables,
-    named,
-    of_file,
+    LeakInput,
+    file_input,
+    hide_line,
+    mounted_names,
     references,
-    without_line,
+    text_inputs,
+    variable_inputs,
 )
-from claw_compile.loading.leak_scan.private_paths import at_home, bind_source
-from claw_compile.parsing.dotenv import Assigned, read_env_file
+from claw_compile.loading.leak_scan.private_paths import bind_source, expand_home
+from claw_compile.parsing.dotenv import Assignment, read_env_file
 from claw_compile.parsing.environment import Variables
 from claw_compile.parsing.node import Entry, ListNode, MapNode, Node
 from claw_compile.parsing.source import Source
@@ -52,18 +52,18 @@ class Container:
     directory: str
     notes: tuple[Note, ...]
 
-    def given(self, body: MapNode) -> Iterator[Given]:
+    def given(self, body: MapNode) -> Iterator[LeakInput]:
         """Everything in the body of a service, but what is ours."""
         for entry in body.entries:
             yield from self._key(entry)
 
-    def _key(self, entry: Entry) -> Iterator[Given]:
+    def _key(self, entry: Entry) -> Iterator[LeakInput]:
         lookup, node = self.reader.variables.lookup, entry.value
         match entry.key.text:
             case "x-claw" | "extends":
                 return
             case "environment":
-                yield from given_variables("the environment", node, lookup, self.notes)
+                yield from variable_inputs("the environment", node, lookup, self.notes)
             case "env_file":
                 yield from self._env_files(node)
             case "secrets" | "configs" as section:
@@ -71,26 +71,26 @@ class Container:
             case "build":
                 yield from self._built(node)
             case key:
-                yield from given_texts(f"'{key}'", node, lookup, self.notes)
+                yield from text_inputs(f"'{key}'", node, lookup, self.notes)
                 if key in _HOOKS:
                     for hook in node.items if isinstance(node, ListNode) else ():
                         environment = hook.value("environment") if isinstance(hook, MapNode) else None
-                        yield from given_variables(f"the environment of '{key}'", environment, lookup, self.notes)
+                        yield from variable_inputs(f"the environment of '{key}'", environment, lookup, self.notes)
                 if key == "volumes":
                     yield from self._bound(node)
 
-    def _env_files(self, node: Node) -> Iterator[Given]:
+    def _env_files(self, node: Node) -> Iterator[LeakInput]:
         for item in node.items if isinstance(node, ListNode) else (node,):
             parts = item if isinstance(item, MapNode) else None
             named_by = parts.value("path") if parts else item
-            path = filled(named_by, self.reader.variables.lookup)
+            path = fill_in(named_by, self.reader.variables.lookup)
             if path is None or named_by is None or self._is_its_own(path):
                 continue
-            required = filled(parts.value("required"), self.reader.variables.lookup) if parts else None
-            is_raw = parts is not None and filled(parts.value("format"), self.reader.variables.lookup) == "raw"
+            required = fill_in(parts.value("required"), self.reader.variables.lookup) if parts else None
+            is_raw = parts is not None and fill_in(parts.value("format"), self.reader.variables.lookup) == "raw"
             source = self._text(path, named_by, "the env_file", required=required != "false")
             if source is not None:
-                notes = (*self.notes, Note(without_line(named_by.span), f"{self.agent.name.text} takes it here"))
+                notes = (*self.notes, Note(hide_line(named_by.span), f"{self.agent.name.text} takes it here"))
                 yield from self._assigned(source, notes, is_raw=is_raw)
 
     def _is_its_own(self, path: str) -> bool:
@@ -98,69 +98,69 @@ class Container:
         own = f"{_RUNTIME}/agents/{self.agent.name.text}/env"
         return self.agent.count == 1 and posixpath.normpath(posixpath.join(self.directory, path)) == own
 
-    def _assigned(self, source: Source, notes: tuple[Note, ...], *, is_raw: bool) -> Iterator[Given]:
+    def _assigned(self, source: Source, notes: tuple[Note, ...], *, is_raw: bool) -> Iterator[LeakInput]:
         variables = self.reader.variables
         if is_raw:
             lines = enumerate(source.text.split("\n"), start=1)
             parts = (
                 (number, line.strip().partition("=")) for number, line in lines if line.strip()[:1] not in ("", "#")
             )
-            assigned = tuple(Assigned(name, value if sign else None, number) for number, (name, sign, value) in parts)
+            assigned = tuple(Assignment(name, value if sign else None, number) for number, (name, sign, value) in parts)
         else:
             read = read_env_file(source, {**variables.dotenv, **variables.environ})
-            self.reader.files.found.extend(read.diagnostics)
+            self.reader.files.diagnostics.extend(read.diagnostics)
             assigned = read.value or ()
         for each in assigned:
             at = Span(source.file, each.line, 1, 1 + len(each.name))
             refers = references(each.written) if each.value is not None else (each.name,)
             value = each.value if each.value is not None else variables.lookup(each.name) or ""
-            yield Given(f"{each.name} in the env_file", at, value, "variable", each.name, refers, notes)
+            yield LeakInput(f"{each.name} in the env_file", at, value, "variable", each.name, refers, notes)
 
-    def _mounted(self, section: str, node: Node) -> Iterator[Given]:
+    def _mounted(self, section: str, node: Node) -> Iterator[LeakInput]:
         """Secrets or configs, as the pod declares them; of an external one nothing is known."""
         lookup = self.reader.variables.lookup
-        for name in named(node):
+        for name in mounted_names(node):
             all_of_them = self.reader.pod.document.value(section)
             declared_as = all_of_them.value(name.text) if isinstance(all_of_them, MapNode) else None
             if not isinstance(declared_as, MapNode):
                 continue
             what = f"the {section[:-1]} '{name.text}'"
-            notes = (*self.notes, Note(without_line(name.span), f"{self.agent.name.text} takes it here"))
+            notes = (*self.notes, Note(hide_line(name.span), f"{self.agent.name.text} takes it here"))
             for key, value in ((each.key.text, each.value) for each in declared_as.entries):
-                if key == "environment" and (variable := filled(value, lookup)) is not None:
+                if key == "environment" and (variable := fill_in(value, lookup)) is not None:
                     held = lookup(variable) or ""
-                    yield Given(what, without_line(value.span), held, "variable", variable, (variable,), notes)
+                    yield LeakInput(what, hide_line(value.span), held, "variable", variable, (variable,), notes)
                 elif key == "content":
-                    yield from given_texts(what, value, lookup, notes)
-                elif key == "file" and (path := filled(value, lookup)) is not None:
+                    yield from text_inputs(what, value, lookup, notes)
+                elif key == "file" and (path := fill_in(value, lookup)) is not None:
                     source = self.reader.text(
-                        posixpath.normpath(at_home(path, lookup)), value.span, what, required=False
+                        posixpath.normpath(expand_home(path, lookup)), value.span, what, required=False
                     )
                     if source is not None:
-                        yield of_file(what, source, "file", notes)
+                        yield file_input(what, source, "file", notes)
 
-    def _built(self, node: Node) -> Iterator[Given]:
+    def _built(self, node: Node) -> Iterator[LeakInput]:
         lookup = self.reader.variables.lookup
         for entry in node.entries if isinstance(node, MapNode) else ():
             match entry.key.text:
                 case "args":
-                    yield from given_variables("the build args", entry.value, lookup, self.notes)
+                    yield from variable_inputs("the build args", entry.value, lookup, self.notes)
                 case "secrets":
                     yield from self._mounted("secrets", entry.value)
                 case key:
-                    yield from given_texts(f"'build.{key}'", entry.value, lookup, self.notes)
+                    yield from text_inputs(f"'build.{key}'", entry.value, lookup, self.notes)
         source = dockerfile(node, self.reader.files, lookup, self.directory)
         if source is None:
             return
         inline = node.value("dockerfile_inline") if isinstance(node, MapNode) else None
         if inline is None:
-            yield of_file("the Dockerfile", source, "text", self.notes)
-        for name, value in declared(source):
-            at = without_line(value.span if inline is None else inline.span)
+            yield file_input("the Dockerfile", source, "text", self.notes)
+        for name, value in declared_variables(source):
+            at = hide_line(value.span if inline is None else inline.span)
             refers = references(value.text)
-            yield Given(f"{name} in the Dockerfile", at, value.text, "variable", name, refers, self.notes)
+            yield LeakInput(f"{name} in the Dockerfile", at, value.text, "variable", name, refers, self.notes)
 
-    def _bound(self, node: Node) -> Iterator[Given]:
+    def _bound(self, node: Node) -> Iterator[LeakInput]:
         """Files of the host that are mounted one by one."""
         for item in node.items if isinstance(node, ListNode) else ():
             path = bind_source(item, self.reader.variables.lookup)
@@ -168,9 +168,9 @@ class Container:
                 continue
             source = self._text(path, item, "the mounted file", required=False)
             if source is not None:
-                notes = (*self.notes, Note(without_line(item.span), f"{self.agent.name.text} takes it here"))
-                yield of_file("a mounted file", source, "file", notes)
+                notes = (*self.notes, Note(hide_line(item.span), f"{self.agent.name.text} takes it here"))
+                yield file_input("a mounted file", source, "file", notes)
 
     def _text(self, path: str, node: Node, what: str, *, required: bool) -> Source | None:
-        whole = posixpath.normpath(posixpath.join(self.directory, at_home(path, self.reader.variables.lookup)))
+        whole = posixpath.normpath(posixpath.join(self.directory, expand_home(path, self.reader.variables.lookup)))
         return self.reader.text(whole, node.span, what, required=required)

@@ -26,7 +26,7 @@ _REFERENCE = re.compile(r"\$\{?(?P<name>[A-Za-z_][A-Za-z0-9_]*)")
 
 
 @dataclass(frozen=True)
-class Given:
+class LeakInput:
     """``what`` it is, in words. ``refers``: the variables that its text is made of. ``source``: the text is a whole file's."""
 
     what: str
@@ -40,34 +40,34 @@ class Given:
 
     def place(self, start: int, end: int) -> Span:
         """The place of a piece of the text, without the line."""
-        return without_line(self.source.span_of(start, end)) if self.source is not None else self.at
+        return hide_line(self.source.span_of(start, end)) if self.source is not None else self.at
 
 
-def without_line(span: Span) -> Span:
+def hide_line(span: Span) -> Span:
     """A place whose line is never shown."""
     return Span(span.file, span.line, span.column, span.end_column)
 
 
-def of_file(what: str, source: Source, kind: Kind, notes: tuple[Note, ...] = ()) -> Given:
+def file_input(what: str, source: Source, kind: Kind, notes: tuple[Note, ...] = ()) -> LeakInput:
     """The whole text of a file."""
-    return Given(what, Span(source.file, 1, 1, 1), source.text, kind, notes=notes, source=source)
+    return LeakInput(what, Span(source.file, 1, 1, 1), source.text, kind, notes=notes, source=source)
 
 
-def given_variables(what: str, node: Node | None, lookup: Lookup, notes: tuple[Note, ...]) -> Iterator[Given]:
+def variable_inputs(what: str, node: Node | None, lookup: Lookup, notes: tuple[Note, ...]) -> Iterator[LeakInput]:
     """Variables in map or list form. One without a value takes it from the environment, by its own name."""
     for each in variables(node, lookup):
         bare = each.node.text == each.name and each.value.tainted
         refers = (each.name,) if bare else references(each.node.text)
         label = f"{each.name} in {what}"
-        yield Given(label, without_line(each.key), each.value.text, "variable", each.name, refers, notes)
+        yield LeakInput(label, hide_line(each.key), each.value.text, "variable", each.name, refers, notes)
 
 
-def given_texts(what: str, node: Node, lookup: Lookup, notes: tuple[Note, ...]) -> Iterator[Given]:
+def text_inputs(what: str, node: Node, lookup: Lookup, notes: tuple[Note, ...]) -> Iterator[LeakInput]:
     """Every single value below a key."""
     for scalar in _scalars(node):
         text = interpolate(scalar.text, lookup).text if "$" in scalar.text else scalar.text
         if text:
-            yield Given(what, without_line(scalar.span), text, "text", refers=references(scalar.text), notes=notes)
+            yield LeakInput(what, hide_line(scalar.span), text, "text", refers=references(scalar.text), notes=notes)
 
 
 def references(written: str) -> tuple[str, ...]:
@@ -89,7 +89,7 @@ def _scalars(node: Node) -> Iterator[ScalarNode]:
                 stack.extend(entry.value for entry in entries)
 
 
-def named(node: Node | None) -> Iterator[ScalarNode]:
+def mounted_names(node: Node | None) -> Iterator[ScalarNode]:
     """The names in a service's ``secrets`` or ``configs``, short or long form."""
     items: Iterable[Node] = node.items if isinstance(node, ListNode) else ()
     for item in items:

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from claw_compile import codes
-from claw_compile.diagnostics.diagnostic import Diagnostic, Span, quoted
-from claw_compile.grammar.pod import PodSpec, written
-from claw_compile.loading.build_context import filled
+from claw_compile.diagnostics.diagnostic import Diagnostic, Span, quote
+from claw_compile.grammar.pod import PodSpec, own_entries
+from claw_compile.loading.build_context import fill_in
 from claw_compile.loading.files import Files
-from claw_compile.loading.leak_scan.inputs import named
+from claw_compile.loading.leak_scan.inputs import mounted_names
 from claw_compile.parsing.interpolation import Lookup, interpolate
 from claw_compile.parsing.node import ListNode, MapNode, Node, ScalarNode
 
@@ -32,7 +32,7 @@ _OWN_SURFACES = ("volume", "host")
 
 
 @dataclass(frozen=True)
-class _Gift:
+class _Exposure:
     """``path``: of the host, from the directory of the file that says so. ``name``: of what is the proxy's.
 
     ``with_below``: all that is below the path is given too, whatever .dockerignore says.
@@ -45,7 +45,7 @@ class _Gift:
 
 
 @dataclass(frozen=True)
-class Private:
+class PrivatePaths:
     """The private places of one pod."""
 
     pod: PodSpec
@@ -55,11 +55,13 @@ class Private:
     def surfaces(self) -> Iterator[Diagnostic]:
         """Every surface that leads to what is private."""
         for owner in self.pod.owners:
-            for surface in written(owner.surfaces):
+            for surface in own_entries(owner.surfaces):
                 if surface.scheme in _OWN_SURFACES:
                     is_host = surface.scheme == "host"
                     gift = (
-                        _Gift(surface.span, surface.target) if is_host else self._volume(surface.target, surface.span)
+                        _Exposure(surface.span, surface.target)
+                        if is_host
+                        else self._volume(surface.target, surface.span)
                     )
                     yield from self._judged(gift, "")
 
@@ -70,83 +72,86 @@ class Private:
         for gift in self._declared(body):
             yield from self._judged(gift, "")
 
-    def _judged(self, gift: _Gift, directory: str) -> Iterator[Diagnostic]:
+    def _judged(self, gift: _Exposure, directory: str) -> Iterator[Diagnostic]:
         if gift.name:
             yield codes.PRIVATE_MOUNT.at(gift.at, f"this gives the agent {gift.name}")
         elif gift.path:
-            target = _real(self.files.root / posixpath.join(directory, at_home(gift.path, self.lookup)))
-            places = ((name, _real(self.files.root / at_home(name, self.lookup))) for name in self._names())
+            target = _real(self.files.root / posixpath.join(directory, expand_home(gift.path, self.lookup)))
+            places = ((name, _real(self.files.root / expand_home(name, self.lookup))) for name in self._names())
             held = next((name for name, place in places if _brings(target, place)), None)
             if held is not None and (gift.with_below or target.is_relative_to(_real(self.files.root / held))):
-                yield codes.PRIVATE_MOUNT.at(gift.at, f"this mount gives the agent {quoted(held)}")
+                yield codes.PRIVATE_MOUNT.at(gift.at, f"this mount gives the agent {quote(held)}")
 
     def _names(self) -> tuple[str, ...]:
         return (*_PRIVATE, *(secret.of.text for secret in self.pod.secrets if secret.source == "file"))
 
-    def _mounts(self, body: MapNode, document: MapNode, seen: frozenset[str]) -> Iterator[_Gift]:
+    def _mounts(self, body: MapNode, document: MapNode, seen: frozenset[str]) -> Iterator[_Exposure]:
         for item in _items(body.value("volumes")):
             if (path := bind_source(item, self.lookup)) is not None:
-                yield _Gift(item.span, path)
+                yield _Exposure(item.span, path)
             else:
                 yield self._volume(_volume_source(item, self.lookup), item.span)
         for item in _items(body.value("volumes_from")):
             yield from self._volumes_from(item, document, seen)
 
-    def _volumes_from(self, item: Node, document: MapNode, seen: frozenset[str]) -> Iterator[_Gift]:
-        text = filled(item, self.lookup) or ""
+    def _volumes_from(self, item: Node, document: MapNode, seen: frozenset[str]) -> Iterator[_Exposure]:
+        text = fill_in(item, self.lookup) or ""
         name = text.partition(":")[0]
         if name in {_PROXY, "container"}:
-            what = "the volumes of its proxy" if name == _PROXY else f"the volumes of {quoted(text)}, whatever they are"
-            yield _Gift(item.span, name=what)
+            what = "the volumes of its proxy" if name == _PROXY else f"the volumes of {quote(text)}, whatever they are"
+            yield _Exposure(item.span, name=what)
         elif name not in seen:
             services = document.value("services")
             body = services.value(name) if isinstance(services, MapNode) else None
             for gift in self._mounts(body, document, seen | {name}) if isinstance(body, MapNode) else ():
-                yield _Gift(item.span, gift.path, gift.name)
+                yield _Exposure(item.span, gift.path, gift.name)
 
-    def _volume(self, name: str, at: Span) -> _Gift:
+    def _volume(self, name: str, at: Span) -> _Exposure:
         """A named volume, which may be another name of a directory of the host or of the proxy's own."""
         volumes = self.pod.document.value("volumes")
         declared = volumes.value(name) if isinstance(volumes, MapNode) else None
         real, options = None, None
         if isinstance(declared, MapNode):
-            real, options = filled(declared.value("name"), self.lookup), declared.value("driver_opts")
+            real, options = fill_in(declared.value("name"), self.lookup), declared.value("driver_opts")
         if _PROXY_VOLUME.fullmatch(real or name):
-            return _Gift(at, name=f"{quoted(name)}, a volume of its proxy")
-        device = filled(options.value("device"), self.lookup) if isinstance(options, MapNode) else None
-        return _Gift(at, device or "")
+            return _Exposure(at, name=f"{quote(name)}, a volume of its proxy")
+        device = fill_in(options.value("device"), self.lookup) if isinstance(options, MapNode) else None
+        return _Exposure(at, device or "")
 
-    def _beside(self, body: MapNode) -> Iterator[_Gift]:
-        develop, build, pid = body.value("develop"), body.value("build"), filled(body.value("pid"), self.lookup) or ""
+    def _beside(self, body: MapNode) -> Iterator[_Exposure]:
+        develop, build, pid = body.value("develop"), body.value("build"), fill_in(body.value("pid"), self.lookup) or ""
         if pid.startswith(("service:", "container:")):
             # Their environment stands in /proc.
-            yield _Gift(
+            yield _Exposure(
                 next(each.value.span for each in body.entries if each.key.text == "pid"),
-                name=f"the processes of {quoted(pid)}, and their environment",
+                name=f"the processes of {quote(pid)}, and their environment",
             )
         for item in _items(develop.value("watch") if isinstance(develop, MapNode) else None):
             node = item.value("path") if isinstance(item, MapNode) else None
-            action = filled(item.value("action"), self.lookup) if isinstance(item, MapNode) else None
+            action = fill_in(item.value("action"), self.lookup) if isinstance(item, MapNode) else None
             if node is not None and action is not None and action.startswith("sync"):
-                yield _Gift(node.span, filled(node, self.lookup) or "")
+                yield _Exposure(node.span, fill_in(node, self.lookup) or "")
         contexts = build.value("additional_contexts") if isinstance(build, MapNode) else None
         for entry in contexts.entries if isinstance(contexts, MapNode) else ():
-            yield _Gift(entry.value.span, _local(filled(entry.value, self.lookup) or ""), with_below=False)
+            yield _Exposure(entry.value.span, _local(fill_in(entry.value, self.lookup) or ""), with_below=False)
         for item in _items(contexts):
-            yield _Gift(item.span, _local((filled(item, self.lookup) or "").partition("=")[2]), with_below=False)
+            yield _Exposure(item.span, _local((fill_in(item, self.lookup) or "").partition("=")[2]), with_below=False)
 
-    def _declared(self, body: MapNode) -> Iterator[_Gift]:
+    def _declared(self, body: MapNode) -> Iterator[_Exposure]:
         build = body.value("build")
-        taken = {"secrets": list(named(body.value("secrets"))), "configs": list(named(body.value("configs")))}
-        taken["secrets"] += named(build.value("secrets") if isinstance(build, MapNode) else None)
-        for section, names in taken.items():
+        inherited_defaults = {
+            "secrets": list(mounted_names(body.value("secrets"))),
+            "configs": list(mounted_names(body.value("configs"))),
+        }
+        inherited_defaults["secrets"] += mounted_names(build.value("secrets") if isinstance(build, MapNode) else None)
+        for section, names in inherited_defaults.items():
             declared = self.pod.document.value(section)
             for name in names:
                 one = declared.value(name.text) if isinstance(declared, MapNode) else None
                 if isinstance(one, MapNode):
-                    yield _Gift(name.span, filled(one.value("file"), self.lookup) or "")
+                    yield _Exposure(name.span, fill_in(one.value("file"), self.lookup) or "")
                 elif section == "secrets" and _PROXY_SECRET.fullmatch(name.text):
-                    yield _Gift(name.span, name=f"{quoted(name.text)}, a secret of its proxy")
+                    yield _Exposure(name.span, name=f"{quote(name.text)}, a secret of its proxy")
 
 
 def _items(node: Node | None) -> tuple[Node, ...]:
@@ -174,7 +179,7 @@ def _real(path: Path) -> Path:
         return path
 
 
-def at_home(path: str, lookup: Lookup) -> str:
+def expand_home(path: str, lookup: Lookup) -> str:
     """A path as Compose takes it: ``~`` is the home of who runs it."""
     home = lookup("HOME")
     return home + path[1:] if home and (path == "~" or path.startswith("~/")) else path
@@ -195,8 +200,8 @@ def bind_source(item: Node, lookup: Lookup) -> str | None:
 def _volume_source(item: Node, lookup: Lookup) -> str:
     """The name of a named volume; "" for what has none."""
     if isinstance(item, MapNode):
-        return filled(item.value("source"), lookup) or ""
-    source, colon, _ = (filled(item, lookup) or "").partition(":")
+        return fill_in(item.value("source"), lookup) or ""
+    source, colon, _ = (fill_in(item, lookup) or "").partition(":")
     return source if colon else ""
 
 

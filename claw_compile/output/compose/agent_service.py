@@ -14,12 +14,12 @@ from claw_compile.output.compose.edits import (
     add_env_file,
     add_labels,
     depend_on,
+    drop_key,
+    escape_dollars,
     extend_list,
     join_networks,
-    literal,
     name_ordinals,
     set_key,
-    without,
 )
 from claw_compile.output.deployment import AUTHORITY, CA_DIRECTORY, HOLDER, RUNTIME, Deployment
 from claw_compile.output.emit import is_for_its_agent
@@ -38,7 +38,7 @@ HOME = "/claw"
 def agent_service(agent: Agent, deployment: Deployment) -> MapNode:
     """The service of one agent; of a counted one, of one of its ordinals."""
     assert agent.spec.body is not None
-    body = name_ordinals(without(agent.spec.body, AUTHORITY), deployment.containers)
+    body = name_ordinals(drop_key(agent.spec.body, AUTHORITY), deployment.containers)
     body = add_labels(body, _labels(agent, deployment))
     env = _env_path(agent)
     if env in deployment.tree:
@@ -55,7 +55,7 @@ def agent_service(agent: Agent, deployment: Deployment) -> MapNode:
 
 def _labels(agent: Agent, deployment: Deployment) -> dict[str, str]:
     ordinal = {} if agent.ordinal is None else {"claw.ordinal": str(agent.ordinal)}
-    files = {path: deployment.tree[path] for path in (_env_path(agent), *read_by(agent, deployment))}
+    files = {path: deployment.tree[path] for path in (_env_path(agent), *readable_files(agent, deployment))}
     digest = deployment.digest({str(path): content for path, content in files.items()})
     return {"claw.pod": deployment.pod_name, "claw.service": agent.spec.name.text, **ordinal, "claw.digest": digest}
 
@@ -64,7 +64,7 @@ def _env_path(agent: Agent) -> PurePosixPath:
     return PurePosixPath("agents", agent.id, "env")
 
 
-def read_by(agent: Agent, deployment: Deployment) -> dict[PurePosixPath, str]:
+def readable_files(agent: Agent, deployment: Deployment) -> dict[PurePosixPath, str]:
     """The files of the compiled tree that the agent itself may read, and where it finds them; no other is for it."""
     context = PurePosixPath("context", agent.id)
     own = (path for path in sorted(deployment.tree) if path.is_relative_to(context) and is_for_its_agent(path))
@@ -72,7 +72,7 @@ def read_by(agent: Agent, deployment: Deployment) -> dict[PurePosixPath, str]:
 
 
 def _pages(agent: Agent, deployment: Deployment) -> Iterator[Data]:
-    for path, target in read_by(agent, deployment).items():
+    for path, target in readable_files(agent, deployment).items():
         yield bind(f"./{RUNTIME}/{path}", target)
 
 
@@ -87,7 +87,7 @@ def _surfaces(agent: Agent) -> Iterator[Data]:
                 "read_only": read_only,
             }
         elif surface.scheme == "host":
-            yield bind(literal(surface.target), literal(surface.target), read_only=read_only)
+            yield bind(escape_dollars(surface.target), escape_dollars(surface.target), read_only=read_only)
 
 
 def _trust(agent: Agent) -> Iterator[Data]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from claw_compile.grammar.pod import ServiceSpec
 from claw_compile.output.compose.agent_service import agent_service
-from claw_compile.output.compose.edits import join_networks, name_ordinals, set_key, without
+from claw_compile.output.compose.edits import drop_key, join_networks, name_ordinals, set_key
 from claw_compile.output.compose.proxy_service import HISTORY_VOLUME, STATE_VOLUME, proxy_services
 from claw_compile.output.compose.secret_files import compose_secrets
 from claw_compile.output.deployment import AUTHORITY, Deployment
@@ -24,7 +24,7 @@ _HEADER = "# Made by claw compile from the pod file: edit that one.\n"
 
 def compose(deployment: Deployment) -> bytes:
     """The whole file."""
-    document = without(deployment.pod.document, AUTHORITY)
+    document = drop_key(deployment.pod.document, AUTHORITY)
     if not document.get("name"):
         document = MapNode((entry("name", deployment.pod_name), *document.entries), document.span)
     services = [each for spec in deployment.pod.services for each in _services(spec, deployment)]
@@ -56,7 +56,7 @@ def _services(spec: ServiceSpec, deployment: Deployment) -> Iterator[Entry]:
         assert isinstance(services, MapNode)
         yield from (each for each in services.entries if each.key.text == name)
         return
-    body = name_ordinals(without(body, AUTHORITY), deployment.containers)
+    body = name_ordinals(drop_key(body, AUTHORITY), deployment.containers)
     if not body.get("network_mode"):
         joined: dict[str, Data] = dict.fromkeys(deployment.topology.of(name))
         body = join_networks(body, joined, keeps_default=True)

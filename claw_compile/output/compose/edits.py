@@ -15,7 +15,7 @@ type Containers = Callable[[str], Sequence[str]]
 """The containers that a service becomes: its own name, or one for each of ``count``."""
 
 
-def literal(text: str) -> str:
+def escape_dollars(text: str) -> str:
     """A value that Compose interpolates to ``text``."""
     return text.replace("$", "$$")
 
@@ -27,7 +27,7 @@ def set_key(body: MapNode, key: str, value: Data) -> MapNode:
     return MapNode((*changed, *added), body.span, body.tag)
 
 
-def without(body: MapNode, key: str) -> MapNode:
+def drop_key(body: MapNode, key: str) -> MapNode:
     return MapNode(tuple(each for each in body.entries if each.key.text != key), body.span, body.tag)
 
 
@@ -58,13 +58,13 @@ def add_labels(body: MapNode, labels: Mapping[str, str]) -> MapNode:
     node = body.value("labels")
     if isinstance(node, ListNode):
         own = [each for each in node.items if not (isinstance(each, ScalarNode) and _name(each) in labels)]
-        ours = [f"{name}={literal(value)}" for name, value in labels.items()]
+        ours = [f"{name}={escape_dollars(value)}" for name, value in labels.items()]
         return set_key(body, "labels", ListNode((*own, *map(tree, ours)), node.span, node.tag))
     if not (is_absent(node) or isinstance(node, MapNode)):
         return body
     kept = node if isinstance(node, MapNode) else MapNode((), body.span)
     for name, value in labels.items():
-        kept = set_key(kept, name, literal(value))
+        kept = set_key(kept, name, escape_dollars(value))
     return set_key(body, "labels", kept)
 
 

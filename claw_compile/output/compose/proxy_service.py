@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from claw_compile.output.compose.agent_service import bind
-from claw_compile.output.compose.edits import literal
+from claw_compile.output.compose.edits import escape_dollars
 from claw_compile.output.compose.secret_files import SECRETS, secret_sources
 from claw_compile.output.deployment import CA_PRIVATE, HOLDER, RUNTIME, Deployment
 from claw_compile.output.proxy_env import CA_MOUNT, HISTORY, STATE, grace_seconds, proxy_environment
@@ -89,7 +89,7 @@ def _proxy(deployment: Deployment) -> dict[str, Data]:
     body["labels"] = _labels(deployment) | {"claw.digest": deployment.digest(kept)}
     body["command"] = list(_command(deployment))
     body["stop_grace_period"] = f"{grace_seconds(deployment)}s"
-    body["environment"] = {name: literal(value) for name, value in environment.items()}
+    body["environment"] = {name: escape_dollars(value) for name, value in environment.items()}
     if env_file is not None:
         body["env_file"] = [{"path": f"./{RUNTIME}/{env_file}", "format": "raw"}]
     if secrets:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 
 from claw_compile.grammar.pod import PodSecret, PodSpec
-from claw_compile.output.compose.edits import literal
+from claw_compile.output.compose.edits import escape_dollars
 from claw_compile.output.deployment import RUNTIME, Deployment
 from claw_compile.output.yaml_text import Data
 from claw_compile.parsing.interpolation import Lookup
@@ -43,4 +43,4 @@ def compose_secrets(deployment: Deployment) -> dict[str, Data]:
 def _path(secret: PodSecret) -> str:
     if secret.source == "env":
         return f"./{RUNTIME}/{SECRETS}/{secret.name.text}"
-    return literal(secret.of.text if secret.of.text.startswith("/") else f"./{secret.of.text}")
+    return escape_dollars(secret.of.text if secret.of.text.startswith("/") else f"./{secret.of.text}")

@@ -12,11 +12,11 @@ from pathlib import PurePosixPath
 from typing import Literal, cast
 
 from claw_compile import codes
-from claw_compile.diagnostics.diagnostic import quoted
-from claw_compile.output.compose.agent_service import HOME, read_by
+from claw_compile.diagnostics.diagnostic import quote
+from claw_compile.output.compose.agent_service import HOME, readable_files
 from claw_compile.output.compose.proxy_service import COMMAND, DEFAULT_IMAGE, IMAGE_VARIABLE, MODES
 from claw_compile.output.deployment import Deployment
-from claw_compile.output.kubernetes.container import Converting
+from claw_compile.output.kubernetes.container import Converter
 from claw_compile.output.kubernetes.guard import rules
 from claw_compile.output.kubernetes.objects import (
     PROXY_UID,
@@ -24,11 +24,11 @@ from claw_compile.output.kubernetes.objects import (
     claim,
     config,
     deployment,
-    keyed,
-    locked,
     object_name,
-    pairs,
+    parse_env_pairs,
+    restricted,
     secret,
+    secret_keys,
 )
 from claw_compile.output.proxy_env import (
     CA_MOUNT,
@@ -48,76 +48,76 @@ from claw_compile.policy.topology import PROXY
 _PAST_THE_GUARD = CAPABILITIES | {"SETFCAP", "SETPCAP", "SETUID"}
 
 
-def agent_objects(agent: Agent, whole: Deployment, converting: Converting) -> Iterator[Object]:
+def agent_objects(agent: Agent, whole: Deployment, converter: Converter) -> Iterator[Object]:
     """Secrets, a claim, and the Deployment of one agent."""
     pod, name = whole.pod_name, object_name(whole.pod_name, agent.id)
-    env = converting.environment() | pairs(whole.tree[PurePosixPath("agents", agent.id, "env")])
+    env = converter.environment() | parse_env_pairs(whole.tree[PurePosixPath("agents", agent.id, "env")])
     yield secret(f"{name}.env", pod, env)
-    pages = {target.removeprefix(f"{HOME}/"): whole.tree[path] for path, target in read_by(agent, whole).items()}
+    pages = {target.removeprefix(f"{HOME}/"): whole.tree[path] for path, target in readable_files(agent, whole).items()}
     yield config(f"{name}.pages", pod, _by_key(pages))
     context = PurePosixPath("context", agent.id)
     files = {str(p.relative_to(context)): content for p, content in whole.tree.items() if p.is_relative_to(context)}
     yield secret(f"{name}.context", pod, _by_key(files))
     if agent.has_proxy:
         yield claim(f"{name}.state", pod)
-    template = _template(agent, whole, converting, (pages, files))
+    template = _template(agent, whole, converter, (pages, files))
     annotations: Data = {"claw.digest": whole.digest(env | files), "claw.service": agent.spec.name.text}
     yield deployment(name, pod, agent.id, template | {"annotations": annotations})
 
 
 def _by_key(files: Mapping[str, bytes]) -> dict[str, bytes]:
-    return {key: files[path] for path, key in keyed(list(files)).items()}
+    return {key: files[path] for path, key in secret_keys(list(files)).items()}
 
 
 def _items(files: Mapping[str, bytes]) -> list[Data]:
-    return [{"key": key, "path": path} for path, key in keyed(list(files)).items()]
+    return [{"key": key, "path": path} for path, key in secret_keys(list(files)).items()]
 
 
 def _template(
-    agent: Agent, whole: Deployment, converting: Converting, files: tuple[Mapping[str, bytes], Mapping[str, bytes]]
+    agent: Agent, whole: Deployment, converter: Converter, files: tuple[Mapping[str, bytes], Mapping[str, bytes]]
 ) -> Object:
     name = object_name(whole.pod_name, agent.id)
     pages, context = files
-    main = converting.container()
+    main = converter.container()
     for surface in agent.surfaces:
         if surface.scheme == "volume":
-            converting.claim(surface.target, f"/mnt/{surface.target}", read_only=surface.mode != "rw")
+            converter.claim(surface.target, f"/mnt/{surface.target}", read_only=surface.mode != "rw")
         elif surface.scheme == "host":
             message = f"not carried over to Kubernetes: the path {surface.shown} of the host"
-            converting.found.append(codes.NOT_CARRIED.at(surface.span, message))
+            converter.diagnostics.append(codes.NOT_CARRIED.at(surface.span, message))
     main["envFrom"] = [{"secretRef": {"name": f"{name}.env"}}]
     if agent.has_proxy:
-        rightless(main, converting)
+        drop_rights(main, converter)
     volumes: list[Data] = [{"name": "pages", "configMap": {"name": f"{name}.pages", "items": _items(pages)}}]
-    converting.mounts.append({"name": "pages", "mountPath": HOME, "readOnly": True})
+    converter.mounts.append({"name": "pages", "mountPath": HOME, "readOnly": True})
     spec: Object = {"automountServiceAccountToken": False, "enableServiceLinks": False}
     if agent.has_proxy:
         if whole.uses_ca and agent.mode != "base-url":
             volumes.append({"name": "trust", "secret": {"secretName": object_name(whole.pod_name, what="ca-public")}})
             directory = str(PurePosixPath(CA_BUNDLE).parent)
-            converting.mounts.append({"name": "trust", "mountPath": directory, "readOnly": True})
+            converter.mounts.append({"name": "trust", "mountPath": directory, "readOnly": True})
         spec |= {
             "terminationGracePeriodSeconds": grace_seconds(whole),
             "hostAliases": [{"ip": "127.0.0.1", "hostnames": [PROXY]}],
             "securityContext": {"fsGroup": PROXY_UID},
-            "initContainers": [_guard(agent, whole, converting), _proxy(agent, whole, converting)],
+            "initContainers": [_guard(agent, whole, converter), _proxy(agent, whole, converter)],
         }
         volumes += _proxy_volumes(name, whole, context)
-    main["volumeMounts"] = converting.mounts
-    return {**spec, "containers": [main], "volumes": [*volumes, *converting.volumes]}
+    main["volumeMounts"] = converter.mounts
+    return {**spec, "containers": [main], "volumes": [*volumes, *converter.volumes]}
 
 
-def _image(converting: Converting) -> str:
-    return converting.lookup(IMAGE_VARIABLE) or DEFAULT_IMAGE
+def _image(converter: Converter) -> str:
+    return converter.lookup(IMAGE_VARIABLE) or DEFAULT_IMAGE
 
 
-def _guard(agent: Agent, whole: Deployment, converting: Converting) -> Object:
-    command: Data = ["nft", rules(agent, whole, converting)]
-    context = locked(add=["NET_ADMIN"]) | {"runAsUser": 0, "runAsNonRoot": False}
-    return {"name": "cllama-guard", "image": _image(converting), "command": command, "securityContext": context}
+def _guard(agent: Agent, whole: Deployment, converter: Converter) -> Object:
+    command: Data = ["nft", rules(agent, whole, converter)]
+    context = restricted(add=["NET_ADMIN"]) | {"runAsUser": 0, "runAsNonRoot": False}
+    return {"name": "cllama-guard", "image": _image(converter), "command": command, "securityContext": context}
 
 
-def _proxy(agent: Agent, whole: Deployment, converting: Converting) -> Object:
+def _proxy(agent: Agent, whole: Deployment, converter: Converter) -> Object:
     environment, _ = proxy_environment(whole)
     mounts: list[Data] = [
         {"name": "context", "mountPath": f"{RUNTIME_MOUNT}/context/{agent.id}", "readOnly": True},
@@ -128,21 +128,21 @@ def _proxy(agent: Agent, whole: Deployment, converting: Converting) -> Object:
     mounts += [{"name": name, "mountPath": path, "readOnly": True} for name, path in _shared(whole).items()]
     command = [*COMMAND]
     command += [word for mode in MODES for word in ("--mode", mode)] if agent.mode == "transparent" else []
-    made: Object = {
+    result: Object = {
         "name": PROXY,
-        "image": _image(converting),
+        "image": _image(converter),
         "restartPolicy": "Always",
         "command": command,
         "env": [{"name": key, "value": value} for key, value in sorted(environment.items())],
         "startupProbe": {"httpGet": {"path": "/health", "port": 8080}, "periodSeconds": 1, "failureThreshold": 60},
         "livenessProbe": {"httpGet": {"path": "/health", "port": 8080}, "periodSeconds": 10},
         "readinessProbe": {"httpGet": {"path": "/ready", "port": 8080}, "periodSeconds": 10},
-        "securityContext": locked(PROXY_UID),
+        "securityContext": restricted(PROXY_UID),
         "volumeMounts": mounts,
     }
     if ENV_FILE in whole.tree:
-        made["envFrom"] = [{"secretRef": {"name": object_name(whole.pod_name, what="proxy-env")}}]
-    return made
+        result["envFrom"] = [{"secretRef": {"name": object_name(whole.pod_name, what="proxy-env")}}]
+    return result
 
 
 def _shared(whole: Deployment) -> dict[Literal["auth", "secrets", "ca"], str]:
@@ -169,7 +169,7 @@ def _proxy_volumes(name: str, whole: Deployment, context: Mapping[str, bytes]) -
         sources += [
             {
                 "secret": {
-                    "name": by_hand(whole.pod_name, each.name.text),
+                    "name": manual_secret(whole.pod_name, each.name.text),
                     "items": [{"key": "value", "path": each.name.text}],
                 }
             }
@@ -179,17 +179,17 @@ def _proxy_volumes(name: str, whole: Deployment, context: Mapping[str, bytes]) -
         yield {"name": volume, "projected": {"defaultMode": 0o440, "sources": sources}}
 
 
-def by_hand(pod: str, secret_name: str) -> str:
+def manual_secret(pod: str, secret_name: str) -> str:
     """The Secret, with the key ``value``, of a secret that the pod has as a file."""
     return object_name(pod, secret_name, "secret")
 
 
-def rightless(main: Object, converting: Converting) -> None:
+def drop_rights(main: Object, converter: Converter) -> None:
     """The agent's container, made so."""
     context = cast("Object", main.setdefault("securityContext", {}))
     context["allowPrivilegeEscalation"] = False
     if context.pop("privileged", False):
-        _tell(converting, "privileged", "'privileged', which would let it out past its proxy")
+        _tell(converter, "privileged", "'privileged', which would let it out past its proxy")
     capabilities = cast("Object", context.setdefault("capabilities", {}))
     capabilities["drop"] = ["ALL"]
     added = [str(name) for name in cast("list[Data]", capabilities.pop("add", []))]
@@ -197,11 +197,11 @@ def rightless(main: Object, converting: Converting) -> None:
         capabilities["add"] = [*kept]
     for name in added:
         if name not in kept:
-            _tell(converting, "cap_add", f"the capability {quoted(name)}, which would let it out past its proxy")
-    if context.get("runAsUser") == PROXY_UID and (entry := converting.body.get("user")) is not None:
-        converting.found.append(codes.PROXYS_USER.at(entry.key.span, f"{PROXY_UID} is the user of the proxy"))
+            _tell(converter, "cap_add", f"the capability {quote(name)}, which would let it out past its proxy")
+    if context.get("runAsUser") == PROXY_UID and (entry := converter.body.get("user")) is not None:
+        converter.diagnostics.append(codes.PROXYS_USER.at(entry.key.span, f"{PROXY_UID} is the user of the proxy"))
 
 
-def _tell(converting: Converting, key: str, what: str) -> None:
-    if (entry := converting.body.get(key)) is not None:
-        converting.found.append(codes.NOT_CARRIED.at(entry.key.span, f"not carried over to Kubernetes: {what}"))
+def _tell(converter: Converter, key: str, what: str) -> None:
+    if (entry := converter.body.get(key)) is not None:
+        converter.diagnostics.append(codes.NOT_CARRIED.at(entry.key.span, f"not carried over to Kubernetes: {what}"))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from claw_compile import codes
-from claw_compile.diagnostics.diagnostic import Diagnostic, quoted
+from claw_compile.diagnostics.diagnostic import Diagnostic, quote
 from claw_compile.grammar.pod import ServiceSpec
 from claw_compile.grammar.reader import problem_at
 from claw_compile.output.kubernetes.objects import Object, object_name
@@ -45,13 +45,13 @@ _SECONDS = {"h": 3600, "m": 60, "s": 1}
 
 
 @dataclass
-class Converting:
+class Converter:
     """One service on its way; ``volumes`` are those of its pod, ``claims`` the named volumes that it needs."""
 
     spec: ServiceSpec
     lookup: Lookup
     pod: str
-    found: list[Diagnostic]
+    diagnostics: list[Diagnostic]
     volumes: list[Data] = field(default_factory=list)
     mounts: list[Data] = field(default_factory=list)
     claims: set[str] = field(default_factory=set)
@@ -63,22 +63,22 @@ class Converting:
 
     def container(self) -> Object:
         """The container, without ``volumeMounts``: more may come to ``mounts``."""
-        made: Object = {"name": "main", "image": self._image()}
+        result: Object = {"name": "main", "image": self._image()}
         for entry in sorted(self.body.entries, key=lambda each: each.key.text):
-            self._key(entry, made)
-        return made
+            self._key(entry, result)
+        return result
 
     def environment(self) -> dict[str, bytes]:
         """Name → value, as Compose would fill it in."""
         values: dict[str, bytes] = {}
         for variable in variables(self.body.value("environment"), self.lookup):
-            self.found.extend(problem_at(variable.node, problem) for problem in variable.value.problems)
+            self.diagnostics.extend(problem_at(variable.node, problem) for problem in variable.value.problems)
             values[variable.name] = variable.value.text.encode()
         return values
 
     def ports(self) -> list[tuple[int, str]]:
         """The container's ports, of ``expose`` and of ``ports``, each once."""
-        found: set[tuple[int, str]] = set()
+        ports: set[tuple[int, str]] = set()
         for key in ("expose", "ports"):
             node = self.body.value(key)
             for item in node.items if isinstance(node, ListNode) else ():
@@ -89,10 +89,10 @@ class Converting:
                     said = self._text(protocol) if isinstance(protocol, ScalarNode) else match["protocol"]
                     port = int(match["port"]), (said or "tcp").upper()
                     if 0 < port[0] <= MAX_PORT and port[1] in _PROTOCOLS:
-                        found.add(port)
+                        ports.add(port)
                     else:
-                        self._tell(item, "what is no port of TCP, UDP or SCTP")
-        return sorted(found)
+                        self._report(item, "what is no port of TCP, UDP or SCTP")
+        return sorted(ports)
 
     def replicas(self) -> int:
         deploy = self.body.value("deploy")
@@ -100,25 +100,25 @@ class Converting:
         text = self._text(node) if isinstance(node, ScalarNode) else ""
         return int(text) if text.isdecimal() else 1
 
-    def _key(self, entry: Entry, made: Object) -> None:
+    def _key(self, entry: Entry, result: Object) -> None:
         key, node = entry.key.text, entry.value
         if key in _ELSEWHERE or key.startswith("x-") or (isinstance(node, ScalarNode) and node.is_null):
             return
         if key in _COMMANDS:
-            made[_COMMANDS[key]] = self._words(node)
+            result[_COMMANDS[key]] = self._words(node)
         elif key in _FLAGS:
-            made[_FLAGS[key]] = self._words(node) == ["true"]
+            result[_FLAGS[key]] = self._words(node) == ["true"]
         elif key in _SECURITY:
-            self._security(entry, made)
+            self._security(entry, result)
         elif key == "working_dir" and isinstance(node, ScalarNode):
-            made["workingDir"] = self._text(node)
+            result["workingDir"] = self._text(node)
         elif key == "healthcheck" and (probe := self._probe(node)) is not None:
-            made["livenessProbe"] = probe
+            result["livenessProbe"] = probe
         elif key in {"tmpfs", "volumes"}:
             self._storage(key, node)
         else:
-            told = "a port is reached in the cluster only, by who may" if key == "ports" else quoted(key)
-            self._tell(entry.key, f"{told} ({self.spec.name.text})")
+            what = "a port is reached in the cluster only, by who may" if key == "ports" else quote(key)
+            self._report(entry.key, f"{what} ({self.spec.name.text})")
 
     def _storage(self, key: str, node: Node) -> None:
         if key == "tmpfs":
@@ -128,25 +128,25 @@ class Converting:
         for item in node.items if isinstance(node, ListNode) else ():
             self._volume(item)
 
-    def _tell(self, node: Node, what: str) -> None:
-        self.found.append(codes.NOT_CARRIED.at(node.span, f"not carried over to Kubernetes: {what}"))
+    def _report(self, node: Node, what: str) -> None:
+        self.diagnostics.append(codes.NOT_CARRIED.at(node.span, f"not carried over to Kubernetes: {what}"))
 
     def _image(self) -> str:
         node, build, name = self.body.value("image"), self.body.get("build"), self.spec.name
         if isinstance(node, ScalarNode) and not node.is_null:
             return self._text(node)
         if build is None:
-            self.found.append(codes.NO_IMAGE.at(name.span, f"{name.text} names no image"))
+            self.diagnostics.append(codes.NO_IMAGE.at(name.span, f"{name.text} names no image"))
             return ""
         image = f"{self.pod}-{name.text}"  # what Compose calls what it builds
-        self.found.append(
-            codes.MADE_BY_HAND.at(build.key.span, f"the image {quoted(image)} is yours to build and to push")
+        self.diagnostics.append(
+            codes.MADE_BY_HAND.at(build.key.span, f"the image {quote(image)} is yours to build and to push")
         )
         return image
 
     def _text(self, node: ScalarNode) -> str:
         filled = interpolate(node.text, self.lookup)
-        self.found.extend(problem_at(node, problem) for problem in filled.problems)
+        self.diagnostics.extend(problem_at(node, problem) for problem in filled.problems)
         return filled.text
 
     def _words(self, node: Node) -> list[str] | None:
@@ -160,8 +160,8 @@ class Converting:
         except ValueError:
             return [self._text(node)]
 
-    def _security(self, entry: Entry, made: Object) -> None:
-        context = cast("Object", made.setdefault("securityContext", {}))
+    def _security(self, entry: Entry, result: Object) -> None:
+        context = cast("Object", result.setdefault("securityContext", {}))
         capabilities = (
             cast("Object", context.setdefault("capabilities", {})) if entry.key.text.startswith("cap_") else {}
         )
@@ -178,7 +178,7 @@ class Converting:
             case _:
                 user, _, group = (words or [""])[0].partition(":")
                 if not user.isdecimal() or (group and not group.isdecimal()):
-                    self._tell(entry.key, f"the user {quoted(user)}, which is a name and no number")
+                    self._report(entry.key, f"the user {quote(user)}, which is a name and no number")
                     return
                 context["runAsUser"] = int(user)
                 if group:
@@ -225,7 +225,7 @@ class Converting:
         elif kind == "volume" and source:
             self.claim(source, target, read_only="ro" in mode.split(","))
         else:
-            self._tell(item, "a path of the host")
+            self._report(item, "a path of the host")
 
     def claim(self, volume: str, target: str, *, read_only: bool) -> None:
         """A named volume of the pod file, at a path."""

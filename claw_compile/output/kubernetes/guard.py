@@ -11,15 +11,15 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from claw_compile import codes
-from claw_compile.diagnostics.diagnostic import quoted
+from claw_compile.diagnostics.diagnostic import quote
 from claw_compile.grammar.pod import Surface
 from claw_compile.output.compose.proxy_service import REJECTED
 from claw_compile.output.deployment import Deployment
-from claw_compile.output.kubernetes.container import Converting
+from claw_compile.output.kubernetes.container import Converter
 from claw_compile.output.kubernetes.network_policy import CLUSTER, CLUSTER_6, PRIVATE, PRIVATE_6, reached_by
 from claw_compile.output.kubernetes.objects import PROXY_UID
 from claw_compile.policy.agent import Agent
-from claw_compile.policy.topology import has_egress, surfaces_on
+from claw_compile.policy.topology import has_egress, reachable_services
 
 _REDIRECTED = {(80, "TCP"), (443, "TCP")}
 _REDIRECT = (
@@ -37,13 +37,13 @@ _ALWAYS = (
 )
 
 
-def rules(agent: Agent, whole: Deployment, converting: Converting) -> str:
+def rules(agent: Agent, whole: Deployment, converter: Converter) -> str:
     """What ``nft`` is told, and told again when its step runs again."""
     allowed = [*_ALWAYS]
-    if agent.mode == "transparent" or has_egress(agent) or surfaces_on(agent, whole.pod):
+    if agent.mode == "transparent" or has_egress(agent) or reachable_services(agent, whole.pod):
         # The cluster's own DNS: of other private addresses the policies keep it, and of public ones this rule.
         allowed += _to(PRIVATE, PRIVATE_6, "meta l4proto { tcp, udp } th dport 53")
-    allowed += _surfaces(agent, whole, converting)
+    allowed += _surfaces(agent, whole, converter)
     lines = [
         "add table inet claw",
         "flush table inet claw",
@@ -59,45 +59,47 @@ def _to(nets: list[str], nets_6: list[str], what: str, unlike: str = "") -> Iter
         yield f"{family} daddr {unlike}{{ {', '.join(each)} }} {what}".strip()
 
 
-def _surfaces(agent: Agent, whole: Deployment, converting: Converting) -> Iterator[str]:
+def _surfaces(agent: Agent, whole: Deployment, converter: Converter) -> Iterator[str]:
     open_ports: defaultdict[str, set[int]] = defaultdict(set)
     for surface in agent.surfaces:
         if surface.scheme == "egress":
             yield from _to(PRIVATE, PRIVATE_6, "", "!= ")
             if agent.mode == "transparent":
                 message = f"{agent.id} reaches governed hosts only on the ports 80 and 443"
-                converting.found.append(codes.SURFACE_PARTLY_REDIRECTED.at(surface.span, message))
+                converter.diagnostics.append(codes.SURFACE_PARTLY_REDIRECTED.at(surface.span, message))
         elif surface.scheme == "service":
-            for port, protocol in _ports(agent, surface, whole, converting):
+            for port, protocol in _ports(agent, surface, whole, converter):
                 open_ports[protocol.lower()].add(port)
     for protocol, ports in sorted(open_ports.items()):
         listed = ", ".join(str(port) for port in sorted(ports))
         yield from _to(CLUSTER, CLUSTER_6, f"meta l4proto {protocol} th dport {{ {listed} }}")
-    _shared(agent, whole, converting)
+    _shared(agent, whole, converter)
 
 
-def _ports(agent: Agent, surface: Surface, whole: Deployment, converting: Converting) -> set[tuple[int, str]]:
+def _ports(agent: Agent, surface: Surface, whole: Deployment, converter: Converter) -> set[tuple[int, str]]:
     """The ports of a surface that are the service's own, seen from the agent."""
     spec = next((each for each in whole.pod.services if surface.target in each.hosts), None)
     if spec is None or spec.body is None:
         return set()  # reported elsewhere
-    listed = set(Converting(spec, converting.lookup, converting.pod, []).ports())
+    listed = set(Converter(spec, converter.lookup, converter.pod, []).ports())
     if not listed:
-        message = f"not carried over to Kubernetes: {surface.shown}, since {quoted(surface.target)} names no port"
-        converting.found.append(codes.NOT_CARRIED.at(surface.span, message, help_text="add 'expose: [\"PORT\"]' to it"))
+        message = f"not carried over to Kubernetes: {surface.shown}, since {quote(surface.target)} names no port"
+        converter.diagnostics.append(
+            codes.NOT_CARRIED.at(surface.span, message, help_text="add 'expose: [\"PORT\"]' to it")
+        )
     if agent.mode == "transparent" and (caught := listed & _REDIRECTED):
         code = codes.SURFACE_REDIRECTED if listed == caught else codes.SURFACE_PARTLY_REDIRECTED
         ports = " and ".join(str(port) for port, _ in sorted(caught))
-        converting.found.append(code.at(surface.span, f"what {agent.id} sends to port {ports} goes to its proxy"))
+        converter.diagnostics.append(code.at(surface.span, f"what {agent.id} sends to port {ports} goes to its proxy"))
         listed -= caught
     return listed
 
 
-def _shared(agent: Agent, whole: Deployment, converting: Converting) -> None:
+def _shared(agent: Agent, whole: Deployment, converter: Converter) -> None:
     """To the policies agent and proxy are one."""
-    named = surfaces_on(agent, whole.pod)
+    named = reachable_services(agent, whole.pod)
     others = sorted(reached_by(agent, whole) - {*named})
     if named and others:
         at = next(surface.span for surface in agent.surfaces if surface.target in named)
         message = f"on a port of its surfaces {agent.id} reaches {', '.join(others)}, too"
-        converting.found.append(codes.SHARED_REACH.at(at, message))
+        converter.diagnostics.append(codes.SHARED_REACH.at(at, message))

@@ -11,12 +11,12 @@ import re
 from collections.abc import Iterable, Iterator
 
 from claw_compile import codes
-from claw_compile.diagnostics.diagnostic import Checked, Diagnostic, Note, Span, quoted
+from claw_compile.diagnostics.diagnostic import Diagnostic, Note, Result, Span, quote
 from claw_compile.grammar.pod import ServiceSpec
 from claw_compile.output.deployment import CA_DIRECTORY, CA_PRIVATE, Deployment
-from claw_compile.output.kubernetes.agent import agent_objects, by_hand
-from claw_compile.output.kubernetes.container import Converting
-from claw_compile.output.kubernetes.network_policy import denied, policies
+from claw_compile.output.kubernetes.agent import agent_objects, manual_secret
+from claw_compile.output.kubernetes.container import Converter
+from claw_compile.output.kubernetes.network_policy import deny_all, policies
 from claw_compile.output.kubernetes.objects import (
     Object,
     PodWide,
@@ -24,7 +24,7 @@ from claw_compile.output.kubernetes.objects import (
     deployment,
     identity,
     object_name,
-    pairs,
+    parse_env_pairs,
     secret,
     service,
 )
@@ -38,31 +38,31 @@ _CARRIED = {"services", "name", "version", "networks", "volumes", "x-claw"}
 _FIRST = ("apiVersion", "kind", "metadata")
 
 
-def kubernetes(whole: Deployment, lookup: Lookup) -> Checked[bytes]:
+def kubernetes(whole: Deployment, lookup: Lookup) -> Result[bytes]:
     """The file, and what of the pod is not in it."""
-    found: list[Diagnostic] = [
-        codes.NOT_CARRIED.at(each.key.span, f"not carried over to Kubernetes: {quoted(each.key.text)} of the pod")
+    diagnostics: list[Diagnostic] = [
+        codes.NOT_CARRIED.at(each.key.span, f"not carried over to Kubernetes: {quote(each.key.text)} of the pod")
         for each in whole.pod.document.entries
         if each.key.text not in _CARRIED and not each.key.text.startswith("x-")
     ]
-    found.extend(_by_hand(whole))
-    objects = [*_objects(whole, lookup, found)]
-    found.extend(_twice(objects))
+    diagnostics.extend(_by_hand(whole))
+    objects = [*_objects(whole, lookup, diagnostics)]
+    diagnostics.extend(_twice(objects))
     documents = (as_yaml(mapping(each), _FIRST) for _, each in sorted(objects, key=_place))
-    return Checked("---\n".join(documents).encode(), tuple(dict.fromkeys(found)))
+    return Result("---\n".join(documents).encode(), tuple(dict.fromkeys(diagnostics)))
 
 
-def _objects(whole: Deployment, lookup: Lookup, found: list[Diagnostic]) -> Iterator[tuple[Span, Object]]:
+def _objects(whole: Deployment, lookup: Lookup, diagnostics: list[Diagnostic]) -> Iterator[tuple[Span, Object]]:
     """All of them, each with what of the pod file it comes from."""
     assert whole.pod.name is not None
-    for made in _pod_wide(whole):
-        yield whole.pod.name.span, made
+    for result in _pod_wide(whole):
+        yield whole.pod.name.span, result
     claims: dict[str, Span] = {}
     allowed = policies(whole)
     for spec in whole.pod.services:
         needs: set[str] = set()
-        for made in _members(spec, whole, lookup, found, needs):
-            yield spec.name.span, made
+        for result in _members(spec, whole, lookup, diagnostics, needs):
+            yield spec.name.span, result
         for host in spec.hosts:
             if host in allowed:
                 yield spec.name.span, allowed[host]
@@ -74,11 +74,11 @@ def _objects(whole: Deployment, lookup: Lookup, found: list[Diagnostic]) -> Iter
 def _twice(objects: Iterable[tuple[Span, Object]]) -> Iterator[Diagnostic]:
     """Names are made so that no two are one, but for what a digest of eight digits may do."""
     first: dict[tuple[str, str], Span] = {}
-    for span, made in objects:
-        kind, name = identity(made)
+    for span, result in objects:
+        kind, name = identity(result)
         if (kind, name) in first:
             notes = [Note(first[kind, name], "and here")]
-            yield codes.DUPLICATE_OBJECT.at(span, f"the {kind} {quoted(name)} is made twice", notes=notes)
+            yield codes.DUPLICATE_OBJECT.at(span, f"the {kind} {quote(name)} is made twice", notes=notes)
         first.setdefault((kind, name), span)
 
 
@@ -91,11 +91,11 @@ def _place(placed: tuple[Span, Object]) -> tuple[int, str]:
 
 def _pod_wide(whole: Deployment) -> Iterator[Object]:
     pod, tree = whole.pod_name, whole.tree
-    yield denied(pod)
+    yield deny_all(pod)
     if not whole.has_proxy:
         return
     if ENV_FILE in tree:
-        yield secret(object_name(pod, what="proxy-env"), pod, pairs(tree[ENV_FILE]))
+        yield secret(object_name(pod, what="proxy-env"), pod, parse_env_pairs(tree[ENV_FILE]))
     tops: tuple[PodWide, ...] = ("auth", "secrets")
     for top in tops:
         files = {path.name: content for path, content in tree.items() if path.parts[0] == top and path != ENV_FILE}
@@ -108,53 +108,53 @@ def _by_hand(whole: Deployment) -> Iterator[Diagnostic]:
         return
     for each in whole.pod.secrets:
         if each.source == "file":
-            name = by_hand(whole.pod_name, each.name.text)
+            name = manual_secret(whole.pod_name, each.name.text)
             yield codes.MADE_BY_HAND.at(
-                each.name.span, f"the Secret {quoted(name)} with the key 'value' is yours to make"
+                each.name.span, f"the Secret {quote(name)} with the key 'value' is yours to make"
             )
     if whole.uses_ca:
         directories: dict[PodWide, str] = {"ca": CA_PRIVATE, "ca-public": CA_DIRECTORY}
         for what, directory in directories.items():
             name = object_name(whole.pod_name, what=what)
-            message = f"the Secret {quoted(name)} with the files of {directory} is yours to make"
+            message = f"the Secret {quote(name)} with the files of {directory} is yours to make"
             yield codes.MADE_BY_HAND.at(whole.pod.name.span, message)
 
 
 def _members(
-    spec: ServiceSpec, whole: Deployment, lookup: Lookup, found: list[Diagnostic], claims: set[str]
+    spec: ServiceSpec, whole: Deployment, lookup: Lookup, diagnostics: list[Diagnostic], claims: set[str]
 ) -> Iterator[Object]:
     """What a service becomes: for an agent with ``count``, each of its ordinals."""
     if spec.body is None:
         return
-    found.extend(
-        codes.KUBERNETES_NAME.at(spec.name.span, f"{quoted(host)} can't be a host in Kubernetes")
+    diagnostics.extend(
+        codes.KUBERNETES_NAME.at(spec.name.span, f"{quote(host)} can't be a host in Kubernetes")
         for host in spec.hosts
         if not _HOST.fullmatch(host)
     )
     agents = {agent.id: agent for agent in whole.agents if agent.spec is spec}
     for host in agents or (spec.name.text,):
-        converting = Converting(spec, lookup, whole.pod_name, found)
+        converter = Converter(spec, lookup, whole.pod_name, diagnostics)
         if host in agents:
-            yield from agent_objects(agents[host], whole, converting)
+            yield from agent_objects(agents[host], whole, converter)
         else:
-            yield from _service_objects(whole, converting)
-        if ports := converting.ports():
+            yield from _service_objects(whole, converter)
+        if ports := converter.ports():
             yield service(host, whole.pod_name, ports)
-        claims |= converting.claims
+        claims |= converter.claims
 
 
-def _service_objects(whole: Deployment, converting: Converting) -> Iterator[Object]:
-    pod, member = whole.pod_name, converting.spec.name.text
+def _service_objects(whole: Deployment, converter: Converter) -> Iterator[Object]:
+    pod, member = whole.pod_name, converter.spec.name.text
     name = object_name(pod, member)
-    container = converting.container()
-    environment = converting.environment()
+    container = converter.container()
+    environment = converter.environment()
     if environment:
         yield secret(f"{name}.env", pod, environment)
         container["envFrom"] = [{"secretRef": {"name": f"{name}.env"}}]
-    if converting.mounts:
-        container["volumeMounts"] = converting.mounts
+    if converter.mounts:
+        container["volumeMounts"] = converter.mounts
     template: Object = {"automountServiceAccountToken": False, "enableServiceLinks": False, "containers": [container]}
-    if converting.volumes:
-        template["volumes"] = converting.volumes
+    if converter.volumes:
+        template["volumes"] = converter.volumes
     template["annotations"] = {"claw.digest": whole.digest(environment)}
-    yield deployment(name, pod, member, template, converting.replicas())
+    yield deployment(name, pod, member, template, converter.replicas())

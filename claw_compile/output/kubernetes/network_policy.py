@@ -11,11 +11,11 @@ from collections.abc import Iterable
 
 from claw_compile.grammar.pod import PodSpec, ServiceSpec
 from claw_compile.output.deployment import Deployment
-from claw_compile.output.kubernetes.objects import Object, labels, object_name, thing
+from claw_compile.output.kubernetes.objects import Object, kubernetes_object, labels, object_name
 from claw_compile.output.yaml_text import Data
 from claw_compile.parsing.node import ListNode, MapNode, ScalarNode
 from claw_compile.policy.agent import Agent
-from claw_compile.policy.topology import has_egress, named_in_settings, surfaces_on
+from claw_compile.policy.topology import has_egress, hosts_in_settings, reachable_services
 
 _API = "networking.k8s.io/v1"
 CLUSTER: list[str] = ["10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16"]
@@ -35,16 +35,16 @@ _NAMES: Data = {
 }
 
 
-def denied(pod: str) -> Object:
+def deny_all(pod: str) -> Object:
     """The policy of everybody: nothing in, and nothing out."""
     everybody: Data = {"podSelector": {"matchLabels": labels(pod)}, "policyTypes": ["Ingress", "Egress"]}
-    return thing(_API, "NetworkPolicy", object_name(pod, what="deny"), pod, spec=everybody)
+    return kubernetes_object(_API, "NetworkPolicy", object_name(pod, what="deny"), pod, spec=everybody)
 
 
 def policies(deployment: Deployment) -> dict[str, Object]:
     """Member → what it may nevertheless."""
     pod = deployment.pod_name
-    made: dict[str, Object] = {}
+    result: dict[str, Object] = {}
     reached = _reached(deployment)
     worldly = {agent.id for agent in deployment.agents if agent.has_proxy or has_egress(agent)}
     worldly |= {service.name.text for service in _services(deployment.pod) if _is_open(service, deployment.pod)}
@@ -57,8 +57,8 @@ def policies(deployment: Deployment) -> dict[str, Object]:
             "ingress": [{"from": _peers(pod, callers)}] if callers else [],
             "egress": [*egress, _NAMES, *([_WORLD] if member in worldly else [])],
         }
-        made[member] = thing(_API, "NetworkPolicy", object_name(pod, member), pod, spec=spec)
-    return made
+        result[member] = kubernetes_object(_API, "NetworkPolicy", object_name(pod, member), pod, spec=spec)
+    return result
 
 
 def _peers(pod: str, members: Iterable[str]) -> list[Data]:
@@ -79,9 +79,9 @@ def _reached(deployment: Deployment) -> dict[str, set[str]]:
 
 def reached_by(agent: Agent, deployment: Deployment) -> set[str]:
     """What an agent's pod may call: its surfaces, and what its proxy asks for it."""
-    names = set(surfaces_on(agent, deployment.pod))
+    names = set(reachable_services(agent, deployment.pod))
     if agent.has_proxy:
-        names |= {*agent.providers, *named_in_settings(deployment.resolved)}
+        names |= {*agent.providers, *hosts_in_settings(deployment.resolved)}
     return names & {host for service in deployment.pod.services for host in service.hosts}
 
 

@@ -42,29 +42,29 @@ def labels(pod: str, member: str | None = None) -> dict[str, Data]:
     return own if member is None else own | {"claw.member": member}
 
 
-def thing(api: str, kind: str, name: str, pod: str, **body: Data) -> Object:
+def kubernetes_object(api: str, kind: str, name: str, pod: str, **body: Data) -> Object:
     return {"apiVersion": api, "kind": kind, "metadata": {"name": name, "labels": labels(pod)}, **body}
 
 
-def identity(made: Object) -> tuple[str, str]:
+def identity(result: Object) -> tuple[str, str]:
     """Kind and name: of two objects that have both the same the cluster keeps the one that comes last."""
-    return str(made["kind"]), str(cast("Object", made["metadata"])["name"])
+    return str(result["kind"]), str(cast("Object", result["metadata"])["name"])
 
 
 def secret(name: str, pod: str, contents: Mapping[str, bytes]) -> Object:
     """Its data in base64: a file may be anything."""
     data: Data = {key: base64.b64encode(content).decode() for key, content in sorted(contents.items())}
-    return thing("v1", "Secret", name, pod, type="Opaque", data=data)
+    return kubernetes_object("v1", "Secret", name, pod, type="Opaque", data=data)
 
 
 def config(name: str, pod: str, contents: Mapping[str, bytes]) -> Object:
     data: Data = {key: base64.b64encode(content).decode() for key, content in sorted(contents.items())}
-    return thing("v1", "ConfigMap", name, pod, binaryData=data)
+    return kubernetes_object("v1", "ConfigMap", name, pod, binaryData=data)
 
 
 def claim(name: str, pod: str) -> Object:
     spec: Data = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-    return thing("v1", "PersistentVolumeClaim", name, pod, spec=spec)
+    return kubernetes_object("v1", "PersistentVolumeClaim", name, pod, spec=spec)
 
 
 def service(name: str, pod: str, ports: Sequence[tuple[int, str]]) -> Object:
@@ -72,7 +72,7 @@ def service(name: str, pod: str, ports: Sequence[tuple[int, str]]) -> Object:
     listed: Data = [
         {"name": f"{protocol.lower()}-{port}", "port": port, "protocol": protocol} for port, protocol in ports
     ]
-    return thing("v1", "Service", name, pod, spec={"selector": labels(pod, name), "ports": listed})
+    return kubernetes_object("v1", "Service", name, pod, spec={"selector": labels(pod, name), "ports": listed})
 
 
 def deployment(name: str, pod: str, member: str, template: Object, replicas: int = 1) -> Object:
@@ -85,16 +85,16 @@ def deployment(name: str, pod: str, member: str, template: Object, replicas: int
         "selector": {"matchLabels": labels(pod, member)},
         "template": {"metadata": described, "spec": template},
     }
-    return thing("apps/v1", "Deployment", name, pod, spec=spec)
+    return kubernetes_object("apps/v1", "Deployment", name, pod, spec=spec)
 
 
-def pairs(env_file: bytes) -> dict[str, bytes]:
+def parse_env_pairs(env_file: bytes) -> dict[str, bytes]:
     """The variables of an env file of ours: one ``NAME=value`` a line, taken as it is."""
     lines = (line.partition(b"=") for line in env_file.splitlines())
     return {name.decode(): value for name, _, value in lines}
 
 
-def keyed(paths: Sequence[str]) -> dict[str, str]:
+def secret_keys(paths: Sequence[str]) -> dict[str, str]:
     """Path → a key that a Secret takes, each once."""
     keys: dict[str, str] = {}
     for index, path in enumerate(sorted(paths)):
@@ -103,7 +103,7 @@ def keyed(paths: Sequence[str]) -> dict[str, str]:
     return keys
 
 
-def locked(uid: int | None = None, *, add: Sequence[str] = ()) -> Object:
+def restricted(uid: int | None = None, *, add: Sequence[str] = ()) -> Object:
     """The security context of a container without rights."""
     capabilities: Data = {"drop": ["ALL"]} | ({"add": list(add)} if add else {})
     context: Object = {
