@@ -128,7 +128,7 @@ def _declared(pod_file: Path) -> frozenset[str]:
     if plan is None:
         sys.stderr.write(f"note: {pod_file} has errors (claw check), so what its services declare is not known\n")
         return frozenset()
-    described = plan.pod.described.items()
+    described = plan.pod.descriptors.items()
     return frozenset(
         canonical_name(service, tool.name) for service, found in described if found for tool in found.tools
     )

@@ -17,7 +17,7 @@ from typing import Any
 import typer
 
 from claw_compile.loading.descriptor_lookup import DESCRIBE_LABEL, DESCRIPTOR_FILE
-from claw_compile.loading.files import MOST_BYTES
+from claw_compile.loading.files import MAX_BYTES
 from claw_compile.locking import ImageDescriptor
 
 _SECONDS = 60
@@ -61,7 +61,7 @@ def _copied(image: str, path: str) -> bytes | None:
         for member in tar:
             file = tar.extractfile(member) if member.isreg() else None
             if file is not None:
-                return file.read(MOST_BYTES + 1)
+                return file.read(MAX_BYTES + 1)
     return None
 
 

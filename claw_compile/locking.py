@@ -13,7 +13,7 @@ from pathlib import Path
 
 from claw_compile import codes
 from claw_compile.descriptors.descriptor import ServiceDescriptor, read_descriptor
-from claw_compile.descriptors.lock import LOCK_FILE, LockContent, LockedService, locked, render_lock, sha256
+from claw_compile.descriptors.lock import LOCK_FILE, LockContent, LockedService, lock_service, render_lock, sha256
 from claw_compile.diagnostics.diagnostic import (
     Diagnostic,
     Result,
@@ -122,31 +122,35 @@ class _LockUpdate:
     def lock(self, service: ServiceSpec, accept: Collection[str], ask: AskImage | None) -> None:
         """Take one service in, or say why not."""
         name, lock = service.name.text, self.loaded.lock
-        described, entry = self._entry(service, ask)
-        if described is None or entry is None:
+        service_descriptor, entry = self._entry(service, ask)
+        if service_descriptor is None or entry is None:
             return
         granted = self.granted.get(name, ())
-        if name in self.before and name not in accept and changes(self.before[name], described, granted):
+        if name in self.before and name not in accept and changes(self.before[name], service_descriptor, granted):
             assert lock is not None
-            self.diagnostics.extend(compare(lock, name, described, granted, service.name.span))
+            self.diagnostics.extend(compare(lock, name, service_descriptor, granted, service.name.span))
         self.services[name] = entry
 
     def _entry(
         self, service: ServiceSpec, ask: AskImage | None
     ) -> tuple[ServiceDescriptor | None, LockedService | None]:
         name, image = service.name.text, written_image(service)
-        described = self.loaded.described.get(name)
-        if ask is not None and service.agent is None and (described is None or described.source not in _NAMED):
+        service_descriptor = self.loaded.descriptors.get(name)
+        if (
+            ask is not None
+            and service.agent is None
+            and (service_descriptor is None or service_descriptor.source not in _NAMED)
+        ):
             baked = self._baked(service, ask)
             if baked is not None:
                 return baked
-        if described is None:
+        if service_descriptor is None:
             return None, None
-        if described.source == "image":
-            return described, self.before[name]
-        path = Path(described.file)
+        if service_descriptor.source == "image":
+            return service_descriptor, self.before[name]
+        path = Path(service_descriptor.file)
         inside = path.relative_to(self.directory) if path.is_relative_to(self.directory) else path
-        return described, locked(described, inside.as_posix(), image)
+        return service_descriptor, lock_service(service_descriptor, inside.as_posix(), image)
 
     def _baked(self, service: ServiceSpec, ask: AskImage) -> tuple[ServiceDescriptor, LockedService] | None:
         """What the service's image says of itself."""
@@ -161,13 +165,13 @@ class _LockUpdate:
             return None
         text = decode(file, baked.data)
         root = read_json(text.value) if text.value is not None else None
-        described = read_descriptor(file, root.value) if root is not None and root.value is not None else None
-        for checked in (text, root, described):
+        service_descriptor = read_descriptor(file, root.value) if root is not None and root.value is not None else None
+        for checked in (text, root, service_descriptor):
             self.diagnostics.extend(checked.diagnostics if checked is not None else ())
-        if root is None or root.value is None or described is None or described.value is None:
+        if root is None or root.value is None or service_descriptor is None or service_descriptor.value is None:
             return None
-        value = replace(described.value, source="image", digest=sha256(baked.data))
-        entry = locked(value, baked.path, written_image(service))
+        value = replace(service_descriptor.value, source="image", digest=sha256(baked.data))
+        entry = lock_service(value, baked.path, written_image(service))
         held = {"image_digest": baked.image_digest, "descriptor": plain_data(root.value)}
         return value, entry.model_copy(update=held)
 

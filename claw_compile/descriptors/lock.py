@@ -118,7 +118,7 @@ def _shape_errors(error: ValidationError, root: Node) -> Iterator[Diagnostic]:
         yield codes.BAD_LOCK.at(span_at(root, path), f"{quote(place)[1:-1]}: {problem['msg']}")
 
 
-def locked(described: ServiceDescriptor, file: str, image: str | None) -> LockedService:
+def lock_service(described: ServiceDescriptor, file: str, image: str | None) -> LockedService:
     """What the lock has of a descriptor; ``file`` is its path from the pod's directory."""
     tools = {tool.name: lock_tool(described, tool) for tool in described.tools}
     return LockedService(source=described.source, file=file, digest=described.digest, image=image, tools=tools)

@@ -13,7 +13,7 @@ from claw_contract.descriptor import Descriptor, DescriptorTool, DescriptorV2
 from claw_contract.manifest import PLACEHOLDER, Annotations
 
 _FEED_PATH = re.compile(r"/[^\s#\\]*")
-LONGEST_DESCRIPTION = 1024
+MAX_DESCRIPTION = 1024
 _BODY_METHODS = {"POST", "PUT", "PATCH"}
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ue000-\uf8ff"
@@ -102,7 +102,7 @@ def tool_rules(descriptor: DescriptorV2, root: Node, index: int) -> Iterator[Dia
     tool, base = descriptor.tools[index], ("tools", index)
     if not tool.description.strip():
         yield codes.MISSING_DESCRIPTION.at(span_at(root, (*base, "name")), f"{quote(tool.name)} has no description")
-    if len(tool.description) > LONGEST_DESCRIPTION:
+    if len(tool.description) > MAX_DESCRIPTION:
         at = span_at(root, (*base, "description"))
         yield codes.LONG_DESCRIPTION.at(at, f"the description has {len(tool.description)} characters")
     hidden = next((each for each in _all_texts(_node(root, base)) if _HIDDEN.search(each.text)), None)

@@ -16,7 +16,7 @@ from claw_compile.parsing.source import Source
 from claw_compile.parsing.yaml_reader import read_yaml
 
 _MARK = "---"
-LONGEST_DESCRIPTION = 1024
+MAX_DESCRIPTION = 1024
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def read_skill(path: str, origin: str, source: Source) -> Result[SkillFile]:
         lines = lines[end + 1 :]
     shown = description or next((text for line in lines if (text := line.strip("# \t*"))), "")
     name, content = PurePosixPath(path).name, source.text.encode()
-    return Result(SkillFile(name, " ".join(shown.split())[:LONGEST_DESCRIPTION], content, origin), diagnostics)
+    return Result(SkillFile(name, " ".join(shown.split())[:MAX_DESCRIPTION], content, origin), diagnostics)
 
 
 def _described(front: MapNode) -> Result[str]:

@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 _REFERENCES = ("$ref", "$dynamicRef")
 _ANCHORS = ("$anchor", "$dynamicAnchor")
-MOST_CHARACTERS = 65536
-DEEPEST = 24
+MAX_CHARACTERS = 65536
+MAX_DEPTH = 24
 _INDEX = re.compile(r"[0-9]{1,9}")
 
 
 def check_schema(node: Node, schema: JsonObject) -> Iterator[Diagnostic]:
     """What is wrong with a schema, each at its place under ``node``."""
     size, depth = len(json.dumps(schema, ensure_ascii=False)), _depth(schema)
-    if size > MOST_CHARACTERS or depth > DEEPEST:
-        what = f"{size} characters" if size > MOST_CHARACTERS else f"{depth} levels"
+    if size > MAX_CHARACTERS or depth > MAX_DEPTH:
+        what = f"{size} characters" if size > MAX_CHARACTERS else f"{depth} levels"
         yield codes.SCHEMA_TOO_LARGE.at(node.span, f"inputSchema has {what}")
         return
     if schema.get("type") != "object":

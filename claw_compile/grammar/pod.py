@@ -196,7 +196,7 @@ class PodSecret:
 
     name: ScalarNode
     source: Literal["env", "file"]
-    of: ScalarNode
+    reference: ScalarNode
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ class Principal:
 
     service: ScalarNode
     source: Literal["env", "secret"]
-    of: ScalarNode
+    reference: ScalarNode
     principal: str
     span: Span
 

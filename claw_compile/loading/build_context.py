@@ -40,8 +40,8 @@ def build_context(service: ServiceSpec, files: Files, lookup: Lookup) -> BuildCo
     if build is None or (context := _directory(build, files, lookup)) is None:
         return None
     source = dockerfile(build, files, lookup)
-    target = fill_in(build.value("target"), lookup) if isinstance(build, MapNode) else None
-    return BuildContext(context, labels(source, target) if source is not None else {})
+    resolve_path = fill_in(build.value("target"), lookup) if isinstance(build, MapNode) else None
+    return BuildContext(context, labels(source, resolve_path) if source is not None else {})
 
 
 def dockerfile(build: Node, files: Files, lookup: Lookup, within: str = "") -> Source | None:
@@ -55,7 +55,7 @@ def dockerfile(build: Node, files: Files, lookup: Lookup, within: str = "") -> S
         # Its lines are not lines of the pod file: what is said of them is said of the whole.
         return Source(inline.span.file, interpolate(inline.text, lookup).text)
     name = (fill_in(parts.value("dockerfile"), lookup) if parts else None) or "Dockerfile"
-    source = files.implied(posixpath.join(context, name), "the Dockerfile")
+    source = files.read_if_present(posixpath.join(context, name), "the Dockerfile")
     return source.value if source else None
 
 
@@ -68,7 +68,7 @@ def _directory(build: Node, files: Files, lookup: Lookup, within: str = "") -> s
         return None
     context = posixpath.join(within, context)
     try:
-        directory = files.target(context)
+        directory = files.resolve_path(context)
         return context if directory is not None and directory.is_dir() else None
     except (OSError, ValueError):
         return None

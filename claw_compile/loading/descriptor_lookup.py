@@ -108,10 +108,10 @@ class DescriptorLookup:
     def _sources(self, service: ServiceSpec) -> Iterator[_Candidate]:
         if service.describe_file is not None:
             path = service.describe_file
-            data = self.files.named(path, "the descriptor")
+            data = self.files.read_named(path, "the descriptor")
             # A path that came from the environment is named as it is written.
-            shown = self.files.shown(path.shown)
-            yield _read_file(text.decode(shown, data), "describe-file") if data is not None else Result(None)
+            display_path = self.files.display_path(path.shown)
+            yield _read_file(text.decode(display_path, data), "describe-file") if data is not None else Result(None)
         yield from self._snapshot(service)
         yield from self._baked(service)
         context = build_context(service, self.files, self.lookup)
@@ -168,7 +168,7 @@ class DescriptorLookup:
     def _build(self, context: BuildContext) -> Iterator[_Candidate]:
         label = context.labels.get(DESCRIBE_LABEL)
         for path in candidate_paths([context.path], label.text if label is not None else DESCRIPTOR_FILE):
-            file = self.files.implied(path, "the descriptor")
+            file = self.files.read_if_present(path, "the descriptor")
             if file is not None:
                 yield _read_file(file, "build")
                 return
@@ -184,7 +184,11 @@ class DescriptorLookup:
         if file is None and context is not None:
             file = next(
                 filter(
-                    None, (self.files.implied(path, "the list") for path in candidate_paths([context.path], TOOLS_FILE))
+                    None,
+                    (
+                        self.files.read_if_present(path, "the list")
+                        for path in candidate_paths([context.path], TOOLS_FILE)
+                    ),
                 ),
                 None,
             )
@@ -203,7 +207,7 @@ class DescriptorLookup:
         name = service.name.text
         if "/" in name or not name.isprintable():
             return None
-        return self.files.implied(f"{DISCOVERED}/{name}{file}", f"the snapshot of {quote(name)}")
+        return self.files.read_if_present(f"{DISCOVERED}/{name}{file}", f"the snapshot of {quote(name)}")
 
     def _image(self, service: ServiceSpec) -> str | None:
         return fill_in(service.body.value("image"), self.lookup) if service.body else None

@@ -18,7 +18,7 @@ from claw_compile.diagnostics.diagnostic import Diagnostic, Result, Span, quote,
 from claw_compile.parsing.node import ScalarNode
 from claw_compile.parsing.source import Source, decode
 
-MOST_BYTES = 4 * 1024 * 1024
+MAX_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -35,50 +35,50 @@ class Files:
         """The directory itself, after symlinks."""
         return Path(os.path.realpath(self.directory))
 
-    def shown(self, path: str) -> str:
+    def display_path(self, path: str) -> str:
         """A path as diagnostics print it: as the user would name it."""
         return str(self.directory / path)
 
-    def named(self, path: ScalarNode, what: str) -> bytes | None:
+    def read_named(self, path: ScalarNode, what: str) -> bytes | None:
         """The file that the pod names; when it can't be read, that is reported."""
         try:
-            target = self.target(path.text)
+            resolve_path = self.resolve_path(path.text)
         except ValueError:
             self.diagnostics.append(codes.UNREADABLE_FILE.at(path.span, f"{what} {quote(path.shown)} is not a path"))
             return None
-        if target is None:
+        if resolve_path is None:
             message = f"{what} {quote(path.shown)} leads out of the pod's directory"
             self.diagnostics.append(codes.PATH_ESCAPES_POD.at(path.span, message))
             return None
-        data = read_file(target, path.span, f"{what} {quote(path.shown)}")
+        data = read_file(resolve_path, path.span, f"{what} {quote(path.shown)}")
         self.diagnostics.extend(data.diagnostics)
-        self._keep(target, data)
+        self._keep(resolve_path, data)
         return data.value
 
-    def target(self, path: str) -> Path | None:
+    def resolve_path(self, path: str) -> Path | None:
         """Where a path of the pod leads; None when that is out of its directory. Raises ``ValueError``."""
-        target = Path(os.path.realpath(self.root / path))
-        return target if target.is_relative_to(self.root) else None
+        resolve_path = Path(os.path.realpath(self.root / path))
+        return resolve_path if resolve_path.is_relative_to(self.root) else None
 
-    def implied(self, path: str, what: str) -> Result[Source] | None:
+    def read_if_present(self, path: str, what: str) -> Result[Source] | None:
         """A file that nobody names: None when it is not there."""
-        shown = self.shown(path)
+        display_path = self.display_path(path)
         try:
-            target = self.target(path)
+            resolve_path = self.resolve_path(path)
             if not (self.root / path).exists():
                 return None
         except (OSError, ValueError):
             return None
-        if target is None:
+        if resolve_path is None:
             message = f"{what} leads out of the pod's directory"
-            return Result(None, (codes.PATH_ESCAPES_POD.at(start_of(shown), message),))
-        data = read_file(target, start_of(shown), what)
-        self._keep(target, data)
-        return decode(shown, data.value) if data.value is not None else Result(None, data.diagnostics)
+            return Result(None, (codes.PATH_ESCAPES_POD.at(start_of(display_path), message),))
+        data = read_file(resolve_path, start_of(display_path), what)
+        self._keep(resolve_path, data)
+        return decode(display_path, data.value) if data.value is not None else Result(None, data.diagnostics)
 
-    def _keep(self, target: Path, data: Result[bytes]) -> None:
+    def _keep(self, resolve_path: Path, data: Result[bytes]) -> None:
         if data.value is not None:
-            self.read[target.relative_to(self.root).as_posix()] = data.value
+            self.read[resolve_path.relative_to(self.root).as_posix()] = data.value
 
 
 def read_file(path: Path, at: Span, what: str) -> Result[bytes]:
@@ -91,12 +91,12 @@ def read_file(path: Path, at: Span, what: str) -> Result[bytes]:
         if not stat.S_ISREG(status.st_mode):
             return Result(None, (codes.UNREADABLE_FILE.at(at, f"{what} is not a regular file"),))
         with path.open("rb") as file:
-            data = file.read(MOST_BYTES + 1)
+            data = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         return Result(None, (codes.UNREADABLE_FILE.at(at, f"{what} does not exist"),))
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "not a path"
         return Result(None, (codes.UNREADABLE_FILE.at(at, f"{what} can't be read: {why}"),))
-    if len(data) > MOST_BYTES:
-        return Result(None, (codes.UNREADABLE_FILE.at(at, f"{what} is larger than {MOST_BYTES} bytes"),))
+    if len(data) > MAX_BYTES:
+        return Result(None, (codes.UNREADABLE_FILE.at(at, f"{what} is larger than {MAX_BYTES} bytes"),))
     return Result(data)

@@ -39,7 +39,7 @@ class LoadedPod:
     """
 
     pod: PodSpec
-    described: Mapping[str, ServiceDescriptor | None]
+    descriptors: Mapping[str, ServiceDescriptor | None]
     contracts: Mapping[str, bytes]
     variables: Variables = field(repr=False)
     master: Secret | None = None
@@ -86,10 +86,10 @@ def _files(pod_file: Path, files: Files, document: MapNode, variables: Variables
     check_secret_files(pod.value, files)
     skills = read_named_skills(pod.value, files)
     service_skills = find_service_skills(pod.value, described, files, variables.lookup)
-    giving = LeakInputs(pod.value, files, variables, contracts, skills)
+    leak_inputs = LeakInputs(pod.value, files, variables, contracts, skills)
     loaded = LoadedPod(
         *(pod.value, described, contracts, variables, master, skills, lock, service_skills, files.read),
-        *(giving.all(), giving.secrets()),
+        *(leak_inputs.collect(), leak_inputs.secrets()),
     )
     return Result(loaded, tuple(files.diagnostics))
 
@@ -114,18 +114,18 @@ def _without_text(diagnostic: Diagnostic) -> Diagnostic:
 
 
 def _contract(files: Files, path: ScalarNode) -> bytes | None:
-    data = files.named(path, "the contract")
+    data = files.read_named(path, "the contract")
     if data is None:
         return None
-    text = decode(files.shown(path.shown), data)
+    text = decode(files.display_path(path.shown), data)
     files.diagnostics.extend(text.diagnostics)
     return data if text.value is not None else None
 
 
 def _lock(files: Files) -> Lock | None:
-    text = files.implied(LOCK_FILE, "the lock")
+    text = files.read_if_present(LOCK_FILE, "the lock")
     root = read_json(text.value) if text is not None and text.value is not None else None
-    lock = read_lock(files.shown(LOCK_FILE), root.value) if root is not None and root.value is not None else None
+    lock = read_lock(files.display_path(LOCK_FILE), root.value) if root is not None and root.value is not None else None
     for checked in (text, root, lock):
         files.diagnostics.extend(checked.diagnostics if checked is not None else ())
     return lock.value if lock is not None else None
@@ -155,16 +155,16 @@ def _master(files: Files, spec: PodSpec, variables: Variables) -> Secret | None:
 def check_secret_files(pod: PodSpec, files: Files) -> None:
     """Report each that is not there. An absolute path may be another machine's: it is not looked at."""
     for secret in pod.secrets:
-        if secret.source == "file" and not secret.of.text.startswith("/"):
-            _check_secret_file(secret.of, files)
+        if secret.source == "file" and not secret.reference.text.startswith("/"):
+            _check_secret_file(secret.reference, files)
 
 
 def _check_secret_file(path: ScalarNode, files: Files) -> None:
-    target = files.target(path.text) if "\0" not in path.text else None
-    if target is None:
+    resolve_path = files.resolve_path(path.text) if "\0" not in path.text else None
+    if resolve_path is None:
         message = f"the secret {quote(path.shown)} leads out of the pod's directory"
         files.diagnostics.append(codes.PATH_ESCAPES_POD.at(path.span, message))
-    elif not _is_file(target):
+    elif not _is_file(resolve_path):
         files.diagnostics.append(codes.UNREADABLE_FILE.at(path.span, f"the secret {quote(path.shown)} is no file"))
 
 

@@ -25,16 +25,16 @@ from claw_compile.parsing.node import span_at
 from claw_compile.parsing.source import Source, decode
 from claw_contract.names import SERVICE_NAME
 
-_SHORTEST_PATH = 3
+_MIN_PATH = 3
 
 
 def read_named_skills(pod: PodSpec, files: Files) -> Mapping[str, SkillFile]:
     """Path → skill; one that can't be read is reported, and left out."""
     skills: dict[str, SkillFile] = {}
     for path in (skill.path for owner in pod.owners for skill in own_entries(owner.skills)):
-        if path.text in skills or (data := files.named(path, "the skill")) is None:
+        if path.text in skills or (data := files.read_named(path, "the skill")) is None:
             continue
-        text = decode(files.shown(path.shown), data)
+        text = decode(files.display_path(path.shown), data)
         skill = read_skill(path.text, path.shown, text.value) if text.value is not None else None
         files.diagnostics.extend((*text.diagnostics, *(skill.diagnostics if skill else ())))
         if skill is not None and skill.value is not None:
@@ -43,18 +43,20 @@ def read_named_skills(pod: PodSpec, files: Files) -> Mapping[str, SkillFile]:
 
 
 def find_service_skills(
-    pod: PodSpec, described: Mapping[str, ServiceDescriptor | None], files: Files, lookup: Lookup
+    pod: PodSpec, descriptors: Mapping[str, ServiceDescriptor | None], files: Files, lookup: Lookup
 ) -> Mapping[str, SkillFile]:
     """Service → the skill that its descriptor names; one that is not to be found is reported, and left out."""
     skills: dict[str, SkillFile] = {}
     for service in pod.services:
-        name, offered = service.name.text, described.get(service.name.text)
+        name, offered = service.name.text, descriptors.get(service.name.text)
         path = offered.descriptor.skill if offered is not None else None
         # The name of the service may become part of a file's.
         if offered is None or path is None or not is_image_path(path) or not SERVICE_NAME.fullmatch(name):
             continue
         within = _within(service, offered, files, lookup)
-        file = next(filter(None, (files.implied(at, "the skill") for at in candidate_paths(within, path))), None)
+        file = next(
+            filter(None, (files.read_if_present(at, "the skill") for at in candidate_paths(within, path))), None
+        )
         if file is None:
             message = f"the skill {quote(path)} of {name} is neither beside its descriptor nor in its build context"
             files.diagnostics.append(codes.SKILL_MISSING.at(span_at(offered.root, ("skill",)), message))
@@ -67,11 +69,13 @@ def find_service_skills(
     return skills
 
 
-def _within(service: ServiceSpec, described: ServiceDescriptor, files: Files, lookup: Lookup) -> tuple[str, ...]:
+def _within(
+    service: ServiceSpec, service_descriptor: ServiceDescriptor, files: Files, lookup: Lookup
+) -> tuple[str, ...]:
     """The directories in which the skill of a service is looked for."""
     context = build_context(service, files, lookup)
     contexts = (context.path,) if context is not None else ()
-    match described.source:
+    match service_descriptor.source:
         case "describe-file" if service.describe_file is not None:
             return (posixpath.dirname(service.describe_file.text), *contexts)
         case "snapshot":
@@ -80,16 +84,16 @@ def _within(service: ServiceSpec, described: ServiceDescriptor, files: Files, lo
             return contexts
 
 
-def _endpoints(service: str, described: ServiceDescriptor, skill: Source) -> Iterator[Diagnostic]:
+def _endpoints(service: str, service_descriptor: ServiceDescriptor, skill: Source) -> Iterator[Diagnostic]:
     """Where a skill tells how a service that has tools is reached."""
-    if not described.tools:
+    if not service_descriptor.tools:
         return
-    paths = {tool.http.path for tool in described.tools if tool.http is not None}
-    paths |= {endpoint.path for endpoint in described.descriptor.endpoints}
+    paths = {tool.http.path for tool in service_descriptor.tools if tool.http is not None}
+    paths |= {endpoint.path for endpoint in service_descriptor.descriptor.endpoints}
     fixed = {path.partition("{")[0].rstrip("/") for path in paths}
     patterns = [
         rf"https?://{re.escape(service)}\b",
-        *(rf"(?<![\w/]){re.escape(path)}(?![\w-])" for path in sorted(fixed) if len(path) >= _SHORTEST_PATH),
+        *(rf"(?<![\w/]){re.escape(path)}(?![\w-])" for path in sorted(fixed) if len(path) >= _MIN_PATH),
     ]
     match = re.search("|".join(patterns), skill.text)
     if match is not None:

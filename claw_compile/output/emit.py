@@ -51,16 +51,16 @@ def emit(pod: ProjectedPod, master: Secret) -> Tree:
     digests: dict[str, str] = {}
     for agent in pod.agents:
         token = agent_token(master, agent.agent.id, agent.epoch)
-        known, hidden = _known(agent), _hidden(agent)
+        known, hidden = _agent_files(agent), _proxy_files(agent)
         context = {**known, **hidden}
         metadata = _metadata(agent, token)
-        context["metadata.json"] = _described(metadata)
+        context["metadata.json"] = _model_json(metadata)
         digests[agent.agent.id] = digest(context)
-        context["metadata.json"] = _described(metadata.model_copy(update={"digest": digests[agent.agent.id]}))
+        context["metadata.json"] = _model_json(metadata.model_copy(update={"digest": digests[agent.agent.id]}))
         tree.update({PurePosixPath("context", agent.agent.id, name): data for name, data in context.items()})
         tree[PurePosixPath("agents", agent.agent.id, "env")] = runner_env(agent.agent, token)
     if pod.providers is not None:
-        tree[PurePosixPath("auth", "providers.json")] = _described(pod.providers)
+        tree[PurePosixPath("auth", "providers.json")] = _model_json(pod.providers)
     tree[PurePosixPath("pod-manifest.json")] = _json(pod_manifest(pod.spec, pod.agents, digests, pod.sources))
     return tree
 
@@ -77,24 +77,24 @@ def digest(files: Mapping[str, bytes]) -> str:
     return sha.hexdigest()
 
 
-def _known(agent: ProjectedAgent) -> dict[str, bytes]:
+def _agent_files(agent: ProjectedAgent) -> dict[str, bytes]:
     """The files that the agent reads."""
     skills = {f"{SKILLS}/{skill.name}": skill.content for skill in agent.agent.skills}
     return {"AGENTS.md": agent.contract, "CLAWDAPUS.md": page(agent).encode(), **skills}
 
 
-def _hidden(agent: ProjectedAgent) -> dict[str, bytes]:
+def _proxy_files(agent: ProjectedAgent) -> dict[str, bytes]:
     """The files of the proxy alone, each only when there is something in it."""
     files: dict[str, bytes] = {}
     if agent.manifest is not None:
         files["tools.json"] = _json(manifest_data(agent.manifest))
     if agent.feeds:
-        files["feeds.json"] = _described(Feeds(agent.feeds))
+        files["feeds.json"] = _model_json(Feeds(agent.feeds))
     if agent.memory is not None:
-        files["memory.json"] = _described(agent.memory)
+        files["memory.json"] = _model_json(agent.memory)
     if agent.agent.blocks:
-        files["context-blocks.json"] = _described(ContextBlocks(version=1, blocks=agent.agent.blocks))
-    files.update((f"service-auth/{each.service}.json", _described(each)) for each in agent.principals)
+        files["context-blocks.json"] = _model_json(ContextBlocks(version=1, blocks=agent.agent.blocks))
+    files.update((f"service-auth/{each.service}.json", _model_json(each)) for each in agent.principals)
     return files
 
 
@@ -112,7 +112,7 @@ def _metadata(agent: ProjectedAgent, token: Secret) -> Metadata:
     )
 
 
-def _described(model: BaseModel) -> bytes:
+def _model_json(model: BaseModel) -> bytes:
     return _json(model.model_dump(mode="json", by_alias=True, exclude_none=True, context=REVEAL))
 
 

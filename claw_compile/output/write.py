@@ -56,13 +56,13 @@ def write(tree: Tree, directory: Path, beside: Mapping[Path, bytes] | None = Non
     # A symlink stays one: what it points at is replaced.
     place = Path(os.path.realpath(directory))
     try:
-        if (strange := _strange(place)) is not None:
+        if (foreign := _first_foreign(place)) is not None:
             help_text = "choose a directory that is empty, or not there"
-            return (codes.UNWRITABLE_OUTPUT.at(at, f"{quote(strange)} in it is not ours", help_text=help_text),)
+            return (codes.UNWRITABLE_OUTPUT.at(at, f"{quote(foreign)} in it is not ours", help_text=help_text),)
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _alone(place), _prepared(beside or {}) as prepared:
+        with _lock_directory(place), _prepare_files(beside or {}) as temporary_files:
             _replace(tree, place)
-            for path, ready in prepared.items():
+            for path, ready in temporary_files.items():
                 ready.replace(path)
     except OSError as error:
         return (codes.UNWRITABLE_OUTPUT.at(at, f"the output can't be written: {error.strerror}"),)
@@ -93,7 +93,7 @@ def replace_file(path: Path, content: bytes) -> tuple[Diagnostic, ...]:
     return ()
 
 
-def _strange(place: Path) -> str | None:
+def _first_foreign(place: Path) -> str | None:
     """The first thing at ``place`` that keeps it from being replaced."""
     if not place.exists():
         return None
@@ -104,18 +104,18 @@ def _strange(place: Path) -> str | None:
 
 
 @contextmanager
-def _alone(place: Path) -> Iterator[None]:
+def _lock_directory(place: Path) -> Iterator[None]:
     """Two compiles at a time would remove each other's unfinished trees."""
-    held = os.open(place, os.O_RDONLY)
+    descriptor = os.open(place, os.O_RDONLY)
     try:
-        fcntl.flock(held, fcntl.LOCK_EX)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
-        os.close(held)
+        os.close(descriptor)
 
 
 @contextmanager
-def _prepared(files: Mapping[Path, bytes]) -> Iterator[Mapping[Path, Path]]:
+def _prepare_files(files: Mapping[Path, bytes]) -> Iterator[Mapping[Path, Path]]:
     """Each file whole beside its place, and gone again if it did not get there."""
     ready = {path: path.with_name(f".{path.name}.new") for path in files}
     try:

@@ -46,7 +46,7 @@ def read_dotenv(source: Source, environ: Mapping[str, str]) -> Result[dict[str, 
 def read_env_file(source: Source, environ: Mapping[str, str]) -> Result[tuple[Assignment, ...]]:
     """Every variable of a service's ``env_file``, also one that a later line gives another value."""
     parser = _read(source, environ)
-    return Result(tuple(parser.assigned), tuple(parser.diagnostics))
+    return Result(tuple(parser.assignments), tuple(parser.diagnostics))
 
 
 def _read(source: Source, environ: Mapping[str, str]) -> _Parser:
@@ -63,7 +63,7 @@ class _Parser:
     text: str
     environ: Mapping[str, str]
     values: dict[str, str] = field(default_factory=dict)
-    assigned: list[Assignment] = field(default_factory=list)
+    assignments: list[Assignment] = field(default_factory=list)
     diagnostics: list[Diagnostic] = field(default_factory=list)
 
     def line(self, at: int) -> int:
@@ -74,25 +74,25 @@ class _Parser:
             return end
         match = _ASSIGNMENT.match(self.text, at, end)
         if match is None or (not match["sign"] and _without_comment(" " + self.text[match.end() : end])):
-            self._bad(at, "this line is not NAME=value")
+            self._report(at, "this line is not NAME=value")
             return end
         if not match["sign"]:
-            self.assigned.append(Assignment(match["name"], None, self._number(at)))
+            self.assignments.append(Assignment(match["name"], None, self._number(at)))
             return end
         if self.text[match.end() : match.end() + 1] in _CLOSING:
-            return self._quoted(at, match["name"], match.end())
+            return self._quoted_value(at, match["name"], match.end())
         self._keep(at, match["name"], _without_comment(self.text[match.end() : end]))
         return end
 
-    def _quoted(self, at: int, name: str, start: int) -> int:
+    def _quoted_value(self, at: int, name: str, start: int) -> int:
         quote = self.text[start]
         closed = _CLOSING[quote].match(self.text, start + 1)
         if closed is None:
-            self._bad(at, f"the quote of {name} is not closed")
+            self._report(at, f"the quote of {name} is not closed")
             return len(self.text)
         end = self._line_end(closed.end())
         if self.text[closed.end() : end].strip().partition("#")[0]:
-            self._bad(at, f"something stands behind the closing quote of {name}")
+            self._report(at, f"something stands behind the closing quote of {name}")
         elif quote == "'":
             self._take(at, name, closed[0][:-1].replace("\\'", "'"))
         else:
@@ -103,14 +103,14 @@ class _Parser:
         filled = interpolate(written, lambda key: self.environ.get(key, self.values.get(key)))
         for problem in filled.problems:
             if isinstance(problem, MalformedReference):
-                self._bad(at, f"the value of {name} holds a '${{' that begins no variable")
+                self._report(at, f"the value of {name} holds a '${{' that begins no variable")
             elif problem.message is not None:
-                self._bad(at, f"the value of {name} needs {problem.name}, which is not set")
+                self._report(at, f"the value of {name} needs {problem.name}, which is not set")
         self._take(at, name, filled.text, written)
 
     def _take(self, at: int, name: str, value: str, written: str = "") -> None:
         self.values[name] = value
-        self.assigned.append(Assignment(name, value, self._number(at), written))
+        self.assignments.append(Assignment(name, value, self._number(at), written))
 
     def _number(self, at: int) -> int:
         return bisect.bisect_left(self._ends, at) + 1
@@ -123,7 +123,7 @@ class _Parser:
         end = self.text.find("\n", at)
         return len(self.text) if end < 0 else end
 
-    def _bad(self, at: int, message: str) -> None:
+    def _report(self, at: int, message: str) -> None:
         self.diagnostics.append(codes.DOTENV_SYNTAX.at(Span(self.file, self._number(at), 1, 1), message))
 
 

@@ -17,7 +17,7 @@ type Lookup = Callable[[str], str | None]
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OPERATOR = re.compile(r":?[-?+]")
-DEEPEST = 30
+MAX_DEPTH = 30
 """How deep defaults may nest."""
 
 
@@ -88,7 +88,7 @@ class _Interpolator:
     def _braced(self, text: str, dollar: int, depth: int) -> tuple[str, int]:
         end = _closing_brace(text, dollar + 2)
         name = _NAME.match(text, dollar + 2)
-        if end is None or name is None or "\n" in text[dollar:end] or depth > DEEPEST:
+        if end is None or name is None or "\n" in text[dollar:end] or depth > MAX_DEPTH:
             self.problems.append(MalformedReference(dollar))
             return "", len(text) if end is None else end + 1
         rest = text[name.end() : end]

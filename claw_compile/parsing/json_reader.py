@@ -12,10 +12,10 @@ from json import JSONDecodeError, JSONDecoder
 
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Diagnostic, Note, Result, Span, quote
-from claw_compile.parsing.node import MOST_DIGITS, Entry, ListNode, MapNode, Node, ScalarNode
+from claw_compile.parsing.node import MAX_DIGITS, Entry, ListNode, MapNode, Node, ScalarNode
 from claw_compile.parsing.source import Source
 
-DEEPEST = 40
+MAX_DEPTH = 40
 _STRINGS = JSONDecoder()
 _BLANKS = {" ", "\t", "\n", "\r"}
 _BLANK = re.compile(r"[ \t\n\r]*")
@@ -63,8 +63,8 @@ class _Parser:
 
     def value(self, at: int, depth: int) -> tuple[Node, int]:
         """The value that begins at ``at``, and where it ends."""
-        if depth > DEEPEST:
-            raise _JsonError(at, f"nested more than {DEEPEST} deep")
+        if depth > MAX_DEPTH:
+            raise _JsonError(at, f"nested more than {MAX_DEPTH} deep")
         match self.source.text[at : at + 1]:
             case "{":
                 return self._object(at, depth)
@@ -81,7 +81,7 @@ class _Parser:
         if match is None:
             raise _JsonError(at, "a value is expected here")
         text = match[0]
-        if len(text) > MOST_DIGITS or (text[-1].isdigit() and abs(float(text)) == float("inf")):
+        if len(text) > MAX_DIGITS or (text[-1].isdigit() and abs(float(text)) == float("inf")):
             raise _JsonError(at, "a number out of range")
         return ScalarNode(text, self._span(at, match.end()), plain=True), match.end()
 

@@ -24,7 +24,7 @@ _WORDS: dict[str, bool | float | None] = (
     | dict.fromkeys(("-.inf", "-.Inf", "-.INF"), float("-inf"))
     | dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan"))
 )
-MOST_DIGITS = 400
+MAX_DIGITS = 400
 """A longer number stays a string; Python refuses to convert some thousand digits, and nobody means them."""
 
 
@@ -130,7 +130,7 @@ def scalar_value(text: str) -> str | int | float | bool | None:
     """
     if text in _WORDS:
         return _WORDS[text]
-    if len(text) > MOST_DIGITS:
+    if len(text) > MAX_DIGITS:
         return text
     if _INT.fullmatch(text):
         return int(text)

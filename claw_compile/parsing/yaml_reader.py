@@ -22,7 +22,7 @@ from claw_compile.diagnostics.diagnostic import Diagnostic, Note, Result, Span, 
 from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode
 from claw_compile.parsing.source import Source
 
-MOST_NODES = 100_000
+MAX_NODES = 100_000
 """How many values a document may have once its aliases are expanded."""
 _STRING = "tag:yaml.org,2002:str"
 _PRESENTATION = re.compile(r"\s*(#.*|%.*)?$")
@@ -181,8 +181,8 @@ class _TreeBuilder:
         self.open.add(id(raw))
         node, size = self._convert(raw)
         self.open.discard(id(raw))
-        if size > MOST_NODES:
-            self._explode(raw, f"expands to more than {MOST_NODES} values")
+        if size > MAX_NODES:
+            self._explode(raw, f"expands to more than {MAX_NODES} values")
             size = 1
         self.done[id(raw)] = node, size
         return node, size

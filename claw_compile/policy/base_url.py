@@ -35,10 +35,10 @@ class _Port:
 def base_url(service: ServiceSpec, lookup: Lookup, diagnostics: list[Diagnostic]) -> str | None:
     """``http://<service>:<port>``, or what the provider says; None when it can't be known."""
     if service.base_url is not None:
-        return _stated(service.base_url, diagnostics)
-    reading = _Ports(lookup, diagnostics)
-    ports = reading.listed(service.expose, "expose") or reading.listed(service.ports, "ports")
-    if reading.failed:
+        return _explicit_url(service.base_url, diagnostics)
+    port_reader = _PortReader(lookup, diagnostics)
+    ports = port_reader.tcp_ports(service.expose, "expose") or port_reader.tcp_ports(service.ports, "ports")
+    if port_reader.failed:
         return None
     name = service.name.text
     if not ports:
@@ -61,7 +61,7 @@ def base_url(service: ServiceSpec, lookup: Lookup, diagnostics: list[Diagnostic]
     return f"http://{name}:{first.number}"
 
 
-def _stated(written: ScalarNode, diagnostics: list[Diagnostic]) -> str | None:
+def _explicit_url(written: ScalarNode, diagnostics: list[Diagnostic]) -> str | None:
     url = written.text.rstrip("/")
     try:
         sound = re.fullmatch(r"[!-~]+", url) is not None and bool(_URL.validate_python(url)) and _has_port(url)
@@ -83,17 +83,17 @@ MAX_PORT = 65535
 
 
 @dataclass
-class _Ports:
+class _PortReader:
     lookup: Lookup
     diagnostics: list[Diagnostic]
     failed: bool = False
 
-    def listed(self, node: Node | None, key: str) -> list[_Port]:
+    def tcp_ports(self, node: Node | None, key: str) -> list[_Port]:
         """The TCP ports of ``expose`` or ``ports``, each once."""
         if node is None or (isinstance(node, ScalarNode) and node.is_null):
             return []
         if not isinstance(node, ListNode):
-            self._bad(node.span, f"{quote(key)} is a list")
+            self._report_bad_port(node.span, f"{quote(key)} is a list")
             return []
         ports: dict[tuple[int, bool], _Port] = {}
         for item in node.items:
@@ -110,7 +110,7 @@ class _Ports:
             if isinstance(target, ScalarNode):
                 return self._port(target)
         if not isinstance(node, ScalarNode):
-            self._bad(node.span, "this entry holds no port")
+            self._report_bad_port(node.span, "this entry holds no port")
             return None
         filled = interpolate(node.text, self.lookup)
         if filled.problems:
@@ -120,12 +120,12 @@ class _Ports:
         # The container's side is behind the last colon; a host address may hold colons of its own.
         match = _PORT.fullmatch(filled.text.strip().lower().rpartition(":")[2])
         if match is None or not 0 < int(match["port"]) <= MAX_PORT:
-            self._bad(node.span, f"{quote(node.text)} holds no port")
+            self._report_bad_port(node.span, f"{quote(node.text)} holds no port")
             return None
         if match["protocol"] not in {None, "tcp"}:
             return None
         return _Port(int(match["port"]), match["range"] is not None, node.span, node.text)
 
-    def _bad(self, span: Span, message: str) -> None:
+    def _report_bad_port(self, span: Span, message: str) -> None:
         self.failed = True
         self.diagnostics.append(codes.BAD_PORT.at(span, message, help_text="set 'x-claw.base-url'"))

@@ -14,38 +14,38 @@ from claw_compile.policy.agent import Agent, GrantedTool
 from claw_contract.descriptor import DescriptorTool
 from claw_contract.names import ALIAS_LIMIT, SERVICE_NAME, aliases, canonical_name, plain_alias
 
-LONGEST_HOST = 63
+MAX_HOST_LENGTH = 63
 
 
 def check_written_grants(loaded: LoadedPod) -> Iterator[Diagnostic]:
     """Every grant of the file once, the defaults too, used or not."""
     for owner in loaded.pod.owners:
         for grant in own_entries(owner.tools):
-            yield from _known(grant, loaded)
+            yield from _check_service(grant, loaded)
 
 
-def _known(grant: Grant, loaded: LoadedPod) -> Iterator[Diagnostic]:
+def _check_service(grant: Grant, loaded: LoadedPod) -> Iterator[Diagnostic]:
     """The service exists, offers tools, and among them those named."""
     name = grant.service.text
     service = loaded.pod.service(name)
     if service is None:
         yield unknown_service(grant.service, loaded)
         return
-    if not SERVICE_NAME.fullmatch(name) or len(name) > LONGEST_HOST:
+    if not SERVICE_NAME.fullmatch(name) or len(name) > MAX_HOST_LENGTH:
         yield codes.BAD_SERVICE_NAME.at(service.name.span, f"{quote(name)} can't provide tools")
-    if name not in loaded.described and not service.wraps_stdio:
+    if name not in loaded.descriptors and not service.wraps_stdio:
         yield no_descriptor(grant.service)
-    described = loaded.described.get(name)
-    if described is None:
+    service_descriptor = loaded.descriptors.get(name)
+    if service_descriptor is None:
         return
-    if not described.tools:
-        yield codes.NO_TOOLS.at(grant.service.span, f"{name} declares no tools in {described.file}")
+    if not service_descriptor.tools:
+        yield codes.NO_TOOLS.at(grant.service.span, f"{name} declares no tools in {service_descriptor.file}")
         return
     names = (*(() if isinstance(grant.allow, AllTools) else grant.allow), *grant.deny)
     for word in names:
-        yield from _known_tool(word, name, described.tools)
+        yield from _check_tool(word, name, service_descriptor.tools)
     if isinstance(grant.allow, AllTools):
-        yield from _writes(grant.allow, grant, described.tools)
+        yield from _writes(grant.allow, grant, service_descriptor.tools)
 
 
 def unknown_service(name: ScalarNode, loaded: LoadedPod) -> Diagnostic:
@@ -58,7 +58,7 @@ def no_descriptor(name: ScalarNode) -> Diagnostic:
     return codes.NO_DESCRIPTOR.at(name.span, f"{name.text} has no descriptor", help_text=help_text)
 
 
-def _known_tool(word: ScalarNode, service: str, tools: tuple[DescriptorTool, ...]) -> Iterator[Diagnostic]:
+def _check_tool(word: ScalarNode, service: str, tools: tuple[DescriptorTool, ...]) -> Iterator[Diagnostic]:
     known = [tool.name for tool in tools]
     if word.text not in known:
         message = f"{service} declares no tool {quote(word.shown)}"
@@ -125,7 +125,7 @@ def check_tool_names(agent: Agent, loaded: LoadedPod) -> Iterator[Diagnostic]:
 
 
 def _place(granted: GrantedTool, loaded: LoadedPod) -> Span:
-    described = loaded.described[granted.service]
-    assert isinstance(described, ServiceDescriptor)
-    index = next(at for at, tool in enumerate(described.tools) if tool.name == granted.tool.name)
-    return span_at(described.root, ("tools", index, "name"))
+    service_descriptor = loaded.descriptors[granted.service]
+    assert isinstance(service_descriptor, ServiceDescriptor)
+    index = next(at for at, tool in enumerate(service_descriptor.tools) if tool.name == granted.tool.name)
+    return span_at(service_descriptor.root, ("tools", index, "name"))

@@ -16,7 +16,7 @@ from claw_compile.parsing.node import Entry, ListNode, MapNode, ScalarNode
 from claw_compile.policy.agent import ResolvedPod
 from claw_compile.policy.topology import Topology, called_services, has_egress, topology
 
-MOST_NETWORKS = 25
+MAX_NETWORKS = 25
 """Docker's default address pools hold about 30, and other pods want some."""
 _OURS = {
     "networks": re.compile(r"claw-(agent-.*|tool-.*|egress)"),
@@ -32,35 +32,35 @@ def check_reach(pod: PodSpec, resolved: ResolvedPod) -> Iterator[Diagnostic]:
     """Every place of the file that stands against the derived networks."""
     if not resolved.agents:
         return
-    derived = topology(pod, resolved)
-    yield from _reserved(pod)
-    yield from _many(pod, derived)
-    asked = called_services(pod, resolved)
+    topology_of_pod = topology(pod, resolved)
+    yield from _check_reserved_names(pod)
+    yield from _check_network_count(pod, topology_of_pod)
+    provider_names = called_services(pod, resolved)
     for service in pod.services:
-        yield from _shared(service, pod)
-        yield from _joined(service)
-        yield from _extended(service, pod)
-        mode = _present(service, "network_mode")
-        if mode and service.name.text in asked and service.base_url is None and service.agent is None:
+        yield from _check_shared_namespaces(service, pod)
+        yield from _check_networks(service)
+        yield from _check_extends(service, pod)
+        mode = _nonempty(service, "network_mode")
+        if mode and service.name.text in provider_names and service.base_url is None and service.agent is None:
             message = f"the proxy can't be on a network with {service.name.text}"
             yield codes.PROVIDER_NETWORK_MODE.at(mode.key.span, message)
     for service in pod.agents:
-        yield from _agent(service, resolved)
+        yield from _check_agent(service, resolved)
 
 
-def _agent(service: ServiceSpec, resolved: ResolvedPod) -> Iterator[Diagnostic]:
+def _check_agent(service: ServiceSpec, resolved: ResolvedPod) -> Iterator[Diagnostic]:
     name = service.name.text
-    if mode := _present(service, "network_mode"):
+    if mode := _nonempty(service, "network_mode"):
         yield codes.AGENT_NETWORK_MODE.at(mode.key.span, f"{name} would be on a network that is not derived")
-    if networks := _present(service, "networks"):
+    if networks := _nonempty(service, "networks"):
         message = f"{name} reaches everything on these networks, beside its authority"
         yield codes.AGENT_ON_OWN_NETWORK.at(networks.key.span, message)
     internal = not any(has_egress(agent) for agent in resolved.agents if agent.spec is service)
-    if (ports := _present(service, "ports")) and internal and not networks:
+    if (ports := _nonempty(service, "ports")) and internal and not networks:
         yield codes.PORTS_NOT_PUBLISHED.at(ports.key.span, f"{name} is on internal networks only")
 
 
-def _present(service: ServiceSpec, key: str) -> Entry | None:
+def _nonempty(service: ServiceSpec, key: str) -> Entry | None:
     """The key, where it holds something."""
     entry = service.body.get(key) if service.body is not None else None
     if entry is None or (isinstance(entry.value, ScalarNode) and not entry.value.text):
@@ -70,17 +70,17 @@ def _present(service: ServiceSpec, key: str) -> Entry | None:
     return None if entry.value.is_null else entry
 
 
-def _shared(service: ServiceSpec, pod: PodSpec) -> Iterator[Diagnostic]:
+def _check_shared_namespaces(service: ServiceSpec, pod: PodSpec) -> Iterator[Diagnostic]:
     """``network_mode: service:NAME`` and its like."""
     for key in _SHARED:
-        entry = _present(service, key)
+        entry = _nonempty(service, key)
         if entry and isinstance(entry.value, ScalarNode) and entry.value.text.startswith("service:"):
-            yield from _counted(entry.value, entry.value.text.removeprefix("service:"), pod)
+            yield from _check_counted_reference(entry.value, entry.value.text.removeprefix("service:"), pod)
 
 
-def _joined(service: ServiceSpec) -> Iterator[Diagnostic]:
+def _check_networks(service: ServiceSpec) -> Iterator[Diagnostic]:
     """A network of the compiler's, which would bring a container to an agent, a service or the world that is not its own."""
-    entry = _present(service, "networks")
+    entry = _nonempty(service, "networks")
     keys = [each.key for each in entry.value.entries] if entry and isinstance(entry.value, MapNode) else []
     items = entry.value.items if entry and isinstance(entry.value, ListNode) else ()
     for name in (*keys, *(item for item in items if isinstance(item, ScalarNode))):
@@ -89,8 +89,8 @@ def _joined(service: ServiceSpec) -> Iterator[Diagnostic]:
             yield codes.RESERVED_NAME.at(name.span, message, help_text="name what is reached in 'surfaces' or 'tools'")
 
 
-def _extended(service: ServiceSpec, pod: PodSpec) -> Iterator[Diagnostic]:
-    entry = _present(service, "extends")
+def _check_extends(service: ServiceSpec, pod: PodSpec) -> Iterator[Diagnostic]:
+    entry = _nonempty(service, "extends")
     node = entry.value if entry else None
     if isinstance(node, MapNode):
         node = None if node.get("file") else node.value("service")
@@ -101,7 +101,7 @@ def _extended(service: ServiceSpec, pod: PodSpec) -> Iterator[Diagnostic]:
         yield codes.EXTENDS_AGENT.at(node.span, message, notes=notes)
 
 
-def _counted(node: ScalarNode, name: str, pod: PodSpec) -> Iterator[Diagnostic]:
+def _check_counted_reference(node: ScalarNode, name: str, pod: PodSpec) -> Iterator[Diagnostic]:
     target = pod.service(name)
     if target is not None and target.count > 1:
         notes = [Note(target.count_key, "'count' is here")] if target.count_key else []
@@ -109,7 +109,7 @@ def _counted(node: ScalarNode, name: str, pod: PodSpec) -> Iterator[Diagnostic]:
         yield codes.COUNTED_REFERENCE.at(node.span, message, notes=notes)
 
 
-def _reserved(pod: PodSpec) -> Iterator[Diagnostic]:
+def _check_reserved_names(pod: PodSpec) -> Iterator[Diagnostic]:
     for section, ours in _OURS.items():
         node = pod.document.value(section)
         for entry in node.entries if isinstance(node, MapNode) else ():
@@ -122,8 +122,8 @@ def _reserved(pod: PodSpec) -> Iterator[Diagnostic]:
                 yield codes.RESERVED_NAME.at(entry.key.span, message)
 
 
-def _many(pod: PodSpec, derived: Topology) -> Iterator[Diagnostic]:
-    if len(derived.networks) > MOST_NETWORKS:
+def _check_network_count(pod: PodSpec, topology_of_pod: Topology) -> Iterator[Diagnostic]:
+    if len(topology_of_pod.networks) > MAX_NETWORKS:
         services = pod.document.get("services")
         assert services is not None
-        yield codes.MANY_NETWORKS.at(services.key.span, f"the pod needs {len(derived.networks)} networks")
+        yield codes.MANY_NETWORKS.at(services.key.span, f"the pod needs {len(topology_of_pod.networks)} networks")

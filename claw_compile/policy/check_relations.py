@@ -56,30 +56,30 @@ def check_memories(loaded: LoadedPod) -> Iterator[Diagnostic]:
     for owner in loaded.pod.owners:
         wanted = owner.memory.service if owner.memory is not None else None
         if wanted is not None:
-            yield from _known_memory(wanted, loaded)
+            yield from _check_memory(wanted, loaded)
 
 
-def _known_memory(wanted: ScalarNode, loaded: LoadedPod) -> Iterator[Diagnostic]:
+def _check_memory(wanted: ScalarNode, loaded: LoadedPod) -> Iterator[Diagnostic]:
     service = loaded.pod.service(wanted.text)
     if service is None:
         yield unknown_service(wanted, loaded)
-    elif wanted.text not in loaded.described and not service.wraps_stdio:
+    elif wanted.text not in loaded.descriptors and not service.wraps_stdio:
         yield no_descriptor(wanted)
-    elif (described := loaded.described.get(wanted.text)) is not None:
-        descriptor = described.descriptor
+    elif (service_descriptor := loaded.descriptors.get(wanted.text)) is not None:
+        descriptor = service_descriptor.descriptor
         memory = descriptor.memory if isinstance(descriptor, DescriptorV2) else None
         if memory is None or (memory.recall is None and memory.retain is None):
-            message = f"{wanted.text} declares no memory in {described.file}"
+            message = f"{wanted.text} declares no memory in {service_descriptor.file}"
             yield codes.NO_MEMORY.at(wanted.span, message)
 
 
 def check_skills(pod: PodSpec) -> Iterator[Diagnostic]:
     """An agent knows a skill by its base name, so that two must not share one."""
     for agent in pod.agents:
-        yield from _named_once(expand_list(agent.skills, pod.skills, "skills-defaults", []))
+        yield from _check_unique_names(expand_list(agent.skills, pod.skills, "skills-defaults", []))
 
 
-def _named_once(skills: Iterable[Skill]) -> Iterator[Diagnostic]:
+def _check_unique_names(skills: Iterable[Skill]) -> Iterator[Diagnostic]:
     first: dict[str, ScalarNode] = {}
     for skill in skills:
         name = PurePosixPath(skill.path.text).name
@@ -93,17 +93,17 @@ def _named_once(skills: Iterable[Skill]) -> Iterator[Diagnostic]:
 def check_secrets(pod: PodSpec) -> Iterator[Diagnostic]:
     """Every secret that is named is one of the pod's."""
     known = {secret.name.text for secret in pod.secrets}
-    for name in _named_secrets(pod):
+    for name in _secret_references(pod):
         if name.text not in known:
             hint = did_you_mean(name.text, known)
             yield codes.UNKNOWN_SECRET.at(name.span, f"the pod has no secret {quote(name.shown)}", hint=hint)
 
 
-def _named_secrets(pod: PodSpec) -> Iterator[ScalarNode]:
+def _secret_references(pod: PodSpec) -> Iterator[ScalarNode]:
     for service in pod.services:
         if service.auth is not None and service.auth.secret is not None:
             yield service.auth.secret
-        yield from (each.of for each in service.principals if each.source == "secret")
+        yield from (each.reference for each in service.principals if each.source == "secret")
 
 
 def check_principals(loaded: LoadedPod) -> Iterator[Diagnostic]:

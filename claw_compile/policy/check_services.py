@@ -71,17 +71,17 @@ def _mounts(service: ServiceSpec) -> Iterator[tuple[Span, str]]:
     volumes = _value(service, "volumes")
     for item in volumes.items if isinstance(volumes, ListNode) else ():
         node: Node | None = item.value("source") if isinstance(item, MapNode) else item
-        if isinstance(node, ScalarNode) and (what := _given(node.text.partition(":")[0])):
+        if isinstance(node, ScalarNode) and (what := _host_access(node.text.partition(":")[0])):
             yield node.span, what
 
 
 def _surfaces(agent: Agent) -> Iterator[tuple[Span, str]]:
     for surface in agent.surfaces:
-        if surface.scheme == "host" and (what := _given(surface.target)):
+        if surface.scheme == "host" and (what := _host_access(surface.target)):
             yield surface.span, what
 
 
-def _given(path: str) -> str | None:
+def _host_access(path: str) -> str | None:
     """What a mount of ``path`` gives away."""
     plain = "/" + "/".join(part for part in path.split("/") if part not in {"", "."})
     if plain.rpartition("/")[2] in _SOCKETS:
@@ -143,7 +143,7 @@ def check_names(pod: PodSpec) -> Iterator[Diagnostic]:
 
 def check_counted_services(loaded: LoadedPod, resolved: ResolvedPod) -> Iterator[Diagnostic]:
     """Whoever names a counted service names a host that does not exist."""
-    for name, span in _named(loaded.pod, resolved):
+    for name, span in _host_names(loaded.pod, resolved):
         service = loaded.pod.service(name)
         if service is not None and service.count > 1:
             notes = [Note(service.count_key, "'count' is here")] if service.count_key else []
@@ -152,7 +152,7 @@ def check_counted_services(loaded: LoadedPod, resolved: ResolvedPod) -> Iterator
             yield codes.COUNTED_PROVIDER.at(span, message, notes=notes, help_text=help_text)
 
 
-def _named(pod: PodSpec, resolved: ResolvedPod) -> Iterator[tuple[str, Span]]:
+def _host_names(pod: PodSpec, resolved: ResolvedPod) -> Iterator[tuple[str, Span]]:
     """Where services are named as hosts: grants, memories, surfaces, feeds."""
     for owner in pod.owners:
         yield from ((grant.service.text, grant.service.span) for grant in own_entries(owner.tools))

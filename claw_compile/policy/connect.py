@@ -18,7 +18,7 @@ from claw_compile.grammar.pod import Setting
 from claw_compile.loading.load import LoadedPod
 from claw_compile.policy.agent import Agent, ResolvedFeed, ResolvedPod
 from claw_compile.policy.base_url import base_url
-from claw_compile.policy.credentials import Principals, principals, project_auth
+from claw_compile.policy.credentials import Principals, project_auth, resolve_principals
 from claw_contract.context_files import Feed, Memory, MemoryPath, MemoryRecall
 from claw_contract.descriptor import DescriptorV2
 from claw_contract.known_providers import KNOWN_PROVIDERS, provider_of
@@ -39,7 +39,7 @@ class Provider:
 
 @dataclass(frozen=True)
 class Connections:
-    """Providers by service; and by agent its principals, feeds and memory."""
+    """Providers by service; and by agent its resolve_principals, feeds and memory."""
 
     providers: Mapping[str, Provider]
     principals: Principals = field(default_factory=dict)
@@ -58,34 +58,40 @@ def connect(loaded: LoadedPod, resolved: ResolvedPod) -> Result[Connections]:
     """Every service that an agent has tools, feeds or memories of; what is missing (a port, a token) is reported."""
     diagnostics: list[Diagnostic] = []
     providers = dict(_providers(loaded, resolved, diagnostics))
-    connected = Connections(providers, principals(loaded.pod, resolved.agents, loaded.variables.lookup, diagnostics))
-    feeds = {agent.id: tuple(_feeds(agent, connected, diagnostics)) for agent in resolved.agents}
-    memories = {agent.id: memory for agent in resolved.agents if (memory := _memory(agent, connected, diagnostics))}
+    connections = Connections(
+        providers, resolve_principals(loaded.pod, resolved.agents, loaded.variables.lookup, diagnostics)
+    )
+    feeds = {agent.id: tuple(_feeds(agent, connections, diagnostics)) for agent in resolved.agents}
+    memories = {agent.id: memory for agent in resolved.agents if (memory := _memory(agent, connections, diagnostics))}
     models = model_providers(resolved.proxy_env, diagnostics)
-    return Result(Connections(providers, connected.principals, feeds, memories, models), tuple(diagnostics))
+    return Result(Connections(providers, connections.principals, feeds, memories, models), tuple(diagnostics))
 
 
 def _providers(
     loaded: LoadedPod, resolved: ResolvedPod, diagnostics: list[Diagnostic]
 ) -> Iterator[tuple[str, Provider]]:
     for name in sorted({name for agent in resolved.agents for name in agent.providers}):
-        service, described = loaded.pod.service(name), loaded.described.get(name)
-        if service is None or (described is None and name in loaded.described):
+        service, service_descriptor = loaded.pod.service(name), loaded.descriptors.get(name)
+        if service is None or (service_descriptor is None and name in loaded.descriptors):
             continue
         lookup = loaded.variables.lookup
         url = base_url(service, lookup, diagnostics)
-        auth = project_auth(loaded.pod, service, described, lookup, diagnostics)
-        mcp = described.descriptor.mcp if described and isinstance(described.descriptor, DescriptorV2) else None
+        auth = project_auth(loaded.pod, service, service_descriptor, lookup, diagnostics)
+        mcp = (
+            service_descriptor.descriptor.mcp
+            if service_descriptor and isinstance(service_descriptor.descriptor, DescriptorV2)
+            else None
+        )
         if url is not None and auth is not None:
             yield name, Provider(name, url, mcp.path if mcp else None, auth)
 
 
-def _feeds(agent: Agent, connected: Connections, diagnostics: list[Diagnostic]) -> Iterator[Feed]:
+def _feeds(agent: Agent, connections: Connections, diagnostics: list[Diagnostic]) -> Iterator[Feed]:
     for feed in agent.feeds:
-        provider = connected.providers.get(feed.service)
+        provider = connections.providers.get(feed.service)
         if provider is None:
             continue
-        bearer = _bearer(connected.auth(agent, feed.service), f"the feed {feed.name}", feed.span, diagnostics)
+        bearer = _bearer(connections.auth(agent, feed.service), f"the feed {feed.name}", feed.span, diagnostics)
         try:
             yield _feed(feed, provider, bearer)
         except ValidationError:
@@ -107,12 +113,12 @@ def _feed(feed: ResolvedFeed, provider: Provider, bearer: BearerAuth | None) -> 
     )
 
 
-def _memory(agent: Agent, connected: Connections, diagnostics: list[Diagnostic]) -> Memory | None:
+def _memory(agent: Agent, connections: Connections, diagnostics: list[Diagnostic]) -> Memory | None:
     relation = agent.memory
-    provider = connected.providers.get(relation.service) if relation else None
+    provider = connections.providers.get(relation.service) if relation else None
     if relation is None or provider is None:
         return None
-    bearer = _bearer(connected.auth(agent, relation.service), "the memory", relation.span, diagnostics)
+    bearer = _bearer(connections.auth(agent, relation.service), "the memory", relation.span, diagnostics)
     paths = relation.paths
     recall = MemoryRecall(path=paths.recall.path, timeout_ms=relation.timeout_ms) if paths.recall else None
     return Memory(

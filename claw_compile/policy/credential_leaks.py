@@ -31,18 +31,18 @@ _ASSIGNMENT = re.compile(
 )
 """A variable with a value, in whatever language a file is."""
 _CONFIDENTIAL = re.compile(r"(^|_)(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|MASTER)(_|$)")
-_LEAST_IN_TEXT = 12
+_MIN_IN_TEXT = 12
 """A shorter secret may be a word, and counts in variables only."""
-_LEAST_IN_PROSE = 24
+_MIN_IN_PROSE = 24
 
 
 @dataclass(frozen=True)
 class _HeldSecret:
-    """A secret, and what it is in words. ``of``: the agent that may have it."""
+    """A secret, and what it is in words. ``owner``: the agent that may have it."""
 
     what: str
     value: str
-    of: str | None = None
+    owner: str | None = None
 
 
 @dataclass(frozen=True)
@@ -53,17 +53,17 @@ class _Finding:
     end: int = 0
 
 
-def find_credential_leaks(loaded: LoadedPod, resolved: ResolvedPod, connected: Connections) -> Iterator[Diagnostic]:
+def find_credential_leaks(loaded: LoadedPod, resolved: ResolvedPod, connections: Connections) -> Iterator[Diagnostic]:
     """Every place where an agent is given what it must not hold."""
-    secrets = _secrets(loaded, resolved, connected)
+    secrets = _secrets(loaded, resolved, connections)
     for agent in loaded.pod.agents:
         leak_input = loaded.given.get(agent.name.text, ())
         whole = "\0".join(each.text for each in leak_input)
-        own = tuple(each.value for each in secrets if each.of == agent.name.text)
+        own = tuple(each.value for each in secrets if each.owner == agent.name.text)
         # Most secrets are nowhere in what an agent has: each is looked for once.
-        near = [each for each in secrets if each.value in whole and each.of != agent.name.text]
+        candidates = [each for each in secrets if each.value in whole and each.owner != agent.name.text]
         for each in leak_input:
-            for finding in _first_of_each_line(each, _findings(each, near, own)):
+            for finding in _first_of_each_line(each, _findings(each, candidates, own)):
                 message = f"{each.what} of {agent.name.text} {finding.why}"
                 yield finding.code.at(each.place(finding.start, finding.end), message, notes=each.notes)
 
@@ -77,25 +77,25 @@ def _first_of_each_line(leak_input: LeakInput, findings: Iterable[_Finding]) -> 
             yield finding
 
 
-def _findings(leak_input: LeakInput, near: Iterable[_HeldSecret], own: Iterable[str]) -> Iterator[_Finding]:
+def _findings(leak_input: LeakInput, candidates: Iterable[_HeldSecret], own: Iterable[str]) -> Iterator[_Finding]:
     text = leak_input.text
     for token in own:
         # Of the same length, so that places stay.
         text = text.replace(token, " " * len(token))
-    for held in near:
-        for match in re.finditer(re.escape(held.value), text) if _counts(leak_input, held.value) else ():
-            yield _Finding(codes.TOKEN_VISIBLE_TO_AGENT, f"holds {held.what}", *match.span())
+    for secret in candidates:
+        for match in re.finditer(re.escape(secret.value), text) if _is_long_enough(leak_input, secret.value) else ():
+            yield _Finding(codes.TOKEN_VISIBLE_TO_AGENT, f"holds {secret.what}", *match.span())
     yield from _by_name(leak_input, text)
     for match in KEY_SHAPE.finditer(text):
-        if leak_input.kind == "prose" and len(match[0]) < _LEAST_IN_PROSE:
+        if leak_input.kind == "prose" and len(match[0]) < _MIN_IN_PROSE:
             continue  # "keys begin with sk-ant-" is no key
         yield _Finding(codes.PROVIDER_KEY_VALUE, "holds what looks like a provider's key", match.start(), match.end())
 
 
-def _counts(leak_input: LeakInput, value: str) -> bool:
+def _is_long_enough(leak_input: LeakInput, value: str) -> bool:
     if leak_input.kind == "variable" and len(value) < MIN_REDACTED:
         return leak_input.text == value
-    return len(value) >= (MIN_REDACTED if leak_input.kind == "variable" else _LEAST_IN_TEXT)
+    return len(value) >= (MIN_REDACTED if leak_input.kind == "variable" else _MIN_IN_TEXT)
 
 
 def _by_name(leak_input: LeakInput, text: str) -> Iterator[_Finding]:
@@ -117,38 +117,38 @@ def _by_name(leak_input: LeakInput, text: str) -> Iterator[_Finding]:
                 yield _Finding(code, why, match.start("name"), match.end("name"))
 
 
-def _secrets(loaded: LoadedPod, resolved: ResolvedPod, connected: Connections) -> tuple[_HeldSecret, ...]:
+def _secrets(loaded: LoadedPod, resolved: ResolvedPod, connections: Connections) -> tuple[_HeldSecret, ...]:
     """What the proxy and the services hold, each value once, by the first word for it."""
-    held = [
+    secret = [
         _HeldSecret(f"the token of {name}", value)
-        for name, value in _tokens(_services(loaded, connected), loaded.secrets)
+        for name, value in _tokens(_services(loaded, connections), loaded.secrets)
     ]
-    held += [_HeldSecret(f"the pod's secret {name}", value) for name, value in sorted(loaded.secrets.items())]
+    secret += [_HeldSecret(f"the pod's secret {name}", value) for name, value in sorted(loaded.secrets.items())]
     for name, setting in resolved.proxy_env.items():
         if provider_of(name) is not None or _CONFIDENTIAL.search(name):
-            held.append(_HeldSecret(f"the proxy's {name}", setting.value))
+            secret.append(_HeldSecret(f"the proxy's {name}", setting.value))
     if loaded.master is not None:
-        held.append(_HeldSecret("the pod's master secret", loaded.master.reveal()))
+        secret.append(_HeldSecret("the pod's master secret", loaded.master.reveal()))
         epochs = loaded.lock.content.epochs if loaded.lock else {}
         for agent in resolved.agents:
             token = agent_token(loaded.master, agent.id, epochs.get(agent.id, 0)).reveal()
             # What a counted service is given, all of its agents have.
             owner = agent.spec.name.text if agent.spec.count == 1 else None
-            held.append(_HeldSecret(f"the token of the agent {agent.id}", token, owner))
-    return tuple({each.value: each for each in reversed(held) if each.value}.values())[::-1]
+            secret.append(_HeldSecret(f"the token of the agent {agent.id}", token, owner))
+    return tuple({each.value: each for each in reversed(secret) if each.value}.values())[::-1]
 
 
-def _services(loaded: LoadedPod, connected: Connections) -> Iterator[tuple[str, Auth]]:
+def _services(loaded: LoadedPod, connections: Connections) -> Iterator[tuple[str, Auth]]:
     """Also the services that nobody has a grant of: their tokens are no agent's either."""
     for service in sorted(loaded.pod.services, key=lambda service: service.name.text):
         name = service.name.text
-        provider = connected.providers.get(name)
-        described, lookup = loaded.described.get(name), loaded.variables.lookup
+        provider = connections.providers.get(name)
+        service_descriptor, lookup = loaded.descriptors.get(name), loaded.variables.lookup
         # What is wrong with a credential that nobody asks for is nobody's matter.
-        auth = provider.auth if provider else project_auth(loaded.pod, service, described, lookup, [])
+        auth = provider.auth if provider else project_auth(loaded.pod, service, service_descriptor, lookup, [])
         if auth is not None:
             yield name, auth
-    for agent, own in sorted(connected.principals.items()):
+    for agent, own in sorted(connections.principals.items()):
         for name, principal in sorted(own.items()):
             yield f"{agent} at {name}", principal.auth
 

@@ -39,7 +39,9 @@ type Principals = Mapping[str, Mapping[str, PrincipalAuth]]
 """Agent → service → credential."""
 
 
-def principals(pod: PodSpec, agents: Iterable[Agent], lookup: Lookup, diagnostics: list[Diagnostic]) -> Principals:
+def resolve_principals(
+    pod: PodSpec, agents: Iterable[Agent], lookup: Lookup, diagnostics: list[Diagnostic]
+) -> Principals:
     """Every agent's ``service-auth``; a variable is read from the environment of the service, never from the agent's."""
     own: dict[str, dict[str, PrincipalAuth]] = {}
     for agent in agents:
@@ -51,9 +53,9 @@ def principals(pod: PodSpec, agents: Iterable[Agent], lookup: Lookup, diagnostic
                 message = f"no service {quote(entry.service.shown)}"
                 diagnostics.append(codes.UNKNOWN_SERVICE.at(entry.service.span, message, hint=hint))
             elif entry.source == "secret":
-                token = SecretRef(secret=entry.of.text)
+                token = SecretRef(secret=entry.reference.text)
             else:
-                token = _token(service, entry.of, lookup, diagnostics)
+                token = _token(service, entry.reference, lookup, diagnostics)
             if token is not None:
                 auth = PrincipalAuth(BearerAuth(type="bearer", token=token), entry.principal)
                 own.setdefault(agent.id, {})[entry.service.text] = auth
@@ -63,25 +65,27 @@ def principals(pod: PodSpec, agents: Iterable[Agent], lookup: Lookup, diagnostic
 def project_auth(
     pod: PodSpec,
     service: ServiceSpec,
-    described: ServiceDescriptor | None,
+    service_descriptor: ServiceDescriptor | None,
     lookup: Lookup,
     diagnostics: list[Diagnostic],
 ) -> Auth | None:
     """The ``auth`` of the service's tools; None, and a diagnostic, when its credential is missing."""
     if service.auth is not None:
-        return _from_pod(service, service.auth, lookup, diagnostics)
-    auth = described.descriptor.auth if described is not None else None
-    if described is None or auth is None or auth.type == "none":
+        return _pod_auth(service, service.auth, lookup, diagnostics)
+    auth = service_descriptor.descriptor.auth if service_descriptor is not None else None
+    if service_descriptor is None or auth is None or auth.type == "none":
         return NoAuth(type="none")
-    at = span_at(described.root, ("auth",))
-    lacks = _lacking(auth)
+    at = span_at(service_descriptor.root, ("auth",))
+    lacks = _missing_part(auth)
     if auth.env is None or lacks is not None:
         help_text = f"or set 'x-claw.auth' of {service.name.text}"
         diagnostics.append(codes.TOKEN_MISSING.at(at, f"the descriptor's 'auth' lacks {lacks}", help_text=help_text))
         return None
     token: Secret | SecretRef | None
-    if auth.env in _names(service, lookup) or auth.env not in {secret.name.text for secret in pod.secrets}:
-        token = _token(service, ScalarNode(auth.env, span_at(described.root, ("auth", "env"))), lookup, diagnostics)
+    if auth.env in _variable_names(service, lookup) or auth.env not in {secret.name.text for secret in pod.secrets}:
+        token = _token(
+            service, ScalarNode(auth.env, span_at(service_descriptor.root, ("auth", "env"))), lookup, diagnostics
+        )
     else:
         token = SecretRef(secret=auth.env)
     if token is None:
@@ -92,11 +96,11 @@ def project_auth(
     return _auth(token, auth.header if auth.type == "header" else None)
 
 
-def _names(service: ServiceSpec, lookup: Lookup) -> set[str]:
+def _variable_names(service: ServiceSpec, lookup: Lookup) -> set[str]:
     return {variable.name for variable in variables(service.environment, lookup)}
 
 
-def _lacking(auth: DescriptorAuth) -> str | None:
+def _missing_part(auth: DescriptorAuth) -> str | None:
     if auth.env is None:
         return "'env', the variable that holds the token"
     if auth.type == "header" and auth.header is None:
@@ -104,7 +108,7 @@ def _lacking(auth: DescriptorAuth) -> str | None:
     return "'username'" if auth.type == "basic" and auth.username is None else None
 
 
-def _from_pod(service: ServiceSpec, auth: ProviderAuth, lookup: Lookup, diagnostics: list[Diagnostic]) -> Auth | None:
+def _pod_auth(service: ServiceSpec, auth: ProviderAuth, lookup: Lookup, diagnostics: list[Diagnostic]) -> Auth | None:
     token: Secret | SecretRef | None
     match auth.type:
         case "none":

@@ -78,37 +78,37 @@ def explain(pod: ProjectedPod, agent_id: str, word: str | None = None) -> tuple[
     agent = agents.get(agent_id)
     if agent is None:
         return UnknownName(f"the pod has no agent '{agent_id}'", did_you_mean(agent_id, agents))
-    offered = dict(_offered(pod))
+    all_tools = dict(_all_tools(pod))
     if word is None:
-        return tuple(_verdict(pod, agent, name) for name in sorted(offered))
-    presented = aliases(sorted(offered))
-    named = [name for name, (_, base) in offered.items() if word in {name, base, presented[name]}]
+        return tuple(_verdict(pod, agent, name) for name in sorted(all_tools))
+    alias_of = aliases(sorted(all_tools))
+    named = [name for name, (_, base) in all_tools.items() if word in {name, base, alias_of[name]}]
     if not named:
-        known = [*offered, *(base for _, base in offered.values()), *presented.values()]
+        known = [*all_tools, *(base for _, base in all_tools.values()), *alias_of.values()]
         return UnknownName(f"no service of the pod declares a tool '{word}'", did_you_mean(word, known))
     if len(named) > 1:
         return UnknownName(f"several services declare a tool '{word}'", f"name one of {', '.join(sorted(named))}")
     return (_verdict(pod, agent, named[0]),)
 
 
-def _offered(pod: ProjectedPod) -> Iterator[tuple[str, tuple[str, str]]]:
+def _all_tools(pod: ProjectedPod) -> Iterator[tuple[str, tuple[str, str]]]:
     """Every tool that a service of the pod declares: canonical name → service and base name."""
-    for service, described in pod.described.items():
-        for tool in described.tools if described is not None else ():
+    for service, service_descriptor in pod.descriptors.items():
+        for tool in service_descriptor.tools if service_descriptor is not None else ():
             yield canonical_name(service, tool.name), (service, tool.name)
 
 
 def _verdict(pod: ProjectedPod, agent: Agent, name: str) -> Verdict:
-    service, base = dict(_offered(pod))[name]
-    described = pod.described[service]
-    assert described is not None
-    declared = next(tool for tool in described.tools if tool.name == base)
+    service, base = dict(_all_tools(pod))[name]
+    service_descriptor = pod.descriptors[service]
+    assert service_descriptor is not None
+    declared = next(tool for tool in service_descriptor.tools if tool.name == base)
     matching_grants = reasons(pod.spec, agent, service, base)
-    granted = next((tool for tool in _granted(pod, agent) if tool.name == name), None)
+    granted = next((tool for tool in _granted_tools(pod, agent) if tool.name == name), None)
     why = [*_inheritance(pod, agent, matching_grants), *map(_grant, matching_grants)]
     if not matching_grants:
         why.append(_nothing_grants(agent, service, name))
-    why.append(_declared(described, base))
+    why.append(_declared(service_descriptor, base))
     if granted is not None:
         why += _runs(pod, agent, granted)
     return Verdict(
@@ -121,7 +121,7 @@ def _verdict(pod: ProjectedPod, agent: Agent, name: str) -> Verdict:
     )
 
 
-def _granted(pod: ProjectedPod, agent: Agent) -> tuple[Tool, ...]:
+def _granted_tools(pod: ProjectedPod, agent: Agent) -> tuple[Tool, ...]:
     manifest = next(each.manifest for each in pod.agents if each.agent is agent)
     return manifest.tools if manifest is not None else ()
 
@@ -161,17 +161,17 @@ def _nothing_grants(agent: Agent, service: str, name: str) -> Step:
     return Step(f"{agent.spec.name.text} has no grant of {service}: deny by default", agent.spec.name.span)
 
 
-def _declared(described: ServiceDescriptor, base: str) -> Step:
-    tools = described.root.value("tools") if isinstance(described.root, MapNode) else None
+def _declared(service_descriptor: ServiceDescriptor, base: str) -> Step:
+    tools = service_descriptor.root.value("tools") if isinstance(service_descriptor.root, MapNode) else None
     items = tools.items if isinstance(tools, ListNode) else ()
-    number = next((index for index, tool in enumerate(described.tools) if tool.name == base), 0)
-    at = span_at(described.root, ("tools", number)) if number < len(items) else described.root.span
-    return Step(f"declared as tool {number + 1} of {len(described.tools)}", at)
+    number = next((index for index, tool in enumerate(service_descriptor.tools) if tool.name == base), 0)
+    at = span_at(service_descriptor.root, ("tools", number)) if number < len(items) else service_descriptor.root.span
+    return Step(f"declared as tool {number + 1} of {len(service_descriptor.tools)}", at)
 
 
 def _runs(pod: ProjectedPod, agent: Agent, tool: Tool) -> Iterator[Step]:
-    presented = aliases(each.name for each in _granted(pod, agent))[tool.name]
-    yield Step(f"presented to the model as '{presented}'")
+    alias_of = aliases(each.name for each in _granted_tools(pod, agent))[tool.name]
+    yield Step(f"presented to the model as '{alias_of}'")
     execution = tool.execution
     service = pod.spec.service(execution.service)
     at = service.name.span if service is not None else None

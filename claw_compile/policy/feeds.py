@@ -36,24 +36,24 @@ class OfferedFeed:
 class Feeds:
     """Every feed that the pod's descriptors declare. ``unread``: a descriptor is missing, so that a name may be in it."""
 
-    def __init__(self, pod: PodSpec, described: Mapping[str, ServiceDescriptor | None]) -> None:
+    def __init__(self, pod: PodSpec, descriptors: Mapping[str, ServiceDescriptor | None]) -> None:
         self._services = [service.name.text for service in pod.services]
         self._offered = [
             OfferedFeed(name, feed)
-            for name, each in sorted(described.items())
+            for name, each in sorted(descriptors.items())
             if each is not None
             for feed in each.descriptor.feeds
         ]
-        self._unread = any(each is None for each in described.values())
+        self._unread = any(each is None for each in descriptors.values())
 
     def resolve(self, feeds: Iterable[Feed], agent_id: str, diagnostics: list[Diagnostic]) -> tuple[ResolvedFeed, ...]:
         """An agent's feeds in their order, each once."""
         resolved: dict[tuple[str, str, str], ResolvedFeed] = {}
         for feed in feeds:
-            one = self._resolve(feed, diagnostics)
-            if one is not None:
-                filled = _filled(one, agent_id)
-                resolved.setdefault((filled.name, filled.service, filled.path), filled)
+            resolved_feed = self._resolve(feed, diagnostics)
+            if resolved_feed is not None:
+                resolved_feed = _fill_claw_id(resolved_feed, agent_id)
+                resolved.setdefault((resolved_feed.name, resolved_feed.service, resolved_feed.path), resolved_feed)
         return tuple(resolved.values())
 
     def check(self, feeds: Iterable[Feed], diagnostics: list[Diagnostic]) -> None:
@@ -64,11 +64,18 @@ class Feeds:
     def _resolve(self, feed: Feed, diagnostics: list[Diagnostic]) -> ResolvedFeed | None:
         match feed:
             case NamedFeed():
-                offered = self._find(feed.name, diagnostics)
-                if offered is None:
+                declared_feed = self._find(feed.name, diagnostics)
+                if declared_feed is None:
                     return None
-                one = offered.feed
-                return ResolvedFeed(one.name, offered.service, one.path, one.ttl, one.description, feed.name.span)
+                resolved_feed = declared_feed.feed
+                return ResolvedFeed(
+                    resolved_feed.name,
+                    declared_feed.service,
+                    resolved_feed.path,
+                    resolved_feed.ttl,
+                    resolved_feed.description,
+                    feed.name.span,
+                )
             case OwnFeed():
                 if feed.source.text not in self._services:
                     message, hint = f"no service {quote(feed.source.shown)}", self._service_hint(feed.source)
@@ -99,6 +106,6 @@ class Feeds:
         return did_you_mean(name.text, self._services)
 
 
-def _filled(feed: ResolvedFeed, agent_id: str) -> ResolvedFeed:
+def _fill_claw_id(feed: ResolvedFeed, agent_id: str) -> ResolvedFeed:
     name, path = feed.name.replace(CLAW_ID, agent_id), feed.path.replace(CLAW_ID, agent_id)
     return ResolvedFeed(name, feed.service, path, feed.ttl, feed.description, feed.span)

@@ -49,33 +49,33 @@ def find_lock_drift(loaded: LoadedPod, resolved: ResolvedPod) -> Iterator[Diagno
     granted = granted_tools(resolved)
     for service in loaded.pod.services:
         name = service.name.text
-        described, before = loaded.described.get(name), lock.services.get(name)
-        if described is None:
+        service_descriptor, before = loaded.descriptors.get(name), lock.services.get(name)
+        if service_descriptor is None:
             continue
         if before is None:
             if granted.get(name):
                 message = f"{name} is granted, and {lock.file} has nothing of it"
                 yield codes.LOCK_DRIFT.at(service.name.span, message, help_text="look at its tools, then: claw lock")
             continue
-        yield from compare(lock, name, described, granted.get(name, ()), service.name.span)
-    for name in sorted(lock.services.keys() - loaded.described.keys()):
+        yield from compare(lock, name, service_descriptor, granted.get(name, ()), service.name.span)
+    for name in sorted(lock.services.keys() - loaded.descriptors.keys()):
         message = f"{name} is no service with a descriptor any more"
         yield codes.LOCK_OUTDATED.at(lock.place(name), message, help_text="run: claw lock")
 
 
 def compare(
-    lock: Lock, name: str, described: ServiceDescriptor, granted: Collection[str], at: Span
+    lock: Lock, name: str, service_descriptor: ServiceDescriptor, granted: Collection[str], at: Span
 ) -> Iterator[Diagnostic]:
     """What is told of one service that is in the lock."""
     assert lock.services is not None
     before = lock.services[name]
-    tool_changes = changes(before, described, granted)
+    tool_changes = changes(before, service_descriptor, granted)
     if tool_changes:
         notes = [Note(change.span or lock.place(name, "tools", change.tool), str(change)) for change in tool_changes]
         message = f"the tools of {name} are not those that {lock.file} has"
         help_text = f"look at the difference, then: claw lock --accept {name}"
         yield codes.LOCK_DRIFT.at(at, message, notes=notes, help_text=help_text)
-    elif before.digest != described.digest or before.source != described.source:
+    elif before.digest != service_descriptor.digest or before.source != service_descriptor.source:
         message = f"the descriptor of {name} is not the one that {lock.file} has; its tools are the same"
         yield codes.LOCK_OUTDATED.at(at, message, notes=[Note(lock.place(name), "it was this one")])
 
@@ -89,10 +89,15 @@ def granted_tools(resolved: ResolvedPod) -> Mapping[str, set[str]]:
     return granted
 
 
-def changes(before: LockedService, described: ServiceDescriptor, granted: Collection[str]) -> tuple[Change, ...]:
+def changes(
+    before: LockedService, service_descriptor: ServiceDescriptor, granted: Collection[str]
+) -> tuple[Change, ...]:
     """Tool by tool, by name."""
-    after = {tool.name: lock_tool(described, tool) for tool in described.tools}
-    places = {tool.name: span_at(described.root, ("tools", index)) for index, tool in enumerate(described.tools)}
+    after = {tool.name: lock_tool(service_descriptor, tool) for tool in service_descriptor.tools}
+    places = {
+        tool.name: span_at(service_descriptor.root, ("tools", index))
+        for index, tool in enumerate(service_descriptor.tools)
+    }
     names = {*before.tools, *(name for name in after if name in granted)}
     return tuple(
         Change(name, before.tools.get(name), after.get(name), places.get(name))

@@ -49,18 +49,18 @@ class ProjectedPod:
 
     spec: PodSpec
     agents: tuple[ProjectedAgent, ...]
-    described: Mapping[str, ServiceDescriptor | None]
+    descriptors: Mapping[str, ServiceDescriptor | None]
     providers: Providers | None = None
     sources: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
 
-def project(loaded: LoadedPod, resolved: ResolvedPod, connected: Connections) -> ProjectedPod:
+def project(loaded: LoadedPod, resolved: ResolvedPod, connections: Connections) -> ProjectedPod:
     """A pod without errors, with all that is written for each agent."""
-    agents = tuple(_agents(loaded, resolved, connected))
-    return ProjectedPod(loaded.pod, agents, loaded.described, connected.model_providers, loaded.sources)
+    agents = tuple(_agents(loaded, resolved, connections))
+    return ProjectedPod(loaded.pod, agents, loaded.descriptors, connections.model_providers, loaded.sources)
 
 
-def _agents(loaded: LoadedPod, resolved: ResolvedPod, connected: Connections) -> Iterator[ProjectedAgent]:
+def _agents(loaded: LoadedPod, resolved: ResolvedPod, connections: Connections) -> Iterator[ProjectedAgent]:
     assert loaded.pod.name is not None
     name = loaded.pod.name.text
     epochs = loaded.lock.content.epochs if loaded.lock else {}
@@ -69,36 +69,36 @@ def _agents(loaded: LoadedPod, resolved: ResolvedPod, connected: Connections) ->
             agent=agent,
             pod=name,
             contract=loaded.contracts[agent.spec.name.text],
-            manifest=_manifest(agent, connected),
-            feeds=connected.feeds.get(agent.id, ()),
-            memory=connected.memories.get(agent.id),
-            principals=tuple(_principals(agent, connected)),
-            reached=tuple(_reached(loaded, service) for service in _surfaced(agent, loaded)),
+            manifest=_manifest(agent, connections),
+            feeds=connections.feeds.get(agent.id, ()),
+            memory=connections.memories.get(agent.id),
+            principals=tuple(_principals(agent, connections)),
+            reached=tuple(_reached(loaded, service) for service in _surface_services(agent, loaded)),
             epoch=epochs.get(agent.id, 0),
         )
         for agent in resolved.agents
     )
 
 
-def _manifest(agent: Agent, connected: Connections) -> Manifest | None:
-    tools = tuple(_tool(agent, granted, connected) for granted in agent.tools)
+def _manifest(agent: Agent, connections: Connections) -> Manifest | None:
+    tools = tuple(_tool(agent, granted, connections) for granted in agent.tools)
     return Manifest(version=1, tools=tools, policy=agent.policy) if tools else None
 
 
-def _tool(agent: Agent, granted: GrantedTool, connected: Connections) -> Tool:
+def _tool(agent: Agent, granted: GrantedTool, connections: Connections) -> Tool:
     declared = granted.tool
     return Tool(
         name=canonical_name(granted.service, declared.name),
         description=declared.description,
         input_schema=declared.input_schema,
         annotations=declared.annotations,
-        execution=_execution(agent, granted, connected),
+        execution=_execution(agent, granted, connections),
     )
 
 
-def _execution(agent: Agent, granted: GrantedTool, connected: Connections) -> Execution:
-    http, provider = granted.tool.http, connected.providers[granted.service]
-    auth = connected.auth(agent, granted.service)
+def _execution(agent: Agent, granted: GrantedTool, connections: Connections) -> Execution:
+    http, provider = granted.tool.http, connections.providers[granted.service]
+    auth = connections.auth(agent, granted.service)
     if http is None:
         assert provider.mcp_path is not None
         return McpExecution(
@@ -120,14 +120,14 @@ def _execution(agent: Agent, granted: GrantedTool, connected: Connections) -> Ex
     )
 
 
-def _principals(agent: Agent, connected: Connections) -> Iterable[ServiceAuth]:
-    own: Mapping[str, object] = connected.principals.get(agent.id, {})
+def _principals(agent: Agent, connections: Connections) -> Iterable[ServiceAuth]:
+    own: Mapping[str, object] = connections.principals.get(agent.id, {})
     for service in sorted(own):
-        held = connected.principals[agent.id][service]
+        held = connections.principals[agent.id][service]
         yield ServiceAuth(service=service, auth_type="bearer", token=held.auth.token, principal=held.principal)
 
 
-def _surfaced(agent: Agent, loaded: LoadedPod) -> Iterable[ServiceSpec]:
+def _surface_services(agent: Agent, loaded: LoadedPod) -> Iterable[ServiceSpec]:
     for name in sorted({surface.target for surface in agent.surfaces if surface.scheme == "service"}):
         if (service := loaded.pod.service(name)) is not None:
             yield service
@@ -135,12 +135,14 @@ def _surfaced(agent: Agent, loaded: LoadedPod) -> Iterable[ServiceSpec]:
 
 def _reached(loaded: LoadedPod, service: ServiceSpec) -> ReachableService:
     name = service.name.text
-    described = loaded.described.get(name)
-    if described is not None and described.tools:
-        return ReachableService(name, description=described.descriptor.description)
+    service_descriptor = loaded.descriptors.get(name)
+    if service_descriptor is not None and service_descriptor.tools:
+        return ReachableService(name, description=service_descriptor.descriptor.description)
     listens = service.base_url is not None or service.expose is not None or service.ports is not None
     # What is wrong with its ports is told where the proxy needs them.
     address = base_url(service, loaded.variables.lookup, []) if listens else None
-    if described is None:
+    if service_descriptor is None:
         return ReachableService(name, address)
-    return ReachableService(name, address, described.descriptor.description, described.descriptor.endpoints)
+    return ReachableService(
+        name, address, service_descriptor.descriptor.description, service_descriptor.descriptor.endpoints
+    )

@@ -31,11 +31,11 @@ EGRESS, EGRESS_WORDS = "CLLAMA_EGRESS", ("allow", "deny")
 
 def resolve(loaded: LoadedPod) -> Result[ResolvedPod]:
     """Every agent of the pod, by service and ordinal."""
-    resolving = _Resolver(loaded, loaded.pod, Feeds(loaded.pod, loaded.described))
-    resolving.feeds.check(own_entries(loaded.pod.feeds), resolving.diagnostics)
-    agents = tuple(agent for spec in loaded.pod.agents for agent in resolving.agents(spec))
-    env = proxy_env(loaded.pod, agents, resolving.diagnostics)
-    return Result(ResolvedPod(agents, env), tuple(resolving.diagnostics))
+    resolver = _Resolver(loaded, loaded.pod, Feeds(loaded.pod, loaded.descriptors))
+    resolver.feeds.check(own_entries(loaded.pod.feeds), resolver.diagnostics)
+    agents = tuple(agent for spec in loaded.pod.agents for agent in resolver.agents(spec))
+    env = proxy_env(loaded.pod, agents, resolver.diagnostics)
+    return Result(ResolvedPod(agents, env), tuple(resolver.diagnostics))
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class _Resolver:
             cllama=spec.cllama if spec.cllama is not None else pod.cllama,
             grants=grants,
             surfaces=surfaces,
-            tools=_authority(grants, self.loaded.described),
+            tools=_authority(grants, self.loaded.descriptors),
             policy=limits.policy if limits is not None else Policy(),
             takes=inherited_defaults(pod, spec),
             models=merge_models(spec.models, pod.models),
@@ -80,8 +80,8 @@ class _Resolver:
     def _memory(self, wanted: MemorySetting | None) -> MemoryRelation | None:
         if wanted is None or wanted.service is None:
             return None
-        described = self.loaded.described.get(wanted.service.text)
-        descriptor = described.descriptor if described is not None else None
+        service_descriptor = self.loaded.descriptors.get(wanted.service.text)
+        descriptor = service_descriptor.descriptor if service_descriptor is not None else None
         if not isinstance(descriptor, DescriptorV2) or descriptor.memory is None:
             return None
         return MemoryRelation(wanted.service.text, wanted.timeout_ms, descriptor.memory, wanted.service.span)
@@ -101,25 +101,25 @@ class _Resolver:
         return zone if _ZONE.fullmatch(zone) else "UTC"
 
 
-def _authority(grants: Iterable[Grant], described: Mapping[str, ServiceDescriptor | None]) -> tuple[GrantedTool, ...]:
+def _authority(grants: Iterable[Grant], descriptors: Mapping[str, ServiceDescriptor | None]) -> tuple[GrantedTool, ...]:
     by_service: dict[str, list[Grant]] = {}
     for grant in grants:
         by_service.setdefault(grant.service.text, []).append(grant)
     granted: list[GrantedTool] = []
     for service in sorted(by_service):
-        offered = described.get(service)
+        offered = descriptors.get(service)
         if offered is not None:
             names = _allowed(by_service[service], offered)
             granted.extend(GrantedTool(service, tool) for tool in offered.tools if tool.name in names)
     return tuple(granted)
 
 
-def _allowed(grants: Iterable[Grant], described: ServiceDescriptor) -> set[str]:
+def _allowed(grants: Iterable[Grant], service_descriptor: ServiceDescriptor) -> set[str]:
     allowed: set[str] = set()
     denied: set[str] = set()
     for grant in grants:
         if isinstance(grant.allow, AllTools):
-            allowed |= {tool.name for tool in described.tools}
+            allowed |= {tool.name for tool in service_descriptor.tools}
         else:
             allowed |= {name.text for name in grant.allow}
         denied |= {name.text for name in grant.deny}

@@ -41,7 +41,7 @@ class Topology:
         """The networks that a container is on."""
         return tuple(network.name for network in self.networks if member in network.members)
 
-    def reached_by(self, agent: str) -> frozenset[str]:
+    def reachable_from(self, agent: str) -> frozenset[str]:
         """What an agent reaches beside its proxy."""
         own = next(network for network in self.networks if network.name == AGENT_NETWORK + agent)
         return own.members - {agent, PROXY}

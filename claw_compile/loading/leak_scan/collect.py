@@ -47,10 +47,10 @@ class LeakInputs:
     skills: Mapping[str, SkillFile]
     texts: dict[str, Source] = field(default_factory=dict)
 
-    def all(self) -> Mapping[str, tuple[LeakInput, ...]]:
+    def collect(self) -> Mapping[str, tuple[LeakInput, ...]]:
         """Agent's service → what each of its containers is given."""
-        self.files.diagnostics.extend(self._private.surfaces())
-        return {agent.name.text: tuple(self._given(agent)) for agent in self.pod.agents}
+        self.files.diagnostics.extend(self._private.check_surfaces())
+        return {agent.name.text: tuple(self._agent_inputs(agent)) for agent in self.pod.agents}
 
     @property
     def _private(self) -> PrivatePaths:
@@ -65,25 +65,25 @@ class LeakInputs:
         """The text of a file, by its path from the pod's directory."""
         if path in self.texts:
             return self.texts[path]
-        shown = self.files.shown(path)
-        data = read_file(self.files.root / path, at, f"{what} {quote(shown)}")
+        display_path = self.files.display_path(path)
+        data = read_file(self.files.root / path, at, f"{what} {quote(display_path)}")
         if data.value is None:
             self.files.diagnostics.extend(data.diagnostics if required else ())
             return None
-        return self.texts.setdefault(path, Source(shown, data.value.decode("utf-8-sig", errors="replace")))
+        return self.texts.setdefault(path, Source(display_path, data.value.decode("utf-8-sig", errors="replace")))
 
     def _secret(self, secret: PodSecret) -> str | None:
         if secret.source == "env":
-            return self.variables.lookup(secret.of.text)
-        source = self.text(secret.of.text, secret.of.span, "the secret", required=False)
+            return self.variables.lookup(secret.reference.text)
+        source = self.text(secret.reference.text, secret.reference.span, "the secret", required=False)
         return source.text.strip() if source is not None else None
 
-    def _given(self, agent: ServiceSpec) -> Iterator[LeakInput]:
+    def _agent_inputs(self, agent: ServiceSpec) -> Iterator[LeakInput]:
         yield from self._prose(agent)
         if agent.body is None:
             return
-        yield from Container(self, agent, "", ()).given(agent.body)
-        self.files.diagnostics.extend(self._private.given(agent.body, self.pod.document, ""))
+        yield from Container(self, agent, "", ()).inputs(agent.body)
+        self.files.diagnostics.extend(self._private.check_service(agent.body, self.pod.document, ""))
         own = _ParentService("", agent.name.text, agent.body, self.pod.document, agent.name.span)
         seen = {(own.file, own.name)}
         notes: tuple[Note, ...] = ()
@@ -91,8 +91,8 @@ class LeakInputs:
             seen.add((parent.file, parent.name))
             notes = (*notes, Note(hide_line(parent.said), f"{own.name} extends {parent.name} here"))
             directory = posixpath.dirname(parent.file)
-            yield from Container(self, agent, directory, notes).given(parent.body)
-            self.files.diagnostics.extend(self._private.given(parent.body, parent.document, directory))
+            yield from Container(self, agent, directory, notes).inputs(parent.body)
+            self.files.diagnostics.extend(self._private.check_service(parent.body, parent.document, directory))
             own = parent
 
     def _prose(self, agent: ServiceSpec) -> Iterator[LeakInput]:
@@ -105,7 +105,7 @@ class LeakInputs:
                 yield file_input("a skill", self._source(path.shown, self.skills[path.text].content), "prose")
 
     def _source(self, path: str, content: bytes) -> Source:
-        return Source(self.files.shown(path), content.decode(errors="replace"))
+        return Source(self.files.display_path(path), content.decode(errors="replace"))
 
     def _parent(self, child: _ParentService) -> _ParentService | None:
         extends = child.body.value("extends")

@@ -31,7 +31,7 @@ _HOOKS = ("post_start", "pre_stop")
 _RUNTIME = ".claw-runtime"
 
 
-class Reader(Protocol):
+class FileReader(Protocol):
     """Who reads for all agents."""
 
     @property
@@ -47,17 +47,17 @@ class Reader(Protocol):
 class Container:
     """``directory``: where the file with the service is, from the pod's. ``notes``: how the agent comes by it."""
 
-    reader: Reader
+    reader: FileReader
     agent: ServiceSpec
     directory: str
     notes: tuple[Note, ...]
 
-    def given(self, body: MapNode) -> Iterator[LeakInput]:
+    def inputs(self, body: MapNode) -> Iterator[LeakInput]:
         """Everything in the body of a service, but what is ours."""
         for entry in body.entries:
-            yield from self._key(entry)
+            yield from self._key_inputs(entry)
 
-    def _key(self, entry: Entry) -> Iterator[LeakInput]:
+    def _key_inputs(self, entry: Entry) -> Iterator[LeakInput]:
         lookup, node = self.reader.variables.lookup, entry.value
         match entry.key.text:
             case "x-claw" | "extends":
@@ -65,11 +65,11 @@ class Container:
             case "environment":
                 yield from variable_inputs("the environment", node, lookup, self.notes)
             case "env_file":
-                yield from self._env_files(node)
+                yield from self._env_file_inputs(node)
             case "secrets" | "configs" as section:
-                yield from self._mounted(section, node)
+                yield from self._secret_inputs(section, node)
             case "build":
-                yield from self._built(node)
+                yield from self._build_inputs(node)
             case key:
                 yield from text_inputs(f"'{key}'", node, lookup, self.notes)
                 if key in _HOOKS:
@@ -77,9 +77,9 @@ class Container:
                         environment = hook.value("environment") if isinstance(hook, MapNode) else None
                         yield from variable_inputs(f"the environment of '{key}'", environment, lookup, self.notes)
                 if key == "volumes":
-                    yield from self._bound(node)
+                    yield from self._bind_mounts(node)
 
-    def _env_files(self, node: Node) -> Iterator[LeakInput]:
+    def _env_file_inputs(self, node: Node) -> Iterator[LeakInput]:
         for item in node.items if isinstance(node, ListNode) else (node,):
             parts = item if isinstance(item, MapNode) else None
             named_by = parts.value("path") if parts else item
@@ -91,14 +91,14 @@ class Container:
             source = self._text(path, named_by, "the env_file", required=required != "false")
             if source is not None:
                 notes = (*self.notes, Note(hide_line(named_by.span), f"{self.agent.name.text} takes it here"))
-                yield from self._assigned(source, notes, is_raw=is_raw)
+                yield from self._assignments(source, notes, is_raw=is_raw)
 
     def _is_its_own(self, path: str) -> bool:
         """What the compiler writes for this agent, which may not be there yet."""
         own = f"{_RUNTIME}/agents/{self.agent.name.text}/env"
         return self.agent.count == 1 and posixpath.normpath(posixpath.join(self.directory, path)) == own
 
-    def _assigned(self, source: Source, notes: tuple[Note, ...], *, is_raw: bool) -> Iterator[LeakInput]:
+    def _assignments(self, source: Source, notes: tuple[Note, ...], *, is_raw: bool) -> Iterator[LeakInput]:
         variables = self.reader.variables
         if is_raw:
             lines = enumerate(source.text.split("\n"), start=1)
@@ -116,7 +116,7 @@ class Container:
             value = each.value if each.value is not None else variables.lookup(each.name) or ""
             yield LeakInput(f"{each.name} in the env_file", at, value, "variable", each.name, refers, notes)
 
-    def _mounted(self, section: str, node: Node) -> Iterator[LeakInput]:
+    def _secret_inputs(self, section: str, node: Node) -> Iterator[LeakInput]:
         """Secrets or configs, as the pod declares them; of an external one nothing is known."""
         lookup = self.reader.variables.lookup
         for name in mounted_names(node):
@@ -139,14 +139,14 @@ class Container:
                     if source is not None:
                         yield file_input(what, source, "file", notes)
 
-    def _built(self, node: Node) -> Iterator[LeakInput]:
+    def _build_inputs(self, node: Node) -> Iterator[LeakInput]:
         lookup = self.reader.variables.lookup
         for entry in node.entries if isinstance(node, MapNode) else ():
             match entry.key.text:
                 case "args":
                     yield from variable_inputs("the build args", entry.value, lookup, self.notes)
                 case "secrets":
-                    yield from self._mounted("secrets", entry.value)
+                    yield from self._secret_inputs("secrets", entry.value)
                 case key:
                     yield from text_inputs(f"'build.{key}'", entry.value, lookup, self.notes)
         source = dockerfile(node, self.reader.files, lookup, self.directory)
@@ -160,7 +160,7 @@ class Container:
             refers = references(value.text)
             yield LeakInput(f"{name} in the Dockerfile", at, value.text, "variable", name, refers, self.notes)
 
-    def _bound(self, node: Node) -> Iterator[LeakInput]:
+    def _bind_mounts(self, node: Node) -> Iterator[LeakInput]:
         """Files of the host that are mounted one by one."""
         for item in node.items if isinstance(node, ListNode) else ():
             path = bind_source(item, self.reader.variables.lookup)

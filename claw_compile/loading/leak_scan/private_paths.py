@@ -52,38 +52,38 @@ class PrivatePaths:
     files: Files
     lookup: Lookup
 
-    def surfaces(self) -> Iterator[Diagnostic]:
+    def check_surfaces(self) -> Iterator[Diagnostic]:
         """Every surface that leads to what is private."""
         for owner in self.pod.owners:
             for surface in own_entries(owner.surfaces):
                 if surface.scheme in _OWN_SURFACES:
                     is_host = surface.scheme == "host"
-                    gift = (
+                    exposure = (
                         _Exposure(surface.span, surface.target)
                         if is_host
                         else self._volume(surface.target, surface.span)
                     )
-                    yield from self._judged(gift, "")
+                    yield from self._check(exposure, "")
 
-    def given(self, body: MapNode, document: MapNode, directory: str) -> Iterator[Diagnostic]:
+    def check_service(self, body: MapNode, document: MapNode, directory: str) -> Iterator[Diagnostic]:
         """Every key of an agent's service, or of one that it extends in ``document``, that leads to what is private."""
-        for gift in (*self._mounts(body, document, frozenset()), *self._beside(body)):
-            yield from self._judged(gift, directory)
-        for gift in self._declared(body):
-            yield from self._judged(gift, "")
+        for exposure in (*self._mounts(body, document, frozenset()), *self._other_keys(body)):
+            yield from self._check(exposure, directory)
+        for exposure in self._mounted_secrets(body):
+            yield from self._check(exposure, "")
 
-    def _judged(self, gift: _Exposure, directory: str) -> Iterator[Diagnostic]:
-        if gift.name:
-            yield codes.PRIVATE_MOUNT.at(gift.at, f"this gives the agent {gift.name}")
-        elif gift.path:
-            target = _real(self.files.root / posixpath.join(directory, expand_home(gift.path, self.lookup)))
+    def _check(self, exposure: _Exposure, directory: str) -> Iterator[Diagnostic]:
+        if exposure.name:
+            yield codes.PRIVATE_MOUNT.at(exposure.at, f"this gives the agent {exposure.name}")
+        elif exposure.path:
+            resolve_path = _real(self.files.root / posixpath.join(directory, expand_home(exposure.path, self.lookup)))
             places = ((name, _real(self.files.root / expand_home(name, self.lookup))) for name in self._names())
-            held = next((name for name, place in places if _brings(target, place)), None)
-            if held is not None and (gift.with_below or target.is_relative_to(_real(self.files.root / held))):
-                yield codes.PRIVATE_MOUNT.at(gift.at, f"this mount gives the agent {quote(held)}")
+            held = next((name for name, place in places if _exposes(resolve_path, place)), None)
+            if held is not None and (exposure.with_below or resolve_path.is_relative_to(_real(self.files.root / held))):
+                yield codes.PRIVATE_MOUNT.at(exposure.at, f"this mount gives the agent {quote(held)}")
 
     def _names(self) -> tuple[str, ...]:
-        return (*_PRIVATE, *(secret.of.text for secret in self.pod.secrets if secret.source == "file"))
+        return (*_PRIVATE, *(secret.reference.text for secret in self.pod.secrets if secret.source == "file"))
 
     def _mounts(self, body: MapNode, document: MapNode, seen: frozenset[str]) -> Iterator[_Exposure]:
         for item in _items(body.value("volumes")):
@@ -103,8 +103,8 @@ class PrivatePaths:
         elif name not in seen:
             services = document.value("services")
             body = services.value(name) if isinstance(services, MapNode) else None
-            for gift in self._mounts(body, document, seen | {name}) if isinstance(body, MapNode) else ():
-                yield _Exposure(item.span, gift.path, gift.name)
+            for exposure in self._mounts(body, document, seen | {name}) if isinstance(body, MapNode) else ():
+                yield _Exposure(item.span, exposure.path, exposure.name)
 
     def _volume(self, name: str, at: Span) -> _Exposure:
         """A named volume, which may be another name of a directory of the host or of the proxy's own."""
@@ -118,7 +118,7 @@ class PrivatePaths:
         device = fill_in(options.value("device"), self.lookup) if isinstance(options, MapNode) else None
         return _Exposure(at, device or "")
 
-    def _beside(self, body: MapNode) -> Iterator[_Exposure]:
+    def _other_keys(self, body: MapNode) -> Iterator[_Exposure]:
         develop, build, pid = body.value("develop"), body.value("build"), fill_in(body.value("pid"), self.lookup) or ""
         if pid.startswith(("service:", "container:")):
             # Their environment stands in /proc.
@@ -137,7 +137,7 @@ class PrivatePaths:
         for item in _items(contexts):
             yield _Exposure(item.span, _local((fill_in(item, self.lookup) or "").partition("=")[2]), with_below=False)
 
-    def _declared(self, body: MapNode) -> Iterator[_Exposure]:
+    def _mounted_secrets(self, body: MapNode) -> Iterator[_Exposure]:
         build = body.value("build")
         inherited_defaults = {
             "secrets": list(mounted_names(body.value("secrets"))),
@@ -163,12 +163,12 @@ def _local(context: str) -> str:
     return "" if "://" in context else context
 
 
-def _brings(target: Path, private: Path) -> bool:
-    if private.is_relative_to(target):
+def _exposes(resolve_path: Path, private: Path) -> bool:
+    if private.is_relative_to(resolve_path):
         return True
-    if not target.is_relative_to(private):
+    if not resolve_path.is_relative_to(private):
         return False
-    inside = target.relative_to(private).parts
+    inside = resolve_path.relative_to(private).parts
     return not (inside[:1] == ("agents",) and inside[2:3] == (_FOR_AGENTS,))
 
 

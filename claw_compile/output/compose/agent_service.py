@@ -50,7 +50,7 @@ def agent_service(agent: Agent, deployment: Deployment) -> MapNode:
     if agent.has_proxy and agent.mode == "transparent":
         # A link's name is the agent's alone. An alias would be everybody's on the network, and so the proxy's own.
         body = extend_list(body, "links", [f"{HOLDER}:{host}" for host in governed_hosts(deployment)])
-    return _connected(body, agent, deployment)
+    return _join_agent_networks(body, agent, deployment)
 
 
 def _labels(agent: Agent, deployment: Deployment) -> dict[str, str]:
@@ -103,7 +103,7 @@ def bind(source: str, target: str, *, read_only: bool = True) -> Data:
     return mount | {"bind": {"create_host_path": False}}
 
 
-def _connected(body: MapNode, agent: Agent, deployment: Deployment) -> MapNode:
+def _join_agent_networks(body: MapNode, agent: Agent, deployment: Deployment) -> MapNode:
     networks: dict[str, Data] = dict.fromkeys(deployment.topology.of(agent.id))
     connected = join_networks(body, networks, keeps_default=False)
     node = connected.value("networks")

@@ -37,7 +37,7 @@ def compose(deployment: Deployment) -> bytes:
         ("volumes", _volumes(deployment)),
         ("secrets", compose_secrets(deployment) if deployment.has_proxy else {}),
     ):
-        document = _extended(document, key, added)
+        document = _add_to_section(document, key, added)
     return (_HEADER + as_yaml(document, first=("name", "services"))).encode()
 
 
@@ -73,7 +73,7 @@ def _volumes(deployment: Deployment) -> dict[str, Data]:
     return dict.fromkeys(sorted(named | ours))
 
 
-def _extended(document: MapNode, key: str, added: dict[str, Data]) -> MapNode:
+def _add_to_section(document: MapNode, key: str, added: dict[str, Data]) -> MapNode:
     """A section of the file with more in it; what the user declared stays as it is."""
     node = document.value(key)
     own = node if isinstance(node, MapNode) else MapNode((), document.span)

@@ -25,7 +25,7 @@ def secret_files(pod: PodSpec, lookup: Lookup) -> Mapping[PurePosixPath, bytes]:
     return {
         PurePosixPath(SECRETS, secret.name.text): value.encode()
         for secret in pod.secrets
-        if secret.source == "env" and (value := lookup(secret.of.text))
+        if secret.source == "env" and (value := lookup(secret.reference.text))
     }
 
 
@@ -43,4 +43,6 @@ def compose_secrets(deployment: Deployment) -> dict[str, Data]:
 def _path(secret: PodSecret) -> str:
     if secret.source == "env":
         return f"./{RUNTIME}/{SECRETS}/{secret.name.text}"
-    return escape_dollars(secret.of.text if secret.of.text.startswith("/") else f"./{secret.of.text}")
+    return escape_dollars(
+        secret.reference.text if secret.reference.text.startswith("/") else f"./{secret.reference.text}"
+    )

@@ -16,7 +16,7 @@ from claw_compile.grammar.pod import Surface
 from claw_compile.output.compose.proxy_service import REJECTED
 from claw_compile.output.deployment import Deployment
 from claw_compile.output.kubernetes.container import Converter
-from claw_compile.output.kubernetes.network_policy import CLUSTER, CLUSTER_6, PRIVATE, PRIVATE_6, reached_by
+from claw_compile.output.kubernetes.network_policy import CLUSTER, CLUSTER_6, PRIVATE, PRIVATE_6, reachable_from
 from claw_compile.output.kubernetes.objects import PROXY_UID
 from claw_compile.policy.agent import Agent
 from claw_compile.policy.topology import has_egress, reachable_services
@@ -98,7 +98,7 @@ def _ports(agent: Agent, surface: Surface, whole: Deployment, converter: Convert
 def _shared(agent: Agent, whole: Deployment, converter: Converter) -> None:
     """To the policies agent and proxy are one."""
     named = reachable_services(agent, whole.pod)
-    others = sorted(reached_by(agent, whole) - {*named})
+    others = sorted(reachable_from(agent, whole) - {*named})
     if named and others:
         at = next(surface.span for surface in agent.surfaces if surface.target in named)
         message = f"on a port of its surfaces {agent.id} reaches {', '.join(others)}, too"

@@ -45,9 +45,9 @@ def kubernetes(whole: Deployment, lookup: Lookup) -> Result[bytes]:
         for each in whole.pod.document.entries
         if each.key.text not in _CARRIED and not each.key.text.startswith("x-")
     ]
-    diagnostics.extend(_by_hand(whole))
+    diagnostics.extend(_manual_steps(whole))
     objects = [*_objects(whole, lookup, diagnostics)]
-    diagnostics.extend(_twice(objects))
+    diagnostics.extend(_check_unique(objects))
     documents = (as_yaml(mapping(each), _FIRST) for _, each in sorted(objects, key=_place))
     return Result("---\n".join(documents).encode(), tuple(dict.fromkeys(diagnostics)))
 
@@ -71,7 +71,7 @@ def _objects(whole: Deployment, lookup: Lookup, diagnostics: list[Diagnostic]) -
         yield span, claim(object_name(whole.pod_name, name, "volume"), whole.pod_name)
 
 
-def _twice(objects: Iterable[tuple[Span, Object]]) -> Iterator[Diagnostic]:
+def _check_unique(objects: Iterable[tuple[Span, Object]]) -> Iterator[Diagnostic]:
     """Names are made so that no two are one, but for what a digest of eight digits may do."""
     first: dict[tuple[str, str], Span] = {}
     for span, result in objects:
@@ -103,7 +103,7 @@ def _pod_wide(whole: Deployment) -> Iterator[Object]:
             yield secret(object_name(pod, what=top), pod, files)
 
 
-def _by_hand(whole: Deployment) -> Iterator[Diagnostic]:
+def _manual_steps(whole: Deployment) -> Iterator[Diagnostic]:
     if whole.pod.name is None or not whole.has_proxy:
         return
     for each in whole.pod.secrets:

@@ -45,7 +45,7 @@ def policies(deployment: Deployment) -> dict[str, Object]:
     """Member → what it may nevertheless."""
     pod = deployment.pod_name
     result: dict[str, Object] = {}
-    reached = _reached(deployment)
+    reached = _reachability(deployment)
     worldly = {agent.id for agent in deployment.agents if agent.has_proxy or has_egress(agent)}
     worldly |= {service.name.text for service in _services(deployment.pod) if _is_open(service, deployment.pod)}
     for member in sorted(reached):
@@ -65,9 +65,9 @@ def _peers(pod: str, members: Iterable[str]) -> list[Data]:
     return [{"podSelector": {"matchLabels": labels(pod, member)}} for member in members]
 
 
-def _reached(deployment: Deployment) -> dict[str, set[str]]:
+def _reachability(deployment: Deployment) -> dict[str, set[str]]:
     """Member → the members that it may call."""
-    reached = {agent.id: reached_by(agent, deployment) for agent in deployment.agents}
+    reached = {agent.id: reachable_from(agent, deployment) for agent in deployment.agents}
     services = _services(deployment.pod)
     for service in services:
         own = _networks(service)
@@ -77,7 +77,7 @@ def _reached(deployment: Deployment) -> dict[str, set[str]]:
     return reached
 
 
-def reached_by(agent: Agent, deployment: Deployment) -> set[str]:
+def reachable_from(agent: Agent, deployment: Deployment) -> set[str]:
     """What an agent's pod may call: its surfaces, and what its proxy asks for it."""
     names = set(reachable_services(agent, deployment.pod))
     if agent.has_proxy:

@@ -14,7 +14,7 @@ type Object = dict[str, Data]
 
 PROXY_UID = 52110
 """No image's usual one: the guard lets this user out, and an image that has it as its own would not be held."""
-_LONGEST = 52
+_MAX_NAME = 52
 """Of a name; the controllers add to it."""
 _DIGESTED = re.compile(r".*-[0-9a-f]{8}")
 
@@ -30,7 +30,7 @@ def object_name(pod: str, named: str | None = None, what: Kept | PodWide | None 
     that had to be changed has a digest, and so has one that looks as if it had.
     """
     whole = pod if named is None else f"{pod}-{named}"
-    safe = re.sub(r"[^a-z0-9-]", "-", whole.lower()).strip("-")[:_LONGEST]
+    safe = re.sub(r"[^a-z0-9-]", "-", whole.lower()).strip("-")[:_MAX_NAME]
     if safe != whole or _DIGESTED.fullmatch(safe):
         safe = f"{safe}-{hashlib.sha256(whole.encode()).hexdigest()[:8]}"
     return safe if what is None else f"{safe}.{what}"
