@@ -1,6 +1,6 @@
-"""What an operator asks of one service or agent: what it is, from where, and who may do what with it (`claw inspect`).
+"""Facts about one service or agent: what it is, its source, and who may do what with it (``claw inspect``).
 
-Rules. It is data, for people and for programs alike. Of a credential its kind and its source are told, never its value; what
+Rules. It is data, for people and for programs alike. Of a credential it has the kind and the source, never the value; what
 a variable made of a text of the pod file is shown as ``${NAME}``.
 """
 
@@ -27,11 +27,11 @@ from claw_contract.names import aliases, canonical_name
 type Facts = dict[str, Any]
 _REFERENCE = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
 _MIN_PART = 4
-"""Of a value that is looked for within other text: a shorter one is there by chance."""
+"""A shorter value is not looked for within other text: it would be there by chance."""
 
 
 def inspect_pod(plan: Plan, word: str) -> Facts | UnknownName:
-    """``{"agents": […], "service": …}``: an agent by its id, a service by its name; an agent's service is both."""
+    """Return ``{"agents": […], "service": …}`` for an agent's id or a service's name; an agent's service is both."""
     spec = plan.pod.spec.service(word)
     agents = [each for each in plan.agents if word in {each.agent.id, each.agent.spec.name.text}]
     if spec is None and not agents:
@@ -135,7 +135,7 @@ def _from(source: str, of: ScalarNode, service: str) -> Facts:
 
 
 def _descriptor(service_descriptor: ServiceDescriptor) -> Facts:
-    """All that the service says, but its tools, which stand by themselves."""
+    """Return the descriptor of a service without its tools, which stand by themselves."""
     said = service_descriptor.descriptor.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"tools"})
     return {
         "found_in": service_descriptor.file,
@@ -162,7 +162,7 @@ def _place(span: Span) -> str:
 
 
 def _values(plan: Plan) -> Mapping[str, str]:
-    """Value → name, of every variable that the pod file refers to."""
+    """Return value → name, of every variable that the pod file refers to."""
     names = {name for text in _texts(plan.pod.spec.document) for name in _REFERENCE.findall(text)}
     pairs = ((plan.loaded.variables.lookup(name), name) for name in sorted(names))
     return {value: name for value, name in pairs if value}

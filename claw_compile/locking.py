@@ -1,4 +1,4 @@
-"""``claw lock`` and ``claw rotate``: the two verbs that write ``claw.lock`` (spec/compile.md "Verbs", "Tokens").
+"""``claw lock`` and ``claw rotate``: the two verbs that write ``claw.lock`` (docs/spec/compile.md "Verbs", "Tokens").
 
 Rules. A lock is widened only for services that are accepted by name; what is new to it comes in, what is no longer described
 goes. An agent's epoch never goes back, not even when the agent is gone: a token that was rotated away stays worthless. With an
@@ -45,12 +45,12 @@ class ImageDescriptor:
 
 
 type AskImage = Callable[[str], ImageDescriptor | None]
-"""What an image says of itself; None when it has no descriptor. Docker is asked by the command line, never by the compiler."""
+"""Asks an image for its descriptor; None when it has none. The command line asks Docker, never the compiler."""
 
 
 @dataclass(frozen=True)
 class LockResult:
-    """A lock that was written, and the services that came, were accepted, and went."""
+    """The lock that was written, and the services that were added, accepted and removed."""
 
     file: Path
     content: LockContent
@@ -61,7 +61,7 @@ class LockResult:
 
 @dataclass(frozen=True)
 class Rotation:
-    """An agent's next epoch."""
+    """The next epoch of an agent's token."""
 
     file: Path
     agent: str
@@ -71,7 +71,7 @@ class Rotation:
 def lock_pod(
     pod_file: Path, environ: Mapping[str, str], accept: Collection[str] = (), ask: AskImage | None = None
 ) -> Result[LockResult]:
-    """Write the lock of a pod as it is now; a service whose tools have changed only when it is accepted."""
+    """Write the lock of a pod as it is now; a service whose tools have changed, only when it is accepted."""
     loaded = load(pod_file, environ)
     if loaded.value is None or has_errors(loaded.diagnostics):
         return Result(None, sort_diagnostics(loaded.diagnostics))
@@ -103,7 +103,7 @@ def lock_pod(
 
 @dataclass
 class _LockUpdate:
-    """The pod as it is, on its way into the lock."""
+    """One update of the lock from the pod as it is."""
 
     loaded: LoadedPod
     directory: Path
@@ -153,7 +153,7 @@ class _LockUpdate:
         return service_descriptor, lock_service(service_descriptor, inside.as_posix(), image)
 
     def _baked(self, service: ServiceSpec, ask: AskImage) -> tuple[ServiceDescriptor, LockedService] | None:
-        """What the service's image says of itself."""
+        """Return the descriptor in the service's image, and its entry of the lock."""
         image = fill_in(service.body.value("image"), self.loaded.variables.lookup) if service.body else None
         baked = ask(image) if image is not None else None
         if baked is None:

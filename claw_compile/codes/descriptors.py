@@ -1,4 +1,4 @@
-"""What a service says of itself."""
+"""Codes about descriptors: their content, their source, and the files of a pod."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ LONG_DESCRIPTION = warning(
 )
 MISSING_DESCRIPTION = warning(
     "missing-description",
-    "A tool has no description: a model has only the name to tell what it is for.",
+    "A tool has no description: a model has only the name to go by.",
     "Say in one sentence what it does, and when to use it.",
 )
 HIDDEN_TEXT = warning(
     "hidden-text",
     "A tool's name, description or schema holds characters that nobody sees (control characters, marks of direction, letters"
-    " without a glyph), by which a model can be told what a reviewer does not read.",
+    " without a glyph), which can say to a model what a reviewer does not read.",
     "Look at the text with these characters shown, and remove them.",
 )
 

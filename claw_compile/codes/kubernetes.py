@@ -1,4 +1,4 @@
-"""What is told of a pod only when it is compiled for Kubernetes."""
+"""Codes of a compile for Kubernetes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may do what."""
+"""Codes about policy: grants, credentials, networks, and what an agent has beside its tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A descriptor's tree → what a service says of itself, or what is wrong with it (spec/compile.md "Descriptors").
+"""A descriptor's tree → ``ServiceDescriptor``, or diagnostics (docs/spec/compile.md "Descriptors").
 
 Shapes are the contract's models: a pydantic error's ``loc`` finds its place in the tree. ``rules`` has what relates one part
 to another.
@@ -39,7 +39,7 @@ _KNOWN: dict[tuple[str, ...], tuple[str, ...]] = {
 
 
 type Source = Literal["describe-file", "snapshot", "image", "build", "tools-list"]
-"""Where a descriptor is from, in the order of rank."""
+"""The source of a descriptor, in the order of rank."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class ServiceDescriptor:
 
 
 def read_descriptor(file: str, root: Node) -> Result[ServiceDescriptor]:
-    """The descriptor, with everything that is wrong with it."""
+    """Return the descriptor, and everything that is wrong with it."""
     diagnostics = list(_version(root))
     if diagnostics or not isinstance(root, MapNode):
         return Result(None, tuple(diagnostics))
@@ -78,7 +78,7 @@ def _validated(root: Node) -> Descriptor:
 
 
 def _rules_of_the_rest(error: ValidationError, root: MapNode) -> Iterator[Diagnostic]:
-    """What is wrong with the parts that have their shapes: one bad tool must not hide the mistakes of the others."""
+    """Check the parts that have the right shape: one bad tool must not hide the mistakes of the others."""
     bad = {
         problem["loc"][:2] for problem in error.errors(include_input=False, include_url=False, include_context=False)
     }
@@ -151,7 +151,7 @@ def _dotted(path: tuple[str | int, ...]) -> str:
 
 
 def as_descriptor(root: Node, mcp_path: ScalarNode) -> Result[Node]:
-    """Version 2 with the listed tools; the whole answer of JSON-RPC is taken as well as its ``result``."""
+    """Return a version 2 descriptor with the listed tools, from a ``result`` or from the whole JSON-RPC answer."""
     listed = root.value("result") if isinstance(root, MapNode) and root.get("jsonrpc") is not None else root
     if not isinstance(listed, MapNode):
         at = listed.span if listed is not None else root.span
@@ -177,6 +177,6 @@ def as_descriptor(root: Node, mcp_path: ScalarNode) -> Result[Node]:
 
 
 def _name(tool: Node) -> ScalarNode | None:
-    """The name of a tool, if it is the name alone that keeps it out."""
+    """Return the name of a tool, if only the name keeps it out."""
     name = tool.value("name") if isinstance(tool, MapNode) else None
     return name if isinstance(name, ScalarNode) and not name.plain and not TOOL_NAME.fullmatch(name.text) else None

@@ -1,4 +1,4 @@
-"""``claw.lock``: which tools each service had when somebody looked at them (spec/compile.md "Verbs", claw lock).
+"""``claw.lock``: the tools that each service had when they were last reviewed (docs/spec/compile.md "Verbs", claw lock).
 
 It is JSON with sorted names, one fact a line, so that a change of it reads as a change of authority. ``epochs`` are those of
 the agents' tokens; without ``services`` the tools are not locked. The descriptor that an image holds stands in it, since a
@@ -75,11 +75,11 @@ class Lock:
         return self.content.services
 
     def place(self, *path: str) -> Span:
-        """Where a service, or a tool of it, stands."""
+        """Return the place of a service in the lock, or of one of its tools."""
         return span_at(self.root, ("services", *path))
 
     def descriptor(self, service: str) -> Node | None:
-        """The tree of the descriptor that an image holds."""
+        """Return the tree of the descriptor that an image holds."""
         node: Node | None = self.root
         for part in ("services", service, "descriptor"):
             node = node.value(part) if isinstance(node, MapNode) else None
@@ -87,7 +87,7 @@ class Lock:
 
 
 def read_lock(file: str, root: Node) -> Result[Lock]:
-    """The lock, or what is wrong with it; nothing of a lock that is damaged is believed."""
+    """Return the lock, or what is wrong with it; nothing of a damaged lock is used."""
     diagnostics = tuple(_version(root))
     if diagnostics:
         return Result(None, diagnostics)
@@ -119,13 +119,13 @@ def _shape_errors(error: ValidationError, root: Node) -> Iterator[Diagnostic]:
 
 
 def lock_service(described: ServiceDescriptor, file: str, image: str | None) -> LockedService:
-    """What the lock has of a descriptor; ``file`` is its path from the pod's directory."""
+    """Return the lock's entry of a descriptor; ``file`` is its path from the pod's directory."""
     tools = {tool.name: lock_tool(described, tool) for tool in described.tools}
     return LockedService(source=described.source, file=file, digest=described.digest, image=image, tools=tools)
 
 
 def lock_tool(described: ServiceDescriptor, tool: DescriptorTool) -> LockedTool:
-    """What the lock has of one tool. The order of a schema's keys is no matter."""
+    """Return the lock's entry of one tool. The order of a schema's keys does not matter."""
     said = tool.model_dump(mode="json", by_alias=True, exclude_unset=True)
     call = _call(described, tool)
     return LockedTool(
@@ -149,12 +149,12 @@ def _canonical(data: Any) -> bytes:
 
 
 def sha256(data: bytes) -> str:
-    """A digest as the lock writes it."""
+    """Return a digest as the lock writes it."""
     return "sha256:" + hashlib.sha256(data).hexdigest()
 
 
 def render_lock(content: LockContent) -> bytes:
-    """The lock as its file holds it: names sorted, and an image's descriptor in its own order."""
+    """Return the bytes of the lock's file: names sorted, and an image's descriptor in its own order."""
     data: dict[str, Any] = {"version": content.version, "epochs": dict(sorted(content.epochs.items()))}
     if content.services is not None:
         dumped = {

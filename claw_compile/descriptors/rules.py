@@ -1,4 +1,4 @@
-"""What relates one part of a descriptor to another; ``tool_rules`` has those of one tool (spec/compile.md, Rules)."""
+"""Rules between the parts of a descriptor, and of each tool: its schema, its call, its effect (docs/spec/compile.md, Rules)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HIDDEN = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ue000-\uf8ff"
     "\U000e0000-\U000e0fff]"
 )
-"""Control characters, marks of direction, and letters without a glyph: a way to tell a model what no reviewer sees."""
+"""Control characters, marks of direction, and letters without a glyph: they show a model what no reviewer sees."""
 _NOT_SINGLE = ("object", "array")
 _OURS = "x-claw."
 _ANNOTATIONS = tuple(
@@ -29,7 +29,7 @@ type _Path = tuple[str | int, ...]
 
 
 def rules(descriptor: Descriptor, root: Node) -> Iterator[Diagnostic]:
-    """Everything that is wrong with a descriptor whose values have the right shapes."""
+    """Yield everything that is wrong with a descriptor whose values have the right shapes."""
     yield from _feeds(descriptor, root)
     yield from _skill(descriptor, root)
     if isinstance(descriptor, DescriptorV2):
@@ -60,7 +60,7 @@ def _skill(descriptor: Descriptor, root: Node) -> Iterator[Diagnostic]:
 
 
 def is_image_path(path: str) -> bool:
-    """Whether a descriptor may name a file of its image so."""
+    """Return whether a descriptor may name a file of its image so."""
     return bool(path.strip("/ ")) and ".." not in path.split("/") and path.isprintable()
 
 
@@ -92,13 +92,13 @@ def _tools(descriptor: DescriptorV2, root: Node) -> Iterator[Diagnostic]:
 
 
 def leaves_its_place(path: str) -> bool:
-    """Whether a path holds segments that a server resolves away, a brace that belongs to no parameter, or what nobody sees."""
+    """Return whether a path holds segments that a server resolves away, a stray brace, or invisible characters."""
     left = PLACEHOLDER.sub("", path)
     return bool({".", ".."} & set(path.split("/"))) or "{" in left or "}" in left or not path.isprintable()
 
 
 def tool_rules(descriptor: DescriptorV2, root: Node, index: int) -> Iterator[Diagnostic]:
-    """Everything that is wrong with one tool."""
+    """Yield everything that is wrong with one tool."""
     tool, base = descriptor.tools[index], ("tools", index)
     if not tool.description.strip():
         yield codes.MISSING_DESCRIPTION.at(span_at(root, (*base, "name")), f"{quote(tool.name)} has no description")
@@ -139,7 +139,7 @@ def _http(tool: DescriptorTool, root: Node, base: _Path) -> Iterator[Diagnostic]
 
 
 def _parameter(tool: DescriptorTool, name: str, root: Node, base: _Path) -> Iterator[Diagnostic]:
-    """A parameter of the path is one segment: there, required, and no list."""
+    """Check that a parameter of the path is one segment: declared, required, and no list."""
     at_path = span_at(root, (*base, "http", "path"))
     properties, required = tool.input_schema.get("properties"), tool.input_schema.get("required")
     if not isinstance(properties, dict) or name not in properties:
@@ -174,7 +174,7 @@ def _annotations(tool: DescriptorTool, root: Node, base: _Path) -> Iterator[Diag
 
 
 def _all_texts(node: Node) -> Iterator[ScalarNode]:
-    """Every key and value."""
+    """Yield every key and value."""
     if isinstance(node, ScalarNode):
         yield node
     for item in node.items if isinstance(node, ListNode) else ():
@@ -185,7 +185,7 @@ def _all_texts(node: Node) -> Iterator[ScalarNode]:
 
 
 def _node(root: Node, path: _Path) -> Node:
-    """What stands at ``path``, which the model has found there already."""
+    """Return the node at ``path``, which the model has read already."""
     node: Node | None = root
     for part in path:
         node = node.items[part] if isinstance(node, ListNode) and isinstance(part, int) else _child(node, part)

@@ -1,4 +1,4 @@
-"""A skill: a text for the agent, known by its base name (origin-compile.md 2.3, "skills").
+"""A skill: a text for the agent, known by its base name.
 
 Rules. It may open with front matter (YAML between two lines of ``---``), a mapping whose ``description`` says what the skill is
 for; without one its first line of text does.
@@ -30,7 +30,7 @@ class SkillFile:
 
 
 def read_skill(path: str, origin: str, source: Source) -> Result[SkillFile]:
-    """The skill in a file, with what is wrong with its front matter. ``origin`` is the same on every machine."""
+    """Return the skill in a file, and what is wrong with its front matter. ``origin`` is the same on every machine."""
     lines = source.text.splitlines()
     end = next((at for at, line in enumerate(lines[1:], start=1) if line.rstrip() == _MARK), None)
     diagnostics: tuple[Diagnostic, ...] = ()

@@ -1,4 +1,4 @@
-"""What the compiler says about a file: a code, a place, a sentence (spec/compile.md "Diagnostics").
+"""Diagnostics: a code, a place, a sentence (docs/spec/compile.md "Diagnostics").
 
 Rules. A user's mistake is a value with a place, never an exception. A message quotes what the *file* says, through
 ``quote``, and never a value that came from the environment.
@@ -28,13 +28,13 @@ class Span:
 
 
 def start_of(file: str) -> Span:
-    """The place of a file that has no better place: its first character."""
+    """Return the place of a file that has no better one: its first character."""
     return Span(file, 1, 1, 1)
 
 
 @dataclass(frozen=True)
 class Note:
-    """A related place, and what it has to do with the matter."""
+    """A related place, and how it is related."""
 
     span: Span
     message: str
@@ -42,7 +42,7 @@ class Note:
 
 @dataclass(frozen=True)
 class Code:
-    """One kind of diagnostic: its stable name, what it means, and what to do. All of them are in ``codes.py``."""
+    """One kind of diagnostic: its stable name, its meaning and its remedy. All of them are in ``claw_compile/codes/``."""
 
     name: str
     severity: Severity
@@ -58,7 +58,7 @@ class Code:
         notes: Iterable[Note] = (),
         help_text: str | None = None,
     ) -> Diagnostic:
-        """A diagnostic of this kind. ``hint`` stands beside the carets, ``help_text`` on a line of its own."""
+        """Return a diagnostic of this kind. ``hint`` stands beside the carets, ``help_text`` on a line of its own."""
         shown_notes = tuple(Note(note.span, escape_controls(note.message)) for note in notes)
         return Diagnostic(
             self,
@@ -86,14 +86,14 @@ class Diagnostic:
 
 @dataclass(frozen=True)
 class Result[T]:
-    """What a phase made, and what it found. ``value`` is None when the next phase has nothing to work on."""
+    """The outcome of a phase: its value, and its diagnostics. ``value`` is None when the next phase has nothing to work on."""
 
     value: T | None
     diagnostics: tuple[Diagnostic, ...] = ()
 
 
 def sort_diagnostics(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
-    """Sorted by place, each once: a default that ten agents inherit is wrong once."""
+    """Sort diagnostics by place, each once: a default that ten agents inherit is wrong once."""
     return tuple(
         sorted(
             dict.fromkeys(diagnostics),
@@ -107,7 +107,7 @@ def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:
 
 
 def quote(text: str) -> str:
-    r"""Text of a file as a message shows it: in quotes, short, without control characters, and without what looks like a key.
+    r"""Quote text of a file for a message: short, without control characters, and without what looks like a key.
 
     >>> print(quoted("get_quote"), quoted("a" + chr(7)))
     'get_quote' 'a\x07'
@@ -118,7 +118,7 @@ def quote(text: str) -> str:
 
 
 def escape_controls(text: str) -> str:
-    r"""Text without control characters: a descriptor's words must not move a terminal's cursor. Lines stay lines.
+    r"""Escape control characters: a descriptor's words must not move a terminal's cursor. Lines stay lines.
 
     >>> print(visible("a" + chr(27) + "[2J"))
     a\x1b[2J
@@ -130,7 +130,7 @@ SHOWN = 80
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str | None:
-    """The closest known word as a hint, if one is close.
+    """Return the closest known word as a hint, if one is close.
 
     >>> did_you_mean("alow", ["allow", "deny"])
     "did you mean 'allow'?"

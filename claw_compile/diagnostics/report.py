@@ -1,4 +1,4 @@
-"""Diagnostics as text for people and as JSON for programs (spec/compile.md "Diagnostics").
+"""Diagnostics as text for people and as JSON for programs (docs/spec/compile.md "Diagnostics").
 
 Rules. A line of the file is shown without the values of environment variables, and of what is called a password or a token, and
 without what looks like a key: they may be credentials. Only a bare ``${NAME}`` stays readable.
@@ -24,19 +24,19 @@ _MASK = "•"
 
 
 def plain_streams() -> None:
-    """Let standard output and error replace what the terminal has no characters for."""
+    """Make standard output and error replace characters that the terminal does not have."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
 
 
 def as_text(diagnostics: Iterable[Diagnostic]) -> str:
-    """Each diagnostic with its line, carets under its place, and its notes and help."""
+    """Return each diagnostic with its line, carets under its place, and its notes and help."""
     return "".join(f"{line}\n" for diagnostic in diagnostics for line in _lines(diagnostic))
 
 
 def as_json(diagnostics: Iterable[Diagnostic]) -> str:
-    """``{"diagnostics": […], "errors": n, "warnings": n}``; places are 1-based, ``end_column`` exclusive."""
+    """Return ``{"diagnostics": […], "errors": n, "warnings": n}``; places are 1-based, ``end_column`` exclusive."""
     every = tuple(diagnostics)
     errors = sum(each.is_error for each in every)
     data = {"diagnostics": [_data(each) for each in every], "errors": errors, "warnings": len(every) - errors}
@@ -44,7 +44,7 @@ def as_json(diagnostics: Iterable[Diagnostic]) -> str:
 
 
 def count(diagnostics: Iterable[Diagnostic]) -> str:
-    """``2 errors, 1 warning``; empty when there is nothing to count."""
+    """Return ``2 errors, 1 warning``; empty when there is nothing to count."""
     every = tuple(diagnostics)
     errors = sum(each.is_error for each in every)
     numbers = (("error", errors), ("warning", len(every) - errors))
@@ -78,7 +78,7 @@ def _excerpt(span: Span, hint: str | None) -> Iterator[str]:
 
 
 def _mask(line: str) -> str:
-    """The line with what follows ``NAME:`` or ``NAME=`` hidden; the length stays, so that carets fit.
+    """Hide what follows ``NAME:`` or ``NAME=`` in a line; the length stays, so that carets fit.
 
     >>> _masked("    API_TOKEN: abc")
     '    API_TOKEN: •••'

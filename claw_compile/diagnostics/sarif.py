@@ -14,7 +14,7 @@ _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 def as_sarif(diagnostics: Iterable[Diagnostic]) -> str:
-    """One run with the rules that it needs; a related place for each note."""
+    """Return one SARIF run with the rules that it needs, and a related place for each note."""
     every = tuple(diagnostics)
     rules = sorted({each.code.name: each.code for each in every}.items())
     numbers = {name: number for number, (name, _) in enumerate(rules)}
@@ -29,7 +29,7 @@ def as_sarif(diagnostics: Iterable[Diagnostic]) -> str:
 
 
 def as_github(diagnostics: Iterable[Diagnostic]) -> str:
-    """One command a line; the runner of a workflow shows it beside the code."""
+    """Return one workflow command a line; GitHub's runner shows it beside the code."""
     return "".join(f"{_command(each)}\n" for each in diagnostics)
 
 
@@ -65,7 +65,7 @@ def _location(span: Span) -> dict[str, Any]:
 
 
 def _full_text(diagnostic: Diagnostic) -> str:
-    """The message with its hint and help, for readers that show nothing else."""
+    """Return the message with its hint and help, for readers that show nothing else."""
     return "\n".join(part for part in (diagnostic.message, diagnostic.hint, diagnostic.help) if part)
 
 
@@ -83,5 +83,5 @@ def _command(diagnostic: Diagnostic) -> str:
 
 
 def _escape(text: str, more: str = "") -> str:
-    """As the runner decodes it: percent, line breaks, and in a property what would end it."""
+    """Escape text as the runner decodes it: percent, line breaks, and in a property what would end it."""
     return "".join(f"%{ord(char):02X}" if char in f"%\r\n{more}" else char for char in text)

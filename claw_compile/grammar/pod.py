@@ -1,6 +1,6 @@
-"""A pod file as values: what it says, with places, before any default is applied.
+"""A pod file as values, with places, before any default is applied.
 
-Rules. Absent is ``None``; ``[]`` and ``null`` are there and empty (spec/compile.md: absent inherits, empty suppresses).
+Rules. Absent is ``None``; ``[]`` and ``null`` are there and empty (docs/spec/compile.md: absent inherits, empty suppresses).
 What Compose owns (``environment``, ``expose``, ``ports``) stays a tree: it is read when a grant needs it.
 """
 
@@ -70,14 +70,14 @@ class EntryList[T]:
 
 
 def own_entries[T](listed: EntryList[T] | None) -> tuple[T, ...]:
-    """The entries that stand in the list themselves."""
+    """Return the entries that stand in the list itself, without the spread."""
     entries = listed.entries if listed is not None else ()
     return tuple(entry for entry in entries if not isinstance(entry, Spread))
 
 
 @dataclass(frozen=True)
 class Cllama:
-    """Which proxies stand before the agent, and by which entrance; none when ``cllama`` is ``null`` or ``[]``."""
+    """The proxies before the agent, and its entrance to them; none when ``cllama`` is ``null`` or ``[]``."""
 
     key: Span
     proxies: tuple[ScalarNode, ...]
@@ -251,7 +251,7 @@ class ServiceSpec:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The names of its containers: its own, or ``name-0 … name-(N-1)``."""
+        """The names of the service's containers: its own, or ``name-0 … name-(N-1)``."""
         name = self.name.text
         return (name,) if self.count == 1 else tuple(f"{name}-{ordinal}" for ordinal in range(self.count))
 
@@ -284,11 +284,11 @@ class PodSpec:
 
     @property
     def owners(self) -> tuple[PodSpec | ServiceSpec, ...]:
-        """Whoever can declare what an agent has: the pod in its defaults, and each service."""
+        """The owners of declarations: the pod in its defaults, and each service."""
         return (self, *self.services)
 
     @property
     def agents(self) -> tuple[ServiceSpec, ...]:
-        """By name, so that no output depends on the order of the file."""
+        """The services that are agents, by name, so that no output depends on the order of the file."""
         agents = (service for service in self.services if service.agent is not None)
         return tuple(sorted(agents, key=lambda service: service.name.text))

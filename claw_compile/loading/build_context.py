@@ -1,4 +1,4 @@
-"""The build context of a service: what its image is made of, as far as it is in the pod's directory.
+"""The build context of a service: the source of its image, as far as it is in the pod's directory.
 
 Compose may build from anywhere; a context that is an address, or outside of the pod's directory, is not looked into.
 """
@@ -28,24 +28,24 @@ class BuildContext:
 
 
 def candidate_paths(directories: Iterable[str], in_image: str) -> tuple[str, ...]:
-    """Where a file of the image may be found before it is built: at its path, or copied from the top."""
+    """Return the paths where a file of the image may be before it is built: its own path, or copied from the top."""
     inside = posixpath.normpath(in_image.strip()).lstrip("/")
     names = (inside, posixpath.basename(inside))
     return tuple(dict.fromkeys(posixpath.join(directory, name) for directory in directories for name in names))
 
 
 def build_context(service: ServiceSpec, files: Files, lookup: Lookup) -> BuildContext | None:
-    """The context of ``build: DIR`` or ``build: {context, dockerfile, dockerfile_inline, target}``."""
+    """Return the context of ``build: DIR`` or ``build: {context, dockerfile, dockerfile_inline, target}``."""
     build = service.body.value("build") if service.body else None
     if build is None or (context := _directory(build, files, lookup)) is None:
         return None
     source = dockerfile(build, files, lookup)
-    resolve_path = fill_in(build.value("target"), lookup) if isinstance(build, MapNode) else None
-    return BuildContext(context, labels(source, resolve_path) if source is not None else {})
+    target = fill_in(build.value("target"), lookup) if isinstance(build, MapNode) else None
+    return BuildContext(context, labels(source, target) if source is not None else {})
 
 
 def dockerfile(build: Node, files: Files, lookup: Lookup, within: str = "") -> Source | None:
-    """The Dockerfile of a service's ``build``; ``within``: where the file with the service is, from the pod's directory."""
+    """Return the Dockerfile of a service's ``build``. ``within`` is the directory of its Compose file, from the pod's."""
     context = _directory(build, files, lookup, within)
     if context is None:
         return None
@@ -60,7 +60,7 @@ def dockerfile(build: Node, files: Files, lookup: Lookup, within: str = "") -> S
 
 
 def _directory(build: Node, files: Files, lookup: Lookup, within: str = "") -> str | None:
-    """The context as a directory of the pod's; None for what is not looked into."""
+    """Return the context as a directory of the pod's; None for what is not looked into."""
     if isinstance(build, ScalarNode) and build.is_null:
         return None
     context = fill_in(build.value("context"), lookup) or "." if isinstance(build, MapNode) else fill_in(build, lookup)
@@ -75,7 +75,7 @@ def _directory(build: Node, files: Files, lookup: Lookup, within: str = "") -> s
 
 
 def fill_in(node: Node | None, lookup: Lookup) -> str | None:
-    """A single value that Compose reads, with its variables; None when it is not there or can't be filled in."""
+    """Return a single value with its variables filled in; None when it is absent or can't be filled in."""
     if not isinstance(node, ScalarNode) or node.is_null:
         return None
     result = interpolate(node.text, lookup)

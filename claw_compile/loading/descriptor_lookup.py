@@ -1,4 +1,4 @@
-"""Which descriptor a service has: the first of several sources (spec/compile.md "Descriptors", Resolution order).
+"""The descriptor of a service: the first of several sources (docs/spec/compile.md "Descriptors", Resolution order).
 
 1. `describe-file`: the pod names it.
 2. `.claw-discovered/SERVICE.claw-describe.json`: of a stdio server even when stale, of what is built only if of that image.
@@ -35,13 +35,13 @@ DESCRIBE_LABEL, MCP_LABEL = "claw.describe", "claw.mcp"
 
 
 type _Candidate = Result[ServiceDescriptor] | Diagnostic
-"""A descriptor, sound or not; or why one is passed over."""
+"""A descriptor, sound or not; or the reason why one is passed over."""
 _IMAGE_KEYS = ("image", "wrapper_image")
 
 
 @dataclass(frozen=True)
 class DescriptorLookup:
-    """One reading of the descriptors of a pod."""
+    """The search for the descriptors of one pod."""
 
     pod: PodSpec
     files: Files
@@ -49,7 +49,7 @@ class DescriptorLookup:
     lookup: Lookup = field(repr=False)
 
     def all(self) -> Mapping[str, ServiceDescriptor | None]:
-        """Every service that has a descriptor; None for one whose descriptor can't be read."""
+        """Return service → descriptor; None for one whose descriptor can't be read."""
         described: dict[str, ServiceDescriptor | None] = {}
         for service in self.pod.services:
             if service.names_descriptor and service.describe_file is None:
@@ -69,7 +69,7 @@ class DescriptorLookup:
         return described
 
     def _with_pod_path(self, service: ServiceSpec, described: ServiceDescriptor | None) -> ServiceDescriptor | None:
-        """The pod's ``mcp.path`` wins over the descriptor's: the pod knows where its services are."""
+        """Apply the pod's ``mcp.path``, which wins over the descriptor's: the pod knows where its services are."""
         if described is None or service.mcp_path is None:
             return described
         descriptor = described.descriptor
@@ -110,8 +110,8 @@ class DescriptorLookup:
             path = service.describe_file
             data = self.files.read_named(path, "the descriptor")
             # A path that came from the environment is named as it is written.
-            display_path = self.files.display_path(path.shown)
-            yield _read_file(text.decode(display_path, data), "describe-file") if data is not None else Result(None)
+            shown = self.files.display_path(path.shown)
+            yield _read_file(text.decode(shown, data), "describe-file") if data is not None else Result(None)
         yield from self._snapshot(service)
         yield from self._baked(service)
         context = build_context(service, self.files, self.lookup)
@@ -148,7 +148,7 @@ class DescriptorLookup:
         yield checked
 
     def _baked(self, service: ServiceSpec) -> Iterator[_Candidate]:
-        """The image's own descriptor, from the lock."""
+        """Yield the image's own descriptor, from the lock."""
         name = service.name.text
         root = self.lock.descriptor(name) if self.lock is not None else None
         if self.lock is None or self.lock.services is None or root is None:
@@ -214,7 +214,7 @@ class DescriptorLookup:
 
 
 def written_image(service: ServiceSpec) -> str | None:
-    """The image as the pod file has it, before its variables: what the lock knows it by."""
+    """Return the image as the pod file has it, before its variables: the lock knows it by that."""
     image = service.body.value("image") if service.body else None
     return image.text if isinstance(image, ScalarNode) and not image.is_null else None
 
@@ -222,7 +222,7 @@ def written_image(service: ServiceSpec) -> str | None:
 def _read_file(
     file: Result[text.Source], source: Source, mcp_path: ScalarNode | None = None
 ) -> Result[ServiceDescriptor]:
-    """A file's text as a descriptor, with everything that is wrong with it."""
+    """Read a file's text as a descriptor, with everything that is wrong with it."""
     if file.value is None:
         return Result(None, file.diagnostics)
     tree = read_json(file.value)
@@ -240,7 +240,7 @@ def _read_file(
 
 
 def differences(snapshot: ServiceDescriptor, stdio: Stdio | None, image: str | None) -> tuple[str, ...]:
-    """What of the pod is no longer what the snapshot was made of, by name: a value may be a variable's."""
+    """Return by name what the pod has changed since the snapshot; no values, for they may be a variable's."""
     recorded = _recorded(snapshot)
     parts: list[tuple[str, str, Any]] = []
     if stdio is not None:
@@ -251,7 +251,7 @@ def differences(snapshot: ServiceDescriptor, stdio: Stdio | None, image: str | N
 
 
 def is_of_image(snapshot: ServiceDescriptor, image: str) -> bool:
-    """Whether it says that it was taken from this image; one that says nothing was not."""
+    """Return whether the snapshot says that it was taken from this image; one that says nothing was not."""
     recorded = _recorded(snapshot)
     return any(recorded.get(name) == image for name in _IMAGE_KEYS)
 

@@ -23,66 +23,66 @@ MAX_BYTES = 4 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Files:
-    """The directory of a pod, and what was found while it was read."""
+    """The directory of a pod, and the diagnostics of reading it."""
 
     directory: Path
     diagnostics: list[Diagnostic]
     read: dict[str, bytes] = field(default_factory=dict)
-    """What was read, by its path in the directory."""
+    """The content of each file that was read, by its path in the directory."""
 
     @cached_property
     def root(self) -> Path:
-        """The directory itself, after symlinks."""
+        """The directory, after symlinks."""
         return Path(os.path.realpath(self.directory))
 
     def display_path(self, path: str) -> str:
-        """A path as diagnostics print it: as the user would name it."""
+        """Return a path as diagnostics print it: as the user would name it."""
         return str(self.directory / path)
 
     def read_named(self, path: ScalarNode, what: str) -> bytes | None:
-        """The file that the pod names; when it can't be read, that is reported."""
+        """Return the file that the pod names; when it can't be read, that is reported."""
         try:
-            resolve_path = self.resolve_path(path.text)
+            target = self.resolve_path(path.text)
         except ValueError:
             self.diagnostics.append(codes.UNREADABLE_FILE.at(path.span, f"{what} {quote(path.shown)} is not a path"))
             return None
-        if resolve_path is None:
+        if target is None:
             message = f"{what} {quote(path.shown)} leads out of the pod's directory"
             self.diagnostics.append(codes.PATH_ESCAPES_POD.at(path.span, message))
             return None
-        data = read_file(resolve_path, path.span, f"{what} {quote(path.shown)}")
+        data = read_file(target, path.span, f"{what} {quote(path.shown)}")
         self.diagnostics.extend(data.diagnostics)
-        self._keep(resolve_path, data)
+        self._keep(target, data)
         return data.value
 
     def resolve_path(self, path: str) -> Path | None:
-        """Where a path of the pod leads; None when that is out of its directory. Raises ``ValueError``."""
-        resolve_path = Path(os.path.realpath(self.root / path))
-        return resolve_path if resolve_path.is_relative_to(self.root) else None
+        """Return the absolute path of a path of the pod; None when it leaves the directory. Raise ``ValueError`` for a NUL."""
+        target = Path(os.path.realpath(self.root / path))
+        return target if target.is_relative_to(self.root) else None
 
     def read_if_present(self, path: str, what: str) -> Result[Source] | None:
-        """A file that nobody names: None when it is not there."""
-        display_path = self.display_path(path)
+        """Return a file that nobody names; None when it is not there."""
+        shown = self.display_path(path)
         try:
-            resolve_path = self.resolve_path(path)
+            target = self.resolve_path(path)
             if not (self.root / path).exists():
                 return None
         except (OSError, ValueError):
             return None
-        if resolve_path is None:
+        if target is None:
             message = f"{what} leads out of the pod's directory"
-            return Result(None, (codes.PATH_ESCAPES_POD.at(start_of(display_path), message),))
-        data = read_file(resolve_path, start_of(display_path), what)
-        self._keep(resolve_path, data)
-        return decode(display_path, data.value) if data.value is not None else Result(None, data.diagnostics)
+            return Result(None, (codes.PATH_ESCAPES_POD.at(start_of(shown), message),))
+        data = read_file(target, start_of(shown), what)
+        self._keep(target, data)
+        return decode(shown, data.value) if data.value is not None else Result(None, data.diagnostics)
 
-    def _keep(self, resolve_path: Path, data: Result[bytes]) -> None:
+    def _keep(self, target: Path, data: Result[bytes]) -> None:
         if data.value is not None:
-            self.read[resolve_path.relative_to(self.root).as_posix()] = data.value
+            self.read[target.relative_to(self.root).as_posix()] = data.value
 
 
 def read_file(path: Path, at: Span, what: str) -> Result[bytes]:
-    """The bytes of a regular file of reasonable size."""
+    """Return the bytes of a regular file of reasonable size."""
     try:
         status = path.stat()
         if stat.S_ISDIR(status.st_mode):

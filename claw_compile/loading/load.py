@@ -49,13 +49,13 @@ class LoadedPod:
     sources: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     """The files that the pod names, by their path in its directory."""
     given: Mapping[str, tuple[LeakInput, ...]] = field(default_factory=dict, repr=False)
-    """What each agent's container gets that may hold a credential."""
+    """The texts that each agent's container gets and that may hold a credential."""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """The pod's secrets, as far as they are here."""
+    """The values of the pod's secrets, as far as they are known here."""
 
 
 def load(pod_file: Path, environ: Mapping[str, str]) -> Result[LoadedPod]:
-    """The pod and the files that it names."""
+    """Load the pod file and the files that it names."""
     file = str(pod_file)
     data = read_file(pod_file, start_of(file), f"the pod file {quote(file)}")
     if data.value is None:
@@ -108,7 +108,7 @@ def _variables(directory: Path, environ: Mapping[str, str]) -> Result[Variables]
 
 
 def _without_text(diagnostic: Diagnostic) -> Diagnostic:
-    """``.env`` holds secrets: its lines are never shown."""
+    """Drop the line of a diagnostic: ``.env`` holds secrets."""
     at = diagnostic.span
     return diagnostic.code.at(Span(at.file, at.line, at.column, at.end_column), diagnostic.message)
 
@@ -132,7 +132,7 @@ def _lock(files: Files) -> Lock | None:
 
 
 def _master(files: Files, spec: PodSpec, variables: Variables) -> Secret | None:
-    """The pod's master secret, if there is one already; only a compile makes it."""
+    """Return the pod's master secret, if there is one already; only a compile makes it."""
     text, origin = variables.lookup(MASTER_VARIABLE), MASTER_VARIABLE
     path = files.directory / MASTER_FILE
     at = spec.name.span if spec.name else start_of(spec.file)
@@ -153,18 +153,18 @@ def _master(files: Files, spec: PodSpec, variables: Variables) -> Secret | None:
 
 
 def check_secret_files(pod: PodSpec, files: Files) -> None:
-    """Report each that is not there. An absolute path may be another machine's: it is not looked at."""
+    """Report each secret file that is missing. An absolute path may be another machine's: it is not looked at."""
     for secret in pod.secrets:
         if secret.source == "file" and not secret.reference.text.startswith("/"):
             _check_secret_file(secret.reference, files)
 
 
 def _check_secret_file(path: ScalarNode, files: Files) -> None:
-    resolve_path = files.resolve_path(path.text) if "\0" not in path.text else None
-    if resolve_path is None:
+    target = files.resolve_path(path.text) if "\0" not in path.text else None
+    if target is None:
         message = f"the secret {quote(path.shown)} leads out of the pod's directory"
         files.diagnostics.append(codes.PATH_ESCAPES_POD.at(path.span, message))
-    elif not _is_file(resolve_path):
+    elif not _is_file(target):
         files.diagnostics.append(codes.UNREADABLE_FILE.at(path.span, f"the secret {quote(path.shown)} is no file"))
 
 

@@ -29,7 +29,7 @@ _MIN_PATH = 3
 
 
 def read_named_skills(pod: PodSpec, files: Files) -> Mapping[str, SkillFile]:
-    """Path → skill; one that can't be read is reported, and left out."""
+    """Return path → skill; one that can't be read is reported, and left out."""
     skills: dict[str, SkillFile] = {}
     for path in (skill.path for owner in pod.owners for skill in own_entries(owner.skills)):
         if path.text in skills or (data := files.read_named(path, "the skill")) is None:
@@ -45,7 +45,7 @@ def read_named_skills(pod: PodSpec, files: Files) -> Mapping[str, SkillFile]:
 def find_service_skills(
     pod: PodSpec, descriptors: Mapping[str, ServiceDescriptor | None], files: Files, lookup: Lookup
 ) -> Mapping[str, SkillFile]:
-    """Service → the skill that its descriptor names; one that is not to be found is reported, and left out."""
+    """Return service → the skill that its descriptor names; one that can't be found is reported, and left out."""
     skills: dict[str, SkillFile] = {}
     for service in pod.services:
         name, offered = service.name.text, descriptors.get(service.name.text)
@@ -72,7 +72,7 @@ def find_service_skills(
 def _within(
     service: ServiceSpec, service_descriptor: ServiceDescriptor, files: Files, lookup: Lookup
 ) -> tuple[str, ...]:
-    """The directories in which the skill of a service is looked for."""
+    """Return the directories in which the skill of a service is looked for."""
     context = build_context(service, files, lookup)
     contexts = (context.path,) if context is not None else ()
     match service_descriptor.source:
@@ -85,7 +85,7 @@ def _within(
 
 
 def _endpoints(service: str, service_descriptor: ServiceDescriptor, skill: Source) -> Iterator[Diagnostic]:
-    """Where a skill tells how a service that has tools is reached."""
+    """Warn where a skill tells how to reach a service that has tools."""
     if not service_descriptor.tools:
         return
     paths = {tool.http.path for tool in service_descriptor.tools if tool.http is not None}

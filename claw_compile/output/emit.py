@@ -1,4 +1,4 @@
-"""Emit: projected agents → the tree of files, as bytes (spec/contract.md "Layout", spec/compile.md "Output").
+"""Emit: projected agents → the tree of files, as bytes (docs/spec/contract.md "Layout", docs/spec/compile.md "Output").
 
 What an agent may know is its contract, CLAWDAPUS.md and its skills: those are mounted into it. The rest holds credentials, and
 is for the proxy.
@@ -31,7 +31,7 @@ type Tree = Mapping[PurePosixPath, bytes]
 
 
 def is_for_its_agent(path: PurePosixPath) -> bool:
-    """Whether the agent itself may read the file of the tree: it holds no credential, and the agent's user may be any.
+    """Return whether the agent itself may read a file of the tree: it holds no credential, and the agent's user may be any.
 
     >>> is_for_its_agent(PurePosixPath("context/analyst/AGENTS.md")), is_for_its_agent(PurePosixPath("agents/analyst/env"))
     (True, False)
@@ -46,7 +46,7 @@ def is_for_its_agent(path: PurePosixPath) -> bool:
 
 
 def emit(pod: ProjectedPod, master: Secret) -> Tree:
-    """``context/<agent-id>/…`` for the proxy, ``agents/<agent-id>/…`` for the runner, and what is the pod's."""
+    """Return ``context/<agent-id>/…`` for the proxy, ``agents/<agent-id>/…`` for the runner, and the pod's own files."""
     tree: dict[PurePosixPath, bytes] = {}
     digests: dict[str, str] = {}
     for agent in pod.agents:
@@ -66,7 +66,7 @@ def emit(pod: ProjectedPod, master: Secret) -> Tree:
 
 
 def digest(files: Mapping[str, bytes]) -> str:
-    """SHA-256 of an agent's compiled files, in the order of their names.
+    """Return the SHA-256 of an agent's compiled files, in the order of their names.
 
     Of each file: its name, a zero byte, its length in decimal, a zero byte, its content. ``metadata.json`` counts as it is
     without ``digest``. Every event of the proxy carries it, so that audit can name the exact compile.
@@ -78,13 +78,13 @@ def digest(files: Mapping[str, bytes]) -> str:
 
 
 def _agent_files(agent: ProjectedAgent) -> dict[str, bytes]:
-    """The files that the agent reads."""
+    """Return the files that the agent reads."""
     skills = {f"{SKILLS}/{skill.name}": skill.content for skill in agent.agent.skills}
     return {"AGENTS.md": agent.contract, "CLAWDAPUS.md": page(agent).encode(), **skills}
 
 
 def _proxy_files(agent: ProjectedAgent) -> dict[str, bytes]:
-    """The files of the proxy alone, each only when there is something in it."""
+    """Return the files of the proxy alone, each only when there is something in it."""
     files: dict[str, bytes] = {}
     if agent.manifest is not None:
         files["tools.json"] = _json(manifest_data(agent.manifest))
@@ -117,7 +117,7 @@ def _model_json(model: BaseModel) -> bytes:
 
 
 def manifest_data(manifest: Manifest) -> dict[str, Any]:
-    """tools.json as data, with its credentials; ``inputSchema`` and annotations as the descriptor has them."""
+    """Return tools.json as data, with its credentials; ``inputSchema`` and annotations as the descriptor has them."""
     return {
         "version": manifest.version,
         "tools": [_tool_data(tool) for tool in manifest.tools],

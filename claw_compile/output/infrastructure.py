@@ -1,4 +1,4 @@
-"""CLAWDAPUS.md: what an agent is told of its pod (spec/compile.md "Output").
+"""CLAWDAPUS.md: the page that tells an agent about its pod (docs/spec/compile.md "Output").
 
 Rules. It holds no credential, and of a service that declares tools nothing but its name and what it is for: no endpoint, no
 address, whether the agent has a grant or not.
@@ -12,7 +12,7 @@ from claw_compile.policy.project import ProjectedAgent, ReachableService
 from claw_contract.names import aliases
 
 SKILLS = "skills"
-"""Where an agent finds its skills, beside this page."""
+"""The directory of an agent's skills, beside this page."""
 _SURFACES = {
     "volume": "a volume",
     "host": "a directory of the host",
@@ -22,7 +22,7 @@ _SURFACES = {
 
 
 def page(agent: ProjectedAgent) -> str:
-    """The whole page, each section only where there is something to say."""
+    """Return the whole page, each section only where there is something to say."""
     sections = (_identity, _surfaces, _feeds, _skills, _memory, _tools)
     parts = [part for section in sections if (part := "\n".join(section(agent)))]
     return "\n\n".join(["# CLAWDAPUS.md\n\nWhat this pod gives you. The compiler writes this page.", *parts]) + "\n"
@@ -97,6 +97,6 @@ def _tools(agent: ProjectedAgent) -> Iterator[str]:
 
 
 def _about(description: str) -> str:
-    """A description as the rest of a line."""
+    """Return a description as the rest of a line."""
     text = " ".join(description.split())
     return f": {text}" if text else ""

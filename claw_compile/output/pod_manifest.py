@@ -1,4 +1,4 @@
-"""pod-manifest.json: what was compiled, from what (spec/compile.md "Output").
+"""pod-manifest.json: the result of a compile, and the digests of its sources (docs/spec/compile.md "Output").
 
 ``podName``, ``services`` and ``proxies`` are as the original has them, for dashboards that read it; the rest is ours. It
 holds no credential and no value of a variable, and places by name: the order of the YAML changes no byte of it.
@@ -25,9 +25,7 @@ _MAX_EXACT = 2**53
 def pod_manifest(
     pod: PodSpec, agents: tuple[ProjectedAgent, ...], digests: Mapping[str, str], sources: Mapping[str, bytes]
 ) -> dict[str, Any]:
-    """The document as data. ``digests``: agent → digest of its context; ``sources``: every
-    file beside the pod file that was read, by its path.
-    """
+    """Return the document as data. ``digests``: agent → digest of its context; ``sources``: path → content."""
     assert pod.name is not None
     proxies = sorted({name for each in agents for name in _proxies(each.agent)})
     return {
@@ -42,7 +40,7 @@ def pod_manifest(
 
 
 def _first(agents: tuple[ProjectedAgent, ...], service: ServiceSpec) -> Agent:
-    """The agent of a service, or the first one of them: what they were given is the same."""
+    """Return the agent of a service, or the first of its ordinals: they differ in nothing that matters here."""
     return next(each.agent for each in agents if each.agent.spec is service)
 
 
@@ -67,7 +65,7 @@ def _proxies(agent: Agent) -> list[str]:
 
 
 def _carried(nodes: Mapping[str, Any]) -> dict[str, Any]:
-    """Keys of the original as the file has them: variables stay ``${NAME}``."""
+    """Return keys of the original as the file has them: variables stay ``${NAME}``."""
     return {name: carried_data(node) for name, node in sorted(nodes.items())}
 
 
@@ -107,7 +105,7 @@ def _tools(pod: PodSpec, projected: ProjectedAgent) -> list[dict[str, Any]]:
 
 
 def _where(agent: Agent, origin: str) -> str:
-    """Which list a grant stands in."""
+    """Return the list that a grant stands in."""
     return f"x-claw.{origin}" if origin == "tools-defaults" else f"services.{agent.spec.name.text}.x-claw.{origin}"
 
 

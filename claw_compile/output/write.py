@@ -1,4 +1,4 @@
-"""Write: the one phase that writes the disk (spec/contract.md "Layout", spec/compile.md "Verbs"; decision 0019).
+"""Write: the one phase that writes the disk (docs/spec/contract.md "Layout", docs/spec/compile.md "Verbs"; decision 0019).
 
     <directory>/.tree/          the compiled tree; exchanged in one rename
     <directory>/context         → .tree/context; so for each name at the tree's top
@@ -38,9 +38,9 @@ OURS = {
     "compose.generated.yml",
     "kubernetes.generated.yml",
 }
-"""What a compiled tree has at its top."""
+"""The names at the top of a compiled tree."""
 TREE = ".tree"
-"""What is exchanged in one rename, in the directory that stays."""
+"""The directory that is exchanged in one rename, in the directory that stays."""
 _FRESH = f".{TREE}.new-"
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
@@ -94,7 +94,7 @@ def replace_file(path: Path, content: bytes) -> tuple[Diagnostic, ...]:
 
 
 def _first_foreign(place: Path) -> str | None:
-    """The first thing at ``place`` that keeps it from being replaced."""
+    """Return the first thing at ``place`` that the compiler did not make."""
     if not place.exists():
         return None
     if not place.is_dir():
@@ -105,7 +105,7 @@ def _first_foreign(place: Path) -> str | None:
 
 @contextmanager
 def _lock_directory(place: Path) -> Iterator[None]:
-    """Two compiles at a time would remove each other's unfinished trees."""
+    """Hold a lock on the directory: two compiles at a time would remove each other's unfinished trees."""
     descriptor = os.open(place, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -116,7 +116,7 @@ def _lock_directory(place: Path) -> Iterator[None]:
 
 @contextmanager
 def _prepare_files(files: Mapping[Path, bytes]) -> Iterator[Mapping[Path, Path]]:
-    """Each file whole beside its place, and gone again if it did not get there."""
+    """Write each file beside its place, and remove what is not renamed into it."""
     ready = {path: path.with_name(f".{path.name}.new") for path in files}
     try:
         for path, temporary in ready.items():
@@ -186,7 +186,7 @@ def _swap(fresh: Path, place: Path) -> None:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Linux's renameat2 with RENAME_EXCHANGE: two directories change places in one step."""
+    """Exchange two directories in one step, by Linux's renameat2 with RENAME_EXCHANGE."""
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is None:
         return False

@@ -1,4 +1,4 @@
-"""``.env`` in Compose's dialect, which no library reads (spec/compile.md "Interpolation").
+"""``.env`` in Compose's dialect, which no library reads (docs/spec/compile.md "Interpolation").
 
 Rules. ``NAME=value``, ``NAME: value``, ``export NAME=value``; ``#`` begins a comment at the start of a line, or behind a
 value and a blank; a bare ``NAME`` takes nothing from here. Single quotes are literal but for an escaped quote, and may span
@@ -38,13 +38,13 @@ class Assignment:
 
 
 def read_dotenv(source: Source, environ: Mapping[str, str]) -> Result[dict[str, str]]:
-    """Name → value. A line that can't be read is reported and left out."""
+    """Return name → value. A line that can't be read is reported and left out."""
     parser = _read(source, environ)
     return Result(parser.values, tuple(parser.diagnostics))
 
 
 def read_env_file(source: Source, environ: Mapping[str, str]) -> Result[tuple[Assignment, ...]]:
-    """Every variable of a service's ``env_file``, also one that a later line gives another value."""
+    """Return every variable of a service's ``env_file``, also one that a later line gives another value."""
     parser = _read(source, environ)
     return Result(tuple(parser.assignments), tuple(parser.diagnostics))
 

@@ -1,4 +1,4 @@
-"""A Compose service's ``environment``, map or list form, with Compose's rules (a bare name takes the process's value)."""
+"""Variables: their values (the process's environment over ``.env``), and a Compose service's ``environment``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Variable:
 
 
 def variables(node: Node | None, lookup: Lookup) -> Iterator[Variable]:
-    """The variables of an ``environment``; a shape that Compose would refuse gives none."""
+    """Yield the variables of an ``environment``; a shape that Compose would refuse gives none."""
     match node:
         case MapNode():
             for entry in node.entries:
@@ -44,7 +44,7 @@ def _variable(name: str, written: ScalarNode | None, key: ScalarNode, lookup: Lo
 
 
 def _name_span(name: str, key: ScalarNode) -> Span:
-    """The name alone: an excerpt must not point at the value."""
+    """Return the span of the name alone: an excerpt must not point at the value."""
     span = key.span
     offset = max(span.text.find(name, span.column - 1), span.column - 1)
     return Span(span.file, span.line, offset + 1, offset + 1 + len(name), span.text)

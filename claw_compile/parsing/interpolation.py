@@ -1,4 +1,4 @@
-"""Compose's interpolation, and which values came from the environment (spec/compile.md "Interpolation").
+"""Compose's interpolation, and its use of the environment (docs/spec/compile.md "Interpolation").
 
 Rules, as in compose-go: ``$NAME`` ``${NAME}`` ``${NAME:-default}`` ``${NAME-default}`` ``${NAME:?message}``
 ``${NAME?message}`` ``${NAME:+other}`` ``${NAME+other}``, nested, on one line; ``$$`` is a ``$``, and so is one that begins
@@ -18,12 +18,12 @@ type Lookup = Callable[[str], str | None]
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OPERATOR = re.compile(r":?[-?+]")
 MAX_DEPTH = 30
-"""How deep defaults may nest."""
+"""The deepest nesting of defaults."""
 
 
 @dataclass(frozen=True)
 class UnsetVariable:
-    """A variable without a value; ``message`` is what ``:?`` says, None for a variable that is just named."""
+    """A variable without a value. ``message`` is the text of ``:?``, None for a variable that is just named."""
 
     name: str
     message: str | None = None
@@ -49,7 +49,7 @@ class Interpolation:
 
 
 def interpolate(text: str, lookup: Lookup) -> Interpolation:
-    """The text with its variables filled in.
+    """Fill in the variables of a text.
 
     >>> interpolate("${A:-${B:-c}} $$HOME", {}.get)
     Interpolated(text='c $HOME', tainted=False, problems=())
@@ -75,7 +75,7 @@ class _Interpolator:
         return "".join(parts) + text[at:]
 
     def _dollar(self, text: str, dollar: int, depth: int) -> tuple[str, int]:
-        """What the ``$`` at ``dollar`` stands for, and where the rest begins."""
+        """Return the value of the ``$`` at ``dollar``, and the offset of the rest."""
         follower = text[dollar + 1 : dollar + 2]
         if follower == "$":
             return "$", dollar + 2

@@ -1,4 +1,4 @@
-"""JSON text → the same tree with places as the YAML reader makes (spec/compile.md: positions inside descriptors).
+"""JSON text → the same tree with places as the YAML reader makes (docs/spec/compile.md "Diagnostics").
 
 Strict RFC 8259: no NaN, no trailing comma, no lone surrogate; and a bound on nesting, so that nothing behind it can
 run out of stack.
@@ -23,7 +23,7 @@ _LITERAL = re.compile(r"true|false|null|-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0
 
 
 class _JsonError(Exception):
-    """Unwinds the reader; never leaves this module."""
+    """An error that unwinds the reader; it never leaves this module."""
 
     def __init__(self, at: int, message: str) -> None:
         super().__init__(message)
@@ -31,7 +31,7 @@ class _JsonError(Exception):
 
 
 def read_json(source: Source) -> Result[Node]:
-    """The document's tree, or the first place where the text is not JSON; duplicate keys are all reported."""
+    """Return the document's tree, or the first place where the text is not JSON; duplicate keys are all reported."""
     parser = _Parser(source)
     try:
         node, end = parser.value(_blank(source.text, 0), 0)
@@ -43,7 +43,7 @@ def read_json(source: Source) -> Result[Node]:
 
 
 def _blank(text: str, at: int) -> int:
-    """Where the next thing begins."""
+    """Return the offset of the next token."""
     if text[at : at + 1] not in _BLANKS:
         return at
     match = _BLANK.match(text, at)
@@ -57,12 +57,12 @@ class _Parser:
     diagnostics: list[Diagnostic] = field(default_factory=list)
 
     def ends(self, at: int) -> None:
-        """Nothing but blanks stands behind the document."""
+        """Check that nothing but blanks stands behind the document."""
         if (at := _blank(self.source.text, at)) < len(self.source.text):
             raise _JsonError(at, "the document ended before this")
 
     def value(self, at: int, depth: int) -> tuple[Node, int]:
-        """The value that begins at ``at``, and where it ends."""
+        """Return the value that begins at ``at``, and the offset of its end."""
         if depth > MAX_DEPTH:
             raise _JsonError(at, f"nested more than {MAX_DEPTH} deep")
         match self.source.text[at : at + 1]:
@@ -126,7 +126,7 @@ class _Parser:
                 return MapNode(tuple(entries.values()), self._span(at, end)), end
 
     def _next(self, at: int, closing: str) -> tuple[int, bool]:
-        """Behind the comma, or behind the closing bracket."""
+        """Return the offset behind the comma, or behind the closing bracket."""
         at = _blank(self.source.text, at)
         char = self.source.text[at : at + 1]
         if char == closing:

@@ -83,7 +83,7 @@ type Node = ScalarNode | ListNode | MapNode
 
 
 def plain_data(node: Node) -> Any:
-    """The node as JSON data, for a model or a validator."""
+    """Return the node as JSON data, for a model or a validator."""
     match node:
         case ScalarNode():
             return scalar_value(node.text) if node.plain else node.text
@@ -95,7 +95,7 @@ def plain_data(node: Node) -> Any:
 
 
 def span_at(node: Node, path: tuple[str | int, ...]) -> Span:
-    """The place of ``path`` under ``node``; of the deepest part that exists when the rest is missing.
+    """Return the place of ``path`` under ``node``; of the deepest part that exists when the rest is missing.
 
     A pydantic error's ``loc`` is such a path; parts that name an arm of a union are passed over.
     """
@@ -111,7 +111,7 @@ def span_at(node: Node, path: tuple[str | int, ...]) -> Span:
 
 
 def kind(node: Node) -> str:
-    """What a message calls the node."""
+    """Return what a message calls the node."""
     match node:
         case ScalarNode():
             return "nothing" if node.is_null else "a single value"
@@ -123,7 +123,7 @@ def kind(node: Node) -> str:
 
 
 def scalar_value(text: str) -> str | int | float | bool | None:
-    """The value of a plain scalar.
+    """Return the value of a plain scalar, by YAML 1.2's core schema and nothing more.
 
     >>> typed("on"), typed("4000:22"), typed("0x10"), typed("1e3"), typed("~")
     ('on', '4000:22', 16, 1000.0, None)

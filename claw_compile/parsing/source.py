@@ -11,7 +11,7 @@ from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Result, Span
 
 _LINE_BREAK = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
-"""Where PyYAML breaks lines; the JSON reader counts the same way."""
+"""The line breaks of PyYAML; the JSON reader counts the same way."""
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,13 @@ class Source:
         return [0, *(match.end() for match in _LINE_BREAK.finditer(self.text))]
 
     def span(self, line: int, column: int, end: int | None = None) -> Span:
-        """A place from 0-based line and column; without ``end``, to the end of what the line says."""
+        """Return a place from 0-based line and column; without ``end``, to the end of what the line says."""
         text = self.lines[line] if line < len(self.lines) else ""
         last = len(text.rstrip()) if end is None else end
         return Span(self.file, line + 1, column + 1, max(last, column) + 1, text)
 
     def span_of(self, start: int, end: int) -> Span:
-        """A place from offsets into the text."""
+        """Return a place from offsets into the text."""
         line = bisect.bisect_right(self._starts, start) - 1
         begins = self._starts[line]
         same_line = line + 1 == len(self._starts) or max(start + 1, end) <= self._starts[line + 1]
@@ -44,7 +44,7 @@ class Source:
 
 
 def decode(file: str, data: bytes) -> Result[Source]:
-    """The bytes of a file as text; a byte order mark is dropped."""
+    """Decode the bytes of a file; a byte order mark is dropped."""
     try:
         return Result(Source(file, data.decode("utf-8-sig")))
     except UnicodeDecodeError as error:

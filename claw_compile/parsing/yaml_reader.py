@@ -1,4 +1,4 @@
-"""YAML text → a tree with places (spec/compile.md "Diagnostics", last paragraph).
+"""YAML text → a tree with places (docs/spec/compile.md "Diagnostics", last paragraph).
 
 PyYAML's node graph gives positions and spelling; duplicate keys, merge keys, several documents and alias bombs are
 ours. A merged or aliased value keeps the place where it was written, which is the line that has to change.
@@ -23,16 +23,16 @@ from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode
 from claw_compile.parsing.source import Source
 
 MAX_NODES = 100_000
-"""How many values a document may have once its aliases are expanded."""
+"""The most values that a document may have once its aliases are expanded."""
 _STRING = "tag:yaml.org,2002:str"
 _PRESENTATION = re.compile(r"\s*(#.*|%.*)?$")
 _DISPUTED = re.compile("[\t\ufeff\x85\u2028\u2029]")
-"""Of these libyaml and PyYAML are not of one mind."""
+"""Characters that libyaml and PyYAML treat differently."""
 SPREAD_HELP = "to splice the pod's defaults write '- ...', with the dash, where the list's entries stand"
 
 
 def read_yaml(source: Source) -> Result[MapNode]:
-    """The document's tree, or what is wrong with it. The value is None when the text can't be parsed at all."""
+    """Return the document's tree, or what is wrong with it. The value is None when the text can't be parsed at all."""
     if diagnostics := _document_marks(source):
         return Result(None, diagnostics)
     try:
@@ -91,7 +91,7 @@ def _one_line(text: str) -> str:
 
 
 class _StringRecorder(Composer):
-    """Remembers which plain scalars are strings by their tag: ``!!str 0123`` is what ``"0123"`` is.
+    """A composer that notes plain scalars that are strings by their tag: ``!!str 0123`` is what ``"0123"`` is.
 
     What a plain scalar is by YAML 1.1 is of no interest, and not looked for.
     """
@@ -116,7 +116,7 @@ class _StringRecorder(Composer):
 
 
 class _Loader(_StringRecorder, Reader, Scanner, Parser):
-    """PyYAML's own parser: the places and words of its errors are those that are told."""
+    """PyYAML's own parser: its places and words are those of our errors."""
 
     def __init__(self, text: str) -> None:
         Reader.__init__(self, text)
@@ -127,7 +127,7 @@ class _Loader(_StringRecorder, Reader, Scanner, Parser):
 
 
 class _LibyamlLoader(_StringRecorder):
-    """The same on libyaml's events."""
+    """The same loader on libyaml's events."""
 
     def __init__(self, text: str) -> None:
         self.parser = yaml.CSafeLoader(text)
@@ -141,9 +141,9 @@ class _LibyamlLoader(_StringRecorder):
 
 
 def _compose(text: str) -> tuple[yaml.Node | None, set[int]]:
-    """The node graph, and the strings in it.
+    """Return the node graph, and the strings in it.
 
-    By libyaml's parser where it is there, which is four times as fast; what it refuses is told as PyYAML tells it.
+    libyaml's parser is four times as fast, where it is there; what it refuses is reported as PyYAML reports it.
     """
     if yaml.__with_libyaml__ and not _DISPUTED.search(text):
         with contextlib.suppress(yaml.YAMLError, ValueError):
@@ -154,7 +154,7 @@ def _compose(text: str) -> tuple[yaml.Node | None, set[int]]:
 
 
 def _own_tag(raw: yaml.Node) -> str:
-    """A tag that is not of YAML's own, as the file writes it."""
+    """Return a tag that is not of YAML's own, as the file writes it."""
     return raw.tag if raw.tag.startswith("!") and raw.tag != "!" else ""
 
 
@@ -235,7 +235,7 @@ class _TreeBuilder:
         return None
 
     def _merge(self, value: Node) -> list[Entry]:
-        """The entries that ``<<`` brings: of a mapping, or of a list of them, where an earlier one wins."""
+        """Return the entries that ``<<`` brings: of a mapping, or of a list of them, where an earlier one wins."""
         parts = value.items if isinstance(value, ListNode) else (value,)
         entries: list[Entry] = []
         for part in parts:

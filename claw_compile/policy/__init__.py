@@ -1,1 +1,1 @@
-"""What each agent has, and may not have."""
+"""The policy of each agent: its tools, models, networks, and what it must not hold."""

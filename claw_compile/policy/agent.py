@@ -1,4 +1,4 @@
-"""An agent as it is resolved: what it may do, and what it is given."""
+"""A resolved agent: what it may do, and what it is given."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from claw_contract.metadata import AllowedModel, Budget
 
 @dataclass(frozen=True)
 class GrantedTool:
-    """A tool that an agent may use, and where its service stands."""
+    """A tool that an agent may use, and its service."""
 
     service: str
     tool: DescriptorTool
@@ -36,7 +36,7 @@ class ResolvedFeed:
 
 @dataclass(frozen=True)
 class MemoryRelation:
-    """Which service remembers for the agent, and by which paths."""
+    """The service that remembers for the agent, and its paths."""
 
     service: str
     timeout_ms: int
@@ -46,7 +46,7 @@ class MemoryRelation:
 
 @dataclass(frozen=True)
 class Agent:
-    """One agent, of ``count`` perhaps, with its authority. ``takes`` names the pod's defaults that reach it."""
+    """One agent, of ``count`` perhaps, with its policy. ``takes`` names the pod's defaults that reach it."""
 
     spec: ServiceSpec
     id: str
@@ -71,7 +71,7 @@ class Agent:
 
     @property
     def mode(self) -> Mode:
-        """By which entrance the runner comes to its proxy."""
+        """The entrance by which the runner comes to its proxy."""
         return self.cllama.mode if self.cllama is not None else "base-url"
 
     @property

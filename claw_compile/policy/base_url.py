@@ -1,4 +1,4 @@
-"""Where a provider listens: its base URL (spec/compile.md "base_url").
+"""The base URL of a provider (docs/spec/compile.md "base_url").
 
 Rules. ``x-claw.base-url``, else the first TCP port of ``expose``, else of the container side of
 ``ports``, else 80. UDP is passed over; a range is an error; several ports without a choice warn.
@@ -33,7 +33,7 @@ class _Port:
 
 
 def base_url(service: ServiceSpec, lookup: Lookup, diagnostics: list[Diagnostic]) -> str | None:
-    """``http://<service>:<port>``, or what the provider says; None when it can't be known."""
+    """Return ``http://<service>:<port>``, or the provider's own base URL; None when it can't be known."""
     if service.base_url is not None:
         return _explicit_url(service.base_url, diagnostics)
     port_reader = _PortReader(lookup, diagnostics)
@@ -89,7 +89,7 @@ class _PortReader:
     failed: bool = False
 
     def tcp_ports(self, node: Node | None, key: str) -> list[_Port]:
-        """The TCP ports of ``expose`` or ``ports``, each once."""
+        """Return the TCP ports of ``expose`` or ``ports``, each once."""
         if node is None or (isinstance(node, ScalarNode) and node.is_null):
             return []
         if not isinstance(node, ListNode):

@@ -1,4 +1,4 @@
-"""Check: what does not go together (spec/compile.md "Tools", "Diagnostics"). One function a rule; none reads a file."""
+"""Check: contradictions between parts of a pod (docs/spec/compile.md "Tools"). One function a rule; none reads a file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from claw_compile.policy.check_services import check_counted_services, check_hos
 
 
 def check(loaded: LoadedPod, resolved: ResolvedPod) -> tuple[Diagnostic, ...]:
-    """Everything that is wrong with a pod whose parts are each well-formed."""
+    """Return everything that is wrong with a pod whose parts are each well-formed."""
     pod = loaded.pod
     diagnostics = [
         *check_names(pod),
@@ -54,7 +54,7 @@ def _used_defaults(pod: PodSpec, resolved: ResolvedPod) -> Iterator[Diagnostic]:
 
 
 def _defaults(pod: PodSpec) -> Iterator[tuple[str, Span]]:
-    """The pod's defaults that say something, by the name of their key."""
+    """Yield the pod's defaults that say something, by the name of their key."""
     lists = {
         "tools-defaults": pod.tools,
         "surfaces-defaults": pod.surfaces,

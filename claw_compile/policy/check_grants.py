@@ -1,4 +1,4 @@
-"""Check: grants against what services declare, and against surfaces (spec/compile.md "Tools")."""
+"""Check: grants against what services declare, and against surfaces (docs/spec/compile.md "Tools")."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ MAX_HOST_LENGTH = 63
 
 
 def check_written_grants(loaded: LoadedPod) -> Iterator[Diagnostic]:
-    """Every grant of the file once, the defaults too, used or not."""
+    """Check every grant of the file once, the defaults too, used or not."""
     for owner in loaded.pod.owners:
         for grant in own_entries(owner.tools):
             yield from _check_service(grant, loaded)
 
 
 def _check_service(grant: Grant, loaded: LoadedPod) -> Iterator[Diagnostic]:
-    """The service exists, offers tools, and among them those named."""
+    """Check that the service exists, offers tools, and among them those named."""
     name = grant.service.text
     service = loaded.pod.service(name)
     if service is None:
@@ -75,7 +75,7 @@ def _writes(allow: AllTools, grant: Grant, tools: tuple[DescriptorTool, ...]) ->
 
 
 def check_surfaces(agent: Agent, loaded: LoadedPod) -> Iterator[Diagnostic]:
-    """Surfaces lead to services that exist, and not round the proxy."""
+    """Check that surfaces lead to services that exist, and not round the proxy."""
     hosts = {host for service in loaded.pod.services for host in service.hosts}
     surfaces = {each.target: each for each in agent.surfaces if each.scheme == "service"}
     for name, reached in surfaces.items():
@@ -99,7 +99,7 @@ def check_surfaces(agent: Agent, loaded: LoadedPod) -> Iterator[Diagnostic]:
 
 
 def _speakers(agent: Agent, loaded: LoadedPod) -> Iterator[Diagnostic]:
-    """Who may speak to the agent on a channel is a service of the pod."""
+    """Check that who may speak to the agent on a channel is a service of the pod."""
     for surface in agent.surfaces:
         named = surface.channel.value("allow_from_services") if surface.channel is not None else None
         for name in named.items if isinstance(named, ListNode) else ():
@@ -108,7 +108,7 @@ def _speakers(agent: Agent, loaded: LoadedPod) -> Iterator[Diagnostic]:
 
 
 def check_tool_names(agent: Agent, loaded: LoadedPod) -> Iterator[Diagnostic]:
-    """Tools that are not presented by their plain names, each where its descriptor names it."""
+    """Report tools that models do not see under their plain names, each where its descriptor names it."""
     granted = {canonical_name(each.service, each.tool.name): each for each in agent.tools}
     plain: dict[str, list[str]] = {}
     for name in granted:

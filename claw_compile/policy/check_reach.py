@@ -17,19 +17,19 @@ from claw_compile.policy.agent import ResolvedPod
 from claw_compile.policy.topology import Topology, called_services, has_egress, topology
 
 MAX_NETWORKS = 25
-"""Docker's default address pools hold about 30, and other pods want some."""
+"""Docker's default address pools hold about 30 networks, and other pods want some."""
 _OURS = {
     "networks": re.compile(r"claw-(agent-.*|tool-.*|egress)"),
     "volumes": re.compile(r"claw-(history|state)"),
     "secrets": re.compile(r"claw-.*"),
 }
 _OUR_REAL_NETWORK = re.compile(r".*[_-]" + _OURS["networks"].pattern, re.DOTALL)
-"""As Docker calls it: the project's name comes first."""
+"""Our network as Docker calls it: the project's name comes first."""
 _SHARED = ("network_mode", "pid", "ipc")
 
 
 def check_reach(pod: PodSpec, resolved: ResolvedPod) -> Iterator[Diagnostic]:
-    """Every place of the file that stands against the derived networks."""
+    """Report every place of the file that contradicts the derived networks."""
     if not resolved.agents:
         return
     topology_of_pod = topology(pod, resolved)
@@ -61,7 +61,7 @@ def _check_agent(service: ServiceSpec, resolved: ResolvedPod) -> Iterator[Diagno
 
 
 def _nonempty(service: ServiceSpec, key: str) -> Entry | None:
-    """The key, where it holds something."""
+    """Return the entry of a key, where it holds something."""
     entry = service.body.get(key) if service.body is not None else None
     if entry is None or (isinstance(entry.value, ScalarNode) and not entry.value.text):
         return None
@@ -71,7 +71,7 @@ def _nonempty(service: ServiceSpec, key: str) -> Entry | None:
 
 
 def _check_shared_namespaces(service: ServiceSpec, pod: PodSpec) -> Iterator[Diagnostic]:
-    """``network_mode: service:NAME`` and its like."""
+    """Check ``network_mode: service:NAME`` and its like."""
     for key in _SHARED:
         entry = _nonempty(service, key)
         if entry and isinstance(entry.value, ScalarNode) and entry.value.text.startswith("service:"):
@@ -79,7 +79,7 @@ def _check_shared_namespaces(service: ServiceSpec, pod: PodSpec) -> Iterator[Dia
 
 
 def _check_networks(service: ServiceSpec) -> Iterator[Diagnostic]:
-    """A network of the compiler's, which would bring a container to an agent, a service or the world that is not its own."""
+    """Report a network of the compiler's own: on it, a container would reach what it may not."""
     entry = _nonempty(service, "networks")
     keys = [each.key for each in entry.value.entries] if entry and isinstance(entry.value, MapNode) else []
     items = entry.value.items if entry and isinstance(entry.value, ListNode) else ()

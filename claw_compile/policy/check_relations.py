@@ -1,4 +1,4 @@
-"""Check: an agent's memory, skills, secrets and proxy (spec/compile.md "Tools", "Grammar")."""
+"""Check: an agent's memory, skills, secrets and proxy (docs/spec/compile.md "Tools", "Grammar")."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ type _Keyed = EntryList[object] | MemorySetting | ContextSetting | BudgetSetting
 
 
 def check_proxy_only(agent: Agent, pod: PodSpec) -> Iterator[Diagnostic]:
-    """What only the proxy can do, for an agent without one: tools and memory are errors, inherited or not."""
+    """Report what only a proxy can do, for an agent without one: tools and memory are errors, inherited or not."""
     if agent.has_proxy:
         return
     spec = agent.spec
@@ -52,7 +52,7 @@ def _without_proxy(
 
 
 def check_memories(loaded: LoadedPod) -> Iterator[Diagnostic]:
-    """Every memory of the file, the pod's too: its service exists, and declares one."""
+    """Check every memory of the file, the pod's too: its service exists, and declares one."""
     for owner in loaded.pod.owners:
         wanted = owner.memory.service if owner.memory is not None else None
         if wanted is not None:
@@ -74,7 +74,7 @@ def _check_memory(wanted: ScalarNode, loaded: LoadedPod) -> Iterator[Diagnostic]
 
 
 def check_skills(pod: PodSpec) -> Iterator[Diagnostic]:
-    """An agent knows a skill by its base name, so that two must not share one."""
+    """Check that no two skills of an agent have one base name, by which it knows them."""
     for agent in pod.agents:
         yield from _check_unique_names(expand_list(agent.skills, pod.skills, "skills-defaults", []))
 
@@ -91,7 +91,7 @@ def _check_unique_names(skills: Iterable[Skill]) -> Iterator[Diagnostic]:
 
 
 def check_secrets(pod: PodSpec) -> Iterator[Diagnostic]:
-    """Every secret that is named is one of the pod's."""
+    """Check that every secret that is named is one of the pod's."""
     known = {secret.name.text for secret in pod.secrets}
     for name in _secret_references(pod):
         if name.text not in known:
@@ -107,7 +107,7 @@ def _secret_references(pod: PodSpec) -> Iterator[ScalarNode]:
 
 
 def check_principals(loaded: LoadedPod) -> Iterator[Diagnostic]:
-    """A credential of an agent is for a service of the pod."""
+    """Check that a credential of an agent is for a service of the pod."""
     for service in loaded.pod.services:
         for principal in service.principals:
             if loaded.pod.service(principal.service.text) is None:
@@ -115,7 +115,7 @@ def check_principals(loaded: LoadedPod) -> Iterator[Diagnostic]:
 
 
 def check_proxy_types(agents: Iterable[Agent]) -> Iterator[Diagnostic]:
-    """A pod has one proxy, of one type."""
+    """Check that the pod has one proxy, of one type."""
     first: ScalarNode | None = None
     places: dict[Span, ScalarNode] = {}
     for agent in agents:

@@ -42,7 +42,7 @@ _COMPOSE_NAME = re.compile(r"(?!\.\.?$)[a-zA-Z0-9._-]+")
 
 
 def check_host(resolved: ResolvedPod) -> Iterator[Diagnostic]:
-    """Every place that gives an agent the host."""
+    """Warn at every place that gives an agent its host."""
     for agent in resolved.agents:
         found = [*_powers(agent.spec), *_mounts(agent.spec), *_surfaces(agent)]
         for span, what in found:
@@ -82,7 +82,7 @@ def _surfaces(agent: Agent) -> Iterator[tuple[Span, str]]:
 
 
 def _host_access(path: str) -> str | None:
-    """What a mount of ``path`` gives away."""
+    """Return what a mount of ``path`` gives away."""
     plain = "/" + "/".join(part for part in path.split("/") if part not in {"", "."})
     if plain.rpartition("/")[2] in _SOCKETS:
         return "it has the socket of a container engine"
@@ -94,7 +94,7 @@ def _value(service: ServiceSpec, key: str) -> Node | None:
 
 
 def check_images(loaded: LoadedPod, resolved: ResolvedPod) -> Iterator[Diagnostic]:
-    """Every agent and every service that one uses, whose image may be another one tomorrow."""
+    """Warn about agents, and services that agents use, whose image may be another one tomorrow."""
     used = {name for agent in resolved.agents for name in (agent.spec.name.text, *agent.providers)}
     for service in loaded.pod.services:
         image = _image(service) if service.name.text in used else None
@@ -104,7 +104,7 @@ def check_images(loaded: LoadedPod, resolved: ResolvedPod) -> Iterator[Diagnosti
 
 
 def _image(service: ServiceSpec) -> ScalarNode | None:
-    """What is built here is what it is."""
+    """Return the image of a service; none where it is built here."""
     if service.body is None or service.body.get("build") is not None:
         return None
     image = service.body.value("image")
@@ -112,7 +112,7 @@ def _image(service: ServiceSpec) -> ScalarNode | None:
 
 
 def _is_pinned(image: str) -> bool:
-    """Whether a reference has a digest, or a tag that is not the one that moves. A port is before the last slash."""
+    """Return whether a reference has a digest, or a tag that is not the one that moves. A port is before the last slash."""
     if "@" in image:
         return True
     _, colon, tag = image.rpartition("/")[2].partition(":")
@@ -120,7 +120,7 @@ def _is_pinned(image: str) -> bool:
 
 
 def check_names(pod: PodSpec) -> Iterator[Diagnostic]:
-    """Every service's name, and every ordinal's."""
+    """Check every service's name, and every ordinal's."""
     hosts: dict[str, ServiceSpec] = {}
     names = {service.name.text: service for service in pod.services}
     for service in pod.services:
@@ -142,7 +142,7 @@ def check_names(pod: PodSpec) -> Iterator[Diagnostic]:
 
 
 def check_counted_services(loaded: LoadedPod, resolved: ResolvedPod) -> Iterator[Diagnostic]:
-    """Whoever names a counted service names a host that does not exist."""
+    """Report names of counted services: no host has such a name."""
     for name, span in _host_names(loaded.pod, resolved):
         service = loaded.pod.service(name)
         if service is not None and service.count > 1:
@@ -153,7 +153,7 @@ def check_counted_services(loaded: LoadedPod, resolved: ResolvedPod) -> Iterator
 
 
 def _host_names(pod: PodSpec, resolved: ResolvedPod) -> Iterator[tuple[str, Span]]:
-    """Where services are named as hosts: grants, memories, surfaces, feeds."""
+    """Yield places where services are named as hosts: grants, memories, surfaces, feeds."""
     for owner in pod.owners:
         yield from ((grant.service.text, grant.service.span) for grant in own_entries(owner.tools))
         yield from ((each.target, each.span) for each in own_entries(owner.surfaces) if each.scheme == "service")

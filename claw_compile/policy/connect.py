@@ -1,4 +1,4 @@
-"""Connect: how the proxy reaches what agents were given, and with whose credential (spec/compile.md "Auth").
+"""Connect: base URL and credential of each service that the proxy calls; providers.json (docs/spec/compile.md "Auth").
 
 Rules. An agent's own ``service-auth`` beats the credential of the provider. Feeds and memories carry a bearer token or none:
 another kind is an error here, and not a call without a credential later.
@@ -39,7 +39,7 @@ class Provider:
 
 @dataclass(frozen=True)
 class Connections:
-    """Providers by service; and by agent its resolve_principals, feeds and memory."""
+    """Providers by service; and principals, feeds and memory by agent."""
 
     providers: Mapping[str, Provider]
     principals: Principals = field(default_factory=dict)
@@ -49,13 +49,13 @@ class Connections:
     """providers.json."""
 
     def auth(self, agent: Agent, service: str) -> Auth:
-        """With which credential the proxy calls the service for this agent."""
+        """Return the credential with which the proxy calls the service for this agent."""
         own = self.principals.get(agent.id, {}).get(service)
         return self.providers[service].auth if own is None else own.auth
 
 
 def connect(loaded: LoadedPod, resolved: ResolvedPod) -> Result[Connections]:
-    """Every service that an agent has tools, feeds or memories of; what is missing (a port, a token) is reported."""
+    """Return every service that an agent has tools, feeds or memories of; a missing port or token is reported."""
     diagnostics: list[Diagnostic] = []
     providers = dict(_providers(loaded, resolved, diagnostics))
     connections = Connections(
@@ -146,12 +146,12 @@ def _bearer(auth: Auth, what: str, at: Span, diagnostics: list[Diagnostic]) -> B
 
 
 def without_provider_keys(environment: Mapping[str, Setting]) -> Mapping[str, Setting]:
-    """The proxy's environment: what is no key of a provider."""
+    """Return the proxy's environment without the keys of providers."""
     return {name: setting for name, setting in environment.items() if provider_of(name) is None}
 
 
 def model_providers(environment: Mapping[str, Setting], diagnostics: list[Diagnostic]) -> Providers | None:
-    """Version 2 of the file; None when the pod gives no key and names no keyless provider. An empty value is no key."""
+    """Return version 2 of providers.json; None without a key or a keyless provider. An empty value is no key."""
     entries: dict[str, ProviderEntry] = {}
     for name, known in KNOWN_PROVIDERS.items():
         keys = tuple(

@@ -1,4 +1,4 @@
-"""Credential starvation: no agent holds what would take it past its proxy (spec/compile.md; origin-compile.md 2.17).
+"""Credential leaks: no agent holds what would take it past its proxy (docs/spec/compile.md "Credential starvation").
 
     its own token                           may stand anywhere
     a secret of the proxy or of a service   nowhere, in whatever it is part of
@@ -29,7 +29,7 @@ from claw_contract.secret import MIN_REDACTED, Secret
 _ASSIGNMENT = re.compile(
     r"""^(?![ \t]*#).*?\b(?P<name>[A-Z][A-Z0-9_]+)["']?[ \t]*[=:][ \t]*["']?[^\s"']""", re.MULTILINE
 )
-"""A variable with a value, in whatever language a file is."""
+"""A variable with a value, in any language."""
 _CONFIDENTIAL = re.compile(r"(^|_)(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|MASTER)(_|$)")
 _MIN_IN_TEXT = 12
 """A shorter secret may be a word, and counts in variables only."""
@@ -54,7 +54,7 @@ class _Finding:
 
 
 def find_credential_leaks(loaded: LoadedPod, resolved: ResolvedPod, connections: Connections) -> Iterator[Diagnostic]:
-    """Every place where an agent is given what it must not hold."""
+    """Yield every place where an agent is given what it must not hold."""
     secrets = _secrets(loaded, resolved, connections)
     for agent in loaded.pod.agents:
         leak_input = loaded.given.get(agent.name.text, ())
@@ -118,7 +118,7 @@ def _by_name(leak_input: LeakInput, text: str) -> Iterator[_Finding]:
 
 
 def _secrets(loaded: LoadedPod, resolved: ResolvedPod, connections: Connections) -> tuple[_HeldSecret, ...]:
-    """What the proxy and the services hold, each value once, by the first word for it."""
+    """Return the secrets of the proxy and the services, each value once, by the first word for it."""
     secret = [
         _HeldSecret(f"the token of {name}", value)
         for name, value in _tokens(_services(loaded, connections), loaded.secrets)
@@ -139,7 +139,7 @@ def _secrets(loaded: LoadedPod, resolved: ResolvedPod, connections: Connections)
 
 
 def _services(loaded: LoadedPod, connections: Connections) -> Iterator[tuple[str, Auth]]:
-    """Also the services that nobody has a grant of: their tokens are no agent's either."""
+    """Yield all services, also those that nobody has a grant of: their tokens are no agent's either."""
     for service in sorted(loaded.pod.services, key=lambda service: service.name.text):
         name = service.name.text
         provider = connections.providers.get(name)

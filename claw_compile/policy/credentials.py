@@ -1,4 +1,4 @@
-"""Whose credential a tool call carries (spec/compile.md "Auth", spec/README.md rulings).
+"""The credential that a tool call carries (docs/spec/compile.md "Auth").
 
 Rules. The provider's ``x-claw.auth`` wins over its descriptor's ``auth``; ``env`` is read from the *provider's* environment,
 and a descriptor's may also be the name of one of the pod's secrets. No value is ever printed.
@@ -29,7 +29,7 @@ _HEADER_VALUE = re.compile(r"[!-~]+( [!-~]+)*")
 
 @dataclass(frozen=True)
 class PrincipalAuth:
-    """An agent's own credential at a service; ``principal`` is who it is there."""
+    """An agent's own credential at a service; ``principal`` is its name there."""
 
     auth: BearerAuth
     principal: str
@@ -42,7 +42,7 @@ type Principals = Mapping[str, Mapping[str, PrincipalAuth]]
 def resolve_principals(
     pod: PodSpec, agents: Iterable[Agent], lookup: Lookup, diagnostics: list[Diagnostic]
 ) -> Principals:
-    """Every agent's ``service-auth``; a variable is read from the environment of the service, never from the agent's."""
+    """Return every agent's ``service-auth``; a variable is read from the environment of the service, never from the agent's."""
     own: dict[str, dict[str, PrincipalAuth]] = {}
     for agent in agents:
         for entry in agent.spec.principals:
@@ -69,7 +69,7 @@ def project_auth(
     lookup: Lookup,
     diagnostics: list[Diagnostic],
 ) -> Auth | None:
-    """The ``auth`` of the service's tools; None, and a diagnostic, when its credential is missing."""
+    """Return the ``auth`` of the service's tools; None, and a diagnostic, when its credential is missing."""
     if service.auth is not None:
         return _pod_auth(service, service.auth, lookup, diagnostics)
     auth = service_descriptor.descriptor.auth if service_descriptor is not None else None
@@ -135,7 +135,7 @@ def _auth(token: Secret | SecretRef, header: str | None) -> Auth:
 
 
 def _token(service: ServiceSpec, wanted: ScalarNode, lookup: Lookup, diagnostics: list[Diagnostic]) -> Secret | None:
-    """The value of the provider's variable that ``wanted`` names."""
+    """Return the value of the provider's variable that ``wanted`` names."""
     name = wanted.shown
     known = {variable.name: variable for variable in variables(service.environment, lookup)}
     variable = known.get(wanted.text)
@@ -159,7 +159,7 @@ def _token(service: ServiceSpec, wanted: ScalarNode, lookup: Lookup, diagnostics
 
 
 def secret_of(auth: Auth) -> Secret | SecretRef | None:
-    """What the credential consists of."""
+    """Return the secret of a credential."""
     match auth:
         case NoAuth():
             return None

@@ -1,4 +1,4 @@
-"""Defaults of the pod and what a service says itself → what an agent has (spec/compile.md "Defaults").
+"""The pod's defaults and a service's own values → what an agent has (docs/spec/compile.md "Defaults").
 
 tools surfaces feeds skills      absent inherits, present replaces, one ``...`` splices, empty suppresses
 models cllama-env                key by key, the service wins; ``models: {}`` or ``null`` suppresses
@@ -20,7 +20,7 @@ PRIMARY = "primary"
 def expand_list[T](
     own: EntryList[T] | None, defaults: EntryList[T] | None, name: str, diagnostics: list[Diagnostic]
 ) -> tuple[T, ...]:
-    """A list with the pod's in the place of ``...``, or in its own where it is absent."""
+    """Return a list with the pod's in the place of ``...``, or the pod's where it is absent."""
     inherited = own_entries(defaults)
     if own is None:
         return inherited
@@ -36,7 +36,7 @@ def expand_list[T](
 
 
 def merge_models(own: Models | None, defaults: Models | None) -> tuple[AllowedModel, ...]:
-    """The models in the order in which they are tried: the primary one, the fallbacks, then the others by their slots."""
+    """Return the models in the order in which they are tried: the primary one, the fallbacks, then the others by slot."""
     layers = [layer for layer in (defaults, own) if layer is not None and not (own is not None and own.is_empty)]
     slots: dict[str, str | None] = {}
     fallback: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ def merge_models(own: Models | None, defaults: Models | None) -> tuple[AllowedMo
 
 
 def inherited_defaults(pod: PodSpec, spec: ServiceSpec) -> frozenset[str]:
-    """Which of the pod's defaults reach the service, by the name of their key."""
+    """Return the pod's defaults that reach the service, by the name of their key."""
     lists = {
         "tools-defaults": (spec.tools, pod.tools),
         "surfaces-defaults": (spec.surfaces, pod.surfaces),

@@ -1,4 +1,4 @@
-"""Why an agent may call a tool: the grants that say so, and by which way they reached it."""
+"""Explanations why an agent may call a tool, or may not: reasons with places (docs/spec/compile.md "Verbs", explain)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Reason:
 
 
 def reasons(pod: PodSpec, agent: Agent, service: str, tool: str) -> tuple[Reason, ...]:
-    """Every grant of the agent that names the tool, or all of its service; those that deny it too, which win."""
+    """Return every grant of the agent that allows the tool or denies it; a denial wins."""
     defaults = {id(entry) for entry in pod.tools.entries if not isinstance(entry, Spread)} if pod.tools else set()
     matching_grants: list[Reason] = []
     for grant in agent.grants:
@@ -53,7 +53,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether ``agent`` may call ``tool`` (canonical), and why."""
+    """The answer for one agent and tool (canonical name), with its reasons."""
 
     agent: str
     tool: str
@@ -61,7 +61,7 @@ class Verdict:
     effect: str | None
     why: tuple[Step, ...]
     change: str
-    """What would change it."""
+    """An edit of the pod file that would change the verdict."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class UnknownName:
 
 
 def explain(pod: ProjectedPod, agent_id: str, word: str | None = None) -> tuple[Verdict, ...] | UnknownName:
-    """One tool, by canonical name, alias or, where only one service has it, base name; without one, every tool of the pod."""
+    """Explain one tool, by canonical name, alias or unambiguous base name; without ``word``, every tool of the pod."""
     agents = {each.agent.id: each.agent for each in pod.agents}
     agent = agents.get(agent_id)
     if agent is None:
@@ -92,7 +92,7 @@ def explain(pod: ProjectedPod, agent_id: str, word: str | None = None) -> tuple[
 
 
 def _all_tools(pod: ProjectedPod) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Every tool that a service of the pod declares: canonical name → service and base name."""
+    """Yield every tool that a service of the pod declares: canonical name → service and base name."""
     for service, service_descriptor in pod.descriptors.items():
         for tool in service_descriptor.tools if service_descriptor is not None else ():
             yield canonical_name(service, tool.name), (service, tool.name)
@@ -127,7 +127,7 @@ def _granted_tools(pod: ProjectedPod, agent: Agent) -> tuple[Tool, ...]:
 
 
 def _inheritance(pod: ProjectedPod, agent: Agent, matching_grants: tuple[Reason, ...]) -> Iterator[Step]:
-    """How the pod's defaults got to the agent, where they count; and that they did not, where it has said so."""
+    """Yield how the pod's defaults reached the agent, or that its own list keeps them away."""
     own, defaults = agent.spec.tools, pod.spec.tools
     if any(reason.origin == "tools-defaults" for reason in matching_grants):
         if own is None:

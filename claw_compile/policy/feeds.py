@@ -1,4 +1,4 @@
-"""Feeds: a name → the service that declares it (origin-compile.md 2.6).
+"""Feeds: a name → the service that declares it.
 
 Rules. A name that several services declare is said in full, ``service/name``. ``{claw_id}`` in a name or a path is the agent's
 id, filled in here. A feed that the pod declares itself bypasses the descriptors; its service must exist all the same.
@@ -47,7 +47,7 @@ class Feeds:
         self._unread = any(each is None for each in descriptors.values())
 
     def resolve(self, feeds: Iterable[Feed], agent_id: str, diagnostics: list[Diagnostic]) -> tuple[ResolvedFeed, ...]:
-        """An agent's feeds in their order, each once."""
+        """Return an agent's feeds in their order, each once."""
         resolved: dict[tuple[str, str, str], ResolvedFeed] = {}
         for feed in feeds:
             resolved_feed = self._resolve(feed, diagnostics)
@@ -57,7 +57,7 @@ class Feeds:
         return tuple(resolved.values())
 
     def check(self, feeds: Iterable[Feed], diagnostics: list[Diagnostic]) -> None:
-        """Feeds that no agent may have taken: the pod's defaults are judged all the same."""
+        """Check feeds that no agent may have taken: the pod's defaults are judged all the same."""
         for feed in feeds:
             self._resolve(feed, diagnostics)
 

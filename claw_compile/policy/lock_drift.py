@@ -1,4 +1,4 @@
-"""What has changed since the tools were locked, and by that what may not be compiled (spec/compile.md, claw lock).
+"""Changes since the tools were locked; some may not be compiled (docs/spec/compile.md, claw lock).
 
 Rules. A locked tool that is gone or says anything else than it did, and a tool that is granted without having been locked, is
 refused until the service is accepted. A tool that nobody is granted may come as it likes.
@@ -42,7 +42,7 @@ class Change:
 
 
 def find_lock_drift(loaded: LoadedPod, resolved: ResolvedPod) -> Iterator[Diagnostic]:
-    """One diagnostic for each service that is not what the lock has."""
+    """Yield one diagnostic for each service that is not what the lock has."""
     lock = loaded.lock
     if lock is None or lock.services is None:
         return
@@ -66,7 +66,7 @@ def find_lock_drift(loaded: LoadedPod, resolved: ResolvedPod) -> Iterator[Diagno
 def compare(
     lock: Lock, name: str, service_descriptor: ServiceDescriptor, granted: Collection[str], at: Span
 ) -> Iterator[Diagnostic]:
-    """What is told of one service that is in the lock."""
+    """Yield the diagnostics of one service that is in the lock."""
     assert lock.services is not None
     before = lock.services[name]
     tool_changes = changes(before, service_descriptor, granted)
@@ -81,7 +81,7 @@ def compare(
 
 
 def granted_tools(resolved: ResolvedPod) -> Mapping[str, set[str]]:
-    """Service → the tools of it that somebody is granted."""
+    """Return service → the tools of it that some agent is granted."""
     granted: dict[str, set[str]] = {}
     for agent in resolved.agents:
         for tool in agent.tools:
@@ -92,7 +92,7 @@ def granted_tools(resolved: ResolvedPod) -> Mapping[str, set[str]]:
 def changes(
     before: LockedService, service_descriptor: ServiceDescriptor, granted: Collection[str]
 ) -> tuple[Change, ...]:
-    """Tool by tool, by name."""
+    """Return the changes, tool by tool, by name."""
     after = {tool.name: lock_tool(service_descriptor, tool) for tool in service_descriptor.tools}
     places = {
         tool.name: span_at(service_descriptor.root, ("tools", index))

@@ -1,4 +1,4 @@
-"""Project: an agent's authority → what is written for it, with the base URL and the credential of each provider filled in."""
+"""Project: an agent's policy → the data that is written for it, with the base URL and credential of each provider."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from claw_contract.providers import Providers
 
 @dataclass(frozen=True)
 class ReachableService:
-    """A service that the agent itself reaches. Of one that declares tools nothing is told but its name."""
+    """A service that the agent itself reaches. For one that declares tools, only its name is given."""
 
     service: str
     address: str | None = None
@@ -55,7 +55,7 @@ class ProjectedPod:
 
 
 def project(loaded: LoadedPod, resolved: ResolvedPod, connections: Connections) -> ProjectedPod:
-    """A pod without errors, with all that is written for each agent."""
+    """Return the pod, with all that is written for each agent."""
     agents = tuple(_agents(loaded, resolved, connections))
     return ProjectedPod(loaded.pod, agents, loaded.descriptors, connections.model_providers, loaded.sources)
 
@@ -139,7 +139,7 @@ def _reached(loaded: LoadedPod, service: ServiceSpec) -> ReachableService:
     if service_descriptor is not None and service_descriptor.tools:
         return ReachableService(name, description=service_descriptor.descriptor.description)
     listens = service.base_url is not None or service.expose is not None or service.ports is not None
-    # What is wrong with its ports is told where the proxy needs them.
+    # What is wrong with its ports is reported where the proxy needs them.
     address = base_url(service, loaded.variables.lookup, []) if listens else None
     if service_descriptor is None:
         return ReachableService(name, address)

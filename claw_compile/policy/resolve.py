@@ -1,4 +1,4 @@
-"""Resolve: what each agent has once defaults and spreads are expanded (spec/compile.md "Tools", "Defaults", "count").
+"""Resolve: each agent after defaults and spreads are expanded (docs/spec/compile.md "Tools", "Defaults", "count").
 
 Rules. Per service ``all`` wins, else the names are united; ``deny`` beats ``allow``. The order is service, then descriptor: no
 reordering of the YAML changes it. ``count`` above one makes ``name-0 … name-(N-1)``, which differ in nothing but their ids.
@@ -30,7 +30,7 @@ EGRESS, EGRESS_WORDS = "CLLAMA_EGRESS", ("allow", "deny")
 
 
 def resolve(loaded: LoadedPod) -> Result[ResolvedPod]:
-    """Every agent of the pod, by service and ordinal."""
+    """Return every agent of the pod, by service and ordinal."""
     resolver = _Resolver(loaded, loaded.pod, Feeds(loaded.pod, loaded.descriptors))
     resolver.feeds.check(own_entries(loaded.pod.feeds), resolver.diagnostics)
     agents = tuple(agent for spec in loaded.pod.agents for agent in resolver.agents(spec))
@@ -87,7 +87,7 @@ class _Resolver:
         return MemoryRelation(wanted.service.text, wanted.timeout_ms, descriptor.memory, wanted.service.span)
 
     def _skills(self, spec: ServiceSpec, services: Iterable[str]) -> tuple[SkillFile, ...]:
-        """The agent's own, and those of the services that it may use."""
+        """Return the agent's own skills, and those of the services that it may use."""
         named = expand_list(spec.skills, self.pod.skills, "skills-defaults", self.diagnostics)
         service_skills = (
             self.loaded.service_skills[name] for name in sorted(set(services)) if name in self.loaded.service_skills
@@ -95,7 +95,7 @@ class _Resolver:
         return agent_skills(named, self.loaded.skills, service_skills, self.diagnostics)
 
     def _timezone(self, spec: ServiceSpec) -> str:
-        """The container's ``TZ``. Whether the zone exists is the proxy's to know: it differs from machine to machine."""
+        """Return the container's ``TZ``. Only the proxy can tell whether the zone exists: machines differ."""
         zones = (each for each in variables(spec.environment, self.loaded.variables.lookup) if each.name == "TZ")
         zone = next((each.value.text.strip() for each in zones if not each.value.problems), "")
         return zone if _ZONE.fullmatch(zone) else "UTC"
@@ -132,7 +132,7 @@ def agent_skills(
     service_skills: Iterable[SkillFile],
     diagnostics: list[Diagnostic],
 ) -> tuple[SkillFile, ...]:
-    """The agent's own in the order of the file, then those of its services by name. What can't be read is reported already."""
+    """Return the agent's own skills in the order of the file, then those of its services by name."""
     own: dict[str, Skill] = {}
     for skill in named:
         if skill.path.text in read:
@@ -162,7 +162,7 @@ def _by_service(service_skills: Iterable[SkillFile]) -> list[SkillFile]:
 
 
 def proxy_env(pod: PodSpec, agents: Iterable[Agent], diagnostics: list[Diagnostic]) -> Mapping[str, Setting]:
-    """Name → value, by name."""
+    """Return the environment of the pod's one proxy, from all that its agents ask for: name → value, sorted."""
     merged: dict[str, Setting] = {}
     for agent in agents:
         if not agent.has_proxy:

@@ -1,4 +1,4 @@
-"""Who can reach whom: the networks of a pod, derived from grants and surfaces (spec/compile.md "Output"; decision 0018).
+"""The networks of a pod, derived from grants and surfaces (docs/spec/compile.md "Output"; decision 0018).
 
     claw-agent-<id>   the agent, its proxy, and the services that it has a surface on; internal unless it has egress://
     claw-tool-<name>  the proxy and one service that it calls for somebody: tools, feeds, memory, a model server
@@ -38,17 +38,17 @@ class Topology:
     networks: tuple[Network, ...]
 
     def of(self, member: str) -> tuple[str, ...]:
-        """The networks that a container is on."""
+        """Return the networks that a container is on."""
         return tuple(network.name for network in self.networks if member in network.members)
 
     def reachable_from(self, agent: str) -> frozenset[str]:
-        """What an agent reaches beside its proxy."""
+        """Return what an agent reaches beside its proxy."""
         own = next(network for network in self.networks if network.name == AGENT_NETWORK + agent)
         return own.members - {agent, PROXY}
 
 
 def topology(pod: PodSpec, resolved: ResolvedPod) -> Topology:
-    """The networks of the pod's agents and of their proxy."""
+    """Return the networks of the pod's agents and of their proxy."""
     agents = resolved.agents
     networks = [_of_agent(agent, pod) for agent in agents]
     networks += [
@@ -65,13 +65,13 @@ def has_egress(agent: Agent) -> bool:
 
 
 def reachable_services(agent: Agent, pod: PodSpec) -> tuple[str, ...]:
-    """The services that the agent reaches directly, each once; those that the pod has not are reported elsewhere."""
+    """Return the services that the agent reaches directly, each once; unknown ones are reported elsewhere."""
     targets = {surface.target for surface in agent.surfaces if surface.scheme == "service"}
     return tuple(sorted(targets & {host for service in pod.services for host in service.hosts}))
 
 
 def called_services(pod: PodSpec, resolved: ResolvedPod) -> tuple[str, ...]:
-    """The services of the pod that the proxy calls, for whichever agent."""
+    """Return the services of the pod that the proxy calls, for any agent."""
     names = {name for agent in resolved.agents if agent.has_proxy for name in agent.providers}
     names |= set(hosts_in_settings(resolved))
     return tuple(sorted(name for name in names if pod.service(name) is not None))
@@ -83,7 +83,7 @@ def _of_agent(agent: Agent, pod: PodSpec) -> Network:
 
 
 def hosts_in_settings(resolved: ResolvedPod) -> Iterator[str]:
-    """Hosts of URLs in the proxy's environment: a model server, a shared state."""
+    """Yield hosts of URLs in the proxy's environment: a model server, a shared state."""
     for setting in resolved.proxy_env.values():
         try:
             host = urlsplit(setting.value).hostname

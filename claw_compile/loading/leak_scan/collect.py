@@ -1,4 +1,4 @@
-"""Reading what agents' containers are given (``given``): their services, those that these extend, and the files that they name.
+"""The collection of leak inputs: agents' services, the services that these extend, and the files that they name.
 
 Rules. A file that Compose must have is an error when it is not there, as Compose would say later; one that it need not have,
 or that may come to be where the pod runs (a secret's), is passed over. Files may be outside of the pod's directory: nothing of
@@ -27,7 +27,7 @@ from claw_compile.parsing.yaml_reader import read_yaml
 
 @dataclass(frozen=True)
 class _ParentService:
-    """A service that another one extends: the ``file`` ("" for the pod's own), its name there, and where that is said."""
+    """A service that another one extends: its ``file`` ("" for the pod's own), its name there, and the place that says so."""
 
     file: str
     name: str
@@ -38,7 +38,7 @@ class _ParentService:
 
 @dataclass(frozen=True)
 class LeakInputs:
-    """One reading for all agents of a pod."""
+    """One collection for all agents of a pod."""
 
     pod: PodSpec
     files: Files
@@ -48,7 +48,7 @@ class LeakInputs:
     texts: dict[str, Source] = field(default_factory=dict)
 
     def collect(self) -> Mapping[str, tuple[LeakInput, ...]]:
-        """Agent's service → what each of its containers is given."""
+        """Return agent's service → the inputs of each of its containers."""
         self.files.diagnostics.extend(self._private.check_surfaces())
         return {agent.name.text: tuple(self._agent_inputs(agent)) for agent in self.pod.agents}
 
@@ -57,20 +57,20 @@ class LeakInputs:
         return PrivatePaths(self.pod, self.files, self.variables.lookup)
 
     def secrets(self) -> Mapping[str, str]:
-        """The pod's secrets that are known here, by name."""
+        """Return the pod's secrets that are known here, by name."""
         values = ((secret.name.text, self._secret(secret)) for secret in self.pod.secrets)
         return {name: value for name, value in values if value}
 
     def text(self, path: str, at: Span, what: str, *, required: bool) -> Source | None:
-        """The text of a file, by its path from the pod's directory."""
+        """Return the text of a file, by its path from the pod's directory."""
         if path in self.texts:
             return self.texts[path]
-        display_path = self.files.display_path(path)
-        data = read_file(self.files.root / path, at, f"{what} {quote(display_path)}")
+        shown = self.files.display_path(path)
+        data = read_file(self.files.root / path, at, f"{what} {quote(shown)}")
         if data.value is None:
             self.files.diagnostics.extend(data.diagnostics if required else ())
             return None
-        return self.texts.setdefault(path, Source(display_path, data.value.decode("utf-8-sig", errors="replace")))
+        return self.texts.setdefault(path, Source(shown, data.value.decode("utf-8-sig", errors="replace")))
 
     def _secret(self, secret: PodSecret) -> str | None:
         if secret.source == "env":

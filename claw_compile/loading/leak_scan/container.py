@@ -1,4 +1,4 @@
-"""One Compose service, as the container of an agent gets it: key by key, with the files that stand behind a key."""
+"""The inputs of one Compose service: key by key, with the files that stand behind a key."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _RUNTIME = ".claw-runtime"
 
 
 class FileReader(Protocol):
-    """Who reads for all agents."""
+    """The reader of files that all agents share."""
 
     @property
     def pod(self) -> PodSpec: ...
@@ -45,7 +45,7 @@ class FileReader(Protocol):
 
 @dataclass(frozen=True)
 class Container:
-    """``directory``: where the file with the service is, from the pod's. ``notes``: how the agent comes by it."""
+    """One container of an agent. ``directory`` is that of its Compose file, ``notes`` say how the agent gets it."""
 
     reader: FileReader
     agent: ServiceSpec
@@ -53,7 +53,7 @@ class Container:
     notes: tuple[Note, ...]
 
     def inputs(self, body: MapNode) -> Iterator[LeakInput]:
-        """Everything in the body of a service, but what is ours."""
+        """Yield everything in the body of a service, but what the compiler adds."""
         for entry in body.entries:
             yield from self._key_inputs(entry)
 
@@ -94,7 +94,7 @@ class Container:
                 yield from self._assignments(source, notes, is_raw=is_raw)
 
     def _is_its_own(self, path: str) -> bool:
-        """What the compiler writes for this agent, which may not be there yet."""
+        """Return whether the compiler writes this file for this agent: it may not be there yet."""
         own = f"{_RUNTIME}/agents/{self.agent.name.text}/env"
         return self.agent.count == 1 and posixpath.normpath(posixpath.join(self.directory, path)) == own
 
@@ -117,7 +117,7 @@ class Container:
             yield LeakInput(f"{each.name} in the env_file", at, value, "variable", each.name, refers, notes)
 
     def _secret_inputs(self, section: str, node: Node) -> Iterator[LeakInput]:
-        """Secrets or configs, as the pod declares them; of an external one nothing is known."""
+        """Yield secrets or configs, as the pod declares them; of an external one nothing is known."""
         lookup = self.reader.variables.lookup
         for name in mounted_names(node):
             all_of_them = self.reader.pod.document.value(section)
@@ -161,7 +161,7 @@ class Container:
             yield LeakInput(f"{name} in the Dockerfile", at, value.text, "variable", name, refers, self.notes)
 
     def _bind_mounts(self, node: Node) -> Iterator[LeakInput]:
-        """Files of the host that are mounted one by one."""
+        """Yield files of the host that are mounted one by one."""
         for item in node.items if isinstance(node, ListNode) else ():
             path = bind_source(item, self.reader.variables.lookup)
             if path is None:

@@ -1,4 +1,4 @@
-"""What an agent's container is given that may hold a credential: the texts, and where each of them stands.
+"""Leak inputs: the texts that an agent's container gets and that may hold a credential, with their places.
 
 Rules. Every value of the agent's Compose service counts, and of each service that it extends: variables by name and value,
 other keys by value; the files behind ``env_file``, ``secrets``, ``configs``, single bind mounts and the Dockerfile; and the
@@ -20,14 +20,14 @@ from claw_compile.parsing.node import ListNode, MapNode, Node, ScalarNode
 from claw_compile.parsing.source import Source
 
 type Kind = Literal["variable", "text", "file", "prose"]
-"""``file``: names may stand in it beside their values. ``prose``: words that are for the agent to read."""
+"""``file``: names may stand in it beside their values. ``prose``: words for the agent to read."""
 
 _REFERENCE = re.compile(r"\$\{?(?P<name>[A-Za-z_][A-Za-z0-9_]*)")
 
 
 @dataclass(frozen=True)
 class LeakInput:
-    """``what`` it is, in words. ``refers``: the variables that its text is made of. ``source``: the text is a whole file's."""
+    """One text. ``what`` names it in messages; ``refers`` are the variables in it; ``source`` is set for a whole file."""
 
     what: str
     at: Span
@@ -39,22 +39,22 @@ class LeakInput:
     source: Source | None = field(default=None, repr=False)
 
     def place(self, start: int, end: int) -> Span:
-        """The place of a piece of the text, without the line."""
+        """Return the place of a piece of the text, without the line."""
         return hide_line(self.source.span_of(start, end)) if self.source is not None else self.at
 
 
 def hide_line(span: Span) -> Span:
-    """A place whose line is never shown."""
+    """Return a place whose line is never shown."""
     return Span(span.file, span.line, span.column, span.end_column)
 
 
 def file_input(what: str, source: Source, kind: Kind, notes: tuple[Note, ...] = ()) -> LeakInput:
-    """The whole text of a file."""
+    """Return the whole text of a file as an input."""
     return LeakInput(what, Span(source.file, 1, 1, 1), source.text, kind, notes=notes, source=source)
 
 
 def variable_inputs(what: str, node: Node | None, lookup: Lookup, notes: tuple[Note, ...]) -> Iterator[LeakInput]:
-    """Variables in map or list form. One without a value takes it from the environment, by its own name."""
+    """Yield variables in map or list form. One without a value takes it from the environment, by its own name."""
     for each in variables(node, lookup):
         bare = each.node.text == each.name and each.value.tainted
         refers = (each.name,) if bare else references(each.node.text)
@@ -63,7 +63,7 @@ def variable_inputs(what: str, node: Node | None, lookup: Lookup, notes: tuple[N
 
 
 def text_inputs(what: str, node: Node, lookup: Lookup, notes: tuple[Note, ...]) -> Iterator[LeakInput]:
-    """Every single value below a key."""
+    """Yield every single value below a key."""
     for scalar in _scalars(node):
         text = interpolate(scalar.text, lookup).text if "$" in scalar.text else scalar.text
         if text:
@@ -71,7 +71,7 @@ def text_inputs(what: str, node: Node, lookup: Lookup, notes: tuple[Note, ...]) 
 
 
 def references(written: str) -> tuple[str, ...]:
-    """The variables that a value names."""
+    """Return the variables that a value names."""
     if "$" not in written:
         return ()
     return tuple(match["name"] for match in _REFERENCE.finditer(written.replace("$$", "")))
@@ -90,7 +90,7 @@ def _scalars(node: Node) -> Iterator[ScalarNode]:
 
 
 def mounted_names(node: Node | None) -> Iterator[ScalarNode]:
-    """The names in a service's ``secrets`` or ``configs``, short or long form."""
+    """Return the names in a service's ``secrets`` or ``configs``, short or long form."""
     items: Iterable[Node] = node.items if isinstance(node, ListNode) else ()
     for item in items:
         source = item.value("source") if isinstance(item, MapNode) else item

@@ -1,4 +1,4 @@
-"""What of the pod no agent may be given: the compiled tree, the master secret, ``.env``, files of secrets, what is the proxy's.
+"""Paths that no agent may get: the compiled tree, the master secret, ``.env``, files of secrets, the proxy's own files.
 
 A path is judged by where it leads, after symlinks; one of a directory above brings all that is below it. Paths are given by
 mounts, volumes that are bound to a path, ``volumes_from``, watched directories, contexts of a build, secrets and configs.
@@ -24,7 +24,7 @@ from claw_compile.parsing.node import ListNode, MapNode, Node, ScalarNode
 
 _PRIVATE = (".claw-runtime", ".claw-master", ".claw-ca/private", ".env")
 _FOR_AGENTS = "claw"
-"""``.claw-runtime/agents/<id>/claw`` holds what an agent may know."""
+"""``.claw-runtime/agents/<id>/claw`` holds what an agent may read."""
 _PROXY = "cllama"
 _PROXY_VOLUME = re.compile(r"(.*[_-])?claw-(history|state)", re.DOTALL)
 _PROXY_SECRET = re.compile(r"claw-.*", re.DOTALL)
@@ -33,7 +33,7 @@ _OWN_SURFACES = ("volume", "host")
 
 @dataclass(frozen=True)
 class _Exposure:
-    """``path``: of the host, from the directory of the file that says so. ``name``: of what is the proxy's.
+    """Something that a container gets. ``path``: of the host, from the directory of its file. ``name``: of what is the proxy's.
 
     ``with_below``: all that is below the path is given too, whatever .dockerignore says.
     """
@@ -46,14 +46,14 @@ class _Exposure:
 
 @dataclass(frozen=True)
 class PrivatePaths:
-    """The private places of one pod."""
+    """The private paths of one pod."""
 
     pod: PodSpec
     files: Files
     lookup: Lookup
 
     def check_surfaces(self) -> Iterator[Diagnostic]:
-        """Every surface that leads to what is private."""
+        """Yield an error for every surface that leads to what is private."""
         for owner in self.pod.owners:
             for surface in own_entries(owner.surfaces):
                 if surface.scheme in _OWN_SURFACES:
@@ -66,7 +66,7 @@ class PrivatePaths:
                     yield from self._check(exposure, "")
 
     def check_service(self, body: MapNode, document: MapNode, directory: str) -> Iterator[Diagnostic]:
-        """Every key of an agent's service, or of one that it extends in ``document``, that leads to what is private."""
+        """Yield an error for every key of an agent's service, or of one that it extends, that leads to what is private."""
         for exposure in (*self._mounts(body, document, frozenset()), *self._other_keys(body)):
             yield from self._check(exposure, directory)
         for exposure in self._mounted_secrets(body):
@@ -76,10 +76,10 @@ class PrivatePaths:
         if exposure.name:
             yield codes.PRIVATE_MOUNT.at(exposure.at, f"this gives the agent {exposure.name}")
         elif exposure.path:
-            resolve_path = _real(self.files.root / posixpath.join(directory, expand_home(exposure.path, self.lookup)))
+            target = _real(self.files.root / posixpath.join(directory, expand_home(exposure.path, self.lookup)))
             places = ((name, _real(self.files.root / expand_home(name, self.lookup))) for name in self._names())
-            held = next((name for name, place in places if _exposes(resolve_path, place)), None)
-            if held is not None and (exposure.with_below or resolve_path.is_relative_to(_real(self.files.root / held))):
+            held = next((name for name, place in places if _exposes(target, place)), None)
+            if held is not None and (exposure.with_below or target.is_relative_to(_real(self.files.root / held))):
                 yield codes.PRIVATE_MOUNT.at(exposure.at, f"this mount gives the agent {quote(held)}")
 
     def _names(self) -> tuple[str, ...]:
@@ -107,7 +107,7 @@ class PrivatePaths:
                 yield _Exposure(item.span, exposure.path, exposure.name)
 
     def _volume(self, name: str, at: Span) -> _Exposure:
-        """A named volume, which may be another name of a directory of the host or of the proxy's own."""
+        """Return the exposure of a named volume, which may be a directory of the host or one of the proxy's own."""
         volumes = self.pod.document.value("volumes")
         declared = volumes.value(name) if isinstance(volumes, MapNode) else None
         real, options = None, None
@@ -159,16 +159,16 @@ def _items(node: Node | None) -> tuple[Node, ...]:
 
 
 def _local(context: str) -> str:
-    """The directory that a context of a build is; "" for an image, a service, or another machine."""
+    """Return the directory that a build context is; "" for an image, a service, or another machine."""
     return "" if "://" in context else context
 
 
-def _exposes(resolve_path: Path, private: Path) -> bool:
-    if private.is_relative_to(resolve_path):
+def _exposes(target: Path, private: Path) -> bool:
+    if private.is_relative_to(target):
         return True
-    if not resolve_path.is_relative_to(private):
+    if not target.is_relative_to(private):
         return False
-    inside = resolve_path.relative_to(private).parts
+    inside = target.relative_to(private).parts
     return not (inside[:1] == ("agents",) and inside[2:3] == (_FOR_AGENTS,))
 
 
@@ -180,13 +180,13 @@ def _real(path: Path) -> Path:
 
 
 def expand_home(path: str, lookup: Lookup) -> str:
-    """A path as Compose takes it: ``~`` is the home of who runs it."""
+    """Expand ``~`` as Compose does: the home of who runs it."""
     home = lookup("HOME")
     return home + path[1:] if home and (path == "~" or path.startswith("~/")) else path
 
 
 def bind_source(item: Node, lookup: Lookup) -> str | None:
-    """The path of the host that a volume of a service is: short form or long, never a named volume."""
+    """Return the host path of a volume, short form or long; None for a named volume."""
     if isinstance(item, MapNode):
         kind, source = item.value("type"), item.value("source")
         is_bind = isinstance(kind, ScalarNode) and kind.text == "bind"
@@ -198,7 +198,7 @@ def bind_source(item: Node, lookup: Lookup) -> str | None:
 
 
 def _volume_source(item: Node, lookup: Lookup) -> str:
-    """The name of a named volume; "" for what has none."""
+    """Return the name of a named volume; "" for what has none."""
     if isinstance(item, MapNode):
         return fill_in(item.value("source"), lookup) or ""
     source, colon, _ = (fill_in(item, lookup) or "").partition(":")

@@ -1,4 +1,4 @@
-"""An agent's Compose service: what the user wrote, and what makes an agent of it (spec/compile.md "Output").
+"""An agent's Compose service: the user's, with the agent's files, networks and environment (docs/spec/compile.md "Output").
 
 Rules. Files are mounted one by one and read-only: a container keeps those that it started with, and its ``claw.digest``
 changes with them, so that ``up`` makes it anew. An agent is on no network but those that are derived, and those that
@@ -32,11 +32,11 @@ from claw_compile.policy.topology import PROXY
 
 DISTRIBUTION_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
 HOME = "/claw"
-"""Where an agent finds its contract, the page about its pod, and its skills."""
+"""The directory with an agent's contract, the page about its pod, and its skills."""
 
 
 def agent_service(agent: Agent, deployment: Deployment) -> MapNode:
-    """The service of one agent; of a counted one, of one of its ordinals."""
+    """Return the service of one agent; of a counted service, of one ordinal."""
     assert agent.spec.body is not None
     body = name_ordinals(drop_key(agent.spec.body, AUTHORITY), deployment.containers)
     body = add_labels(body, _labels(agent, deployment))
@@ -65,7 +65,7 @@ def _env_path(agent: Agent) -> PurePosixPath:
 
 
 def readable_files(agent: Agent, deployment: Deployment) -> dict[PurePosixPath, str]:
-    """The files of the compiled tree that the agent itself may read, and where it finds them; no other is for it."""
+    """Return the files of the compiled tree that the agent itself may read, and their paths in its container."""
     context = PurePosixPath("context", agent.id)
     own = (path for path in sorted(deployment.tree) if path.is_relative_to(context) and is_for_its_agent(path))
     return {path: f"{HOME}/{path.relative_to(context)}" for path in own}
@@ -98,7 +98,7 @@ def _trust(agent: Agent) -> Iterator[Data]:
 
 
 def bind(source: str, target: str, *, read_only: bool = True) -> Data:
-    """A bind mount in the long form: a path may hold a colon. What is not there is an error, not an empty directory."""
+    """Return a bind mount in the long form: a path may hold a colon. A missing path is an error, not an empty directory."""
     mount: dict[str, Data] = {"type": "bind", "source": source, "target": target, "read_only": read_only}
     return mount | {"bind": {"create_host_path": False}}
 

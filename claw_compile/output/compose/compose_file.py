@@ -1,4 +1,4 @@
-"""compose.generated.yml: the pod file as Compose runs it (spec/compile.md "Output"; decision 0018).
+"""compose.generated.yml: the pod file as Compose runs it (docs/spec/compile.md "Output"; decision 0018).
 
 Rules. A pure function of the pod and the compiled tree. Every key that the user wrote passes through with its meaning,
 ``x-claw`` apart; ``${…}`` of theirs stays for Compose, and a ``$`` of ours is ``$$``. Every path is relative to the
@@ -23,7 +23,7 @@ _HEADER = "# Made by claw compile from the pod file: edit that one.\n"
 
 
 def compose(deployment: Deployment) -> bytes:
-    """The whole file."""
+    """Return the whole file."""
     document = drop_key(deployment.pod.document, AUTHORITY)
     if not document.get("name"):
         document = MapNode((entry("name", deployment.pod_name), *document.entries), document.span)
@@ -74,7 +74,7 @@ def _volumes(deployment: Deployment) -> dict[str, Data]:
 
 
 def _add_to_section(document: MapNode, key: str, added: dict[str, Data]) -> MapNode:
-    """A section of the file with more in it; what the user declared stays as it is."""
+    """Add entries to a section of the file; what the user declared stays as it is."""
     node = document.value(key)
     own = node if isinstance(node, MapNode) else MapNode((), document.span)
     fresh = mapping({name: value for name, value in added.items() if not own.get(name)})

@@ -1,4 +1,4 @@
-"""Edits of one Compose service, key by key (spec/compile.md "Grammar": keys outside ``x-claw`` pass through).
+"""Edits of one Compose service, key by key (docs/spec/compile.md "Grammar": keys outside ``x-claw`` pass through).
 
 Rules. What the user wrote stays where it stands, in its own form; ours is added behind it. A shape that Compose would
 refuse is left to Compose, which says so.
@@ -16,12 +16,12 @@ type Containers = Callable[[str], Sequence[str]]
 
 
 def escape_dollars(text: str) -> str:
-    """A value that Compose interpolates to ``text``."""
+    """Return a value that Compose interpolates to ``text``."""
     return text.replace("$", "$$")
 
 
 def set_key(body: MapNode, key: str, value: Data) -> MapNode:
-    """The mapping with ``key`` replaced where it stands, or added at the end."""
+    """Return the mapping with ``key`` replaced where it stands, or added at the end."""
     changed = tuple(Entry(each.key, tree(value)) if each.key.text == key else each for each in body.entries)
     added = () if body.get(key) else (entry(key, value),)
     return MapNode((*changed, *added), body.span, body.tag)
@@ -32,12 +32,12 @@ def drop_key(body: MapNode, key: str) -> MapNode:
 
 
 def is_absent(node: Node | None) -> bool:
-    """Not there, or nothing: both are Compose's default."""
+    """Return whether a value is missing or null: both are Compose's default."""
     return node is None or (isinstance(node, ScalarNode) and node.is_null)
 
 
 def extend_list(body: MapNode, key: str, items: Sequence[Data]) -> MapNode:
-    """More items for a list that is there or not."""
+    """Add items to a list that is there or not."""
     node = body.value(key)
     if not items or not (is_absent(node) or isinstance(node, ListNode)):
         return body
@@ -46,7 +46,7 @@ def extend_list(body: MapNode, key: str, items: Sequence[Data]) -> MapNode:
 
 
 def add_env_file(body: MapNode, file: Data) -> MapNode:
-    """``env_file`` is a path or a list of them; the last one wins."""
+    """Add a file to ``env_file``, a path or a list of them; the last one wins."""
     node = body.value("env_file")
     if isinstance(node, ScalarNode) and not node.is_null:
         return set_key(body, "env_file", [node, file])
@@ -54,7 +54,7 @@ def add_env_file(body: MapNode, file: Data) -> MapNode:
 
 
 def add_labels(body: MapNode, labels: Mapping[str, str]) -> MapNode:
-    """Labels in the form that the service has, map or list; ours win."""
+    """Add labels in the form that the service has, map or list; ours win."""
     node = body.value("labels")
     if isinstance(node, ListNode):
         own = [each for each in node.items if not (isinstance(each, ScalarNode) and _name(each) in labels)]
@@ -73,7 +73,7 @@ def _name(item: ScalarNode) -> str:
 
 
 def join_networks(body: MapNode, joined: Mapping[str, Data], *, keeps_default: bool) -> MapNode:
-    """The service on more networks. ``keeps_default``: naming some would otherwise take it off the default one."""
+    """Put the service on more networks. ``keeps_default``: naming some would otherwise take it off the default one."""
     node = body.value("networks")
     if not joined or not (is_absent(node) or isinstance(node, ListNode | MapNode)):
         return body
@@ -87,7 +87,7 @@ def join_networks(body: MapNode, joined: Mapping[str, Data], *, keeps_default: b
 
 
 def depend_on(body: MapNode, needed: Mapping[str, str]) -> MapNode:
-    """More services to wait for, with the condition of each; the short form becomes the long one."""
+    """Add services to wait for, with the condition of each; the short form becomes the long one."""
     node = body.value("depends_on")
     if not needed or not (is_absent(node) or isinstance(node, ListNode | MapNode)):
         return body
@@ -105,7 +105,7 @@ def _condition(word: str) -> dict[str, Data]:
 
 
 def name_ordinals(body: MapNode, containers: Containers) -> MapNode:
-    """What names a service with ``count`` names each of its containers; a condition is kept for each."""
+    """Make names of a counted service names of each of its containers; a condition is kept for each."""
     waits = body.value("depends_on")
     if isinstance(waits, MapNode):
         named = {name: each for each in waits.entries for name in containers(each.key.text)}

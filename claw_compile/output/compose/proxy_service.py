@@ -1,4 +1,4 @@
-"""The proxy's Compose service (spec/compile.md "Output"; decisions 0018, 0019).
+"""The proxy's Compose service (docs/spec/compile.md "Output"; decisions 0018, 0019).
 
 Rules. Nothing of it is privileged: no root, no capability, a file system that it can't write to. The compiled tree is
 replaced by a rename *in* the directory that is mounted, so that the proxy sees the new one. No value of a secret is in
@@ -22,15 +22,15 @@ from claw_compile.policy.topology import PROXY
 REDIRECT = f"{PROXY}-redirect"
 IMAGE_VARIABLE, DEFAULT_IMAGE = "CLLAMA_IMAGE", "clawdapus/cllama:0.1.0"
 IMAGE = f"${{{IMAGE_VARIABLE}:-{DEFAULT_IMAGE}}}"
-"""Compose's own interpolation: who builds the image elsewhere sets one variable."""
+"""Compose interpolates it: who builds the image elsewhere sets one variable."""
 USER = "${CLAW_UID:-1000}:${CLAW_GID:-1000}"
-"""Who owns the compiled tree, which others can't read; ``claw up`` sets both."""
+"""The owner of the compiled tree, which others can't read; ``claw up`` sets both."""
 HISTORY_VOLUME, STATE_VOLUME = "claw-history", "claw-state"
 COMMAND = ("mitmdump", "-s", "addons/cllama.py", "--set", "confdir=/tmp/mitmproxy")
-"""What mitmproxy makes for itself is in its own tmpfs; a pod's CA is named by CLLAMA_CA."""
+"""mitmproxy's own files are in its tmpfs; a pod's CA is named by CLLAMA_CA."""
 MODES = ("reverse:http://pod.invalid@8080", "regular@8082", "transparent@8083")
 REJECTED = "add rule inet claw {0} meta l4proto tcp reject with tcp reset; add rule inet claw {0} reject"
-"""The end of a chain. Not only dropped, so that QUIC falls back, and everything else gives up, at once."""
+"""The end of a chain. It rejects and does not only drop, so that QUIC falls back and everything else gives up at once."""
 REDIRECTION = (
     "add table inet claw; flush table inet claw; "
     "add chain inet claw pre { type nat hook prerouting priority dstnat; }; "
@@ -44,7 +44,7 @@ HEALTH = "import urllib.request as r; r.urlopen('http://127.0.0.1:8080/health', 
 
 
 def proxy_services(deployment: Deployment) -> Iterator[Entry]:
-    """``cllama``, and what stands before it where an agent is intercepted."""
+    """Return ``cllama``, and the services before it where an agent is intercepted."""
     networks = _networks(deployment)
     if not deployment.intercepts:
         yield from mapping({PROXY: _proxy(deployment) | {"networks": networks}}).entries
@@ -118,6 +118,6 @@ def _health() -> dict[str, Data]:
 
 
 def _networks(deployment: Deployment) -> dict[str, Data]:
-    """Every network that it is a member of. Not under the providers' names: it is among those who would find itself there."""
+    """Return the proxy's networks. It has no provider's name there: it would find itself under it."""
     known: Data = {"aliases": [PROXY]} if deployment.intercepts else None
     return dict.fromkeys(deployment.topology.of(PROXY), known)

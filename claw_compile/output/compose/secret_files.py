@@ -1,4 +1,4 @@
-"""The pod's secrets as files that the proxy finds in ``/run/secrets`` (spec/compile.md "Grammar", ``secrets``).
+"""The pod's secrets as files that the proxy finds in ``/run/secrets`` (docs/spec/compile.md "Grammar", ``secrets``).
 
 Rules. A secret from the environment is written below the compiled tree, 0600, byte for byte; one from a file stays
 where it is. Compose gets paths only.
@@ -17,11 +17,11 @@ from claw_compile.parsing.interpolation import Lookup
 
 SECRETS = "secrets"
 _PREFIX = "claw-"
-"""Of the names in Compose's ``secrets``, where the user's own are too."""
+"""The prefix of our names in Compose's ``secrets``, where the user's own are too."""
 
 
 def secret_files(pod: PodSpec, lookup: Lookup) -> Mapping[PurePosixPath, bytes]:
-    """``secrets/<name>`` for each secret whose value is a variable's; one that is not set is reported elsewhere."""
+    """Return ``secrets/<name>`` for each secret from a variable; one that is not set is reported elsewhere."""
     return {
         PurePosixPath(SECRETS, secret.name.text): value.encode()
         for secret in pod.secrets
@@ -30,13 +30,13 @@ def secret_files(pod: PodSpec, lookup: Lookup) -> Mapping[PurePosixPath, bytes]:
 
 
 def secret_sources(deployment: Deployment) -> dict[str, str]:
-    """The name in ``/run/secrets`` → the name in Compose's ``secrets``."""
+    """Return the name in ``/run/secrets`` → the name in Compose's ``secrets``."""
     names = sorted(secret.name.text for secret in deployment.pod.secrets)
     return {name: _PREFIX + name for name in names}
 
 
 def compose_secrets(deployment: Deployment) -> dict[str, Data]:
-    """What is added to Compose's ``secrets``."""
+    """Return the additions to Compose's ``secrets``."""
     return {_PREFIX + secret.name.text: {"file": _path(secret)} for secret in deployment.pod.secrets}
 
 

@@ -49,7 +49,7 @@ _PAST_THE_GUARD = CAPABILITIES | {"SETFCAP", "SETPCAP", "SETUID"}
 
 
 def agent_objects(agent: Agent, whole: Deployment, converter: Converter) -> Iterator[Object]:
-    """Secrets, a claim, and the Deployment of one agent."""
+    """Return the Secrets, the claim and the Deployment of one agent."""
     pod, name = whole.pod_name, object_name(whole.pod_name, agent.id)
     env = converter.environment() | parse_env_pairs(whole.tree[PurePosixPath("agents", agent.id, "env")])
     yield secret(f"{name}.env", pod, env)
@@ -146,7 +146,7 @@ def _proxy(agent: Agent, whole: Deployment, converter: Converter) -> Object:
 
 
 def _shared(whole: Deployment) -> dict[Literal["auth", "secrets", "ca"], str]:
-    """Volumes that every proxy of the pod has, and where."""
+    """Return the volumes that every proxy of the pod has, and their mounts."""
     tops = {path.parts[0] for path in whole.tree if path != ENV_FILE}
     shared: dict[Literal["auth", "secrets", "ca"], str] = {"auth": f"{RUNTIME_MOUNT}/auth"} if "auth" in tops else {}
     shared |= {"secrets": "/run/secrets"} if whole.pod.secrets else {}
@@ -180,12 +180,12 @@ def _proxy_volumes(name: str, whole: Deployment, context: Mapping[str, bytes]) -
 
 
 def manual_secret(pod: str, secret_name: str) -> str:
-    """The Secret, with the key ``value``, of a secret that the pod has as a file."""
+    """Return the name of the Secret, with the key ``value``, that an operator makes for a secret file of the pod."""
     return object_name(pod, secret_name, "secret")
 
 
 def drop_rights(main: Object, converter: Converter) -> None:
-    """The agent's container, made so."""
+    """Take from the agent's container all rights by which it could change or pass the guard, and report what it loses."""
     context = cast("Object", main.setdefault("securityContext", {}))
     context["allowPrivilegeEscalation"] = False
     if context.pop("privileged", False):

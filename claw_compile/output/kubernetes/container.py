@@ -1,4 +1,4 @@
-"""A Compose service as a container of Kubernetes: what has a counterpart is carried over, and of the rest each key is told.
+"""A Compose service as a container of Kubernetes: keys with a counterpart are carried over, and the others are reported.
 
 Rules. Variables are filled in here, since kubectl fills in none; so every value of ``environment`` goes into a Secret.
 """
@@ -33,7 +33,7 @@ _ELSEWHERE = {
     "deploy",
     "restart",
 }
-"""Keys that are read elsewhere, or that a Deployment does by itself."""
+"""Keys that are read elsewhere, or that a Deployment covers by itself."""
 _COMMANDS = {"entrypoint": "command", "command": "args"}
 _SECURITY = {"user", "read_only", "cap_add", "cap_drop", "privileged"}
 _FLAGS = {"stdin_open": "stdin", "tty": "tty"}
@@ -46,7 +46,7 @@ _SECONDS = {"h": 3600, "m": 60, "s": 1}
 
 @dataclass
 class Converter:
-    """One service on its way; ``volumes`` are those of its pod, ``claims`` the named volumes that it needs."""
+    """The conversion of one service. ``volumes`` are those of its pod, ``claims`` the named volumes that it needs."""
 
     spec: ServiceSpec
     lookup: Lookup
@@ -62,14 +62,14 @@ class Converter:
         return self.spec.body
 
     def container(self) -> Object:
-        """The container, without ``volumeMounts``: more may come to ``mounts``."""
+        """Return the container, without ``volumeMounts``: more may come to ``mounts``."""
         result: Object = {"name": "main", "image": self._image()}
         for entry in sorted(self.body.entries, key=lambda each: each.key.text):
             self._key(entry, result)
         return result
 
     def environment(self) -> dict[str, bytes]:
-        """Name → value, as Compose would fill it in."""
+        """Return name → value, as Compose would fill it in."""
         values: dict[str, bytes] = {}
         for variable in variables(self.body.value("environment"), self.lookup):
             self.diagnostics.extend(problem_at(variable.node, problem) for problem in variable.value.problems)
@@ -77,7 +77,7 @@ class Converter:
         return values
 
     def ports(self) -> list[tuple[int, str]]:
-        """The container's ports, of ``expose`` and of ``ports``, each once."""
+        """Return the container's ports, of ``expose`` and of ``ports``, each once."""
         ports: set[tuple[int, str]] = set()
         for key in ("expose", "ports"):
             node = self.body.value(key)
@@ -150,7 +150,7 @@ class Converter:
         return filled.text
 
     def _words(self, node: Node) -> list[str] | None:
-        """A command: a list, or a line that is split as a shell would."""
+        """Return a command: a list, or a line that is split as a shell would."""
         if isinstance(node, ListNode):
             return [self._text(item) for item in node.items if isinstance(item, ScalarNode)]
         if not isinstance(node, ScalarNode) or node.is_null:
@@ -207,7 +207,7 @@ class Converter:
         return probe
 
     def _volume(self, item: Node) -> None:
-        """A named volume; a path of the host has no counterpart."""
+        """Mount a named volume; a path of the host has no counterpart."""
         if isinstance(item, ScalarNode):
             source, _, rest = self._text(item).partition(":")
             target, _, mode = rest.partition(":")
@@ -228,7 +228,7 @@ class Converter:
             self._report(item, "a path of the host")
 
     def claim(self, volume: str, target: str, *, read_only: bool) -> None:
-        """A named volume of the pod file, at a path."""
+        """Claim a named volume of the pod file, and mount it at a path."""
         self.claims.add(volume)
         name = object_name(self.pod, volume, "volume")
         self._mount(target, {"persistentVolumeClaim": {"claimName": name}}, read_only=read_only)

@@ -1,4 +1,4 @@
-"""What leaves the pod of an agent in Kubernetes (spec/compile.md "Verbs"; decision 0024).
+"""The packet filter of an agent's pod in Kubernetes (docs/spec/compile.md "Verbs"; decision 0024).
 
 Rules. The proxy's user goes anywhere; the agent to its own pod, and to the ports of what its surfaces name. A rule can't
 know their addresses: it lets out to the cluster's, and of those the policies allow what the pod may call. Nothing of a
@@ -38,7 +38,7 @@ _ALWAYS = (
 
 
 def rules(agent: Agent, whole: Deployment, converter: Converter) -> str:
-    """What ``nft`` is told, and told again when its step runs again."""
+    """Return the rules for ``nft``, which is given them again when its step runs again."""
     allowed = [*_ALWAYS]
     if agent.mode == "transparent" or has_egress(agent) or reachable_services(agent, whole.pod):
         # The cluster's own DNS: of other private addresses the policies keep it, and of public ones this rule.
@@ -77,7 +77,7 @@ def _surfaces(agent: Agent, whole: Deployment, converter: Converter) -> Iterator
 
 
 def _ports(agent: Agent, surface: Surface, whole: Deployment, converter: Converter) -> set[tuple[int, str]]:
-    """The ports of a surface that are the service's own, seen from the agent."""
+    """Return the ports of a surface that are the service's own, seen from the agent."""
     spec = next((each for each in whole.pod.services if surface.target in each.hosts), None)
     if spec is None or spec.body is None:
         return set()  # reported elsewhere
@@ -96,7 +96,7 @@ def _ports(agent: Agent, surface: Surface, whole: Deployment, converter: Convert
 
 
 def _shared(agent: Agent, whole: Deployment, converter: Converter) -> None:
-    """To the policies agent and proxy are one."""
+    """Warn that the agent reaches what its proxy reaches: policies do not distinguish containers of one pod."""
     named = reachable_services(agent, whole.pod)
     others = sorted(reachable_from(agent, whole) - {*named})
     if named and others:

@@ -1,7 +1,7 @@
-"""``--target kubernetes``: one file for ``kubectl apply`` (spec/compile.md "Verbs").
+"""``--target kubernetes``: one file for ``kubectl apply`` (docs/spec/compile.md "Verbs").
 
 Rules. The same authority as in compose.generated.yml, and nothing that is not derived from the pod. The file holds
-Secrets, so it is in the compiled tree, which only its owner reads. What Compose says and Kubernetes has not is told,
+Secrets, so it is in the compiled tree, which only its owner reads. Keys of Compose without a counterpart are reported,
 each once.
 """
 
@@ -39,7 +39,7 @@ _FIRST = ("apiVersion", "kind", "metadata")
 
 
 def kubernetes(whole: Deployment, lookup: Lookup) -> Result[bytes]:
-    """The file, and what of the pod is not in it."""
+    """Return the file, and a diagnostic for each part of the pod that is not in it."""
     diagnostics: list[Diagnostic] = [
         codes.NOT_CARRIED.at(each.key.span, f"not carried over to Kubernetes: {quote(each.key.text)} of the pod")
         for each in whole.pod.document.entries
@@ -53,7 +53,7 @@ def kubernetes(whole: Deployment, lookup: Lookup) -> Result[bytes]:
 
 
 def _objects(whole: Deployment, lookup: Lookup, diagnostics: list[Diagnostic]) -> Iterator[tuple[Span, Object]]:
-    """All of them, each with what of the pod file it comes from."""
+    """Yield all objects, each with the place of the pod file that it comes from."""
     assert whole.pod.name is not None
     for result in _pod_wide(whole):
         yield whole.pod.name.span, result
@@ -72,7 +72,7 @@ def _objects(whole: Deployment, lookup: Lookup, diagnostics: list[Diagnostic]) -
 
 
 def _check_unique(objects: Iterable[tuple[Span, Object]]) -> Iterator[Diagnostic]:
-    """Names are made so that no two are one, but for what a digest of eight digits may do."""
+    """Check that no two objects have one name; names differ, but for what a digest of eight digits may do."""
     first: dict[tuple[str, str], Span] = {}
     for span, result in objects:
         kind, name = identity(result)
@@ -83,7 +83,7 @@ def _check_unique(objects: Iterable[tuple[Span, Object]]) -> Iterator[Diagnostic
 
 
 def _place(placed: tuple[Span, Object]) -> tuple[int, str]:
-    """Secrets and claims before who needs them; then by name."""
+    """Return the sort key of an object: Secrets and claims before the objects that need them; then by name."""
     order = ("Secret", "ConfigMap", "PersistentVolumeClaim", "NetworkPolicy", "Service", "Deployment")
     kind, name = identity(placed[1])
     return order.index(kind), name
@@ -123,7 +123,7 @@ def _manual_steps(whole: Deployment) -> Iterator[Diagnostic]:
 def _members(
     spec: ServiceSpec, whole: Deployment, lookup: Lookup, diagnostics: list[Diagnostic], claims: set[str]
 ) -> Iterator[Object]:
-    """What a service becomes: for an agent with ``count``, each of its ordinals."""
+    """Yield the objects of a service: for an agent with ``count``, of each of its ordinals."""
     if spec.body is None:
         return
     diagnostics.extend(

@@ -1,4 +1,4 @@
-"""Who reaches whom in Kubernetes: NetworkPolicies (spec/compile.md "Verbs"; decision 0018).
+"""NetworkPolicies of a pod in Kubernetes (docs/spec/compile.md "Verbs"; decision 0018).
 
 Rules. Everything of the pod is denied both ways, and what is derived is allowed: an agent's pod reaches what its proxy
 calls for it and what its surfaces name, a service those that share a Compose network with it. Nobody but who may reach
@@ -20,7 +20,7 @@ from claw_compile.policy.topology import has_egress, hosts_in_settings, reachabl
 _API = "networking.k8s.io/v1"
 CLUSTER: list[str] = ["10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16"]
 CLUSTER_6: list[str] = ["fc00::/7"]
-"""Where pods and services have their addresses."""
+"""The address ranges of pods and services."""
 PRIVATE: list[str] = sorted([*CLUSTER, "169.254.0.0/16"])
 PRIVATE_6: list[str] = [*CLUSTER_6, "fe80::/10"]
 _WORLD: Data = {
@@ -36,13 +36,13 @@ _NAMES: Data = {
 
 
 def deny_all(pod: str) -> Object:
-    """The policy of everybody: nothing in, and nothing out."""
+    """Return the policy of everybody: nothing in, and nothing out."""
     everybody: Data = {"podSelector": {"matchLabels": labels(pod)}, "policyTypes": ["Ingress", "Egress"]}
     return kubernetes_object(_API, "NetworkPolicy", object_name(pod, what="deny"), pod, spec=everybody)
 
 
 def policies(deployment: Deployment) -> dict[str, Object]:
-    """Member → what it may nevertheless."""
+    """Return member → the policy that allows it something."""
     pod = deployment.pod_name
     result: dict[str, Object] = {}
     reached = _reachability(deployment)
@@ -66,7 +66,7 @@ def _peers(pod: str, members: Iterable[str]) -> list[Data]:
 
 
 def _reachability(deployment: Deployment) -> dict[str, set[str]]:
-    """Member → the members that it may call."""
+    """Return member → the members that it may call."""
     reached = {agent.id: reachable_from(agent, deployment) for agent in deployment.agents}
     services = _services(deployment.pod)
     for service in services:
@@ -78,7 +78,7 @@ def _reachability(deployment: Deployment) -> dict[str, set[str]]:
 
 
 def reachable_from(agent: Agent, deployment: Deployment) -> set[str]:
-    """What an agent's pod may call: its surfaces, and what its proxy asks for it."""
+    """Return what an agent's pod may call: its surfaces, and what its proxy asks for it."""
     names = set(reachable_services(agent, deployment.pod))
     if agent.has_proxy:
         names |= {*agent.providers, *hosts_in_settings(deployment.resolved)}
@@ -90,7 +90,7 @@ def _services(pod: PodSpec) -> list[ServiceSpec]:
 
 
 def _networks(service: ServiceSpec) -> set[str]:
-    """The Compose networks of a service; each is on ``default`` that names none."""
+    """Return the Compose networks of a service; one that names none is on ``default``."""
     node = service.body.value("networks") if service.body is not None else None
     names: set[str] = set()
     if isinstance(node, MapNode):
@@ -101,7 +101,7 @@ def _networks(service: ServiceSpec) -> set[str]:
 
 
 def _is_open(service: ServiceSpec, pod: PodSpec) -> bool:
-    """Whether it is on a network that is not ``internal``."""
+    """Return whether a service is on a network that is not ``internal``."""
     declared = pod.document.value("networks")
     for name in _networks(service):
         network = declared.value(name) if isinstance(declared, MapNode) else None

@@ -13,18 +13,18 @@ from claw_compile.output.yaml_text import Data
 type Object = dict[str, Data]
 
 PROXY_UID = 52110
-"""No image's usual one: the guard lets this user out, and an image that has it as its own would not be held."""
+"""The proxy's user, which no image usually has: the guard lets this user out, and would not hold such an image."""
 _MAX_NAME = 52
-"""Of a name; the controllers add to it."""
+"""The longest name; the controllers add to it."""
 _DIGESTED = re.compile(r".*-[0-9a-f]{8}")
 
 type Kept = Literal["volume", "secret"]
-"""What the pod file names, and is no member."""
+"""Kinds of names of the pod file that are no member."""
 type PodWide = Literal["ca", "ca-public", "auth", "secrets", "proxy-env", "deny"]
 
 
 def object_name(pod: str, named: str | None = None, what: Kept | PodWide | None = None) -> str:
-    """``pod-member``, ``pod-notes.volume`` or ``pod.deny``: a name that the API takes, and nobody else's.
+    """Return ``pod-member``, ``pod-notes.volume`` or ``pod.deny``: a name that the API takes, and that is unique.
 
     Nothing of the pod file has a dot here: what follows one is ours, as in a member's ``.env``, and says what it is. A name
     that had to be changed has a digest, and so has one that looks as if it had.
@@ -37,7 +37,7 @@ def object_name(pod: str, named: str | None = None, what: Kept | PodWide | None 
 
 
 def labels(pod: str, member: str | None = None) -> dict[str, Data]:
-    """Of everything in the pod, or of one of its members."""
+    """Return the labels of everything in the pod, or of one of its members."""
     own: dict[str, Data] = {"claw.pod": pod}
     return own if member is None else own | {"claw.member": member}
 
@@ -47,12 +47,12 @@ def kubernetes_object(api: str, kind: str, name: str, pod: str, **body: Data) ->
 
 
 def identity(result: Object) -> tuple[str, str]:
-    """Kind and name: of two objects that have both the same the cluster keeps the one that comes last."""
+    """Return kind and name: of two objects with the same the cluster keeps only the last."""
     return str(result["kind"]), str(cast("Object", result["metadata"])["name"])
 
 
 def secret(name: str, pod: str, contents: Mapping[str, bytes]) -> Object:
-    """Its data in base64: a file may be anything."""
+    """Return a Secret with its data in base64: a file may be anything."""
     data: Data = {key: base64.b64encode(content).decode() for key, content in sorted(contents.items())}
     return kubernetes_object("v1", "Secret", name, pod, type="Opaque", data=data)
 
@@ -68,7 +68,7 @@ def claim(name: str, pod: str) -> Object:
 
 
 def service(name: str, pod: str, ports: Sequence[tuple[int, str]]) -> Object:
-    """The host ``name``, with its ports and their protocols."""
+    """Return a Service for the host ``name``, with its ports and their protocols."""
     listed: Data = [
         {"name": f"{protocol.lower()}-{port}", "port": port, "protocol": protocol} for port, protocol in ports
     ]
@@ -76,7 +76,7 @@ def service(name: str, pod: str, ports: Sequence[tuple[int, str]]) -> Object:
 
 
 def deployment(name: str, pod: str, member: str, template: Object, replicas: int = 1) -> Object:
-    """One Deployment; what holds a volume or an identity is not run twice, even for a moment."""
+    """Return a Deployment; what holds a volume or an identity is not run twice, even for a moment."""
     annotations: Data = template.pop("annotations", {})
     described: Data = {"labels": labels(pod, member), "annotations": annotations}
     spec: Data = {
@@ -89,13 +89,13 @@ def deployment(name: str, pod: str, member: str, template: Object, replicas: int
 
 
 def parse_env_pairs(env_file: bytes) -> dict[str, bytes]:
-    """The variables of an env file of ours: one ``NAME=value`` a line, taken as it is."""
+    """Parse an env file of ours: one ``NAME=value`` a line, taken as it is."""
     lines = (line.partition(b"=") for line in env_file.splitlines())
     return {name.decode(): value for name, _, value in lines}
 
 
 def secret_keys(paths: Sequence[str]) -> dict[str, str]:
-    """Path → a key that a Secret takes, each once."""
+    """Return path → a key that a Secret takes, each once."""
     keys: dict[str, str] = {}
     for index, path in enumerate(sorted(paths)):
         key = re.sub(r"[^-._a-zA-Z0-9]", "_", path).lstrip(".")[:200]
@@ -104,7 +104,7 @@ def secret_keys(paths: Sequence[str]) -> dict[str, str]:
 
 
 def restricted(uid: int | None = None, *, add: Sequence[str] = ()) -> Object:
-    """The security context of a container without rights."""
+    """Return the security context of a container without rights."""
     capabilities: Data = {"drop": ["ALL"]} | ({"add": list(add)} if add else {})
     context: Object = {
         "allowPrivilegeEscalation": False,
