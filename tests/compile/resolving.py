@@ -43,13 +43,13 @@ def resolved(directory: Path, pod: str, services: str, **environ: str) -> tuple[
     assert loaded.value is not None, loaded.diagnostics
     result = resolve(loaded.value)
     assert result.value is not None
-    found = sort_diagnostics((*loaded.diagnostics, *result.diagnostics, *check(loaded.value, result.value)))
-    return result.value, list(found)
+    diagnostics = sort_diagnostics((*loaded.diagnostics, *result.diagnostics, *check(loaded.value, result.value)))
+    return result.value, list(diagnostics)
 
 
 def agent(directory: Path, claw: str, pod: str = "", **environ: str) -> Agent:
     """The one agent of a pod without errors."""
-    value, found = resolved(directory, pod, f"  one: {{x-claw: {{agent: AGENTS.md{claw}}}}}", **environ)
-    assert [str(each) for each in found if each.is_error] == []
+    value, diagnostics = resolved(directory, pod, f"  one: {{x-claw: {{agent: AGENTS.md{claw}}}}}", **environ)
+    assert [str(each) for each in diagnostics if each.is_error] == []
     (only,) = value.agents
     return only

@@ -24,7 +24,7 @@ def compiled(directory: Path, pod: str, **environ: str) -> dict[str, Any]:
     (directory / "desk.json").write_text(DESCRIPTOR, encoding="utf-8")
     (directory / "claw-pod.yml").write_text(pod, encoding="utf-8")
     result = compile_pod(directory / "claw-pod.yml", {"CLAW_MASTER_SECRET": MASTER, **environ})
-    assert result.value is not None, [(found.code.name, found.message) for found in result.diagnostics]
+    assert result.value is not None, [(diagnostic.code.name, diagnostic.message) for diagnostic in result.diagnostics]
     return compose_config(directory / "compose.generated.yml", **environ)
 
 

@@ -1,4 +1,4 @@
-"""Variables and ``.env`` as the real Compose reads them (origin-compile.md section 7, cases 31 and 32)."""
+"""Variables and ``.env`` as the real Compose reads them."""
 
 from __future__ import annotations
 

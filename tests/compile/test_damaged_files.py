@@ -60,11 +60,11 @@ def test_one_damaged_byte_of_any_file_gives_diagnostics(tmp_path: Path, name: st
         rest = b"" if how == "cut" else data[at if how == "insert" else at + 1 :]
         file.write_bytes(data[:at] + put + rest)
         result = check_pod(pod, ENVIRON)
-        assert (result.value is None) == any(found.is_error for found in result.diagnostics)
-        assert all(found.code.name in CODES and found.span.line >= 1 for found in result.diagnostics)
+        assert (result.value is None) == any(diagnostic.is_error for diagnostic in result.diagnostics)
+        assert all(diagnostic.code.name in CODES and diagnostic.span.line >= 1 for diagnostic in result.diagnostics)
         if result.value is not None:
             preview(result.value)
-        told = "".join(report(result.diagnostics) for report in REPORTS)
-        assert not [value for value in SECRETS if value in told]
+        reported = "".join(report(result.diagnostics) for report in REPORTS)
+        assert not [value for value in SECRETS if value in reported]
 
     judge()

@@ -143,8 +143,8 @@ def errors(data: Any) -> list[str]:
     """What the grammar has against it."""
     root = node(data)
     assert isinstance(root, MapNode)
-    found = grammar.read_pod("claw-pod.yml", root, lambda _: "set").diagnostics
-    return [each.message for each in found if each.is_error and each.code.name not in RELATIONS]
+    diagnostics = grammar.read_pod("claw-pod.yml", root, lambda _: "set").diagnostics
+    return [each.message for each in diagnostics if each.is_error and each.code.name not in RELATIONS]
 
 
 def closed(schema: Any) -> Iterator[frozenset[str]]:
@@ -220,9 +220,9 @@ def test_whatever_stands_at_a_place_the_schema_says_what_the_grammar_says() -> N
     for path in under:
         for value in VALUES:
             data = put(whole, path, value)
-            found = errors(data)
-            if VALIDATOR.is_valid(data) is bool(found):
-                differ.append((".".join(map(str, path)), value, found))
+            diagnostics = errors(data)
+            if VALIDATOR.is_valid(data) is bool(diagnostics):
+                differ.append((".".join(map(str, path)), value, diagnostics))
     assert differ == []
 
 

@@ -78,10 +78,10 @@ def judge(directory: Path, pod: Any, planted: str) -> None:
     result = check_pod(file, {**ENVIRON, "PLANT": planted})
     if result.value is not None:
         preview(result.value)
-    assert (result.value is None) == any(found.is_error for found in result.diagnostics)
+    assert (result.value is None) == any(diagnostic.is_error for diagnostic in result.diagnostics)
     report = as_text(result.diagnostics) + as_json(result.diagnostics)
     assert not [value for value in (*ENVIRON.values(), PLANTED) if value in report]
-    assert all(found.code.name in CODES for found in result.diagnostics)
+    assert all(diagnostic.code.name in CODES for diagnostic in result.diagnostics)
 
 
 @pytest.mark.requirement("compile:original-pods")

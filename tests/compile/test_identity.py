@@ -59,12 +59,12 @@ def test_the_first_compile_makes_the_master_secret_and_the_next_one_keeps_it(pod
 
 def test_a_master_secret_that_is_cut_short_is_an_error(pod: Path) -> None:
     (pod.parent / ".claw-master").write_text("abc\n", encoding="utf-8")
-    assert [found.code.name for found in compile_pod(pod, {}).diagnostics] == ["bad-master-secret"]
+    assert [diagnostic.code.name for diagnostic in compile_pod(pod, {}).diagnostics] == ["bad-master-secret"]
     assert not (pod.parent / ".claw-runtime").exists()
 
 
 def test_an_agent_that_holds_the_master_secret_is_an_error(pod: Path) -> None:
     agent = "{environment: [CLAW_MASTER_SECRET], x-claw: {agent: AGENTS.md}}"
     pod.write_text(f"x-claw: {{pod: desk}}\nservices: {{one: {agent}}}\n", encoding="utf-8")
-    found = compile_pod(pod, {"CLAW_MASTER_SECRET": "a-master-secret-for-tests"}).diagnostics
-    assert [each.code.name for each in found] == ["token-visible-to-agent"]
+    diagnostics = compile_pod(pod, {"CLAW_MASTER_SECRET": "a-master-secret-for-tests"}).diagnostics
+    assert [each.code.name for each in diagnostics] == ["token-visible-to-agent"]

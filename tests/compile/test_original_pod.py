@@ -1,4 +1,4 @@
-"""A pod of the original system, with every key of its grammar: it compiles, and what is not acted on is told once."""
+"""A pod of the original system, with every key of its grammar: it compiles, and each key that is not acted on warns once."""
 
 from __future__ import annotations
 

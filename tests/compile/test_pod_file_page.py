@@ -110,7 +110,7 @@ def test_the_examples_are_sound_and_go_together() -> None:
     tree = read_yaml(Source("docs/pod-file.md", "\n".join(lines)))
     assert tree.value is not None, tree.diagnostics
     pod = read_pod("docs/pod-file.md", tree.value, {"API_TOKEN": "some-token"}.get)
-    assert not has_errors(pod.diagnostics), [str(found) for found in pod.diagnostics]
+    assert not has_errors(pod.diagnostics), [str(diagnostic) for diagnostic in pod.diagnostics]
 
 
 @pytest.mark.requirement("compile:keys-are-documented")
@@ -121,4 +121,4 @@ def test_the_pages_example_compiles(tmp_path: Path) -> None:
     (tmp_path / "agents" / "analyst").mkdir(parents=True)
     (tmp_path / "agents" / "analyst" / "AGENTS.md").write_text("# Contract\n", encoding="utf-8")
     result = check_pod(tmp_path / "claw-pod.yml", {"OPENAI_API_KEY": "planted-provider-key"})
-    assert [str(found) for found in result.diagnostics] == []
+    assert [str(diagnostic) for diagnostic in result.diagnostics] == []

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from claw_compile.compiler import check_pod
 from claw_compile.parsing.json_reader import read_json
-from claw_compile.parsing.node import plain_data, typed
+from claw_compile.parsing.node import plain_data, scalar_value
 from claw_compile.parsing.source import Source
 from claw_compile.parsing.yaml_reader import read_yaml
 
@@ -40,8 +40,8 @@ from claw_compile.parsing.yaml_reader import read_yaml
     ],
 )
 def test_a_plain_scalar_means_what_yaml_1_2_says(text: str, value: object) -> None:
-    assert typed(text) == value
-    assert type(typed(text)) is type(value)
+    assert scalar_value(text) == value
+    assert type(scalar_value(text)) is type(value)
 
 
 def test_a_scalar_keeps_its_spelling() -> None:

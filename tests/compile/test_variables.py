@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from claw_compile.parsing.dotenv import read_dotenv
-from claw_compile.parsing.interpolation import Malformed, Unset, interpolate
+from claw_compile.parsing.interpolation import MalformedReference, UnsetVariable, interpolate
 from claw_compile.parsing.source import Source, decode
 
 
@@ -39,16 +39,16 @@ def test_variables_are_filled_in_as_compose_does_it(text: str, environ: dict[str
 @pytest.mark.parametrize(
     ("text", "environ", "problem"),
     [
-        ("$A", {}, Unset("A")),
-        ("${A}", {}, Unset("A")),
-        ("x${A:?need A}", {}, Unset("A", "need A")),
-        ("${A:?need A}", {"A": ""}, Unset("A", "need A")),
-        ("${A?}", {}, Unset("A", "")),
-        ("${A:-a\nb}", {}, Malformed(0)),
-        ("${", {}, Malformed(0)),
-        ("${}", {}, Malformed(0)),
-        ("${A:}", {}, Malformed(0)),
-        ("${1}", {}, Malformed(0)),
+        ("$A", {}, UnsetVariable("A")),
+        ("${A}", {}, UnsetVariable("A")),
+        ("x${A:?need A}", {}, UnsetVariable("A", "need A")),
+        ("${A:?need A}", {"A": ""}, UnsetVariable("A", "need A")),
+        ("${A?}", {}, UnsetVariable("A", "")),
+        ("${A:-a\nb}", {}, MalformedReference(0)),
+        ("${", {}, MalformedReference(0)),
+        ("${}", {}, MalformedReference(0)),
+        ("${A:}", {}, MalformedReference(0)),
+        ("${1}", {}, MalformedReference(0)),
     ],
 )
 def test_what_can_not_be_filled_in_is_a_problem(text: str, environ: dict[str, str], problem: object) -> None:
