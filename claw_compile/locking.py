@@ -83,7 +83,7 @@ def lock_pod(
     known = [service.name.text for service in loaded.value.pod.services]
     for name in sorted(set(accept) - now.services.keys()):
         hint = did_you_mean(name, known)
-        message = f"no service {quote(name)} with a descriptor, to accept"
+        message = f"{quote(name)} can't be accepted: no service of that name has a descriptor"
         now.diagnostics.append(codes.UNKNOWN_SERVICE.at(start_of(str(pod_file)), message, hint=hint))
     diagnostics = sort_diagnostics(now.diagnostics)
     if has_errors(diagnostics):

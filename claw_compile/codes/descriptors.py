@@ -71,13 +71,13 @@ HIDDEN_TEXT = warning(
 
 NO_SNAPSHOT = error(
     "no-snapshot",
-    "A service wraps a stdio server, and nothing says which tools that has.",
+    "A service wraps a stdio server, and nothing says which tools that server has.",
     "Run `claw discover SERVICE` once and keep what it writes, or name a descriptor with `x-claw.describe-file`.",
 )
 STALE_SNAPSHOT = warning(
     "stale-snapshot",
-    "A snapshot in `.claw-discovered/` is of another command, or of another image. That of a stdio server is used all the"
-    " same; that of an image is passed over.",
+    "A snapshot in `.claw-discovered/` was taken from another command or image. That of a stdio server is used all the"
+    " same; that of an image is ignored.",
     "Run `claw discover SERVICE` again.",
 )
 SOURCES_DISAGREE = warning(
@@ -112,7 +112,7 @@ MCP_UNUSED = warning(
 )
 BAD_LOCK = error(
     "bad-lock",
-    "`claw.lock` is damaged, was edited by hand, or is of a newer claw; nothing of it is believed.",
+    "`claw.lock` is damaged, was edited by hand, or is of a newer claw; it is not used.",
     "Restore it from version control, or delete it and run `claw lock` after a look at every tool.",
 )
 LOCK_DRIFT = error(

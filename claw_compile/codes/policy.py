@@ -36,7 +36,7 @@ WRITE_GRANTED_BY_ALL = warning(
 )
 GRANT_BESIDE_SURFACE = warning(
     "grant-beside-surface",
-    "The agent reaches the service directly, and so can go round the proxy that governs its tools.",
+    "The agent reaches the service directly, and can bypass the proxy that governs its tools.",
     "Remove the surface: a grant works without one.",
 )
 GRANT_WITHOUT_SURFACE = error(
@@ -49,7 +49,7 @@ GRANT_WITHOUT_SURFACE = error(
 TOKEN_VISIBLE_TO_AGENT = error(
     "token-visible-to-agent",
     "An agent is given a secret that only the proxy or a service may have (a service's token, a provider's key, the pod's"
-    " master secret, another agent's token), and with which it could go round the proxy.",
+    " master secret, another agent's token), which would let it bypass the proxy.",
     "Take it away from the agent: the proxy holds it, and uses it for the agent.",
 )
 PROVIDER_KEY_VARIABLE = error(
@@ -74,7 +74,7 @@ PRIVATE_MOUNT = error(
 
 AGENT_NETWORK_MODE = error(
     "agent-network-mode",
-    "An agent with `network_mode` is on a network that its authority did not make, and goes round its proxy.",
+    "An agent with `network_mode` is on a network that the compiler did not derive, and can bypass its proxy.",
     "Remove `network_mode`, and name what the agent reaches in `surfaces`.",
 )
 PROVIDER_NETWORK_MODE = error(
@@ -120,7 +120,9 @@ AMBIGUOUS_FEED = error(
     "ambiguous-feed", "Several services declare a feed of that name.", "Write it in full: `service/feed`."
 )
 NO_MEMORY = error(
-    "no-memory", "The service that is to remember declares no `memory`.", "Declare it in the service's descriptor."
+    "no-memory",
+    "The service that an agent's `memory` names declares no `memory`.",
+    "Declare it in the service's descriptor.",
 )
 MEMORY_WITHOUT_CLLAMA = error(
     "memory-without-cllama",
@@ -172,12 +174,12 @@ PROXY_ENV_CONFLICT = error(
 BAD_EGRESS = error(
     "bad-egress",
     "`CLLAMA_EGRESS` is neither `allow` nor `deny`: an empty variable must not decide what leaves the pod.",
-    "Remove it, which denies, or say which of both it is.",
+    "Remove it (the default is `deny`), or write `allow` or `deny`.",
 )
 COUNTED_PROVIDER = error(
     "counted-provider",
     "A service with `count` is used by its name, and no container has that name: there are `name-0`, `name-1`, ….",
-    "Name one of them, or make what provides a service of its own, without `count`.",
+    "Name one of them, or give the provider a service of its own, without `count`.",
 )
 ORDINAL_COLLISION = error(
     "ordinal-collision",
@@ -186,7 +188,7 @@ ORDINAL_COLLISION = error(
 )
 RESERVED_NAME = error(
     "reserved-name",
-    "A service, network, volume or secret has a name that the compiler or the original system gives to those of its own.",
+    "A service, network, volume or secret has a name that the compiler or the original system uses for its own.",
     "Rename it.",
 )
 SAME_HOST = error(
@@ -199,7 +201,9 @@ SAME_HOST = error(
 BAD_BASE_URL = error(
     "bad-base-url", "A base URL is http(s)://host[:port][/path], without user, query or fragment.", "Correct it."
 )
-BAD_PORT = error("bad-port", "An entry of `expose` or `ports` holds no port.", "Correct it, or set `x-claw.base-url`.")
+BAD_PORT = error(
+    "bad-port", "An entry of `expose` or `ports` names no port number.", "Correct it, or set `x-claw.base-url`."
+)
 PORT_RANGE = error(
     "port-range", "A range of ports does not say on which one the service listens.", "Set `x-claw.base-url`."
 )
@@ -217,7 +221,7 @@ TOKEN_MISSING = error(
 BAD_TOKEN = error(
     "bad-token", "A credential holds characters that an HTTP header can't carry.", "Use visible ASCII characters."
 )
-BAD_FEED = error("bad-feed", "A feed's name, path or TTL makes no request.", "Correct the feed.")
+BAD_FEED = error("bad-feed", "A feed's name, path or TTL can't be made into a request.", "Correct the feed.")
 BEARER_ONLY = error(
     "bearer-only",
     "A feed or a memory is asked for with a bearer token or with none, and the service wants another kind of credential.",

@@ -154,7 +154,7 @@ def _build_budget(members: Members) -> BudgetSetting:
     behavior = members[_BEHAVIOR] or "hard_stop"
     if isinstance(members.node, MapNode) and _USD not in members and _REQUESTS not in members:
         help_text = "set 'limit-usd' or 'max-requests'; to have no budget write 'budget: null'"
-        message = f"{members.place.what} caps nothing"
+        message = f"{members.place.what} sets no cap"
         members.reader.report(codes.BAD_BUDGET, members.node.span, message, help_text=help_text)
     if window is None or (usd is None and requests is None):
         return BudgetSetting(members.place.span, None)

@@ -54,7 +54,7 @@ def find_lock_drift(loaded: LoadedPod, resolved: ResolvedPod) -> Iterator[Diagno
             continue
         if before is None:
             if granted.get(name):
-                message = f"{name} is granted, and {lock.file} has nothing of it"
+                message = f"{name} is granted, but {lock.file} does not have it"
                 yield codes.LOCK_DRIFT.at(service.name.span, message, help_text="look at its tools, then: claw lock")
             continue
         yield from compare(lock, name, service_descriptor, granted.get(name, ()), service.name.span)

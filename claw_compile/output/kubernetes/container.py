@@ -140,7 +140,7 @@ class Converter:
             return ""
         image = f"{self.pod}-{name.text}"  # what Compose calls what it builds
         self.diagnostics.append(
-            codes.MADE_BY_HAND.at(build.key.span, f"the image {quote(image)} is yours to build and to push")
+            codes.MADE_BY_HAND.at(build.key.span, f"build and push the image {quote(image)} yourself")
         )
         return image
 

@@ -116,7 +116,7 @@ def _manual_steps(whole: Deployment) -> Iterator[Diagnostic]:
         directories: dict[PodWide, str] = {"ca": CA_PRIVATE, "ca-public": CA_DIRECTORY}
         for what, directory in directories.items():
             name = object_name(whole.pod_name, what=what)
-            message = f"the Secret {quote(name)} with the files of {directory} is yours to make"
+            message = f"create the Secret {quote(name)} with the files of {directory} yourself"
             yield codes.MADE_BY_HAND.at(whole.pod.name.span, message)
 
 
