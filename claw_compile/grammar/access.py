@@ -41,9 +41,7 @@ _SECRET = Key(
     "secret", Text(_SECRET_NAME, "'secret' is the name of one of the pod's secrets"), "One of the pod's secrets."
 )
 _HEADER = Key(
-    "header",
-    Text("[A-Za-z0-9-]{1,64}", "'header' is the name of an HTTP header"),
-    "The header that carries it.",
+    "header", Text("[A-Za-z0-9-]{1,64}", "'header' is the name of an HTTP header"), "The header that carries it."
 )
 _USERNAME = Key(
     "username",
@@ -136,10 +134,7 @@ SECRETS = Conversion(
 )
 
 _PATH = Key(
-    "path",
-    Text(_MCP_PATH, "{shown} is no path of a service", codes.BAD_PATH),
-    "Where it listens.",
-    _DEFAULT_MCP_PATH,
+    "path", Text(_MCP_PATH, "{shown} is no path of a service", codes.BAD_PATH), "Where it listens.", _DEFAULT_MCP_PATH
 )
 
 

@@ -8,17 +8,7 @@ from __future__ import annotations
 
 from claw_compile import codes
 from claw_compile.grammar.pod import MEMORY_TIMEOUT_MS, Feed, MemorySetting, NamedFeed, OwnFeed, Skill
-from claw_compile.grammar.shapes import (
-    Conversion,
-    Key,
-    Limit,
-    Members,
-    Prose,
-    Record,
-    ScalarOr,
-    SpreadList,
-    Text,
-)
+from claw_compile.grammar.shapes import Conversion, Key, Limit, Members, Prose, Record, ScalarOr, SpreadList, Text
 from claw_compile.parsing.node import ScalarNode
 
 _PATH = r"/(?!(?:[^?]*/)?\.\.(?:[/?]|$))[^\s#\\]*"
@@ -44,10 +34,7 @@ def _build_feed(members: Members) -> Feed | None:
 
 
 _OWN_FEED = Record[Feed](
-    (_NAME, _SOURCE, _FEED_PATH, _TTL, _DESCRIPTION),
-    _build_feed,
-    "a feed",
-    required=(_NAME, _SOURCE, _FEED_PATH),
+    (_NAME, _SOURCE, _FEED_PATH, _TTL, _DESCRIPTION), _build_feed, "a feed", required=(_NAME, _SOURCE, _FEED_PATH)
 )
 _FEED = ScalarOr[Feed](
     Conversion[ScalarNode, Feed](Text(name="a feed"), lambda _reader, name, _node: NamedFeed(name)), _OWN_FEED

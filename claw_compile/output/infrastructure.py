@@ -13,12 +13,7 @@ from claw_contract.names import aliases
 
 SKILLS = "skills"
 """The directory of an agent's skills, beside this page."""
-_SURFACES = {
-    "volume": "a volume",
-    "host": "a directory of the host",
-    "channel": "a channel",
-    "egress": "the internet",
-}
+_SURFACES = {"volume": "a volume", "host": "a directory of the host", "channel": "a channel", "egress": "the internet"}
 
 
 def page(agent: ProjectedAgent) -> str:
