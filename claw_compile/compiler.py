@@ -18,7 +18,7 @@ from claw_compile.diagnostics.diagnostic import Result, has_errors, sort_diagnos
 from claw_compile.diagnostics.report import as_text, count
 from claw_compile.loading.load import MASTER_FILE, LoadedPod, load
 from claw_compile.output.compose.compose_file import COMPOSE_FILE, compose
-from claw_compile.output.compose.secret_files import secret_files
+from claw_compile.output.compose.proxy_service import secret_files
 from claw_compile.output.deployment import Deployment
 from claw_compile.output.emit import Tree, emit
 from claw_compile.output.kubernetes.manifests import KUBERNETES_FILE, kubernetes

@@ -13,10 +13,9 @@ from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Result
 from claw_compile.grammar.access import SECRETS
 from claw_compile.grammar.cllama import DEFAULT_CLLAMA, read_default_env
-from claw_compile.grammar.context import CONTEXT
-from claw_compile.grammar.feeds import DEFAULT_FEEDS, DEFAULT_SKILLS, MEMORY
 from claw_compile.grammar.models import BUDGET, MODELS
 from claw_compile.grammar.pod import PodSpec
+from claw_compile.grammar.prompt import CONTEXT, DEFAULT_FEEDS, DEFAULT_SKILLS, MEMORY
 from claw_compile.grammar.reader import Reader, is_null
 from claw_compile.grammar.service import ORIGINAL_POD_KEYS, read_original, read_service
 from claw_compile.grammar.shapes import Flag, Key, Members, Missing, Place, Record, Text

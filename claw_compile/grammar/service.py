@@ -12,10 +12,9 @@ from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Note, quote
 from claw_compile.grammar.access import AUTH, MCP, PRINCIPALS, STDIO
 from claw_compile.grammar.cllama import CLLAMA, ENV
-from claw_compile.grammar.context import CONTEXT
-from claw_compile.grammar.feeds import FEEDS, MEMORY, SKILLS
 from claw_compile.grammar.models import BUDGET, MODELS
 from claw_compile.grammar.pod import DELIVERIES, Delivery, ServiceSpec
+from claw_compile.grammar.prompt import CONTEXT, FEEDS, MEMORY, SKILLS
 from claw_compile.grammar.reader import Reader
 from claw_compile.grammar.shapes import Anything, Choice, Conversion, Key, Limit, Members, Place, Record, Text
 from claw_compile.grammar.surfaces import SURFACES

@@ -48,7 +48,7 @@ class LoadedPod:
     service_skills: Mapping[str, SkillFile] = field(default_factory=dict)
     sources: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     """The files that the pod names, by their path in its directory."""
-    given: Mapping[str, tuple[LeakInput, ...]] = field(default_factory=dict, repr=False)
+    leak_inputs: Mapping[str, tuple[LeakInput, ...]] = field(default_factory=dict, repr=False)
     """The texts that each agent's container gets and that may hold a credential."""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The values of the pod's secrets, as far as they are known here."""

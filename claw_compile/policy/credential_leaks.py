@@ -57,60 +57,55 @@ def find_credential_leaks(loaded: LoadedPod, resolved: ResolvedPod, connections:
     """Yield every place where an agent is given what it must not hold."""
     secrets = _secrets(loaded, resolved, connections)
     for agent in loaded.pod.agents:
-        leak_input = loaded.given.get(agent.name.text, ())
-        whole = "\0".join(each.text for each in leak_input)
+        inputs = loaded.leak_inputs.get(agent.name.text, ())
+        whole = "\0".join(each.text for each in inputs)
         own = tuple(each.value for each in secrets if each.owner == agent.name.text)
         # Most secrets are nowhere in what an agent has: each is looked for once.
         candidates = [each for each in secrets if each.value in whole and each.owner != agent.name.text]
-        for each in leak_input:
+        for each in inputs:
             for finding in _first_of_each_line(each, _findings(each, candidates, own)):
                 message = f"{each.what} of {agent.name.text} {finding.why}"
                 yield finding.code.at(each.place(finding.start, finding.end), message, notes=each.notes)
 
 
-def _first_of_each_line(leak_input: LeakInput, findings: Iterable[_Finding]) -> Iterator[_Finding]:
+def _first_of_each_line(item: LeakInput, findings: Iterable[_Finding]) -> Iterator[_Finding]:
     lines: set[int] = set()
     for finding in findings:
-        line = leak_input.place(finding.start, finding.end).line
+        line = item.place(finding.start, finding.end).line
         if line not in lines:
             lines.add(line)
             yield finding
 
 
-def _findings(leak_input: LeakInput, candidates: Iterable[_HeldSecret], own: Iterable[str]) -> Iterator[_Finding]:
-    text = leak_input.text
+def _findings(item: LeakInput, candidates: Iterable[_HeldSecret], own: Iterable[str]) -> Iterator[_Finding]:
+    text = item.text
     for token in own:
         # Of the same length, so that places stay.
         text = text.replace(token, " " * len(token))
     for secret in candidates:
-        for match in re.finditer(re.escape(secret.value), text) if _is_long_enough(leak_input, secret.value) else ():
+        for match in re.finditer(re.escape(secret.value), text) if _is_long_enough(item, secret.value) else ():
             yield _Finding(codes.TOKEN_VISIBLE_TO_AGENT, f"holds {secret.what}", *match.span())
-    yield from _by_name(leak_input, text)
+    yield from _by_name(item, text)
     for match in KEY_SHAPE.finditer(text):
-        if leak_input.kind == "prose" and len(match[0]) < _MIN_IN_PROSE:
+        if item.kind == "prose" and len(match[0]) < _MIN_IN_PROSE:
             continue  # "keys begin with sk-ant-" is no key
         yield _Finding(codes.PROVIDER_KEY_VALUE, "holds what looks like a provider's key", match.start(), match.end())
 
 
-def _is_long_enough(leak_input: LeakInput, value: str) -> bool:
-    if leak_input.kind == "variable" and len(value) < MIN_REDACTED:
-        return leak_input.text == value
-    return len(value) >= (MIN_REDACTED if leak_input.kind == "variable" else _MIN_IN_TEXT)
+def _is_long_enough(item: LeakInput, value: str) -> bool:
+    if item.kind == "variable" and len(value) < MIN_REDACTED:
+        return item.text == value
+    return len(value) >= (MIN_REDACTED if item.kind == "variable" else _MIN_IN_TEXT)
 
 
-def _by_name(leak_input: LeakInput, text: str) -> Iterator[_Finding]:
+def _by_name(item: LeakInput, text: str) -> Iterator[_Finding]:
     code = codes.PROVIDER_KEY_VARIABLE
-    is_own = not text.strip() and bool(leak_input.text.strip())
-    if (
-        leak_input.kind == "variable"
-        and is_key_variable(leak_input.name)
-        and not is_own
-        and (text or leak_input.refers)
-    ):
+    is_own = not text.strip() and bool(item.text.strip())
+    if item.kind == "variable" and is_key_variable(item.name) and not is_own and (text or item.refers):
         yield _Finding(code, "is a variable of a provider's key")
-    elif not is_own and (key := next(filter(is_key_variable, leak_input.refers), None)) is not None:
+    elif not is_own and (key := next(filter(is_key_variable, item.refers), None)) is not None:
         yield _Finding(code, f"is made of {key}, a variable of a provider's key")
-    if leak_input.kind == "file":
+    if item.kind == "file":
         for match in _ASSIGNMENT.finditer(text):
             if is_key_variable(match["name"]):
                 why = f"sets {match['name']}, a variable of a provider's key"

@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from claw_compile.grammar.pod import ServiceSpec
 from claw_compile.output.compose.agent_service import agent_service
 from claw_compile.output.compose.edits import drop_key, join_networks, name_ordinals, set_key
-from claw_compile.output.compose.proxy_service import HISTORY_VOLUME, STATE_VOLUME, proxy_services
-from claw_compile.output.compose.secret_files import compose_secrets
+from claw_compile.output.compose.proxy_service import HISTORY_VOLUME, STATE_VOLUME, compose_secrets, proxy_services
 from claw_compile.output.deployment import AUTHORITY, Deployment
 from claw_compile.output.yaml_text import Data, as_yaml, entry, mapping
 from claw_compile.parsing.node import Entry, MapNode

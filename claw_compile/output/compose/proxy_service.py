@@ -8,14 +8,16 @@ the redirect and ends, and only then the proxy starts: it never has the capabili
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
 
+from claw_compile.grammar.pod import PodSecret, PodSpec
 from claw_compile.output.compose.agent_service import bind
 from claw_compile.output.compose.edits import escape_dollars
-from claw_compile.output.compose.secret_files import SECRETS, secret_sources
 from claw_compile.output.deployment import CA_PRIVATE, HOLDER, RUNTIME, Deployment
 from claw_compile.output.proxy_env import CA_MOUNT, HISTORY, STATE, grace_seconds, proxy_environment
 from claw_compile.output.yaml_text import Data, mapping
+from claw_compile.parsing.interpolation import Lookup
 from claw_compile.parsing.node import Entry
 from claw_compile.policy.topology import PROXY
 
@@ -41,6 +43,9 @@ REDIRECTION = (
 """The proxy's container may have ``ip_forward``, as those of Docker do: of what is not redirected it forwards nothing, whatever
 route an agent takes."""
 HEALTH = "import urllib.request as r; r.urlopen('http://127.0.0.1:8080/health', timeout=4).close()"
+SECRETS = "secrets"
+_PREFIX = "claw-"
+"""The prefix of our names in Compose's ``secrets``, where the user's own are too."""
 
 
 def proxy_services(deployment: Deployment) -> Iterator[Entry]:
@@ -121,3 +126,31 @@ def _networks(deployment: Deployment) -> dict[str, Data]:
     """Return the proxy's networks. It has no provider's name there: it would find itself under it."""
     known: Data = {"aliases": [PROXY]} if deployment.intercepts else None
     return dict.fromkeys(deployment.topology.of(PROXY), known)
+
+
+def secret_files(pod: PodSpec, lookup: Lookup) -> Mapping[PurePosixPath, bytes]:
+    """Return ``secrets/<name>`` for each secret from a variable; one that is not set is reported elsewhere."""
+    return {
+        PurePosixPath(SECRETS, secret.name.text): value.encode()
+        for secret in pod.secrets
+        if secret.source == "env" and (value := lookup(secret.reference.text))
+    }
+
+
+def secret_sources(deployment: Deployment) -> dict[str, str]:
+    """Return the name in ``/run/secrets`` → the name in Compose's ``secrets``."""
+    names = sorted(secret.name.text for secret in deployment.pod.secrets)
+    return {name: _PREFIX + name for name in names}
+
+
+def compose_secrets(deployment: Deployment) -> dict[str, Data]:
+    """Return the additions to Compose's ``secrets``."""
+    return {_PREFIX + secret.name.text: {"file": _secret_path(secret)} for secret in deployment.pod.secrets}
+
+
+def _secret_path(secret: PodSecret) -> str:
+    if secret.source == "env":
+        return f"./{RUNTIME}/{SECRETS}/{secret.name.text}"
+    return escape_dollars(
+        secret.reference.text if secret.reference.text.startswith("/") else f"./{secret.reference.text}"
+    )
