@@ -1,7 +1,8 @@
 """A descriptor's tree → ``ServiceDescriptor``, or diagnostics (docs/spec/compile.md "Descriptors").
 
 Shapes are the contract's models: a pydantic error's ``loc`` finds its place in the tree. ``rules`` has what relates one part
-to another.
+to another. ``.claw-tools.json``, the result of MCP's ``tools/list``, becomes a descriptor of version 2: the pod or the image's
+label says where the server listens, and a tool whose name is none of ours is left out, for nobody here can rename it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rules between the parts of a descriptor, and of each tool: its schema, its call, its effect (docs/spec/compile.md, Rules)."""
+"""Rules between the parts of a descriptor, and of each tool: its schema, its call, its effect (docs/spec/compile.md)."""
 
 from __future__ import annotations
 

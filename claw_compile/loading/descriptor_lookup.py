@@ -7,6 +7,7 @@
 5. `.claw-tools.json`, a baked tools/list, with an MCP endpoint from the pod or from `LABEL claw.mcp`.
 
 What is wrong with the one that counts is reported. The others are only compared: two sources that declare different tools warn.
+A snapshot says in ``x-claw-discovery`` what it was taken of (command, arguments, image); what it does not say is not compared.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The tree that both readers (YAML and JSON) make: values with places.
 
-Rules. A scalar keeps its spelling (``0123`` stays ``0123``); who needs a number asks ``scalars.typed``. ``shown`` is
+Rules. A scalar keeps its spelling (``0123`` stays ``0123``); who needs a number asks ``scalar_value``: ``on``, ``yes`` and
+``22:22`` are strings (YAML 1.1 would make them true, true and 1342). ``shown`` is
 what a diagnostic may print: the text of the file, before a variable's value went in.
 """
 

@@ -1,4 +1,4 @@
-"""Check: grants against what services declare, and against surfaces (docs/spec/compile.md "Tools")."""
+"""Check: grants against what services declare, against surfaces, and as models see them (docs/spec/compile.md "Tools")."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Check: an agent that could take over its host, and so everything that the pod says of it.
+"""Check: services whose containers could take over the host, whose images may change, and whose names collide.
 
-Rules. The pod file says it in so many words, so it is kept, with a warning for each place. What is judged is what Docker gives
-away without asking: privileges, capabilities that reach beyond the container, the daemon's socket, the host's own directories.
+Rules. Power over the host is written in the pod file, so it is kept, with a warning for each place: privileges,
+capabilities that reach beyond the container, the daemon's socket, the host's own directories. An image needs a tag or a
+digest. A counted service has no host of its own name; an ordinal's name is nobody else's; some names are the compiler's.
 """
 
 from __future__ import annotations

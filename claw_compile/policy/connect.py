@@ -1,7 +1,8 @@
 """Connect: base URL and credential of each service that the proxy calls; providers.json (docs/spec/compile.md "Auth").
 
 Rules. An agent's own ``service-auth`` beats the credential of the provider. Feeds and memories carry a bearer token or none:
-another kind is an error here, and not a call without a credential later.
+another kind is an error here, and not a call without a credential later. Keys of providers come by ``cllama-env`` and go into
+providers.json, which is the proxy's alone; the rest is its environment.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Explanations why an agent may call a tool, or may not: reasons with places (docs/spec/compile.md "Verbs", explain)."""
+"""Explanations why an agent may call a tool, or may not: reasons with places (docs/spec/compile.md "Verbs", explain).
+
+Rules. The whole chain is shown, also of what is denied, and what would change it. No value of a variable is in it.
+"""
 
 from __future__ import annotations
 

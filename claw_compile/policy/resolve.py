@@ -2,6 +2,9 @@
 
 Rules. Per service ``all`` wins, else the names are united; ``deny`` beats ``allow``. The order is service, then descriptor: no
 reordering of the YAML changes it. ``count`` above one makes ``name-0 … name-(N-1)``, which differ in nothing but their ids.
+
+An agent's own skill hides a service's of the same name. A service's ``SKILL.md`` is named by its service, and so are two skills
+of one name. The pod has one proxy: two agents that want different values of one variable of it are an error.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 Rules. Nothing of it is privileged: no root, no capability, a file system that it can't write to. The compiled tree is
 replaced by a rename *in* the directory that is mounted, so that the proxy sees the new one. No value of a secret is in
 this file. Where an agent does not know of its proxy, a holder keeps the network namespace, a step with NET_ADMIN sets
-the redirect and ends, and only then the proxy starts: it never has the capability.
+the redirect and ends, and only then the proxy starts: it never has the capability. A secret from the environment is a
+file below the compiled tree, 0600, byte for byte; one from a file stays where it is.
 """
 
 from __future__ import annotations
