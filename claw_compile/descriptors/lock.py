@@ -29,11 +29,11 @@ VERSION = 1
 Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
 
 
-class _Locked(BaseModel):
+class _LockPart(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid", populate_by_name=True)
 
 
-class LockedTool(_Locked):
+class LockedTool(_LockPart):
     """One tool: ``call`` is how the proxy calls it, ``digest`` is of all that the descriptor says of it."""
 
     effect: Effect
@@ -42,7 +42,7 @@ class LockedTool(_Locked):
     digest: Digest
 
 
-class LockedService(_Locked):
+class LockedService(_LockPart):
     """One descriptor. ``image`` is the pod's word for it, ``image_digest`` what Docker had under that name."""
 
     source: Source
@@ -54,7 +54,7 @@ class LockedService(_Locked):
     tools: dict[str, LockedTool]
 
 
-class LockContent(_Locked):
+class LockContent(_LockPart):
     """The whole file."""
 
     version: Literal[1] = 1

@@ -14,7 +14,7 @@ from claw_compile.grammar.shapes import (
     Key,
     ListOf,
     Members,
-    Missing,
+    MissingKey,
     Record,
     Schema,
     Table,
@@ -34,7 +34,7 @@ _TYPE = Key[AuthType](
     "type",
     Choice[AuthType](AUTH_TYPES),
     "How it is sent.",
-    missing=Missing(message=f"'auth' needs 'type': {', '.join(AUTH_TYPES)}"),
+    missing=MissingKey(message=f"'auth' needs 'type': {', '.join(AUTH_TYPES)}"),
 )
 _ENV = Key("env", Text(), "The variable that holds it, of the service that is called.")
 _SECRET = Key(

@@ -18,7 +18,7 @@ from claw_compile.grammar.pod import PodSpec
 from claw_compile.grammar.prompt import CONTEXT, DEFAULT_FEEDS, DEFAULT_SKILLS, MEMORY
 from claw_compile.grammar.reader import Reader, is_null
 from claw_compile.grammar.service import ORIGINAL_POD_KEYS, read_original, read_service
-from claw_compile.grammar.shapes import Flag, Key, Members, Missing, Place, Record, Text
+from claw_compile.grammar.shapes import Flag, Key, Members, MissingKey, Place, Record, Text
 from claw_compile.grammar.surfaces import DEFAULT_SURFACES
 from claw_compile.grammar.tools import DEFAULT_GRANTS, LIMITS
 from claw_compile.parsing.interpolation import Lookup
@@ -30,7 +30,7 @@ _NAME = Key(
     "pod",
     Text(POD_NAME.pattern, "{shown} can't name a pod", codes.BAD_NAME),
     "The pod's name; it names the Compose project.",
-    missing=Missing(
+    missing=MissingKey(
         message="the pod has no name: 'x-claw.pod'", help_text="a pod file begins with\n  x-claw:\n    pod: my-pod"
     ),
 )

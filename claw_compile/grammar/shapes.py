@@ -299,7 +299,7 @@ class Table[T]:
 
 
 @dataclass(frozen=True)
-class Missing:
+class MissingKey:
     """The diagnostic of a required key that is absent, where it is another than ``missing-key``."""
 
     code: Code = codes.MISSING_KEY
@@ -316,7 +316,7 @@ class Key[T]:
     description: str
     default: Any = None
     deprecated: bool = False
-    missing: Missing = Missing()
+    missing: MissingKey = MissingKey()
 
     def json_schema(self) -> Schema:
         schema = {"description": self.description, **self.shape.json_schema()}

@@ -15,7 +15,7 @@ from claw_compile.grammar.shapes import (
     Limit,
     ListOf,
     Members,
-    Missing,
+    MissingKey,
     Place,
     Record,
     Schema,
@@ -69,7 +69,7 @@ _ALLOW = Key[AllTools | tuple[ScalarNode, ...]](
     "allow",
     _Allow(),
     "Which of its tools: all, or their names.",
-    missing=Missing(codes.ALLOW_MISSING, help_text=_ALLOW_HELP),
+    missing=MissingKey(codes.ALLOW_MISSING, help_text=_ALLOW_HELP),
 )
 _DENY = Key("deny", ListOf(Text()), "Tools that are not granted; beats every 'allow'.")
 
