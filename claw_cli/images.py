@@ -18,7 +18,7 @@ import typer
 
 from claw_compile.loading.descriptor_lookup import DESCRIBE_LABEL, DESCRIPTOR_FILE
 from claw_compile.loading.files import MAX_BYTES
-from claw_compile.locking import ImageDescriptor
+from claw_compile.lock_update import ImageDescriptor
 
 _SECONDS = 60
 _DIGEST = re.compile("sha256:[0-9a-f]{64}")

@@ -11,7 +11,7 @@ import typer
 from claw_cli.arguments import File, Pod, pod_file
 from claw_cli.images import baked
 from claw_compile.diagnostics.report import as_text
-from claw_compile.locking import LockResult, lock_pod
+from claw_compile.lock_update import LockResult, lock_pod
 
 
 def lock(

@@ -60,10 +60,10 @@ class Changes:
 
 def changes(before: Tree, after: Tree) -> Changes:
     """Return what changes from one tree to the other; agents, tools and paths in their order."""
-    return Changes(tuple(_tools(_authority(before), _authority(after))), tuple(_files(before, after)))
+    return Changes(tuple(_tools(_granted_tools(before), _granted_tools(after))), tuple(_files(before, after)))
 
 
-def _authority(tree: Tree) -> dict[tuple[str, str], Tool]:
+def _granted_tools(tree: Tree) -> dict[tuple[str, str], Tool]:
     """Return (agent, tool) → tool. A manifest that can't be read grants nothing: the proxy refuses such an agent."""
     tools: dict[tuple[str, str], Tool] = {}
     for path, content in tree.items():

@@ -1,6 +1,6 @@
 """``claw.lock``: the tools that each service had when they were last reviewed (docs/spec/compile.md "Verbs", claw lock).
 
-It is JSON with sorted names, one fact a line, so that a change of it reads as a change of authority. ``epochs`` are those of
+It is JSON with sorted names, one fact a line, so that a change of it reads as a change of permissions. ``epochs`` are those of
 the agents' tokens; without ``services`` the tools are not locked. The descriptor that an image holds stands in it, since a
 compile asks no Docker.
 """

@@ -1,4 +1,4 @@
-"""Where a service is and whose credential it wants: ``auth``, ``service-auth``, ``secrets``, ``mcp``, ``mcp-stdio``."""
+"""Addresses and credentials of services: ``auth``, ``service-auth``, ``secrets``, ``mcp``, ``mcp-stdio``."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from claw_compile.diagnostics.diagnostic import Note, Span
 from claw_compile.grammar.pod import MEMORY_TIMEOUT_MS, ContextSetting, Feed, MemorySetting, NamedFeed, OwnFeed, Skill
 from claw_compile.grammar.reader import Reader, is_null
 from claw_compile.grammar.shapes import (
-    Anything,
+    AnyValue,
     Choice,
     Conversion,
     Flag,
@@ -127,7 +127,7 @@ _BLOCK = Record(
     required=(_BLOCK_ID, _BLOCK_TEXT),
 )
 _BLOCKS = Key("blocks", ListOf(_BLOCK), "Texts of the operator's for the system prompt.")
-_CHANNEL = Key("channel", Anything(), "A key of the original system: carried, and not acted on.", deprecated=True)
+_CHANNEL = Key("channel", AnyValue(), "A key of the original system: carried, and not acted on.", deprecated=True)
 
 
 def _build_context(members: Members) -> ContextSetting | None:

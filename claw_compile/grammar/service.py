@@ -16,7 +16,7 @@ from claw_compile.grammar.models import BUDGET, MODELS
 from claw_compile.grammar.pod import DELIVERIES, Delivery, ServiceSpec
 from claw_compile.grammar.prompt import CONTEXT, FEEDS, MEMORY, SKILLS
 from claw_compile.grammar.reader import Reader
-from claw_compile.grammar.shapes import Anything, Choice, Conversion, Key, Limit, Members, Place, Record, Text
+from claw_compile.grammar.shapes import AnyValue, Choice, Conversion, Key, Limit, Members, Place, Record, Text
 from claw_compile.grammar.surfaces import SURFACES
 from claw_compile.grammar.tools import GRANTS, LIMITS
 from claw_compile.parsing.node import Entry, MapNode, Node, ScalarNode
@@ -29,7 +29,7 @@ _ORIGINAL = "A key of the original system: carried into pod-manifest.json, and n
 
 
 def _keys(*names: str) -> tuple[Key[Node], ...]:
-    return tuple(Key(name, Anything(), _ORIGINAL, deprecated=True) for name in names)
+    return tuple(Key(name, AnyValue(), _ORIGINAL, deprecated=True) for name in names)
 
 
 ORIGINAL_POD_KEYS = _keys(

@@ -162,7 +162,7 @@ class Limit:
 
 
 @dataclass(frozen=True)
-class Anything:
+class AnyValue:
     """Whatever stands there: it is carried as it is."""
 
     def read(self, _reader: Reader, node: Node, _place: Place) -> Node | None:

@@ -20,7 +20,7 @@ CA_ROOT = ".claw-ca"
 CA_DIRECTORY = f"{CA_ROOT}/public"
 CA_PRIVATE = f"{CA_ROOT}/private"
 """The pod's CA, beside the pod file: what agents get, and mitmproxy's ``confdir`` with the key."""
-AUTHORITY = "x-claw"
+CLAW_KEY = "x-claw"
 HOLDER = f"{PROXY}-gateway"
 """The service that keeps the network namespace of a proxy that its agents do not know of."""
 
@@ -53,7 +53,7 @@ class Deployment:
 
     @property
     def intercepts(self) -> bool:
-        """Whether some agent's traffic reaches its proxy without the agent's knowledge."""
+        """True if some agent's traffic reaches its proxy without the agent's knowledge."""
         return any(agent.has_proxy and agent.mode == "transparent" for agent in self.agents)
 
     @property

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from claw_compile.identity import agent_token
-from claw_compile.output.infrastructure import SKILLS, page
+from claw_compile.output.agent_page import SKILLS, page
 from claw_compile.output.pod_manifest import pod_manifest
 from claw_compile.output.runner_env import runner_env
 from claw_compile.policy.project import ProjectedAgent, ProjectedPod

@@ -1,4 +1,4 @@
-"""Check: Compose keys that would give an agent another reach than its authority does (decision 0018).
+"""Check: Compose keys that would let an agent reach more than its policy allows (decision 0018).
 
 Rules. What lets an agent round its proxy without being asked for is an error; what the pod file says in so many words
 is kept, with a warning. Names of networks, volumes and secrets that the compiler adds are the compiler's.
@@ -53,7 +53,7 @@ def _check_agent(service: ServiceSpec, resolved: ResolvedPod) -> Iterator[Diagno
     if mode := _nonempty(service, "network_mode"):
         yield codes.AGENT_NETWORK_MODE.at(mode.key.span, f"{name} would be on a network that is not derived")
     if networks := _nonempty(service, "networks"):
-        message = f"{name} reaches everything on these networks, beside its authority"
+        message = f"{name} reaches everything on these networks, past its policy"
         yield codes.AGENT_ON_OWN_NETWORK.at(networks.key.span, message)
     internal = not any(has_egress(agent) for agent in resolved.agents if agent.spec is service)
     if (ports := _nonempty(service, "ports")) and internal and not networks:

@@ -69,7 +69,7 @@ class _Resolver:
             cllama=spec.cllama if spec.cllama is not None else pod.cllama,
             grants=grants,
             surfaces=surfaces,
-            tools=_authority(grants, self.loaded.descriptors),
+            tools=_granted_tools(grants, self.loaded.descriptors),
             policy=limits.policy if limits is not None else Policy(),
             takes=inherited_defaults(pod, spec),
             models=merge_models(spec.models, pod.models),
@@ -104,7 +104,9 @@ class _Resolver:
         return zone if _ZONE.fullmatch(zone) else "UTC"
 
 
-def _authority(grants: Iterable[Grant], descriptors: Mapping[str, ServiceDescriptor | None]) -> tuple[GrantedTool, ...]:
+def _granted_tools(
+    grants: Iterable[Grant], descriptors: Mapping[str, ServiceDescriptor | None]
+) -> tuple[GrantedTool, ...]:
     by_service: dict[str, list[Grant]] = {}
     for grant in grants:
         by_service.setdefault(grant.service.text, []).append(grant)
@@ -112,12 +114,12 @@ def _authority(grants: Iterable[Grant], descriptors: Mapping[str, ServiceDescrip
     for service in sorted(by_service):
         offered = descriptors.get(service)
         if offered is not None:
-            names = _allowed(by_service[service], offered)
+            names = _allowed_names(by_service[service], offered)
             granted.extend(GrantedTool(service, tool) for tool in offered.tools if tool.name in names)
     return tuple(granted)
 
 
-def _allowed(grants: Iterable[Grant], service_descriptor: ServiceDescriptor) -> set[str]:
+def _allowed_names(grants: Iterable[Grant], service_descriptor: ServiceDescriptor) -> set[str]:
     allowed: set[str] = set()
     denied: set[str] = set()
     for grant in grants:

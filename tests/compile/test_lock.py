@@ -15,7 +15,7 @@ from claw_compile.codes.registry import CODES
 from claw_compile.compiler import check_pod, compile_pod
 from claw_compile.descriptors.lock import LockContent
 from claw_compile.diagnostics.diagnostic import Diagnostic
-from claw_compile.locking import ImageDescriptor, LockResult, lock_pod, rotate_pod
+from claw_compile.lock_update import ImageDescriptor, LockResult, lock_pod, rotate_pod
 
 ENVIRON = {"CLAW_MASTER_SECRET": "a-master-secret-for-tests"}
 type Tool = dict[str, Any]

@@ -21,7 +21,7 @@ from claw_compile.output.compose.edits import (
     name_ordinals,
     set_key,
 )
-from claw_compile.output.deployment import AUTHORITY, CA_DIRECTORY, HOLDER, RUNTIME, Deployment
+from claw_compile.output.deployment import CA_DIRECTORY, CLAW_KEY, HOLDER, RUNTIME, Deployment
 from claw_compile.output.emit import is_for_its_agent
 from claw_compile.output.proxy_env import governed_hosts
 from claw_compile.output.runner_env import CA_BUNDLE, CA_CERTIFICATE
@@ -38,7 +38,7 @@ HOME = "/claw"
 def agent_service(agent: Agent, deployment: Deployment) -> MapNode:
     """Return the service of one agent; of a counted service, of one ordinal."""
     assert agent.spec.body is not None
-    body = name_ordinals(drop_key(agent.spec.body, AUTHORITY), deployment.containers)
+    body = name_ordinals(drop_key(agent.spec.body, CLAW_KEY), deployment.containers)
     body = add_labels(body, _labels(agent, deployment))
     env = _env_path(agent)
     if env in deployment.tree:

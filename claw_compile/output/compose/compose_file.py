@@ -13,7 +13,7 @@ from claw_compile.grammar.pod import ServiceSpec
 from claw_compile.output.compose.agent_service import agent_service
 from claw_compile.output.compose.edits import drop_key, join_networks, name_ordinals, set_key
 from claw_compile.output.compose.proxy_service import HISTORY_VOLUME, STATE_VOLUME, compose_secrets, proxy_services
-from claw_compile.output.deployment import AUTHORITY, Deployment
+from claw_compile.output.deployment import CLAW_KEY, Deployment
 from claw_compile.output.yaml_text import Data, as_yaml, entry, mapping
 from claw_compile.parsing.node import Entry, MapNode
 
@@ -23,7 +23,7 @@ _HEADER = "# Made by claw compile from the pod file: edit that one.\n"
 
 def compose(deployment: Deployment) -> bytes:
     """Return the whole file."""
-    document = drop_key(deployment.pod.document, AUTHORITY)
+    document = drop_key(deployment.pod.document, CLAW_KEY)
     if not document.get("name"):
         document = MapNode((entry("name", deployment.pod_name), *document.entries), document.span)
     services = [each for spec in deployment.pod.services for each in _services(spec, deployment)]
@@ -55,7 +55,7 @@ def _services(spec: ServiceSpec, deployment: Deployment) -> Iterator[Entry]:
         assert isinstance(services, MapNode)
         yield from (each for each in services.entries if each.key.text == name)
         return
-    body = name_ordinals(drop_key(body, AUTHORITY), deployment.containers)
+    body = name_ordinals(drop_key(body, CLAW_KEY), deployment.containers)
     if not body.get("network_mode"):
         joined: dict[str, Data] = dict.fromkeys(deployment.topology.of(name))
         body = join_networks(body, joined, keeps_default=True)

@@ -1,6 +1,6 @@
 """``--target kubernetes``: one file for ``kubectl apply`` (docs/spec/compile.md "Verbs").
 
-Rules. The same authority as in compose.generated.yml, and nothing that is not derived from the pod. The file holds
+Rules. The same policy as in compose.generated.yml, and nothing that is not derived from the pod. The file holds
 Secrets, so it is in the compiled tree, which only its owner reads. Keys of Compose without a counterpart are reported,
 each once.
 """
