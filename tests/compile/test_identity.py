@@ -14,6 +14,7 @@ from claw_contract.secret import Secret
 POD = "x-claw: {pod: desk}\nservices: {one: {x-claw: {agent: AGENTS.md}}}\n"
 
 
+@pytest.mark.requirement("compile:tokens")
 def test_a_token_of_an_earlier_version_stays_valid() -> None:
     token = agent_token(Secret("a-master-secret-for-tests"), "one").reveal()
     assert token == "one:c3b7ff999912c16826b3ce7d4aa388196cd44497eca26da7"

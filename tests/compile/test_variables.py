@@ -103,5 +103,5 @@ def test_a_byte_order_mark_before_dotenv_is_no_part_of_a_name() -> None:
 
 @pytest.mark.parametrize("line", ["X Y", "=1", "X='open", 'X="open', "X='a' b", 'X="a"b', "X=${Z:?why}", "X=${A"])
 def test_a_bad_line_of_dotenv_is_reported_without_its_text(line: str) -> None:
-    (found,) = read_dotenv(Source(".env", f"A=1\n{line}\n"), {}).diagnostics
-    assert (found.code.name, found.span.line, found.span.text) == ("dotenv-syntax", 2, "")
+    (diagnostic,) = read_dotenv(Source(".env", f"A=1\n{line}\n"), {}).diagnostics
+    assert (diagnostic.code.name, diagnostic.span.line, diagnostic.span.text) == ("dotenv-syntax", 2, "")

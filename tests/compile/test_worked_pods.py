@@ -27,8 +27,8 @@ SUFFIX = "-with-$word"
 
 @pytest.fixture(params=WORKED_PODS, ids=lambda pod: pod.name)
 def pod(request: pytest.FixtureRequest) -> WorkedPod:
-    found: WorkedPod = request.param
-    return found
+    pod: WorkedPod = request.param
+    return pod
 
 
 @pytest.mark.requirement("pods:worked")
