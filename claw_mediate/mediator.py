@@ -27,11 +27,11 @@ from claw_mediate.core.api_paths import End, end_of
 from claw_mediate.core.http import Exchange, Forward, Request, refused, said, stopping
 from claw_mediate.core.session_id import session as session_of
 from claw_mediate.core.side_requests import housekeeping
-from claw_mediate.core.talk import ToolUse
+from claw_mediate.core.types import ToolUse
 from claw_mediate.dialects.anthropic import messages as anthropic_messages
 from claw_mediate.dialects.base import Dialect, RunnerRequest, UnreadableRequestError
+from claw_mediate.dialects.model_only import NOT_READ, read_model
 from claw_mediate.dialects.openai import chat as openai_chat
-from claw_mediate.dialects.routed import NOT_READ, read_model
 from claw_mediate.prompt.build import Context
 from claw_mediate.providers.failover import ProviderFailover
 from claw_mediate.providers.registry import Auth, Registry

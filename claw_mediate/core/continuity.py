@@ -26,14 +26,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import lru_cache
 
 from claw_state.continuity import Anchor, StoredRounds
 
-MOST_REINJECTED = 256 * 1024
-"""Bytes of hidden messages in one request."""
 _BEFORE = 4
 """How many messages before an answer tell it from an equal one."""
 _MOST_EQUAL = 256
@@ -177,46 +175,6 @@ def chosen(anchors: Mapping[int, Anchor], kept: Sequence[StoredRounds], session:
             found[index] = one
             used.add(one.id)
     return found
-
-
-def bounded(
-    hidden: Mapping[int, bytes], shortened: Callable[[bytes], bytes], most: int = MOST_REINJECTED
-) -> dict[int, bytes]:
-    """Hidden messages by their place, within ``most`` bytes: older ones shrink, and where that is not enough, are left out.
-
-    Room is made as the conversation went, and for half of the bytes at once: what a provider has cached of its beginning then
-    changes once in a long while, not with every request.
-    """
-
-    @cache
-    def short(index: int) -> bytes:
-        return min(shortened(hidden[index]), hidden[index], key=len)
-
-    kept: dict[int, bytes] = {}
-    held = 0
-    for index in sorted(hidden):
-        latest = hidden[index] if len(hidden[index]) <= most else short(index)
-        if len(latest) > most:
-            continue
-        if held > most - len(latest):
-            goal = min(most // 2, most - len(latest))
-            _make_room(kept, short, goal)
-            held = _make_room(kept, lambda _: b"", goal)
-        kept[index] = latest
-        held += len(latest)
-    return {index: messages for index, messages in kept.items() if messages}
-
-
-def _make_room(kept: dict[int, bytes], less: Callable[[int], bytes], goal: int) -> int:
-    """Less of the oldest, until all of it fits. The bytes that are held then."""
-    held = sum(map(len, kept.values()))
-    for index, messages in kept.items():
-        if held <= goal:
-            break
-        if messages:
-            kept[index] = less(index)
-            held += len(kept[index]) - len(messages)
-    return held
 
 
 def _may_be(one: StoredRounds, anchor: Anchor, session: str, *, alone: bool) -> bool:

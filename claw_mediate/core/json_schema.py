@@ -20,8 +20,7 @@ from jsonschema.validators import validator_for
 from jsonschema_specifications import REGISTRY as SPECIFICATIONS  # type: ignore[import-untyped]
 
 from claw_contract.pattern import PatternError, pattern, patterns
-from claw_mediate.core.json_schema_keywords import MOST_WORK, TooMuchWorkError, Work, bounded, shortened, work
-from claw_mediate.core.number import exact
+from claw_mediate.core.json_schema_keywords import MOST_WORK, TooMuchWorkError, Work, bounded, exact, shortened, work
 
 _MOST_WORK_AT_LOAD = 2 * MOST_WORK
 

@@ -11,16 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Any
 
 from jsonschema.exceptions import ValidationError
 from jsonschema.validators import extend
+from referencing.jsonschema import lookup_recursive_ref
 
 from claw_contract.pattern import pattern
-from claw_mediate.core.evaluated import evaluated
-from claw_mediate.core.number import is_multiple, is_number
 
 MAX_MESSAGE = 200
 _TAIL = 60
@@ -176,6 +175,113 @@ def _frozen(value: Any) -> Hashable:
 def _multiple_of(_validator: Any, factor: Any, instance: Any, _schema: Any) -> Iterator[ValidationError]:
     if is_number(instance) and not is_multiple(instance, factor):
         yield ValidationError(f"{instance!r} is not a multiple of {factor!r}")
+
+
+type Matches = Callable[[str, str], bool]
+"""Whether a pattern is found in a name."""
+
+
+def evaluated(validator: Any, instance: Any, schema: Any, matches: Matches) -> set[str | int]:
+    """Names, or indexes. ``schema`` has accepted the value, except for what is asked about."""
+    if not isinstance(schema, dict):
+        return set()
+    found = _members(instance, schema, matches) if isinstance(instance, dict) else _items(validator, instance, schema)
+    for within, part in _in_place(validator, instance, schema):
+        found |= evaluated(within, instance, part, matches)
+    return found
+
+
+def _members(instance: dict[str, Any], schema: dict[str, Any], matches: Matches) -> set[str | int]:
+    if schema.get("additionalProperties") is not None or schema.get("unevaluatedProperties") is not None:
+        return set(instance)
+    patterns = schema.get("patternProperties", {})
+    named = schema.get("properties", {}).keys() & instance.keys()
+    return {*named, *(name for name in instance if any(matches(source, name) for source in patterns))}
+
+
+def _items(validator: Any, instance: list[Any], schema: dict[str, Any]) -> set[str | int]:
+    everything = range(len(instance))
+    items = schema.get("items")
+    if schema.get("unevaluatedItems") is not None or isinstance(items, dict | bool):
+        return set(everything)
+    if isinstance(items, list):  # draft 2019-09
+        return set(everything if schema.get("additionalItems") is not None else everything[: len(items)])
+    found: set[str | int] = set(everything[: len(schema.get("prefixItems", ()))])
+    if "contains" in schema and "prefixItems" in validator.VALIDATORS:  # since draft 2020-12
+        wanted = validator.evolve(schema=schema["contains"])
+        found |= {index for index in everything if index not in found and wanted.is_valid(instance[index])}
+    return found
+
+
+def _in_place(validator: Any, instance: Any, schema: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
+    """The schemas that hold for the same value: those referred to, and the applicators' that accept it."""
+    yield from _referred(validator, schema)
+    parts = [*schema.get("allOf", ()), *schema.get("anyOf", ()), *schema.get("oneOf", ())]
+    parts += [part for name, part in schema.get("dependentSchemas", {}).items() if name in instance]
+    if "if" in schema:
+        holds = validator.evolve(schema=schema["if"]).is_valid(instance)
+        parts += [schema["if"], schema.get("then")] if holds else [schema.get("else")]
+    for part in parts:
+        if isinstance(part, dict) and validator.evolve(schema=part).is_valid(instance):
+            yield validator, part
+
+
+def _referred(validator: Any, schema: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
+    resolver = validator._resolver  # noqa: SLF001 — what the library's own keywords use
+    targets = [resolver.lookup(schema[key]) for key in ("$ref", "$dynamicRef") if key in schema]
+    if "$recursiveRef" in schema:
+        targets.append(lookup_recursive_ref(resolver))
+    for target in targets:
+        yield validator.evolve(schema=target.contents, _resolver=target.resolver), target.contents
+
+
+_MOST_DIGITS = 4000
+
+
+class Number(Decimal):
+    """A decimal that is written as JSON writes it: messages quote values."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+_BEYOND = Number("sNaN")
+"""Beyond all computing (``1e99999999999999999999``): every comparison with it raises ``ArithmeticError``."""
+
+
+def exact(text: str) -> Number:
+    """A number of a JSON text that has a point or an exponent."""
+    try:
+        return Number(text) if len(text) <= _MOST_DIGITS else _BEYOND
+    except InvalidOperation:
+        return _BEYOND
+
+
+def is_number(value: object) -> bool:
+    return isinstance(value, int | Decimal | float) and not isinstance(value, bool)
+
+
+def is_multiple(value: int | Decimal, factor: int | Decimal) -> bool:
+    """By digits and powers of ten: exact (19.99 is a multiple of 0.01), and no power is ever written out.
+
+    Raises ``ArithmeticError``.
+    """
+    digits, power = _digits_and_power(value)
+    of_digits, of_power = _digits_and_power(factor)
+    # The digits end in no zero, so that a factor with a higher power of ten can't go into them.
+    return digits == 0 or (power >= of_power and digits * pow(10, power - of_power, of_digits) % of_digits == 0)
+
+
+def _digits_and_power(number: int | Decimal) -> tuple[int, int]:
+    """``digits`` and ``power`` of a number that is ± digits × 10^power; the digits end in no zero."""
+    _, every, power = Decimal(number).as_tuple()
+    if not isinstance(power, int):
+        raise ArithmeticError("not a finite number")  # noqa: TRY004 — of its value, not of its type
+    text = "".join(map(str, every)).lstrip("0")
+    digits = text.rstrip("0")
+    return int(digits or 0), power + len(text) - len(digits)
 
 
 _OURS: dict[str, Keyword] = {

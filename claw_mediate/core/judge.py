@@ -25,9 +25,18 @@ from dataclasses import dataclass
 from claw_contract.manifest import Tool
 from claw_mediate.core import tool_result
 from claw_mediate.core.ledger import AnsweredCall, Ledger
-from claw_mediate.core.talk import Deliver, Outcome, Refuse, RunTools, ToolUse
 from claw_mediate.core.tool_call import violations
-from claw_mediate.core.types import ModelResponse, ToolCall, ToolResult, UnreadableArguments
+from claw_mediate.core.types import (
+    Deliver,
+    ModelResponse,
+    Outcome,
+    Refuse,
+    RunTools,
+    ToolCall,
+    ToolResult,
+    ToolUse,
+    UnreadableArguments,
+)
 
 MAX_CALLS = 128
 """Calls of one reply; a model that makes more has lost its way, and would take the service along."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from claw_contract.base import JsonObject
-from claw_mediate.core.talk import ToolUse
-from claw_mediate.core.types import Limits, ModelResponse, Round, ToolCall, ToolResult
+from claw_mediate.core.types import Limits, ModelResponse, Round, ToolCall, ToolResult, ToolUse
 
 
 @dataclass(frozen=True, slots=True)

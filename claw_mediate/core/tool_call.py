@@ -18,7 +18,7 @@ import msgspec
 
 from claw_contract.manifest import PLACEHOLDER, HttpExecution, Tool
 from claw_mediate.core.json_schema import check
-from claw_mediate.core.number import exact
+from claw_mediate.core.json_schema_keywords import exact
 from claw_mediate.core.types import Arguments, ToolCall, UnreadableArguments
 
 CLAW_ID = "claw_id"

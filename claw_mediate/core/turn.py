@@ -13,19 +13,21 @@ from typing import assert_never
 
 from claw_mediate.core.judge import AnswerAll, AnswerOne, Finish, RunCalls, ends_turn, judge, next_step, use_after
 from claw_mediate.core.ledger import Ledger
-from claw_mediate.core.talk import (
+from claw_mediate.core.types import (
     AskModel,
     Asks,
     Deliver,
+    Limits,
     ModelFailed,
     ModelReplied,
     Outcome,
     Refuse,
     RunTools,
+    ToolCall,
+    ToolResult,
     ToolsAnswered,
     ToolUse,
 )
-from claw_mediate.core.types import Limits, ToolCall, ToolResult
 
 TOTAL_TIMEOUT = "total_timeout"
 

@@ -9,9 +9,8 @@ from typing import Literal, Protocol
 from claw_contract.base import JsonObject
 from claw_mediate.core.continuity import Evidence
 from claw_mediate.core.session_id import NO_HINTS, SessionHints
-from claw_mediate.core.talk import ToolUse
 from claw_mediate.core.tool_catalog import Catalog
-from claw_mediate.core.types import ModelResponse, Round
+from claw_mediate.core.types import ModelResponse, Round, ToolUse
 from claw_state.continuity import Anchor
 
 MOST_MESSAGES = 50_000

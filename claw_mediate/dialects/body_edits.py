@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 
 from claw_mediate.core import json_splice
-from claw_mediate.core.talk import ToolUse
+from claw_mediate.core.types import ToolUse
 from claw_mediate.dialects.base import Offer
 
 type Changes = dict[str, bytes | None]

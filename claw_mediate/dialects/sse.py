@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+
+import msgspec
 
 _BREAKS = re.compile(r"[\x00-\x1f\x7f]+")
 
@@ -21,3 +24,47 @@ def comment(text: str) -> bytes:
 
 
 DONE = b"data: [DONE]\n\n"
+
+CHUNK = 48
+"""Characters of text, or of a call's arguments, in one delta."""
+_MOST = 1000
+"""Deltas that one text is cut into: longer pieces for a longer text, since each delta costs its frame."""
+
+type Members = dict[str, bytes]
+"""An object's members, each in its own bytes."""
+
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_elements = msgspec.json.Decoder(list[msgspec.Raw])
+_string = msgspec.json.Decoder(str)
+
+
+def members(document: bytes) -> Members:
+    """The members of an object."""
+    return {name: bytes(raw) for name, raw in _members.decode(document).items()}
+
+
+def elements(array: bytes) -> list[bytes]:
+    """The elements of an array."""
+    return [bytes(raw) for raw in _elements.decode(array)]
+
+
+def verbatim(found: Members) -> dict[str, msgspec.Raw]:
+    """Members to be encoded as they are."""
+    return {name: msgspec.Raw(raw) for name, raw in found.items()}
+
+
+def text(found: Members, name: str) -> str | None:
+    """A member's text; None where it is no string."""
+    raw = found.get(name, b"")
+    return _string.decode(raw) if raw[:1] == b'"' else None
+
+
+def one_line(document: bytes) -> bytes:
+    """In JSON a line break can only be white space between tokens, and it would end an event."""
+    return document.replace(b"\n", b" ").replace(b"\r", b" ")
+
+
+def pieces(whole: str) -> Iterator[str]:
+    """A text in parts, cut between characters (never within a surrogate pair of a runner that counts in UTF-16)."""
+    size = max(CHUNK, -(-len(whole) // _MOST))
+    return (whole[start : start + size] for start in range(0, len(whole), size))

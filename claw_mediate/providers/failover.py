@@ -18,8 +18,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from claw_mediate.core.model_policy import Provider
 from claw_mediate.core.observer import NOBODY, RequestInfo, ResponseInfo, Subject, TurnObserver, unnamed
-from claw_mediate.core.provider import Provider
 from claw_mediate.core.types import ModelResponse
 from claw_mediate.dialects.base import UnreadableReplyError
 from claw_mediate.http.headers import Headers, provider_auth

@@ -23,7 +23,7 @@ from pydantic import ValidationError
 from claw_contract.base import error_line
 from claw_contract.providers import KeyRecord
 from claw_contract.secret import Secret
-from claw_mediate.core.provider import Key
+from claw_mediate.core.model_policy import Key
 from claw_mediate.file_cache import Identity, identity, read_at
 from claw_mediate.telemetry.event_log import EventLog, rfc3339
 

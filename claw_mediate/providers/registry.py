@@ -25,7 +25,7 @@ from claw_contract.known_providers import KNOWN_PROVIDERS, KnownProvider
 from claw_contract.manifest import checked_base_url
 from claw_contract.providers import ApiFormat, ProviderEntry, ProviderKey, Providers
 from claw_contract.secret import Secret
-from claw_mediate.core.provider import Candidate, Key, KeyState, Provider
+from claw_mediate.core.model_policy import Candidate, Key, KeyState, Provider
 from claw_mediate.file_cache import Identity, identity, read_at
 from claw_mediate.providers.key_health import LONGEST_REST_SECONDS, KeyStates, posix
 from claw_mediate.telemetry.event_log import EventLog, rfc3339

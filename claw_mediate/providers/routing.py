@@ -17,10 +17,9 @@ from claw_mediate.agents.directory import Agent
 from claw_mediate.core import json_splice
 from claw_mediate.core.api_paths import is_anthropic
 from claw_mediate.core.http import Exchange, Request, refused
-from claw_mediate.core.model_policy import Choice, Reach, choose
-from claw_mediate.core.provider import Candidate
+from claw_mediate.core.model_policy import Candidate, Choice, Reach, choose
 from claw_mediate.dialects.base import RunnerRequest
-from claw_mediate.dialects.routed import NO_DIALECT
+from claw_mediate.dialects.model_only import NO_DIALECT
 from claw_mediate.http.headers import Headers
 from claw_mediate.providers.registry import Registry
 from claw_mediate.telemetry.event_log import EventLog

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core.continuity import Evidence
-from claw_mediate.core.recall import recalled
+from claw_mediate.core.reinjection import recalled
 from claw_mediate.dialects.base import Dialect, RunnerRequest
 from claw_mediate.telemetry.event_log import EventLog
 from claw_state.continuity import Anchor, ContinuityStore, StoredRounds

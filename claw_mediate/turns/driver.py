@@ -10,10 +10,20 @@ from typing import Protocol, assert_never
 from claw_mediate.core import tool_result
 from claw_mediate.core.error_bodies import error_words
 from claw_mediate.core.observer import NOBODY, ResponseInfo, Subject, TurnObserver
-from claw_mediate.core.talk import AskModel, Asks, ModelFailed, ModelReplied, RunTools, ToolsAnswered
 from claw_mediate.core.tool_call import argument_text, key_of
 from claw_mediate.core.tool_catalog import Catalog
-from claw_mediate.core.types import ModelResponse, Round, ToolCall, ToolResult
+from claw_mediate.core.types import (
+    AskModel,
+    Asks,
+    ModelFailed,
+    ModelReplied,
+    ModelResponse,
+    Round,
+    RunTools,
+    ToolCall,
+    ToolResult,
+    ToolsAnswered,
+)
 from claw_mediate.dialects.base import Dialect, Offers, UnreadableReplyError
 from claw_mediate.providers.client import ProviderResponse, TransportFailure
 from claw_mediate.providers.failover import ModelAnswer, ModelBody, ModelCall

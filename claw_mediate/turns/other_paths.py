@@ -16,7 +16,7 @@ from claw_mediate.agents.directory import Agent
 from claw_mediate.core.api_paths import ModelPlace, model_place
 from claw_mediate.core.http import Exchange, Forward, Request, refused
 from claw_mediate.dialects.base import RunnerRequest, UnreadableRequestError
-from claw_mediate.dialects.routed import read_named, unnamed
+from claw_mediate.dialects.model_only import read_named, unnamed
 from claw_mediate.turns.accounts import Accounts
 from claw_mediate.turns.passthrough import Passthrough
 

@@ -18,9 +18,9 @@ from claw_contract.redaction.redactor import Redactor
 from claw_mediate.agents.authenticate import Admitted
 from claw_mediate.core.error_bodies import refusal
 from claw_mediate.core.http import Exchange, Forward, Request, answered, refused
-from claw_mediate.core.provider import Candidate, Key, Provider
+from claw_mediate.core.model_policy import Candidate, Key, Provider
 from claw_mediate.dialects.base import RunnerRequest
-from claw_mediate.dialects.routed import NO_DIALECT
+from claw_mediate.dialects.model_only import NO_DIALECT
 from claw_mediate.http.headers import holding, provider_auth
 from claw_mediate.providers.registry import THROTTLED, Registry, out_of_quota
 from claw_mediate.providers.routing import NO_KEY, Asker, Routing, new_turn_id, with_model

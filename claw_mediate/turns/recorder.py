@@ -16,11 +16,10 @@ from claw_contract.redaction.redactor import Redactor
 from claw_contract.redaction.stream import cleared
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core.http import GONE, Request
-from claw_mediate.core.talk import ToolUse
 from claw_mediate.core.tool_trace import tool_trace, usage_record
-from claw_mediate.core.types import Round, ToolResult
+from claw_mediate.core.types import Round, ToolResult, ToolUse
 from claw_mediate.dialects.base import RunnerRequest
-from claw_mediate.dialects.routed import NO_DIALECT
+from claw_mediate.dialects.model_only import NO_DIALECT
 from claw_mediate.telemetry.event_log import EventLog, now_rfc3339, rfc3339
 from claw_mediate.telemetry.history import BODY_LIMIT, History, recorded_body
 from claw_mediate.telemetry.timing import Timings

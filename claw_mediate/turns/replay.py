@@ -20,12 +20,11 @@ from claw_contract.transcript.text import items, mapping
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core import tool_result
 from claw_mediate.core.error_bodies import refusal
-from claw_mediate.core.talk import Deliver, Outcome
 from claw_mediate.core.tool_call import round_of
 from claw_mediate.core.tool_catalog import Catalog
 from claw_mediate.core.tool_trace import tool_trace, usage_record
 from claw_mediate.core.turn import turn
-from claw_mediate.core.types import ToolCall, ToolResult, add_usage, runner_usage
+from claw_mediate.core.types import Deliver, Outcome, ToolCall, ToolResult, add_usage, runner_usage
 from claw_mediate.dialects.base import Additions, Dialect
 from claw_mediate.providers.client import ProviderResponse, TransportFailure
 from claw_mediate.providers.failover import ModelAnswer, ModelCall, understood

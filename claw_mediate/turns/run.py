@@ -19,10 +19,9 @@ from claw_mediate.agents.directory import Agent
 from claw_mediate.core.continuity import NOTHING_SAID
 from claw_mediate.core.error_bodies import refusal
 from claw_mediate.core.http import GONE, RETRY_AFTER, STOPPING, Exchange, Request, answered
-from claw_mediate.core.talk import Deliver, Outcome, Refuse
 from claw_mediate.core.tool_catalog import Catalog
 from claw_mediate.core.turn import turn
-from claw_mediate.core.types import add_usage, runner_usage
+from claw_mediate.core.types import Deliver, Outcome, Refuse, add_usage, runner_usage
 from claw_mediate.dialects.base import Dialect, Offers, Opening, RunnerRequest
 from claw_mediate.providers.routing import Route
 from claw_mediate.settings import Pace

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from claw_contract.log import COMMON
-from claw_mediate.core.provider import Key, Provider
+from claw_mediate.core.model_policy import Key, Provider
 from claw_mediate.providers.registry import Auth as AuthDirectories
 from claw_mediate.providers.registry import Registry
 from claw_mediate.telemetry.event_log import EventLog

@@ -15,7 +15,7 @@ from claw_contract.metadata import Metadata
 from claw_contract.providers import ApiFormat
 from claw_contract.secret import Secret
 from claw_mediate.agents.directory import Agent
-from claw_mediate.core.provider import Candidate
+from claw_mediate.core.model_policy import Candidate
 from claw_mediate.core.types import Limits, ModelResponse
 from claw_mediate.dialects.anthropic import messages as anthropic_messages
 from claw_mediate.dialects.base import Dialect

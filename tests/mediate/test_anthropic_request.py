@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from claw_mediate.core import tool_result
-from claw_mediate.core.talk import ToolUse
-from claw_mediate.core.types import Round
+from claw_mediate.core.types import Round, ToolUse
 from claw_mediate.dialects.anthropic import messages as anthropic_messages
 from claw_mediate.dialects.base import Additions, UnreadableRequestError
 from tests.mediate.made import JSON_TEXT, catalog, granted

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claw_mediate.core.continuity import MOST_REINJECTED, bounded
 from claw_mediate.core.json_splice import elements
+from claw_mediate.core.reinjection import MOST_REINJECTED, bounded
 from claw_mediate.dialects.anthropic import messages as anthropic_messages
 from claw_mediate.dialects.openai import chat as openai_chat
 from tests.mediate.desk import Desk, tool

@@ -20,8 +20,7 @@ from claw_mediate.core.judge import (
     use_after,
 )
 from claw_mediate.core.ledger import Ledger
-from claw_mediate.core.talk import Deliver, Refuse, RunTools, ToolUse
-from claw_mediate.core.types import ToolCall, ToolResult
+from claw_mediate.core.types import Deliver, Refuse, RunTools, ToolCall, ToolResult, ToolUse
 from tests.mediate.made import called, granted, limits, reply
 
 GET = granted("desk.get", annotations={"readOnly": True})

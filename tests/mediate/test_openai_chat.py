@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from claw_mediate.core.talk import ToolUse
+from claw_mediate.core.types import ToolUse
 from claw_mediate.dialects.base import Additions, UnreadableRequestError
 from claw_mediate.dialects.openai import chat as openai_chat
 from tests.mediate.made import catalog, granted

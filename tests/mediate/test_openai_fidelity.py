@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from claw_mediate.core.talk import ToolUse
+from claw_mediate.core.types import ToolUse
 from claw_mediate.dialects.base import Additions
 from claw_mediate.dialects.openai import chat as openai_chat
 from tests.mediate.made import JSON_TEXT, catalog, granted

@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from claw_mediate.core.continuity import chosen
-from claw_mediate.core.talk import ToolUse
-from claw_mediate.core.types import ModelResponse
+from claw_mediate.core.types import ModelResponse, ToolUse
 from claw_mediate.dialects.base import Additions, UnreadableRequestError
 from claw_mediate.dialects.openai import chat as openai_chat
 from claw_state.continuity import StoredRounds

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from claw_mediate.dialects.deltas import CHUNK
 from claw_mediate.dialects.openai import chat as openai_chat
+from claw_mediate.dialects.sse import CHUNK
 from tests.mediate.made import catalog
 from tests.mediate.openai_sdk import chunks, final
 from tests.peers import completion

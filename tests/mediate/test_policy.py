@@ -9,8 +9,7 @@ import pytest
 from claw_contract.metadata import ModelPolicy
 from claw_contract.providers import ApiFormat, ProviderAuth
 from claw_contract.secret import Secret
-from claw_mediate.core.model_policy import Choice, Reach, choose
-from claw_mediate.core.provider import Key, Provider
+from claw_mediate.core.model_policy import Choice, Key, Provider, Reach, choose
 
 
 def provider(

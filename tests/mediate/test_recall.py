@@ -8,7 +8,7 @@ import pytest
 
 from claw_contract.log import ContinuityEvent
 from claw_mediate.core.continuity import Evidence
-from claw_mediate.core.recall import Recall, recalled
+from claw_mediate.core.reinjection import Recall, recalled
 from claw_state.continuity import Anchor, StoredRounds
 from tests.mediate.desk import Desk
 from tests.mediate.test_turn_conversations import said

@@ -14,7 +14,7 @@ from claw_contract.secret import DOTS
 from claw_mediate.agents.authenticate import Admitted
 from claw_mediate.core.http import Exchange, Forward, Request
 from claw_mediate.dialects.base import UnreadableRequestError
-from claw_mediate.dialects.routed import read_model
+from claw_mediate.dialects.model_only import read_model
 from tests.mediate.desk import Desk
 from tests.wires import Wire, anthropic, openai
 

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from claw_mediate.core.json_schema import check, schema_problem
-from claw_mediate.core.json_schema_keywords import MAX_MESSAGE
-from claw_mediate.core.number import exact
+from claw_mediate.core.json_schema_keywords import MAX_MESSAGE, exact
 
 
 def problems(schema: dict[str, Any], value: Any) -> list[str]:

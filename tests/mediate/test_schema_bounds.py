@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from claw_mediate.core.json_schema import check, schema_problem
-from claw_mediate.core.number import exact, is_multiple
+from claw_mediate.core.json_schema_keywords import exact, is_multiple
 from claw_mediate.core.tool_call import MAX_VIOLATIONS, read_arguments
 from claw_mediate.core.types import Arguments
 

@@ -9,20 +9,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from claw_mediate.core import tool_result
-from claw_mediate.core.talk import (
+from claw_mediate.core.turn import turn
+from claw_mediate.core.types import (
     AskModel,
     Deliver,
     Heard,
+    Limits,
     ModelFailed,
     ModelReplied,
+    ModelResponse,
     Outcome,
     Refuse,
     RunTools,
+    ToolCall,
+    ToolResult,
     ToolsAnswered,
     ToolUse,
 )
-from claw_mediate.core.turn import turn
-from claw_mediate.core.types import Limits, ModelResponse, ToolCall, ToolResult
 from tests.mediate.made import called, granted, limits
 
 TOOLS = [

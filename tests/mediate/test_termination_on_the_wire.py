@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from claw_mediate.core import tool_result
-from claw_mediate.core.talk import Deliver, Refuse
 from claw_mediate.core.turn import turn
-from claw_mediate.core.types import Limits, ToolCall, ToolResult
+from claw_mediate.core.types import Deliver, Limits, Refuse, ToolCall, ToolResult
 from claw_mediate.dialects.base import Additions
 from claw_mediate.providers.client import ProviderResponse
 from claw_mediate.providers.failover import ModelAnswer, ModelCall, understood

@@ -12,7 +12,6 @@ from claw_mediate.core.types import ModelResponse
 from claw_mediate.dialects import sse
 from claw_mediate.dialects.anthropic import request as anthropic_request
 from claw_mediate.dialects.anthropic import response as anthropic_reply
-from claw_mediate.dialects.anthropic import shortened as anthropic_shortened
 from claw_mediate.dialects.anthropic import stream as anthropic_stream
 from claw_mediate.dialects.base import TERMINAL_TEXT, Keepalive, Offer, Opening, RunnerRequest
 from claw_state.continuity import Anchor
@@ -28,7 +27,7 @@ with_context = anthropic_request.with_context
 read_reply = anthropic_reply.read_reply
 write_reply = anthropic_reply.write_reply
 hidden_messages = anthropic_reply.hidden_messages
-shortened = anthropic_shortened.shortened
+shortened = anthropic_reply.shortened
 stream = anthropic_stream.stream
 
 

@@ -12,8 +12,8 @@ from claw_contract.base import JsonObject
 from claw_mediate.core import json_splice
 from claw_mediate.core.continuity import calls_key, text_key
 from claw_mediate.core.session_id import SessionHints
-from claw_mediate.core.talk import ToolUse
 from claw_mediate.core.tool_catalog import Catalog, Offered
+from claw_mediate.core.types import ToolUse
 from claw_mediate.dialects.anthropic.wire_types import Message, call_ids, read_content, text_blocks, visible_text
 from claw_mediate.dialects.base import (
     Additions,

@@ -15,6 +15,8 @@ import msgspec
 
 from claw_contract.base import JsonObject
 from claw_mediate.core import json_splice, tool_result
+from claw_mediate.core.reinjection import arguments as summarize_arguments
+from claw_mediate.core.reinjection import result as summarize_result
 from claw_mediate.core.tool_catalog import Catalog
 from claw_mediate.core.types import ModelResponse, Round, ToolCall, ToolResult
 from claw_mediate.dialects.anthropic.wire_types import Block, read_block, visible_text
@@ -154,3 +156,33 @@ def _result(answer: ToolResult) -> JsonObject:
 
 def _array(blocks: Sequence[bytes]) -> bytes:
     return b"[" + b",".join(blocks) + b"]"
+
+
+_THOUGHT = ("thinking", "redacted_thinking")
+
+
+def shortened(messages: bytes) -> bytes:
+    """Hidden messages with their calls and how each went; what was said, sent and answered is left out.
+
+    What was thought before a call stays: it is signed, and the API takes the call with all of it or not at all.
+    """
+    array = b"[%b]" % messages
+    return b",".join(_summarize_message(array[start:end]) for start, end in json_splice.elements(array))
+
+
+def _summarize_message(message: bytes) -> bytes:
+    read = json_splice.Object(message)
+    content = read.value("content") or b"[]"
+    blocks = [_summarize_block(content[start:end]) for start, end in json_splice.elements(content)]
+    return read.edited({"content": b"[%b]" % b",".join(filter(None, blocks))})
+
+
+def _summarize_block(block: bytes) -> bytes:
+    view = read_block.decode(block)
+    if view.type == "tool_use":
+        less = summarize_arguments(bytes(view.input).decode())
+        return block if less is None else json_splice.edited(block, {"input": compact(less)})
+    if view.type == "tool_result":
+        told = msgspec.json.decode(json_splice.Object(block).value("content") or b'""', type=str)
+        return json_splice.edited(block, {"content": compact(summarize_result(told))})
+    return block if view.type in _THOUGHT else b""

@@ -12,10 +12,8 @@ from claw_mediate.core.types import ModelResponse
 from claw_mediate.dialects import sse
 from claw_mediate.dialects.base import TERMINAL_TEXT, Keepalive, Offer, Opening, RunnerRequest
 from claw_mediate.dialects.openai import functions as openai_legacy
-from claw_mediate.dialects.openai import offer as openai_offer
 from claw_mediate.dialects.openai import request as openai_request
 from claw_mediate.dialects.openai import response as openai_reply
-from claw_mediate.dialects.openai import shortened as openai_shortened
 from claw_mediate.dialects.openai import stream as openai_stream
 from claw_mediate.dialects.openai.wire_types import read_message, visible_text
 from claw_state.continuity import Anchor
@@ -25,12 +23,12 @@ MOST_TOOLS: Final = 128
 """How many tools OpenAI takes in one request."""
 
 read_request = openai_request.read_request
-offer = openai_offer.offer
-with_context = openai_offer.with_context
+offer = openai_request.offer
+with_context = openai_request.with_context
 read_reply = openai_reply.read_reply
 write_reply = openai_reply.write_reply
 hidden_messages = openai_reply.hidden_messages
-shortened = openai_shortened.shortened
+shortened = openai_reply.shortened
 stream = openai_stream.stream
 
 

@@ -12,6 +12,8 @@ import msgspec
 
 from claw_contract.base import JsonObject
 from claw_mediate.core import json_splice, tool_result
+from claw_mediate.core.reinjection import arguments as summarize_arguments
+from claw_mediate.core.reinjection import result as summarize_result
 from claw_mediate.core.tool_catalog import Catalog
 from claw_mediate.core.types import ModelResponse, Round, ToolCall, ToolResult, UnreadableArguments
 from claw_mediate.dialects.base import MOST_PARTS, TERMINAL_TEXT, RunnerRequest, UnreadableReplyError
@@ -194,3 +196,30 @@ def _is_object(text: str) -> bool:
 def _tool_message(answer: ToolResult) -> bytes:
     message = {"role": "tool", "tool_call_id": answer.call.id, "content": answer.content.decode()}
     return compact(message)
+
+
+def shortened(messages: bytes) -> bytes:
+    """Hidden messages with their calls and how each went; what was said, thought, sent and answered is left out."""
+    array = b"[%b]" % messages
+    return b",".join(_summarize_message(array[start:end]) for start, end in json_splice.elements(array))
+
+
+def _summarize_message(message: bytes) -> bytes:
+    read = json_splice.Object(message)
+    if (calls := read.value("tool_calls")) is None:
+        content = msgspec.json.decode(read.value("content") or b'""', type=str)
+        return read.edited({"content": compact(summarize_result(content))})
+    short = b",".join(_summarize_call(calls[start:end]) for start, end in json_splice.elements(calls))
+    return b'{"role":"assistant","content":null,"tool_calls":[%b]}' % short
+
+
+def _summarize_call(call: bytes) -> bytes:
+    """Its other members stay: they are a provider's own (signatures), without which it may refuse the call."""
+    read = json_splice.Object(call)
+    if (function := read.value("function")) is None:
+        return call
+    told = msgspec.json.decode(json_splice.Object(function).value("arguments") or b'""')
+    less = summarize_arguments(told if isinstance(told, str) else compact(told).decode())
+    if less is None:
+        return call
+    return read.edited({"function": json_splice.edited(function, {"arguments": compact(compact(less).decode())})})

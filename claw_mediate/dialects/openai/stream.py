@@ -16,7 +16,7 @@ import msgspec
 
 from claw_mediate.dialects import sse
 from claw_mediate.dialects.base import Opening, RunnerRequest
-from claw_mediate.dialects.deltas import Members, elements, members, one_line, pieces, text, verbatim
+from claw_mediate.dialects.sse import Members, elements, members, one_line, pieces, text, verbatim
 
 _FRAME = ("id", "object", "created", "model", "system_fingerprint", "service_tier")
 """Members of a response that every chunk repeats."""

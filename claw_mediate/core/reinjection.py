@@ -15,10 +15,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
+import msgspec
+
+from claw_contract.base import JsonObject
 from claw_contract.log.turns import Missed, Reinjected
-from claw_mediate.core.continuity import Evidence, bounded, chosen
+from claw_mediate.core.continuity import Evidence, chosen
 from claw_state.continuity import Anchor, StoredRounds
+
+MOST_REINJECTED = 256 * 1024
+"""Bytes of hidden messages in one request."""
+SHORT = 256
+"""Characters that stay as they are."""
+_BEGINNING = 160
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,3 +70,64 @@ def _why(anchor: Anchor, one: StoredRounds | None, known: set[str], woven: bool)
     if one.messages:
         return "over_bound"
     return "evicted" if one.evicted else "plain"
+
+
+def bounded(
+    hidden: Mapping[int, bytes], shortened: Callable[[bytes], bytes], most: int = MOST_REINJECTED
+) -> dict[int, bytes]:
+    """Hidden messages by their place, within ``most`` bytes: older ones shrink, and where that is not enough, are left out.
+
+    Room is made as the conversation went, and for half of the bytes at once: what a provider has cached of its beginning then
+    changes once in a long while, not with every request.
+    """
+
+    @cache
+    def short(index: int) -> bytes:
+        return min(shortened(hidden[index]), hidden[index], key=len)
+
+    kept: dict[int, bytes] = {}
+    held = 0
+    for index in sorted(hidden):
+        latest = hidden[index] if len(hidden[index]) <= most else short(index)
+        if len(latest) > most:
+            continue
+        if held > most - len(latest):
+            goal = min(most // 2, most - len(latest))
+            _make_room(kept, short, goal)
+            held = _make_room(kept, lambda _: b"", goal)
+        kept[index] = latest
+        held += len(latest)
+    return {index: messages for index, messages in kept.items() if messages}
+
+
+def _make_room(kept: dict[int, bytes], less: Callable[[int], bytes], goal: int) -> int:
+    """Less of the oldest, until all of it fits. The bytes that are held then."""
+    held = sum(map(len, kept.values()))
+    for index, messages in kept.items():
+        if held <= goal:
+            break
+        if messages:
+            kept[index] = less(index)
+            held += len(kept[index]) - len(messages)
+    return held
+
+
+def arguments(text: str) -> JsonObject | None:
+    """Arguments, as an object, by how they begin; None: they are short."""
+    return None if len(text) <= SHORT else {"left_out": f"{len(text)} characters", "beginning": text[:_BEGINNING]}
+
+
+def result(content: str) -> str:
+    """A result envelope without its data; the code and status stay."""
+    if len(content) <= SHORT:
+        return content
+    try:
+        envelope = msgspec.json.decode(content, type=dict[str, Any])
+    except (msgspec.DecodeError, RecursionError):
+        envelope = {}
+    less: JsonObject = {"ok": envelope.get("ok") is True}
+    if isinstance(error := envelope.get("error"), dict):
+        less["error"] = {"code": error.get("code"), "message": str(error.get("message"))[:_BEGINNING]}
+    if "status_code" in envelope:
+        less["status_code"] = envelope["status_code"]
+    return msgspec.json.encode(less | {"left_out": f"{len(content)} characters of an older result"}).decode()
