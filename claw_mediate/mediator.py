@@ -23,10 +23,10 @@ from claw_mediate.agents import authenticate
 from claw_mediate.agents.authenticate import Admitted
 from claw_mediate.agents.directory import Agent, Agents
 from claw_mediate.core import json_splice
-from claw_mediate.core.api_paths import End, end_of
-from claw_mediate.core.http import Exchange, Forward, Request, refused, said, stopping
-from claw_mediate.core.session_id import session as session_of
-from claw_mediate.core.side_requests import housekeeping
+from claw_mediate.core.api_paths import Endpoint, find_endpoint
+from claw_mediate.core.http import Forward, Request, RunnerResponse, refuse, refuse_stopping, respond_json
+from claw_mediate.core.session_id import read_session_id as session_of
+from claw_mediate.core.side_requests import find_side_request
 from claw_mediate.core.types import ToolUse
 from claw_mediate.dialects.anthropic import messages as anthropic_messages
 from claw_mediate.dialects.base import Dialect, RunnerRequest, UnreadableRequestError
@@ -59,7 +59,7 @@ class Spoken(NamedTuple):
     counts: bool = False
 
 
-DIALECTS: Final[Mapping[End, Spoken]] = {
+DIALECTS: Final[Mapping[Endpoint, Spoken]] = {
     "/chat/completions": Spoken(openai_chat),
     "/messages": Spoken(anthropic_messages),
     "/messages/count_tokens": Spoken(anthropic_messages, counts=True),
@@ -146,28 +146,28 @@ class Mediator:
     def turns_under_way(self) -> int:
         return len(self._playing)
 
-    async def own(self, request: Request) -> Exchange | None:
+    async def own(self, request: Request) -> RunnerResponse | None:
         """What is answered without a credential: ``/health`` and ``/ready`` on the proxy's own port, and ``HEAD /``, which
         Claude Code asks of its provider before all else. None of it tells anything; the log says why we are not ready.
         """
         if request.method == "HEAD" and request.bare_path == "/":
-            return said(200, {})
+            return respond_json(200, {})
         if request.host is not None or request.method not in {"GET", "HEAD"}:
             return None
         if request.bare_path == "/health":
-            return said(200, {"ok": True})
+            return respond_json(200, {"ok": True})
         if request.bare_path == "/ready":
             problem = await self._not_ready()
             if problem is not None and problem != self._problem:
                 self._log.event("error", error="not_ready", reason=problem)
             self._problem = problem
-            return said(503 if problem else 200, {"ready": not problem})
+            return respond_json(503 if problem else 200, {"ready": not problem})
         return None
 
-    def admit(self, request: Request) -> Admitted | Exchange:
+    def admit(self, request: Request) -> Admitted | RunnerResponse:
         """The agent that asks, or the refusal."""
         if self._stops:
-            return stopping(request.path)
+            return refuse_stopping(request.path)
         return authenticate.admit(self._agents, request, self._log)
 
     def must_read(self, admitted: Admitted, request: Request) -> bool:
@@ -176,20 +176,20 @@ class Mediator:
 
     def dialect(self, request: Request) -> Spoken | None:
         """The dialect that this request is read in; None: it is of none (``other_paths``)."""
-        end = end_of(request.path) if request.method.upper() == "POST" else None
+        end = find_endpoint(request.path) if request.method.upper() == "POST" else None
         return None if end is None else DIALECTS[end]
 
-    async def exchange(self, admitted: Admitted, request: Request) -> Exchange | Forward:
+    async def exchange(self, admitted: Admitted, request: Request) -> RunnerResponse | Forward:
         """What happens to an admitted request whose body is there. Cancelled when the runner leaves."""
         if self._stops:  # while its body was on the way
-            return stopping(request.path)
+            return refuse_stopping(request.path)
         spoken = self.dialect(request)
         try:
             body = await _cleared(admitted, request.body)
             if spoken is None:
                 return await self.other_paths.decide(admitted, request, body)
             view = _read(admitted.agent, spoken.dialect, body)
-            rule = housekeeping(view)
+            rule = find_side_request(view)
             if admitted.agent.tools and view.bypass is None and rule is None and not spoken.counts:
                 return await self._mediate(admitted, request, view, spoken.dialect)
             admits = self._accounts.admit
@@ -202,17 +202,17 @@ class Mediator:
             if not admitted.agent.tools or view.bypass is not None:
                 return self._bypassed(admitted, request, view, spoken, context)
             return await self._counted(admitted, request, view, spoken.dialect, context)
-        except (UnreadableRequestError, json_splice.WireError) as error:
-            return refused(request.path, 400, "invalid_request", str(error))
+        except (UnreadableRequestError, json_splice.JsonSpliceError) as error:
+            return refuse(request.path, 400, "invalid_request", str(error))
 
     async def exchange_unread(
         self, admitted: Admitted, request: Request, problem: tuple[int, str, str]
-    ) -> Exchange | Forward:
+    ) -> RunnerResponse | Forward:
         """Decide about an admitted request whose body can't be read. ``problem``: status, code and message for a dialect's."""
         if self._stops:
-            return stopping(request.path)
+            return refuse_stopping(request.path)
         if self.dialect(request) is not None:
-            return refused(request.path, *problem)
+            return refuse(request.path, *problem)
         return await self.other_paths.decide_unread(admitted, request, problem[2])
 
     def reread(self) -> list[str]:
@@ -237,7 +237,9 @@ class Mediator:
         await self.state.store.close()
         await self.state.journal.close()
 
-    async def _mediate(self, admitted: Admitted, request: Request, view: RunnerRequest, dialect: Dialect) -> Exchange:
+    async def _mediate(
+        self, admitted: Admitted, request: Request, view: RunnerRequest, dialect: Dialect
+    ) -> RunnerResponse:
         before = Before(
             spend=lambda: self._accounts.admit(admitted.agent, request, view.model),
             context=lambda: self._context_for(admitted, view, recall=True),
@@ -273,17 +275,17 @@ class Mediator:
 
     def _bypassed(
         self, admitted: Admitted, request: Request, view: RunnerRequest, spoken: Spoken, context: str
-    ) -> Exchange | Forward:
+    ) -> RunnerResponse | Forward:
         """No tools are offered: the agent has none, or the form of the request rules them out."""
         if admitted.agent.tools:
             self._log.event("intervention", admitted.agent, model=view.model, intervention=view.bypass)
         if context:
-            view = replace(view, body=spoken.dialect.with_context(view, context))
+            view = replace(view, body=spoken.dialect.add_context(view, context))
         return self.forwarding.forward(admitted, request, view, counts=spoken.counts)
 
     async def _counted(
         self, admitted: Admitted, request: Request, view: RunnerRequest, dialect: Dialect, context: str
-    ) -> Exchange | Forward:
+    ) -> RunnerResponse | Forward:
         """Tokens are counted as they would be spent: with the managed tools, the hidden rounds and the context."""
         session = session_of(request.headers, view.session)
         _, offered = await self._offering.made(admitted.agent, view, dialect, Around(context, session))

@@ -8,7 +8,7 @@ Equal keys are told apart by evidence, never by requirement:
     the session      that the runner names; two that differ are two conversations
     what was before  digests of the few messages before it; one that is the same is enough, since runners add and drop some;
                      of those that are alike in as many, the one that differs in fewer. A user's message is the same too
-                     where a runner dropped some of its parts (see ``_is_same``)
+                     where a runner dropped some of its parts (see ``_is_same_message``)
     order            of those that are still alike, the latest
 
 Where one turn alone has a key that says enough by itself (ids of calls, a longer answer), it needs no evidence: a runner may
@@ -32,17 +32,17 @@ from functools import lru_cache
 
 from claw_state.continuity import Anchor, StoredRounds
 
-_BEFORE = 4
+_MAX_PRECEDING = 4
 """How many messages before an answer tell it from an equal one."""
-_MOST_EQUAL = 256
+_MAX_EQUAL = 256
 """Of a request's messages with equal keys, those that are looked at: the latest. A heartbeat is answered in the same words day
 and night, and each of these would be held against all that are kept.
 """
-_TELLING = 60
+_MIN_DISTINCTIVE = 60
 """Characters of an answer that hardly anybody gives twice."""
-_TELLING_KINDS = ("calls", "words")
-_VOLATILE = "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>"
-_NO_WORDS = "(nocontent)"
+_DISTINCTIVE_KINDS = ("calls", "words")
+_OPENCLAW_NOTE = "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>"
+_CLAUDE_CODE_EMPTY = "(nocontent)"
 """What Claude Code keeps of a message without words, white space aside."""
 _NOT_ALPHANUMERIC = re.compile(r"[^A-Za-z0-9]")
 _MAX_PARTS = 16
@@ -88,10 +88,10 @@ def call_key(name: str, arguments: str) -> str:
 
 def text_key(text: str) -> str:
     """The key of an answer."""
-    plain = _plain(text)
-    if plain == _NO_WORDS:
-        return NOTHING_SAID
-    return ("words:" if len(plain) >= _TELLING else "text:") + _digest([plain])
+    plain = _without_space(text)
+    if plain == _CLAUDE_CODE_EMPTY:
+        return EMPTY_TEXT_KEY
+    return ("words:" if len(plain) >= _MIN_DISTINCTIVE else "text:") + _digest([plain])
 
 
 def keys_in_text(text: str) -> tuple[str, ...]:
@@ -101,14 +101,14 @@ def keys_in_text(text: str) -> tuple[str, ...]:
     if not ids:
         return ()
     key = text_key(words)
-    return (calls_key(ids),) if key == NOTHING_SAID else (calls_key(ids), key)
+    return (calls_key(ids),) if key == EMPTY_TEXT_KEY else (calls_key(ids), key)
 
 
-def is_kept(text: str) -> bool:
+def is_resent(text: str) -> bool:
     """Whether a user's message is there in the next request too: it has visible text, and is no note of OpenClaw's, which ends
     every request with one of the moment.
     """
-    return bool(_plain(text)) and not text.lstrip().startswith(_VOLATILE)
+    return bool(_without_space(text)) and not text.lstrip().startswith(_OPENCLAW_NOTE)
 
 
 class Transcript:
@@ -122,7 +122,7 @@ class Transcript:
     def user_says(self, *parts: str) -> None:
         """A message of the user's; one without visible text, as one with results, is none."""
         text = "".join(parts)
-        if is_kept(text):
+        if is_resent(text):
             self._asked = len(self._steps)
             self._steps.append(text_key(text))
             self._digests.append(_digest_of_parts(parts))
@@ -137,21 +137,21 @@ class Transcript:
     @property
     def before(self) -> tuple[str, ...]:
         """What was said last."""
-        return tuple(self._digests[-_BEFORE:])
+        return tuple(self._digests[-_MAX_PRECEDING:])
 
     def says(self, text: str) -> None:
         """A message of the user's or the assistant's; one without visible text is none."""
-        if plain := _plain(text):
+        if plain := _without_space(text):
             self._digests.append(_digest([plain])[:_WHOLE])
 
     def anchor(self, key: str, text: str = "") -> Anchor:
         """The anchor of a message of the assistant's, that comes now, with its visible text."""
-        if key != NOTHING_SAID:
+        if key != EMPTY_TEXT_KEY:
             self._steps.append(key)
         return Anchor(key, self.before, keys_in_text(text))
 
 
-def chosen(anchors: Mapping[int, Anchor], kept: Sequence[StoredRounds], session: str) -> dict[int, StoredRounds]:
+def match_rounds(anchors: Mapping[int, Anchor], kept: Sequence[StoredRounds], session: str) -> dict[int, StoredRounds]:
     """For each message with an anchor what was hidden before it. One kept turn serves one message."""
     by_key: dict[str, list[StoredRounds]] = {}
     for one in kept:
@@ -162,11 +162,11 @@ def chosen(anchors: Mapping[int, Anchor], kept: Sequence[StoredRounds], session:
             if key in equal:
                 equal[key].append(index)
     pairs = [
-        (_evidence(one, anchors[index], session), index, one)
+        (_similarity(one, anchors[index], session), index, one)
         for key, indexes in equal.items()
-        for index in indexes[-_MOST_EQUAL:]
+        for index in indexes[-_MAX_EQUAL:]
         for one in by_key[key]
-        if _may_be(one, anchors[index], session, alone=len(by_key[key]) == 1)
+        if _may_match(one, anchors[index], session, alone=len(by_key[key]) == 1)
     ]
     found: dict[int, StoredRounds] = {}
     used: set[int] = set()
@@ -177,49 +177,49 @@ def chosen(anchors: Mapping[int, Anchor], kept: Sequence[StoredRounds], session:
     return found
 
 
-def _may_be(one: StoredRounds, anchor: Anchor, session: str, *, alone: bool) -> bool:
+def _may_match(one: StoredRounds, anchor: Anchor, session: str, *, alone: bool) -> bool:
     """Whether nothing speaks against it: another session, or nothing in common of what was said before. Of what was said before
     a summary may be left: where nothing else has a key that says enough by itself, it is that.
     """
-    if one.anchor.key != anchor.key or anchor.key.endswith(NOTHING_SAID):
+    if one.anchor.key != anchor.key or anchor.key.endswith(EMPTY_TEXT_KEY):
         elsewhere = session and one.session and session != one.session
-        return not elsewhere and any(map(_is_same, one.anchor.before[-1:], anchor.before[-1:]))
-    if _compared(one.anchor.before, anchor.before)[0]:
+        return not elsewhere and any(map(_is_same_message, one.anchor.before[-1:], anchor.before[-1:]))
+    if _compare(one.anchor.before, anchor.before)[0]:
         return True
     if session and one.session:
         return session == one.session
-    telling = anchor.key.split(":")[-2] in _TELLING_KINDS
+    telling = anchor.key.split(":")[-2] in _DISTINCTIVE_KINDS
     return (alone and telling) or not (one.anchor.before and anchor.before)
 
 
-def _evidence(one: StoredRounds, anchor: Anchor, session: str) -> tuple[bool, int, int]:
+def _similarity(one: StoredRounds, anchor: Anchor, session: str) -> tuple[bool, int, int]:
     """The more is the same; and then, the less is not: what was said later was not said before this."""
-    overlap, differs = _compared(one.anchor.before, anchor.before)
+    overlap, differs = _compare(one.anchor.before, anchor.before)
     return bool(session) and session == one.session, overlap, -differs
 
 
 @lru_cache(maxsize=256)
-def _compared(kept: tuple[str, ...], sent: tuple[str, ...]) -> tuple[int, int]:
+def _compare(kept: tuple[str, ...], sent: tuple[str, ...]) -> tuple[int, int]:
     """Return how many of the messages before are the same, and how many are not the same as a whole."""
-    kept_wholes, kept_words = _read(kept)
-    sent_wholes, sent_words = _read(sent)
+    kept_wholes, kept_words = _split_digests(kept)
+    sent_wholes, sent_words = _split_digests(sent)
     differs = kept_wholes ^ sent_wholes
     overlap = len(kept_wholes & sent_wholes)
     if differs and not kept_words.isdisjoint(sent_words):
         unlike, others = ([one for one in before if one[:_WHOLE] in differs] for before in (kept, sent))
-        pairs = [(one, other) for one in unlike for other in others if _is_same(one, other)]
+        pairs = [(one, other) for one in unlike for other in others if _is_same_message(one, other)]
         overlap += min(len(set(messages)) for messages in zip(*pairs, strict=True)) if pairs else 0
     return overlap, len(differs)
 
 
 @lru_cache(maxsize=1024)
-def _read(before: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str]]:
+def _split_digests(before: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str]]:
     """Return the digests of the messages as a whole, since runners join and part texts, and of the user's words in them."""
-    words = (_parts(message)[0] for message in before)
+    words = (_split_digest(message)[0] for message in before)
     return frozenset(message[:_WHOLE] for message in before), frozenset().union(*words)
 
 
-def _is_same(message: str, other: str) -> bool:
+def _is_same_message(message: str, other: str) -> bool:
     """Return whether two digests are of one message of the user's, of which a runner may have dropped or changed parts.
 
     Of the user's words most must be there, and none be exchanged; of all parts, with the runner's notes, half must be there.
@@ -227,7 +227,7 @@ def _is_same(message: str, other: str) -> bool:
     """
     if message[:_WHOLE] == other[:_WHOLE] or max(len(message), len(other)) <= _WHOLE:
         return message[:_WHOLE] == other[:_WHOLE]
-    (words, parts), (other_words, other_parts) = _parts(message), _parts(other)
+    (words, parts), (other_words, other_parts) = _split_digest(message), _split_digest(other)
     shared = words & other_words
     if shared not in (words, other_words) or 2 * len(shared) <= max(len(words), len(other_words)):
         return False
@@ -235,7 +235,7 @@ def _is_same(message: str, other: str) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _parts(message: str) -> tuple[frozenset[str], frozenset[str]]:
+def _split_digest(message: str) -> tuple[frozenset[str], frozenset[str]]:
     """Return the user's words in a message, and all of its parts, from its digest."""
     parts = [message[at : at + _PART] for at in range(_WHOLE, len(message), _PART)] or [_WORDS + message[: _PART - 1]]
     return frozenset(part for part in parts if part[0] == _WORDS), frozenset(parts)
@@ -243,7 +243,7 @@ def _parts(message: str) -> tuple[frozenset[str], frozenset[str]]:
 
 def _digest_of_parts(parts: Sequence[str]) -> str:
     """Return the digest of a user's message: of the whole, and, where it has several parts, of each behind a mark."""
-    plain = [text for part in parts if (text := _plain(part))]
+    plain = [text for part in parts if (text := _without_space(part))]
     whole = _digest(["".join(plain)])[:_WHOLE]
     if not 1 < len(plain) <= _MAX_PARTS:
         return whole
@@ -251,7 +251,7 @@ def _digest_of_parts(parts: Sequence[str]) -> str:
     return whole + "".join(mark + _digest([text])[: _PART - 1] for mark, text in zip(marks, plain, strict=True))
 
 
-def _plain(text: str) -> str:
+def _without_space(text: str) -> str:
     """Without white space: runners join the parts of a text with and without line breaks."""
     return "".join(text.split())
 
@@ -264,5 +264,5 @@ def _digest(parts: Iterable[str]) -> str:
     return digest.hexdigest()
 
 
-NOTHING_SAID = text_key("")
+EMPTY_TEXT_KEY = text_key("")
 """The key of an answer without visible text, and of none."""

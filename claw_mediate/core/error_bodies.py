@@ -27,7 +27,9 @@ _ANTHROPIC_TYPES = {
 }
 
 
-def refusal(path: str, status: int, code: str, message: str, more: Mapping[str, object] | None = None) -> bytes:
+def build_error_body(
+    path: str, status: int, code: str, message: str, more: Mapping[str, object] | None = None
+) -> bytes:
     """An error body: Anthropic's shape where its protocol is spoken, OpenAI's elsewhere. ``more``: members beside ``error``."""
     if is_anthropic(path):
         error: dict[str, object] = {"type": _ANTHROPIC_TYPES.get(status, "api_error"), "message": message}
@@ -40,7 +42,7 @@ class _Error(msgspec.Struct):
     error: Any
 
 
-def error_words(body: bytes) -> str:
+def read_error_message(body: bytes) -> str:
     """What an error body says, in whichever dialect; empty where it is none."""
     try:
         error = msgspec.json.decode(body, type=_Error).error

@@ -6,8 +6,8 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
-from claw_mediate.core.api_paths import meant
-from claw_mediate.core.error_bodies import refusal
+from claw_mediate.core.api_paths import normalize_path
+from claw_mediate.core.error_bodies import build_error_body
 from claw_mediate.core.observer import RequestObserver
 
 type HeaderList = list[tuple[str, str]]
@@ -35,14 +35,14 @@ class Request:
     @property
     def meant_path(self) -> str:
         """What a lenient provider would make of the path."""
-        return meant(self.path)
+        return normalize_path(self.path)
 
     def header(self, name: str) -> list[str]:
         return [value for key, value in self.headers if key.lower() == name]
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class RunnerResponse:
     """The answer to a request: chunk by chunk, as they come."""
 
     status: int
@@ -57,13 +57,13 @@ class Exchange:
 class Forward:
     """Not mediated: the host sends it on to ``target`` below ``base_url``, with ``credential`` in place of the runner's.
 
-    ``body`` None: as the runner sent it. ``refusal``: what the runner is told when the provider can't be reached.
+    ``body`` None: as the runner sent it. ``build_error_body``: what the runner is told when the provider can't be reached.
     """
 
     base_url: str
     target: str
     credential: HeaderList
-    refusal: Callable[[], bytes]
+    write_refusal: Callable[[], bytes]
     body: bytes | None
     dropped: tuple[str, ...]
     """Names of headers that hold the agent's credential where none belongs."""
@@ -71,15 +71,15 @@ class Forward:
     """The mediator's own note of it, which the host hands back with what became of it."""
 
 
-def answered(status: int, body: bytes, content_type: str = "application/json", retry_after: str = "") -> Exchange:
+def respond(status: int, body: bytes, content_type: str = "application/json", retry_after: str = "") -> RunnerResponse:
     """A whole answer."""
     later = [("retry-after", retry_after)] if retry_after else []
-    return Exchange(status, [("content-type", content_type), *later], _once(body))
+    return RunnerResponse(status, [("content-type", content_type), *later], _once(body))
 
 
-def refused(path: str, status: int, code: str, message: str, more: Mapping[str, object] | None = None) -> Exchange:
+def refuse(path: str, status: int, code: str, message: str, more: Mapping[str, object] | None = None) -> RunnerResponse:
     """A refusal in the shape of the path's dialect."""
-    return answered(status, refusal(path, status, code, message, more))
+    return respond(status, build_error_body(path, status, code, message, more))
 
 
 STOPPING = ("shutting_down", "the proxy is being stopped; ask again, and the turn goes on where it was")
@@ -88,14 +88,14 @@ RETRY_AFTER = "5"
 """Seconds in which a proxy that is started anew is there."""
 
 
-def stopping(path: str) -> Exchange:
+def refuse_stopping(path: str) -> RunnerResponse:
     """What a runner is told by a proxy that ends."""
-    return answered(503, refusal(path, 503, *STOPPING), retry_after=RETRY_AFTER)
+    return respond(503, build_error_body(path, 503, *STOPPING), retry_after=RETRY_AFTER)
 
 
-def said(status: int, document: object) -> Exchange:
+def respond_json(status: int, document: object) -> RunnerResponse:
     """A small JSON document of our own."""
-    return answered(status, json.dumps(document).encode())
+    return respond(status, json.dumps(document).encode())
 
 
 async def _once(body: bytes) -> AsyncIterator[bytes]:

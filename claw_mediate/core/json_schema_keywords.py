@@ -22,13 +22,13 @@ from referencing.jsonschema import lookup_recursive_ref
 from claw_contract.pattern import pattern
 
 MAX_MESSAGE = 200
-_TAIL = 60
-MOST_WORK = 1_000_000
+_MESSAGE_TAIL = 60
+MAX_WORK = 1_000_000
 """What one check may cost, in microseconds of a slow machine, roughly; an ordinary call costs some hundreds."""
-_KEYWORD = 5
-_REFERENCE = 40
-_ERROR = 12
-_MESSAGE = 64
+_KEYWORD_STEPS = 5
+_REFERENCE_STEPS = 40
+_ERROR_STEPS = 12
+_MESSAGE_CHARACTERS = 64
 """Characters of a message for one step: a message quotes the value, and a value may be large."""
 
 type Keyword = Callable[[Any, Any, Any, Any], Iterator[ValidationError] | None]
@@ -51,38 +51,38 @@ class Work:
             raise TooMuchWorkError
 
 
-work: ContextVar[Work] = ContextVar("work")
+current_work: ContextVar[Work] = ContextVar("work")
 """Of the check that is under way. The library hands nothing of ours through, so it can't be an argument."""
 
 
 @lru_cache(maxsize=16)
-def bounded(draft: Any) -> Any:
+def bounded_validator(draft: Any) -> Any:
     """The library's class for a draft, with our keywords, each of them paid for."""
     ours = {name: keyword for name, keyword in _OURS.items() if name in draft.VALIDATORS}
-    paid = {name: _paid(name, keyword) for name, keyword in {**draft.VALIDATORS, **ours}.items()}
+    paid = {name: _charge(name, keyword) for name, keyword in {**draft.VALIDATORS, **ours}.items()}
     integer = draft.TYPE_CHECKER.is_type(1.0, "integer")  # since draft 6
     types = draft.TYPE_CHECKER.redefine("integer", lambda _, value: _is_integer(value, whole_decimals=integer))
     return extend(draft, paid, type_checker=types)  # type: ignore[no-untyped-call]
 
 
-def _paid(name: str, keyword: Keyword) -> Keyword:
-    price = _REFERENCE if "ref" in name.lower() else _KEYWORD
+def _charge(name: str, keyword: Keyword) -> Keyword:
+    price = _REFERENCE_STEPS if "ref" in name.lower() else _KEYWORD_STEPS
     is_long = name not in {"const", "enum"}
 
     def paid(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-        budget = work.get()
-        budget.spend(price + (_KEYWORD * len(value) if is_long and isinstance(value, dict | list) else 0))
+        budget = current_work.get()
+        budget.spend(price + (_KEYWORD_STEPS * len(value) if is_long and isinstance(value, dict | list) else 0))
         for error in keyword(validator, value, instance, schema) or ():
-            budget.spend(_ERROR + len(error.message) // _MESSAGE)
-            error.message = shortened(error.message)
+            budget.spend(_ERROR_STEPS + len(error.message) // _MESSAGE_CHARACTERS)
+            error.message = shorten(error.message)
             yield error
 
     return paid
 
 
-def shortened(text: str) -> str:
+def shorten(text: str) -> str:
     """A message quotes first and complains last: both ends are kept."""
-    return text if len(text) <= MAX_MESSAGE else f"{text[: MAX_MESSAGE - _TAIL - 1]}…{text[-_TAIL:]}"
+    return text if len(text) <= MAX_MESSAGE else f"{text[: MAX_MESSAGE - _MESSAGE_TAIL - 1]}…{text[-_MESSAGE_TAIL:]}"
 
 
 def _is_integer(value: Any, *, whole_decimals: bool) -> bool:
@@ -91,15 +91,15 @@ def _is_integer(value: Any, *, whole_decimals: bool) -> bool:
     return isinstance(value, Decimal) and whole_decimals and value == value.to_integral_value()
 
 
-def found(source: str, text: str) -> bool:
+def matches_pattern(source: str, text: str) -> bool:
     """Whether a pattern is found in a text; paid for. Raises ``PatternError`` and ``TooMuchWorkError``."""
     wanted = pattern(source)
-    work.get().spend(wanted.price * len(text))
+    current_work.get().spend(wanted.price * len(text))
     return wanted.found_in(text)
 
 
 def _pattern(_validator: Any, source: str, instance: Any, _schema: Any) -> Iterator[ValidationError]:
-    if isinstance(instance, str) and not found(source, instance):
+    if isinstance(instance, str) and not matches_pattern(source, instance):
         yield ValidationError(f"{instance!r} does not match {source!r}")
 
 
@@ -107,7 +107,7 @@ def _pattern_properties(validator: Any, patterns: Any, instance: Any, _schema: A
     if isinstance(instance, dict):
         for source, subschema in patterns.items():
             for name in instance:
-                if found(source, name):
+                if matches_pattern(source, name):
                     yield from validator.descend(instance[name], subschema, path=name, schema_path=source)
 
 
@@ -115,13 +115,13 @@ def _additional_properties(validator: Any, rule: Any, instance: Any, schema: Any
     if isinstance(instance, dict):
         named, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
         for name in instance:
-            if name not in named and not any(found(source, name) for source in patterns):
+            if name not in named and not any(matches_pattern(source, name) for source in patterns):
                 yield from _not_allowed(validator, name, instance[name], rule)
 
 
 def _unevaluated_properties(validator: Any, rule: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
     if isinstance(instance, dict):
-        known = evaluated(validator, instance, {**schema, "unevaluatedProperties": None}, found)
+        known = evaluated_keys(validator, instance, {**schema, "unevaluatedProperties": None}, matches_pattern)
         for name in instance:
             if name not in known:
                 yield from _not_allowed(validator, name, instance[name], rule)
@@ -129,7 +129,7 @@ def _unevaluated_properties(validator: Any, rule: Any, instance: Any, schema: An
 
 def _unevaluated_items(validator: Any, rule: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
     if isinstance(instance, list):
-        known = evaluated(validator, instance, {**schema, "unevaluatedItems": None}, found)
+        known = evaluated_keys(validator, instance, {**schema, "unevaluatedItems": None}, matches_pattern)
         for index, item in enumerate(instance):
             if index not in known:
                 yield from _not_allowed(validator, index, item, rule)
@@ -144,31 +144,31 @@ def _not_allowed(validator: Any, place: str | int, value: Any, rule: Any) -> Ite
 
 def _unique_items(_validator: Any, wanted: bool, instance: Any, _schema: Any) -> Iterator[ValidationError]:
     """In linear time: the library compares every item with every other, and a model chooses how many there are."""
-    if wanted and isinstance(instance, list) and len(set(map(_frozen, instance))) < len(instance):
+    if wanted and isinstance(instance, list) and len(set(map(_freeze, instance))) < len(instance):
         yield ValidationError("items are not unique")
 
 
 def _enum(_validator: Any, values: Any, instance: Any, _schema: Any) -> Iterator[ValidationError]:
-    known = work.get().enums
+    known = current_work.get().enums
     if id(values) not in known:
-        known[id(values)] = frozenset(map(_frozen, values))
-    if _frozen(instance) not in known[id(values)]:
+        known[id(values)] = frozenset(map(_freeze, values))
+    if _freeze(instance) not in known[id(values)]:
         yield ValidationError(f"{instance!r} is not one of {values}")
 
 
 def _const(_validator: Any, value: Any, instance: Any, _schema: Any) -> Iterator[ValidationError]:
-    if _frozen(instance) != _frozen(value):
+    if _freeze(instance) != _freeze(value):
         yield ValidationError(f"{value} was expected")
 
 
-def _frozen(value: Any) -> Hashable:
+def _freeze(value: Any) -> Hashable:
     """A value that is equal to another's exactly when JSON Schema takes the two for equal (1 is 1.0, and not true)."""
     if isinstance(value, dict):
-        work.get().spend(1 + len(value))
-        return "{", frozenset((name, _frozen(member)) for name, member in value.items())
+        current_work.get().spend(1 + len(value))
+        return "{", frozenset((name, _freeze(member)) for name, member in value.items())
     if isinstance(value, list):
-        work.get().spend(1 + len(value))
-        return "[", *map(_frozen, value)
+        current_work.get().spend(1 + len(value))
+        return "[", *map(_freeze, value)
     return type(value) is bool, value
 
 
@@ -181,17 +181,21 @@ type Matches = Callable[[str, str], bool]
 """Whether a pattern is found in a name."""
 
 
-def evaluated(validator: Any, instance: Any, schema: Any, matches: Matches) -> set[str | int]:
+def evaluated_keys(validator: Any, instance: Any, schema: Any, matches: Matches) -> set[str | int]:
     """Names, or indexes. ``schema`` has accepted the value, except for what is asked about."""
     if not isinstance(schema, dict):
         return set()
-    found = _members(instance, schema, matches) if isinstance(instance, dict) else _items(validator, instance, schema)
-    for within, part in _in_place(validator, instance, schema):
-        found |= evaluated(within, instance, part, matches)
+    found = (
+        _evaluated_members(instance, schema, matches)
+        if isinstance(instance, dict)
+        else _evaluated_items(validator, instance, schema)
+    )
+    for within, part in _applied_subschemas(validator, instance, schema):
+        found |= evaluated_keys(within, instance, part, matches)
     return found
 
 
-def _members(instance: dict[str, Any], schema: dict[str, Any], matches: Matches) -> set[str | int]:
+def _evaluated_members(instance: dict[str, Any], schema: dict[str, Any], matches: Matches) -> set[str | int]:
     if schema.get("additionalProperties") is not None or schema.get("unevaluatedProperties") is not None:
         return set(instance)
     patterns = schema.get("patternProperties", {})
@@ -199,7 +203,7 @@ def _members(instance: dict[str, Any], schema: dict[str, Any], matches: Matches)
     return {*named, *(name for name in instance if any(matches(source, name) for source in patterns))}
 
 
-def _items(validator: Any, instance: list[Any], schema: dict[str, Any]) -> set[str | int]:
+def _evaluated_items(validator: Any, instance: list[Any], schema: dict[str, Any]) -> set[str | int]:
     everything = range(len(instance))
     items = schema.get("items")
     if schema.get("unevaluatedItems") is not None or isinstance(items, dict | bool):
@@ -213,9 +217,9 @@ def _items(validator: Any, instance: list[Any], schema: dict[str, Any]) -> set[s
     return found
 
 
-def _in_place(validator: Any, instance: Any, schema: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
+def _applied_subschemas(validator: Any, instance: Any, schema: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
     """The schemas that hold for the same value: those referred to, and the applicators' that accept it."""
-    yield from _referred(validator, schema)
+    yield from _referenced_schemas(validator, schema)
     parts = [*schema.get("allOf", ()), *schema.get("anyOf", ()), *schema.get("oneOf", ())]
     parts += [part for name, part in schema.get("dependentSchemas", {}).items() if name in instance]
     if "if" in schema:
@@ -226,7 +230,7 @@ def _in_place(validator: Any, instance: Any, schema: dict[str, Any]) -> Iterator
             yield validator, part
 
 
-def _referred(validator: Any, schema: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
+def _referenced_schemas(validator: Any, schema: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
     resolver = validator._resolver  # noqa: SLF001 — what the library's own keywords use
     targets = [resolver.lookup(schema[key]) for key in ("$ref", "$dynamicRef") if key in schema]
     if "$recursiveRef" in schema:
@@ -235,7 +239,7 @@ def _referred(validator: Any, schema: dict[str, Any]) -> Iterator[tuple[Any, Any
         yield validator.evolve(schema=target.contents, _resolver=target.resolver), target.contents
 
 
-_MOST_DIGITS = 4000
+_MAX_DIGITS = 4000
 
 
 class Number(Decimal):
@@ -247,16 +251,16 @@ class Number(Decimal):
         return str(self)
 
 
-_BEYOND = Number("sNaN")
+_INCOMPARABLE = Number("sNaN")
 """Beyond all computing (``1e99999999999999999999``): every comparison with it raises ``ArithmeticError``."""
 
 
-def exact(text: str) -> Number:
+def parse_exact(text: str) -> Number:
     """A number of a JSON text that has a point or an exponent."""
     try:
-        return Number(text) if len(text) <= _MOST_DIGITS else _BEYOND
+        return Number(text) if len(text) <= _MAX_DIGITS else _INCOMPARABLE
     except InvalidOperation:
-        return _BEYOND
+        return _INCOMPARABLE
 
 
 def is_number(value: object) -> bool:

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from claw_contract.manifest import Tool
 from claw_mediate.core import tool_result
 from claw_mediate.core.ledger import AnsweredCall, Ledger
-from claw_mediate.core.tool_call import violations
+from claw_mediate.core.tool_call import find_violations
 from claw_mediate.core.types import (
     Deliver,
     ModelResponse,
@@ -80,37 +80,41 @@ def judge(ledger: Ledger, reply: ModelResponse) -> Verdict:
     """What happens to a reply of the model: the first table above."""
     ours = [index for index, call in enumerate(reply.calls) if call.owner != "native"]
     if reply.calls and ledger.use is ToolUse.FORBIDDEN:
-        return Finish(_spent(ledger, "the model asked for tools after the turn's tool budget was spent"))
+        return Finish(_refuse_spent(ledger, "the model asked for tools after the turn's tool budget was spent"))
     if not ours:
         return Finish(Deliver(reply, ledger.rounds, ledger.usage))
     if ledger.rounds_spent or ledger.tool_seconds_left <= 0:
         if ledger.limits.on_budget == "error":
-            return Finish(_spent(ledger, "the turn's tool budget is spent"))
-        return AnswerAll(tuple(tool_result.budget_exhausted(call) for call in reply.calls), ToolUse.FORBIDDEN)
+            return Finish(_refuse_spent(ledger, "the turn's tool budget is spent"))
+        return AnswerAll(tuple(tool_result.tool_budget_exhausted(call) for call in reply.calls), ToolUse.FORBIDDEN)
     if len(reply.calls) > MAX_CALLS:
         return AnswerAll(tuple(tool_result.too_many_calls(call, MAX_CALLS) for call in reply.calls), ledger.use)
     prefix = reply.calls[: len(ours)]
     if any(call.owner == "native" for call in prefix):
         return AnswerAll(tuple(tool_result.managed_tools_first(call) for call in reply.calls), ledger.use)
     if any(_is_terminal(call) for call in reply.calls[:-1]):
-        return AnswerAll(tuple(tool_result.terminal_order(call) for call in reply.calls), ledger.use)
+        return AnswerAll(tuple(tool_result.terminal_on_success_order(call) for call in reply.calls), ledger.use)
     return RunCalls(prefix)
 
 
 def next_step(ledger: Ledger, pending: tuple[ToolCall, ...]) -> AnswerOne | RunTools:
     """Of calls that are to run: the first is settled, or it runs now, with those behind it that may run beside it."""
     first, *rest = pending
-    if (answer := _settled(ledger, first)) is not None:
+    if (answer := _answer_without_running(ledger, first)) is not None:
         return AnswerOne(answer)
     group = [first]
     for call in rest:
-        if len(group) >= ledger.limits.max_parallel or not _may_join(group, call) or _settled(ledger, call) is not None:
+        if (
+            len(group) >= ledger.limits.max_parallel
+            or not _may_join(group, call)
+            or _answer_without_running(ledger, call) is not None
+        ):
             break
         group.append(call)
     return RunTools(tuple(group), ledger.round, min(ledger.limits.per_tool, ledger.tool_seconds_left))
 
 
-def use_after(ledger: Ledger, answers: tuple[ToolResult, ...]) -> ToolUse:
+def tool_use_after(ledger: Ledger, answers: tuple[ToolResult, ...]) -> ToolUse:
     """What the model may do after a round: released once a managed call was answered, forbidden when time is spent."""
     if ledger.tool_seconds_left <= 0:
         return ToolUse.FORBIDDEN
@@ -126,19 +130,19 @@ def ends_turn(answers: tuple[ToolResult, ...]) -> bool:
     return last.ok and last.ran and _is_terminal(last.call)
 
 
-def _settled(ledger: Ledger, call: ToolCall) -> ToolResult | None:
+def _answer_without_running(ledger: Ledger, call: ToolCall) -> ToolResult | None:
     if call.sent:
         return None
     if ledger.tool_seconds_left <= 0:
-        return tool_result.budget_exhausted(call)
+        return tool_result.tool_budget_exhausted(call)
     if call.tool is None:
         return tool_result.unknown_tool(call)
     if isinstance(call.arguments, UnreadableArguments):
         return tool_result.invalid_arguments(call, call.arguments.reason)
     if (earlier := ledger.equal(call)) and not _may_repeat(ledger, call.tool, earlier):
-        return tool_result.duplicate(call, earlier[0].round, len(earlier))
-    if found := violations(call.tool, call.arguments):
-        return tool_result.schema_violations(call, found)
+        return tool_result.duplicate_tool_call(call, earlier[0].round, len(earlier))
+    if found := find_violations(call.tool, call.arguments):
+        return tool_result.schema_validation(call, found)
     return None
 
 
@@ -161,5 +165,5 @@ def _is_terminal(call: ToolCall) -> bool:
     return call.tool is not None and call.tool.annotations.terminal_on_success
 
 
-def _spent(ledger: Ledger, message: str) -> Refuse:
+def _refuse_spent(ledger: Ledger, message: str) -> Refuse:
     return Refuse(502, tool_result.TOOL_BUDGET_EXHAUSTED, message, ledger.rounds, ledger.usage)

@@ -43,7 +43,7 @@ type KeyState = Literal["ready", "cooldown", "dead"]
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class PoolKey:
     """One key of a pool. ``rests_until``: what the operator's file says of it, POSIX time; for ever where it is dead."""
 
     id: str
@@ -59,7 +59,7 @@ class Provider:
     base_url: str
     auth: ProviderAuth
     api_format: ApiFormat
-    keys: tuple[Key, ...]
+    keys: tuple[PoolKey, ...]
 
     @property
     def host(self) -> str:
@@ -92,7 +92,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class ProviderScope:
     """What a request can reach. ``only``: the provider that its destination belongs to, at the entrances with a host."""
 
     providers: Mapping[str, Provider]
@@ -118,7 +118,7 @@ class Reach:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ModelChoice:
     """``candidates`` is empty where nothing that is allowed can be asked. ``broken``: refs of no use, each with the reason."""
 
     candidates: tuple[Candidate, ...]
@@ -126,24 +126,24 @@ class Choice:
     broken: Mapping[str, str]
 
 
-def choose(policy: ModelPolicy, requested: str, reach: Reach) -> Choice:
+def choose_models(policy: ModelPolicy, requested: str, reach: ProviderScope) -> ModelChoice:
     """The table above."""
     found = {entry.ref: reach.find(entry.ref) for entry in policy.allowed}
     broken = {ref: reason for ref, reason in found.items() if isinstance(reason, str)}
     placed = {ref: candidate for ref, candidate in found.items() if isinstance(candidate, Candidate)}
     if not placed:
-        return Choice((), None, broken)
-    chain = [ref for ref in _chain(policy) if ref in placed]
+        return ModelChoice((), None, broken)
+    chain = [ref for ref in _fallback_refs(policy) if ref in placed]
     primary = (chain or list(placed))[0]
     chosen, intervention = _match(placed, requested.strip(), reach)
     if chosen is None:
         chosen = primary
         intervention = "unreachable_clamped" if requested.strip() in found else intervention
     unique = {placed[ref].place: placed[ref] for ref in (chosen, *chain)}
-    return Choice(tuple(unique.values()), intervention, broken)
+    return ModelChoice(tuple(unique.values()), intervention, broken)
 
 
-def _chain(policy: ModelPolicy) -> list[str]:
+def _fallback_refs(policy: ModelPolicy) -> list[str]:
     """The refs that a request may fall back on, in order. Other slots are allowed, and never fallen back on."""
     primary = [entry.ref for entry in policy.allowed if entry.slot == "primary"]
     fallbacks = [
@@ -152,16 +152,18 @@ def _chain(policy: ModelPolicy) -> list[str]:
     return [*(primary or [entry.ref for entry in policy.allowed[:1]]), *fallbacks]
 
 
-def _match(placed: Mapping[str, Candidate], requested: str, reach: Reach) -> tuple[str | None, Intervention | None]:
+def _match(
+    placed: Mapping[str, Candidate], requested: str, reach: ProviderScope
+) -> tuple[str | None, Intervention | None]:
     """The allowed ref that is meant, or None; and what that is called."""
     if not requested:
         return None, "missing"
-    exact = _one(ref for ref, there in placed.items() if requested == (ref if reach.only is None else there.model))
+    exact = _single(ref for ref, there in placed.items() if requested == (ref if reach.only is None else there.model))
     if exact is not None:
         return exact, None
     led = reach.find(requested)
     if isinstance(led, Candidate):
-        same = _one(ref for ref, there in placed.items() if there.place == led.place)
+        same = _single(ref for ref, there in placed.items() if there.place == led.place)
         if same is not None:
             return same, "provider_normalized"
     named = [ref for ref in placed if requested in _names(ref)]
@@ -175,6 +177,6 @@ def _names(ref: str) -> tuple[str, str]:
     return ref.partition("/")[2], ref.rpartition("/")[2]
 
 
-def _one(refs: Iterable[str]) -> str | None:
+def _single(refs: Iterable[str]) -> str | None:
     found = [*refs]
     return found[0] if len(found) == 1 else None

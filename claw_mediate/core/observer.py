@@ -16,7 +16,7 @@ from claw_contract.redaction.stream import cleared
 from claw_contract.secret import DOTS
 
 type Kind = Literal["model", "tool"]
-type Fields = Sequence[tuple[str, str]]
+type Headers = Sequence[tuple[str, str]]
 
 ABANDONED = "nobody waits for it any longer: its time is over, or the runner has left"
 
@@ -37,7 +37,7 @@ class RequestInfo(NamedTuple):
 
     method: str
     url: str
-    headers: Fields
+    headers: Headers
     body: bytes
 
 
@@ -52,7 +52,7 @@ class ResponseInfo(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Hidden:
+class HiddenRequest:
     """A request that the runner does not see."""
 
     turn_id: str
@@ -74,7 +74,7 @@ class RequestObserver(Protocol):
     def turn(self, turn_id: str, agent_id: str) -> None:
         """The request begins a turn, or joins one."""
 
-    def asked(self, hidden: Hidden) -> ExchangeObserver: ...
+    def asked(self, hidden: HiddenRequest) -> ExchangeObserver: ...
 
     def ended(self, entry: bytes) -> None:
         """The turn is over; ``entry`` is its line of history, whether or not one is kept."""
@@ -95,9 +95,9 @@ class TurnObserver:
     ) -> Iterator[ExchangeObserver]:
         """A request that is made now. Its headers are without credentials; ``redactor`` knows more secrets than the turn's."""
         if self._watch is None:
-            yield IGNORED
+            yield NO_EXCHANGE_OBSERVER
             return
-        heard = _Redacted(self._told(about, asked, redactor or self._redactor), redactor or self._redactor)
+        heard = _RedactingObserver(self._told(about, asked, redactor or self._redactor), redactor or self._redactor)
         try:
             yield heard
         except BaseException:
@@ -110,13 +110,15 @@ class TurnObserver:
         """What an earlier attempt was answered, and is not asked again."""
         if self._watch is not None:
             asked = RequestInfo("POST", "", (), b"")
-            _Redacted(self._told(about._replace(replayed=True), asked, self._redactor), self._redactor).answered(said)
+            _RedactingObserver(
+                self._told(about._replace(replayed=True), asked, self._redactor), self._redactor
+            ).answered(said)
 
     def unmade(self, about: Subject, arguments: bytes, why: str) -> None:
         """A call that is answered without being made."""
         if self._watch is not None:
             asked = RequestInfo("POST", "", (), arguments)
-            _Redacted(self._told(about, asked, self._redactor), self._redactor).failed(why)
+            _RedactingObserver(self._told(about, asked, self._redactor), self._redactor).failed(why)
 
     def _told(self, about: Subject, asked: RequestInfo, redactor: Redactor) -> ExchangeObserver:
         assert self._watch is not None
@@ -127,15 +129,15 @@ class TurnObserver:
             redactor.document(asked.body),
         )
         about = about._replace(name=redactor.text(about.name))
-        return self._watch.asked(Hidden(self._turn_id, self._agent_id, about, clear))
+        return self._watch.asked(HiddenRequest(self._turn_id, self._agent_id, about, clear))
 
 
-def unnamed(credentials: Fields) -> Fields:
+def mask_values(credentials: Headers) -> Headers:
     """Headers whose values nobody sees."""
     return [(name, DOTS) for name, _ in credentials]
 
 
-class _Redacted:
+class _RedactingObserver:
     """Tells the first thing that is said, without secrets."""
 
     def __init__(self, heard: ExchangeObserver, redactor: Redactor) -> None:
@@ -156,11 +158,11 @@ class _Redacted:
             self._heard.failed(self._redactor.text(why))
 
 
-class _Nobody:
+class _NullExchangeObserver:
     def answered(self, said: ResponseInfo) -> None: ...
     def failed(self, why: str) -> None: ...
 
 
-IGNORED: ExchangeObserver = _Nobody()
+NO_EXCHANGE_OBSERVER: ExchangeObserver = _NullExchangeObserver()
 """Of whom nobody is told."""
-NOBODY = TurnObserver(None, "", "", Redactor(()))
+NO_OBSERVER = TurnObserver(None, "", "", Redactor(()))

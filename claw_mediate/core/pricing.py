@@ -8,10 +8,10 @@ from claw_contract.base import JsonObject
 from claw_contract.prices import Price
 
 _MILLION = 1_000_000
-_BEYOND_ANY_BILL = 1e12
+_MAX_AMOUNT = 1e12
 
 
-def priced(prices: Mapping[str, Price], provider: str, model: str) -> Price | None:
+def find_price(prices: Mapping[str, Price], provider: str, model: str) -> Price | None:
     """The price of a model: of all names that it begins with, the longest, that with its provider before that without."""
     for name in (f"{provider}/{model}", model):
         if fitting := [known for known in prices if name.startswith(known)]:
@@ -19,7 +19,7 @@ def priced(prices: Mapping[str, Price], provider: str, model: str) -> Price | No
     return None
 
 
-def cost_of(usage: JsonObject, price: Price | None) -> float | None:
+def compute_cost(usage: JsonObject, price: Price | None) -> float | None:
     """US dollars: what the provider says, else what the price list says, else None. An answer without usage tells nothing."""
     reported = _amount(usage.get("cost"))
     if reported is not None or price is None:
@@ -55,6 +55,6 @@ def _anthropic_tokens(usage: JsonObject) -> tuple[float, float, float] | None:
 
 def _amount(value: object) -> float | None:
     """A number that a bill can hold: a provider's odd numbers must not give money back."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _BEYOND_ANY_BILL:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _MAX_AMOUNT:
         return None
     return float(value)

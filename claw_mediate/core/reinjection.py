@@ -22,18 +22,18 @@ import msgspec
 
 from claw_contract.base import JsonObject
 from claw_contract.log.turns import Missed, Reinjected
-from claw_mediate.core.continuity import Evidence, chosen
+from claw_mediate.core.continuity import Evidence, match_rounds
 from claw_state.continuity import Anchor, StoredRounds
 
-MOST_REINJECTED = 256 * 1024
+MAX_REINJECTED_BYTES = 256 * 1024
 """Bytes of hidden messages in one request."""
-SHORT = 256
+MAX_UNCHANGED = 256
 """Characters that stay as they are."""
-_BEGINNING = 160
+_PREFIX_LENGTH = 160
 
 
 @dataclass(frozen=True, slots=True)
-class Recall:
+class Reinjection:
     """``woven``: hidden messages by the index of the message that they go before; the same bytes every time."""
 
     woven: Mapping[int, bytes]
@@ -41,15 +41,17 @@ class Recall:
     told: Reinjected
 
 
-def recalled(
+def plan_reinjection(
     evidence: Evidence, kept: Sequence[StoredRounds], session: str, shortened: Callable[[bytes], bytes]
-) -> Recall:
+) -> Reinjection:
     """``kept``: the turns whose keys are those of the evidence."""
-    found = chosen({**evidence.gaps, **evidence.anchors}, kept, session)
+    found = match_rounds({**evidence.gaps, **evidence.anchors}, kept, session)
     hidden = {index: one.messages for index, one in found.items() if one.messages}
-    woven = bounded(hidden, shortened)
+    woven = fit_to_limit(hidden, shortened)
     known = {one.anchor.key for one in kept}
-    whys = Counter(_why(anchor, found.get(index), known, index in woven) for index, anchor in evidence.anchors.items())
+    whys = Counter(
+        _classify(anchor, found.get(index), known, index in woven) for index, anchor in evidence.anchors.items()
+    )
     gaps = len(woven.keys() - evidence.anchors.keys())
     told = Reinjected(
         anchors=len(evidence.anchors) + gaps,
@@ -59,10 +61,10 @@ def recalled(
         shortened=sum(messages != hidden[index] for index, messages in woven.items()),
         missed=Missed(**{name: whys[name] for name in Missed.model_fields}),
     )
-    return Recall(woven, tuple(found[index] for index in woven), told)
+    return Reinjection(woven, tuple(found[index] for index in woven), told)
 
 
-def _why(anchor: Anchor, one: StoredRounds | None, known: set[str], woven: bool) -> str:
+def _classify(anchor: Anchor, one: StoredRounds | None, known: set[str], woven: bool) -> str:
     if one is None:
         return "unknown" if known.isdisjoint(anchor.keys) else "other_conversation"
     if woven:
@@ -72,8 +74,8 @@ def _why(anchor: Anchor, one: StoredRounds | None, known: set[str], woven: bool)
     return "evicted" if one.evicted else "plain"
 
 
-def bounded(
-    hidden: Mapping[int, bytes], shortened: Callable[[bytes], bytes], most: int = MOST_REINJECTED
+def fit_to_limit(
+    hidden: Mapping[int, bytes], shortened: Callable[[bytes], bytes], most: int = MAX_REINJECTED_BYTES
 ) -> dict[int, bytes]:
     """Hidden messages by their place, within ``most`` bytes: older ones shrink, and where that is not enough, are left out.
 
@@ -112,14 +114,18 @@ def _make_room(kept: dict[int, bytes], less: Callable[[int], bytes], goal: int) 
     return held
 
 
-def arguments(text: str) -> JsonObject | None:
+def summarize_arguments(text: str) -> JsonObject | None:
     """Arguments, as an object, by how they begin; None: they are short."""
-    return None if len(text) <= SHORT else {"left_out": f"{len(text)} characters", "beginning": text[:_BEGINNING]}
+    return (
+        None
+        if len(text) <= MAX_UNCHANGED
+        else {"left_out": f"{len(text)} characters", "beginning": text[:_PREFIX_LENGTH]}
+    )
 
 
-def result(content: str) -> str:
+def summarize_result(content: str) -> str:
     """A result envelope without its data; the code and status stay."""
-    if len(content) <= SHORT:
+    if len(content) <= MAX_UNCHANGED:
         return content
     try:
         envelope = msgspec.json.decode(content, type=dict[str, Any])
@@ -127,7 +133,7 @@ def result(content: str) -> str:
         envelope = {}
     less: JsonObject = {"ok": envelope.get("ok") is True}
     if isinstance(error := envelope.get("error"), dict):
-        less["error"] = {"code": error.get("code"), "message": str(error.get("message"))[:_BEGINNING]}
+        less["error"] = {"code": error.get("code"), "message": str(error.get("message"))[:_PREFIX_LENGTH]}
     if "status_code" in envelope:
         less["status_code"] = envelope["status_code"]
     return msgspec.json.encode(less | {"left_out": f"{len(content)} characters of an older result"}).decode()

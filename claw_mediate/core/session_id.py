@@ -30,7 +30,7 @@ HEADERS = (
 MEMBERS = ("session_id", "openclaw_session_id", "conversation_id", "thread_id")
 """Of ``metadata``."""
 _LEGACY_USER_ID = re.compile(r"_session_([0-9a-fA-F-]{8,64})$")
-_LONGEST = 200
+_MAX_LENGTH = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class SessionHints:
 NO_HINTS = SessionHints()
 
 
-def session(headers: Iterable[tuple[str, str]], hints: SessionHints) -> str:
+def read_session_id(headers: Iterable[tuple[str, str]], hints: SessionHints) -> str:
     """The session's name, or "".
 
     >>> session([("X-Claude-Code-Session-Id", "s1")], SessionHints())
@@ -54,17 +54,17 @@ def session(headers: Iterable[tuple[str, str]], hints: SessionHints) -> str:
     told = {name.lower(): value for name, value in headers}
     for name in HEADERS:
         if value := told.get(name, "").strip():
-            return _named(name, value)
+            return _prefixed(name, value)
     members = metadata if isinstance(metadata, dict) else {}
     for name in MEMBERS:
         if isinstance(member := members.get(name), str) and member:
-            return _named(name, member)
-    if found := _in_user_id(members.get("user_id")):
-        return _named("session_id", found)
-    return _named("prompt_cache_key", cache_key) if isinstance(cache_key, str) and cache_key else ""
+            return _prefixed(name, member)
+    if found := _read_user_id(members.get("user_id")):
+        return _prefixed("session_id", found)
+    return _prefixed("prompt_cache_key", cache_key) if isinstance(cache_key, str) and cache_key else ""
 
 
-def _in_user_id(user_id: Any) -> str | None:
+def _read_user_id(user_id: Any) -> str | None:
     """Claude Code puts its session into ``metadata.user_id``: as JSON, or, before, behind ``_session_``."""
     if not isinstance(user_id, str):
         return None
@@ -77,5 +77,5 @@ def _in_user_id(user_id: Any) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _named(name: str, value: str) -> str:
-    return f"{name}:{value[:_LONGEST]}".encode(errors="replace").decode()  # a header may hold anything
+def _prefixed(name: str, value: str) -> str:
+    return f"{name}:{value[:_MAX_LENGTH]}".encode(errors="replace").decode()  # a header may hold anything

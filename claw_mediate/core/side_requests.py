@@ -14,13 +14,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol, assert_never
 
-type Tools = Literal["none", "schema", "any"]
+type DeclaredTools = Literal["none", "schema", "any"]
 """What the request declares: no tool, only the one that carries a schema for the answer, or whatever its fork does."""
 _SCHEMA_TOOL: Final = ("respond_in_schema",)
 """Qwen Code's way to ask for JSON."""
 
 
-class Asked(Protocol):
+class RequestView(Protocol):
     """What the rules look at."""
 
     @property
@@ -37,78 +37,78 @@ class Asked(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Sign:
+class SideRequestRule:
     """How one runner's side request looks: a line of its system prompt begins with ``line``."""
 
     id: str
     runner: str
     reason: str
     line: str
-    tools: Tools = "none"
+    tools: DeclaredTools = "none"
 
 
-SIGNS: Final = (
-    Sign(
+RULES: Final = (
+    SideRequestRule(
         "opencode-title", "OpenCode", "a thread's title", "You are a title generator. You output ONLY a thread title."
     ),
-    Sign(
+    SideRequestRule(
         "claude-code-title",
         "Claude Code",
         "a session's title",
         "Generate a concise, sentence-case title (3-7 words) that captures the main topic or goal of this coding session.",
     ),
-    Sign(
+    SideRequestRule(
         "claude-code-summary-title",
         "Claude Code before 2.1",
         "a session's title",
         "Summarize this coding conversation in under 50 characters.",
     ),
-    Sign(
+    SideRequestRule(
         "claude-code-topic",
         "Claude Code before 2.1",
         "the terminal's title",
         "Analyze if this message indicates a new conversation topic.",
     ),
-    Sign(
+    SideRequestRule(
         "tool-label",
         "Claude Code, Qwen Code",
         "a label for tool calls that are done",
         "Write a short summary label describing what these tool calls accomplished.",
     ),
-    Sign(
+    SideRequestRule(
         "crush-title",
         "Crush",
         "a session's title",
         "you will generate a short title based on the first message a user begins a conversation with",
     ),
-    Sign(
+    SideRequestRule(
         "qwen-title",
         "Qwen Code",
         "a session's title",
         "Generate a concise, sentence-case title (3-7 words) that captures what this programming-assistant session is about.",
         tools="schema",
     ),
-    Sign(
+    SideRequestRule(
         "qwen-memory-selection",
         "Qwen Code",
         "which memory files to read",
         "You are selecting memories that will be useful to an AI coding assistant",
         tools="schema",
     ),
-    Sign(
+    SideRequestRule(
         "qwen-recap",
         "Qwen Code",
         "a recap for who comes back",
         "You generate session recaps for a programming assistant CLI.",
     ),
-    Sign(
+    SideRequestRule(
         "qwen-memory-extraction",
         "Qwen Code",
         "a fork that writes memory files",
         "You are now acting as the managed memory extraction subagent for an AI coding assistant.",
         tools="any",
     ),
-    Sign(
+    SideRequestRule(
         "qwen-memory-dream",
         "Qwen Code",
         "a fork that tidies memory files",
@@ -121,16 +121,16 @@ CLAUDE_CODE_QUOTA: Final = "claude-code-quota"
 """No system prompt, no tools, room for one token, and one word: the probe reads the response's headers only."""
 
 
-def housekeeping(asked: Asked) -> str | None:
+def find_side_request(asked: RequestView) -> str | None:
     """The rule that tells this request from a turn; None: it is one."""
     if not asked.system and not asked.declared and asked.most_tokens == 1 and tuple(asked.said) == ("quota",):
         return CLAUDE_CODE_QUOTA
     if not asked.system:
         return None
-    return next((sign.id for sign in SIGNS if _declares(asked, sign.tools) and _opens(asked.system, sign)), None)
+    return next((sign.id for sign in RULES if _has_tools(asked, sign.tools) and _has_line(asked.system, sign)), None)
 
 
-def _declares(asked: Asked, tools: Tools) -> bool:
+def _has_tools(asked: RequestView, tools: DeclaredTools) -> bool:
     match tools:
         case "none":
             return not asked.declared
@@ -142,7 +142,7 @@ def _declares(asked: Asked, tools: Tools) -> bool:
             assert_never(tools)
 
 
-def _opens(system: str, sign: Sign) -> bool:
+def _has_line(system: str, sign: SideRequestRule) -> bool:
     """A request with tools of its own is told by how its prompt begins; without, by any line: Claude Code puts two before."""
     lines = system.lstrip().splitlines() if sign.tools == "none" else [system.lstrip()]
     return any(line.lstrip(" -").casefold().startswith(sign.line.casefold()) for line in lines)

@@ -12,7 +12,7 @@ from claw_mediate.core.types import ToolCall, UnreadableArguments
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Offered:
+class OfferedTool:
     """A managed tool as the model sees it. Each is like itself only, so that what was made of it can be found again."""
 
     alias: str
@@ -21,21 +21,21 @@ class Offered:
 
 
 @dataclass(frozen=True, slots=True)
-class Catalog:
+class ToolCatalog:
     """Whose a name is: the runner's when the runner declared it in this request, else a granted tool's, else nobody's."""
 
-    offered: tuple[Offered, ...]
+    offered: tuple[OfferedTool, ...]
     managed: dict[str, Tool]
     """By alias and by canonical name."""
     native: frozenset[str]
 
     @classmethod
-    def of(cls, tools: Collection[Tool], native: Collection[str], room: int) -> Catalog:
+    def of(cls, tools: Collection[Tool], native: Collection[str], room: int) -> ToolCatalog:
         """Tools in manifest order; at most ``room`` of them are offered, the last ones are left out."""
         chosen = list(tools)[: max(room, 0)]
         names = aliases((tool.name for tool in chosen), native)
         return cls(
-            offered=tuple(Offered(names[tool.name], tool.description, visible_schema(tool)) for tool in chosen),
+            offered=tuple(OfferedTool(names[tool.name], tool.description, visible_schema(tool)) for tool in chosen),
             managed={tool.name: tool for tool in chosen} | {names[tool.name]: tool for tool in chosen},
             native=frozenset(native),
         )

@@ -19,7 +19,7 @@ UNKNOWN_TOOL = "unknown_tool"
 DUPLICATE_TOOL_CALL = "duplicate_tool_call"
 MANAGED_TOOLS_FIRST = "managed_tools_first"
 TOOL_BUDGET_EXHAUSTED = "tool_budget_exhausted"
-TERMINAL_ORDER = "terminal_on_success_order"
+TERMINAL_ON_SUCCESS_ORDER = "terminal_on_success_order"
 TOO_MANY_CALLS = "too_many_calls"
 TIMEOUT = "timeout"
 OUTCOME_UNKNOWN = "outcome_unknown"
@@ -28,8 +28,8 @@ REDIRECT_REFUSED = "redirect_refused"
 RESPONSE_TOO_LARGE = "response_too_large"
 CANCELED = "canceled"
 
-NOT_REPLAYED = frozenset(
-    {MANAGED_TOOLS_FIRST, TERMINAL_ORDER, TOO_MANY_CALLS, TOOL_BUDGET_EXHAUSTED, DUPLICATE_TOOL_CALL}
+NOT_REINJECTED = frozenset(
+    {MANAGED_TOOLS_FIRST, TERMINAL_ON_SUCCESS_ORDER, TOO_MANY_CALLS, TOOL_BUDGET_EXHAUSTED, DUPLICATE_TOOL_CALL}
 )
 """Advice for one turn only: answers with these codes are kept out of what later turns see (section 7)."""
 
@@ -45,7 +45,7 @@ def failure(call: ToolCall, code: str, message: str, **more: Any) -> ToolResult:
     return ToolResult(call, msgspec.json.encode(envelope), ok=False, code=code, **more)
 
 
-def budget_exhausted(call: ToolCall) -> ToolResult:
+def tool_budget_exhausted(call: ToolCall) -> ToolResult:
     return failure(
         call,
         TOOL_BUDGET_EXHAUSTED,
@@ -64,10 +64,10 @@ def managed_tools_first(call: ToolCall) -> ToolResult:
     )
 
 
-def terminal_order(call: ToolCall) -> ToolResult:
+def terminal_on_success_order(call: ToolCall) -> ToolResult:
     return failure(
         call,
-        TERMINAL_ORDER,
+        TERMINAL_ON_SUCCESS_ORDER,
         "Nothing was run. A tool that ends the turn must be the last call of its response.",
         details={"tools_executed": False},
     )
@@ -92,7 +92,7 @@ def invalid_arguments(call: ToolCall, reason: str) -> ToolResult:
     return failure(call, INVALID_ARGUMENTS, f"The call was not run: {reason}")
 
 
-def schema_violations(call: ToolCall, found: Sequence[dict[str, str]]) -> ToolResult:
+def schema_validation(call: ToolCall, found: Sequence[dict[str, str]]) -> ToolResult:
     return failure(
         call,
         SCHEMA_VALIDATION,
@@ -101,7 +101,7 @@ def schema_violations(call: ToolCall, found: Sequence[dict[str, str]]) -> ToolRe
     )
 
 
-def duplicate(call: ToolCall, first_round: int, repeats: int) -> ToolResult:
+def duplicate_tool_call(call: ToolCall, first_round: int, repeats: int) -> ToolResult:
     return failure(
         call,
         DUPLICATE_TOOL_CALL,
@@ -112,7 +112,7 @@ def duplicate(call: ToolCall, first_round: int, repeats: int) -> ToolResult:
     )
 
 
-def timed_out(call: ToolCall, seconds: float) -> ToolResult:
+def timeout(call: ToolCall, seconds: float) -> ToolResult:
     """Cut off by time. Of a call that may write, the truth is not known, and the model is told so."""
     message = f"The service did not answer within {seconds:g} s."
     if call.tool is None or call.tool.effect != "read":
@@ -133,7 +133,7 @@ def outcome_unknown(call: ToolCall) -> ToolResult:
     return failure(call, OUTCOME_UNKNOWN, message, ran=True)
 
 
-def not_noted(call: ToolCall) -> ToolResult:
+def not_journaled(call: ToolCall) -> ToolResult:
     """A write that can't be written down first is not made: nothing would keep it from being made twice."""
     return failure(
         call, REQUEST_FAILED, "The call was not made: the proxy can't keep its journal now. Try again later."
@@ -147,12 +147,12 @@ def request_failed(call: ToolCall, message: str, *, sent: bool) -> ToolResult:
     return failure(call, REQUEST_FAILED, message, ran=sent)
 
 
-def from_http(call: ToolCall, status: int, body: bytes, size: int, limit: int) -> ToolResult:
+def read_http_response(call: ToolCall, status: int, body: bytes, size: int, limit: int) -> ToolResult:
     """A service's HTTP answer. ``body`` is its beginning (at least ``limit`` bytes of it), ``size`` its true length."""
     if 300 <= status < 400:  # noqa: PLR2004
         message = "The service answered with a redirect, which is not followed."
         return failure(call, REDIRECT_REFUSED, message, status_code=status, ran=True)
-    data, truncated = _data(body, size, limit)
+    data, truncated = _read_body(body, size, limit)
     cut = {"truncated": True, "original_bytes": size} if truncated else {}
     if 200 <= status < 300:  # noqa: PLR2004
         envelope = {"ok": True, "status_code": status, **({} if data is None else {"data": data}), **cut}
@@ -164,7 +164,7 @@ def from_http(call: ToolCall, status: int, body: bytes, size: int, limit: int) -
     return ToolResult(call, content, ok=False, code=f"http_{status}", status_code=status, ran=True)
 
 
-def _data(body: bytes, size: int, limit: int) -> tuple[Any, bool]:
+def _read_body(body: bytes, size: int, limit: int) -> tuple[Any, bool]:
     """The body as JSON where it is JSON (its exact bytes), else as text; and whether it had to be cut."""
     if size > limit:
         return utf8_prefix(body, limit), True
@@ -202,7 +202,7 @@ def _is_utf8(data: bytes) -> bool:
     return True
 
 
-def argument_record(call: ToolCall) -> Any:
+def record_arguments(call: ToolCall) -> Any:
     """The arguments for history: each value in its exact JSON text, or the text that could not be read."""
     if isinstance(call.arguments, UnreadableArguments):
         return call.arguments.text

@@ -8,7 +8,7 @@ import msgspec
 
 from claw_contract.base import JsonObject
 from claw_contract.history import RoundRecord, TokenUsage, ToolCallRecord, UsageRecord
-from claw_mediate.core.tool_result import argument_record
+from claw_mediate.core.tool_result import record_arguments
 from claw_mediate.core.types import Round, ToolResult
 
 
@@ -29,7 +29,7 @@ def call_record(answer: ToolResult) -> ToolCallRecord:
     """One call and what came of it."""
     return ToolCallRecord(
         name=answer.call.canonical,
-        arguments=argument_record(answer.call),
+        arguments=record_arguments(answer.call),
         result=msgspec.json.decode(answer.content),
         latency_ms=answer.latency_ms,
         service=answer.call.service,

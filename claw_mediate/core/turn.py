@@ -11,11 +11,10 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from claw_mediate.core.judge import AnswerAll, AnswerOne, Finish, RunCalls, ends_turn, judge, next_step, use_after
+from claw_mediate.core.judge import AnswerAll, AnswerOne, Finish, RunCalls, ends_turn, judge, next_step, tool_use_after
 from claw_mediate.core.ledger import Ledger
 from claw_mediate.core.types import (
     AskModel,
-    Asks,
     Deliver,
     Limits,
     ModelFailed,
@@ -27,12 +26,13 @@ from claw_mediate.core.types import (
     ToolResult,
     ToolsAnswered,
     ToolUse,
+    TurnGenerator,
 )
 
 TOTAL_TIMEOUT = "total_timeout"
 
 
-def turn(limits: Limits, now: float) -> Asks[Outcome]:
+def turn(limits: Limits, now: float) -> TurnGenerator[Outcome]:
     """Play one turn under ``limits``. Never raises for anything that a model or a service does."""
     ledger = Ledger.opened(limits, now)
     while ledger.seconds_left > 0:
@@ -48,7 +48,7 @@ def turn(limits: Limits, now: float) -> Asks[Outcome]:
                 ledger = ledger.closed(reply, answers, use)
             case RunCalls(calls):
                 answers, ledger = yield from _run(ledger, calls)
-                closed = ledger.closed(reply, answers, use_after(ledger, answers))
+                closed = ledger.closed(reply, answers, tool_use_after(ledger, answers))
                 if ends_turn(answers):
                     return Deliver(reply, closed.rounds, closed.usage, terminal=True)
                 ledger = closed
@@ -58,7 +58,7 @@ def turn(limits: Limits, now: float) -> Asks[Outcome]:
     return Refuse(502, TOTAL_TIMEOUT, "the turn's time is spent", ledger.rounds, ledger.usage)
 
 
-def _run(ledger: Ledger, calls: tuple[ToolCall, ...]) -> Asks[tuple[tuple[ToolResult, ...], Ledger]]:
+def _run(ledger: Ledger, calls: tuple[ToolCall, ...]) -> TurnGenerator[tuple[tuple[ToolResult, ...], Ledger]]:
     answers: tuple[ToolResult, ...] = ()
     new: tuple[ToolResult, ...]
     while len(answers) < len(calls):

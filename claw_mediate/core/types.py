@@ -208,9 +208,9 @@ class Refuse:
 
 
 type Command = AskModel | RunTools
-type Heard = ModelReplied | ModelFailed | ToolsAnswered
+type TurnInput = ModelReplied | ModelFailed | ToolsAnswered
 type Outcome = Deliver | Refuse
-type Asks[T] = Generator[Command, Heard, T]
+type TurnGenerator[T] = Generator[Command, TurnInput, T]
 
 
 def add_usage(parts: tuple[JsonObject, ...]) -> JsonObject:
@@ -222,7 +222,7 @@ def add_usage(parts: tuple[JsonObject, ...]) -> JsonObject:
     total: dict[str, Any] = {}
     for part in parts:
         for key, value in part.items():
-            total[key] = _added(total.get(key), value)
+            total[key] = _add(total.get(key), value)
     return total
 
 
@@ -261,7 +261,7 @@ _INPUT_USAGE = frozenset(
 """Members of a usage object that count what a model call was given (OpenAI, Anthropic)."""
 
 
-def _added(before: Any, value: Any) -> Any:
+def _add(before: Any, value: Any) -> Any:
     if isinstance(value, bool) or isinstance(before, bool):
         return value
     if isinstance(value, int | float) and isinstance(before, int | float):

@@ -9,13 +9,13 @@ from typing import Literal, Protocol
 from claw_contract.base import JsonObject
 from claw_mediate.core.continuity import Evidence
 from claw_mediate.core.session_id import NO_HINTS, SessionHints
-from claw_mediate.core.tool_catalog import Catalog
+from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.types import ModelResponse, Round, ToolUse
 from claw_state.continuity import Anchor
 
-MOST_MESSAGES = 50_000
+MAX_MESSAGES = 50_000
 """More is no conversation."""
-MOST_PARTS = 10_000
+MAX_PARTS = 10_000
 """Calls, or blocks, of one response; more is no model's answer, and reading it would keep every other turn waiting."""
 
 
@@ -23,7 +23,7 @@ class UnreadableRequestError(ValueError):
     """The runner's body is not a request of this dialect. The message is for the runner, and is one sentence."""
 
 
-class UnreadableReplyError(ValueError):
+class UnreadableResponseError(ValueError):
     """The provider's body is not a response of this dialect."""
 
 
@@ -75,7 +75,7 @@ class Additions:
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class ProviderRequest:
     """A request for the provider, split where this turn's hidden rounds go: a round costs no further parse."""
 
     head: bytes
@@ -96,7 +96,7 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class StreamOpening:
     """What a stream says of itself when it must speak before its answer is there. What comes later says the same."""
 
     id: str
@@ -104,7 +104,7 @@ class Opening:
     created: int
 
 
-type Offers = Callable[[ToolUse], Offer]
+type RequestVariants = Callable[[ToolUse], ProviderRequest]
 """The request with the managed tools, for each use of tools."""
 type Keepalive = Literal["comment", "native"]
 
@@ -120,39 +120,41 @@ class Dialect(Protocol):
     def NAME(self) -> str: ...  # noqa: N802 - a constant of the module
 
     @property
-    def MOST_TOOLS(self) -> int: ...  # noqa: N802
+    def MAX_TOOLS(self) -> int: ...  # noqa: N802
 
     def read_request(self, body: bytes) -> RunnerRequest:
         """Raises ``UnreadableRequestError``."""
 
-    def offer(self, request: RunnerRequest, catalog: Catalog, additions: Additions) -> Offers:
+    def build_request(self, request: RunnerRequest, catalog: ToolCatalog, additions: Additions) -> RequestVariants:
         """The request with the managed tools behind the runner's own. Raises ``UnreadableRequestError``."""
 
-    def with_context(self, request: RunnerRequest, context: str) -> bytes:
+    def add_context(self, request: RunnerRequest, context: str) -> bytes:
         """A request that is not mediated, with text at the end of its system prompt. Raises ``UnreadableRequestError``."""
 
-    def write_request(self, offer: Offer, hidden: Sequence[bytes]) -> bytes:
+    def write_request(self, offer: ProviderRequest, hidden: Sequence[bytes]) -> bytes:
         """The offered request with hidden messages, of this turn's rounds, behind its own."""
 
-    def read_reply(self, body: bytes, catalog: Catalog) -> ModelResponse:
-        """Raises ``UnreadableReplyError``."""
+    def read_response(self, body: bytes, catalog: ToolCatalog) -> ModelResponse:
+        """Raises ``UnreadableResponseError``."""
 
-    def write_reply(self, reply: ModelResponse, request: RunnerRequest, usage: JsonObject, *, terminal: bool) -> bytes:
+    def write_response(
+        self, reply: ModelResponse, request: RunnerRequest, usage: JsonObject, *, terminal: bool
+    ) -> bytes:
         """The response for the runner: upstream's bytes, with the usage that the runner is shown."""
 
-    def stream(self, body: bytes, request: RunnerRequest, opening: Opening | None = None) -> Iterator[bytes]:
+    def stream(self, body: bytes, request: RunnerRequest, opening: StreamOpening | None = None) -> Iterator[bytes]:
         """A response, as ``write_reply`` made it, as one well-formed stream of events. ``opening``: how it began."""
 
-    def hidden_messages(self, rounds: Sequence[Round], *, replayed: bool) -> tuple[bytes, ...]:
+    def write_hidden_rounds(self, rounds: Sequence[Round], *, replayed: bool) -> tuple[bytes, ...]:
         """The messages of rounds; ``replayed`` leaves out what was advice for one turn only."""
 
-    def shortened(self, messages: bytes) -> bytes:
+    def summarize(self, messages: bytes) -> bytes:
         """Hidden messages with their calls and how each went, and no more: for those that a request has no room for."""
 
-    def reply_anchor(self, reply: ModelResponse, request: RunnerRequest, *, terminal: bool) -> Anchor:
+    def response_anchor(self, reply: ModelResponse, request: RunnerRequest, *, terminal: bool) -> Anchor:
         """The anchor under which this reply's hidden rounds are found again."""
 
-    def keepalive(self, note: str, kind: Keepalive, opening: Opening) -> bytes:
+    def keepalive(self, note: str, kind: Keepalive, opening: StreamOpening) -> bytes:
         """An event that says that the turn is alive, and nothing else."""
 
     def stream_error(self, error: bytes) -> bytes:

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 import msgspec
 
 from claw_mediate.core import json_splice
-from claw_mediate.core.continuity import NOTHING_SAID, Evidence, Transcript, is_kept
-from claw_mediate.dialects.base import MOST_MESSAGES, UnreadableRequestError
+from claw_mediate.core.continuity import EMPTY_TEXT_KEY, Evidence, Transcript, is_resent
+from claw_mediate.dialects.base import MAX_MESSAGES, UnreadableRequestError
 from claw_state.continuity import Anchor
 
 ABSENT = msgspec.Raw(b"null")
@@ -27,7 +27,7 @@ class _Message(Protocol):
     def role(self) -> Any: ...
 
 
-def read[R: _Request](decoder: msgspec.json.Decoder[R], body: bytes, name: str) -> R:
+def decode_request[R: _Request](decoder: msgspec.json.Decoder[R], body: bytes, name: str) -> R:
     """A request's view. Raises ``UnreadableRequestError`` with a sentence that says that it is no ``name``."""
     try:
         json_splice.check_utf8(body)
@@ -36,12 +36,12 @@ def read[R: _Request](decoder: msgspec.json.Decoder[R], body: bytes, name: str) 
         raise UnreadableRequestError(f"the request is not a {name}: it is not UTF-8") from error
     except (msgspec.DecodeError, RecursionError) as error:
         raise UnreadableRequestError(f"the request is not a {name}: {error}") from error
-    if len(view.messages) > MOST_MESSAGES:
-        raise UnreadableRequestError(f"the request has more than {MOST_MESSAGES} messages")
+    if len(view.messages) > MAX_MESSAGES:
+        raise UnreadableRequestError(f"the request has more than {MAX_MESSAGES} messages")
     return view
 
 
-def known[T](decoder: msgspec.json.Decoder[T], raw: msgspec.Raw) -> T | None:
+def decode_or_none[T](decoder: msgspec.json.Decoder[T], raw: msgspec.Raw) -> T | None:
     """A member in a form that we know; None for any other."""
     try:
         return decoder.decode(raw)
@@ -49,7 +49,7 @@ def known[T](decoder: msgspec.json.Decoder[T], raw: msgspec.Raw) -> T | None:
         return None
 
 
-def evidence_of[M: _Message](
+def evidence_reader[M: _Message](
     messages: Sequence[M], parts_of: Callable[[M], Sequence[str]], key_of: Callable[[M, str], str]
 ) -> Callable[[], Evidence]:
     """Return a function that reads it once. ``key_of``: the key of an assistant's message with its text."""
@@ -65,8 +65,8 @@ def evidence_of[M: _Message](
                 waits = True
             elif message.role == "user":
                 parts = parts_of(message)
-                if waits and is_kept("".join(parts)):
-                    gaps[index] = Anchor(NOTHING_SAID, transcript.before)
+                if waits and is_resent("".join(parts)):
+                    gaps[index] = Anchor(EMPTY_TEXT_KEY, transcript.before)
                 transcript.user_says(*parts)
                 waits = True
             elif message.role == "assistant":

@@ -34,48 +34,48 @@ _PLAIN_TEXT = re.compile(rb'text/plain(?:; ?charset="?utf-8"?)?', re.IGNORECASE)
 _ENCODINGS = frozenset({b"7bit", b"8bit", b"binary"})
 
 
-class _Routed(msgspec.Struct):
+class _ModelRequired(msgspec.Struct):
     model: str
     stream: Any = None
 
 
-class _Named(msgspec.Struct):
+class _ModelOptional(msgspec.Struct):
     model: Any = None
     stream: Any = None
 
 
-_read = msgspec.json.Decoder(_Routed)
-_object = msgspec.json.Decoder(_Named)
-_any_json = msgspec.json.Decoder(msgspec.Raw)
+_required_decoder = msgspec.json.Decoder(_ModelRequired)
+_optional_decoder = msgspec.json.Decoder(_ModelOptional)
+_json_decoder = msgspec.json.Decoder(msgspec.Raw)
 
 
 def read_model(body: bytes) -> RunnerRequest:
     """The model and no more: a JSON object that names it once, for another parser must not find another one."""
     try:
         json_splice.check_utf8(body)
-        view = _read.decode(body)
-        json_splice.once(body, ["model"])
+        view = _required_decoder.decode(body)
+        json_splice.find_members(body, ["model"])
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise UnreadableRequestError("the request is not one JSON object with a model") from error
-    except json_splice.WireError as error:
+    except json_splice.JsonSpliceError as error:
         raise UnreadableRequestError(str(error)) from error
     return RunnerRequest(
         body, view.model, stream=view.stream is True, include_usage=False, declared=(), bypass=NOT_READ
     )
 
 
-def unnamed(body: bytes) -> RunnerRequest:
+def request_without_model(body: bytes) -> RunnerRequest:
     """Return the view of a request of no dialect of which no model is known."""
     return RunnerRequest(body, "", stream=False, include_usage=False, declared=(), bypass=NO_DIALECT)
 
 
-def read_named(body: bytes, content_type: str) -> RunnerRequest | None:
+def read_other_path(body: bytes, content_type: str) -> RunnerRequest | None:
     """Return the view of a request of no dialect, a JSON document or a form; None where it names no model.
 
     Raises ``UnreadableRequestError`` for any other body, and for one in which two parsers could find two models.
     """
     if content_type.lower().startswith("multipart/"):
-        return _read_form(body, content_type)
+        return _read_form_model(body, content_type)
     if "urlencoded" in content_type.lower():
         raise UnreadableRequestError("a form is read as multipart/form-data only")
     if not body.strip():
@@ -83,13 +83,13 @@ def read_named(body: bytes, content_type: str) -> RunnerRequest | None:
     try:
         json_splice.check_utf8(body)
         if not body.lstrip(b" \t\r\n").startswith(b"{"):
-            _any_json.decode(body)
+            _json_decoder.decode(body)
             return None
-        view = _object.decode(body)
-        json_splice.once(body, ["model"])
+        view = _optional_decoder.decode(body)
+        json_splice.find_members(body, ["model"])
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise UnreadableRequestError("the body is not one JSON document") from error
-    except json_splice.WireError as error:
+    except json_splice.JsonSpliceError as error:
         raise UnreadableRequestError(str(error)) from error
     model = "" if view.model is None else view.model
     if not isinstance(model, str):
@@ -99,8 +99,8 @@ def read_named(body: bytes, content_type: str) -> RunnerRequest | None:
     return RunnerRequest(body, model, stream=view.stream is True, include_usage=False, declared=(), bypass=NO_DIALECT)
 
 
-def _read_form(body: bytes, content_type: str) -> RunnerRequest | None:
-    found = form_fields(content_type, body)
+def _read_form_model(body: bytes, content_type: str) -> RunnerRequest | None:
+    found = read_form_fields(content_type, body)
     named = [field for field in found if field.name == "model"]
     if len(named) > 1:
         raise UnreadableRequestError("'model' stands twice in one form")
@@ -121,11 +121,11 @@ def _read_form(body: bytes, content_type: str) -> RunnerRequest | None:
         declared=(),
         bypass=NO_DIALECT,
         model_span=(named[0].start, named[0].end),
-        recorded=json.dumps({field.name: _recorded(body, field) for field in found}).encode(),
+        recorded=json.dumps({field.name: _history_value(body, field) for field in found}).encode(),
     )
 
 
-def _recorded(body: bytes, field: Field) -> object:
+def _history_value(body: bytes, field: FormField) -> object:
     """Return what history keeps of a field: a short text, or the size of anything else."""
     size = field.end - field.start
     if not field.is_text or size > _MAX_RECORDED:
@@ -133,7 +133,7 @@ def _recorded(body: bytes, field: Field) -> object:
     return body[field.start : field.end].decode(errors="replace")
 
 
-class Field(NamedTuple):
+class FormField(NamedTuple):
     """A field of a form: its name, and the span of its value in the body."""
 
     name: str
@@ -143,7 +143,7 @@ class Field(NamedTuple):
     """Whether the value is UTF-8 text: no file, and of no other type."""
 
 
-def form_fields(content_type: str, body: bytes) -> list[Field]:
+def read_form_fields(content_type: str, body: bytes) -> list[FormField]:
     """Return the fields of a form in their order. Raises ``UnreadableRequestError``."""
     matched = _CONTENT_TYPE.fullmatch(content_type.strip())
     if matched is None:
@@ -157,15 +157,15 @@ def form_fields(content_type: str, body: bytes) -> list[Field]:
     ends = bool(marks) and body[marks[-1] + len(mark) :] in (b"--", b"--\r\n")
     if not (begins and ends and marks[0] == 0):
         raise UnreadableRequestError("the body is not one multipart form")
-    return [_field(body, start + len(mark), end - 2) for start, end in pairwise(marks)]
+    return [_read_form_field(body, start + len(mark), end - 2) for start, end in pairwise(marks)]
 
 
-def _field(body: bytes, start: int, end: int) -> Field:
+def _read_form_field(body: bytes, start: int, end: int) -> FormField:
     """Return the field whose part is what stands between two marks."""
     head_end = body.find(b"\r\n\r\n", start, min(end, start + _MAX_HEAD))
     if body[start : start + 2] != b"\r\n" or head_end < 0:
         raise UnreadableRequestError("a part of the form has no head that is read")
-    headers = _headers(body[start + 2 : head_end])
+    headers = _read_part_headers(body[start + 2 : head_end])
     disposition = _DISPOSITION.fullmatch(headers.get(b"content-disposition", b""))
     if disposition is None or headers.get(b"content-transfer-encoding", b"binary").lower() not in _ENCODINGS:
         raise UnreadableRequestError("a part of the form has a head that parsers read in several ways")
@@ -175,10 +175,10 @@ def _field(body: bytes, start: int, end: int) -> Field:
         raise UnreadableRequestError("the name of a field is not UTF-8") from error
     is_file = disposition[3] is not None or disposition[4] is not None
     is_text = not is_file and _PLAIN_TEXT.fullmatch(headers.get(b"content-type", b"text/plain")) is not None
-    return Field(name, head_end + 4, end, is_text)
+    return FormField(name, head_end + 4, end, is_text)
 
 
-def _headers(head: bytes) -> dict[bytes, bytes]:
+def _read_part_headers(head: bytes) -> dict[bytes, bytes]:
     """Return a part's headers by their names, in lower case."""
     headers: dict[bytes, bytes] = {}
     for line in head.split(b"\r\n"):

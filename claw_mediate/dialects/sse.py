@@ -25,46 +25,46 @@ def comment(text: str) -> bytes:
 
 DONE = b"data: [DONE]\n\n"
 
-CHUNK = 48
+DELTA_LENGTH = 48
 """Characters of text, or of a call's arguments, in one delta."""
-_MOST = 1000
+_MAX_DELTAS = 1000
 """Deltas that one text is cut into: longer pieces for a longer text, since each delta costs its frame."""
 
 type Members = dict[str, bytes]
 """An object's members, each in its own bytes."""
 
-_members = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_elements = msgspec.json.Decoder(list[msgspec.Raw])
-_string = msgspec.json.Decoder(str)
+_object_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_array_decoder = msgspec.json.Decoder(list[msgspec.Raw])
+_string_decoder = msgspec.json.Decoder(str)
 
 
-def members(document: bytes) -> Members:
+def split_object(document: bytes) -> Members:
     """The members of an object."""
-    return {name: bytes(raw) for name, raw in _members.decode(document).items()}
+    return {name: bytes(raw) for name, raw in _object_decoder.decode(document).items()}
 
 
-def elements(array: bytes) -> list[bytes]:
+def split_array(array: bytes) -> list[bytes]:
     """The elements of an array."""
-    return [bytes(raw) for raw in _elements.decode(array)]
+    return [bytes(raw) for raw in _array_decoder.decode(array)]
 
 
-def verbatim(found: Members) -> dict[str, msgspec.Raw]:
+def as_raw(found: Members) -> dict[str, msgspec.Raw]:
     """Members to be encoded as they are."""
     return {name: msgspec.Raw(raw) for name, raw in found.items()}
 
 
-def text(found: Members, name: str) -> str | None:
+def string_member(found: Members, name: str) -> str | None:
     """A member's text; None where it is no string."""
     raw = found.get(name, b"")
-    return _string.decode(raw) if raw[:1] == b'"' else None
+    return _string_decoder.decode(raw) if raw[:1] == b'"' else None
 
 
-def one_line(document: bytes) -> bytes:
+def without_line_breaks(document: bytes) -> bytes:
     """In JSON a line break can only be white space between tokens, and it would end an event."""
     return document.replace(b"\n", b" ").replace(b"\r", b" ")
 
 
-def pieces(whole: str) -> Iterator[str]:
+def split_text(whole: str) -> Iterator[str]:
     """A text in parts, cut between characters (never within a surrogate pair of a runner that counts in UTF-16)."""
-    size = max(CHUNK, -(-len(whole) // _MOST))
+    size = max(DELTA_LENGTH, -(-len(whole) // _MAX_DELTAS))
     return (whole[start : start + size] for start in range(0, len(whole), size))

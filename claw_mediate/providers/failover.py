@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from claw_mediate.core.model_policy import Provider
-from claw_mediate.core.observer import NOBODY, RequestInfo, ResponseInfo, Subject, TurnObserver, unnamed
+from claw_mediate.core.observer import NO_OBSERVER, RequestInfo, ResponseInfo, Subject, TurnObserver, mask_values
 from claw_mediate.core.types import ModelResponse
-from claw_mediate.dialects.base import UnreadableReplyError
+from claw_mediate.dialects.base import UnreadableResponseError
 from claw_mediate.http.headers import Headers, provider_auth
 from claw_mediate.providers.client import (
     BROKE_OFF,
@@ -65,14 +65,14 @@ type ModelAnswer = ModelBody | ProviderResponse | TransportFailure
 
 @dataclass(frozen=True, slots=True)
 class ModelCall:
-    """One model call. ``read`` raises ``UnreadableReplyError``; ``again`` is asked once it has failed; ``until``: loop time."""
+    """A model call. ``read`` raises ``UnreadableResponseError``; ``again`` is asked after a failure; ``until``: loop time."""
 
     body: bytes
     read: Callable[[bytes], ModelResponse]
     again: Callable[[], bool]
     until: float
     round: int = 1
-    onlooker: TurnObserver = NOBODY
+    onlooker: TurnObserver = NO_OBSERVER
 
 
 class ProviderFailover:
@@ -154,7 +154,7 @@ class ProviderFailover:
         """One request, of which whoever looks on is told."""
         provider = route.candidate.provider
         body, below = route.body(call.body), provider.below(route.path)
-        shown = [*route.headers, *unnamed(credential)]
+        shown = [*route.headers, *mask_values(credential)]
         asked = RequestInfo("POST", provider.base_url.rstrip("/") + below, shown, body)
         with call.onlooker.asking(Subject("model", call.round, provider.name), asked) as heard:
             headers = [*route.headers, *credential]
@@ -196,7 +196,7 @@ def understood(answer: ProviderResult, read: Callable[[bytes], ModelResponse]) -
         return answer
     try:
         return ModelBody(read(answer.body))
-    except UnreadableReplyError as error:
+    except UnreadableResponseError as error:
         return TransportFailure(BAD_REPLY, str(error))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from claw_contract.base import JsonObject
 from claw_mediate.agents.directory import Agent
-from claw_mediate.core.http import Exchange, Request
+from claw_mediate.core.http import Request, RunnerResponse
 from claw_mediate.settings import Settings
 from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.turns.budgets import Budgets
@@ -23,7 +23,7 @@ class Accounts:
     def of(cls, settings: Settings, log: EventLog, spending: Spending) -> Accounts:
         return cls(Budgets(spending, log, settings.budget_fail_mode), PriceList(settings.auth, log))
 
-    async def admit(self, agent: Agent, request: Request, model: str) -> Exchange | None:
+    async def admit(self, agent: Agent, request: Request, model: str) -> RunnerResponse | None:
         """Count a request that may spend; the refusal when the agent's budget is spent."""
         return await self._budgets.admit(agent, request, model)
 

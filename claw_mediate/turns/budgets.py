@@ -13,7 +13,7 @@ from typing import Literal
 
 from claw_contract.metadata import Budget
 from claw_mediate.agents.directory import Agent
-from claw_mediate.core.http import Exchange, Request, refused
+from claw_mediate.core.http import Request, RunnerResponse, refuse
 from claw_mediate.telemetry.event_log import EventLog
 from claw_state.spending import BudgetExcess, Spending
 from claw_state.url import StoreError
@@ -37,7 +37,7 @@ class Budgets:
         self._told: dict[str, float] = {}
         """When each agent's window was last said to hold requests of unknown cost."""
 
-    async def admit(self, agent: Agent, request: Request, model: str) -> Exchange | None:
+    async def admit(self, agent: Agent, request: Request, model: str) -> RunnerResponse | None:
         """Count a request that may spend; the refusal when the agent's budget is spent."""
         budget = agent.metadata.budget
         if budget is None or (budget.max_requests is None and budget.limit_usd is None):
@@ -80,19 +80,19 @@ class Budgets:
     async def close(self) -> None:
         await self._spending.close()
 
-    def _unavailable(self, agent: Agent, request: Request, model: str, error: StoreError) -> Exchange | None:
+    def _unavailable(self, agent: Agent, request: Request, model: str, error: StoreError) -> RunnerResponse | None:
         self._log.event("intervention", agent, model=model, intervention="budget_check_unavailable", reason=str(error))
         if self._fail_mode == "open":
             return None
-        return refused(request.path, 503, "budget_unavailable", "what this agent has spent can't be read at the moment")
+        return refuse(request.path, 503, "budget_unavailable", "what this agent has spent can't be read at the moment")
 
 
-def _refusal(request: Request, code: str, budget: Budget, spent: BudgetExcess) -> Exchange:
+def _refusal(request: Request, code: str, budget: Budget, spent: BudgetExcess) -> RunnerResponse:
     message = (
         f"the agent's budget is spent: {_words(budget, spent)} within {budget.window}; "
         f"try again in {spent.retry_after} seconds"
     )
-    answer = refused(request.path, 429, code, message, {"budget": _told(budget, spent)})
+    answer = refuse(request.path, 429, code, message, {"budget": _told(budget, spent)})
     headers = [*answer.headers, ("retry-after", str(spent.retry_after))]
     if spent.retry_after > _LONGEST_RETRY:
         headers.append(("x-should-retry", "false"))

@@ -159,7 +159,7 @@ class TurnCheckpoint:
         except StoreError as error:
             self._tell(error)
             if _may_write(call):
-                refused = tool_result.not_noted(call)
+                refused = tool_result.not_journaled(call)
                 await self._write(partial(answered, _encode_answer(refused)))
                 return refused
         answer = await run()

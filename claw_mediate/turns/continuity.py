@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core.continuity import Evidence
-from claw_mediate.core.reinjection import recalled
+from claw_mediate.core.reinjection import plan_reinjection
 from claw_mediate.dialects.base import Dialect, RunnerRequest
 from claw_mediate.telemetry.event_log import EventLog
 from claw_state.continuity import Anchor, ContinuityStore, StoredRounds
@@ -45,7 +45,7 @@ class Continuing:
             return {}
         try:
             kept = await self._candidates(agent.id, {key for anchor in anchors for key in anchor.keys})
-            recall = recalled(evidence, kept, _digest(session), dialect.shortened)
+            recall = plan_reinjection(evidence, kept, _digest(session), dialect.summarize)
             await self._store.used(agent.id, recall.used)
         except GoneError:
             return {}

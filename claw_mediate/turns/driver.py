@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from typing import Protocol, assert_never
 
 from claw_mediate.core import tool_result
-from claw_mediate.core.error_bodies import error_words
-from claw_mediate.core.observer import NOBODY, ResponseInfo, Subject, TurnObserver
-from claw_mediate.core.tool_call import argument_text, key_of
-from claw_mediate.core.tool_catalog import Catalog
+from claw_mediate.core.error_bodies import read_error_message
+from claw_mediate.core.observer import NO_OBSERVER, ResponseInfo, Subject, TurnObserver
+from claw_mediate.core.tool_call import call_key, write_arguments
+from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.types import (
     AskModel,
-    Asks,
     ModelFailed,
     ModelReplied,
     ModelResponse,
@@ -23,8 +22,9 @@ from claw_mediate.core.types import (
     ToolCall,
     ToolResult,
     ToolsAnswered,
+    TurnGenerator,
 )
-from claw_mediate.dialects.base import Dialect, Offers, UnreadableReplyError
+from claw_mediate.dialects.base import Dialect, RequestVariants, UnreadableResponseError
 from claw_mediate.providers.client import ProviderResponse, TransportFailure
 from claw_mediate.providers.failover import ModelAnswer, ModelBody, ModelCall
 from claw_mediate.turns.checkpoint import TurnCheckpoint
@@ -54,7 +54,7 @@ class Ports:
     model: Model
     tools: Tools
     now: Callable[[], float]
-    onlooker: TurnObserver = NOBODY
+    onlooker: TurnObserver = NO_OBSERVER
 
 
 class Progress:
@@ -74,8 +74,8 @@ class TurnDriver:
     def __init__(
         self,
         dialect: Dialect,
-        catalog: Catalog,
-        offered: Offers,
+        catalog: ToolCatalog,
+        offered: RequestVariants,
         ports: Ports,
         tape: TurnCheckpoint,
     ) -> None:
@@ -160,7 +160,7 @@ class TurnDriver:
                 if answer.call.owner != "native" and not any(answer is made for made in self.answers):
                     await self._tape.not_made(past.number, _place(past.reply, answer.call), answer)
                     self._ports.onlooker.unmade(
-                        _about(past.number, answer), argument_text(answer.call), answer.code or ""
+                        _about(past.number, answer), write_arguments(answer.call), answer.code or ""
                     )
 
     async def _run(self, command: RunTools, call: ToolCall) -> ToolResult:
@@ -172,7 +172,7 @@ class TurnDriver:
         async def run() -> ToolResult:
             nonlocal made
             made = True
-            return await self._ports.tools(call, key_of(self._tape.turn_id, command.round, place), command.seconds)
+            return await self._ports.tools(call, call_key(self._tape.turn_id, command.round, place), command.seconds)
 
         answer = await self._tape.call(command.round, place, call, run)
         if answer.replayed:
@@ -180,13 +180,13 @@ class TurnDriver:
                 _about(command.round, answer), ResponseInfo(answer.status_code or _OK, _JSON, answer.content)
             )
         elif not made:
-            self._ports.onlooker.unmade(_about(command.round, answer), argument_text(call), answer.code or "")
+            self._ports.onlooker.unmade(_about(command.round, answer), write_arguments(call), answer.code or "")
         return answer
 
     def _hidden(self, rounds: tuple[Round, ...]) -> list[bytes]:
         """The messages of rounds, each of which is written once: rounds are only ever added."""
         for past in rounds[len(self._written) :]:
-            self._written.append(self._dialect.hidden_messages([past], replayed=False))
+            self._written.append(self._dialect.write_hidden_rounds([past], replayed=False))
         return [message for messages in self._written for message in messages]
 
     def now(self) -> float:
@@ -202,13 +202,13 @@ class TurnDriver:
     def _read(self, body: bytes) -> ModelResponse:
         """A body that can't be read may be an error that came with a 200: then its own words are told."""
         try:
-            return self._dialect.read_reply(body, self._catalog)
-        except UnreadableReplyError as unreadable:
-            words = error_words(body)[:_MOST_WORDS]
-            raise UnreadableReplyError(f"{unreadable}: {words}" if words else str(unreadable)) from None
+            return self._dialect.read_response(body, self._catalog)
+        except UnreadableResponseError as unreadable:
+            words = read_error_message(body)[:_MOST_WORDS]
+            raise UnreadableResponseError(f"{unreadable}: {words}" if words else str(unreadable)) from None
 
 
-async def drive[T](turn: Asks[T], world: TurnDriver) -> T:
+async def drive[T](turn: TurnGenerator[T], world: TurnDriver) -> T:
     """Carry a turn out. Cancellation goes through to whatever it waits for."""
     heard: ModelReplied | ModelFailed | ToolsAnswered | None = None
     while True:

@@ -20,9 +20,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from claw_contract.redaction.redactor import Redactor
-from claw_mediate.core.continuity import is_kept
+from claw_mediate.core.continuity import is_resent
 from claw_mediate.core.http import Request
-from claw_mediate.core.session_id import session
+from claw_mediate.core.session_id import read_session_id
 from claw_mediate.dialects.base import RunnerRequest
 from claw_state.journal import Journal, PreviousAttempt, RequestFingerprint, StoredResponse
 from claw_state.url import StoreError
@@ -52,9 +52,9 @@ def fingerprint(request: Request, view: RunnerRequest, redactor: Redactor) -> Re
     """What a request is known by. By its path too: another protocol could not read what was recorded in this one; and by its
     session, where that is named: equal words in two conversations are two turns.
     """
-    earlier, named = view.evidence.earlier, session(request.headers, view.session)
+    earlier, named = view.evidence.earlier, read_session_id(request.headers, view.session)
     where = request.meant_path, named
-    said = redactor.text(next(filter(is_kept, reversed(view.said)), ""))  # it is kept, and a runner may say anything
+    said = redactor.text(next(filter(is_resent, reversed(view.said)), ""))  # it is kept, and a runner may say anything
     key = (request.header("idempotency-key") or [""])[0]
     return RequestFingerprint(
         _digest(*where, body=request.body),

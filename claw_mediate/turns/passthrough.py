@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 from claw_contract.base import JsonObject
 from claw_contract.redaction.redactor import Redactor
 from claw_mediate.agents.authenticate import Admitted
-from claw_mediate.core.error_bodies import refusal
-from claw_mediate.core.http import Exchange, Forward, Request, answered, refused
-from claw_mediate.core.model_policy import Candidate, Key, Provider
+from claw_mediate.core.error_bodies import build_error_body
+from claw_mediate.core.http import Forward, Request, RunnerResponse, refuse, respond
+from claw_mediate.core.model_policy import Candidate, PoolKey, Provider
 from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.dialects.model_only import NO_DIALECT
 from claw_mediate.http.headers import holding, provider_auth
@@ -33,7 +33,7 @@ class PassthroughHandle:
 
     passed: Passed
     provider: Provider
-    key: Key | None
+    key: PoolKey | None
     started: float
     spoken: bool
     """Whether it is a request of a dialect. What other paths answer is no word on a key: some refuse every ordinary one."""
@@ -55,13 +55,13 @@ class Passthrough:
         *,
         counts: bool = False,
         aside: bool = False,
-    ) -> Exchange | Forward:
+    ) -> RunnerResponse | Forward:
         """The bytes of the view (the runner's own, unless it was edited), with the credential swapped and the model's
         prefix off. ``counts``: its answer is no turn, and no line of history; ``aside``: nor anything to remember.
         """
         asker = Asker(admitted.agent, new_turn_id())
         candidates = self._routing.candidates(asker, request, view)
-        if isinstance(candidates, Exchange):
+        if isinstance(candidates, RunnerResponse):
             return candidates
         candidate = self._routing.ready(asker, candidates)
         if candidate is None:
@@ -80,7 +80,7 @@ class Passthrough:
             base_url=base_url,
             target=target,
             credential=provider_auth(provider, key.secret if key else None),
-            refusal=partial(_unreached, request.path, provider.name),
+            write_refusal=partial(_unreached, request.path, provider.name),
             body=None if view is None or view.body is request.body else view.body,
             dropped=holding(request.headers, admitted.secret),
             ticket=PassthroughHandle(passed, provider, key, time.monotonic(), spoken),
@@ -99,14 +99,14 @@ class Passthrough:
         ending = Ending(whole and status < 400, status, latency_ms)  # noqa: PLR2004 - HTTP's errors begin there
         self._recorder.passed(ticket.passed, ending, usage, body)
 
-    def _no_key(self, request: Request, candidates: Sequence[Candidate]) -> Exchange:
+    def _no_key(self, request: Request, candidates: Sequence[Candidate]) -> RunnerResponse:
         """Keys that rest will be back; dead ones will not."""
         seconds = min(self._registry.wait(candidate.provider) for candidate in candidates)
         message = f"no key of the provider {candidates[0].provider.name!r} is usable now"
         if seconds == math.inf:
-            return refused(request.path, 502, NO_KEY, message)
-        body = refusal(request.path, 503, NO_KEY, message)
-        return answered(503, body, retry_after=str(math.ceil(seconds)))
+            return refuse(request.path, 502, NO_KEY, message)
+        body = build_error_body(request.path, 503, NO_KEY, message)
+        return respond(503, body, retry_after=str(math.ceil(seconds)))
 
 
 def _recorded(request: Request, view: RunnerRequest | None, model: str) -> tuple[Request, RunnerRequest | None]:
@@ -118,7 +118,7 @@ def _recorded(request: Request, view: RunnerRequest | None, model: str) -> tuple
 
 
 def _unreached(path: str, provider: str) -> bytes:
-    return refusal(path, 502, "provider_unreachable", f"the provider {provider!r} gave no response")
+    return build_error_body(path, 502, "provider_unreachable", f"the provider {provider!r} gave no response")
 
 
 def _aside(provider: Provider, request: Request) -> tuple[str, str]:

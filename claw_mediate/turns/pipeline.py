@@ -12,8 +12,8 @@ from weakref import WeakValueDictionary
 from claw_contract.log.turns import How
 from claw_contract.redaction.redactor import Redactor
 from claw_mediate.agents.authenticate import Admitted
-from claw_mediate.core.http import Exchange, Request
-from claw_mediate.core.session_id import session
+from claw_mediate.core.http import Request, RunnerResponse
+from claw_mediate.core.session_id import read_session_id
 from claw_mediate.dialects.base import Dialect, RunnerRequest
 from claw_mediate.http.headers import for_provider
 from claw_mediate.providers.routing import Asker, Route, Routing, new_turn_id, with_model
@@ -44,7 +44,7 @@ class Mediated:
 class Before:
     """What is asked before a turn begins: whether the agent may spend (the refusal, when not), and the context."""
 
-    spend: Callable[[], Awaitable[Exchange | None]]
+    spend: Callable[[], Awaitable[RunnerResponse | None]]
     context: Callable[[], Awaitable[str]]
 
 
@@ -62,7 +62,7 @@ class TurnPipeline:
         self._attempts = RetryLookup(playing.journal)
         self._entering: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
-    async def answer(self, what: Mediated, before: Before) -> Exchange:
+    async def answer(self, what: Mediated, before: Before) -> RunnerResponse:
         """The turn's answer. Cancelled when the runner leaves. Raises ``UnreadableRequestError`` and ``WireError``."""
         agent, key = what.admitted.agent, fingerprint(what.request, what.view, what.redactor)
         pace = self._settings.pace(what.dialect.NAME)
@@ -77,12 +77,12 @@ class TurnPipeline:
                 self._joined(what, turn.job.turn_id, "running", waiting=turn.waiting + 1)
             else:
                 entered = await self._enter(what, key, before)
-                if isinstance(entered, Exchange):
+                if isinstance(entered, RunnerResponse):
                     return entered
                 turn = entered
         return await self._playing.attend(turn, pace)
 
-    async def _enter(self, what: Mediated, key: RequestFingerprint, before: Before) -> RunningTurn | Exchange:
+    async def _enter(self, what: Mediated, key: RequestFingerprint, before: Before) -> RunningTurn | RunnerResponse:
         turn_id, stopwatch = new_turn_id(), Stopwatch()
         found = await self._found(what, key, turn_id)
         if isinstance(found, Completed):
@@ -97,7 +97,7 @@ class TurnPipeline:
         begun = False
         try:
             job = await before.spend() or await self._job(what, turn_id, stopwatch, before.context)
-            if isinstance(job, Exchange):
+            if isinstance(job, RunnerResponse):
                 return job
             turn = self._playing.start(replace(job, asked=key.request, attempt=attempt))
             begun = True
@@ -120,19 +120,19 @@ class TurnPipeline:
 
     async def _job(
         self, what: Mediated, turn_id: str, stopwatch: Stopwatch, told: Callable[[], Awaitable[str]]
-    ) -> TurnContext | Exchange:
+    ) -> TurnContext | RunnerResponse:
         with stopwatch.away():
             context = await told()
         agent, request, view = what.admitted.agent, what.request, what.view
         asker = Asker(agent, turn_id)
         candidates = self._routing.candidates(asker, request, view)
-        if isinstance(candidates, Exchange):
+        if isinstance(candidates, RunnerResponse):
             return candidates
         if candidates[0].model != view.model:
             view = replace(view, body=with_model(view.body, candidates[0].model))
         headers = [*for_provider(request.headers, what.admitted.secret), ("accept-encoding", "gzip, deflate")]
         route = Route(asker, request.path, headers, candidates, stopwatch=stopwatch)
-        around = Around(context, session(request.headers, view.session), turn_id)
+        around = Around(context, read_session_id(request.headers, view.session), turn_id)
         catalog, offered = await self._offering.made(agent, view, what.dialect, around)
         return TurnContext(
             turn_id, agent, request, view, what.dialect, catalog, offered, route, what.redactor, around.session

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from claw_contract.base import JsonObject, error_line
 from claw_contract.prices import Prices
-from claw_mediate.core.pricing import cost_of, priced
+from claw_mediate.core.pricing import compute_cost, find_price
 from claw_mediate.file_cache import Identity, identity, read_at
 from claw_mediate.telemetry.event_log import EventLog
 
@@ -25,7 +25,7 @@ class PriceList:
     def cost(self, provider: str, model: str, usage: JsonObject) -> float | None:
         """US dollars for the usage of a request; None where nobody tells what it cost."""
         self._reload()
-        return cost_of(usage, priced(self._prices.root, provider, model))
+        return compute_cost(usage, find_price(self._prices.root, provider, model))
 
     def _reload(self) -> None:
         """A list that is broken is no list, with one event: a price that is wrong is worse than none."""

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from claw_mediate.core.http import Exchange
+from claw_mediate.core.http import RunnerResponse
 from claw_mediate.core.observer import TurnObserver
 from claw_mediate.core.types import ToolCall, ToolResult
 from claw_mediate.providers.failover import ModelAnswer, ModelCall, ProviderFailover
@@ -99,7 +99,7 @@ class TurnRegistry:
         with suppress(StoreError):
             await self.journal.ended(turn_id, None)
 
-    async def attend(self, turn: RunningTurn, pace: Pace) -> Exchange:
+    async def attend(self, turn: RunningTurn, pace: Pace) -> RunnerResponse:
         """The answer of a turn that is under way, for one more runner."""
         turn.waiting += 1
         try:

@@ -16,13 +16,13 @@ from dataclasses import dataclass, replace
 from claw_contract.history import UsageRecord
 from claw_contract.redaction.redactor import Redactor
 from claw_mediate.agents.directory import Agent
-from claw_mediate.core.continuity import NOTHING_SAID
-from claw_mediate.core.error_bodies import refusal
-from claw_mediate.core.http import GONE, RETRY_AFTER, STOPPING, Exchange, Request, answered
-from claw_mediate.core.tool_catalog import Catalog
+from claw_mediate.core.continuity import EMPTY_TEXT_KEY
+from claw_mediate.core.error_bodies import build_error_body
+from claw_mediate.core.http import GONE, RETRY_AFTER, STOPPING, Request, RunnerResponse, respond
+from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.turn import turn
 from claw_mediate.core.types import Deliver, Outcome, Refuse, add_usage, runner_usage
-from claw_mediate.dialects.base import Dialect, Offers, Opening, RunnerRequest
+from claw_mediate.dialects.base import Dialect, RequestVariants, RunnerRequest, StreamOpening
 from claw_mediate.providers.routing import Route
 from claw_mediate.settings import Pace
 from claw_mediate.turns.checkpoint import TurnCheckpoint
@@ -51,8 +51,8 @@ class TurnContext:
     request: Request
     view: RunnerRequest
     dialect: Dialect
-    catalog: Catalog
-    offered: Offers
+    catalog: ToolCatalog
+    offered: RequestVariants
     route: Route
     redactor: Redactor
     session: str = ""
@@ -137,7 +137,7 @@ class TurnRun:
             await self._remember(outcome)
             if job.view.legacy and len(outcome.reply.calls) > 1 and not outcome.terminal:
                 self._recorder.intervened(job, "legacy_function_calls_serialized")
-            body = job.dialect.write_reply(
+            body = job.dialect.write_response(
                 outcome.reply, job.view, runner_usage(outcome.usage), terminal=outcome.terminal
             )
             body = job.redactor.document(body)
@@ -149,21 +149,21 @@ class TurnRun:
             body = job.redactor.document(failure.body)
             kind = _sound(_MEDIA_TYPE, failure.content_type.partition(";")[0]) or "application/octet-stream"
             return TurnResult(failure.status, body, kind, ok=False, code=outcome.code, retry_after=later)
-        body = job.redactor.document(refusal(job.request.path, outcome.status, outcome.code, outcome.message))
+        body = job.redactor.document(build_error_body(job.request.path, outcome.status, outcome.code, outcome.message))
         return TurnResult(outcome.status, body, "application/json", ok=False, code=outcome.code, retry_after=later)
 
     async def _remember(self, outcome: Deliver) -> None:
         """Hidden rounds are found again by the anchor of the message that they led to."""
         job = self._job
-        hidden = job.dialect.hidden_messages(outcome.rounds, replayed=True)
-        anchor = job.dialect.reply_anchor(outcome.reply, job.view, terminal=outcome.terminal)
+        hidden = job.dialect.write_hidden_rounds(outcome.rounds, replayed=True)
+        anchor = job.dialect.response_anchor(outcome.reply, job.view, terminal=outcome.terminal)
         await self._continuing.remember(job, anchor, hidden)
 
     async def _remember_unanswered(self, outcome: Refuse) -> None:
         """A runner may go on behind a turn that failed: what was done in it is looked for where its answer would stand."""
         job = self._job
-        hidden = job.dialect.hidden_messages(outcome.rounds, replayed=True)
-        await self._continuing.remember(job, Anchor(NOTHING_SAID, job.view.evidence.before), hidden)
+        hidden = job.dialect.write_hidden_rounds(outcome.rounds, replayed=True)
+        await self._continuing.remember(job, Anchor(EMPTY_TEXT_KEY, job.view.evidence.before), hidden)
 
     def _record(self, outcome: Outcome, ended: TurnResult) -> None:
         job = self._job
@@ -178,16 +178,16 @@ class TurnRun:
         self._recorder.turn(job, ended, outcome.rounds, usage, latency_ms)
 
 
-async def json_response(play: asyncio.Task[TurnResult]) -> Exchange:
+async def json_response(play: asyncio.Task[TurnResult]) -> RunnerResponse:
     """The answer of a turn that was not asked to stream. Others may wait for it too."""
     await asyncio.wait([play])
     ended = play.result()
-    return answered(ended.status, ended.body, ended.content_type, ended.retry_after)
+    return respond(ended.status, ended.body, ended.content_type, ended.retry_after)
 
 
 async def sse_response(
     job: TurnContext, world: TurnDriver, play: asyncio.Task[TurnResult], pace: Pace, left: Left
-) -> Exchange:
+) -> RunnerResponse:
     """The answer of a turn that was asked to stream: its error while the status is open, else its stream."""
     goes_on = asyncio.ensure_future(world.progress.goes_on.wait())
     try:
@@ -196,8 +196,8 @@ async def sse_response(
         goes_on.cancel()
     world.progress.goes_on.set()
     if play.done() and not (ended := play.result()).ok:
-        return answered(ended.status, ended.body, ended.content_type, ended.retry_after)
-    return Exchange(200, _STREAM, ClientStream(_events(job, world, play, pace), left), streaming=True)
+        return respond(ended.status, ended.body, ended.content_type, ended.retry_after)
+    return RunnerResponse(200, _STREAM, ClientStream(_events(job, world, play, pace), left), streaming=True)
 
 
 class ClientStream:
@@ -231,7 +231,7 @@ async def _events(
     job: TurnContext, world: TurnDriver, play: asyncio.Task[TurnResult], pace: Pace
 ) -> AsyncGenerator[bytes]:
     dialect = job.dialect
-    opening = Opening("chatcmpl" + job.turn_id.removeprefix("turn_"), job.view.model, int(time.time()))
+    opening = StreamOpening("chatcmpl" + job.turn_id.removeprefix("turn_"), job.view.model, int(time.time()))
     opened = False
     while not play.done():
         if pace.kind != "off":
@@ -246,16 +246,16 @@ async def _events(
         yield dialect.stream_error(_error_event(job, ended))
 
 
-def stored_response(view: RunnerRequest, dialect: Dialect, answer: StoredResponse) -> Exchange:
+def stored_response(view: RunnerRequest, dialect: Dialect, answer: StoredResponse) -> RunnerResponse:
     """An answer that a turn ended with, once more."""
     if not view.stream:
-        return answered(answer.status, answer.body, answer.content_type)
+        return respond(answer.status, answer.body, answer.content_type)
 
     async def events() -> AsyncIterator[bytes]:
         for event in dialect.stream(answer.body, view, None):
             yield event
 
-    return Exchange(200, _STREAM, events(), streaming=True)
+    return RunnerResponse(200, _STREAM, events(), streaming=True)
 
 
 def _sound(pattern: re.Pattern[str], header: str) -> str:
@@ -267,4 +267,6 @@ def _error_event(job: TurnContext, ended: TurnResult) -> bytes:
     """An error in one line of JSON in the dialect's shape, whatever the provider's body is."""
     code = f"provider_http_{ended.status}"
     own = job.dialect.error_body(ended.body)
-    return own or refusal(job.request.path, ended.status, code, f"the provider answered with status {ended.status}")
+    return own or build_error_body(
+        job.request.path, ended.status, code, f"the provider answered with status {ended.status}"
+    )

@@ -111,7 +111,7 @@ class Crossroads:
         await asyncio.sleep(0)
 
     def _read(self, body: bytes) -> ModelResponse:
-        return self.dialect.read_reply(body, catalog())
+        return self.dialect.read_response(body, catalog())
 
     def _entry(self, name: str, keys: int, api_format: ApiFormat) -> dict[str, Any]:
         auth = "x-api-key" if api_format == "anthropic" else "bearer"

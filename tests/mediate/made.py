@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from claw_contract.manifest import Tool
 from claw_mediate.core.tool_call import read_arguments
-from claw_mediate.core.tool_catalog import Catalog
+from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.types import Arguments, Limits, ModelResponse, Owner, ToolCall
 
 SPACE = st.text(alphabet=" \t\r\n", max_size=2)
@@ -96,8 +96,8 @@ def reply(*calls: ToolCall, **usage: Any) -> ModelResponse:
     return ModelResponse(b"{}", b"{}", tuple(calls), usage)
 
 
-def catalog(*tools: Tool, native: Sequence[str] = (), room: int = 128) -> Catalog:
-    return Catalog.of(tools, native, room)
+def catalog(*tools: Tool, native: Sequence[str] = (), room: int = 128) -> ToolCatalog:
+    return ToolCatalog.of(tools, native, room)
 
 
 def limits(**more: Any) -> Limits:

@@ -21,7 +21,7 @@ MANAGED = b'{"name":"desk__get","description":"","input_schema":{"type":"object"
 
 def offered(body: bytes, additions: Additions | None = None) -> dict[ToolUse, bytes]:
     request = anthropic_messages.read_request(body)
-    offer = anthropic_messages.offer(request, catalog(GET, native=request.declared), additions or Additions())
+    offer = anthropic_messages.build_request(request, catalog(GET, native=request.declared), additions or Additions())
     return {use: offer(use).body for use in ToolUse}
 
 
@@ -98,7 +98,7 @@ def test_no_choice_stays_no_choice_until_tools_are_forbidden() -> None:
 def test_context_stands_at_the_end_of_the_system_prompt_and_nothing_else_moves(system: str, after: str) -> None:
     body = f'{{{system}"messages":[ {{"role":"user","content":"Q"}}]}}'.encode()
     request = anthropic_messages.read_request(body)
-    edited = anthropic_messages.with_context(request, 'Live: "x"').decode()
+    edited = anthropic_messages.add_context(request, 'Live: "x"').decode()
     assert f'"system":{after}' in edited
     assert '"messages":[ {"role":"user","content":"Q"}]' in edited
     mediated = offered(body, Additions(context='Live: "x"'))[ToolUse.AS_ASKED].decode()
@@ -140,15 +140,15 @@ def test_hidden_rounds_go_on_with_the_message_that_the_runner_began(prefill: str
     body = f'{{"messages":[{{"role":"user","content":"Q"}} , {{"role":"assistant","content":{prefill}}} ]}}'.encode()
     request = anthropic_messages.read_request(body)
     names = catalog(GET)
-    offer = anthropic_messages.offer(request, names, Additions())(ToolUse.AS_ASKED)
+    offer = anthropic_messages.build_request(request, names, Additions())(ToolUse.AS_ASKED)
     assert json.loads(offer.body)["messages"] == json.loads(body)["messages"]
     content = [
         {"type": "text", "text": "let me look."},
         {"type": "tool_use", "id": "t", "name": "desk__get", "input": {}},
     ]
-    reply = anthropic_messages.read_reply(json.dumps({"content": content}).encode(), names)
+    reply = anthropic_messages.read_response(json.dumps({"content": content}).encode(), names)
     rounds = [Round(number, reply, (tool_result.unknown_tool(reply.calls[0]),)) for number in (1, 2)]
-    hidden = anthropic_messages.hidden_messages(rounds, replayed=False)
+    hidden = anthropic_messages.write_hidden_rounds(rounds, replayed=False)
     messages: list[dict[str, Any]] = json.loads(anthropic_messages.write_request(offer, hidden))["messages"]
     assert [message["role"] for message in messages] == ["user", "assistant", "user", "assistant", "user"]
     assert messages[1]["content"] == [{"type": "text", "text": "Sure, "}, *content]
@@ -181,7 +181,7 @@ def test_what_an_agent_said_is_read_without_its_tool_results() -> None:
 def test_an_answer_is_found_again_however_the_runner_spells_it(spelled: Any) -> None:
     asked = anthropic_messages.read_request(b'{"messages":[{"role":"user","content":"Q"}]}')
     content = [{"type": "thinking", "thinking": "long", "signature": "s"}, {"type": "text", "text": "Hi"}]
-    reply = anthropic_messages.read_reply(json.dumps({"content": content}).encode(), catalog())
-    anchor = anthropic_messages.reply_anchor(reply, asked, terminal=False)
+    reply = anthropic_messages.read_response(json.dumps({"content": content}).encode(), catalog())
+    anchor = anthropic_messages.response_anchor(reply, asked, terminal=False)
     again = [{"role": "user", "content": [{"type": "text", "text": "Q"}]}, {"role": "assistant", "content": spelled}]
     assert anthropic_messages.read_request(json.dumps({"messages": again}).encode()).evidence.anchors == {1: anchor}

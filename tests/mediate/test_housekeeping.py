@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claw_mediate.core.side_requests import CLAUDE_CODE_QUOTA, SIGNS, housekeeping
+from claw_mediate.core.side_requests import CLAUDE_CODE_QUOTA, RULES, find_side_request
 from claw_mediate.dialects.anthropic import messages as anthropic_messages
 from claw_mediate.dialects.openai import chat as openai_chat
 
@@ -66,7 +66,7 @@ class Asked:
     ],
 )
 def test_each_rule_knows_its_runners_request(asked: Asked, rule: str) -> None:
-    assert housekeeping(asked) == rule
+    assert find_side_request(asked) == rule
 
 
 @pytest.mark.requirement("housekeeping:told-apart")
@@ -90,7 +90,7 @@ def test_requests_are_told_apart_as_they_come_over_the_wire() -> None:
         (anthropic_messages, {**title, "tools": [{"name": "Bash"}]}, None),
         (openai_chat, {**fork, "messages": fork["messages"][1:]}, None),
     ):
-        assert housekeeping(dialect.read_request(json.dumps(body).encode())) == rule
+        assert find_side_request(dialect.read_request(json.dumps(body).encode())) == rule
 
 
 TURNS: list[Asked] = [
@@ -115,18 +115,20 @@ TURNS: list[Asked] = [
 @pytest.mark.requirement("housekeeping:told-apart")
 @pytest.mark.parametrize("asked", TURNS)
 def test_what_lacks_one_part_of_the_evidence_is_a_turn(asked: Asked) -> None:
-    assert housekeeping(asked) is None
+    assert find_side_request(asked) is None
 
 
 @pytest.mark.requirement("housekeeping:told-apart")
 @given(st.data())
 def test_no_text_of_a_user_makes_a_turn_housekeeping(data: Any) -> None:
-    lines = [sign.line for sign in SIGNS] + ["quota"]
+    lines = [sign.line for sign in RULES] + ["quota"]
     said = data.draw(st.lists(st.one_of(st.sampled_from(lines), st.text(max_size=20)), max_size=4).map(tuple))
     declared = data.draw(st.sampled_from([(), ("shell",), ("respond_in_schema",), FILES]))
-    assert housekeeping(Asked("You are a trading agent.", said, declared, data.draw(st.none() | st.just(1)))) is None
+    assert (
+        find_side_request(Asked("You are a trading agent.", said, declared, data.draw(st.none() | st.just(1)))) is None
+    )
 
 
 def test_every_rule_says_whose_it_is_and_why() -> None:
-    assert len({sign.id for sign in SIGNS}) == len(SIGNS)
-    assert all(sign.runner and sign.reason and sign.line for sign in SIGNS)
+    assert len({sign.id for sign in RULES}) == len(RULES)
+    assert all(sign.runner and sign.reason and sign.line for sign in RULES)

@@ -17,7 +17,7 @@ from claw_mediate.core.judge import (
     ends_turn,
     judge,
     next_step,
-    use_after,
+    tool_use_after,
 )
 from claw_mediate.core.ledger import Ledger
 from claw_mediate.core.types import Deliver, Refuse, RunTools, ToolCall, ToolResult, ToolUse
@@ -39,7 +39,7 @@ def ledger(**more: Any) -> Ledger:
 
 
 def ran(call: ToolCall, *, status: int = 200) -> ToolResult:
-    return tool_result.from_http(call, status, b"{}", 2, 100)
+    return tool_result.read_http_response(call, status, b"{}", 2, 100)
 
 
 def after(book: Ledger, *answers: ToolResult, use: ToolUse = ToolUse.RELEASED) -> Ledger:
@@ -107,7 +107,7 @@ def test_behind_the_soft_deadline_the_same_happens() -> None:
     assert codes(judge(late, reply(called(GET)))) == ["tool_budget_exhausted"]
     assert judge(replace(ledger(), now=89.9), reply(called(GET))) == RunCalls((called(GET),))
     assert settled(late, called(GET)) == "tool_budget_exhausted"
-    assert use_after(late, (ran(called(GET)),)) is ToolUse.FORBIDDEN
+    assert tool_use_after(late, (ran(called(GET)),)) is ToolUse.FORBIDDEN
 
 
 @pytest.mark.requirement("budget:on-budget-error")
@@ -149,7 +149,7 @@ def test_only_a_terminal_call_that_ran_well_ends_the_turn() -> None:
     assert ends_turn((ran(called(GET)), ran(called(END))))
     assert not ends_turn((ran(called(END), status=500),))
     assert not ends_turn((ran(called(GET)),))
-    assert not ends_turn((tool_result.duplicate(called(END), 1, 1),))
+    assert not ends_turn((tool_result.duplicate_tool_call(called(END), 1, 1),))
 
 
 @pytest.mark.requirement("calls:order-of-checks")
@@ -205,19 +205,19 @@ def test_a_read_may_be_repeated_after_a_write_in_its_own_service_that_ran() -> N
 
 @pytest.mark.requirement("calls:idle-rounds")
 def test_the_third_round_of_nothing_but_repeats_forbids_tools() -> None:
-    repeat = tool_result.duplicate(called(SET), 1, 1)
+    repeat = tool_result.duplicate_tool_call(called(SET), 1, 1)
     book = after(ledger(), ran(called(SET)))
-    assert use_after(book, (repeat,)) is ToolUse.RELEASED
+    assert tool_use_after(book, (repeat,)) is ToolUse.RELEASED
     book = after(after(book, repeat), repeat)
-    assert use_after(book, (repeat,)) is ToolUse.FORBIDDEN
-    assert use_after(book, (repeat, ran(called(GET)))) is ToolUse.RELEASED
+    assert tool_use_after(book, (repeat,)) is ToolUse.FORBIDDEN
+    assert tool_use_after(book, (repeat, ran(called(GET)))) is ToolUse.RELEASED
 
 
 @pytest.mark.requirement("injection:tool-choice-released")
 def test_a_forced_choice_is_released_by_a_managed_call_and_by_nothing_else() -> None:
-    assert use_after(ledger(), (ran(called(GET)),)) is ToolUse.RELEASED
-    assert use_after(ledger(), (tool_result.invalid_arguments(called(GET), "x"),)) is ToolUse.RELEASED
-    assert use_after(ledger(), (tool_result.unknown_tool(UNKNOWN),)) is ToolUse.AS_ASKED
+    assert tool_use_after(ledger(), (ran(called(GET)),)) is ToolUse.RELEASED
+    assert tool_use_after(ledger(), (tool_result.invalid_arguments(called(GET), "x"),)) is ToolUse.RELEASED
+    assert tool_use_after(ledger(), (tool_result.unknown_tool(UNKNOWN),)) is ToolUse.AS_ASKED
 
 
 @pytest.mark.requirement("calls:parallel")

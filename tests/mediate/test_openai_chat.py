@@ -18,7 +18,7 @@ GET = granted("desk.get")
 
 def offered(body: bytes, woven: dict[int, bytes] | None = None) -> dict[ToolUse, bytes]:
     request = openai_chat.read_request(body)
-    offer = openai_chat.offer(request, catalog(GET, native=request.declared), Additions(woven or {}))
+    offer = openai_chat.build_request(request, catalog(GET, native=request.declared), Additions(woven or {}))
     return {use: offer(use).body for use in ToolUse}
 
 

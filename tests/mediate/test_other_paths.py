@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from claw_mediate.agents.authenticate import Admitted
-from claw_mediate.core.http import Exchange, Forward, Request
+from claw_mediate.core.http import Forward, Request, RunnerResponse
 from tests.mediate.conftest import WIRES
 from tests.mediate.test_form_data import CONTENT_TYPE, form
 from tests.mediate.test_routing import CHAIN, TOKEN, Pod
@@ -50,7 +50,7 @@ class OtherPod(Pod):
 
     async def posts(
         self, path: str, body: bytes, content_type: str = JSON, host: str | None = None, method: str = "POST"
-    ) -> Exchange | Forward:
+    ) -> RunnerResponse | Forward:
         headers = [("authorization", f"Bearer {TOKEN}"), ("content-type", content_type)]
         head = Request(method, path, headers, b"", host)
         admitted = self.mediator.admit(head)
@@ -66,7 +66,7 @@ class OtherPod(Pod):
 
     async def refuses(self, path: str, body: bytes, content_type: str = JSON, **where: Any) -> tuple[int, str]:
         decision = await self.posts(path, body, content_type, **where)
-        assert isinstance(decision, Exchange)
+        assert isinstance(decision, RunnerResponse)
         error = json.loads(b"".join([chunk async for chunk in decision.chunks]))["error"]
         return decision.status, error["code"]
 

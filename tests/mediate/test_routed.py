@@ -12,7 +12,7 @@ import pytest
 from claw_contract.redaction.redactor import Redactor
 from claw_contract.secret import DOTS
 from claw_mediate.agents.authenticate import Admitted
-from claw_mediate.core.http import Exchange, Forward, Request
+from claw_mediate.core.http import Forward, Request, RunnerResponse
 from claw_mediate.dialects.base import UnreadableRequestError
 from claw_mediate.dialects.model_only import read_model
 from tests.mediate.desk import Desk
@@ -28,7 +28,7 @@ ODD: dict[str, dict[str, Any]] = {
 }
 
 
-async def exchanged(desk: Desk, body: bytes) -> Exchange | Forward:
+async def exchanged(desk: Desk, body: bytes) -> RunnerResponse | Forward:
     request = Request("POST", desk.wire.PATH, [("authorization", f"Bearer {desk.token}")], body)
     admitted = desk.mediator.admit(request)
     assert isinstance(admitted, Admitted)
@@ -69,7 +69,7 @@ async def test_a_request_that_no_rule_reads_goes_to_its_provider_as_it_is(
     desk = Desk(tmp_path, wire, stream=False)
     body = json.dumps(ODD[name]).encode()
     refused = await exchanged(desk, body)
-    assert isinstance(refused, Exchange)
+    assert isinstance(refused, RunnerResponse)
     assert refused.status == 400
     desk.grant()
     forwarded = await exchanged(desk, body)

@@ -13,7 +13,6 @@ from claw_mediate.core.turn import turn
 from claw_mediate.core.types import (
     AskModel,
     Deliver,
-    Heard,
     Limits,
     ModelFailed,
     ModelReplied,
@@ -25,6 +24,7 @@ from claw_mediate.core.types import (
     ToolResult,
     ToolsAnswered,
     ToolUse,
+    TurnInput,
 )
 from tests.mediate.made import called, granted, limits
 
@@ -65,7 +65,7 @@ class World:
 
     def play(self) -> Outcome:
         playing = turn(self.limits, self.clock)
-        heard: Heard | None = None
+        heard: TurnInput | None = None
         while True:
             try:
                 command = next(playing) if heard is None else playing.send(heard)
@@ -75,7 +75,7 @@ class World:
             self.clock += self.data.draw(st.sampled_from([0.0, 0.0, 1.0, 20.0, 95.0, 1000.0]))
             heard = self.model(command) if isinstance(command, AskModel) else self.tools(command)
 
-    def model(self, command: AskModel) -> Heard:
+    def model(self, command: AskModel) -> TurnInput:
         self.asked.append(command)
         assert len(self.asked) <= self.limits.max_rounds + 2
         if self.data.draw(st.integers(0, 9)) == 0:
@@ -83,7 +83,7 @@ class World:
         calls = tuple(self.data.draw(REPLY))
         return ModelReplied(ModelResponse(b"{}", b"{}", calls, {"total_tokens": 1}), self.clock)
 
-    def tools(self, command: RunTools) -> Heard:
+    def tools(self, command: RunTools) -> TurnInput:
         assert 0 < command.seconds <= self.limits.per_tool
         assert 1 <= len(command.calls) <= self.limits.max_parallel
         allowed = [self.may_repeat(call) for call in command.calls]
@@ -93,7 +93,7 @@ class World:
 
     def answer(self, call: ToolCall) -> ToolResult:
         status = self.data.draw(st.sampled_from([200, 200, 404, 503, 0]))
-        return tool_result.from_http(call, status, b"{}", 2, 100) if status else tool_result.timed_out(call, 1)
+        return tool_result.read_http_response(call, status, b"{}", 2, 100) if status else tool_result.timeout(call, 1)
 
     def may_repeat(self, call: ToolCall) -> bool:
         """The exceptions of spec/mediation.md section 4, "Repeats", told by what ran."""
@@ -164,9 +164,11 @@ def test_a_model_that_never_stops_calling_is_asked_two_times_more_than_it_has_ro
             asked += 1
             assert asked <= rounds + 2
             call = called(TOOLS[0], f'{{"a":{asked}}}')
-            heard: Heard = ModelReplied(ModelResponse(b"{}", b"{}", (call,), {}), clock)
+            heard: TurnInput = ModelReplied(ModelResponse(b"{}", b"{}", (call,), {}), clock)
         else:
-            heard = ToolsAnswered(tuple(tool_result.from_http(call, 200, b"", 0, 9) for call in command.calls), clock)
+            heard = ToolsAnswered(
+                tuple(tool_result.read_http_response(call, 200, b"", 0, 9) for call in command.calls), clock
+            )
         try:
             command = playing.send(heard)
         except StopIteration as end:

@@ -58,7 +58,7 @@ class Peers:
         assert 0 < seconds <= self.limits.per_tool
         self.ran.append(call)
         status = self.data.draw(st.sampled_from([200, 200, 404, 503]))
-        return tool_result.from_http(call, status, b'{"a": 1.0}', 10, 100)
+        return tool_result.read_http_response(call, status, b'{"a": 1.0}', 10, 100)
 
 
 @pytest.mark.requirement("loop:terminates-on-the-wire")
@@ -72,7 +72,7 @@ async def test_any_bytes_end_a_turn_and_never_spoil_the_conversation(
     peers = Peers(data, wire, limits)
     asked = wire.request([wire.user("Go")], ["shell"], stream=True, more={"x_mine": 1.5})
     view = dialect.read_request(json.dumps(asked).encode())
-    offered = dialect.offer(view, CATALOG, Additions())
+    offered = dialect.build_request(view, CATALOG, Additions())
     journal = SqliteJournal(Database(""), Owner.this())
     await journal.begin("turn_1", "analyst", RequestFingerprint("request", "", "", ""))
     tape = TurnCheckpoint(journal, "turn_1", pytest.fail, "first")
@@ -87,7 +87,7 @@ async def test_any_bytes_end_a_turn_and_never_spoil_the_conversation(
         assert request["messages"][0] == asked["messages"][0]
         calls_and_answers(wire, request)
     if isinstance(outcome, Deliver):
-        body = dialect.write_reply(outcome.reply, view, {}, terminal=outcome.terminal)
+        body = dialect.write_response(outcome.reply, view, {}, terminal=outcome.terminal)
         wire.assembled(b"".join(dialect.stream(body, view)))
         assert outcome.terminal or {call.owner for call in outcome.reply.calls} <= {"native"}
     else:

@@ -12,21 +12,28 @@ from claw_contract.base import JsonObject
 from claw_mediate.core import json_splice
 from claw_mediate.core.continuity import calls_key, text_key
 from claw_mediate.core.session_id import SessionHints
-from claw_mediate.core.tool_catalog import Catalog, Offered
+from claw_mediate.core.tool_catalog import OfferedTool, ToolCatalog
 from claw_mediate.core.types import ToolUse
 from claw_mediate.dialects.anthropic.wire_types import Message, call_ids, read_content, text_blocks, visible_text
 from claw_mediate.dialects.base import (
     Additions,
-    Offer,
-    Offers,
+    ProviderRequest,
+    RequestVariants,
     RunnerRequest,
     UnreadableRequestError,
 )
-from claw_mediate.dialects.body_edits import Changes, array, compact, offers, weave, with_text
-from claw_mediate.dialects.decode import ABSENT, evidence_of, known, read
+from claw_mediate.dialects.body_edits import (
+    Changes,
+    append_text,
+    array_member,
+    encode,
+    insert_messages,
+    request_variants,
+)
+from claw_mediate.dialects.decode import ABSENT, decode_or_none, decode_request, evidence_reader
 
 
-class _Sent(msgspec.Struct):
+class _SentMessage(msgspec.Struct):
     role: Any = ""
     content: msgspec.Raw = ABSENT
 
@@ -36,7 +43,7 @@ class _Tool(msgspec.Struct):
 
 
 class _Request(msgspec.Struct):
-    messages: list[_Sent]
+    messages: list[_SentMessage]
     model: str = ""
     stream: bool | None = None
     system: msgspec.Raw = ABSENT
@@ -52,8 +59,8 @@ _READ = frozenset(_Request.__struct_fields__)
 
 def read_request(body: bytes) -> RunnerRequest:
     """The view of a runner's request, also of one that counts tokens. Raises ``UnreadableRequestError``."""
-    view = read(_read_request, body, "messages request")
-    messages = [Message(sent.role, known(read_content, sent.content)) for sent in view.messages]
+    view = decode_request(_read_request, body, "messages request")
+    messages = [Message(sent.role, decode_or_none(read_content, sent.content)) for sent in view.messages]
     choice = view.tool_choice
     return RunnerRequest(
         body=body,
@@ -63,85 +70,85 @@ def read_request(body: bytes) -> RunnerRequest:
         declared=tuple(tool.name for tool in view.tools or () if isinstance(tool.name, str) and tool.name),
         bypass="tool_choice_none" if choice is not None and choice.get("type") == "none" else None,
         choice=choice,
-        read_evidence=evidence_of(messages, _text_parts, _key),
+        read_evidence=evidence_reader(messages, _text_parts, _key),
         session=SessionHints(view.metadata),
         said=tuple(filter(None, ("\n".join(text_blocks(one.content)) for one in messages if one.role == "user"))),
-        system="\n".join(text_blocks(known(read_content, view.system))),
+        system="\n".join(text_blocks(decode_or_none(read_content, view.system))),
         most_tokens=view.max_tokens if type(view.max_tokens) is int else None,
-        begun=_begun(messages),
+        begun=_prefill(messages),
     )
 
 
-def offer(request: RunnerRequest, catalog: Catalog, additions: Additions) -> Offers:
+def build_request(request: RunnerRequest, catalog: ToolCatalog, additions: Additions) -> RequestVariants:
     """The body for the provider, but for the rounds of this turn. Managed tools stand behind the runner's own.
 
     A member that counts and stands twice is refused: two parsers could disagree about which one is meant.
     """
     try:
-        body = json_splice.Object(request.body, once=_READ)
-        changes: Changes = {"tools": json_splice.appended(array(body, "tools"), map(_wire_tool, catalog.offered))}
+        body = json_splice.Object(request.body, unique=_READ)
+        changes: Changes = {"tools": json_splice.append(array_member(body, "tools"), map(_wire_tool, catalog.offered))}
         if additions.woven:
-            changes["messages"] = weave(array(body, "messages"), additions.woven)
+            changes["messages"] = insert_messages(array_member(body, "messages"), additions.woven)
         if additions.context:
-            changes |= _with_context(body, additions.context)
+            changes |= _system_with_context(body, additions.context)
         if body.value("stream") is not None:
             changes["stream"] = b"false"
         choices: dict[ToolUse, Changes] = {
-            ToolUse.AS_ASKED: _as_asked(request.choice, catalog),
-            ToolUse.RELEASED: _released(request.choice),
+            ToolUse.AS_ASKED: _choice_as_requested(request.choice, catalog),
+            ToolUse.RELEASED: _released_choice(request.choice),
             ToolUse.FORBIDDEN: {"tool_choice": b'{"type":"none"}'},
         }
-        made = offers(body, changes, choices.__getitem__)
-        return (lambda use: _before_prefill(made(use))) if request.begun is not None else made
-    except json_splice.WireError as error:
+        made = request_variants(body, changes, choices.__getitem__)
+        return (lambda use: _split_prefill(made(use))) if request.begun is not None else made
+    except json_splice.JsonSpliceError as error:
         raise UnreadableRequestError(str(error)) from error
 
 
-def with_context(request: RunnerRequest, context: str) -> bytes:
+def add_context(request: RunnerRequest, context: str) -> bytes:
     """The request with text at the end of its system prompt, and nothing else changed."""
     try:
         body = json_splice.Object(request.body)
-        return body.edited(_with_context(body, context))
-    except json_splice.WireError as error:
+        return body.edit(_system_with_context(body, context))
+    except json_splice.JsonSpliceError as error:
         raise UnreadableRequestError(str(error)) from error
 
 
-def _with_context(body: json_splice.Object, context: str) -> Changes:
-    return {"system": with_text(body.value("system") or b'""', context)}
+def _system_with_context(body: json_splice.Object, context: str) -> Changes:
+    return {"system": append_text(body.value("system") or b'""', context)}
 
 
-def _before_prefill(offer: Offer) -> Offer:
+def _split_prefill(offer: ProviderRequest) -> ProviderRequest:
     """The runner began the assistant's message: hidden rounds begin with it, since roles must take turns."""
-    start = json_splice.elements(
-        b"%b]" % offer.head, json_splice.once(b"%b]}" % offer.head, ["messages"])["messages"].start
+    start = json_splice.element_spans(
+        b"%b]" % offer.head, json_splice.find_members(b"%b]}" % offer.head, ["messages"])["messages"].start
     )[-1][0]
-    return Offer(offer.head[:start].rstrip(b" \t\r\n,"), offer.tail, prefill=offer.head[start:])
+    return ProviderRequest(offer.head[:start].rstrip(b" \t\r\n,"), offer.tail, prefill=offer.head[start:])
 
 
 @lru_cache(maxsize=4096)
-def _wire_tool(offered: Offered) -> bytes:
-    return compact({"name": offered.alias, "description": offered.description, "input_schema": offered.schema})
+def _wire_tool(offered: OfferedTool) -> bytes:
+    return encode({"name": offered.alias, "description": offered.description, "input_schema": offered.schema})
 
 
-def _as_asked(choice: JsonObject | str | None, catalog: Catalog) -> Changes:
+def _choice_as_requested(choice: JsonObject | str | None, catalog: ToolCatalog) -> Changes:
     """A choice that names a managed tool canonically names its alias; any other stays in the runner's bytes."""
     name = choice.get("name") if isinstance(choice, dict) else None
     alias = catalog.alias(name) if isinstance(name, str) else None
-    return {} if alias is None or not isinstance(choice, dict) else {"tool_choice": compact({**choice, "name": alias})}
+    return {} if alias is None or not isinstance(choice, dict) else {"tool_choice": encode({**choice, "name": alias})}
 
 
-def _released(choice: JsonObject | str | None) -> Changes:
+def _released_choice(choice: JsonObject | str | None) -> Changes:
     if not isinstance(choice, dict) or choice.get("type") not in {"any", "tool"}:
         return {}
     kept = {name: value for name, value in choice.items() if name == "disable_parallel_tool_use"}
-    return {"tool_choice": compact({"type": "auto", **kept})}
+    return {"tool_choice": encode({"type": "auto", **kept})}
 
 
 def _text_parts(message: Message) -> Sequence[str]:
     return text_blocks(message.content)
 
 
-def _begun(messages: Sequence[Message]) -> str | None:
+def _prefill(messages: Sequence[Message]) -> str | None:
     if not messages or messages[-1].role != "assistant" or messages[-1].content is None:
         return None
     return visible_text(messages[-1].content)

@@ -10,7 +10,7 @@ import msgspec
 from claw_mediate.core.continuity import calls_key, text_key
 from claw_mediate.core.types import ModelResponse
 from claw_mediate.dialects import sse
-from claw_mediate.dialects.base import TERMINAL_TEXT, Keepalive, Offer, Opening, RunnerRequest
+from claw_mediate.dialects.base import TERMINAL_TEXT, Keepalive, ProviderRequest, RunnerRequest, StreamOpening
 from claw_mediate.dialects.openai import functions as openai_legacy
 from claw_mediate.dialects.openai import request as openai_request
 from claw_mediate.dialects.openai import response as openai_reply
@@ -19,25 +19,25 @@ from claw_mediate.dialects.openai.wire_types import read_message, visible_text
 from claw_state.continuity import Anchor
 
 NAME: Final = "openai-chat"
-MOST_TOOLS: Final = 128
+MAX_TOOLS: Final = 128
 """How many tools OpenAI takes in one request."""
 
 read_request = openai_request.read_request
-offer = openai_request.offer
-with_context = openai_request.with_context
-read_reply = openai_reply.read_reply
-write_reply = openai_reply.write_reply
-hidden_messages = openai_reply.hidden_messages
-shortened = openai_reply.shortened
+build_request = openai_request.build_request
+add_context = openai_request.add_context
+read_response = openai_reply.read_response
+write_response = openai_reply.write_response
+write_hidden_rounds = openai_reply.write_hidden_rounds
+summarize = openai_reply.summarize
 stream = openai_stream.stream
 
 
-def write_request(offer: Offer, hidden: Sequence[bytes]) -> bytes:
+def write_request(offer: ProviderRequest, hidden: Sequence[bytes]) -> bytes:
     """Hidden rounds go behind the last message."""
     return offer.followed_by(hidden)
 
 
-def reply_anchor(reply: ModelResponse, request: RunnerRequest, *, terminal: bool) -> Anchor:
+def response_anchor(reply: ModelResponse, request: RunnerRequest, *, terminal: bool) -> Anchor:
     """By the native calls' ids where there are any, else by the text."""
     if terminal or not reply.calls:
         text = visible_text(read_message.decode(reply.message)) or TERMINAL_TEXT * terminal
@@ -46,7 +46,7 @@ def reply_anchor(reply: ModelResponse, request: RunnerRequest, *, terminal: bool
     return Anchor(key, request.evidence.before)
 
 
-def keepalive(note: str, kind: Keepalive, opening: Opening) -> bytes:
+def keepalive(note: str, kind: Keepalive, opening: StreamOpening) -> bytes:
     """A comment, which every SDK skips (reference/gateways.md section 2.8); native: a chunk whose delta is empty."""
     return sse.comment(note) if kind == "comment" else openai_stream.empty_chunk(opening)
 

@@ -17,20 +17,21 @@ from claw_mediate.core.continuity import call_key
 from claw_mediate.core.tool_call import read_arguments
 from claw_mediate.core.types import Arguments, ToolCall, UnreadableArguments
 from claw_mediate.dialects.body_edits import Changes
-from claw_mediate.dialects.openai.wire_types import Function, Message, arguments_text, function_call, named
+from claw_mediate.dialects.openai.wire_types import Function, Message, arguments_text, function_call, message_name
 
 _read_messages = msgspec.json.Decoder(list[Message])
 _NO_TEXT = (b"", b"null")
 
 
-def as_tools(functions: bytes) -> list[bytes]:
+def functions_as_tools(functions: bytes) -> list[bytes]:
     """The runner's functions as tools, each in its own bytes."""
     return [
-        b'{"type":"function","function":%b}' % functions[start:end] for start, end in json_splice.elements(functions)
+        b'{"type":"function","function":%b}' % functions[start:end]
+        for start, end in json_splice.element_spans(functions)
     ]
 
 
-def as_tool_messages(messages: bytes) -> list[tuple[int, int, bytes]]:
+def functions_as_tool_messages(messages: bytes) -> list[tuple[int, int, bytes]]:
     """The cuts that make calls of functions, with the answers right behind them, calls of tools and their answers.
 
     A call without its answer, or an answer without its call, stays as it is: the old form may say so, that of tools may not.
@@ -38,50 +39,50 @@ def as_tool_messages(messages: bytes) -> list[tuple[int, int, bytes]]:
     if b"function_call" not in messages:
         return []
     views = _read_messages.decode(messages)
-    calls = [(index, made) for index, answer in enumerate(views[1:]) if (made := _answered(views[index], answer))]
-    places = json_splice.elements(messages) if calls else []
+    calls = [(index, made) for index, answer in enumerate(views[1:]) if (made := _answered_call(views[index], answer))]
+    places = json_splice.element_spans(messages) if calls else []
     equal: Counter[str] = Counter()
     cuts: list[tuple[int, int, bytes]] = []
     for index, made in calls:
-        digest = hashlib.sha256(f"{made.name}\0{_signature(made)}".encode()).hexdigest()[:24]
+        digest = hashlib.sha256(f"{made.name}\0{_canonical_arguments(made)}".encode()).hexdigest()[:24]
         call_id = f'"call{digest}n{equal[digest]}"'.encode()
         equal[digest] += 1
         changes = _as_tool_call(bytes(views[index].function_call), call_id), _as_tool_message(views[index + 1], call_id)
         for (start, end), changed in zip(places[index : index + 2], changes, strict=True):
-            cuts.append((start, end, json_splice.edited(messages[start:end], changed)))
+            cuts.append((start, end, json_splice.edit(messages[start:end], changed)))
     return cuts
 
 
-def as_function_call(choice: bytes) -> bytes:
+def tool_call_as_function(choice: bytes) -> bytes:
     """A choice of the provider with its first call in the old form. What else the model called, it can call again."""
     message = json_splice.Object(choice).value("message") or b"{}"
     calls = json_splice.Object(message).value("tool_calls") or b"[]"
-    first = json_splice.Object(calls[slice(*json_splice.elements(calls)[0])])
+    first = json_splice.Object(calls[slice(*json_splice.element_spans(calls)[0])])
     function = first.value("function")
     if function in (None, b"null"):
         custom = json_splice.Object(first.value("custom") or b"{}")
         function = b'{"name":%b,"arguments":%b}' % (custom.value("name") or b'""', custom.value("input") or b'""')
-    changes: Changes = {"message": json_splice.edited(message, {"tool_calls": None, "function_call": function})}
+    changes: Changes = {"message": json_splice.edit(message, {"tool_calls": None, "function_call": function})}
     if json_splice.Object(choice).value("finish_reason") == b'"tool_calls"':
         changes["finish_reason"] = b'"function_call"'
-    return json_splice.edited(choice, changes)
+    return json_splice.edit(choice, changes)
 
 
 def function_key(function: Function) -> str:
     """What a call in the old form is found again by."""
-    return call_key(function.name, _signature(function))
+    return call_key(function.name, _canonical_arguments(function))
 
 
 def handoff_key(call: ToolCall) -> str:
     """The same of a call that is handed over in the old form."""
     read = read_arguments(call.arguments.text) if isinstance(call.arguments, UnreadableArguments) else call.arguments
-    return call_key(call.name, _canonical(read))
+    return call_key(call.name, _arguments_text(read))
 
 
-def _answered(message: Message, answer: Message) -> Function | None:
+def _answered_call(message: Message, answer: Message) -> Function | None:
     """The call that a message makes, where the message behind it is its answer."""
     made = function_call(message) if message.role == "assistant" else None
-    return made if made and answer.role == "function" and named(answer) in (None, made.name) else None
+    return made if made and answer.role == "function" and message_name(answer) in (None, made.name) else None
 
 
 def _as_tool_call(function: bytes, call_id: bytes) -> Changes:
@@ -95,10 +96,10 @@ def _as_tool_message(answer: Message, call_id: bytes) -> Changes:
     return {"role": b'"tool"', "tool_call_id": call_id, **empty}
 
 
-def _signature(function: Function) -> str:
-    return _canonical(read_arguments(arguments_text(function)))
+def _canonical_arguments(function: Function) -> str:
+    return _arguments_text(read_arguments(arguments_text(function)))
 
 
-def _canonical(arguments: Arguments | UnreadableArguments) -> str:
+def _arguments_text(arguments: Arguments | UnreadableArguments) -> str:
     """What re-serialised arguments have in common."""
     return arguments.signature if isinstance(arguments, Arguments) else arguments.text

@@ -13,12 +13,19 @@ from claw_contract.base import JsonObject
 from claw_mediate.core import json_splice
 from claw_mediate.core.continuity import calls_key, text_key
 from claw_mediate.core.session_id import SessionHints
-from claw_mediate.core.tool_catalog import Catalog, Offered
+from claw_mediate.core.tool_catalog import OfferedTool, ToolCatalog
 from claw_mediate.core.types import ToolUse
-from claw_mediate.dialects.base import Additions, Offers, RunnerRequest, UnreadableRequestError
-from claw_mediate.dialects.body_edits import Changes, array, compact, offers, weave, with_text
-from claw_mediate.dialects.decode import evidence_of, read
-from claw_mediate.dialects.openai.functions import as_tool_messages, as_tools, function_key
+from claw_mediate.dialects.base import Additions, RequestVariants, RunnerRequest, UnreadableRequestError
+from claw_mediate.dialects.body_edits import (
+    Changes,
+    append_text,
+    array_member,
+    encode,
+    insert_messages,
+    request_variants,
+)
+from claw_mediate.dialects.decode import decode_request, evidence_reader
+from claw_mediate.dialects.openai.functions import function_key, functions_as_tool_messages, functions_as_tools
 from claw_mediate.dialects.openai.wire_types import (
     SYSTEM,
     Message,
@@ -30,14 +37,14 @@ from claw_mediate.dialects.openai.wire_types import (
 )
 
 
-class _Named(msgspec.Struct):
+class _NamedTool(msgspec.Struct):
     name: Any = None
 
 
 class _Tool(msgspec.Struct):
     name: Any = None
-    function: _Named | None = None
-    custom: _Named | None = None
+    function: _NamedTool | None = None
+    custom: _NamedTool | None = None
 
 
 class _StreamOptions(msgspec.Struct):
@@ -67,8 +74,8 @@ _READ = frozenset(_Request.__struct_fields__)
 
 def read_request(body: bytes) -> RunnerRequest:
     """The view of a runner's request. Raises ``UnreadableRequestError``."""
-    view = read(_read_request, body, "chat completion")
-    choice = _choice(view)
+    view = decode_request(_read_request, body, "chat completion")
+    choice = _tool_choice(view)
     return RunnerRequest(
         body=body,
         model=view.model,
@@ -77,16 +84,16 @@ def read_request(body: bytes) -> RunnerRequest:
         declared=tuple(filter(None, map(_tool_name, (*(view.tools or ()), *(view.functions or ()))))),
         bypass=_bypass(view, choice),
         choice=choice,
-        read_evidence=evidence_of(view.messages, text_parts, _key),
+        read_evidence=evidence_reader(view.messages, text_parts, _key),
         session=SessionHints(view.metadata, view.prompt_cache_key),
         said=tuple(visible_text(message, "\n") for message in view.messages if message.role == "user"),
         system="\n".join(map(visible_text, takewhile(lambda message: message.role in SYSTEM, view.messages))),
-        most_tokens=_count(view.max_completion_tokens) or _count(view.max_tokens),
+        most_tokens=_integer(view.max_completion_tokens) or _integer(view.max_tokens),
         legacy=bool(view.functions) and not view.tools,
     )
 
 
-def _choice(view: _Request) -> JsonObject | str | None:
+def _tool_choice(view: _Request) -> JsonObject | str | None:
     """The choice of tools, also where it is told as one of functions."""
     if view.tool_choice is None and isinstance(view.function_call, dict):
         return {"type": "function", "function": view.function_call}
@@ -99,7 +106,7 @@ def _bypass(view: _Request, choice: JsonObject | str | None) -> str | None:
     return "several_choices_not_mediated" if view.n not in (None, 1) else None
 
 
-def _count(number: object) -> int | None:
+def _integer(number: object) -> int | None:
     return number if type(number) is int else None
 
 
@@ -116,83 +123,83 @@ def _key(message: Message, text: str) -> str:
     return function_key(function) if function else text_key(text)
 
 
-def offer(request: RunnerRequest, catalog: Catalog, additions: Additions) -> Offers:
+def build_request(request: RunnerRequest, catalog: ToolCatalog, additions: Additions) -> RequestVariants:
     """The body for the provider, but for the rounds of this turn. Managed tools stand behind the runner's own.
 
     A member that counts and stands twice is refused: two parsers could disagree about which one is meant.
     """
     try:
-        body = json_splice.Object(request.body, once=_READ)
-        own = array(body, "tools")
-        messages = array(body, "messages")
-        functions = as_tools(array(body, "functions"))
+        body = json_splice.Object(request.body, unique=_READ)
+        own = array_member(body, "tools")
+        messages = array_member(body, "messages")
+        functions = functions_as_tools(array_member(body, "functions"))
         changes: Changes = {
-            "tools": json_splice.appended(own, [*functions, *map(_wire_tool, catalog.offered)]),
+            "tools": json_splice.append(own, [*functions, *map(_wire_tool, catalog.offered)]),
             "functions": None,
             "function_call": None,
             "stream_options": None,
         }
-        if (edited := _messages(messages, additions, as_tool_messages(messages))) != messages:
+        if (edited := _edit_messages(messages, additions, functions_as_tool_messages(messages))) != messages:
             changes["messages"] = edited
         if body.value("stream") is not None:
             changes["stream"] = b"false"
-        as_asked = _as_asked(body, request.choice, catalog)
+        as_asked = _choice_as_requested(body, request.choice, catalog)
         choices: dict[ToolUse, Changes] = {
             ToolUse.AS_ASKED: as_asked,
-            ToolUse.RELEASED: _released(request.choice, catalog) or as_asked,
+            ToolUse.RELEASED: _released_choice(request.choice, catalog) or as_asked,
             ToolUse.FORBIDDEN: {"tool_choice": b'"none"'},
         }
-        return offers(body, changes, choices.__getitem__)
-    except json_splice.WireError as error:
+        return request_variants(body, changes, choices.__getitem__)
+    except json_splice.JsonSpliceError as error:
         raise UnreadableRequestError(str(error)) from error
 
 
-def with_context(request: RunnerRequest, context: str) -> bytes:
+def add_context(request: RunnerRequest, context: str) -> bytes:
     """The request with text at the end of its system prompt, and nothing else changed."""
     try:
         body = json_splice.Object(request.body)
-        return body.edited({"messages": _messages(array(body, "messages"), Additions(context=context))})
-    except json_splice.WireError as error:
+        return body.edit({"messages": _edit_messages(array_member(body, "messages"), Additions(context=context))})
+    except json_splice.JsonSpliceError as error:
         raise UnreadableRequestError(str(error)) from error
 
 
 @lru_cache(maxsize=4096)
-def _wire_tool(offered: Offered) -> bytes:
+def _wire_tool(offered: OfferedTool) -> bytes:
     function = {"name": offered.alias, "description": offered.description, "parameters": offered.schema}
-    return compact({"type": "function", "function": function})
+    return encode({"type": "function", "function": function})
 
 
-def _messages(messages: bytes, additions: Additions, cuts: Sequence[tuple[int, int, bytes]] = ()) -> bytes:
+def _edit_messages(messages: bytes, additions: Additions, cuts: Sequence[tuple[int, int, bytes]] = ()) -> bytes:
     """With hidden rounds in their places, and the context at the end of the last system message, or in one of its own."""
     if not additions.context:
-        return weave(messages, additions.woven, *cuts)
-    places = json_splice.elements(messages)
+        return insert_messages(messages, additions.woven, *cuts)
+    places = json_splice.element_spans(messages)
     system = list(takewhile(partial(_is_system, messages), places))
     if system:
         start, end = system[-1]
         content = json_splice.Object(messages[start:end]).value("content") or b'""'
-        longer = json_splice.edited(messages[start:end], {"content": with_text(content, additions.context)})
-        return weave(messages, additions.woven, (start, end, longer), *cuts)
-    first = compact({"role": "system", "content": additions.context})
+        longer = json_splice.edit(messages[start:end], {"content": append_text(content, additions.context)})
+        return insert_messages(messages, additions.woven, (start, end, longer), *cuts)
+    first = encode({"role": "system", "content": additions.context})
     if not places:
         return b"[%b]" % first
     hidden = [additions.woven[0]] if 0 in additions.woven else []
-    return weave(messages, {**additions.woven, 0: b",".join([first, *hidden])}, *cuts)
+    return insert_messages(messages, {**additions.woven, 0: b",".join([first, *hidden])}, *cuts)
 
 
 def _is_system(messages: bytes, place: tuple[int, int]) -> bool:
     return read_message.decode(messages[slice(*place)]).role in SYSTEM
 
 
-def _as_asked(body: json_splice.Object, choice: JsonObject | str | None, catalog: Catalog) -> Changes:
+def _choice_as_requested(body: json_splice.Object, choice: JsonObject | str | None, catalog: ToolCatalog) -> Changes:
     """A choice that names managed tools canonically names their aliases; else the runner's bytes stay, where it has any."""
-    if isinstance(choice, dict) and (named := _by_alias(choice, catalog)) != choice:
-        return {"tool_choice": compact(named)}
+    if isinstance(choice, dict) and (named := _choice_by_alias(choice, catalog)) != choice:
+        return {"tool_choice": encode(named)}
     told = body.value("tool_choice") not in (None, b"null")
-    return {} if told or choice is None else {"tool_choice": compact(choice)}
+    return {} if told or choice is None else {"tool_choice": encode(choice)}
 
 
-def _released(choice: JsonObject | str | None, catalog: Catalog) -> Changes:
+def _released_choice(choice: JsonObject | str | None, catalog: ToolCatalog) -> Changes:
     """A choice that forced a call no longer does; tools that it left out stay left out. Empty where it forced none."""
     if not isinstance(choice, dict):
         return {"tool_choice": b'"auto"'} if choice == "required" else {}
@@ -201,19 +208,19 @@ def _released(choice: JsonObject | str | None, catalog: Catalog) -> Changes:
         return {"tool_choice": b'"auto"'}
     if allowed.get("mode") == "auto":
         return {}
-    return {"tool_choice": compact(_by_alias({**choice, "allowed_tools": {**allowed, "mode": "auto"}}, catalog))}
+    return {"tool_choice": encode(_choice_by_alias({**choice, "allowed_tools": {**allowed, "mode": "auto"}}, catalog))}
 
 
-def _by_alias(choice: JsonObject, catalog: Catalog) -> JsonObject:
+def _choice_by_alias(choice: JsonObject, catalog: ToolCatalog) -> JsonObject:
     """A choice with the aliases of the managed tools that it names, one or a list of them."""
     allowed = choice.get("allowed_tools")
     if not isinstance(allowed, dict) or not isinstance(allowed.get("tools"), list):
-        return _aliased(choice, catalog)
-    tools = [_aliased(tool, catalog) if isinstance(tool, dict) else tool for tool in allowed["tools"]]
+        return _tool_by_alias(choice, catalog)
+    tools = [_tool_by_alias(tool, catalog) if isinstance(tool, dict) else tool for tool in allowed["tools"]]
     return {**choice, "allowed_tools": {**allowed, "tools": tools}}
 
 
-def _aliased(named: JsonObject, catalog: Catalog) -> JsonObject:
+def _tool_by_alias(named: JsonObject, catalog: ToolCatalog) -> JsonObject:
     function = named.get("function")
     name = function.get("name") if isinstance(function, dict) else None
     alias = catalog.alias(name) if isinstance(name, str) else None

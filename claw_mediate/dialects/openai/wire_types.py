@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from claw_mediate.dialects.decode import ABSENT, known
+from claw_mediate.dialects.decode import ABSENT, decode_or_none
 
 SYSTEM = ("system", "developer")
 """Roles that speak for whoever runs the agent."""
@@ -56,7 +56,7 @@ def visible_text(message: Message, between: str = "") -> str:
 
 def text_parts(message: Message) -> Sequence[str]:
     """The same, part by part."""
-    content = known(_content, message.content)
+    content = decode_or_none(_content, message.content)
     if isinstance(content, list):
         return [part.text for part in content if isinstance(part.text, str)]
     return [content] if content else ()
@@ -64,17 +64,17 @@ def text_parts(message: Message) -> Sequence[str]:
 
 def tool_calls(message: Message) -> list[WireCall]:
     """The calls that a message makes."""
-    return known(_calls, message.tool_calls) or []
+    return decode_or_none(_calls, message.tool_calls) or []
 
 
 def function_call(message: Message) -> Function | None:
     """The one call of a message from before tools."""
-    return None if tool_calls(message) else known(_function, message.function_call)
+    return None if tool_calls(message) else decode_or_none(_function, message.function_call)
 
 
-def named(message: Message) -> str | None:
+def message_name(message: Message) -> str | None:
     """The name that a message gives."""
-    return known(_string, message.name)
+    return decode_or_none(_string, message.name)
 
 
 def arguments_text(function: Function) -> str:

@@ -32,7 +32,14 @@ from mitmproxy.proxy.layers.http import (
 )
 from mitmproxy.proxy.mode_specs import ReverseMode
 
-from claw_mediate.core.observer import IGNORED, ExchangeObserver, Hidden, RequestInfo, RequestObserver, ResponseInfo
+from claw_mediate.core.observer import (
+    NO_EXCHANGE_OBSERVER,
+    ExchangeObserver,
+    HiddenRequest,
+    RequestInfo,
+    RequestObserver,
+    ResponseInfo,
+)
 from claw_mediate.http.headers import as_read
 
 _log = logging.getLogger(__name__)
@@ -130,8 +137,8 @@ class _Parent:
         _turns.setdefault(turn_id, []).append(self._flow)
         tell(hooks.UpdateHook([self._flow]))
 
-    @_harmless(IGNORED)
-    def asked(self, hidden: Hidden) -> ExchangeObserver:
+    @_harmless(NO_EXCHANGE_OBSERVER)
+    def asked(self, hidden: HiddenRequest) -> ExchangeObserver:
         if hidden.about.kind == "model" and hidden.asked.url:
             self._leads_to(hidden.asked.url)
         return _Child(self._flow, hidden)
@@ -161,7 +168,7 @@ class _Parent:
 class _Child:
     """The flow of one hidden request."""
 
-    def __init__(self, parent: http.HTTPFlow, hidden: Hidden) -> None:
+    def __init__(self, parent: http.HTTPFlow, hidden: HiddenRequest) -> None:
         self._started = time.monotonic()
         self._flow = made = _flow(parent, hidden)
         tell(HttpRequestHeadersHook(made), HttpRequestHook(made))
@@ -189,7 +196,7 @@ class _Child:
         tell(*told)
 
 
-def _flow(parent: http.HTTPFlow, hidden: Hidden) -> http.HTTPFlow:
+def _flow(parent: http.HTTPFlow, hidden: HiddenRequest) -> http.HTTPFlow:
     about, now = hidden.about, time.time()
     name = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in about.name[:_LONGEST_NAME])
     scheme, host, port, path = _place(hidden.asked.url or _not_asked(hidden, name))
@@ -231,7 +238,7 @@ def _headers(asked: RequestInfo, authority: str) -> http.Headers:
     return http.Headers([*fields, (b"content-length", b"%d" % len(asked.body))] if asked.body else fields)
 
 
-def _not_asked(hidden: Hidden, name: str) -> str:
+def _not_asked(hidden: HiddenRequest, name: str) -> str:
     host = _RECORDED if hidden.about.replayed else NOT_MADE
     return f"http://{host}/{quote(name or hidden.about.kind, safe='.')}"
 
