@@ -135,8 +135,8 @@ class Desk:
         said = b"".join([chunk async for chunk in exchange.chunks])
         assert exchange.status == 200, said
         assert wire.answer(talk[-1])[:20].encode() in said, said
-        assert exchange.handed is not None
-        await exchange.handed()
+        assert exchange.on_delivered is not None
+        await exchange.on_delivered()
 
 
 class Bench:

@@ -113,7 +113,7 @@ class Mediator:
             problems.append(
                 f"no context directory at {str(self._settings.context)!r} (run `claw compile`, then set CLAW_CONTEXT_ROOT)"
             )
-        usable = any(provider.usable for provider in self.registry.all().values())
+        usable = any(provider.is_usable for provider in self.registry.all().values())
         if not usable and not self.registry.may_be_filled:
             names = ", ".join(KEY_VARIABLES)
             nowhere = f"no provider has a key (set one of {names}, or CLAW_AUTH_DIR with providers.json)"
@@ -287,9 +287,9 @@ class Mediator:
         self, admitted: Admitted, request: Request, view: RunnerRequest, dialect: Dialect, context: str
     ) -> RunnerResponse | Forward:
         """Tokens are counted as they would be spent: with the managed tools, the hidden rounds and the context."""
-        session = session_of(request.headers, view.session)
+        session = session_of(request.headers, view.session_hints)
         _, offered = await self._offering.made(admitted.agent, view, dialect, Around(context, session))
-        counted = offered(ToolUse.AS_ASKED).body
+        counted = offered(ToolUse.AS_REQUESTED).body
         return self.forwarding.forward(admitted, request, replace(view, body=counted), counts=True)
 
 

@@ -164,7 +164,15 @@ class Agents:
         )
         placed = self._placed(told, blocks)
         return Agent(
-            agent_id, metadata, tools, Limits.of(manifest.policy), digest, feeds.root, memory, placed, quarantined
+            agent_id,
+            metadata,
+            tools,
+            Limits.from_policy(manifest.policy),
+            digest,
+            feeds.root,
+            memory,
+            placed,
+            quarantined,
         )
 
     def _placed(self, told: _Read, blocks: ContextBlocks) -> tuple[ContextBlock, ...]:

@@ -1,4 +1,4 @@
-"""Which protocol a path speaks (spec/mediation.md section 1)."""
+"""The protocol of an API path (docs/spec/mediation.md section 1)."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Literal
 from urllib.parse import unquote
 
 type Endpoint = Literal["/chat/completions", "/messages", "/messages/count_tokens"]
-"""The end of a path that speaks a protocol of ours."""
+"""The end of a path whose protocol is a dialect."""
 
 _ENDPOINTS: tuple[Endpoint, ...] = ("/chat/completions", "/messages", "/messages/count_tokens")
 _THREAD_MESSAGES = re.compile(r"/threads/[^/]+/messages$")
 """OpenAI's Assistants: a message is added to a thread, and no model is asked."""
 type ModelLocation = Literal["nowhere", "optional", "required", "hidden"]
-"""Where a POST of no dialect names its model: in its body or not at all, in its body, or where nobody reads it."""
+"""Where a POST of no dialect names its model: nowhere, in its body or not at all, in its body, or out of the proxy's sight."""
 _NO_MODEL = re.compile(r"/(?:files|uploads/[^/]+/parts|skills|skills/[^/]+/versions)$")
 _MODEL_REQUIRED = re.compile(
     r"/(?:responses|responses/(?:compact|input_tokens)|embeddings|completions|complete|rerank|videos"
     r"|images/[^/]+|audio/[^/]+|assistants|threads/runs|threads/[^/]+/runs|fine_tuning/jobs)$"
 )
 _MODEL_HIDDEN = re.compile(
-    # In the path; in the entries of a batch, or in a file; within a session that is spoken to past the proxy.
+    # In the path; in the entries of a batch, or in a file; within a session that bypasses the proxy.
     r"/models?/[^/:]+[/:]|/(?:engines|deployments|tunedmodels)/|/batches$"
     r"|/(?:realtime|evals|chatkit)(?:/|$)"
 )
@@ -30,13 +30,13 @@ _SLASHES = re.compile(r"[/\\]+")
 _QUERY = re.compile(r"[?#]")
 _PARAMETERS = re.compile(r";[^/]*")
 _MAX_CACHED_LENGTH = 512
-"""Of a path, which anybody may send."""
+"""Longer paths are not cached: anybody may send them."""
 
 
 def normalize_path(path: str) -> str:
-    """What a lenient provider would make of a path: its spelling must not be a way round.
+    """Return the path as a lenient provider would understand it: no spelling must bypass governance.
 
-    >>> meant("/v1/x/../Chat%2F/completions;a=b/?c")
+    >>> normalize_path("/v1/x/../Chat%2F/completions;a=b/?c")
     '/v1/chat/completions'
     """
     plain = _SLASHES.sub("/", _QUERY.split(unquote(path))[0])
@@ -44,7 +44,7 @@ def normalize_path(path: str) -> str:
 
 
 def find_endpoint(path: str) -> Endpoint | None:
-    """The end by which a path's protocol is known; None where it speaks none of ours."""
+    """Return the endpoint that a path ends in; None where its protocol is no dialect."""
     return _find_cached(path) if len(path) <= _MAX_CACHED_LENGTH else _find_endpoint(path)
 
 
@@ -61,7 +61,7 @@ def _find_endpoint(path: str) -> Endpoint | None:
 def locate_model(path: str) -> ModelLocation:
     """Return where a POST to a path of no dialect names its model.
 
-    >>> [model_place(path) for path in ("/v1/files", "/v1/conversations", "/v1/embeddings", "/v1/models/m:embed")]
+    >>> [locate_model(path) for path in ("/v1/files", "/v1/conversations", "/v1/embeddings", "/v1/models/m:embed")]
     ['nowhere', 'optional', 'required', 'hidden']
     """
     plain = normalize_path(path)
@@ -73,5 +73,5 @@ def locate_model(path: str) -> ModelLocation:
 
 
 def is_anthropic(path: str) -> bool:
-    """Whether Anthropic's protocol is spoken there."""
+    """Return True if the path's protocol is Anthropic's."""
     return find_endpoint(path) in {"/messages", "/messages/count_tokens"}

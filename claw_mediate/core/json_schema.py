@@ -1,7 +1,7 @@
-"""JSON Schema, by the jsonschema library: all drafts' keywords, formats off, and no reference is ever fetched.
+"""JSON Schema by the jsonschema library: all drafts' keywords, formats off, and no reference is ever fetched.
 
-What a model or a schema could make slow or inexact is ours (``keywords``). A check ends within a budget of steps: a value
-that is not checked through is not valid.
+Keywords that a model or a schema could make slow or inexact are our own (``json_schema_keywords``). A check ends within a
+budget of steps: a value that is not checked to the end is not valid.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class _Validator(Protocol):
 
 
 def find_schema_problem(schema: dict[str, Any]) -> str | None:
-    """Why a tool can't be offered with this schema: it is none, refers to something outside, or has a hopeless pattern."""
+    """Return why a tool can't have this schema: it is none, refers to another document, or has a hopeless pattern."""
     try:
-        if (wrong := _first_error(schema)) is not None:
-            return f"inputSchema is not a valid JSON Schema: {wrong.message}"
+        if (violation := _first_error(schema)) is not None:
+            return f"inputSchema is not a valid JSON Schema: {violation.message}"
         _resolve_references(schema)
         for _, source in patterns(schema):
             pattern(source)
@@ -58,10 +58,10 @@ def find_schema_problem(schema: dict[str, Any]) -> str | None:
     return None
 
 
-def check_instance(schema: dict[str, Any], instance: Any, most: int) -> list[dict[str, str]]:
-    """At most ``most`` violations, in the order of their places: ``{path, message}``, the path as ``a.b[1]``.
+def check_instance(schema: dict[str, Any], instance: Any, limit: int) -> list[dict[str, str]]:
+    """Return at most ``limit`` violations, in the order of their places: ``{path, message}``, the path as ``a.b[1]``.
 
-    Numbers of the instance are ``int`` or ``number.Number``.
+    Numbers of the instance are ``int`` or ``json_schema_keywords.Number``.
     """
     errors: list[ValidationError] = []
     token = current_work.set(Work(MAX_WORK))
@@ -76,11 +76,11 @@ def check_instance(schema: dict[str, Any], instance: Any, most: int) -> list[dic
     finally:
         current_work.reset(token)
     errors.sort(key=_sort_key)
-    return [{"path": shorten(_format_path(error)), "message": error.message} for error in errors[:most]]
+    return [{"path": shorten(_format_path(error)), "message": error.message} for error in errors[:limit]]
 
 
 def _first_error(schema: dict[str, Any]) -> ValidationError | None:
-    """What is wrong with a schema, by its draft's own."""
+    """Return the first error of a schema, by the schema of its draft."""
     document = json.loads(json.dumps(schema), parse_float=parse_exact)
     draft = validator_for(document, default=Draft202012Validator)
     token = current_work.set(Work(_MAX_WORK_AT_LOAD))
@@ -92,13 +92,12 @@ def _first_error(schema: dict[str, Any]) -> ValidationError | None:
 
 @lru_cache(maxsize=16)
 def _meta_validator(draft: Any) -> _Validator:
-    """The validator of a draft's schemas."""
+    """Return the validator of a draft's schemas."""
     parts = [(uri, _resource(SPECIFICATIONS.contents(uri))) for uri in SPECIFICATIONS]
     registry = (
         referencing.Registry().with_resources(parts).crawl()
     )  # before the library adds its own: its anchors would win
-    made = bounded_validator(draft)(_without_dialects(draft.META_SCHEMA), registry=registry)
-    validator: _Validator = made
+    validator: _Validator = bounded_validator(draft)(_without_dialects(draft.META_SCHEMA), registry=registry)
     return validator
 
 
@@ -116,7 +115,7 @@ def _validator(schema: str) -> _Validator:
 
 
 def _without_dialects(node: Any) -> Any:
-    """Without ``$schema``: where the library meets one it goes on with its own keywords instead of ours."""
+    """Return the schema without ``$schema``: where the library meets one, it goes on with its own keywords instead of ours."""
     if isinstance(node, dict):
         return {
             key: _without_dialects(value)

@@ -1,5 +1,5 @@
-"""The keywords of JSON Schema as the jsonschema library has them, but for those where a model or a schema could make it work
-for long, or where it is inexact.
+"""The keywords of JSON Schema that replace the jsonschema library's own, where a model or a schema could make it work for long,
+or where it is inexact.
 
 Every use of a keyword is paid from a budget of steps, so that no schema and no value takes longer than the budget allows,
 on any machine: a sum, not a clock. Patterns are ECMA-262's, in bounded time. Numbers compare exactly: they are ``int`` or
@@ -24,7 +24,7 @@ from claw_contract.pattern import pattern
 MAX_MESSAGE = 200
 _MESSAGE_TAIL = 60
 MAX_WORK = 1_000_000
-"""What one check may cost, in microseconds of a slow machine, roughly; an ordinary call costs some hundreds."""
+"""The budget of one check, roughly in microseconds of a slow machine; an ordinary call costs some hundreds."""
 _KEYWORD_STEPS = 5
 _REFERENCE_STEPS = 40
 _ERROR_STEPS = 12
@@ -35,12 +35,12 @@ type Keyword = Callable[[Any, Any, Any, Any], Iterator[ValidationError] | None]
 
 
 class TooMuchWorkError(Exception):
-    """The budget is spent: whether the value is valid is not known."""
+    """The budget is spent: the value may be valid or not."""
 
 
 @dataclass(slots=True)
 class Work:
-    """What is left of the budget of one check, and the enumerations that it met (by their place in the schema)."""
+    """The rest of the budget of one check, and the enumerations that it met (by their place in the schema)."""
 
     left: int
     enums: dict[int, frozenset[Hashable]] = field(default_factory=dict)
@@ -52,12 +52,12 @@ class Work:
 
 
 current_work: ContextVar[Work] = ContextVar("work")
-"""Of the check that is under way. The library hands nothing of ours through, so it can't be an argument."""
+"""The work of the check that is under way. The library passes nothing of ours through, so it can't be an argument."""
 
 
 @lru_cache(maxsize=16)
 def bounded_validator(draft: Any) -> Any:
-    """The library's class for a draft, with our keywords, each of them paid for."""
+    """Return the library's class for a draft, with our keywords, each of them paid for."""
     ours = {name: keyword for name, keyword in _OURS.items() if name in draft.VALIDATORS}
     paid = {name: _charge(name, keyword) for name, keyword in {**draft.VALIDATORS, **ours}.items()}
     integer = draft.TYPE_CHECKER.is_type(1.0, "integer")  # since draft 6
@@ -69,7 +69,7 @@ def _charge(name: str, keyword: Keyword) -> Keyword:
     price = _REFERENCE_STEPS if "ref" in name.lower() else _KEYWORD_STEPS
     is_long = name not in {"const", "enum"}
 
-    def paid(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+    def charged(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
         budget = current_work.get()
         budget.spend(price + (_KEYWORD_STEPS * len(value) if is_long and isinstance(value, dict | list) else 0))
         for error in keyword(validator, value, instance, schema) or ():
@@ -77,11 +77,11 @@ def _charge(name: str, keyword: Keyword) -> Keyword:
             error.message = shorten(error.message)
             yield error
 
-    return paid
+    return charged
 
 
 def shorten(text: str) -> str:
-    """A message quotes first and complains last: both ends are kept."""
+    """Return a message within ``MAX_MESSAGE`` characters: it quotes first and complains last, so both ends are kept."""
     return text if len(text) <= MAX_MESSAGE else f"{text[: MAX_MESSAGE - _MESSAGE_TAIL - 1]}…{text[-_MESSAGE_TAIL:]}"
 
 
@@ -92,10 +92,10 @@ def _is_integer(value: Any, *, whole_decimals: bool) -> bool:
 
 
 def matches_pattern(source: str, text: str) -> bool:
-    """Whether a pattern is found in a text; paid for. Raises ``PatternError`` and ``TooMuchWorkError``."""
-    wanted = pattern(source)
-    current_work.get().spend(wanted.price * len(text))
-    return wanted.found_in(text)
+    """Return True if a pattern is found in a text; paid for. Raises ``PatternError`` and ``TooMuchWorkError``."""
+    expression = pattern(source)
+    current_work.get().spend(expression.price * len(text))
+    return expression.found_in(text)
 
 
 def _pattern(_validator: Any, source: str, instance: Any, _schema: Any) -> Iterator[ValidationError]:
@@ -143,7 +143,7 @@ def _not_allowed(validator: Any, place: str | int, value: Any, rule: Any) -> Ite
 
 
 def _unique_items(_validator: Any, wanted: bool, instance: Any, _schema: Any) -> Iterator[ValidationError]:
-    """In linear time: the library compares every item with every other, and a model chooses how many there are."""
+    """Check in linear time: the library compares every item with every other, and a model chooses how many there are."""
     if wanted and isinstance(instance, list) and len(set(map(_freeze, instance))) < len(instance):
         yield ValidationError("items are not unique")
 
@@ -162,7 +162,7 @@ def _const(_validator: Any, value: Any, instance: Any, _schema: Any) -> Iterator
 
 
 def _freeze(value: Any) -> Hashable:
-    """A value that is equal to another's exactly when JSON Schema takes the two for equal (1 is 1.0, and not true)."""
+    """Return a value that is equal to another's exactly when JSON Schema takes the two for equal (1 is 1.0, and not true)."""
     if isinstance(value, dict):
         current_work.get().spend(1 + len(value))
         return "{", frozenset((name, _freeze(member)) for name, member in value.items())
@@ -178,21 +178,25 @@ def _multiple_of(_validator: Any, factor: Any, instance: Any, _schema: Any) -> I
 
 
 type Matches = Callable[[str, str], bool]
-"""Whether a pattern is found in a name."""
+"""True if a pattern is found in a name."""
 
 
 def evaluated_keys(validator: Any, instance: Any, schema: Any, matches: Matches) -> set[str | int]:
-    """Names, or indexes. ``schema`` has accepted the value, except for what is asked about."""
+    """Return the names, or indexes, that a schema has looked at: ``unevaluated…`` is about the others.
+
+    ``schema`` has accepted the value, except for what is asked about. The library's own function returns a list, which is
+    searched for each member, and knows Python's regular expressions only.
+    """
     if not isinstance(schema, dict):
         return set()
-    found = (
+    keys = (
         _evaluated_members(instance, schema, matches)
         if isinstance(instance, dict)
         else _evaluated_items(validator, instance, schema)
     )
     for within, part in _applied_subschemas(validator, instance, schema):
-        found |= evaluated_keys(within, instance, part, matches)
-    return found
+        keys |= evaluated_keys(within, instance, part, matches)
+    return keys
 
 
 def _evaluated_members(instance: dict[str, Any], schema: dict[str, Any], matches: Matches) -> set[str | int]:
@@ -210,15 +214,15 @@ def _evaluated_items(validator: Any, instance: list[Any], schema: dict[str, Any]
         return set(everything)
     if isinstance(items, list):  # draft 2019-09
         return set(everything if schema.get("additionalItems") is not None else everything[: len(items)])
-    found: set[str | int] = set(everything[: len(schema.get("prefixItems", ()))])
+    keys: set[str | int] = set(everything[: len(schema.get("prefixItems", ()))])
     if "contains" in schema and "prefixItems" in validator.VALIDATORS:  # since draft 2020-12
         wanted = validator.evolve(schema=schema["contains"])
-        found |= {index for index in everything if index not in found and wanted.is_valid(instance[index])}
-    return found
+        keys |= {index for index in everything if index not in keys and wanted.is_valid(instance[index])}
+    return keys
 
 
 def _applied_subschemas(validator: Any, instance: Any, schema: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
-    """The schemas that hold for the same value: those referred to, and the applicators' that accept it."""
+    """Yield the schemas that hold for the same value: those referred to, and the applicators' that accept it."""
     yield from _referenced_schemas(validator, schema)
     parts = [*schema.get("allOf", ()), *schema.get("anyOf", ()), *schema.get("oneOf", ())]
     parts += [part for name, part in schema.get("dependentSchemas", {}).items() if name in instance]
@@ -243,7 +247,7 @@ _MAX_DIGITS = 4000
 
 
 class Number(Decimal):
-    """A decimal that is written as JSON writes it: messages quote values."""
+    """A decimal whose ``repr`` is JSON, since messages quote values. JSON numbers are ``int`` or this, never ``float``."""
 
     __slots__ = ()
 
@@ -252,11 +256,11 @@ class Number(Decimal):
 
 
 _INCOMPARABLE = Number("sNaN")
-"""Beyond all computing (``1e99999999999999999999``): every comparison with it raises ``ArithmeticError``."""
+"""A number beyond all computing (``1e99999999999999999999``): every comparison with it raises ``ArithmeticError``."""
 
 
 def parse_exact(text: str) -> Number:
-    """A number of a JSON text that has a point or an exponent."""
+    """Return a number of a JSON text that has a point or an exponent."""
     try:
         return Number(text) if len(text) <= _MAX_DIGITS else _INCOMPARABLE
     except InvalidOperation:
@@ -268,9 +272,9 @@ def is_number(value: object) -> bool:
 
 
 def is_multiple(value: int | Decimal, factor: int | Decimal) -> bool:
-    """By digits and powers of ten: exact (19.99 is a multiple of 0.01), and no power is ever written out.
+    """Return True if ``value`` is a multiple, exactly: 19.99 is a multiple of 0.01.
 
-    Raises ``ArithmeticError``.
+    By digits and powers of ten, so that no power is written out. Raises ``ArithmeticError``.
     """
     digits, power = _digits_and_power(value)
     of_digits, of_power = _digits_and_power(factor)
@@ -279,7 +283,7 @@ def is_multiple(value: int | Decimal, factor: int | Decimal) -> bool:
 
 
 def _digits_and_power(number: int | Decimal) -> tuple[int, int]:
-    """``digits`` and ``power`` of a number that is ± digits × 10^power; the digits end in no zero."""
+    """Return ``digits`` and ``power`` of a number that is ± digits × 10^power; the digits end in no zero."""
     _, every, power = Decimal(number).as_tuple()
     if not isinstance(power, int):
         raise ArithmeticError("not a finite number")  # noqa: TRY004 — of its value, not of its type

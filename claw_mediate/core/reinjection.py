@@ -1,13 +1,13 @@
-"""What a conversation gets back of its hidden rounds, and why not the rest (spec/mediation.md section 7). Pure.
+"""The hidden rounds that a request gets back, and why not the rest (docs/spec/mediation.md section 7). Pure.
 
-of an assistant's message          what becomes of it   why
+an assistant's message             result               why
 ─────────────────────────────────  ───────────────────  ───────────────────────────────────────────────────
 its turn is kept, with rounds      reinjected           may be shortened, where the request has no room
                                    missed: over_bound   even so there was no room
 its turn is kept, without          plain                nothing was hidden before it
                                    missed: evicted      the agent had no room for them any more
 turns with an equal key are kept   missed: other_conversation
-none is                            missed: unknown      it was no turn of ours, or too long ago, or was altered
+no such turn is kept               missed: unknown      it was no mediated turn, or too long ago, or was altered
 """
 
 from __future__ import annotations
@@ -26,75 +26,78 @@ from claw_mediate.core.continuity import Evidence, match_rounds
 from claw_state.continuity import Anchor, StoredRounds
 
 MAX_REINJECTED_BYTES = 256 * 1024
-"""Bytes of hidden messages in one request."""
+"""For the hidden messages of one request."""
 MAX_UNCHANGED = 256
-"""Characters that stay as they are."""
+"""Characters of arguments, or of a result, that a summary leaves as they are."""
 _PREFIX_LENGTH = 160
+"""Characters of longer ones that it keeps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reinjection:
-    """``woven``: hidden messages by the index of the message that they go before; the same bytes every time."""
+    """The hidden messages for one request, and the log event about them."""
 
-    woven: Mapping[int, bytes]
-    used: tuple[StoredRounds, ...]
-    told: Reinjected
+    insertions: Mapping[int, bytes]
+    """By the index of the message that they go before; the same bytes every time."""
+    rounds: tuple[StoredRounds, ...]
+    """The stored rounds that were used."""
+    event: Reinjected
 
 
 def plan_reinjection(
-    evidence: Evidence, kept: Sequence[StoredRounds], session: str, shortened: Callable[[bytes], bytes]
+    evidence: Evidence, stored: Sequence[StoredRounds], session: str, summarize: Callable[[bytes], bytes]
 ) -> Reinjection:
-    """``kept``: the turns whose keys are those of the evidence."""
-    found = match_rounds({**evidence.gaps, **evidence.anchors}, kept, session)
-    hidden = {index: one.messages for index, one in found.items() if one.messages}
-    woven = fit_to_limit(hidden, shortened)
-    known = {one.anchor.key for one in kept}
-    whys = Counter(
-        _classify(anchor, found.get(index), known, index in woven) for index, anchor in evidence.anchors.items()
+    """Match the stored rounds with the messages of a request. ``stored``: those whose keys are in the evidence."""
+    matches = match_rounds({**evidence.gaps, **evidence.anchors}, stored, session)
+    hidden = {index: rounds.messages for index, rounds in matches.items() if rounds.messages}
+    insertions = fit_to_limit(hidden, summarize)
+    keys = {rounds.anchor.key for rounds in stored}
+    counts = Counter(
+        _classify(anchor, matches.get(index), keys, index in insertions) for index, anchor in evidence.anchors.items()
     )
-    gaps = len(woven.keys() - evidence.anchors.keys())
-    told = Reinjected(
+    gaps = len(insertions.keys() - evidence.anchors.keys())
+    event = Reinjected(
         anchors=len(evidence.anchors) + gaps,
-        hits=whys["hit"] + whys["plain"] + gaps,
-        turns=len(woven),
-        bytes=sum(map(len, woven.values())),
-        shortened=sum(messages != hidden[index] for index, messages in woven.items()),
-        missed=Missed(**{name: whys[name] for name in Missed.model_fields}),
+        hits=counts["hit"] + counts["plain"] + gaps,
+        turns=len(insertions),
+        bytes=sum(map(len, insertions.values())),
+        shortened=sum(messages != hidden[index] for index, messages in insertions.items()),
+        missed=Missed(**{name: counts[name] for name in Missed.model_fields}),
     )
-    return Reinjection(woven, tuple(found[index] for index in woven), told)
+    return Reinjection(insertions, tuple(matches[index] for index in insertions), event)
 
 
-def _classify(anchor: Anchor, one: StoredRounds | None, known: set[str], woven: bool) -> str:
-    if one is None:
-        return "unknown" if known.isdisjoint(anchor.keys) else "other_conversation"
-    if woven:
+def _classify(anchor: Anchor, rounds: StoredRounds | None, keys: set[str], is_inserted: bool) -> str:
+    if rounds is None:
+        return "unknown" if keys.isdisjoint(anchor.keys) else "other_conversation"
+    if is_inserted:
         return "hit"
-    if one.messages:
+    if rounds.messages:
         return "over_bound"
-    return "evicted" if one.evicted else "plain"
+    return "evicted" if rounds.evicted else "plain"
 
 
 def fit_to_limit(
-    hidden: Mapping[int, bytes], shortened: Callable[[bytes], bytes], most: int = MAX_REINJECTED_BYTES
+    hidden: Mapping[int, bytes], summarize: Callable[[bytes], bytes], limit: int = MAX_REINJECTED_BYTES
 ) -> dict[int, bytes]:
-    """Hidden messages by their place, within ``most`` bytes: older ones shrink, and where that is not enough, are left out.
+    """Return hidden messages by their index, within ``limit`` bytes: older ones are summarized, and if need be left out.
 
-    Room is made as the conversation went, and for half of the bytes at once: what a provider has cached of its beginning then
-    changes once in a long while, not with every request.
+    Room is made in the order of the conversation, and for half of the bytes at once: what a provider has cached of its
+    beginning then changes once in a long while, not with every request.
     """
 
     @cache
     def short(index: int) -> bytes:
-        return min(shortened(hidden[index]), hidden[index], key=len)
+        return min(summarize(hidden[index]), hidden[index], key=len)
 
     kept: dict[int, bytes] = {}
     held = 0
     for index in sorted(hidden):
-        latest = hidden[index] if len(hidden[index]) <= most else short(index)
-        if len(latest) > most:
+        latest = hidden[index] if len(hidden[index]) <= limit else short(index)
+        if len(latest) > limit:
             continue
-        if held > most - len(latest):
-            goal = min(most // 2, most - len(latest))
+        if held > limit - len(latest):
+            goal = min(limit // 2, limit - len(latest))
             _make_room(kept, short, goal)
             held = _make_room(kept, lambda _: b"", goal)
         kept[index] = latest
@@ -102,20 +105,23 @@ def fit_to_limit(
     return {index: messages for index, messages in kept.items() if messages}
 
 
-def _make_room(kept: dict[int, bytes], less: Callable[[int], bytes], goal: int) -> int:
-    """Less of the oldest, until all of it fits. The bytes that are held then."""
+def _make_room(kept: dict[int, bytes], shrink: Callable[[int], bytes], goal: int) -> int:
+    """Shrink the oldest messages until all of them fit, and return the bytes that are held then."""
     held = sum(map(len, kept.values()))
     for index, messages in kept.items():
         if held <= goal:
             break
         if messages:
-            kept[index] = less(index)
+            kept[index] = shrink(index)
             held += len(kept[index]) - len(messages)
     return held
 
 
+# A summary gives the same bytes for the same call, and nothing in it invites the model to call again: it may have been a write.
+
+
 def summarize_arguments(text: str) -> JsonObject | None:
-    """Arguments, as an object, by how they begin; None: they are short."""
+    """Return long arguments as an object with their beginning; None where they are short."""
     return (
         None
         if len(text) <= MAX_UNCHANGED
@@ -124,16 +130,16 @@ def summarize_arguments(text: str) -> JsonObject | None:
 
 
 def summarize_result(content: str) -> str:
-    """A result envelope without its data; the code and status stay."""
+    """Return a result envelope without its data; code and status stay."""
     if len(content) <= MAX_UNCHANGED:
         return content
     try:
         envelope = msgspec.json.decode(content, type=dict[str, Any])
     except (msgspec.DecodeError, RecursionError):
         envelope = {}
-    less: JsonObject = {"ok": envelope.get("ok") is True}
+    summary: JsonObject = {"ok": envelope.get("ok") is True}
     if isinstance(error := envelope.get("error"), dict):
-        less["error"] = {"code": error.get("code"), "message": str(error.get("message"))[:_PREFIX_LENGTH]}
+        summary["error"] = {"code": error.get("code"), "message": str(error.get("message"))[:_PREFIX_LENGTH]}
     if "status_code" in envelope:
-        less["status_code"] = envelope["status_code"]
-    return msgspec.json.encode(less | {"left_out": f"{len(content)} characters of an older result"}).decode()
+        summary["status_code"] = envelope["status_code"]
+    return msgspec.json.encode(summary | {"left_out": f"{len(content)} characters of an older result"}).decode()

@@ -1,6 +1,6 @@
-"""A managed call, from the model's text to the request to make. Pure: nothing is sent here.
+"""A managed call, from the model's text to the HTTP request. Pure: nothing is sent here.
 
-Rules (spec/mediation.md section 4). Arguments are one JSON object without repeated keys, or the call is not run.
+Rules (docs/spec/mediation.md section 4). Arguments are one JSON object without repeated keys, or the call is not run.
 ``claw_id`` is the authenticated agent, whatever the model sends for it. A path argument is a scalar, percent-encoded
 once as one segment, and never empty, ``.``, ``..`` or anything that a server could take for a separator.
 Every number is sent in the spelling that the model gave it.
@@ -24,7 +24,7 @@ from claw_mediate.core.types import Arguments, ToolCall, UnreadableArguments
 CLAW_ID = "claw_id"
 MAX_VIOLATIONS = 8
 MAX_TARGET = 32_768
-"""Characters of path and query together; what is longer is refused before any client or server does it in its own way."""
+"""Characters of path and query together. Clients and servers treat longer targets differently, so they are refused here."""
 _NUMBER = re.compile(r"(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?")
 
 _TOO_LONG = "the arguments are too long for a URL."
@@ -42,7 +42,7 @@ class ToolRequest:
 
 
 def read_arguments(text: str) -> Arguments | UnreadableArguments:
-    """The arguments as the model wrote them. Blank text is a call without arguments."""
+    """Return the arguments that the model wrote. Blank text is a call without arguments."""
     if not text.strip():
         return Arguments({}, {}, "{}")
     try:
@@ -65,7 +65,7 @@ def _without_claw_id(values: dict[str, Any], raw: dict[str, bytes]) -> Arguments
 
 
 def visible_schema(tool: Tool) -> dict[str, Any]:
-    """The schema that the model sees, and is held to: the declared one without ``claw_id``."""
+    """Return the schema that the model sees and must obey: the declared one without ``claw_id``."""
     schema = {"type": "object", **tool.input_schema}
     properties = schema.get("properties")
     if isinstance(properties, dict) and CLAW_ID in properties:
@@ -78,12 +78,12 @@ def visible_schema(tool: Tool) -> dict[str, Any]:
 
 
 def find_violations(tool: Tool, arguments: Arguments) -> list[dict[str, str]]:
-    """Up to eight places where the arguments break the tool's schema: ``{path, message}``."""
+    """Return up to eight places where the arguments break the tool's schema: ``{path, message}``."""
     return check_instance(visible_schema(tool), arguments.values, MAX_VIOLATIONS)
 
 
 def build_http_request(tool: Tool, arguments: Arguments, agent_id: str) -> ToolRequest | str:
-    """The request of a call over HTTP, or the reason why its arguments can't make one."""
+    """Return the request of a call over HTTP, or a sentence that says why its arguments can't make one."""
     execution = tool.execution
     assert isinstance(execution, HttpExecution)
     rest = dict(arguments.raw)
@@ -110,17 +110,17 @@ def build_http_request(tool: Tool, arguments: Arguments, agent_id: str) -> ToolR
 
 
 def call_key(turn_id: str, round_number: int, place: int) -> str:
-    """What a call is known by, to the service too: its place among the calls of its reply."""
+    """Return the key of a call, which its service sees too: turn, round, and place among the calls of its response."""
     return f"{turn_id}.{round_number}.{place}"
 
 
 def round_of_key(key: str) -> int:
-    """The round that the call with this key is of."""
+    """Return the round in the key of a call."""
     return int(key.rsplit(".", 2)[1])
 
 
 def write_arguments(call: ToolCall) -> bytes:
-    """The arguments of a call, as the model wrote each of them."""
+    """Return the arguments of a call as JSON, each in the model's own text."""
     return (
         call.arguments.text.encode(errors="replace")
         if isinstance(call.arguments, UnreadableArguments)
@@ -133,7 +133,7 @@ def _write_object(members: dict[str, bytes]) -> bytes:
 
 
 def _path_segment(raw: bytes | None) -> str | None:
-    """One path segment, encoded once; None for what must not stand in a path."""
+    """Return a value as one path segment, encoded once; None for what must not stand in a path."""
     if raw is None or raw[:1] in b"{[n":  # objects, arrays, null
         return None
     text = _plain_text(raw)
@@ -144,7 +144,7 @@ def _path_segment(raw: bytes | None) -> str | None:
 
 
 def _plain_text(raw: bytes) -> str:
-    """A string's text; anything else in its own JSON spelling."""
+    """Return a string's text; anything else in its own JSON spelling."""
     return json.loads(raw) if raw[:1] == b'"' else raw.decode()
 
 
@@ -153,12 +153,12 @@ class _RepeatedKeyError(ValueError):
 
 
 def _object_of_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    seen = dict(pairs)
-    if len(seen) != len(pairs):
+    document = dict(pairs)
+    if len(document) != len(pairs):
         names = [name for name, _ in pairs]
         repeated = next(name for name in names if names.count(name) > 1)
         raise _RepeatedKeyError(f"the key {repeated[:64]!r} stands twice in one object.")
-    return seen
+    return document
 
 
 def _refuse_constant(name: str) -> Any:
@@ -166,21 +166,21 @@ def _refuse_constant(name: str) -> Any:
 
 
 def _canonical_text(raw: dict[str, bytes]) -> str:
-    """Canonical JSON: keys sorted, numbers by exact value, so that ``1``, ``1.0`` and ``10e-1`` are equal."""
-    exact = {
+    """Return canonical JSON: keys sorted, numbers by exact value, so that ``1``, ``1.0`` and ``10e-1`` are equal."""
+    document = {
         name: json.loads(value, parse_int=_exact_number, parse_float=_exact_number, object_pairs_hook=_escape_keys)
         for name, value in raw.items()
     }
-    return json.dumps(exact, sort_keys=True, separators=(",", ":"))
+    return json.dumps(document, sort_keys=True, separators=(",", ":"))
 
 
 def _escape_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object whose keys can't be taken for the mark of a number."""
+    """Return an object with no key that looks like the mark of a number."""
     return {f"#{name}" if name.startswith("#") else name: value for name, value in pairs}
 
 
 def _exact_number(text: str) -> dict[str, str]:
-    """The exact value, in one spelling. By digits: Decimal gives up on exponents that JSON allows."""
+    """Return the exact value in one spelling. By digits: Decimal gives up on exponents that JSON allows."""
     parts = _NUMBER.fullmatch(text)
     assert parts is not None
     sign, whole, fraction, exponent = parts.groups("")

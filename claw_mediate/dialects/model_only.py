@@ -1,6 +1,8 @@
-"""Reading no more of a request than the model that it names: where it goes is decided by that.
+"""Requests of which only the model is read, since it decides where they go: those that their dialect can't read, of an agent
+without tools, and those of no dialect.
 
-Two kinds of requests are read so: one that its dialect can't read, of an agent without tools, and one of no dialect.
+A multipart form (RFC 7578) is read so strictly that no other parser finds other fields in it. Whatever a lenient parser might
+read otherwise (bare line feeds, folded lines, escapes, a preamble, encoded parts) is refused.
 """
 
 from __future__ import annotations
@@ -16,9 +18,9 @@ from claw_mediate.core import json_splice
 from claw_mediate.dialects.base import RunnerRequest, UnreadableRequestError
 
 NOT_READ: Final = "request_not_read"
-"""Why such a request gets neither tools nor context."""
+"""The reason why a request that its dialect can't read gets neither tools nor context."""
 NO_DIALECT: Final = "no_dialect"
-"""The same, of a request on a path of no dialect."""
+"""The same, for a request on a path of no dialect."""
 _MAX_RECORDED = 4096
 """Bytes of a form's field that are recorded."""
 MAX_FIELDS: Final = 1000
@@ -50,7 +52,10 @@ _json_decoder = msgspec.json.Decoder(msgspec.Raw)
 
 
 def read_model(body: bytes) -> RunnerRequest:
-    """The model and no more: a JSON object that names it once, for another parser must not find another one."""
+    """Return the view of a JSON object that names its model once: another parser must not find another one.
+
+    Raises ``UnreadableRequestError``.
+    """
     try:
         json_splice.check_utf8(body)
         view = _required_decoder.decode(body)
@@ -60,13 +65,13 @@ def read_model(body: bytes) -> RunnerRequest:
     except json_splice.JsonSpliceError as error:
         raise UnreadableRequestError(str(error)) from error
     return RunnerRequest(
-        body, view.model, stream=view.stream is True, include_usage=False, declared=(), bypass=NOT_READ
+        body, view.model, stream=view.stream is True, include_usage=False, declared_tools=(), bypass=NOT_READ
     )
 
 
 def request_without_model(body: bytes) -> RunnerRequest:
-    """Return the view of a request of no dialect of which no model is known."""
-    return RunnerRequest(body, "", stream=False, include_usage=False, declared=(), bypass=NO_DIALECT)
+    """Return the view of a request of no dialect whose model is not known."""
+    return RunnerRequest(body, "", stream=False, include_usage=False, declared_tools=(), bypass=NO_DIALECT)
 
 
 def read_other_path(body: bytes, content_type: str) -> RunnerRequest | None:
@@ -96,16 +101,18 @@ def read_other_path(body: bytes, content_type: str) -> RunnerRequest | None:
         raise UnreadableRequestError("the model is no text")
     if not model.strip():
         return None
-    return RunnerRequest(body, model, stream=view.stream is True, include_usage=False, declared=(), bypass=NO_DIALECT)
+    return RunnerRequest(
+        body, model, stream=view.stream is True, include_usage=False, declared_tools=(), bypass=NO_DIALECT
+    )
 
 
 def _read_form_model(body: bytes, content_type: str) -> RunnerRequest | None:
-    found = read_form_fields(content_type, body)
-    named = [field for field in found if field.name == "model"]
+    fields = read_form_fields(content_type, body)
+    named = [field for field in fields if field.name == "model"]
     if len(named) > 1:
         raise UnreadableRequestError("'model' stands twice in one form")
-    texts = {field.name: body[field.start : field.end] for field in found if field.is_text}
-    if (named and not named[0].is_text) or any(field.name == "_charset_" for field in found):
+    texts = {field.name: body[field.start : field.end] for field in fields if field.is_text}
+    if (named and not named[0].is_text) or any(field.name == "_charset_" for field in fields):
         raise UnreadableRequestError("the model is no text")
     try:
         model = texts.get("model", b"").decode()
@@ -118,15 +125,15 @@ def _read_form_model(body: bytes, content_type: str) -> RunnerRequest | None:
         model,
         stream=texts.get("stream") == b"true",
         include_usage=False,
-        declared=(),
+        declared_tools=(),
         bypass=NO_DIALECT,
         model_span=(named[0].start, named[0].end),
-        recorded=json.dumps({field.name: _history_value(body, field) for field in found}).encode(),
+        history_body=json.dumps({field.name: _history_value(body, field) for field in fields}).encode(),
     )
 
 
 def _history_value(body: bytes, field: FormField) -> object:
-    """Return what history keeps of a field: a short text, or the size of anything else."""
+    """Return a field as history records it: a short text, or the size of anything else."""
     size = field.end - field.start
     if not field.is_text or size > _MAX_RECORDED:
         return {"bytes": size}
@@ -140,16 +147,16 @@ class FormField(NamedTuple):
     start: int
     end: int
     is_text: bool
-    """Whether the value is UTF-8 text: no file, and of no other type."""
+    """True if the value is UTF-8 text: no file, and of no other type."""
 
 
 def read_form_fields(content_type: str, body: bytes) -> list[FormField]:
     """Return the fields of a form in their order. Raises ``UnreadableRequestError``."""
-    matched = _CONTENT_TYPE.fullmatch(content_type.strip())
-    if matched is None:
+    header = _CONTENT_TYPE.fullmatch(content_type.strip())
+    if header is None:
         raise UnreadableRequestError("the form's content type names no boundary that is read")
-    mark = b"--" + (matched[1] or matched[2]).encode(errors="replace")
-    marks = [found.start() for found, _ in zip(re.finditer(re.escape(mark), body), range(MAX_FIELDS + 2), strict=False)]
+    mark = b"--" + (header[1] or header[2]).encode(errors="replace")
+    marks = [match.start() for match, _ in zip(re.finditer(re.escape(mark), body), range(MAX_FIELDS + 2), strict=False)]
     if len(marks) > MAX_FIELDS + 1:
         raise UnreadableRequestError(f"the form has more than {MAX_FIELDS} fields")
     # Each mark begins a line, and the last one ends the body: none stands within a value, where another parser would see it.

@@ -98,7 +98,7 @@ class Life:
     async def answer(self, flow: http.HTTPFlow, exchange: RunnerResponse) -> None:
         """Answer this flow with the exchange."""
         if flow.id in passing:
-            passing[flow.id].handed = exchange.handed
+            passing[flow.id].handed = exchange.on_delivered
         if exchange.streaming:
             door.answer(flow, exchange)
         else:

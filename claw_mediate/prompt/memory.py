@@ -69,7 +69,7 @@ class Memories:
                 {
                     "agent_id": agent.id,
                     "pod": agent.metadata.pod,
-                    "messages": [{"role": "user", "content": text} for text in _latest(view.said)],
+                    "messages": [{"role": "user", "content": text} for text in _latest(view.user_texts)],
                     "metadata": _about(agent, view.model),
                 }
             )

@@ -153,19 +153,19 @@ class ProviderFailover:
     async def _send(self, route: Route, call: ModelCall, credential: Headers) -> ProviderResult:
         """One request, of which whoever looks on is told."""
         provider = route.candidate.provider
-        body, below = route.body(call.body), provider.below(route.path)
+        body, below = route.body(call.body), provider.strip_base_path(route.path)
         shown = [*route.headers, *mask_values(credential)]
         asked = RequestInfo("POST", provider.base_url.rstrip("/") + below, shown, body)
-        with call.onlooker.asking(Subject("model", call.round, provider.name), asked) as heard:
+        with call.onlooker.observe(Subject("model", call.round, provider.name), asked) as heard:
             headers = [*route.headers, *credential]
             with route.stopwatch.asking(route.candidate) as told:
                 answer = await self._sender.send(route.asker.agent.id, provider, below, headers, body)
                 if isinstance(answer, ProviderResponse):
                     told(answer.status)
             if isinstance(answer, TransportFailure):
-                heard.failed(answer.message)
+                heard.on_failure(answer.message)
             else:
-                heard.answered(ResponseInfo(answer.status, answer.content_type, answer.body))
+                heard.on_response(ResponseInfo(answer.status, answer.content_type, answer.body))
         return answer
 
     def _no_key(self, provider: Provider) -> TransportFailure:

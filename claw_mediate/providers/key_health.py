@@ -52,7 +52,7 @@ class KeyStates:
         """POSIX time, in the past for a key that is ready."""
         self._read()
         name = _name(provider, key)
-        return max(key.rests_until, self._written.get(name, 0.0), self._unwritten.get(name, 0.0))
+        return max(key.unavailable_until, self._written.get(name, 0.0), self._unwritten.get(name, 0.0))
 
     def note(self, provider: str, key: PoolKey, until: float, status: int) -> bool:
         """From now on, and after a restart. ``status``: what the provider answered. False: it was known already."""

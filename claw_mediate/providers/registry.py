@@ -134,9 +134,9 @@ class Registry:
         if slash and prefix in providers:
             return Candidate(providers[prefix], rest)
         default = providers[api_format]  # a protocol is called as the provider whose it is
-        if default.usable:
+        if default.is_usable:
             return Candidate(default, model)
-        others = (p for p in providers.values() if p.usable and p.api_format == api_format)
+        others = (p for p in providers.values() if p.is_usable and p.api_format == api_format)
         return Candidate(next(others, default), model)
 
     def ready(self, provider: Provider) -> list[PoolKey | None]:

@@ -107,7 +107,7 @@ class Routing:
             return refuse(request.path, 502, "no_provider", "no provider is configured for this host")
         policy = asker.agent.metadata.model_policy
         if request.host is not None or policy is None or not policy.allowed or view is None:
-            if not named.provider.usable:
+            if not named.provider.is_usable:
                 message = f"the provider {named.provider.name!r} has no key"
                 return refuse(request.path, 502, NO_KEY, message)
             if policy is None or not policy.allowed or view is None:
@@ -141,7 +141,7 @@ class Routing:
 
     def _tell(self, asker: Asker, model: str, choice: ModelChoice) -> None:
         agent = asker.agent
-        for ref, reason in choice.broken.items():
+        for ref, reason in choice.unusable_refs.items():
             told = (agent.id, agent.digest, ref, reason)
             if told not in self._told:  # it is so in every request
                 self._told.add(told)

@@ -100,9 +100,9 @@ class HttpToolExecutor:
         shown = [*mask_values(credentials), *headers]
         asked = RequestInfo(request.method, base_url + request.target, shown, request.body or b"")
         about = Subject("tool", round_of_key(key), call.canonical)
-        with caller.onlooker.asking(about, asked, caller.redactor) as heard:
+        with caller.onlooker.observe(about, asked, caller.redactor) as heard:
             answer = await self._send(caller, call, request, [*credentials, *headers], heard)
-            heard.failed(answer.code or "")  # where it has not answered
+            heard.on_failure(answer.code or "")  # where it has not answered
         return answer
 
     async def _send(
@@ -130,7 +130,7 @@ class HttpToolExecutor:
             )
         # Before the result is made: what is cut must not be cut through a credential, and what is JSON stays JSON.
         body = redactor.document(redactor.cut(body, limit) if size > limit else body)
-        heard.answered(ResponseInfo(response.status_code, response.headers.get("content-type", ""), body, size))
+        heard.on_response(ResponseInfo(response.status_code, response.headers.get("content-type", ""), body, size))
         return tool_result.read_http_response(call, response.status_code, body, size, limit)
 
     def _of(self, agent_id: str, service: str, base_url: str) -> ConnectionPool:
@@ -158,7 +158,7 @@ class HttpToolExecutor:
 def _unmade(caller: CallContext, key: str, answer: ToolResult) -> ToolResult:
     """The answer to a call that is not made, which whoever looks on is told of."""
     about = Subject("tool", round_of_key(key), answer.call.canonical)
-    caller.onlooker.unmade(about, write_arguments(answer.call), answer.code or "")
+    caller.onlooker.report_not_made(about, write_arguments(answer.call), answer.code or "")
     return answer
 
 

@@ -46,16 +46,16 @@ class Continuing:
         try:
             kept = await self._candidates(agent.id, {key for anchor in anchors for key in anchor.keys})
             recall = plan_reinjection(evidence, kept, _digest(session), dialect.summarize)
-            await self._store.used(agent.id, recall.used)
+            await self._store.used(agent.id, recall.rounds)
         except GoneError:
             return {}
         except StoreError as error:
             self._log.event("error", agent, turn_id=turn_id, error="continuity_not_read", reason=str(error))
             return {}
-        if recall.told.anchors:
-            told = recall.told.model_dump()
+        if recall.event.anchors:
+            told = recall.event.model_dump()
             self._log.event("continuity", agent, turn_id=turn_id, model=view.model, **told)
-        return recall.woven
+        return recall.insertions
 
     async def _candidates(self, agent_id: str, keys: Collection[str]) -> list[StoredRounds]:
         """A few at a time: a conversation of 100,000 messages keeps no other one waiting."""

@@ -102,12 +102,12 @@ class TurnDriver:
         number = len(command.rounds) + 1
         if (known := await self._tape.reply(number)) is not None:
             self.progress.goes_on.set()
-            self._ports.onlooker.known(Subject("model", number, ""), ResponseInfo(_OK, _JSON, known))
+            self._ports.onlooker.report_replayed(Subject("model", number, ""), ResponseInfo(_OK, _JSON, known))
             self.reply = await self._tape.marked(number, self._read(known))
             return ModelReplied(self.reply, self._ports.now())
         self.progress.waiting(number, "model")
         call = ModelCall(
-            self._dialect.write_request(self._offered(command.use), self._hidden(command.rounds)),
+            self._dialect.write_request(self._offered(command.tool_use), self._hidden(command.rounds)),
             read=self._read,
             again=self.progress.goes_on.is_set,
             until=asyncio.get_running_loop().time() + command.seconds,
@@ -156,10 +156,10 @@ class TurnDriver:
     async def _note_unmade(self, rounds: tuple[Round, ...]) -> None:
         """Calls of a round that is closed which were not made, for want of time above all: the model hears of it now."""
         for past in rounds[len(self.rounds) :]:
-            for answer in past.answers:
+            for answer in past.results:
                 if answer.call.owner != "native" and not any(answer is made for made in self.answers):
-                    await self._tape.not_made(past.number, _place(past.reply, answer.call), answer)
-                    self._ports.onlooker.unmade(
+                    await self._tape.not_made(past.number, _place(past.response, answer.call), answer)
+                    self._ports.onlooker.report_not_made(
                         _about(past.number, answer), write_arguments(answer.call), answer.code or ""
                     )
 
@@ -176,11 +176,13 @@ class TurnDriver:
 
         answer = await self._tape.call(command.round, place, call, run)
         if answer.replayed:
-            self._ports.onlooker.known(
+            self._ports.onlooker.report_replayed(
                 _about(command.round, answer), ResponseInfo(answer.status_code or _OK, _JSON, answer.content)
             )
         elif not made:
-            self._ports.onlooker.unmade(_about(command.round, answer), write_arguments(call), answer.code or "")
+            self._ports.onlooker.report_not_made(
+                _about(command.round, answer), write_arguments(call), answer.code or ""
+            )
         return answer
 
     def _hidden(self, rounds: tuple[Round, ...]) -> list[bytes]:

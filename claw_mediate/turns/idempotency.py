@@ -52,9 +52,11 @@ def fingerprint(request: Request, view: RunnerRequest, redactor: Redactor) -> Re
     """What a request is known by. By its path too: another protocol could not read what was recorded in this one; and by its
     session, where that is named: equal words in two conversations are two turns.
     """
-    earlier, named = view.evidence.earlier, read_session_id(request.headers, view.session)
-    where = request.meant_path, named
-    said = redactor.text(next(filter(is_resent, reversed(view.said)), ""))  # it is kept, and a runner may say anything
+    earlier, named = view.evidence.earlier, read_session_id(request.headers, view.session_hints)
+    where = request.normalized_path, named
+    said = redactor.text(
+        next(filter(is_resent, reversed(view.user_texts)), "")
+    )  # it is kept, and a runner may say anything
     key = (request.header("idempotency-key") or [""])[0]
     return RequestFingerprint(
         _digest(*where, body=request.body),

@@ -75,15 +75,17 @@ class Passthrough:
         asked, recorded = _recorded(request, None if counts else view, model)
         passed = Passed(asker.turn_id, admitted.agent, asked, recorded, provider.name, model, redactor, aside)
         self._recorder.forwarded(passed)
-        base_url, target = (provider.base_url, provider.below(request.path)) if spoken else _aside(provider, request)
+        base_url, target = (
+            (provider.base_url, provider.strip_base_path(request.path)) if spoken else _aside(provider, request)
+        )
         return Forward(
             base_url=base_url,
             target=target,
             credential=provider_auth(provider, key.secret if key else None),
             write_refusal=partial(_unreached, request.path, provider.name),
             body=None if view is None or view.body is request.body else view.body,
-            dropped=holding(request.headers, admitted.secret),
-            ticket=PassthroughHandle(passed, provider, key, time.monotonic(), spoken),
+            dropped_headers=holding(request.headers, admitted.secret),
+            handle=PassthroughHandle(passed, provider, key, time.monotonic(), spoken),
         )
 
     def answered(self, ticket: PassthroughHandle, status: int, retry_after: str) -> None:
@@ -111,10 +113,10 @@ class Passthrough:
 
 def _recorded(request: Request, view: RunnerRequest | None, model: str) -> tuple[Request, RunnerRequest | None]:
     """Return what is recorded of a request and its view: of a form its fields, in place of its files."""
-    if view is None or view.recorded is None:
+    if view is None or view.history_body is None:
         return request, view
-    body = view.recorded if model == view.model else with_model(view.recorded, model)
-    return replace(request, body=view.recorded), replace(view, body=body)
+    body = view.history_body if model == view.model else with_model(view.history_body, model)
+    return replace(request, body=view.history_body), replace(view, body=body)
 
 
 def _unreached(path: str, provider: str) -> bytes:
@@ -125,7 +127,7 @@ def _aside(provider: Provider, request: Request) -> tuple[str, str]:
     """(base URL, path below it) of what is no request of a dialect. Claude Code asks its host for ``/api/…`` too: who names
     a host, or such a path, means it from the root, wherever the API begins there.
     """
-    below = provider.below(request.path)
+    below = provider.strip_base_path(request.path)
     from_the_root = request.host is not None or request.path.startswith("/api/")
     if below == request.path and from_the_root:
         return urlsplit(provider.base_url)._replace(path="").geturl(), request.path

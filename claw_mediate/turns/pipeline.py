@@ -88,7 +88,7 @@ class TurnPipeline:
         if isinstance(found, Completed):
             self._joined(what, found.turn_id, "awaited" if found.awaited else "answered", size=len(found.given.body))
             return replace(
-                stored_response(what.view, what.dialect, found.given), handed=partial(self._handed, found.turn_id)
+                stored_response(what.view, what.dialect, found.given), on_delivered=partial(self._handed, found.turn_id)
             )
         attempt: Attempt = "unknown" if isinstance(found, StoreError) else "first"
         if isinstance(found, Resume):
@@ -132,7 +132,7 @@ class TurnPipeline:
             view = replace(view, body=with_model(view.body, candidates[0].model))
         headers = [*for_provider(request.headers, what.admitted.secret), ("accept-encoding", "gzip, deflate")]
         route = Route(asker, request.path, headers, candidates, stopwatch=stopwatch)
-        around = Around(context, read_session_id(request.headers, view.session), turn_id)
+        around = Around(context, read_session_id(request.headers, view.session_hints), turn_id)
         catalog, offered = await self._offering.made(agent, view, what.dialect, around)
         return TurnContext(
             turn_id, agent, request, view, what.dialect, catalog, offered, route, what.redactor, around.session
@@ -144,6 +144,6 @@ class TurnPipeline:
 
     def _joined(self, what: Mediated, turn_id: str, how: How, *, waiting: int = 0, size: int = 0) -> None:
         agent, model = what.admitted.agent, what.view.model
-        if what.request.watch is not None:
-            what.request.watch.turn(turn_id, agent.id)
+        if what.request.observer is not None:
+            what.request.observer.on_turn(turn_id, agent.id)
         self._log.event("join", agent, turn_id=turn_id, model=model, how=how, waiting=waiting, bytes=size)

@@ -45,13 +45,13 @@ class Offering:
 
     def _catalog(self, agent: Agent, view: RunnerRequest, dialect: Dialect) -> ToolCatalog:
         """Those that the provider has no room for are left out from the end."""
-        room = dialect.MAX_TOOLS - len(view.declared)
-        key = (agent.id, frozenset(view.declared), room)
+        room = dialect.MAX_TOOLS - len(view.declared_tools)
+        key = (agent.id, frozenset(view.declared_tools), room)
         tools, catalog = self._catalogs.get(key, (None, None))
         if catalog is None or tools is not agent.tools:
             if len(self._catalogs) >= _MOST_CATALOGS:
                 self._catalogs.clear()
-            catalog = ToolCatalog.of(agent.tools, view.declared, room)
+            catalog = ToolCatalog.build(agent.tools, view.declared_tools, room)
             self._catalogs[key] = agent.tools, catalog
         if len(catalog.offered) < len(agent.tools):
             left_out = [tool.name for tool in agent.tools[len(catalog.offered) :]]

@@ -142,7 +142,7 @@ class Recorder:
             "resumed": job.attempt == "resumed",
             "tools_offered": [offered.alias for offered in job.catalog.offered],
             "tools_withheld": from_turn(job.agent, job.catalog.managed),
-            "request_effective": recorded_body(job.route.body(job.offered(ToolUse.AS_ASKED).body), job.redactor),
+            "request_effective": recorded_body(job.route.body(job.offered(ToolUse.AS_REQUESTED).body), job.redactor),
             "response": {
                 "format": "sse" if job.view.stream else "json",
                 "json": recorded_body(ended.body, job.redactor),
@@ -193,7 +193,7 @@ class Recorder:
         )
 
     def _round(self, job: TurnContext, past: Round) -> None:
-        for answer in past.answers:
+        for answer in past.results:
             if answer.call.owner != "native" and not answer.replayed:
                 self.tool_call(job.agent, job.turn_id, past.number, answer)
         for name in _interventions(past):
@@ -202,9 +202,9 @@ class Recorder:
             )
 
     def _request(self, asked: TurnContext | Passed, tools_count: int) -> None:
-        view, watch = asked.view, asked.request.watch
+        view, watch = asked.view, asked.request.observer
         if watch is not None:
-            watch.turn(asked.turn_id, asked.agent.id)
+            watch.on_turn(asked.turn_id, asked.agent.id)
         self._log.event(
             "request",
             asked.agent,
@@ -247,7 +247,7 @@ class Recorder:
 
     def _append(self, told: TurnContext | Passed, entry: dict[str, Any], *, retained: bool) -> dict[str, Any]:
         """What the event that ends the turn says of its line: who has the log knows by it which lines there were."""
-        agent, redactor, watch = told.agent, told.redactor, told.request.watch
+        agent, redactor, watch = told.agent, told.redactor, told.request.observer
         appended = None
         try:
             if self._history is not None:
@@ -259,7 +259,7 @@ class Recorder:
         if appended is not None and appended.cut:
             self._log.event("error", agent, turn_id=entry["turn_id"], error="history_cut")
         if watch is not None:
-            watch.ended(appended.line if appended else redactor.document(encoded(entry)))
+            watch.on_end(appended.line if appended else redactor.document(encoded(entry)))
         if retained:
             self._retain(agent, entry, redactor)
         if appended is None:
@@ -297,10 +297,10 @@ def _free(usage: JsonObject, status: int) -> bool:
 
 def _interventions(past: Round) -> list[str]:
     """The interventions of a round, once each."""
-    codes = Counter(answer.code for answer in past.answers)
+    codes = Counter(answer.code for answer in past.results)
     names = [name for code, name in OF_ROUND.items() if codes[code]]
-    named = ((OF_CALL.get(answer.code or ""), answer.call.canonical) for answer in past.answers)
+    named = ((OF_CALL.get(answer.code or ""), answer.call.canonical) for answer in past.results)
     names += [f"{name}:{tool}" for name, tool in named if name is not None]
-    if len(past.answers) < len(past.reply.calls):
+    if len(past.results) < len(past.response.calls):
         names.append("managed_prefix_native_suffix_serialized")
     return list(dict.fromkeys(names))

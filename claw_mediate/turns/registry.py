@@ -110,7 +110,7 @@ class TurnRegistry:
         except asyncio.CancelledError:
             turn.left()
             raise
-        return replace(exchange, handed=turn.tape.handed)
+        return replace(exchange, on_delivered=turn.tape.handed)
 
     async def finish(self, seconds: float) -> None:
         """Let turns that are under way end, for so long; then cut them off, and then what they wait for too."""
@@ -137,7 +137,7 @@ class TurnRegistry:
                 continue  # the turns themselves tell of it
 
     def _ports(self, job: TurnContext) -> Ports:
-        onlooker = TurnObserver(job.request.watch, job.turn_id, job.agent.id, job.redactor)
+        onlooker = TurnObserver(job.request.observer, job.turn_id, job.agent.id, job.redactor)
         caller = CallContext(job.agent, job.turn_id, job.redactor, onlooker)
 
         async def model(call: ModelCall) -> ModelAnswer:

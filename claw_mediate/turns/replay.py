@@ -94,7 +94,7 @@ class Replayed:
 async def replayed(recording: Recording, agent: Agent, dialect: Dialect) -> Replayed:
     """Play it. Raises ``UnreadableRequestError`` and ``WireError`` for a request that is none."""
     view = dialect.read_request(recording.body)
-    catalog = ToolCatalog.of(agent.tools, view.declared, dialect.MAX_TOOLS - len(view.declared))
+    catalog = ToolCatalog.build(agent.tools, view.declared_tools, dialect.MAX_TOOLS - len(view.declared_tools))
     peers = _Peers(recording, agent)
     ports = Ports(peers.model, peers.tools, lambda: peers.clock)
     turn_id = str(recording.entry.get("turn_id"))
@@ -103,7 +103,7 @@ async def replayed(recording: Recording, agent: Agent, dialect: Dialect) -> Repl
     )
     outcome = await drive(turn(agent.limits, peers.clock), world)
     if isinstance(outcome, Deliver):
-        body = dialect.write_response(outcome.reply, view, runner_usage(outcome.usage), terminal=outcome.terminal)
+        body = dialect.write_response(outcome.response, view, runner_usage(outcome.usage), terminal=outcome.terminal)
         ended: tuple[int, bytes, str | None] = 200, body, None
     else:
         own = outcome.failure.body if outcome.failure is not None else None

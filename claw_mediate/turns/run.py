@@ -135,10 +135,10 @@ class TurnRun:
         job = self._job
         if isinstance(outcome, Deliver):
             await self._remember(outcome)
-            if job.view.legacy and len(outcome.reply.calls) > 1 and not outcome.terminal:
+            if job.view.uses_functions and len(outcome.response.calls) > 1 and not outcome.terminal:
                 self._recorder.intervened(job, "legacy_function_calls_serialized")
             body = job.dialect.write_response(
-                outcome.reply, job.view, runner_usage(outcome.usage), terminal=outcome.terminal
+                outcome.response, job.view, runner_usage(outcome.usage), terminal=outcome.terminal
             )
             body = job.redactor.document(body)
             return TurnResult(200, body, "application/json", ok=True)
@@ -156,7 +156,7 @@ class TurnRun:
         """Hidden rounds are found again by the anchor of the message that they led to."""
         job = self._job
         hidden = job.dialect.write_hidden_rounds(outcome.rounds, replayed=True)
-        anchor = job.dialect.response_anchor(outcome.reply, job.view, terminal=outcome.terminal)
+        anchor = job.dialect.response_anchor(outcome.response, job.view, terminal=outcome.terminal)
         await self._continuing.remember(job, anchor, hidden)
 
     async def _remember_unanswered(self, outcome: Refuse) -> None:

@@ -71,5 +71,5 @@ async def _answer(mediator: Mediator, fate: Fate, reader: asyncio.StreamReader, 
 
 
 async def _handed(exchange: RunnerResponse) -> None:
-    if exchange.handed is not None:
-        await exchange.handed()
+    if exchange.on_delivered is not None:
+        await exchange.on_delivered()

@@ -232,6 +232,6 @@ class Conversing:
         body = b"".join([chunk async for chunk in exchange.chunks])
         if self.desk.model.fault is not None:
             raise self.desk.model.fault
-        if exchange.handed is not None:
-            await exchange.handed()
+        if exchange.on_delivered is not None:
+            await exchange.on_delivered()
         return exchange, body

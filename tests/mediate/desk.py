@@ -171,8 +171,8 @@ class Desk:
             body = b"".join([chunk async for chunk in exchange.chunks])
             if self.model.fault is not None:
                 raise self.model.fault
-            if exchange.handed is not None and self.listens:
-                await exchange.handed()
+            if exchange.on_delivered is not None and self.listens:
+                await exchange.on_delivered()
             self._answered(exchange, body)
         return "\n" + "\n".join(self.lines) + "\n"
 

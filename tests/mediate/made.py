@@ -97,15 +97,15 @@ def reply(*calls: ToolCall, **usage: Any) -> ModelResponse:
 
 
 def catalog(*tools: Tool, native: Sequence[str] = (), room: int = 128) -> ToolCatalog:
-    return ToolCatalog.of(tools, native, room)
+    return ToolCatalog.build(tools, native, room)
 
 
 def limits(**more: Any) -> Limits:
     values: dict[str, Any] = {
         "max_rounds": 8,
-        "per_tool": 30.0,
-        "total": 100.0,
-        "soft": 90.0,
+        "tool_seconds": 30.0,
+        "total_seconds": 100.0,
+        "soft_seconds": 90.0,
         "result_bytes": 16384,
         "max_parallel": 8,
         "on_budget": "finalize",

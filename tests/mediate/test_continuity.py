@@ -54,7 +54,7 @@ KEY = text_key("Done.")
 def said(*texts: str) -> tuple[str, ...]:
     transcript = Transcript()
     for text in texts:
-        transcript.says(text)
+        transcript.add_text(text)
     return transcript.before
 
 
@@ -67,8 +67,8 @@ def found(conversation: Sequence[str], turns: Sequence[StoredRounds], session: s
     transcript, anchors = Transcript(), {}
     for index, text in enumerate(conversation):
         if text == "Done.":
-            anchors[index] = transcript.anchor(KEY)
-        transcript.says(text)
+            anchors[index] = transcript.add_assistant(KEY)
+        transcript.add_text(text)
     return {index: one.id for index, one in match_rounds(anchors, turns, session).items()}
 
 
@@ -161,8 +161,8 @@ def is_same(parts: Sequence[str], others: Sequence[str]) -> bool:
     """Whether an answer behind the one message is found behind the other."""
     transcripts = [Transcript(), Transcript()]
     for transcript, message in zip(transcripts, (parts, others), strict=True):
-        transcript.user_says(*message)
-    kept, sent = (transcript.anchor(KEY) for transcript in transcripts)
+        transcript.add_user(*message)
+    kept, sent = (transcript.add_assistant(KEY) for transcript in transcripts)
     return bool(match_rounds({1: sent}, [StoredRounds(1, kept, "", b"{}")], ""))
 
 
@@ -208,8 +208,8 @@ def test_a_message_that_is_the_same_as_a_whole_says_no_less_than_several_that_ne
     def after(number: int, *messages: list[str]) -> StoredRounds:
         transcript = Transcript()
         for parts in messages:
-            transcript.user_says(*parts)
-        return StoredRounds(number, transcript.anchor(KEY), "", b"{}")
+            transcript.add_user(*parts)
+        return StoredRounds(number, transcript.add_assistant(KEY), "", b"{}")
 
     own = after(1, ["Beat"])
     other = after(2, [NOTE, "Beat"], [OTHER_NOTE, "Beat"], [NOTE, "Beat"])
@@ -220,9 +220,9 @@ def test_a_message_that_is_the_same_as_a_whole_says_no_less_than_several_that_ne
 @pytest.mark.requirement("continuity:parts")
 def test_what_an_earlier_version_kept_of_a_message_in_parts_is_known_as_a_whole() -> None:
     transcript = Transcript()
-    transcript.user_says("context", "Buy")
+    transcript.add_user("context", "Buy")
     old = StoredRounds(1, Anchor(KEY, said("contextBuy")), "", b"{}")
-    assert match_rounds({1: transcript.anchor(KEY)}, [old], "") == {1: old}
+    assert match_rounds({1: transcript.add_assistant(KEY)}, [old], "") == {1: old}
 
 
 @pytest.mark.requirement("continuity:calls-as-text")
@@ -248,8 +248,8 @@ def test_a_mentioned_id_is_no_evidence() -> None:
     for before, ids in ((["Buy"], [1]), (["Buy", "Sell"], []), (["Sell"], []), ([], [])):
         transcript = Transcript()
         for words in before:
-            transcript.user_says(words)
-        result = match_rounds({1: transcript.anchor(text_key(text), text)}, [handed_over], "")
+            transcript.add_user(words)
+        result = match_rounds({1: transcript.add_assistant(text_key(text), text)}, [handed_over], "")
         assert [one.id for one in result.values()] == ids
 
 

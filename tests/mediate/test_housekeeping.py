@@ -33,9 +33,9 @@ FILES = ("read_file", "grep_search", "glob", "list_directory", "run_shell_comman
 @dataclass(frozen=True)
 class Asked:
     system: str = ""
-    said: tuple[str, ...] = ("Say hello",)
-    declared: tuple[str, ...] = ()
-    most_tokens: int | None = None
+    user_texts: tuple[str, ...] = ("Say hello",)
+    declared_tools: tuple[str, ...] = ()
+    max_tokens: int | None = None
 
 
 @pytest.mark.requirement("housekeeping:told-apart")
@@ -43,7 +43,7 @@ class Asked:
     ("asked", "rule"),
     [
         (Asked(OPENCODE), "opencode-title"),
-        (Asked(CLAUDE, most_tokens=32000), "claude-code-title"),
+        (Asked(CLAUDE, max_tokens=32000), "claude-code-title"),
         (Asked(CLAUDE_OLD), "claude-code-summary-title"),
         (Asked(TOPIC), "claude-code-topic"),
         (Asked("Write a short summary label describing what these tool calls accomplished. It"), "tool-label"),
@@ -51,18 +51,21 @@ class Asked:
             Asked("\n- you will generate a short title based on the first message a user begins a conversation with"),
             "crush-title",
         ),
-        (Asked(QWEN_TITLE, declared=("respond_in_schema",)), "qwen-title"),
-        (Asked(QWEN_FORK, declared=FILES), "qwen-memory-extraction"),
-        (Asked("You are performing a managed memory dream — a reflective pass", declared=FILES), "qwen-memory-dream"),
+        (Asked(QWEN_TITLE, declared_tools=("respond_in_schema",)), "qwen-title"),
+        (Asked(QWEN_FORK, declared_tools=FILES), "qwen-memory-extraction"),
+        (
+            Asked("You are performing a managed memory dream — a reflective pass", declared_tools=FILES),
+            "qwen-memory-dream",
+        ),
         (Asked("You generate session recaps for a programming assistant CLI.\n\nThe user"), "qwen-recap"),
         (
             Asked(
                 "You are selecting memories that will be useful to an AI coding assistant as",
-                declared=("respond_in_schema",),
+                declared_tools=("respond_in_schema",),
             ),
             "qwen-memory-selection",
         ),
-        (Asked("", said=("quota",), most_tokens=1), CLAUDE_CODE_QUOTA),
+        (Asked("", user_texts=("quota",), max_tokens=1), CLAUDE_CODE_QUOTA),
     ],
 )
 def test_each_rule_knows_its_runners_request(asked: Asked, rule: str) -> None:
@@ -95,19 +98,19 @@ def test_requests_are_told_apart_as_they_come_over_the_wire() -> None:
 
 TURNS: list[Asked] = [
     Asked(),
-    Asked("You are opencode, an interactive CLI tool.", declared=("bash", "edit")),
-    Asked(OPENCODE, declared=("bash",)),
-    Asked(CLAUDE, declared=("Bash",)),
+    Asked("You are opencode, an interactive CLI tool.", declared_tools=("bash", "edit")),
+    Asked(OPENCODE, declared_tools=("bash",)),
+    Asked(CLAUDE, declared_tools=("Bash",)),
     Asked(QWEN_TITLE),
-    Asked(QWEN_TITLE, declared=("respond_in_schema", "shell")),
-    Asked(f"You are Qwen Code. A user wrote:\n{QWEN_FORK}", declared=FILES),
-    Asked("", said=(OPENCODE,)),
-    Asked("You are an assistant.", said=(CLAUDE, QWEN_FORK, TOPIC)),
-    Asked("", said=("quota",)),
-    Asked("", said=("quota",), most_tokens=100),
-    Asked("", said=("hello", "quota"), most_tokens=1),
-    Asked("You are an assistant.", said=("quota",), most_tokens=1),
-    Asked("", said=("quota",), most_tokens=1, declared=("shell",)),
+    Asked(QWEN_TITLE, declared_tools=("respond_in_schema", "shell")),
+    Asked(f"You are Qwen Code. A user wrote:\n{QWEN_FORK}", declared_tools=FILES),
+    Asked("", user_texts=(OPENCODE,)),
+    Asked("You are an assistant.", user_texts=(CLAUDE, QWEN_FORK, TOPIC)),
+    Asked("", user_texts=("quota",)),
+    Asked("", user_texts=("quota",), max_tokens=100),
+    Asked("", user_texts=("hello", "quota"), max_tokens=1),
+    Asked("You are an assistant.", user_texts=("quota",), max_tokens=1),
+    Asked("", user_texts=("quota",), max_tokens=1, declared_tools=("shell",)),
     Asked("The title generator of ours says: You are a title generator. You output ONLY a thread title."),
 ]
 

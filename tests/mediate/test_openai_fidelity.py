@@ -55,7 +55,7 @@ def test_a_request_keeps_its_bytes_but_for_what_is_added(
     declared = [written(function).encode() for function in functions]
     request = openai_chat.read_request(b'{ "functions" : [%b ] , ' % b" ,".join(declared) + asked[2:])
     hidden = {index: f'{{"hidden":{index}}}'.encode() for index in range(len(said))}
-    offer = openai_chat.build_request(request, NAMES, Additions(hidden))(ToolUse.AS_ASKED)
+    offer = openai_chat.build_request(request, NAMES, Additions(hidden))(ToolUse.AS_REQUESTED)
     tools = b",".join([*(b'{"type":"function","function":%b}' % function for function in declared), MANAGED])
     expected = asked[:-1].replace(b'"stream"\t:true', b'"stream"\t:false') + b',"tools":[' + tools + b"]}"
     woven = "[" + " , ".join(f'{{"hidden":{index}}},{message}' for index, message in enumerate(said)) + " ]"
@@ -74,7 +74,7 @@ def test_context_is_added_to_one_message_and_changes_no_other_byte(
     expected = asked.replace(rb'"Be good. \u00e9"', longer)
     request = openai_chat.read_request(asked)
     assert openai_chat.add_context(request, words) == expected
-    offer = openai_chat.build_request(request, NAMES, Additions(context=words))(ToolUse.AS_ASKED)
+    offer = openai_chat.build_request(request, NAMES, Additions(context=words))(ToolUse.AS_REQUESTED)
     assert offer.body == expected[:-1] + b',"tools":[' + MANAGED + b"]}"
 
 

@@ -29,9 +29,9 @@ ANSWER = {"role": "function", "name": "shell", "content": "ok"}
 USER = {"role": "user", "content": "Go"}
 
 
-def offered(body: bytes | dict[str, Any], use: ToolUse = ToolUse.AS_ASKED) -> bytes:
+def offered(body: bytes | dict[str, Any], use: ToolUse = ToolUse.AS_REQUESTED) -> bytes:
     request = openai_chat.read_request(body if isinstance(body, bytes) else json.dumps(body).encode())
-    return openai_chat.build_request(request, catalog(GET, native=request.declared), Additions())(use).body
+    return openai_chat.build_request(request, catalog(GET, native=request.declared_tools), Additions())(use).body
 
 
 def handed(
@@ -75,7 +75,7 @@ def test_functions_become_tools_in_their_own_bytes_between_the_runners_tools_and
 )
 def test_a_choice_of_functions_is_one_of_tools(choice: dict[str, Any], as_asked: Any, released: Any) -> None:
     body = {"messages": [], **FUNCTIONS, **choice}
-    for use, expected in ((ToolUse.AS_ASKED, as_asked), (ToolUse.RELEASED, released), (ToolUse.FORBIDDEN, "none")):
+    for use, expected in ((ToolUse.AS_REQUESTED, as_asked), (ToolUse.RELEASED, released), (ToolUse.FORBIDDEN, "none")):
         request = json.loads(offered(body, use))
         assert request.get("tool_choice") == expected
         assert not request.keys() & {"functions", "function_call"}

@@ -47,7 +47,7 @@ def chosen(
 
 
 def drawn(choice: ModelChoice) -> str:
-    return ", ".join("/".join(candidate.place) for candidate in choice.candidates)
+    return ", ".join("/".join(candidate.id) for candidate in choice.candidates)
 
 
 @pytest.mark.requirement("policy:clamp")
@@ -124,7 +124,7 @@ def test_a_ref_that_is_of_no_use_is_left_out_with_its_reason_and_the_others_work
     allowed = [("primary", "nowhere/main"), *(("fallback", ref) for ref in bad), ("fallback", "ollama/qwen")]
     choice = chosen(allowed, "")
     assert (drawn(choice), choice.intervention) == ("ollama/qwen", "missing")
-    assert choice.broken == {
+    assert choice.unusable_refs == {
         "nowhere/main": "no provider 'nowhere' is configured",
         "nowhere/x": "no provider 'nowhere' is configured",
         "keyless/x": "the provider 'keyless' has no key",
@@ -156,7 +156,7 @@ def test_only_providers_that_speak_the_requests_protocol_are_asked(
     api_format: ApiFormat, requested: str, intervention: str, candidates: str
 ) -> None:
     choice = chosen({"primary": "anthropic/claude", "fallback": "openai/gpt"}, requested, api_format)
-    assert (choice.intervention, drawn(choice), choice.broken) == (intervention, candidates, {})
+    assert (choice.intervention, drawn(choice), choice.unusable_refs) == (intervention, candidates, {})
 
 
 @pytest.mark.requirement("policy:protocol")

@@ -58,12 +58,12 @@ async def test_a_request_tells_what_it_got_back_and_of_which_turn_it_is(desk: De
 )
 def test_of_a_message_that_got_nothing_back_it_is_told_why(turn: StoredRounds, why: str) -> None:
     found = recall({1: "text:a"}, turn)
-    numbers = found.told.model_dump()
+    numbers = found.event.model_dump()
     numbers |= numbers.pop("missed")
     expected = {"anchors", why} | ({"hits", "turns", "bytes"} if why in {"turns", "shortened"} else set())
     assert {name for name, number in numbers.items() if number} == expected
-    assert numbers["bytes"] == sum(map(len, found.woven.values()))
-    assert numbers["anchors"] == numbers["hits"] + sum(found.told.missed.model_dump().values())
+    assert numbers["bytes"] == sum(map(len, found.insertions.values()))
+    assert numbers["anchors"] == numbers["hits"] + sum(found.event.missed.model_dump().values())
 
 
 @pytest.mark.requirement("log:continuity")
@@ -71,5 +71,5 @@ def test_the_place_of_an_answer_that_was_dropped_counts_where_something_was_hidd
     key = "text:nothing"
     for turns, number in (((kept(1, key, b"{},{}"),), 1), ((), 0)):
         found = plan_reinjection(Evidence(gaps={2: Anchor(key, ("asked",))}), turns, "", bytes)
-        assert (found.told.anchors, found.told.hits, found.told.turns) == (number,) * 3
-        assert len(found.woven) == number
+        assert (found.event.anchors, found.event.hits, found.event.turns) == (number,) * 3
+        assert len(found.insertions) == number

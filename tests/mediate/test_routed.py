@@ -99,5 +99,5 @@ def test_a_body_that_names_no_model_or_could_name_two_is_refused(body: bytes) ->
 
 def test_the_model_is_read_and_whether_a_stream_is_asked_for() -> None:
     view = read_model(b'{"stream":true,"model":"a","x":1e400}')
-    assert (view.model, view.stream, view.declared) == ("a", True, ())
+    assert (view.model, view.stream, view.declared_tools) == ("a", True, ())
     assert not read_model(b'{"stream":"yes","model":"a"}').stream

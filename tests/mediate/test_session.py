@@ -87,4 +87,4 @@ def test_whatever_stands_there_a_session_is_a_short_text(metadata: Any, key: Any
 @pytest.mark.parametrize("dialect", [openai_chat, anthropic_messages])
 def test_every_dialect_reads_what_the_body_says_of_it(dialect: Any) -> None:
     body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "metadata": {"session_id": "s"}}
-    assert read_session_id([], dialect.read_request(json.dumps(body).encode()).session) == "session_id:s"
+    assert read_session_id([], dialect.read_request(json.dumps(body).encode()).session_hints) == "session_id:s"

@@ -44,9 +44,9 @@ REPLY = st.lists(CALL, max_size=4) | st.lists(MANAGED, min_size=1, max_size=4)
 LIMITS = st.builds(
     limits,
     max_rounds=st.integers(1, 5),
-    total=st.just(100.0),
-    soft=st.sampled_from([10.0, 90.0]),
-    per_tool=st.sampled_from([1.0, 30.0]),
+    total_seconds=st.just(100.0),
+    soft_seconds=st.sampled_from([10.0, 90.0]),
+    tool_seconds=st.sampled_from([1.0, 30.0]),
     max_parallel=st.integers(1, 4),
     on_budget=st.sampled_from(["finalize", "error"]),
 )
@@ -84,7 +84,7 @@ class World:
         return ModelReplied(ModelResponse(b"{}", b"{}", calls, {"total_tokens": 1}), self.clock)
 
     def tools(self, command: RunTools) -> TurnInput:
-        assert 0 < command.seconds <= self.limits.per_tool
+        assert 0 < command.seconds <= self.limits.tool_seconds
         assert 1 <= len(command.calls) <= self.limits.max_parallel
         allowed = [self.may_repeat(call) for call in command.calls]
         answers = tuple(self.answer(call) for call in command.calls)
@@ -129,11 +129,11 @@ def test_any_turn_ends_within_its_budgets_and_repeats_nothing_that_it_may_not(
 def test_what_ran_is_told_and_what_is_told_ran(data: st.DataObject, limits: Limits) -> None:
     world = World(data, limits)
     outcome = world.play()
-    told = [answer for round_ in outcome.rounds for answer in round_.answers if answer.ran]
+    told = [answer for round_ in outcome.rounds for answer in round_.results if answer.ran]
     assert told == [answer for _, answer, _ in world.ran]
     for round_ in outcome.rounds:
-        ours = [call for call in round_.reply.calls if call.owner != "native"]
-        assert len(round_.answers) in (len(ours), len(round_.reply.calls))
+        ours = [call for call in round_.response.calls if call.owner != "native"]
+        assert len(round_.results) in (len(ours), len(round_.response.calls))
 
 
 @pytest.mark.requirement("budget:rounds")
@@ -144,11 +144,11 @@ def test_nothing_runs_once_tools_are_forbidden_and_the_answer_is_the_models(
 ) -> None:
     world = World(data, limits)
     outcome = world.play()
-    uses = [command.use for command in world.asked]
+    uses = [command.tool_use for command in world.asked]
     if ToolUse.FORBIDDEN in uses:
         assert uses.index(ToolUse.FORBIDDEN) == len(uses) - 1
     if isinstance(outcome, Deliver) and not outcome.terminal:
-        assert {call.owner for call in outcome.reply.calls} <= {"native"}
+        assert {call.owner for call in outcome.response.calls} <= {"native"}
     if isinstance(outcome, Refuse):
         assert outcome.status in (502, 503)
     assert len(outcome.usage) in (len(world.asked), len(world.asked) - 1)

@@ -32,8 +32,8 @@ async def answer(desk: Desk) -> bytes:
     exchange = await desk.mediator.exchange(desk._admitted(), desk._request())
     assert isinstance(exchange, RunnerResponse)
     body = b"".join([chunk async for chunk in exchange.chunks])
-    if exchange.handed is not None:
-        await exchange.handed()
+    if exchange.on_delivered is not None:
+        await exchange.on_delivered()
     return body
 
 

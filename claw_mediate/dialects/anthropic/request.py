@@ -58,7 +58,7 @@ _READ = frozenset(_Request.__struct_fields__)
 
 
 def read_request(body: bytes) -> RunnerRequest:
-    """The view of a runner's request, also of one that counts tokens. Raises ``UnreadableRequestError``."""
+    """Return the view of a runner's request, also of one that counts tokens. Raises ``UnreadableRequestError``."""
     view = decode_request(_read_request, body, "messages request")
     messages = [Message(sent.role, decode_or_none(read_content, sent.content)) for sent in view.messages]
     choice = view.tool_choice
@@ -67,45 +67,45 @@ def read_request(body: bytes) -> RunnerRequest:
         model=view.model,
         stream=view.stream is True,
         include_usage=True,
-        declared=tuple(tool.name for tool in view.tools or () if isinstance(tool.name, str) and tool.name),
+        declared_tools=tuple(tool.name for tool in view.tools or () if isinstance(tool.name, str) and tool.name),
         bypass="tool_choice_none" if choice is not None and choice.get("type") == "none" else None,
-        choice=choice,
-        read_evidence=evidence_reader(messages, _text_parts, _key),
-        session=SessionHints(view.metadata),
-        said=tuple(filter(None, ("\n".join(text_blocks(one.content)) for one in messages if one.role == "user"))),
+        tool_choice=choice,
+        load_evidence=evidence_reader(messages, _text_parts, _key),
+        session_hints=SessionHints(view.metadata),
+        user_texts=tuple(filter(None, ("\n".join(text_blocks(one.content)) for one in messages if one.role == "user"))),
         system="\n".join(text_blocks(decode_or_none(read_content, view.system))),
-        most_tokens=view.max_tokens if type(view.max_tokens) is int else None,
-        begun=_prefill(messages),
+        max_tokens=view.max_tokens if type(view.max_tokens) is int else None,
+        prefill_text=_prefill(messages),
     )
 
 
 def build_request(request: RunnerRequest, catalog: ToolCatalog, additions: Additions) -> RequestVariants:
-    """The body for the provider, but for the rounds of this turn. Managed tools stand behind the runner's own.
+    """Return the body for the provider without the rounds of this turn. Managed tools stand behind the runner's own.
 
-    A member that counts and stands twice is refused: two parsers could disagree about which one is meant.
+    A member that is read and stands twice is refused: two parsers could disagree about which one is meant.
     """
     try:
         body = json_splice.Object(request.body, unique=_READ)
         changes: Changes = {"tools": json_splice.append(array_member(body, "tools"), map(_wire_tool, catalog.offered))}
-        if additions.woven:
-            changes["messages"] = insert_messages(array_member(body, "messages"), additions.woven)
+        if additions.insertions:
+            changes["messages"] = insert_messages(array_member(body, "messages"), additions.insertions)
         if additions.context:
             changes |= _system_with_context(body, additions.context)
         if body.value("stream") is not None:
             changes["stream"] = b"false"
         choices: dict[ToolUse, Changes] = {
-            ToolUse.AS_ASKED: _choice_as_requested(request.choice, catalog),
-            ToolUse.RELEASED: _released_choice(request.choice),
+            ToolUse.AS_REQUESTED: _choice_as_requested(request.tool_choice, catalog),
+            ToolUse.RELEASED: _released_choice(request.tool_choice),
             ToolUse.FORBIDDEN: {"tool_choice": b'{"type":"none"}'},
         }
-        made = request_variants(body, changes, choices.__getitem__)
-        return (lambda use: _split_prefill(made(use))) if request.begun is not None else made
+        variants = request_variants(body, changes, choices.__getitem__)
+        return (lambda use: _split_prefill(variants(use))) if request.prefill_text is not None else variants
     except json_splice.JsonSpliceError as error:
         raise UnreadableRequestError(str(error)) from error
 
 
 def add_context(request: RunnerRequest, context: str) -> bytes:
-    """The request with text at the end of its system prompt, and nothing else changed."""
+    """Return the request with text at the end of its system prompt, and nothing else changed."""
     try:
         body = json_splice.Object(request.body)
         return body.edit(_system_with_context(body, context))
@@ -117,12 +117,12 @@ def _system_with_context(body: json_splice.Object, context: str) -> Changes:
     return {"system": append_text(body.value("system") or b'""', context)}
 
 
-def _split_prefill(offer: ProviderRequest) -> ProviderRequest:
-    """The runner began the assistant's message: hidden rounds begin with it, since roles must take turns."""
+def _split_prefill(request: ProviderRequest) -> ProviderRequest:
+    """Split off the assistant's message that the runner began: hidden rounds begin with it, since roles must take turns."""
     start = json_splice.element_spans(
-        b"%b]" % offer.head, json_splice.find_members(b"%b]}" % offer.head, ["messages"])["messages"].start
+        b"%b]" % request.head, json_splice.find_members(b"%b]}" % request.head, ["messages"])["messages"].start
     )[-1][0]
-    return ProviderRequest(offer.head[:start].rstrip(b" \t\r\n,"), offer.tail, prefill=offer.head[start:])
+    return ProviderRequest(request.head[:start].rstrip(b" \t\r\n,"), request.tail, prefill=request.head[start:])
 
 
 @lru_cache(maxsize=4096)
@@ -131,9 +131,9 @@ def _wire_tool(offered: OfferedTool) -> bytes:
 
 
 def _choice_as_requested(choice: JsonObject | str | None, catalog: ToolCatalog) -> Changes:
-    """A choice that names a managed tool canonically names its alias; any other stays in the runner's bytes."""
+    """Return the change of a choice that names a managed tool canonically, to its alias. Others stay as they are."""
     name = choice.get("name") if isinstance(choice, dict) else None
-    alias = catalog.alias(name) if isinstance(name, str) else None
+    alias = catalog.find_alias(name) if isinstance(name, str) else None
     return {} if alias is None or not isinstance(choice, dict) else {"tool_choice": encode({**choice, "name": alias})}
 
 

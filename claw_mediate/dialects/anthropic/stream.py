@@ -1,4 +1,4 @@
-"""A finished Anthropic message as one well-formed stream (spec/mediation.md section 6).
+"""A finished Anthropic message as one well-formed stream (docs/spec/mediation.md section 6).
 
 One ``message_start``, block indexes 0, 1, 2 … without gaps, every block type with its own deltas (text and its citations,
 thinking and its signature, the input of calls), all other blocks whole; ``message_delta`` with the stop reason and the usage,
@@ -28,31 +28,31 @@ _FINAL_MEMBERS = ("stop_reason", "stop_sequence")
 
 
 def stream(body: bytes, request: RunnerRequest, opening: StreamOpening | None = None) -> Iterator[bytes]:
-    """The events of a response body that ``read_reply`` has accepted."""
+    """Yield the events of a response body that ``read_response`` has accepted."""
     del request, opening
     message = split_object(without_line_breaks(body))
     usage = _usage(message.get("usage"))
-    ended = as_raw({name: message.pop(name, b"null") for name in _FINAL_MEMBERS})
+    final = as_raw({name: message.pop(name, b"null") for name in _FINAL_MEMBERS})
     content = split_array(message.pop("content"))
-    begun: dict[str, Any] = {
+    opening_message: dict[str, Any] = {
         **as_raw(message),
         "content": [],
         **dict.fromkeys(_FINAL_MEMBERS),
         "usage": {**usage, "output_tokens": 0},
     }
-    yield _event("message_start", message=begun)
+    yield _event("message_start", message=opening_message)
     for index, block in enumerate(content):
         start, deltas = _block(split_object(block))
         yield _event("content_block_start", index=index, content_block=start)
         for delta in deltas:
             yield _event("content_block_delta", index=index, delta=delta)
         yield _event("content_block_stop", index=index)
-    yield _event("message_delta", delta=ended, usage=usage)
+    yield _event("message_delta", delta=final, usage=usage)
     yield _event("message_stop")
 
 
 def _block(block: Members) -> tuple[dict[str, Any], Iterator[dict[str, Any]]]:
-    """How a block begins, and the deltas that complete it."""
+    """Return the beginning of a block, and the deltas that complete it."""
     match string_member(block, "type"):
         case "text" if string_member(block, "text") is not None:
             return _empty_block(block, text=""), _text_deltas(block)

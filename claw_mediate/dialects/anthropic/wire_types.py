@@ -1,4 +1,4 @@
-"""What is read of Anthropic messages: views of the wire JSON, never rebuilt from."""
+"""Views of Anthropic messages: wire JSON that is read and never rebuilt."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ type Content = str | list[Block] | None
 
 
 class Message(NamedTuple):
-    """``content`` None: of a form that we do not know, or none."""
+    """A message. ``content`` is None where it is absent, or of a form that we do not know."""
 
     role: Any
     content: Content
@@ -33,19 +33,19 @@ read_block = msgspec.json.Decoder(Block)
 
 
 def visible_text(content: Content) -> str:
-    """The visible text of a content, whether it is a string, blocks, or nothing. Thinking is not part of it."""
+    """Return the visible text of a content: a string, blocks, or nothing. Thinking is not part of it."""
     return "".join(text_blocks(content))
 
 
 def text_blocks(content: Content) -> Sequence[str]:
-    """The same, block by block."""
+    """Return the same, block by block."""
     if isinstance(content, str):
         return [content]
     return [block.text for block in content or () if block.type == "text" and isinstance(block.text, str)]
 
 
 def call_ids(content: Content) -> Sequence[str]:
-    """The ids of the calls that a content makes."""
+    """Return the ids of the calls in a content."""
     if not isinstance(content, list):
         return ()
     return [block.id if isinstance(block.id, str) else "" for block in content if block.type == "tool_use"]

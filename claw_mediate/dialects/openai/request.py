@@ -1,4 +1,4 @@
-"""OpenAI chat completions, the runner's request: its view."""
+"""OpenAI chat completions, the runner's request: its view, and the edited body for the provider."""
 
 from __future__ import annotations
 
@@ -69,11 +69,11 @@ class _Request(msgspec.Struct):
 
 _read_request = msgspec.json.Decoder(_Request)
 _READ = frozenset(_Request.__struct_fields__)
-"""Members that count: one that stands twice could mean another thing to the provider."""
+"""Members that are read: one that stands twice could mean another thing to the provider."""
 
 
 def read_request(body: bytes) -> RunnerRequest:
-    """The view of a runner's request. Raises ``UnreadableRequestError``."""
+    """Return the view of a runner's request. Raises ``UnreadableRequestError``."""
     view = decode_request(_read_request, body, "chat completion")
     choice = _tool_choice(view)
     return RunnerRequest(
@@ -81,20 +81,20 @@ def read_request(body: bytes) -> RunnerRequest:
         model=view.model,
         stream=view.stream is True,
         include_usage=bool(view.stream_options and view.stream_options.include_usage is True),
-        declared=tuple(filter(None, map(_tool_name, (*(view.tools or ()), *(view.functions or ()))))),
+        declared_tools=tuple(filter(None, map(_tool_name, (*(view.tools or ()), *(view.functions or ()))))),
         bypass=_bypass(view, choice),
-        choice=choice,
-        read_evidence=evidence_reader(view.messages, text_parts, _key),
-        session=SessionHints(view.metadata, view.prompt_cache_key),
-        said=tuple(visible_text(message, "\n") for message in view.messages if message.role == "user"),
+        tool_choice=choice,
+        load_evidence=evidence_reader(view.messages, text_parts, _key),
+        session_hints=SessionHints(view.metadata, view.prompt_cache_key),
+        user_texts=tuple(visible_text(message, "\n") for message in view.messages if message.role == "user"),
         system="\n".join(map(visible_text, takewhile(lambda message: message.role in SYSTEM, view.messages))),
-        most_tokens=_integer(view.max_completion_tokens) or _integer(view.max_tokens),
-        legacy=bool(view.functions) and not view.tools,
+        max_tokens=_integer(view.max_completion_tokens) or _integer(view.max_tokens),
+        uses_functions=bool(view.functions) and not view.tools,
     )
 
 
 def _tool_choice(view: _Request) -> JsonObject | str | None:
-    """The choice of tools, also where it is told as one of functions."""
+    """Return the choice of tools, or of functions."""
     if view.tool_choice is None and isinstance(view.function_call, dict):
         return {"type": "function", "function": view.function_call}
     return view.function_call if view.tool_choice is None else view.tool_choice
@@ -117,16 +117,16 @@ def _tool_name(tool: _Tool) -> str | None:
 
 
 def _key(message: Message, text: str) -> str:
-    if made := tool_calls(message):
-        return calls_key(call.id if isinstance(call.id, str) else "" for call in made)
+    if calls := tool_calls(message):
+        return calls_key(call.id if isinstance(call.id, str) else "" for call in calls)
     function = function_call(message)
     return function_key(function) if function else text_key(text)
 
 
 def build_request(request: RunnerRequest, catalog: ToolCatalog, additions: Additions) -> RequestVariants:
-    """The body for the provider, but for the rounds of this turn. Managed tools stand behind the runner's own.
+    """Return the body for the provider without the rounds of this turn. Managed tools stand behind the runner's own.
 
-    A member that counts and stands twice is refused: two parsers could disagree about which one is meant.
+    A member that is read and stands twice is refused: two parsers could disagree about which one is meant.
     """
     try:
         body = json_splice.Object(request.body, unique=_READ)
@@ -143,10 +143,10 @@ def build_request(request: RunnerRequest, catalog: ToolCatalog, additions: Addit
             changes["messages"] = edited
         if body.value("stream") is not None:
             changes["stream"] = b"false"
-        as_asked = _choice_as_requested(body, request.choice, catalog)
+        as_requested = _choice_as_requested(body, request.tool_choice, catalog)
         choices: dict[ToolUse, Changes] = {
-            ToolUse.AS_ASKED: as_asked,
-            ToolUse.RELEASED: _released_choice(request.choice, catalog) or as_asked,
+            ToolUse.AS_REQUESTED: as_requested,
+            ToolUse.RELEASED: _released_choice(request.tool_choice, catalog) or as_requested,
             ToolUse.FORBIDDEN: {"tool_choice": b'"none"'},
         }
         return request_variants(body, changes, choices.__getitem__)
@@ -155,7 +155,7 @@ def build_request(request: RunnerRequest, catalog: ToolCatalog, additions: Addit
 
 
 def add_context(request: RunnerRequest, context: str) -> bytes:
-    """The request with text at the end of its system prompt, and nothing else changed."""
+    """Return the request with text at the end of its system prompt, and nothing else changed."""
     try:
         body = json_splice.Object(request.body)
         return body.edit({"messages": _edit_messages(array_member(body, "messages"), Additions(context=context))})
@@ -170,21 +170,21 @@ def _wire_tool(offered: OfferedTool) -> bytes:
 
 
 def _edit_messages(messages: bytes, additions: Additions, cuts: Sequence[tuple[int, int, bytes]] = ()) -> bytes:
-    """With hidden rounds in their places, and the context at the end of the last system message, or in one of its own."""
+    """Insert hidden rounds in their places, and the context at the end of the last system message, or in one of its own."""
     if not additions.context:
-        return insert_messages(messages, additions.woven, *cuts)
+        return insert_messages(messages, additions.insertions, *cuts)
     places = json_splice.element_spans(messages)
     system = list(takewhile(partial(_is_system, messages), places))
     if system:
         start, end = system[-1]
         content = json_splice.Object(messages[start:end]).value("content") or b'""'
         longer = json_splice.edit(messages[start:end], {"content": append_text(content, additions.context)})
-        return insert_messages(messages, additions.woven, (start, end, longer), *cuts)
+        return insert_messages(messages, additions.insertions, (start, end, longer), *cuts)
     first = encode({"role": "system", "content": additions.context})
     if not places:
         return b"[%b]" % first
-    hidden = [additions.woven[0]] if 0 in additions.woven else []
-    return insert_messages(messages, {**additions.woven, 0: b",".join([first, *hidden])}, *cuts)
+    hidden = [additions.insertions[0]] if 0 in additions.insertions else []
+    return insert_messages(messages, {**additions.insertions, 0: b",".join([first, *hidden])}, *cuts)
 
 
 def _is_system(messages: bytes, place: tuple[int, int]) -> bool:
@@ -192,15 +192,15 @@ def _is_system(messages: bytes, place: tuple[int, int]) -> bool:
 
 
 def _choice_as_requested(body: json_splice.Object, choice: JsonObject | str | None, catalog: ToolCatalog) -> Changes:
-    """A choice that names managed tools canonically names their aliases; else the runner's bytes stay, where it has any."""
+    """Return the change of a choice that names managed tools canonically, to their aliases; else the runner's bytes stay."""
     if isinstance(choice, dict) and (named := _choice_by_alias(choice, catalog)) != choice:
         return {"tool_choice": encode(named)}
-    told = body.value("tool_choice") not in (None, b"null")
-    return {} if told or choice is None else {"tool_choice": encode(choice)}
+    is_given = body.value("tool_choice") not in (None, b"null")
+    return {} if is_given or choice is None else {"tool_choice": encode(choice)}
 
 
 def _released_choice(choice: JsonObject | str | None, catalog: ToolCatalog) -> Changes:
-    """A choice that forced a call no longer does; tools that it left out stay left out. Empty where it forced none."""
+    """Return the change that releases a forced choice; tools that it left out stay left out. Empty for other choices."""
     if not isinstance(choice, dict):
         return {"tool_choice": b'"auto"'} if choice == "required" else {}
     allowed = choice.get("allowed_tools")
@@ -212,7 +212,7 @@ def _released_choice(choice: JsonObject | str | None, catalog: ToolCatalog) -> C
 
 
 def _choice_by_alias(choice: JsonObject, catalog: ToolCatalog) -> JsonObject:
-    """A choice with the aliases of the managed tools that it names, one or a list of them."""
+    """Return a choice with the aliases of the managed tools that it names, one or a list of them."""
     allowed = choice.get("allowed_tools")
     if not isinstance(allowed, dict) or not isinstance(allowed.get("tools"), list):
         return _tool_by_alias(choice, catalog)
@@ -223,7 +223,7 @@ def _choice_by_alias(choice: JsonObject, catalog: ToolCatalog) -> JsonObject:
 def _tool_by_alias(named: JsonObject, catalog: ToolCatalog) -> JsonObject:
     function = named.get("function")
     name = function.get("name") if isinstance(function, dict) else None
-    alias = catalog.alias(name) if isinstance(name, str) else None
+    alias = catalog.find_alias(name) if isinstance(name, str) else None
     if alias is None or not isinstance(function, dict):
         return named
     return {**named, "function": {**function, "name": alias}}

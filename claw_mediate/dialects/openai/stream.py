@@ -1,9 +1,9 @@
-"""A finished chat completion as one well-formed stream (spec/mediation.md section 6).
+"""A finished chat completion as one well-formed stream (docs/spec/mediation.md section 6).
 
 One id, the role in the first chunk of a choice only, content in chunks of a few dozen characters, tool calls with index from
-0 and arguments in parts, ``finish_reason`` as upstream gave it, a usage chunk if it was asked for, ``[DONE]``. Members that we
-do not know travel once and as they are: a message's in its first delta, a choice's in its last chunk, the response's in the
-first chunk of all (``openai`` in Python makes its completion of that one).
+0 and arguments in parts, ``finish_reason`` as the provider gave it, a usage chunk if it was asked for, ``[DONE]``. Members
+that we do not know travel once and as they are: a message's in its first delta, a choice's in its last chunk, the response's
+in the first chunk of all (``openai`` in Python makes its completion of that one).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _CALLS = ("tool_calls", "function_call")
 
 
 def stream(body: bytes, request: RunnerRequest, opening: StreamOpening | None = None) -> Iterator[bytes]:
-    """The events of a response body that ``read_reply`` has accepted."""
+    """Yield the events of a response body that ``read_response`` has accepted."""
     response = split_object(without_line_breaks(body)) | (
         split_object(msgspec.json.encode(opening)) if opening is not None else {}
     )
@@ -56,22 +56,24 @@ def stream(body: bytes, request: RunnerRequest, opening: StreamOpening | None = 
 
 
 def empty_chunk(opening: StreamOpening) -> bytes:
-    """The SDK of Python keeps the first id and model that a stream shows, that of JavaScript the last ones. A choice is there,
-    though it says nothing: clients ask every chunk for its first one.
+    """Return a chunk that says nothing. It has a choice, since clients read the first one of every chunk.
+
+    The SDK of Python keeps the first id and model that a stream shows, that of JavaScript the last ones.
     """
     frame = {**split_object(msgspec.json.encode(opening)), "object": b'"chat.completion.chunk"'}
     return _chunk(_chunk_head(frame), {"index": 0, "delta": {}, "finish_reason": None})
 
 
 def _response_id(response: Members, body: bytes) -> bytes:
-    """One is always there."""
+    """Return the response's id, or one that is made from the body."""
     own = response.get("id", b"")
     return own if own[:1] == b'"' else b'"chatcmpl%s"' % hashlib.sha256(body).hexdigest()[:24].encode()
 
 
 def _last_members(choice: Members) -> Members:
-    """What is told of a choice when its message is complete. A stream without a ``finish_reason`` is a broken one, and
-    ``logprobs`` that are none break an SDK.
+    """Return the members of a choice that follow its complete message.
+
+    A stream without a ``finish_reason`` is a broken one, and ``logprobs`` that are none break an SDK.
     """
     rest = {name: value for name, value in choice.items() if name != "message"}
     if rest.get("logprobs", b"{")[:1] != b"{":
@@ -82,15 +84,15 @@ def _last_members(choice: Members) -> Members:
 
 
 def _deltas(message: Members) -> Iterator[dict[str, Any]]:
-    grown = {name: whole for name in _TEXTS if (whole := string_member(message, name))}
+    growing = {name: whole for name in _TEXTS if (whole := string_member(message, name))}
     thoughts = {name: message[name] for name in _REASONING if string_member(message, name)}
-    first = {name: value for name, value in message.items() if name not in {*grown, *thoughts, *_CALLS}}
+    first = {name: value for name, value in message.items() if name not in {*growing, *thoughts, *_CALLS}}
     if string_member(message, "role") is None:
         first["role"] = b'"assistant"'
-    yield {**as_raw(first), **({"content": ""} if "content" in grown else {})}
+    yield {**as_raw(first), **({"content": ""} if "content" in growing else {})}
     for name, thought in thoughts.items():
         yield as_raw({name: thought})
-    for name, whole in grown.items():
+    for name, whole in growing.items():
         for piece in split_text(whole):
             yield {name: piece}
     for index, call in enumerate(_tool_calls(message)):
@@ -106,7 +108,10 @@ def _tool_calls(message: Members) -> list[bytes]:
 
 
 def _call_deltas(index: int, call: Members) -> Iterator[dict[str, Any]]:
-    """``openai`` in JS refuses a call without a type. A custom call goes whole: its parts would replace each other there."""
+    """Yield the deltas of a call. ``openai`` in JS refuses one without a type.
+
+    A custom call goes whole: its parts would replace each other there.
+    """
     function = call.get("function", b"")
     if function[:1] != b"{":
         yield {"tool_calls": [{**as_raw(call), "index": index}]}
@@ -119,7 +124,7 @@ def _call_deltas(index: int, call: Members) -> Iterator[dict[str, Any]]:
 
 
 def _function_deltas(function: Members) -> Iterator[dict[str, Any]]:
-    """A function with its name first, then its arguments in parts; some providers give them as an object."""
+    """Yield a function with its name first, then its arguments in parts; some providers give them as an object."""
     raw = function.get("arguments", b"null")
     whole = string_member(function, "arguments") if raw[:1] == b'"' else "" if raw == b"null" else raw.decode()
     yield {**as_raw(function), "arguments": ""}
@@ -128,7 +133,7 @@ def _function_deltas(function: Members) -> Iterator[dict[str, Any]]:
 
 
 def _chunk_head(frame: Members) -> bytes:
-    """A chunk up to its choices."""
+    """Return a chunk up to its choices."""
     return msgspec.json.encode(as_raw(frame))[:-1] + b',"choices":['
 
 

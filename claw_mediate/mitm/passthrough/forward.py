@@ -61,14 +61,14 @@ def send(flow: http.HTTPFlow, mediator: Mediator, decision: Forward) -> None:
     # Whom the key is for, and not what the runner's handshake named: mitmproxy would ask for that, and trust it.
     flow.server_conn.sni = flow.request.host
     door.if_unreachable(flow, _UNREACHED, decision.write_refusal)
-    assert isinstance(decision.ticket, PassthroughHandle)
-    _under_way[flow.id] = Forwarded(mediator, decision.ticket)
-    guard.metadata(flow, "forward", provider=decision.ticket.provider.name)
+    assert isinstance(decision.handle, PassthroughHandle)
+    _under_way[flow.id] = Forwarded(mediator, decision.handle)
+    guard.metadata(flow, "forward", provider=decision.handle.provider.name)
 
 
 def _redirect(request: http.Request, decision: Forward) -> None:
     _keep_options(request)
-    gone = _GONE.union(name.lower().encode(errors="surrogateescape") for name in decision.dropped)
+    gone = _GONE.union(name.lower().encode(errors="surrogateescape") for name in decision.dropped_headers)
     kept = (field for field in request.headers.fields if field[0].lower() not in gone)
     request.headers.fields = (*kept, *as_read(decision.credential))
     # Part by part: a path is never read as a part of the authority.

@@ -130,7 +130,7 @@ class _Parent:
         self._flow = parent
 
     @_harmless(None)
-    def turn(self, turn_id: str, agent_id: str) -> None:
+    def on_turn(self, turn_id: str, agent_id: str) -> None:
         self._flow.metadata |= {TURN: turn_id, AGENT: agent_id}
         self._flow.comment = f"claw {turn_id} of {agent_id}"
         self._flow.marked = self._flow.marked or MARKS["turn"]
@@ -138,13 +138,13 @@ class _Parent:
         tell(hooks.UpdateHook([self._flow]))
 
     @_harmless(NO_EXCHANGE_OBSERVER)
-    def asked(self, hidden: HiddenRequest) -> ExchangeObserver:
-        if hidden.about.kind == "model" and hidden.asked.url:
-            self._leads_to(hidden.asked.url)
+    def on_request(self, hidden: HiddenRequest) -> ExchangeObserver:
+        if hidden.subject.kind == "model" and hidden.request.url:
+            self._leads_to(hidden.request.url)
         return _Child(self._flow, hidden)
 
     @_harmless(None)
-    def ended(self, entry: bytes) -> None:
+    def on_end(self, entry: bytes) -> None:
         """For all who wait for the turn: also for those who have joined it, and where this one has left."""
         text = _bounded(entry)
         waiting = _turns.pop(self._flow.metadata.get(TURN, ""), [])
@@ -174,7 +174,7 @@ class _Child:
         tell(HttpRequestHeadersHook(made), HttpRequestHook(made))
 
     @_harmless(None)
-    def answered(self, said: ResponseInfo) -> None:
+    def on_response(self, said: ResponseInfo) -> None:
         now = time.time()
         length = len(said.body) if said.size is None else said.size
         fields = as_read([("content-type", said.content_type), ("content-length", str(length))])
@@ -186,7 +186,7 @@ class _Child:
         self._end(HttpResponseHeadersHook(self._flow), HttpResponseHook(self._flow))
 
     @_harmless(None)
-    def failed(self, why: str) -> None:
+    def on_failure(self, why: str) -> None:
         self._flow.error = flow.Error(f"cllama: {why}")
         self._end(HttpErrorHook(self._flow))
 
@@ -197,21 +197,21 @@ class _Child:
 
 
 def _flow(parent: http.HTTPFlow, hidden: HiddenRequest) -> http.HTTPFlow:
-    about, now = hidden.about, time.time()
+    about, now = hidden.subject, time.time()
     name = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in about.name[:_LONGEST_NAME])
-    scheme, host, port, path = _place(hidden.asked.url or _not_asked(hidden, name))
+    scheme, host, port, path = _place(hidden.request.url or _not_asked(hidden, name))
     server = connection.Server(address=(host, port), timestamp_start=now)
     made = http.HTTPFlow(parent.client_conn, server)
     made.request = http.Request(
         host,
         port,
-        hidden.asked.method.encode(),
+        hidden.request.method.encode(),
         scheme.encode(),
         b"",
         path.encode(errors="surrogateescape"),
         b"HTTP/1.1",
-        _headers(hidden.asked, url.hostport(scheme, host, port)),
-        hidden.asked.body[:MOST_SHOWN],
+        _headers(hidden.request, url.hostport(scheme, host, port)),
+        hidden.request.body[:MOST_SHOWN],
         None,
         now,
         now,
@@ -239,8 +239,8 @@ def _headers(asked: RequestInfo, authority: str) -> http.Headers:
 
 
 def _not_asked(hidden: HiddenRequest, name: str) -> str:
-    host = _RECORDED if hidden.about.replayed else NOT_MADE
-    return f"http://{host}/{quote(name or hidden.about.kind, safe='.')}"
+    host = _RECORDED if hidden.subject.replayed else NOT_MADE
+    return f"http://{host}/{quote(name or hidden.subject.kind, safe='.')}"
 
 
 def _place(text: str) -> tuple[str, str, int, str]:
