@@ -15,7 +15,7 @@ _ENDPOINTS: tuple[Endpoint, ...] = ("/chat/completions", "/messages", "/messages
 _THREAD_MESSAGES = re.compile(r"/threads/[^/]+/messages$")
 """OpenAI's Assistants: a message is added to a thread, and no model is asked."""
 type ModelLocation = Literal["nowhere", "optional", "required", "hidden"]
-"""Where a POST of no dialect names its model: nowhere, in its body or not at all, in its body, or out of the proxy's sight."""
+"""The place of the model's name in a POST of no dialect: none, the body or none, the body, or out of the proxy's sight."""
 _NO_MODEL = re.compile(r"/(?:files|uploads/[^/]+/parts|skills|skills/[^/]+/versions)$")
 _MODEL_REQUIRED = re.compile(
     r"/(?:responses|responses/(?:compact|input_tokens)|embeddings|completions|complete|rerank|videos"

@@ -120,22 +120,22 @@ class Transcript:
     def __init__(self, before: Sequence[str] = ()) -> None:
         self._digests = list(before)
         self._steps: list[str] = []
-        self._asked: int | None = None
+        self._last_user_step: int | None = None
 
     def add_user(self, *parts: str) -> None:
         """Add a message of the user's by its parts. One without visible text, such as one with results, is left out."""
         text = "".join(parts)
         if is_resent(text):
-            self._asked = len(self._steps)
+            self._last_user_step = len(self._steps)
             self._steps.append(text_key(text))
             self._digests.append(_digest_of_parts(parts))
 
     @property
     def earlier(self) -> str:
         """The digest of all messages but the user's last one: those before it, and the assistant's since."""
-        if self._asked is None or len(self._steps) == 1:
+        if self._last_user_step is None or len(self._steps) == 1:
             return ""
-        return _digest([*self._steps[: self._asked], "", *self._steps[self._asked + 1 :]])
+        return _digest([*self._steps[: self._last_user_step], "", *self._steps[self._last_user_step + 1 :]])
 
     @property
     def before(self) -> tuple[str, ...]:
@@ -159,49 +159,49 @@ def match_rounds(
 ) -> dict[int, StoredRounds]:
     """Return the stored rounds before each message with an anchor. One stored turn serves one message."""
     by_key: dict[str, list[StoredRounds]] = {}
-    for one in stored:
-        by_key.setdefault(one.anchor.key, []).append(one)
+    for rounds in stored:
+        by_key.setdefault(rounds.anchor.key, []).append(rounds)
     equal: dict[str, list[int]] = {key: [] for key in by_key}
     for index in sorted(anchors):
         for key in anchors[index].keys:
             if key in equal:
                 equal[key].append(index)
     pairs = [
-        (_similarity(one, anchors[index], session), index, one)
+        (_similarity(rounds, anchors[index], session), index, rounds)
         for key, indexes in equal.items()
         for index in indexes[-_MAX_EQUAL:]
-        for one in by_key[key]
-        if _may_match(one, anchors[index], session, alone=len(by_key[key]) == 1)
+        for rounds in by_key[key]
+        if _may_match(rounds, anchors[index], session, alone=len(by_key[key]) == 1)
     ]
     matches: dict[int, StoredRounds] = {}
     used: set[int] = set()
-    for _, index, one in sorted(pairs, key=lambda pair: (pair[0], pair[1], pair[2].id), reverse=True):
-        if index not in matches and one.id not in used:
-            matches[index] = one
-            used.add(one.id)
+    for _, index, rounds in sorted(pairs, key=lambda pair: (pair[0], pair[1], pair[2].id), reverse=True):
+        if index not in matches and rounds.id not in used:
+            matches[index] = rounds
+            used.add(rounds.id)
     return matches
 
 
-def _may_match(one: StoredRounds, anchor: Anchor, session: str, *, alone: bool) -> bool:
+def _may_match(rounds: StoredRounds, anchor: Anchor, session: str, *, alone: bool) -> bool:
     """Return True if nothing contradicts the match: another session, or no equal digest of the messages before.
 
     A runner may have replaced the messages before by a summary: a distinctive key of one stored turn only needs no digest.
     """
-    if one.anchor.key != anchor.key or anchor.key.endswith(EMPTY_TEXT_KEY):
-        elsewhere = session and one.session and session != one.session
-        return not elsewhere and any(map(_is_same_message, one.anchor.before[-1:], anchor.before[-1:]))
-    if _compare(one.anchor.before, anchor.before)[0]:
+    if rounds.anchor.key != anchor.key or anchor.key.endswith(EMPTY_TEXT_KEY):
+        is_elsewhere = session and rounds.session and session != rounds.session
+        return not is_elsewhere and any(map(_is_same_message, rounds.anchor.before[-1:], anchor.before[-1:]))
+    if _compare(rounds.anchor.before, anchor.before)[0]:
         return True
-    if session and one.session:
-        return session == one.session
-    telling = anchor.key.split(":")[-2] in _DISTINCTIVE_KINDS
-    return (alone and telling) or not (one.anchor.before and anchor.before)
+    if session and rounds.session:
+        return session == rounds.session
+    is_distinctive = anchor.key.split(":")[-2] in _DISTINCTIVE_KINDS
+    return (alone and is_distinctive) or not (rounds.anchor.before and anchor.before)
 
 
-def _similarity(one: StoredRounds, anchor: Anchor, session: str) -> tuple[bool, int, int]:
-    """Return the sort key of a match: more equal digests are better, then fewer others, since later messages are in neither."""
-    overlap, differs = _compare(one.anchor.before, anchor.before)
-    return bool(session) and session == one.session, overlap, -differs
+def _similarity(rounds: StoredRounds, anchor: Anchor, session: str) -> tuple[bool, int, int]:
+    """Return the sort key of a match: the session, more equal digests, fewer others (later messages add some)."""
+    overlap, differs = _compare(rounds.anchor.before, anchor.before)
+    return bool(session) and session == rounds.session, overlap, -differs
 
 
 @lru_cache(maxsize=256)

@@ -43,7 +43,7 @@ MAX_CALLS = 128
 MAX_IDLE_ROUNDS = 3
 """Rounds in a row that only repeat calls, before the model must answer."""
 MAX_READ_RETRIES = 2
-"""How often a turn runs a read again because its latest run failed."""
+"""Runs of a read in one turn that follow a failed one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ class Reinjection:
     """The hidden messages for one request, and the log event about them."""
 
     insertions: Mapping[int, bytes]
-    """By the index of the message that they go before; the same bytes every time."""
+    """Keyed by the index of the message that they go before; the same bytes every time."""
     rounds: tuple[StoredRounds, ...]
     """The stored rounds that were used."""
     event: Reinjected

@@ -54,14 +54,14 @@ def read_session_id(headers: Iterable[tuple[str, str]], hints: SessionHints) -> 
     values = {name.lower(): value for name, value in headers}
     for name in HEADERS:
         if value := values.get(name, "").strip():
-            return _prefixed(name, value)
+            return _with_prefix(name, value)
     members = metadata if isinstance(metadata, dict) else {}
     for name in MEMBERS:
         if isinstance(member := members.get(name), str) and member:
-            return _prefixed(name, member)
+            return _with_prefix(name, member)
     if session := _read_user_id(members.get("user_id")):
-        return _prefixed("session_id", session)
-    return _prefixed("prompt_cache_key", cache_key) if isinstance(cache_key, str) and cache_key else ""
+        return _with_prefix("session_id", session)
+    return _with_prefix("prompt_cache_key", cache_key) if isinstance(cache_key, str) and cache_key else ""
 
 
 def _read_user_id(user_id: Any) -> str | None:
@@ -77,5 +77,5 @@ def _read_user_id(user_id: Any) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _prefixed(name: str, value: str) -> str:
+def _with_prefix(name: str, value: str) -> str:
     return f"{name}:{value[:_MAX_LENGTH]}".encode(errors="replace").decode()  # a header may hold anything

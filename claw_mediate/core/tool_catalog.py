@@ -26,7 +26,7 @@ class ToolCatalog:
 
     offered: tuple[OfferedTool, ...]
     managed: dict[str, Tool]
-    """By alias and by canonical name."""
+    """Keyed by alias and by canonical name."""
     native: frozenset[str]
 
     @classmethod

@@ -41,7 +41,7 @@ class ToolCall:
 
     id: str
     name: str
-    """As the model wrote it: an alias, a canonical name, a native name, or an invented one."""
+    """The model's own spelling: an alias, a canonical name, a native name, or an invented one."""
     owner: Owner
     arguments: Arguments | UnreadableArguments
     tool: Tool | None = None
@@ -139,7 +139,7 @@ class Limits:
 
 
 class ToolUse(Enum):
-    """What the next model call may do with tools."""
+    """The use of tools in the next model call."""
 
     AS_REQUESTED = "as requested"
     """The runner's own ``tool_choice`` holds."""

@@ -65,7 +65,7 @@ class RunnerRequest:
 
 @dataclass(frozen=True, slots=True)
 class Additions:
-    """What the proxy adds to a request beside tools."""
+    """The proxy's additions to a request beside tools."""
 
     insertions: Mapping[int, bytes] = field(default_factory=dict)
     """Hidden messages (JSON, comma separated) by the index of the message that they stand before."""

@@ -127,7 +127,7 @@ class Routing:
     def naming(self, agent: Agent, view: RunnerRequest, model: str) -> bytes:
         """The request for that model, and under a policy for no other: named twice, it would be the provider's to choose.
 
-        Raises ``wire.WireError``.
+        Raises ``JsonSpliceError``.
         """
         if model == view.model:
             if (
@@ -161,7 +161,7 @@ class Routing:
 
 
 def with_model(body: bytes, model: str) -> bytes:
-    """The request for that model; every other byte as it was. Raises ``wire.WireError``."""
+    """The request for that model; every other byte as it was. Raises ``JsonSpliceError``."""
     return json_splice.edit(body, {"model": json.dumps(model).encode()})
 
 

@@ -63,7 +63,7 @@ class TurnPipeline:
         self._entering: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
     async def answer(self, what: Mediated, before: Before) -> RunnerResponse:
-        """The turn's answer. Cancelled when the runner leaves. Raises ``UnreadableRequestError`` and ``WireError``."""
+        """The turn's answer. Cancelled when the runner leaves. Raises ``UnreadableRequestError`` and ``JsonSpliceError``."""
         agent, key = what.admitted.agent, fingerprint(what.request, what.view, what.redactor)
         pace = self._settings.pace(what.dialect.NAME)
         # Two equal requests at one moment must not both find that there is no turn yet.

@@ -92,7 +92,7 @@ class Replayed:
 
 
 async def replayed(recording: Recording, agent: Agent, dialect: Dialect) -> Replayed:
-    """Play it. Raises ``UnreadableRequestError`` and ``WireError`` for a request that is none."""
+    """Play it. Raises ``UnreadableRequestError`` and ``JsonSpliceError`` for a request that is none."""
     view = dialect.read_request(recording.body)
     catalog = ToolCatalog.build(agent.tools, view.declared_tools, dialect.MAX_TOOLS - len(view.declared_tools))
     peers = _Peers(recording, agent)

@@ -172,7 +172,7 @@ def test_an_equal_call_is_answered_with_its_first_round_and_count(text: str) -> 
     assert (step.result.code, step.result.first_round, step.result.repeats) == ("duplicate_tool_call", 1, 1)
     again = next_step(after(book, step.result), (called(SET, text),))
     assert isinstance(again, AnswerOne)
-    assert (again.result.first_round, again.answer.repeats) == (1, 2)
+    assert (again.result.first_round, again.result.repeats) == (1, 2)
 
 
 @pytest.mark.requirement("calls:duplicate")
