@@ -37,7 +37,7 @@ class RequestView(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class SideRequestRule:
+class Rule:
     """The mark of one kind of side request: a line of its system prompt begins with ``line``."""
 
     id: str
@@ -48,67 +48,67 @@ class SideRequestRule:
 
 
 RULES: Final = (
-    SideRequestRule(
+    Rule(
         "opencode-title", "OpenCode", "a thread's title", "You are a title generator. You output ONLY a thread title."
     ),
-    SideRequestRule(
+    Rule(
         "claude-code-title",
         "Claude Code",
         "a session's title",
         "Generate a concise, sentence-case title (3-7 words) that captures the main topic or goal of this coding session.",
     ),
-    SideRequestRule(
+    Rule(
         "claude-code-summary-title",
         "Claude Code before 2.1",
         "a session's title",
         "Summarize this coding conversation in under 50 characters.",
     ),
-    SideRequestRule(
+    Rule(
         "claude-code-topic",
         "Claude Code before 2.1",
         "the terminal's title",
         "Analyze if this message indicates a new conversation topic.",
     ),
-    SideRequestRule(
+    Rule(
         "tool-label",
         "Claude Code, Qwen Code",
         "a label for tool calls that are done",
         "Write a short summary label describing what these tool calls accomplished.",
     ),
-    SideRequestRule(
+    Rule(
         "crush-title",
         "Crush",
         "a session's title",
         "you will generate a short title based on the first message a user begins a conversation with",
     ),
-    SideRequestRule(
+    Rule(
         "qwen-title",
         "Qwen Code",
         "a session's title",
         "Generate a concise, sentence-case title (3-7 words) that captures what this programming-assistant session is about.",
         tools="schema",
     ),
-    SideRequestRule(
+    Rule(
         "qwen-memory-selection",
         "Qwen Code",
         "which memory files to read",
         "You are selecting memories that will be useful to an AI coding assistant",
         tools="schema",
     ),
-    SideRequestRule(
+    Rule(
         "qwen-recap",
         "Qwen Code",
         "a recap for who comes back",
         "You generate session recaps for a programming assistant CLI.",
     ),
-    SideRequestRule(
+    Rule(
         "qwen-memory-extraction",
         "Qwen Code",
         "a fork that writes memory files",
         "You are now acting as the managed memory extraction subagent for an AI coding assistant.",
         tools="any",
     ),
-    SideRequestRule(
+    Rule(
         "qwen-memory-dream",
         "Qwen Code",
         "a fork that tidies memory files",
@@ -149,7 +149,7 @@ def _has_tools(request: RequestView, tools: DeclaredTools) -> bool:
             assert_never(tools)
 
 
-def _has_line(system: str, rule: SideRequestRule) -> bool:
+def _has_line(system: str, rule: Rule) -> bool:
     """Return True if the rule's line opens the prompt, or, without tools, any line of it: Claude Code puts two before."""
     lines = system.lstrip().splitlines() if rule.tools == "none" else [system.lstrip()]
     return any(line.lstrip(" -").casefold().startswith(rule.line.casefold()) for line in lines)

@@ -18,7 +18,7 @@ from claw_mediate.core import json_splice, tool_result
 from claw_mediate.core.reinjection import summarize_arguments, summarize_result
 from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.types import ModelResponse, Round, ToolCall, ToolResult
-from claw_mediate.dialects.anthropic.wire_types import Block, read_block, visible_text
+from claw_mediate.dialects.anthropic.request import Block, read_block, visible_text
 from claw_mediate.dialects.base import MAX_PARTS, TERMINAL_TEXT, RunnerRequest, UnreadableResponseError
 from claw_mediate.dialects.body_edits import Changes, encode
 
