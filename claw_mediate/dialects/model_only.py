@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -69,7 +69,7 @@ def read_model(body: bytes) -> RunnerRequest:
     )
 
 
-def request_without_model(body: bytes) -> RunnerRequest:
+def view_without_model(body: bytes) -> RunnerRequest:
     """Return the view of a request of no dialect whose model is not known."""
     return RunnerRequest(body, "", stream=False, include_usage=False, declared_tools=(), bypass=NO_DIALECT)
 
@@ -156,7 +156,7 @@ def read_form_fields(content_type: str, body: bytes) -> list[FormField]:
     if header is None:
         raise UnreadableRequestError("the form's content type names no boundary that is read")
     mark = b"--" + (header[1] or header[2]).encode(errors="replace")
-    marks = [match.start() for match, _ in zip(re.finditer(re.escape(mark), body), range(MAX_FIELDS + 2), strict=False)]
+    marks = [match.start() for match in islice(re.finditer(re.escape(mark), body), MAX_FIELDS + 2)]
     if len(marks) > MAX_FIELDS + 1:
         raise UnreadableRequestError(f"the form has more than {MAX_FIELDS} fields")
     # Each mark begins a line, and the last one ends the body: none stands within a value, where another parser would see it.

@@ -16,7 +16,7 @@ from claw_mediate.agents.directory import Agent
 from claw_mediate.core.api_paths import ModelLocation, locate_model
 from claw_mediate.core.http import Forward, Request, RunnerResponse, refuse
 from claw_mediate.dialects.base import RunnerRequest, UnreadableRequestError
-from claw_mediate.dialects.model_only import read_other_path, request_without_model
+from claw_mediate.dialects.model_only import read_other_path, view_without_model
 from claw_mediate.turns.accounts import Accounts
 from claw_mediate.turns.passthrough import Passthrough
 
@@ -58,7 +58,7 @@ class OtherPaths:
             message = f"the agent has a model policy, and the model of this request can't be read: {reason}"
             return refuse(request.path, 403, "model_not_allowed", message)
         if place in {"required", "hidden"}:
-            view = view or request_without_model(request.body)
+            view = view or view_without_model(request.body)
         return await self._forward(admitted, request, view)
 
     async def _forward(
