@@ -9,15 +9,15 @@ from pathlib import Path
 
 from claw_contract.secret import Secret, SecretRef
 
-type Identity = tuple[int, int, int] | None
+type FileVersion = tuple[int, int, int] | None
 """(inode, mtime in ns, size); None where there is no such file."""
 
 
-MOST_BYTES = 16 * 1024 * 1024
+MAX_FILE_BYTES = 16 * 1024 * 1024
 """A longer file is no manifest."""
 
 
-def identity(path: Path | str, dir_fd: int | None = None) -> Identity:
+def file_version(path: Path | str, dir_fd: int | None = None) -> FileVersion:
     """What a cache is keyed by (spec/contract.md "Layout")."""
     try:
         found = os.stat(path, dir_fd=dir_fd)
@@ -28,7 +28,7 @@ def identity(path: Path | str, dir_fd: int | None = None) -> Identity:
     return found.st_ino, found.st_mtime_ns, found.st_size
 
 
-def read_at(name: str | Path, dir_fd: int | None = None) -> bytes:
+def read_file(name: str | Path, dir_fd: int | None = None) -> bytes:
     """A file, of an opened directory where there is one: an agent's files come from one tree, though it be swapped.
 
     Only a regular file of a sane size: opening a FIFO would wait for ever, and a device never ends. Raises ``OSError``.
@@ -36,7 +36,7 @@ def read_at(name: str | Path, dir_fd: int | None = None) -> bytes:
     descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=dir_fd)
     with os.fdopen(descriptor, "rb") as file:
         found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or found.st_size > MOST_BYTES:
+        if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_FILE_BYTES:
             raise OSError(errno.EINVAL, "not a regular file of a sane size")
         return file.read()
 
@@ -50,6 +50,6 @@ def resolve_secret(secrets: Path, value: Secret | SecretRef) -> Secret:
     if isinstance(value, Secret):
         return value
     try:
-        return Secret(read_at(secrets / value.secret).decode().strip())
+        return Secret(read_file(secrets / value.secret).decode().strip())
     except (OSError, ValueError) as error:
         raise MissingCredentialError from error

@@ -19,8 +19,8 @@ from claw_contract.redaction.redactor import Redactor
 from claw_contract.secret import Secret
 from claw_mediate import reload
 from claw_mediate.agents import authenticate
-from claw_mediate.agents.authenticate import Admitted
-from claw_mediate.agents.directory import Agent, Agents
+from claw_mediate.agents.authenticate import Identity
+from claw_mediate.agents.directory import Agent, AgentDirectory
 from claw_mediate.core import json_splice
 from claw_mediate.core.api_paths import Endpoint, find_endpoint
 from claw_mediate.core.http import Forward, Request, RunnerResponse, refuse, refuse_stopping, respond_json
@@ -28,15 +28,15 @@ from claw_mediate.dialects.anthropic import messages as anthropic_messages
 from claw_mediate.dialects.base import Dialect, RunnerRequest, UnreadableRequestError
 from claw_mediate.dialects.model_only import read_model
 from claw_mediate.dialects.openai import chat as openai_chat
-from claw_mediate.prompt.build import Context
+from claw_mediate.prompt.build import PromptContext
 from claw_mediate.providers.failover import ProviderFailover
-from claw_mediate.providers.registry import Auth, Registry
-from claw_mediate.providers.routing import Routing
+from claw_mediate.providers.registry import AuthPaths, ProviderRegistry
+from claw_mediate.providers.routing import Router
 from claw_mediate.settings import Settings
-from claw_mediate.state import State, opened
+from claw_mediate.state import State, open_state
 from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.telemetry.history import History
-from claw_mediate.telemetry.metrics import Observed
+from claw_mediate.telemetry.metrics import HealthSnapshot
 from claw_mediate.tools.http import HttpToolExecutor
 from claw_mediate.turns.budgets import Accounts
 from claw_mediate.turns.context import DialectRequest
@@ -83,15 +83,15 @@ class Mediator:
         """
         self._settings = settings
         self._log = log
-        self.registry = Registry(Auth(settings.auth, settings.key_states), settings.hosts, log, env)
-        self._agents = Agents(settings.context, log)
+        self.registry = ProviderRegistry(AuthPaths(settings.auth, settings.key_states), settings.hosts, log, env)
+        self._agents = AgentDirectory(settings.context, log)
         self._peers = peers or Peers(ProviderFailover(self.registry, log), HttpToolExecutor(settings.secrets))
-        self.state = opened(settings.state, log, before)
+        self.state = open_state(settings.state, log, before)
         self._accounts = Accounts.of(settings, log, self.state.spending)
-        self._prompt = Context.of(settings, log)
+        self._prompt = PromptContext.of(settings, log)
         self._history = History(settings.history, settings.history_max_bytes) if settings.history else None
         recorder = Recorder(self._history, log, self._accounts, self._prompt.retain)
-        routing = Routing(self.registry, log)
+        routing = Router(self.registry, log)
         self.forwarding = Passthrough(self.registry, routing, recorder)
         self.other_paths = OtherPaths(self.forwarding, self._accounts)
         continuity = Continuity(self.state.store, log)
@@ -129,16 +129,16 @@ class Mediator:
         agents = self._agents.ids()
         if agents and not any(self._agents.find(agent_id) for agent_id in agents):
             return "no agent's context can be read"
-        if not self.registry.serves():
+        if not self.registry.has_usable_key():
             return "no key of any provider is usable now"
         shown = self._settings.state.shown
         return None if await self.state.store.writable() else f"the state {shown!r} can't be written"
 
-    async def observed(self) -> Observed:
+    async def observed(self) -> HealthSnapshot:
         """Return what ``/metrics`` reports of the state and the keys."""
         problem = await self._not_ready()
         writable = problem is None or await self.state.store.writable()
-        return Observed(problem is None, writable, self.registry.pool())
+        return HealthSnapshot(problem is None, writable, self.registry.count_keys())
 
     @property
     def turns_under_way(self) -> int:
@@ -163,13 +163,13 @@ class Mediator:
             return respond_json(503 if problem else 200, {"ready": not problem})
         return None
 
-    def admit(self, request: Request) -> Admitted | RunnerResponse:
+    def admit(self, request: Request) -> Identity | RunnerResponse:
         """Return the agent that sent a request, or the refusal."""
         if self._stops:
             return refuse_stopping(request.path)
-        return authenticate.admit(self._agents, request, self._log)
+        return authenticate.authenticate(self._agents, request, self._log)
 
-    def must_read(self, admitted: Admitted, request: Request) -> bool:
+    def must_read(self, admitted: Identity, request: Request) -> bool:
         """Return whether the body must be there before the request is decided about."""
         return self.dialect(request) is not None or self.other_paths.must_read(admitted.agent, request)
 
@@ -178,7 +178,7 @@ class Mediator:
         end = find_endpoint(request.path) if request.method.upper() == "POST" else None
         return None if end is None else DIALECTS[end]
 
-    async def exchange(self, admitted: Admitted, request: Request) -> RunnerResponse | Forward:
+    async def exchange(self, admitted: Identity, request: Request) -> RunnerResponse | Forward:
         """Decide about an admitted request whose body has arrived. Cancelled when the runner leaves."""
         if self._stops:  # while its body was on the way
             return refuse_stopping(request.path)
@@ -196,7 +196,7 @@ class Mediator:
             return refuse(request.path, 400, "invalid_request", str(error))
 
     async def exchange_unread(
-        self, admitted: Admitted, request: Request, problem: tuple[int, str, str]
+        self, admitted: Identity, request: Request, problem: tuple[int, str, str]
     ) -> RunnerResponse | Forward:
         """Decide about an admitted request whose body can't be read. ``problem``: status, code and message for a dialect's."""
         if self._stops:
@@ -207,7 +207,7 @@ class Mediator:
 
     def reread(self) -> list[str]:
         """Read agents and providers from their files again; return what changed, a line each."""
-        return reload.reread(self._agents, self.registry)
+        return reload.reload_files(self._agents, self.registry)
 
     def stop(self) -> None:
         """Start nothing new; running turns go on."""
@@ -239,18 +239,18 @@ class Mediator:
             self._known = Redactor(self._secrets)
         return self._known
 
-    def redactor(self, admitted: Admitted) -> Redactor:
+    def redactor(self, admitted: Identity) -> Redactor:
         """Return the redactor of a request: no service, prompt, runner, history or log may see its secrets."""
         return Redactor(self.secrets(admitted))
 
-    def secrets(self, admitted: Admitted) -> list[Secret]:
+    def secrets(self, admitted: Identity) -> list[Secret]:
         """Return the secrets of a request, its providers' and its agent's, and protect the log from them."""
         secrets = [*self.registry.secrets(), *admitted.agent.secrets, admitted.token, admitted.secret]
         self._log.protect(secrets)
         return secrets
 
 
-async def _without_own_token(admitted: Admitted, body: bytes) -> bytes:
+async def _without_own_token(admitted: Identity, body: bytes) -> bytes:
     """Return the body without the agent's own token, which the runner's tools may have printed (``env``).
 
     A body may hide something in each of a million places: other requests go on meanwhile.

@@ -9,15 +9,15 @@ from pathlib import Path
 
 from claw_contract.manifest import HttpExecution
 from claw_contract.transcript.text import shown, word
-from claw_mediate.agents.directory import Agent, Agents
+from claw_mediate.agents.directory import Agent, AgentDirectory
 from claw_mediate.core.model_policy import Provider
-from claw_mediate.providers.registry import Registry
+from claw_mediate.providers.registry import ProviderRegistry
 from claw_mediate.telemetry.event_log import EventLog
 
 _DIGEST = 12
 
 
-def read(context: Path) -> tuple[Agents, dict[str, list[str]]]:
+def read_agents(context: Path) -> tuple[AgentDirectory, dict[str, list[str]]]:
     """The agents as their files are now, and what is wrong with them, by agent. The log hears nothing of it."""
     problems: dict[str, list[str]] = {}
 
@@ -27,15 +27,15 @@ def read(context: Path) -> tuple[Agents, dict[str, list[str]]]:
             what = event.get("file") or event.get("intervention")
             problems.setdefault(event["claw_id"], []).append(f"{word(what)}: {shown(event.get('reason'))}")
 
-    agents = Agents(context, EventLog(note))
+    agents = AgentDirectory(context, EventLog(note))
     for agent_id in agents.ids():
         agents.find(agent_id)
     return agents, problems
 
 
-def agents_told(context: Path) -> str:
+def describe_agents(context: Path) -> str:
     """Every agent with the tools that it was granted, and its problems."""
-    agents, problems = read(context)
+    agents, problems = read_agents(context)
     told = [line for agent_id in agents.ids() for line in _agent(agent_id, agents.find(agent_id), problems)]
     return "\n".join(told) or f"there is no agent in {shown(str(context))}"
 
@@ -51,7 +51,7 @@ def _agent(agent_id: str, agent: Agent | None, problems: Mapping[str, list[str]]
     yield from (f"  problem: {problem}" for problem in problems.get(agent_id, ()))
 
 
-def reread(agents: Agents, registry: Registry) -> list[str]:
+def reload_files(agents: AgentDirectory, registry: ProviderRegistry) -> list[str]:
     """Both are read from their files again, whatever these say of their age; what has changed by that."""
     before, held = agents.forget(), registry.forget()
     after = {agent_id: agents.find(agent_id) for agent_id in agents.ids()}

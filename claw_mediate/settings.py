@@ -97,7 +97,7 @@ SETTINGS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Listener:
+class ListenAddress:
     """An address to listen on; an empty host is all of them."""
 
     host: str
@@ -155,7 +155,7 @@ class Settings:
     time_line: bool
     drain: float
     budget_fail_mode: Literal["open", "closed"]
-    metrics: Listener | None
+    metrics: ListenAddress | None
 
     def pace(self, dialect: str) -> Pace:
         """By the dialect's name."""
@@ -194,7 +194,7 @@ class Settings:
         )
 
 
-def address(text: str, name: str) -> tuple[str, int]:
+def parse_address(text: str, name: str) -> tuple[str, int]:
     """``host:port`` or ``:port`` → (host, port). Raises ``ValueError`` with one line."""
     host, _, port = text.rpartition(":")
     if not port.isdecimal() or not 0 < int(port) < 65536:  # noqa: PLR2004 - a TCP port
@@ -202,11 +202,11 @@ def address(text: str, name: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def _listener(values: dict[str, str], name: str) -> Listener | None:
+def _listener(values: dict[str, str], name: str) -> ListenAddress | None:
     if not values[name]:
         return None
-    host, port = address(values[name], name)
-    return Listener(host.removeprefix("[").removesuffix("]"), port)
+    host, port = parse_address(values[name], name)
+    return ListenAddress(host.removeprefix("[").removesuffix("]"), port)
 
 
 def _place(text: str) -> Place:

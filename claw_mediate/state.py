@@ -39,7 +39,7 @@ class State(NamedTuple):
     """What is not on a server."""
 
 
-def opened(place: Place, log: EventLog, before: State | None = None) -> State:
+def open_state(place: Place, log: EventLog, before: State | None = None) -> State:
     """``before``: of the mediator before this one in this process. What is in memory is handed on, and of a file there is one
     connection; each mediator is somebody else at turns. Raises ``ValueError`` with one line, and a remedy where there is one,
     when there can be no state there.

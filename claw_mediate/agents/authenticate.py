@@ -7,14 +7,14 @@ from urllib.parse import unquote
 
 from claw_contract.names import is_agent_id
 from claw_contract.secret import Secret
-from claw_mediate.agents.directory import Agent, Agents
+from claw_mediate.agents.directory import Agent, AgentDirectory
 from claw_mediate.core.http import Request, RunnerResponse, refuse
-from claw_mediate.http.headers import tells
+from claw_mediate.http.headers import contains_secret
 from claw_mediate.telemetry.event_log import EventLog
 
 
 @dataclass(frozen=True, slots=True)
-class Admitted:
+class Identity:
     """An identified agent, and the credential that it showed (so that it can be kept out of everything that leaves)."""
 
     agent: Agent
@@ -22,7 +22,7 @@ class Admitted:
     secret: Secret
 
 
-def admit(agents: Agents, request: Request, log: EventLog) -> Admitted | RunnerResponse:
+def authenticate(agents: AgentDirectory, request: Request, log: EventLog) -> Identity | RunnerResponse:
     """The agent, or the refusal: 401 for a missing or malformed credential, 403 for one that is not right. The log is told more
     of it than who asks.
     """
@@ -44,11 +44,11 @@ def admit(agents: Agents, request: Request, log: EventLog) -> Admitted | RunnerR
             "the token is of no agent that is known" if agent is None else f"the token of {agent.id} is another one",
         )
         return refuse(request.path, 403, "agent_not_admitted", "this token is not admitted here")
-    if tells(unquote(request.path), Secret(secret)):
+    if contains_secret(unquote(request.path), Secret(secret)):
         _tell(log, f"the token of {agent.id} stands in a URL")
         message = "a credential must not stand in a URL; send it as a header"
         return refuse(request.path, 400, "credential_in_url", message)
-    return Admitted(agent, Secret(token), Secret(secret))
+    return Identity(agent, Secret(token), Secret(secret))
 
 
 def _tell(log: EventLog, reason: str) -> None:

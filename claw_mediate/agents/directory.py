@@ -33,7 +33,7 @@ from claw_contract.names import is_agent_id
 from claw_contract.secret import Secret, SecretRef
 from claw_mediate.core.json_schema import find_schema_problem
 from claw_mediate.core.types import Limits
-from claw_mediate.file_cache import Identity, identity, read_at
+from claw_mediate.file_cache import FileVersion, file_version, read_file
 from claw_mediate.telemetry.event_log import EventLog
 
 _METADATA, _TOOLS = "metadata.json", "tools.json"
@@ -83,7 +83,7 @@ class Agent:
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    files: tuple[Identity, ...]
+    files: tuple[FileVersion, ...]
     agent: Agent | None
 
 
@@ -94,7 +94,7 @@ class _Read(NamedTuple):
     digest: str
 
 
-class Agents:
+class AgentDirectory:
     """The agents below one context root."""
 
     def __init__(self, root: Path, log: EventLog) -> None:
@@ -116,7 +116,7 @@ class Agents:
                     return None
                 continue
             try:
-                files = tuple(identity(name, directory) for name in _FILES)
+                files = tuple(file_version(name, directory) for name in _FILES)
                 cached = self._cache.get(agent_id)
                 if cached is not None and cached.files == files:
                     return cached.agent
@@ -221,7 +221,7 @@ def _tree(root: Path) -> tuple[int, int, int] | None:
 
 def _content(name: str, directory: int) -> bytes | OSError:
     try:
-        return read_at(name, directory)
+        return read_file(name, directory)
     except OSError as error:
         return error
 

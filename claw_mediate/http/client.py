@@ -20,7 +20,7 @@ from typing import NamedTuple
 import h11
 import httpx2
 
-from claw_mediate.http.connection import Connection
+from claw_mediate.http.client import Connection
 from claw_mediate.http.headers import RawHeaders
 
 _MOST_IDLE = 20

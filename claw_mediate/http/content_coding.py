@@ -39,11 +39,11 @@ class UnknownCodingError(DecodingError):
     status = 415
 
 
-class UnpacksTooLargeError(DecodingError):
+class DecodedTooLargeError(DecodingError):
     status = 413
 
 
-def codings(values: Iterable[str]) -> tuple[str, ...]:
+def coding_names(values: Iterable[str]) -> tuple[str, ...]:
     """What the values of Content-Encoding name, in the order in which they were applied."""
     names = (name.strip().lower() for value in values for name in value.split(","))
     return tuple(name for name in names if name not in ("", "identity"))
@@ -57,13 +57,13 @@ def decode(body: bytes, applied: Sequence[str], most: float, seconds: float) -> 
     for start in range(0, len(body), _PIECE):
         pieces += unpacking.feed(body[start : start + _PIECE])
         if time.monotonic() > until:
-            raise UnpacksTooLargeError("the body takes too long to unpack")
-    if not unpacking.whole:
+            raise DecodedTooLargeError("the body takes too long to unpack")
+    if not unpacking.is_complete:
         raise DecodingError("the body ends within its content coding")
     return b"".join(pieces)
 
 
-def readable(body: bytes, applied: Sequence[str], most: float, seconds: float) -> bytes:
+def decode_known(body: bytes, applied: Sequence[str], most: float, seconds: float) -> bytes:
     """What whoever gets it can read: the body unpacked, or as it stands under names that are no coding ("utf-8"). Raises
     ``DecodingError``.
     """
@@ -83,9 +83,9 @@ class Decoder:
         self._steps = [_Step(_CODINGS[name], most) for name in reversed(applied)]
 
     @property
-    def whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether what came in so far is a whole body."""
-        return all(step.whole for step in self._steps)
+        return all(step.is_complete for step in self._steps)
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """What these bytes unpack to, in pieces. Raises ``DecodingError``; nothing may be fed after that."""
@@ -107,7 +107,7 @@ class _Step:
         self._made = 0
 
     @property
-    def whole(self) -> bool:
+    def is_complete(self) -> bool:
         return self._member.ended or (self._fed == 0)
 
     def each(self, packed: Iterator[bytes]) -> Iterator[bytes]:
@@ -116,7 +116,7 @@ class _Step:
             for piece in self._unpack(data):
                 self._made += len(piece)
                 if self._made > min(self._most, _FREE + _RATIO * self._fed):
-                    raise UnpacksTooLargeError("the body unpacks to more than is read")
+                    raise DecodedTooLargeError("the body unpacks to more than is read")
                 yield piece
 
     def _unpack(self, data: bytes) -> Iterator[bytes]:
@@ -133,7 +133,7 @@ class _Step:
         """A body may be several that stand one behind the other (RFC 1952, 2.2; RFC 8878, 3)."""
         self._members += 1
         if self._members > _MOST_MEMBERS:
-            raise UnpacksTooLargeError("the body consists of too many parts")
+            raise DecodedTooLargeError("the body consists of too many parts")
         self._member = self._coding()
 
 

@@ -23,32 +23,32 @@ _HOP_BY_HOP = frozenset(
 _MESSAGE = frozenset({"host", "content-length", "content-encoding", "accept-encoding", "expect"})
 
 
-def in_ascii(headers: Headers) -> RawHeaders:
+def ascii_headers(headers: Headers) -> RawHeaders:
     """Headers of our own. Raises ``UnicodeError`` for what is none, as a credential may be."""
     return [(name.encode("ascii"), value.encode("ascii")) for name, value in headers]
 
 
-def as_read(headers: Headers) -> RawHeaders:
+def raw_headers(headers: Headers) -> RawHeaders:
     """A runner's headers, which may hold any bytes: mitmproxy shows them as surrogates."""
     return [(name.encode(errors="surrogateescape"), value.encode(errors="surrogateescape")) for name, value in headers]
 
 
-def holding(headers: Iterable[tuple[str, str]], secret: Secret) -> tuple[str, ...]:
+def names_containing(headers: Iterable[tuple[str, str]], secret: Secret) -> tuple[str, ...]:
     """The names of headers whose value holds the secret, whatever they are called, as it is or packed."""
     named = [*headers]
-    if not tells("\n".join(value for _, value in named), secret):
+    if not contains_secret("\n".join(value for _, value in named), secret):
         return ()
-    return tuple(name for name, value in named if tells(value, secret))
+    return tuple(name for name, value in named if contains_secret(value, secret))
 
 
-def tells(text: str, secret: Secret) -> bool:
+def contains_secret(text: str, secret: Secret) -> bool:
     """Whether a text holds the secret in a form that a peer could read."""
     return secret.reveal() in text or Redactor([secret]).text(text) != text
 
 
-def for_provider(headers: Headers, secret: Secret) -> Headers:
+def provider_headers(headers: Headers, secret: Secret) -> Headers:
     """The runner's headers without its credentials, and without those that belong to its own connection and message."""
-    left_out = CREDENTIALS | _HOP_BY_HOP | _MESSAGE | {name.lower() for name in holding(headers, secret)}
+    left_out = CREDENTIALS | _HOP_BY_HOP | _MESSAGE | {name.lower() for name in names_containing(headers, secret)}
     return [(name, value) for name, value in headers if name.lower() not in left_out]
 
 

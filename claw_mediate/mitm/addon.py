@@ -19,9 +19,9 @@ from typing import Any
 
 from mitmproxy import ctx, exceptions, http
 
-from claw_mediate.agents.authenticate import Admitted
+from claw_mediate.agents.authenticate import Identity
 from claw_mediate.core.http import Forward, Request, RunnerResponse, refuse
-from claw_mediate.http.content_coding import DecodingError, codings, decode
+from claw_mediate.http.content_coding import DecodingError, coding_names, decode
 from claw_mediate.mediator import Mediator
 from claw_mediate.mitm import install, listeners, options
 from claw_mediate.mitm.gate import guard, tls_ca
@@ -94,7 +94,7 @@ class Cllama:
             return
         self._life().begins(flow)
         own = veil.real(flow)
-        decision: RunnerResponse | Forward | Admitted
+        decision: RunnerResponse | Forward | Identity
         if (problem := guard.malformed(own)) is not None:
             decision = refuse(own.path, 400, "malformed_request", problem)
         else:
@@ -109,7 +109,7 @@ class Cllama:
         else:
             self._life().admitted(flow, decision)
 
-    async def _by_the_head(self, flow: http.HTTPFlow, request: Request) -> RunnerResponse | Forward | Admitted:
+    async def _by_the_head(self, flow: http.HTTPFlow, request: Request) -> RunnerResponse | Forward | Identity:
         """What can be decided without the body."""
         assert self._mediator is not None
         if any("websocket" in value.lower() for value in request.header("upgrade")):
@@ -168,7 +168,7 @@ def _declared(flow: http.HTTPFlow) -> int:
 async def _body(flow: http.HTTPFlow) -> bytes:
     """The body, unpacked. Raises ``DecodingError``."""
     body = veil.body(flow)
-    applied = codings(flow.request.headers.get_all("content-encoding"))
+    applied = coding_names(flow.request.headers.get_all("content-encoding"))
     if not applied:
         return body
     most = options.most_bytes()

@@ -13,7 +13,7 @@ from typing import Any
 
 from mitmproxy import http
 
-from claw_mediate.agents.authenticate import Admitted
+from claw_mediate.agents.authenticate import Identity
 
 _MOST_AT_ONCE = 65_536
 """Bytes that are collected, where they are ready, before they are sent."""
@@ -70,7 +70,7 @@ class Passing:
 
     client: str
     """The connection that it came on."""
-    admitted: Admitted | None = None
+    admitted: Identity | None = None
     """Who asks, while the body is still to come."""
     handed: Callable[[], Awaitable[None]] | None = None
     """To be told when the whole answer went to the runner's connection."""

@@ -19,7 +19,7 @@ from typing import Any
 
 from mitmproxy import connection, ctx, http
 
-from claw_mediate.agents.authenticate import Admitted
+from claw_mediate.agents.authenticate import Identity
 from claw_mediate.core.http import Forward, RunnerResponse, refuse_stopping
 from claw_mediate.mediator import Mediator
 from claw_mediate.mitm import metrics
@@ -72,11 +72,11 @@ class Life:
         """A governed request is there."""
         passing[flow.id] = Passing(flow.client_conn.id)
 
-    def admitted(self, flow: http.HTTPFlow, by: Admitted) -> None:
+    def admitted(self, flow: http.HTTPFlow, by: Identity) -> None:
         """Its body is to come."""
         passing[flow.id].admitted = by
 
-    def whose(self, flow: http.HTTPFlow) -> Admitted | None:
+    def whose(self, flow: http.HTTPFlow) -> Identity | None:
         """Who asks, now that the body is there."""
         found = passing.get(flow.id)
         if found is None:

@@ -14,7 +14,7 @@ from typing import Any
 from mitmproxy import ctx, exceptions
 from mitmproxy.proxy import mode_servers
 
-from claw_mediate.settings import address
+from claw_mediate.settings import parse_address
 
 _TASK = "setup_servers"
 """What mitmproxy calls the task that opens the listeners."""
@@ -28,8 +28,8 @@ def modes(listen: str, proxy: str) -> list[str]:
     Raises ``OptionsError`` with one line.
     """
     try:
-        base_host, base_port = address(listen, "listen")
-        proxy_host, proxy_port = address(proxy, "proxy")
+        base_host, base_port = parse_address(listen, "listen")
+        proxy_host, proxy_port = parse_address(proxy, "proxy")
     except ValueError as error:
         raise exceptions.OptionsError(str(error)) from error
     return [f"reverse:http://pod.invalid@{_at(base_host)}{base_port}", f"regular@{_at(proxy_host)}{proxy_port}"]

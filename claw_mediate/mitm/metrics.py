@@ -13,12 +13,12 @@ from mitmproxy import ctx
 
 from claw_contract.secret import Secret
 from claw_mediate.mediator import Mediator
-from claw_mediate.settings import Listener
+from claw_mediate.settings import ListenAddress
 from claw_mediate.telemetry.event_log import EventLog
-from claw_mediate.telemetry.metrics import Metrics, Observed
-from claw_mediate.telemetry.metrics_server import Page, Scrape
+from claw_mediate.telemetry.metrics import HealthSnapshot, Metrics
+from claw_mediate.telemetry.metrics_server import MetricsServer, Page
 from claw_mediate.telemetry.nonblocking_writer import LineWriter
-from claw_mediate.telemetry.tracing import Tracing, traced
+from claw_mediate.telemetry.tracing import Tracing, tracing_from_environment
 
 TOKEN = "CLAW_METRICS_TOKEN"  # noqa: S105 - the name of a variable
 """Not a setting: settings are options of mitmproxy, and those are shown."""
@@ -41,8 +41,8 @@ class Observe:
         """Those whose turns may not have ended, too."""
         self._events = events
         self._tracing: Tracing | None = None
-        self._listener: Listener | None = None
-        self._scrape: Scrape | None = None
+        self._listener: ListenAddress | None = None
+        self._scrape: MetricsServer | None = None
         self._serving: asyncio.Future[None] | None = None
 
     @classmethod
@@ -52,23 +52,23 @@ class Observe:
         assert isinstance(found, cls)
         return found
 
-    def observe(self, mediator: Mediator, listener: Listener | None) -> None:
+    def observe(self, mediator: Mediator, listener: ListenAddress | None) -> None:
         """From now on this mediator, told there. Raises ``ValueError`` with one line."""
         self._listen(listener)
-        if self._mediator is None and (tracing := traced(self._events.clear)) is not None:
+        if self._mediator is None and (tracing := tracing_from_environment(self._events.redact)) is not None:
             self._tracing = tracing
-            self._events.listen(tracing.hear)
+            self._events.add_listener(tracing.handle_event)
         self._mediator = mediator
         self._mediators.add(mediator)
 
-    def _listen(self, listener: Listener | None) -> None:
+    def _listen(self, listener: ListenAddress | None) -> None:
         if listener == self._listener:
             return
         if listener is not None and not listener.is_loopback and not _token():
             raise ValueError(f"cllama_metrics: runners can reach {listener.shown}: set {TOKEN}, or listen on 127.0.0.1")
         if listener is not None and not self._counts:
             self._counts = True
-            self._events.listen(self.metrics.count)
+            self._events.add_listener(self.metrics.count)
         old = self._listener
         if listener is not None and old is not None and listener.port == old.port:
             self._deaf()  # the old address may be a part of the new one
@@ -79,9 +79,9 @@ class Observe:
                 self._serve(old)
             raise
 
-    def _serve(self, listener: Listener | None) -> None:
+    def _serve(self, listener: ListenAddress | None) -> None:
         """There, and nowhere else. Raises ``ValueError`` with one line, and then nothing has changed."""
-        scrape = Scrape(listener, _token(), self._write) if listener is not None else None
+        scrape = MetricsServer(listener, _token(), self._write) if listener is not None else None
         self._deaf()
         self._listener, self._scrape = listener, scrape
         if scrape is not None:
@@ -105,9 +105,9 @@ class Observe:
     async def _write(self, accept: str) -> Page:
         try:
             async with asyncio.timeout(_SECONDS):
-                now = await self._mediator.observed() if self._mediator is not None else Observed()
+                now = await self._mediator.observed() if self._mediator is not None else HealthSnapshot()
         except TimeoutError:
-            now = Observed()
+            now = HealthSnapshot()
         now = now._replace(ready=now.ready and self.governed)
         turns = sum(mediator.turns_under_way for mediator in self._mediators)
         self.metrics.observe(now, turns, LineWriter.of(1).dropped)

@@ -13,28 +13,28 @@ from claw_contract.redaction.redactor import Redactor
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core.prompt_context import assemble, block_section, feed_notice, feed_section, memory_section
 from claw_mediate.dialects.base import RunnerRequest
-from claw_mediate.prompt.feeds import FeedLimits, FeedRead, Feeds
-from claw_mediate.prompt.fetch import Asker
-from claw_mediate.prompt.memory import Memories
+from claw_mediate.prompt.feeds import FeedLimits, FeedReader, FeedSnapshot
+from claw_mediate.prompt.fetch import ContextClient
+from claw_mediate.prompt.memory import MemoryClient
 from claw_mediate.settings import Settings
 from claw_mediate.telemetry.event_log import EventLog
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
+class ContextSources:
     """Where context comes from."""
 
-    asker: Asker
-    feeds: Feeds
-    memories: Memories
+    asker: ContextClient
+    feeds: FeedReader
+    memories: MemoryClient
 
 
-class Context:
+class PromptContext:
     """What is added to the requests of the pod's agents."""
 
     def __init__(
         self,
-        sources: Sources,
+        sources: ContextSources,
         log: EventLog,
         *,
         time_line: bool,
@@ -49,12 +49,14 @@ class Context:
         self._unknown_zones: set[tuple[str, str]] = set()
 
     @classmethod
-    def of(cls, settings: Settings, log: EventLog) -> Context:
-        asker, limits = Asker(), FeedLimits(settings.feed_bytes, settings.feeds_bytes, settings.feed_seconds)
-        sources = Sources(asker, Feeds(asker, settings.secrets, limits, log), Memories(asker, settings.secrets, log))
+    def of(cls, settings: Settings, log: EventLog) -> PromptContext:
+        asker, limits = ContextClient(), FeedLimits(settings.feed_bytes, settings.feeds_bytes, settings.feed_seconds)
+        sources = ContextSources(
+            asker, FeedReader(asker, settings.secrets, limits, log), MemoryClient(asker, settings.secrets, log)
+        )
         return cls(sources, log, time_line=settings.time_line)
 
-    def concerns(self, agent: Agent) -> bool:
+    def has_context(self, agent: Agent) -> bool:
         """Whether there is anything to add to this agent's requests; they pass as they are where there is not."""
         return bool(self._time_line or agent.feeds or agent.blocks or (agent.memory and agent.memory.recall))
 
@@ -80,7 +82,7 @@ class Context:
         await self._feeds.close()
         await self._asker.close()
 
-    def _placed(self, agent: Agent, view: RunnerRequest, feeds: list[FeedRead]) -> list[str]:
+    def _placed(self, agent: Agent, view: RunnerRequest, feeds: list[FeedSnapshot]) -> list[str]:
         """The feeds that fit, and a line for each that does not, or is not there."""
         sections: list[str] = []
         total = 0
@@ -127,7 +129,7 @@ class Context:
         return f"Current time: {now:%Y-%m-%d} {now.hour % 12 or 12}:{now:%M} {half} {now.tzname()} ({name})"
 
 
-def _section(read: FeedRead) -> tuple[str, str]:
+def _section(read: FeedSnapshot) -> tuple[str, str]:
     """(what the model is told of a feed, the log's word for it)."""
     feed = read.feed
     if read.text is None:

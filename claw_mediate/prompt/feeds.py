@@ -25,7 +25,7 @@ from claw_mediate.agents.directory import Agent
 from claw_mediate.core.prompt_context import decode_printable
 from claw_mediate.file_cache import MissingCredentialError, resolve_secret
 from claw_mediate.http.headers import bearer
-from claw_mediate.prompt.fetch import Ask, Asker, Heard, Unheard, asking
+from claw_mediate.prompt.fetch import ContextClient, FetchFailure, FetchRequest, FetchResponse, identity_headers
 from claw_mediate.telemetry.event_log import EventLog
 
 _REST_SECONDS = 10.0
@@ -42,7 +42,7 @@ class FeedLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class FeedRead:
+class FeedSnapshot:
     """What there is of a feed now. ``text`` None: nothing. ``stale``: its age in seconds, where it is older than its TTL."""
 
     feed: Feed
@@ -65,12 +65,12 @@ class _Copy:
     fetching: asyncio.Task[None] | None = None
 
 
-class Feeds:
+class FeedReader:
     """The feeds of all agents."""
 
     def __init__(
         self,
-        asker: Asker,
+        asker: ContextClient,
         secrets: Path,
         limits: FeedLimits,
         log: EventLog,
@@ -85,7 +85,7 @@ class Feeds:
         """By agent and URL; of URLs that are no feed of the agent's any more, none."""
         self._fetching: set[asyncio.Task[None]] = set()
 
-    async def read(self, agent: Agent) -> list[FeedRead]:
+    async def read(self, agent: Agent) -> list[FeedSnapshot]:
         """The agent's feeds as they are now, in the order of its file."""
         known = self._copies.get(agent.id, {})
         own = self._copies[agent.id] = {feed.url: known.get(feed.url) or _Copy() for feed in agent.feeds}
@@ -97,11 +97,11 @@ class Feeds:
         if self._fetching:
             await asyncio.wait(self._fetching)
 
-    async def _read(self, agent: Agent, feed: Feed, copy: _Copy) -> FeedRead:
+    async def _read(self, agent: Agent, feed: Feed, copy: _Copy) -> FeedSnapshot:
         now = self._clock()
         age = now - copy.fetched if copy.text is not None else math.inf
         if age < feed.ttl:
-            return FeedRead(feed, copy.text, copy.cut)
+            return FeedSnapshot(feed, copy.text, copy.cut)
         if copy.fetching is None and now >= copy.rests_until:
             copy.fetching = asyncio.ensure_future(self._fetch(agent, feed, copy))
             self._fetching.add(copy.fetching)
@@ -109,8 +109,8 @@ class Feeds:
         if copy.fetching is not None and age >= 2 * feed.ttl:
             await asyncio.wait([copy.fetching])
             if copy.fetched >= now and not copy.failed:
-                return FeedRead(feed, copy.text, copy.cut, cached=False)
-        return FeedRead(feed, copy.text, copy.cut, stale=None if copy.text is None else round(now - copy.fetched))
+                return FeedSnapshot(feed, copy.text, copy.cut, cached=False)
+        return FeedSnapshot(feed, copy.text, copy.cut, stale=None if copy.text is None else round(now - copy.fetched))
 
     async def _fetch(self, agent: Agent, feed: Feed, copy: _Copy) -> None:
         """Fetch once; what was there stays when that fails."""
@@ -118,7 +118,7 @@ class Feeds:
             heard, redactor = await self._ask(agent, feed)
             problem = _problem(heard)
             copy.failed = problem is not None
-            if isinstance(heard, Heard) and problem is None:
+            if isinstance(heard, FetchResponse) and problem is None:
                 copy.cut = heard.more or len(heard.body) > self.limits.feed_bytes
                 body = redactor.cut(heard.body, self.limits.feed_bytes) if copy.cut else heard.body
                 copy.text = decode_printable(redactor.document(body), self.limits.feed_bytes)
@@ -129,37 +129,39 @@ class Feeds:
         finally:
             copy.fetching = None
 
-    async def _ask(self, agent: Agent, feed: Feed) -> tuple[Heard | Unheard, Redactor]:
+    async def _ask(self, agent: Agent, feed: Feed) -> tuple[FetchResponse | FetchFailure, Redactor]:
         """The service's answer, and what to blank out in it."""
         try:
             credential = None if feed.auth is None else resolve_secret(self._secrets, feed.auth)
         except MissingCredentialError:
-            return Unheard("credential_missing", 0), Redactor(agent.secrets)
+            return FetchFailure("credential_missing", 0), Redactor(agent.secrets)
         redactor = Redactor([*agent.secrets, *([credential] if credential else [])])
-        headers = [*asking(agent), ("accept", "application/json, text/plain;q=0.9, */*;q=0.5")]
+        headers = [*identity_headers(agent), ("accept", "application/json, text/plain;q=0.9, */*;q=0.5")]
         if credential is not None:
             headers.append(bearer(credential))
         keep = self.limits.feed_bytes + redactor.longest
-        return await self._asker.ask(agent.id, Ask("GET", feed.url, headers, None, keep, self.limits.seconds)), redactor
+        return await self._asker.ask(
+            agent.id, FetchRequest("GET", feed.url, headers, None, keep, self.limits.seconds)
+        ), redactor
 
-    def _tell(self, agent: Agent, feed: Feed, heard: Heard | Unheard, problem: str | None) -> None:
+    def _tell(self, agent: Agent, feed: Feed, heard: FetchResponse | FetchFailure, problem: str | None) -> None:
         self._log.event(
             "feed_fetch",
             agent,
             feed_name=feed.name,
             source=feed.source,
-            status_code=heard.status if isinstance(heard, Heard) else None,
+            status_code=heard.status if isinstance(heard, FetchResponse) else None,
             latency_ms=heard.latency_ms,
-            feed_source_bytes=len(heard.body) if isinstance(heard, Heard) else None,
-            feed_source_exact=isinstance(heard, Heard) and not heard.more,
+            feed_source_bytes=len(heard.body) if isinstance(heard, FetchResponse) else None,
+            feed_source_exact=isinstance(heard, FetchResponse) and not heard.more,
             feed_fetched_at=datetime.now(UTC).isoformat(timespec="seconds") if problem is None else None,
             error=problem,
         )
 
 
-def _problem(heard: Heard | Unheard) -> str | None:
+def _problem(heard: FetchResponse | FetchFailure) -> str | None:
     """Why this is no feed, in a word."""
-    if isinstance(heard, Unheard):
+    if isinstance(heard, FetchFailure):
         return heard.reason
     if heard.ok:
         return None

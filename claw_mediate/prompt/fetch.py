@@ -17,14 +17,14 @@ import httpx2
 from claw_mediate.agents.directory import Agent
 from claw_mediate.http.client import ConnectionPool, tls_context
 from claw_mediate.http.content_coding import read_bounded
-from claw_mediate.http.headers import Headers, in_ascii
+from claw_mediate.http.headers import Headers, ascii_headers
 
 _IDLE_SECONDS = 4.0
 """As with managed calls: connections are dropped before common servers drop them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class FetchRequest:
     """One request. ``keep``: the bytes of the answer that are wanted; nothing behind them is read."""
 
     method: str
@@ -36,7 +36,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class FetchResponse:
     """An answer, of whatever status. ``more``: it goes on behind what was kept."""
 
     status: int
@@ -50,7 +50,7 @@ class Heard:
 
 
 @dataclass(frozen=True, slots=True)
-class Unheard:
+class FetchFailure:
     """No answer, and why, in a word."""
 
     reason: str
@@ -61,13 +61,13 @@ class Unheard:
         return self.reason == "timed_out"
 
 
-class Asker:
+class ContextClient:
     """The client of all feeds and memories."""
 
     def __init__(self) -> None:
         self._connections: dict[str, ConnectionPool] = {}
 
-    async def ask(self, agent_id: str, ask: Ask) -> Heard | Unheard:
+    async def ask(self, agent_id: str, ask: FetchRequest) -> FetchResponse | FetchFailure:
         """One request, in at most its seconds. Raises nothing but cancellation."""
         started = time.monotonic()
 
@@ -77,18 +77,18 @@ class Asker:
         try:
             async with (
                 asyncio.timeout(ask.seconds),
-                self._of(agent_id).stream(ask.method, ask.url, in_ascii(ask.headers), ask.body) as response,
+                self._of(agent_id).stream(ask.method, ask.url, ascii_headers(ask.headers), ask.body) as response,
             ):
                 body, size = await read_bounded(response, ask.keep, ask.keep)
-            return Heard(response.status_code, body, size > ask.keep, took())
+            return FetchResponse(response.status_code, body, size > ask.keep, took())
         except TimeoutError:
-            return Unheard("timed_out", took())
+            return FetchFailure("timed_out", took())
         except (httpx2.InvalidURL, httpx2.LocalProtocolError, httpx2.UnsupportedProtocol, UnicodeError):
-            return Unheard("misconfigured", took())
+            return FetchFailure("misconfigured", took())
         except (httpx2.ConnectError, httpx2.ConnectTimeout):
-            return Unheard("unreachable", took())
+            return FetchFailure("unreachable", took())
         except httpx2.HTTPError:
-            return Unheard("broke_off", took())
+            return FetchFailure("broke_off", took())
 
     async def close(self) -> None:
         for connections in self._connections.values():
@@ -106,7 +106,7 @@ class Asker:
         return self._connections[agent_id]
 
 
-def asking(agent: Agent) -> Headers:
+def identity_headers(agent: Agent) -> Headers:
     """Who asks. A pod's name is the operator's, and may be no header: then it is not said."""
     pod = agent.metadata.pod
     said = [("x-claw-pod", pod)] if pod.isascii() and pod.isprintable() else []

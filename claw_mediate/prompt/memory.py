@@ -23,17 +23,16 @@ from claw_mediate.core.prompt_context import decode_printable, flatten_name, red
 from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.file_cache import MissingCredentialError, resolve_secret
 from claw_mediate.http.headers import bearer
-from claw_mediate.prompt.fetch import Ask, Asker, Heard, Unheard, asking
-from claw_mediate.telemetry.event_log import EventLog
-from claw_mediate.telemetry.unicode import encoded
+from claw_mediate.prompt.fetch import ContextClient, FetchFailure, FetchRequest, FetchResponse, identity_headers
+from claw_mediate.telemetry.event_log import EventLog, encode_json
 
 RETAIN_SECONDS: Final = 2.0
-MOST_IN_FLIGHT: Final = 32
+MAX_IN_FLIGHT: Final = 32
 """Retains at one time. A service that does not keep up gets no more of them."""
-MOST_BLOCKS: Final = 8
-MOST_TEXT_BYTES: Final = 8 * 1024
-MOST_ANSWER_BYTES: Final = 16 * 1024
-MOST_SAID_BYTES: Final = 32 * 1024
+MAX_BLOCKS: Final = 8
+MAX_TEXT_BYTES: Final = 8 * 1024
+MAX_ANSWER_BYTES: Final = 16 * 1024
+MAX_QUERY_BYTES: Final = 32 * 1024
 """Of what the user said, the latest: a recall has little time."""
 _RAW = frozenset({"raw_transcript", "session_tail", "transcript_tail"})
 """Kinds and sources of the conversation itself, which the model has anyway (the original's rule)."""
@@ -50,10 +49,10 @@ class _Answer(msgspec.Struct):
     memories: list[Any] = []
 
 
-class Memories:
+class MemoryClient:
     """The memory services of all agents."""
 
-    def __init__(self, asker: Asker, secrets: Path, log: EventLog) -> None:
+    def __init__(self, asker: ContextClient, secrets: Path, log: EventLog) -> None:
         self._asker = asker
         self._secrets = secrets
         self._log = log
@@ -86,8 +85,8 @@ class Memories:
         memory = agent.memory
         if memory is None or memory.retain is None:
             return
-        if len(self._retaining) >= MOST_IN_FLIGHT:
-            skipped = Unheard("too_many_in_flight", 0)
+        if len(self._retaining) >= MAX_IN_FLIGHT:
+            skipped = FetchFailure("too_many_in_flight", 0)
             self._tell(agent, entry.get("requested_model"), "retain", skipped, skipped.reason, status="skipped")
             return
         task = asyncio.ensure_future(self._retain(agent, memory, memory.retain.path, entry, redactor))
@@ -102,25 +101,27 @@ class Memories:
     async def _retain(self, agent: Agent, memory: Memory, path: str, entry: JsonObject, redactor: Redactor) -> None:
         model = entry.get("requested_model")
         about = {"agent_id": agent.id, "pod": agent.metadata.pod, "metadata": _about(agent, model)}
-        clear = redactor.document(encoded({**about, "entry": entry}))
+        clear = redactor.document(encode_json({**about, "entry": entry}))
         body = redact_credentials(clear.decode(errors="replace")).encode()
         heard = await self._post(agent, memory, path, body, RETAIN_SECONDS)
         self._tell(agent, model, "retain", heard, _problem(heard))
 
-    async def _post(self, agent: Agent, memory: Memory, path: str, body: bytes, seconds: float) -> Heard | Unheard:
+    async def _post(
+        self, agent: Agent, memory: Memory, path: str, body: bytes, seconds: float
+    ) -> FetchResponse | FetchFailure:
         try:
             credential = self._credential(memory.auth)
         except MissingCredentialError:
-            return Unheard("credential_missing", 0)
+            return FetchFailure("credential_missing", 0)
         headers = [
-            *asking(agent),
+            *identity_headers(agent),
             ("accept", "application/json"),
             ("content-type", "application/json"),
             *([bearer(credential)] if credential else []),
         ]
         url = memory.base_url.rstrip("/") + path
-        heard = await self._asker.ask(agent.id, Ask("POST", url, headers, body, MOST_ANSWER_BYTES, seconds))
-        if credential is None or isinstance(heard, Unheard):
+        heard = await self._asker.ask(agent.id, FetchRequest("POST", url, headers, body, MAX_ANSWER_BYTES, seconds))
+        if credential is None or isinstance(heard, FetchFailure):
             return heard
         # Known here only, where it is a reference: a service that says it back must not tell it to the model.
         return replace(heard, body=Redactor([credential]).document(heard.body))
@@ -133,11 +134,11 @@ class Memories:
         agent: Agent,
         model: object,
         what: str,
-        heard: Heard | Unheard,
+        heard: FetchResponse | FetchFailure,
         problem: str | None,
         **more: Any,
     ) -> None:
-        timed_out = isinstance(heard, Unheard) and heard.timed_out
+        timed_out = isinstance(heard, FetchFailure) and heard.timed_out
         assert agent.memory is not None
         self._log.event(
             "memory_op",
@@ -150,14 +151,14 @@ class Memories:
             memory_bytes=more.get("size"),
             memory_removed=more.get("removed"),
             latency_ms=heard.latency_ms,
-            status_code=heard.status if isinstance(heard, Heard) else None,
+            status_code=heard.status if isinstance(heard, FetchResponse) else None,
             error=problem,
         )
 
 
 def _latest(said: tuple[str, ...]) -> list[str]:
     """The latest of what was said, as much as may be sent, oldest first; of one that is too long its beginning."""
-    room, kept = MOST_SAID_BYTES, []
+    room, kept = MAX_QUERY_BYTES, []
     for text in reversed(said):
         if room <= 0:
             break
@@ -171,15 +172,15 @@ def _about(agent: Agent, model: object) -> JsonObject:
     return {**about, "requested_model": model}
 
 
-def _problem(heard: Heard | Unheard) -> str | None:
-    if isinstance(heard, Unheard):
+def _problem(heard: FetchResponse | FetchFailure) -> str | None:
+    if isinstance(heard, FetchFailure):
         return heard.reason
     return None if heard.ok else f"http_{heard.status}"
 
 
-def _read(heard: Heard | Unheard) -> tuple[list[str], int, str | None]:
+def _read(heard: FetchResponse | FetchFailure) -> tuple[list[str], int, str | None]:
     """(the memories that are kept, how many were not, what was wrong)."""
-    if isinstance(heard, Unheard) or not heard.ok:
+    if isinstance(heard, FetchFailure) or not heard.ok:
         return [], 0, _problem(heard)
     if heard.more:
         return [], 0, "answer_too_large"
@@ -188,10 +189,10 @@ def _read(heard: Heard | Unheard) -> tuple[list[str], int, str | None]:
     except (msgspec.DecodeError, RecursionError):
         return [], 0, "answer_not_readable"
     kept: list[str] = []
-    room = MOST_TEXT_BYTES
+    room = MAX_TEXT_BYTES
     for entry in memories:
         text = _kept(entry)
-        if text is not None and len(kept) < MOST_BLOCKS and (size := len(text.encode())) <= room:
+        if text is not None and len(kept) < MAX_BLOCKS and (size := len(text.encode())) <= room:
             kept.append(text)
             room -= size
     return kept, len(memories) - len(kept), None
@@ -204,7 +205,7 @@ def _kept(entry: Any) -> str | None:
     except msgspec.ValidationError:
         return None
     kind, source = memory.kind.strip().lower(), memory.source.strip().lower()
-    text = redact_credentials(decode_printable(memory.text.encode(errors="replace"), MOST_TEXT_BYTES + 1))
+    text = redact_credentials(decode_printable(memory.text.encode(errors="replace"), MAX_TEXT_BYTES + 1))
     if not text or kind in _RAW or source in _RAW:
         return None
     marks = [

@@ -9,7 +9,7 @@ import httpx2
 from claw_mediate.core.model_policy import Provider
 from claw_mediate.http.client import ConnectionPool, tls_context
 from claw_mediate.http.content_coding import read_bounded
-from claw_mediate.http.headers import Headers, as_read
+from claw_mediate.http.headers import Headers, raw_headers
 
 MAX_RESPONSE_BYTES = 16 * 1024 * 1024
 """A longer answer of a model is a fault of the provider."""
@@ -58,7 +58,7 @@ class ProviderClient:
         """POST to ``target``, path and query below the provider's base URL. The caller bounds the time."""
         connections = self._of(agent_id)
         try:
-            asked = connections.stream("POST", provider.base_url, as_read(headers), body, below=target)
+            asked = connections.stream("POST", provider.base_url, raw_headers(headers), body, below=target)
             async with asked as response:
                 kept, size = await read_bounded(response, MAX_RESPONSE_BYTES, MAX_RESPONSE_BYTES)
         except (httpx2.InvalidURL, httpx2.LocalProtocolError, UnicodeError):

@@ -32,7 +32,7 @@ from claw_mediate.providers.client import (
     ProviderResult,
     TransportFailure,
 )
-from claw_mediate.providers.registry import REFUSED, THROTTLED, Registry
+from claw_mediate.providers.registry import KEY_REJECTED, RATE_LIMITED, ProviderRegistry
 from claw_mediate.providers.routing import KEY_UNAVAILABLE, NO_KEY, Route, log_failover
 from claw_mediate.telemetry.event_log import EventLog
 
@@ -54,13 +54,13 @@ _REASONS = {
 
 
 @dataclass(frozen=True, slots=True)
-class ModelBody:
+class ModelReply:
     """A reply that can be read."""
 
     reply: ModelResponse
 
 
-type ModelAnswer = ModelBody | ProviderResponse | TransportFailure
+type ModelResult = ModelReply | ProviderResponse | TransportFailure
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,33 +69,33 @@ class ModelCall:
 
     body: bytes
     read: Callable[[bytes], ModelResponse]
-    again: Callable[[], bool]
+    may_retry: Callable[[], bool]
     until: float
     round: int = 1
-    onlooker: TurnObserver = NO_OBSERVER
+    observer: TurnObserver = NO_OBSERVER
 
 
 class ProviderFailover:
     """The providers."""
 
     def __init__(
-        self, registry: Registry, log: EventLog, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+        self, registry: ProviderRegistry, log: EventLog, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     ) -> None:
         self._registry = registry
         self._log = log
         self._sleep = sleep
         self._sender = ProviderClient()
 
-    async def post(self, route: Route, call: ModelCall) -> ModelAnswer:
+    async def post(self, route: Route, call: ModelCall) -> ModelResult:
         """Ask; the caller bounds the time."""
         first, then = route.standing, route.others
         last = (then or first)[-1]
         await self._rest(route, self._first_pause(route))
-        told: ModelAnswer | None = None
+        told: ModelResult | None = None
         for attempt in range(_RETRIES + 1):
             answer, repeat = await self._through(route, call, first, last)
             told = _better(told, answer)
-            pause = self._pause(route, answer, attempt) if repeat and call.again() else None
+            pause = self._pause(route, answer, attempt) if repeat and call.may_retry() else None
             if pause is None or _now() + pause >= call.until:
                 break
             await self._rest(route, pause)
@@ -109,12 +109,12 @@ class ProviderFailover:
         await self._sender.close()
 
     async def _rest(self, route: Route, seconds: float) -> None:
-        with route.stopwatch.away():
+        with route.stopwatch.waiting():
             await self._sleep(seconds)
 
     async def _through(
-        self, route: Route, call: ModelCall, places: Sequence[int], last: int, failed: ModelAnswer | None = None
-    ) -> tuple[ModelAnswer, bool]:
+        self, route: Route, call: ModelCall, places: Sequence[int], last: int, failed: ModelResult | None = None
+    ) -> tuple[ModelResult, bool]:
         """Candidate by candidate, until one settles it: (what the runner is told, whether all may be asked again)."""
         told, repeat = failed, False
         for place in places:
@@ -123,13 +123,13 @@ class ProviderFailover:
             route.at = place
             failed = await self._with_time(route, call, None if place == last else (call.until - _now()) / 2)
             if _settles(failed):
-                route.answered = route.answered or isinstance(failed, ModelBody)
+                route.answered = route.answered or isinstance(failed, ModelReply)
                 return failed, False
             told, repeat = _better(told, failed), repeat or _repeatable(failed)
         assert told is not None
         return told, repeat
 
-    async def _with_time(self, route: Route, call: ModelCall, seconds: float | None) -> ModelAnswer:
+    async def _with_time(self, route: Route, call: ModelCall, seconds: float | None) -> ModelResult:
         """A candidate that another one stands behind may take half of the time that is left."""
         try:
             async with asyncio.timeout(seconds):
@@ -138,7 +138,7 @@ class ProviderFailover:
             name = route.candidate.provider.name
             return TransportFailure(TIMEOUT, f"the provider {name!r} did not answer in time")
 
-    async def _ask(self, route: Route, call: ModelCall) -> ModelAnswer:
+    async def _ask(self, route: Route, call: ModelCall) -> ModelResult:
         """One candidate, with one ready key after the other."""
         provider = route.candidate.provider
         answer: ProviderResult = self._no_key(provider)
@@ -146,9 +146,9 @@ class ProviderFailover:
             answer = await self._send(route, call, provider_auth(provider, key.secret if key else None))
             if isinstance(answer, TransportFailure) or key is None:
                 break
-            if not self._registry.spend(provider, key, answer.status, answer.retry_after, answer.body):
+            if not self._registry.record_response(provider, key, answer.status, answer.retry_after, answer.body):
                 break
-        return understood(answer, call.read)
+        return parse_response(answer, call.read)
 
     async def _send(self, route: Route, call: ModelCall, credential: Headers) -> ProviderResult:
         """One request, of which whoever looks on is told."""
@@ -156,7 +156,7 @@ class ProviderFailover:
         body, below = route.body(call.body), provider.strip_base_path(route.path)
         shown = [*route.headers, *mask_values(credential)]
         asked = RequestInfo("POST", provider.base_url.rstrip("/") + below, shown, body)
-        with call.onlooker.observe(Subject("model", call.round, provider.name), asked) as heard:
+        with call.observer.observe(Subject("model", call.round, provider.name), asked) as heard:
             headers = [*route.headers, *credential]
             with route.stopwatch.asking(route.candidate) as told:
                 answer = await self._sender.send(route.asker.agent.id, provider, below, headers, body)
@@ -178,7 +178,7 @@ class ProviderFailover:
         wait = self._wait(route)
         return wait if wait <= _PATIENCE_SECONDS else 0.0
 
-    def _pause(self, route: Route, told: ModelAnswer, attempt: int) -> float | None:
+    def _pause(self, route: Route, told: ModelResult, attempt: int) -> float | None:
         """Seconds until all is asked again; None when that is of no use."""
         wait = self._wait(route)
         if attempt == _RETRIES or wait > _PATIENCE_SECONDS:
@@ -190,12 +190,12 @@ class ProviderFailover:
         return min(self._registry.wait(route.candidates[place].provider) for place in route.standing)
 
 
-def understood(answer: ProviderResult, read: Callable[[bytes], ModelResponse]) -> ModelAnswer:
+def parse_response(answer: ProviderResult, read: Callable[[bytes], ModelResponse]) -> ModelResult:
     """A good response's reply, or what is wrong with it."""
     if isinstance(answer, TransportFailure) or answer.status != _OK:
         return answer
     try:
-        return ModelBody(read(answer.body))
+        return ModelReply(read(answer.body))
     except UnreadableResponseError as error:
         return TransportFailure(BAD_REPLY, str(error))
 
@@ -204,40 +204,40 @@ def _now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def _settles(answer: ModelAnswer) -> bool:
+def _settles(answer: ModelResult) -> bool:
     """Whether nobody else is asked."""
     if isinstance(answer, ProviderResponse):
-        key_is_spent = answer.status in REFUSED or answer.status == THROTTLED
+        key_is_spent = answer.status in KEY_REJECTED or answer.status == RATE_LIMITED
         return _CLIENT_ERROR <= answer.status < _SERVER_ERROR and not key_is_spent
-    return isinstance(answer, ModelBody)
+    return isinstance(answer, ModelReply)
 
 
-def _repeatable(answer: ModelAnswer) -> bool:
+def _repeatable(answer: ModelResult) -> bool:
     """Whether the same may be answered otherwise in a moment."""
     if isinstance(answer, ProviderResponse):
-        return answer.status == THROTTLED or answer.status >= _SERVER_ERROR
+        return answer.status == RATE_LIMITED or answer.status >= _SERVER_ERROR
     return isinstance(answer, TransportFailure) and answer.code in {UNREACHABLE, BROKE_OFF, BAD_REPLY}
 
 
-def _better(before: ModelAnswer | None, later: ModelAnswer) -> ModelAnswer:
+def _better(before: ModelResult | None, later: ModelResult) -> ModelResult:
     """What the runner is told: the last that a provider said, rather than that there was no key, or no connection."""
     return before if before is not None and _worth(before) > _worth(later) else later
 
 
-def _worth(answer: ModelAnswer) -> Literal[0, 1, 2, 3]:
+def _worth(answer: ModelResult) -> Literal[0, 1, 2, 3]:
     if isinstance(answer, TransportFailure):
         return 0 if answer.code == NO_KEY else 1
     return 3 if _settles(answer) else 2
 
 
-def _reason(failed: ModelAnswer) -> str:
+def _reason(failed: ModelResult) -> str:
     """The original's names."""
     match failed:
         case TransportFailure(code=code):
             return _REASONS.get(code, code)
-        case ProviderResponse(status=status) if status in REFUSED or status == THROTTLED:
+        case ProviderResponse(status=status) if status in KEY_REJECTED or status == RATE_LIMITED:
             return "provider_keys_exhausted"
         case ProviderResponse(status=status):
             return f"http_{status}"
-        case ModelBody():
+        case ModelReply():
             raise AssertionError("a candidate that answered is kept")

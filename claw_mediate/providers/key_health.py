@@ -24,10 +24,10 @@ from claw_contract.base import error_line
 from claw_contract.providers import KeyRecord
 from claw_contract.secret import Secret
 from claw_mediate.core.model_policy import PoolKey
-from claw_mediate.file_cache import Identity, identity, read_at
+from claw_mediate.file_cache import FileVersion, file_version, read_file
 from claw_mediate.telemetry.event_log import EventLog, rfc3339
 
-LONGEST_REST_SECONDS = 3600.0
+MAX_REST_SECONDS = 3600.0
 _WORTH_WRITING_SECONDS = 5.0
 """A shorter rest is over before a new process could heed it."""
 _STEP_NS = 100_000_000
@@ -42,10 +42,10 @@ class KeyStates:
         self.now = clock
         self._directory = directory
         self._log = log
-        self._seen: Identity | bool = False
+        self._seen: FileVersion | bool = False
         self._written: dict[str, float] = {}
         self._unwritten: dict[str, float] = {}
-        self._broken: dict[str, Identity] = {}
+        self._broken: dict[str, FileVersion] = {}
         self._may_write = True
 
     def wakes_at(self, provider: str, key: PoolKey) -> float:
@@ -98,7 +98,7 @@ class KeyStates:
             raise
 
     def _read(self) -> None:
-        found = identity(self._directory)
+        found = file_version(self._directory)
         if found == self._seen:
             return
         # File systems count time in steps: what changes twice in one of them looks unchanged.
@@ -107,26 +107,26 @@ class KeyStates:
         self._written = {}
         for file in sorted(self._directory.glob("[!.]*.json")) if found else ():
             try:
-                record = KeyRecord.model_validate_json(read_at(file))
-                until = math.inf if record.state == "dead" else posix(record.cooldown_until or "")
+                record = KeyRecord.model_validate_json(read_file(file))
+                until = math.inf if record.state == "dead" else parse_rfc3339(record.cooldown_until or "")
             except FileNotFoundError:
                 continue
             except (OSError, ValueError) as error:
                 self._is_broken(file, error)
             else:
-                longest = math.inf if until == math.inf else self.now() + LONGEST_REST_SECONDS
+                longest = math.inf if until == math.inf else self.now() + MAX_REST_SECONDS
                 self._written[file.name] = min(until, longest)
 
     def _is_broken(self, file: Path, error: Exception) -> None:
         """Once for each content: such a key starts afresh."""
-        found = identity(file)
+        found = file_version(file)
         if self._broken.get(file.name) != found:
             self._broken[file.name] = found
             reason = error_line(error) if isinstance(error, ValidationError) else "unreadable"
             self._log.event("error", error="key_state_broken", file=file.name, reason=reason)
 
 
-def posix(text: str) -> float:
+def parse_rfc3339(text: str) -> float:
     """RFC 3339 as POSIX time; without a zone it is UTC. Raises ``ValueError``."""
     moment = datetime.fromisoformat(text)
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

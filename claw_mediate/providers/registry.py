@@ -26,12 +26,12 @@ from claw_contract.manifest import checked_base_url
 from claw_contract.providers import ApiFormat, ProviderEntry, ProviderKey, Providers
 from claw_contract.secret import Secret
 from claw_mediate.core.model_policy import Candidate, KeyState, PoolKey, Provider
-from claw_mediate.file_cache import Identity, identity, read_at
-from claw_mediate.providers.key_health import LONGEST_REST_SECONDS, KeyStates, posix
+from claw_mediate.file_cache import FileVersion, file_version, read_file
+from claw_mediate.providers.key_health import MAX_REST_SECONDS, KeyStates, parse_rfc3339
 from claw_mediate.telemetry.event_log import EventLog, rfc3339
 
-THROTTLED = 429
-REFUSED = frozenset({401, 402})
+RATE_LIMITED = 429
+KEY_REJECTED = frozenset({401, 402})
 _REST_SECONDS = 2.0
 """Where a provider does not say how long: short enough for a turn to wait for."""
 _OUT_OF_QUOTA = re.compile(rb'"(?:code|type)"\s*:\s*"(?:insufficient_quota|billing_[a-z_]{1,40})"')
@@ -43,19 +43,19 @@ _KNOWN_HOSTS = {urlsplit(known.base_url or "").hostname or "" for known in KNOWN
 
 
 @dataclass(frozen=True, slots=True)
-class Auth:
+class AuthPaths:
     """Where providers.json is, and where findings about keys are kept: elsewhere, where the former is read-only."""
 
     directory: Path
     key_states: Path
 
 
-class Registry:
+class ProviderRegistry:
     """All providers, as file and environment say now, and the states of their keys."""
 
     def __init__(
         self,
-        auth: Auth,
+        auth: AuthPaths,
         hosts: Mapping[str, str],
         log: EventLog,
         env: Mapping[str, str] = os.environ,
@@ -73,7 +73,7 @@ class Registry:
         self._extra_hosts = hosts
         self._env = dict(env)
         self._log = log
-        self._seen: Identity | bool = False
+        self._seen: FileVersion | bool = False
         self._providers: dict[str, Provider] = {}
         self.problem: str | None = None
         """Why the file is not what counts now."""
@@ -82,11 +82,11 @@ class Registry:
 
     def all(self) -> dict[str, Provider]:
         """By name. A file that does not parse leaves the last good state in force, with one log event."""
-        found = identity(self._file)
+        found = file_version(self._file)
         if found != self._seen:
             self._seen, self.problem = found, None
             try:
-                written = Providers.model_validate_json(read_at(self._file)) if found else Providers(providers={})
+                written = Providers.model_validate_json(read_file(self._file)) if found else Providers(providers={})
             except (OSError, ValidationError) as error:
                 reason = error_line(error)
                 self._log.event("error", error="providers_broken", file=self._file.name, reason=reason)
@@ -153,11 +153,11 @@ class Registry:
         wakes = (self._states.wakes_at(provider.name, key) for key in provider.keys)
         return max(0.0, min(wakes, default=math.inf) - self._states.now())
 
-    def serves(self) -> bool:
+    def has_usable_key(self) -> bool:
         """Whether there is a provider with a key that is not dead."""
         return any(self.wait(provider) < math.inf for provider in self.all().values())
 
-    def pool(self) -> dict[tuple[str, KeyState], int]:
+    def count_keys(self) -> dict[tuple[str, KeyState], int]:
         """How many keys each provider has, by their state."""
         now, found = self._states.now(), dict[tuple[str, KeyState], int]()
         for provider in self.all().values():
@@ -169,15 +169,17 @@ class Registry:
 
     def rest(self, retry_after: str) -> float | None:
         """What ``Retry-After`` asks for, in seconds."""
-        return rest_seconds(retry_after, self._states.now())
+        return parse_retry_after(retry_after, self._states.now())
 
-    def spend(self, provider: Provider, key: PoolKey, status: int, retry_after: str, body: bytes = b"") -> bool:
+    def record_response(
+        self, provider: Provider, key: PoolKey, status: int, retry_after: str, body: bytes = b""
+    ) -> bool:
         """Note what an answer says of its key; whether the next key should be tried."""
         now = self._states.now()
-        quota = out_of_quota(status, body)
-        if quota or status in REFUSED:
+        quota = is_out_of_quota(status, body)
+        if quota or status in KEY_REJECTED:
             until = math.inf
-        elif status == THROTTLED:
+        elif status == RATE_LIMITED:
             asked = self.rest(retry_after)
             until = now + (_REST_SECONDS if asked is None else asked)
         else:
@@ -197,11 +199,11 @@ class Registry:
         return [key.secret for provider in self.all().values() for key in provider.keys]
 
 
-def out_of_quota(status: int, body: bytes) -> bool:
-    return status == THROTTLED and _OUT_OF_QUOTA.search(body[:_ERROR_BYTES]) is not None
+def is_out_of_quota(status: int, body: bytes) -> bool:
+    return status == RATE_LIMITED and _OUT_OF_QUOTA.search(body[:_ERROR_BYTES]) is not None
 
 
-def rest_seconds(retry_after: str, now: float) -> float | None:
+def parse_retry_after(retry_after: str, now: float) -> float | None:
     """``Retry-After`` (seconds, or a date) in seconds, bounded; None where it says nothing of use."""
     try:
         seconds = float(retry_after)
@@ -211,7 +213,7 @@ def rest_seconds(retry_after: str, now: float) -> float | None:
             seconds = (until if until.tzinfo else until.replace(tzinfo=UTC)).timestamp() - now
         except (ValueError, OverflowError):
             return None
-    return None if math.isnan(seconds) else min(max(0.0, seconds), LONGEST_REST_SECONDS)
+    return None if math.isnan(seconds) else min(max(0.0, seconds), MAX_REST_SECONDS)
 
 
 def _merged(written: Providers, env: Mapping[str, str]) -> dict[str, Provider]:
@@ -244,7 +246,7 @@ def _rests_until(key: ProviderKey) -> float:
     if key.state in {"dead", "disabled"}:
         return math.inf
     try:
-        return posix(key.cooldown_until or "") if key.state == "cooldown" else 0.0
+        return parse_rfc3339(key.cooldown_until or "") if key.state == "cooldown" else 0.0
     except (ValueError, OverflowError):
         return 0.0
 

@@ -21,12 +21,12 @@ from claw_mediate.core.model_policy import Candidate, ModelChoice, ProviderScope
 from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.dialects.model_only import NO_DIALECT
 from claw_mediate.http.headers import Headers
-from claw_mediate.providers.registry import Registry
+from claw_mediate.providers.registry import ProviderRegistry
 from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.telemetry.timing import Stopwatch
 
 
-class Asker(NamedTuple):
+class Requester(NamedTuple):
     """Whose request it is, for the log."""
 
     agent: Agent
@@ -47,7 +47,7 @@ KEY_UNAVAILABLE = "provider_key_unavailable"
 class Route:
     """Where the model calls of one turn go. ``path``: the runner's, with its query; ``headers``: without a credential."""
 
-    asker: Asker
+    asker: Requester
     path: str
     headers: Headers
     candidates: Sequence[Candidate]
@@ -81,20 +81,20 @@ class Route:
             self._named = (body, {})
         named = self._named[1]
         if model not in named:
-            named[model] = with_model(body, model)
+            named[model] = replace_model(body, model)
         return named[model]
 
 
-class Routing:
+class Router:
     """The candidates for a request."""
 
-    def __init__(self, registry: Registry, log: EventLog) -> None:
+    def __init__(self, registry: ProviderRegistry, log: EventLog) -> None:
         self._registry = registry
         self._log = log
         self._told: set[tuple[str, str, str, str]] = set()
 
     def candidates(
-        self, asker: Asker, request: Request, view: RunnerRequest | None
+        self, asker: Requester, request: Request, view: RunnerRequest | None
     ) -> Sequence[Candidate] | RunnerResponse:
         """At least one, best first; or the refusal."""
         api_format: ApiFormat = "anthropic" if is_anthropic(request.path) else "openai"
@@ -117,14 +117,14 @@ class Routing:
         self._tell(asker, model, choice)
         return choice.candidates or _nothing_allowed(request)
 
-    def ready(self, asker: Asker, candidates: Sequence[Candidate]) -> Candidate | None:
+    def ready(self, asker: Requester, candidates: Sequence[Candidate]) -> Candidate | None:
         """For a request that is sent once: the first that has a key now."""
         found = next((each for each in candidates if self._registry.ready(each.provider)), None)
         if found is not None and found is not candidates[0]:
             log_failover(self._log, asker, (candidates[0], found), KEY_UNAVAILABLE)
         return found
 
-    def naming(self, agent: Agent, view: RunnerRequest, model: str) -> bytes:
+    def body_for_model(self, agent: Agent, view: RunnerRequest, model: str) -> bytes:
         """The request for that model, and under a policy for no other: named twice, it would be the provider's to choose.
 
         Raises ``JsonSpliceError``.
@@ -137,9 +137,9 @@ class Routing:
             return view.body
         if view.model_span is not None:
             return json_splice.splice(view.body, [(*view.model_span, model.encode())])
-        return with_model(view.body, model)
+        return replace_model(view.body, model)
 
-    def _tell(self, asker: Asker, model: str, choice: ModelChoice) -> None:
+    def _tell(self, asker: Requester, model: str, choice: ModelChoice) -> None:
         agent = asker.agent
         for ref, reason in choice.unusable_refs.items():
             told = (agent.id, agent.digest, ref, reason)
@@ -160,12 +160,12 @@ class Routing:
             )
 
 
-def with_model(body: bytes, model: str) -> bytes:
+def replace_model(body: bytes, model: str) -> bytes:
     """The request for that model; every other byte as it was. Raises ``JsonSpliceError``."""
     return json_splice.edit(body, {"model": json.dumps(model).encode()})
 
 
-def log_failover(log: EventLog, asker: Asker, move: tuple[Candidate, Candidate], reason: str) -> None:
+def log_failover(log: EventLog, asker: Requester, move: tuple[Candidate, Candidate], reason: str) -> None:
     """From one candidate to the next."""
     left, to = move
     log.event(

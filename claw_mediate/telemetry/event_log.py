@@ -12,17 +12,17 @@ import msgspec
 from claw_contract.log import EventType
 from claw_contract.redaction.redactor import Redactor
 from claw_contract.secret import Secret
+from claw_mediate.telemetry.event_log import escape_surrogates
 from claw_mediate.telemetry.nonblocking_writer import LineWriter
-from claw_mediate.telemetry.unicode import well_formed
 
 _log = logging.getLogger(__name__)
 
 type Event = Mapping[str, Any]
 """A line of the log, before its secrets are blanked out."""
-type Listener = Callable[[Event], None]
+type EventListener = Callable[[Event], None]
 
 
-class Told(Protocol):
+class AgentRef(Protocol):
     """An agent that is told of: ``digest`` names the compile by which it is governed."""
 
     @property
@@ -54,7 +54,7 @@ class EventLog:
         self._write = write or LineWriter.of(1).write
         self._secrets: frozenset[Secret] = frozenset()
         self._redactor = Redactor(())
-        self._listeners: list[Listener] = []
+        self._listeners: list[EventListener] = []
 
     def protect(self, secrets: Iterable[Secret]) -> None:
         """From now on these secrets, too, are blanked out in every line."""
@@ -62,7 +62,7 @@ class EventLog:
         if known != self._secrets:
             self._secrets, self._redactor = known, Redactor(known)
 
-    def listen(self, listener: Listener) -> None:
+    def add_listener(self, listener: EventListener) -> None:
         """From now on it hears of every event."""
         self._listeners.append(listener)
 
@@ -70,7 +70,7 @@ class EventLog:
         """Text without the secrets, for a listener that passes it on."""
         return self._redactor.text(text)
 
-    def event(self, kind: EventType, agent: Told | str | None = None, **fields: Any) -> None:
+    def event(self, kind: EventType, agent: AgentRef | str | None = None, **fields: Any) -> None:
         """One event; ``turn_id``, ``model`` and ``intervention`` among the fields are part of every line. An agent that can't
         be read has an id only.
         """
@@ -82,7 +82,7 @@ class EventLog:
         try:
             line = msgspec.json.encode(event)
         except UnicodeEncodeError:  # for listeners, too
-            event = well_formed(event)
+            event = escape_surrogates(event)
             line = msgspec.json.encode(event)
         self._write(self._redactor.document(line) + b"\n")
         for listener in self._listeners:

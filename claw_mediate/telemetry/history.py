@@ -13,13 +13,13 @@ import msgspec
 
 from claw_contract.chain import GENESIS, SEAL_BYTES, seal_of, sealed
 from claw_contract.redaction.redactor import Redactor
-from claw_mediate.telemetry.unicode import encoded
+from claw_mediate.telemetry.event_log import encode_json
 
-BODY_LIMIT = 262_144
+MAX_BODY_BYTES = 262_144
 """Bytes of a request or response that history keeps; what is longer is cut with an explicit mark."""
 
 
-class Appended(NamedTuple):
+class AppendedLine(NamedTuple):
     """A turn's line, as it was written."""
 
     line: bytes
@@ -48,7 +48,7 @@ class History:
             return False
         return os.access(self._directory, os.W_OK | os.X_OK)
 
-    def append(self, agent_id: str, entry: dict[str, Any], redactor: Redactor) -> Appended:
+    def append(self, agent_id: str, entry: dict[str, Any], redactor: Redactor) -> AppendedLine:
         """Add one turn, sealed (``prev``, ``id`` and ``hash``). Raises ``OSError`` when it can't be."""
         if agent_id not in self._files:
             self._files[agent_id] = self._directory / agent_id / "history.jsonl"
@@ -61,7 +61,7 @@ class History:
             cut = left is not None and not _is_kept(left, found, _found(_older(file)))
             (last, rotated), torn = _goes_on_behind(file), b"\n" * _is_torn(file)
         # Sealed behind the redaction: a secret of a few digits may stand in a hash by chance.
-        line, digest = sealed(redactor.document(encoded(entry)), last)
+        line, digest = sealed(redactor.document(encode_json(entry)), last)
         if found is not None and found.size >= self._max_bytes:
             file.replace(_older(file))
             torn, rotated = b"", True
@@ -74,7 +74,7 @@ class History:
             os.close(descriptor)
         # Not so where writing failed: then the file says where the chain goes on.
         self._last[agent_id] = now, digest
-        return Appended(line, digest, rotated, cut)
+        return AppendedLine(line, digest, rotated, cut)
 
 
 class _Left(NamedTuple):
@@ -152,13 +152,13 @@ def _is_torn(file: Path) -> bool:
         return False
 
 
-def recorded_body(body: bytes, redactor: Redactor) -> Any:
+def body_for_history(body: bytes, redactor: Redactor) -> Any:
     """A JSON body as it stands (its exact numbers), cut where it is too long; text where it is not JSON.
 
     Secrets are taken out of the whole line; here none is cut in two, for half a secret is not found any more.
     """
-    if len(body) > BODY_LIMIT:
-        head = redactor.cut(body[: BODY_LIMIT + redactor.longest], BODY_LIMIT).decode(errors="replace")
+    if len(body) > MAX_BODY_BYTES:
+        head = redactor.cut(body[: MAX_BODY_BYTES + redactor.longest], MAX_BODY_BYTES).decode(errors="replace")
         return {"truncated": True, "original_bytes": len(body), "head": head}
     try:
         body.decode()

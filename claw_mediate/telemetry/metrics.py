@@ -34,7 +34,7 @@ disable_created_metrics()  # a second series for each counter, which nobody draw
 KEY_STATES: Final[tuple[KeyState, ...]] = ("ready", "cooldown", "dead")
 
 
-class Observed(NamedTuple):
+class HealthSnapshot(NamedTuple):
     """How a mediator is now. ``keys``: how many a provider has in each state."""
 
     ready: bool = False
@@ -139,7 +139,7 @@ class Metrics:
         if (counted := self._counted.get(event["type"])) is not None:
             counted(event)
 
-    def observe(self, now: Observed, turns: int, dropped: int) -> None:
+    def observe(self, now: HealthSnapshot, turns: int, dropped: int) -> None:
         """What is so at this moment; how many turns are under way, and lines of the log that were dropped so far."""
         self.turns.set(turns)
         self.ready.set(now.ready)

@@ -17,9 +17,9 @@ from http import HTTPStatus
 import h11
 
 from claw_contract.secret import Secret
-from claw_mediate.settings import Listener
+from claw_mediate.settings import ListenAddress
 
-MOST_CONNECTIONS = 16
+MAX_CONNECTIONS = 16
 MOST_HEAD = 8192
 SECONDS = 10.0
 _FRESH_SECONDS = 0.1
@@ -30,7 +30,7 @@ type Write = Callable[[str], Awaitable[Page]]
 """The metrics in words, for an ``Accept``."""
 
 
-def opened(listener: Listener) -> socket.socket:
+def opened(listener: ListenAddress) -> socket.socket:
     """Raises ``ValueError`` with one line for an address that can't be listened on."""
     try:
         if not listener.host and socket.has_dualstack_ipv6():
@@ -41,10 +41,10 @@ def opened(listener: Listener) -> socket.socket:
         raise ValueError(f"cllama_metrics: can't listen on {listener.shown}: {error.strerror or error}") from error
 
 
-class Scrape:
+class MetricsServer:
     """One listener, from when it is served until it is closed."""
 
-    def __init__(self, listener: Listener, token: Secret | None, write: Write) -> None:
+    def __init__(self, listener: ListenAddress, token: Secret | None, write: Write) -> None:
         """Raises ``ValueError`` with one line."""
         self._socket = opened(listener)
         self._token = token
@@ -68,7 +68,7 @@ class Scrape:
 
     async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._open[writer] = None
-        if len(self._open) > MOST_CONNECTIONS:
+        if len(self._open) > MAX_CONNECTIONS:
             next(iter(self._open)).transport.abort()
         try:
             async with asyncio.timeout(SECONDS):

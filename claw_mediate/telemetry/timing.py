@@ -35,7 +35,7 @@ class Stopwatch:
         self.model_calls: list[ModelCallRecord] = []
 
     @contextmanager
-    def away(self) -> Iterator[None]:
+    def waiting(self) -> Iterator[None]:
         """While others are waited for."""
         if self._out == 0:
             self._since = self._clock()
@@ -53,7 +53,7 @@ class Stopwatch:
         statuses: list[int] = []
         started, at = self._clock(), now_rfc3339()
         try:
-            with self.away():
+            with self.waiting():
                 yield statuses.append
         finally:
             self.model_calls.append(
@@ -67,6 +67,6 @@ class Stopwatch:
             )
 
     @property
-    def times(self) -> Timings:
+    def timings(self) -> Timings:
         """So far."""
         return Timings(self.model_calls, round((self._clock() - self._started - self._away) * 1000, 3))

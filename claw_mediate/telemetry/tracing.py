@@ -45,7 +45,7 @@ class Tracing:
         self._clear = clear
         self._open: defaultdict[str, list[Event]] = defaultdict(list)
 
-    def hear(self, event: Event) -> None:
+    def handle_event(self, event: Event) -> None:
         """One event of the log."""
         turn_id = event["turn_id"]
         if turn_id is None:
@@ -142,7 +142,7 @@ class Tracing:
         return f"execute_tool {name}", attributes
 
 
-def traced(clear: Callable[[str], str]) -> Tracing | None:
+def tracing_from_environment(clear: Callable[[str], str]) -> Tracing | None:
     """As the environment asks for it. Raises ``ValueError`` with one line where the extra is not installed."""
     named = next((name for name in ENDPOINTS if os.environ.get(name)), None)
     if named is None or os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":

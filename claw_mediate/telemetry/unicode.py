@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 
-def encoded(document: Any) -> bytes:
+def encode_json(document: Any) -> bytes:
     r"""JSON, whatever text is in it.
 
     >>> encoded({"path": "/v1/\udcff", "tools": ["caf\u00e9"]})
@@ -17,15 +17,15 @@ def encoded(document: Any) -> bytes:
     try:
         return msgspec.json.encode(document)
     except UnicodeEncodeError:
-        return msgspec.json.encode(well_formed(document))
+        return msgspec.json.encode(escape_surrogates(document))
 
 
-def well_formed(value: Any) -> Any:
+def escape_surrogates(value: Any) -> Any:
     """The same, with surrogates spelled out: JSON's own escape for them is one that strict readers refuse."""
     if isinstance(value, str):
         return value.encode(errors="backslashreplace").decode()
     if isinstance(value, Mapping):
-        return {well_formed(name): well_formed(each) for name, each in value.items()}
+        return {escape_surrogates(name): escape_surrogates(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
-        return [well_formed(each) for each in value]
+        return [escape_surrogates(each) for each in value]
     return value

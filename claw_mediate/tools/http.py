@@ -33,7 +33,7 @@ from claw_mediate.core.types import Arguments, ToolCall, ToolResult
 from claw_mediate.file_cache import MissingCredentialError, resolve_secret
 from claw_mediate.http.client import ConnectionPool, tls_context
 from claw_mediate.http.content_coding import read_bounded
-from claw_mediate.http.headers import Headers, basic, bearer, in_ascii
+from claw_mediate.http.headers import Headers, ascii_headers, basic, bearer
 
 MAX_BODY_BYTES = 64 * 1024 * 1024
 """A service that sends more is cut off: its answer is ``response_too_large``."""
@@ -50,7 +50,7 @@ class CallContext:
     turn_id: str
     redactor: Redactor = field(default_factory=lambda: Redactor(()))
     """Of all secrets that are known: a service may say what another one told it."""
-    onlooker: TurnObserver = NO_OBSERVER
+    observer: TurnObserver = NO_OBSERVER
 
 
 class HttpToolExecutor:
@@ -100,7 +100,7 @@ class HttpToolExecutor:
         shown = [*mask_values(credentials), *headers]
         asked = RequestInfo(request.method, base_url + request.target, shown, request.body or b"")
         about = Subject("tool", round_of_key(key), call.canonical)
-        with caller.onlooker.observe(about, asked, caller.redactor) as heard:
+        with caller.observer.observe(about, asked, caller.redactor) as heard:
             answer = await self._send(caller, call, request, [*credentials, *headers], heard)
             heard.on_failure(answer.code or "")  # where it has not answered
         return answer
@@ -114,7 +114,7 @@ class HttpToolExecutor:
         execution = call.tool.execution
         connections = self._of(agent.id, execution.service, execution.base_url)
         try:
-            sent = in_ascii(headers)
+            sent = ascii_headers(headers)
             asked = connections.stream(request.method, execution.base_url, sent, request.body, below=request.target)
             async with asked as response:
                 body, size = await read_bounded(response, limit + 4 + redactor.longest, MAX_BODY_BYTES)
@@ -158,7 +158,7 @@ class HttpToolExecutor:
 def _unmade(caller: CallContext, key: str, answer: ToolResult) -> ToolResult:
     """The answer to a call that is not made, which whoever looks on is told of."""
     about = Subject("tool", round_of_key(key), answer.call.canonical)
-    caller.onlooker.report_not_made(about, write_arguments(answer.call), answer.code or "")
+    caller.observer.report_not_made(about, write_arguments(answer.call), answer.code or "")
     return answer
 
 

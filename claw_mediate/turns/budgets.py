@@ -21,7 +21,7 @@ from claw_contract.prices import Prices
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core.http import Request, RunnerResponse, refuse
 from claw_mediate.core.pricing import compute_cost, find_price
-from claw_mediate.file_cache import Identity, identity, read_at
+from claw_mediate.file_cache import FileVersion, file_version, read_file
 from claw_mediate.settings import Settings
 from claw_mediate.telemetry.event_log import EventLog
 from claw_state.spending import BudgetExcess, Spending
@@ -133,7 +133,7 @@ class PriceList:
     def __init__(self, directory: Path, log: EventLog) -> None:
         self._file = directory / "prices.json"
         self._log = log
-        self._known: Identity = None
+        self._known: FileVersion = None
         self._prices = Prices({})
 
     def cost(self, provider: str, model: str, usage: JsonObject) -> float | None:
@@ -143,13 +143,13 @@ class PriceList:
 
     def _reload(self) -> None:
         """Read the file if it changed. A broken list counts as none, with one event: a wrong price is worse."""
-        if (now := identity(self._file)) == self._known:
+        if (now := file_version(self._file)) == self._known:
             return
         self._known, self._prices = now, Prices({})
         if now is None:
             return
         try:
-            self._prices = Prices.model_validate_json(read_at(self._file))
+            self._prices = Prices.model_validate_json(read_file(self._file))
         except (OSError, ValidationError) as error:
             reason = error.strerror or "unreadable" if isinstance(error, OSError) else error_line(error)
             self._log.event("error", error="prices_not_read", reason=reason)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from claw_contract.redaction.redactor import Redactor
-from claw_mediate.agents.authenticate import Admitted
+from claw_mediate.agents.authenticate import Identity
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core.http import Request
 from claw_mediate.core.tool_catalog import ToolCatalog
@@ -18,7 +18,7 @@ from claw_state.journal import Attempt
 class DialectRequest:
     """A request of a dialect, with the agent that sent it."""
 
-    admitted: Admitted
+    admitted: Identity
     request: Request
     view: RunnerRequest
     dialect: Dialect

@@ -26,7 +26,7 @@ from claw_mediate.core.types import (
 )
 from claw_mediate.dialects.base import Dialect, RequestVariants, UnreadableResponseError
 from claw_mediate.providers.client import ProviderResponse, TransportFailure
-from claw_mediate.providers.failover import ModelAnswer, ModelBody, ModelCall
+from claw_mediate.providers.failover import ModelCall, ModelReply, ModelResult
 from claw_mediate.turns.checkpoint import TurnCheckpoint
 
 _ERRORS = range(400, 600)
@@ -38,7 +38,7 @@ _MAX_ERROR_TEXT = 1000
 class Model(Protocol):
     """The port to the provider."""
 
-    async def __call__(self, call: ModelCall) -> ModelAnswer: ...
+    async def __call__(self, call: ModelCall) -> ModelResult: ...
 
 
 class Tools(Protocol):
@@ -54,7 +54,7 @@ class Ports:
     model: Model
     tools: Tools
     now: Callable[[], float]
-    onlooker: TurnObserver = NO_OBSERVER
+    observer: TurnObserver = NO_OBSERVER
 
 
 class Progress:
@@ -102,17 +102,17 @@ class TurnDriver:
         number = len(command.rounds) + 1
         if (recorded := await self._checkpoint.response(number)) is not None:
             self.progress.committed.set()
-            self._ports.onlooker.report_replayed(Subject("model", number, ""), ResponseInfo(_OK, _JSON, recorded))
+            self._ports.observer.report_replayed(Subject("model", number, ""), ResponseInfo(_OK, _JSON, recorded))
             self.response = await self._checkpoint.mark_sent(number, self._read(recorded))
             return ModelReplied(self.response, self._ports.now())
         self.progress.set_waiting(number, "model")
         call = ModelCall(
             self._dialect.write_request(self._variants(command.tool_use), self._hidden(command.rounds)),
             read=self._read,
-            again=self.progress.committed.is_set,
+            may_retry=self.progress.committed.is_set,
             until=asyncio.get_running_loop().time() + command.seconds,
             round=number,
-            onlooker=self._ports.onlooker,
+            observer=self._ports.observer,
         )
         try:
             async with asyncio.timeout_at(call.until):
@@ -120,7 +120,7 @@ class TurnDriver:
         except TimeoutError:
             answer = TransportFailure("total_timeout", "the model did not answer within the turn's time")
         match answer:
-            case ModelBody(response):
+            case ModelReply(response):
                 self.response = response
                 await self._checkpoint.record_response(number, response.body)
                 return ModelReplied(response, self._ports.now())
@@ -159,7 +159,7 @@ class TurnDriver:
             for result in past.results:
                 if result.call.owner != "native" and not any(result is known for known in self.results):
                     await self._checkpoint.record_unmade(past.number, _place(past.response, result.call), result)
-                    self._ports.onlooker.report_not_made(
+                    self._ports.observer.report_not_made(
                         _subject(past.number, result), write_arguments(result.call), result.code or ""
                     )
 
@@ -178,11 +178,11 @@ class TurnDriver:
 
         result = await self._checkpoint.call(command.round, place, call, run)
         if result.replayed:
-            self._ports.onlooker.report_replayed(
+            self._ports.observer.report_replayed(
                 _subject(command.round, result), ResponseInfo(result.status_code or _OK, _JSON, result.content)
             )
         elif not is_made:
-            self._ports.onlooker.report_not_made(
+            self._ports.observer.report_not_made(
                 _subject(command.round, result), write_arguments(call), result.code or ""
             )
         return result

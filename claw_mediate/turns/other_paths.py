@@ -11,7 +11,7 @@ read as far as ``body_size_limit`` goes, so that the model's prefix picks the pr
 
 from __future__ import annotations
 
-from claw_mediate.agents.authenticate import Admitted
+from claw_mediate.agents.authenticate import Identity
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core.api_paths import ModelLocation, locate_model
 from claw_mediate.core.http import Forward, Request, RunnerResponse, refuse
@@ -37,7 +37,7 @@ class OtherPaths:
             return False
         return place != "hidden" if _has_policy(agent) else _is_structured(request)
 
-    async def decide(self, admitted: Admitted, request: Request, body: bytes) -> RunnerResponse | Forward:
+    async def decide(self, admitted: Identity, request: Request, body: bytes) -> RunnerResponse | Forward:
         """Decide about a request by its body: unpacked, and without the agent's credential."""
         try:
             view = read_other_path(body, _content_type(request))
@@ -49,7 +49,7 @@ class OtherPaths:
         return await self._forward(admitted, request, view)
 
     async def decide_unread(
-        self, admitted: Admitted, request: Request, reason: str = "", view: RunnerRequest | None = None
+        self, admitted: Identity, request: Request, reason: str = "", view: RunnerRequest | None = None
     ) -> RunnerResponse | Forward:
         """Decide about a request whose model is not known. ``reason``: why it is not; ``view``: what its body says of it."""
         place = _place(request)
@@ -62,7 +62,7 @@ class OtherPaths:
         return await self._forward(admitted, request, view)
 
     async def _forward(
-        self, admitted: Admitted, request: Request, view: RunnerRequest | None
+        self, admitted: Identity, request: Request, view: RunnerRequest | None
     ) -> RunnerResponse | Forward:
         if view is not None:
             refusal = await self._accounts.admit(admitted.agent, request, view.model)

@@ -15,15 +15,15 @@ from urllib.parse import urlsplit
 
 from claw_contract.base import JsonObject
 from claw_contract.redaction.redactor import Redactor
-from claw_mediate.agents.authenticate import Admitted
+from claw_mediate.agents.authenticate import Identity
 from claw_mediate.core.error_bodies import build_error_body
 from claw_mediate.core.http import Forward, Request, RunnerResponse, refuse, respond
 from claw_mediate.core.model_policy import Candidate, PoolKey, Provider
 from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.dialects.model_only import NO_DIALECT
-from claw_mediate.http.headers import holding, provider_auth
-from claw_mediate.providers.registry import THROTTLED, Registry, out_of_quota
-from claw_mediate.providers.routing import NO_KEY, Asker, Route, Routing, new_turn_id, with_model
+from claw_mediate.http.headers import names_containing, provider_auth
+from claw_mediate.providers.registry import RATE_LIMITED, ProviderRegistry, is_out_of_quota
+from claw_mediate.providers.routing import NO_KEY, Requester, Route, Router, new_turn_id, replace_model
 from claw_mediate.turns.context import RequestContext, TurnResult
 from claw_mediate.turns.recorder import Recorder
 
@@ -43,14 +43,14 @@ class PassthroughHandle:
 class Passthrough:
     """The requests that are sent on as they are."""
 
-    def __init__(self, registry: Registry, routing: Routing, recorder: Recorder) -> None:
+    def __init__(self, registry: ProviderRegistry, routing: Router, recorder: Recorder) -> None:
         self._registry = registry
         self._routing = routing
         self._recorder = recorder
 
     def forward(
         self,
-        admitted: Admitted,
+        admitted: Identity,
         request: Request,
         view: RunnerRequest | None,
         *,
@@ -61,17 +61,17 @@ class Passthrough:
 
         The answer of a request that ``only_counts`` is no line of history; that of a side request is not remembered.
         """
-        asker = Asker(admitted.agent, new_turn_id())
+        asker = Requester(admitted.agent, new_turn_id())
         candidates = self._routing.candidates(asker, request, view)
         if isinstance(candidates, RunnerResponse):
             return candidates
-        candidate = self._routing.ready(asker, candidates)
+        candidate = self._routing.first_ready(asker, candidates)
         if candidate is None:
             return self._no_key(request, candidates)
         provider, model = candidate.provider, candidate.model
         key = self._registry.ready(provider)[0]
         if view is not None:
-            view = replace(view, body=self._routing.naming(admitted.agent, view, model))
+            view = replace(view, body=self._routing.body_for_model(admitted.agent, view, model))
         redactor = Redactor([*self._registry.secrets(), *admitted.agent.secrets, admitted.token, admitted.secret])
         is_dialect = view is not None and view.bypass != NO_DIALECT
         recorded_request, recorded_view = _recorded(request, None if only_counts else view, model)
@@ -94,19 +94,19 @@ class Passthrough:
             credential=provider_auth(provider, key.secret if key else None),
             write_refusal=partial(_unreached, request.path, provider.name),
             body=None if view is None or view.body is request.body else view.body,
-            dropped_headers=holding(request.headers, admitted.secret),
+            dropped_headers=names_containing(request.headers, admitted.secret),
             handle=PassthroughHandle(context, provider, key, time.monotonic(), is_dialect),
         )
 
     def answered(self, ticket: PassthroughHandle, status: int, retry_after: str) -> None:
         """Note the provider's status: a key that was refused or throttled is not used for the next request."""
-        if ticket.key is not None and (ticket.is_dialect or status == THROTTLED):
-            self._registry.spend(ticket.provider, ticket.key, status, retry_after)
+        if ticket.key is not None and (ticket.is_dialect or status == RATE_LIMITED):
+            self._registry.record_response(ticket.provider, ticket.key, status, retry_after)
 
     def over(self, ticket: PassthroughHandle, status: int, usage: JsonObject, body: bytes, *, whole: bool) -> None:
         """Record the response, which went through (``whole``) or broke off; ``body`` is the beginning of it."""
-        if ticket.key is not None and out_of_quota(status, body):
-            self._registry.spend(ticket.provider, ticket.key, status, "", body)
+        if ticket.key is not None and is_out_of_quota(status, body):
+            self._registry.record_response(ticket.provider, ticket.key, status, "", body)
         latency_ms = round((time.monotonic() - ticket.started) * 1000)
         is_ok = whole and status < 400  # noqa: PLR2004 - HTTP's errors begin there
         result = TurnResult(status, is_ok, body, latency_ms=latency_ms)
@@ -126,7 +126,7 @@ def _recorded(request: Request, view: RunnerRequest | None, model: str) -> tuple
     """Return what is recorded of a request and its view: of a form its fields, in place of its files."""
     if view is None or view.history_body is None:
         return request, view
-    body = view.history_body if model == view.model else with_model(view.history_body, model)
+    body = view.history_body if model == view.model else replace_model(view.history_body, model)
     return replace(request, body=view.history_body), replace(view, body=body)
 
 

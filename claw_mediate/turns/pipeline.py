@@ -21,9 +21,9 @@ from claw_mediate.core.session_id import read_session_id
 from claw_mediate.core.side_requests import find_side_request
 from claw_mediate.core.types import ToolUse
 from claw_mediate.dialects.model_only import NOT_READ
-from claw_mediate.http.headers import for_provider
-from claw_mediate.prompt.build import Context
-from claw_mediate.providers.routing import Asker, Route, Routing, new_turn_id, with_model
+from claw_mediate.http.headers import provider_headers
+from claw_mediate.prompt.build import PromptContext
+from claw_mediate.providers.routing import Requester, Route, Router, new_turn_id, replace_model
 from claw_mediate.settings import Settings
 from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.telemetry.timing import Stopwatch
@@ -44,8 +44,8 @@ class Stages:
     """What a request passes through before its turn."""
 
     accounts: Accounts
-    prompt: Context
-    routing: Routing
+    prompt: PromptContext
+    routing: Router
     preparer: RequestPreparer
 
 
@@ -169,17 +169,17 @@ class TurnPipeline:
         self, incoming: DialectRequest, turn_id: str, stopwatch: Stopwatch
     ) -> TurnContext | RunnerResponse:
         """Return the turn's context, or the refusal where no provider may be asked."""
-        with stopwatch.away():
+        with stopwatch.waiting():
             text = await self._prompt_text(incoming)
         agent, request, view = incoming.agent, incoming.request, incoming.view
-        asker = Asker(agent, turn_id)
+        asker = Requester(agent, turn_id)
         candidates = self._routing.candidates(asker, request, view)
         if isinstance(candidates, RunnerResponse):
             return candidates
         if candidates[0].model != view.model:
-            view = replace(view, body=with_model(view.body, candidates[0].model))
+            view = replace(view, body=replace_model(view.body, candidates[0].model))
             incoming = replace(incoming, view=view)
-        headers = [*for_provider(request.headers, incoming.admitted.secret), ("accept-encoding", "gzip, deflate")]
+        headers = [*provider_headers(request.headers, incoming.admitted.secret), ("accept-encoding", "gzip, deflate")]
         route = Route(asker, request.path, headers, candidates, stopwatch=stopwatch)
         named = _session(incoming)
         catalog, variants = await self._preparer.prepare(incoming, text, named, turn_id)
@@ -204,7 +204,7 @@ class TurnPipeline:
 
     async def _prompt_text(self, incoming: DialectRequest) -> str:
         """Return the text for the end of the system prompt; "" for an agent without any, whose requests pass unchanged."""
-        if incoming.view.bypass == NOT_READ or not self._prompt.concerns(incoming.agent):
+        if incoming.view.bypass == NOT_READ or not self._prompt.has_context(incoming.agent):
             return ""
         recall = not incoming.only_counts
         return await self._prompt.text(incoming.agent, incoming.view, incoming.redactor, recall=recall)

@@ -21,10 +21,9 @@ from claw_mediate.core.tool_trace import tool_trace, usage_record
 from claw_mediate.core.types import Round, ToolResult, ToolUse
 from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.dialects.model_only import NO_DIALECT
-from claw_mediate.telemetry.event_log import EventLog, now_rfc3339, rfc3339
-from claw_mediate.telemetry.history import BODY_LIMIT, History, recorded_body
+from claw_mediate.telemetry.event_log import EventLog, encode_json, now_rfc3339, rfc3339
+from claw_mediate.telemetry.history import MAX_BODY_BYTES, History, body_for_history
 from claw_mediate.telemetry.timing import Timings
-from claw_mediate.telemetry.unicode import encoded
 from claw_mediate.turns.budgets import Accounts
 from claw_mediate.turns.checkpoint import ReplayStats
 from claw_mediate.turns.context import RequestContext, TurnContext, TurnResult
@@ -103,16 +102,16 @@ class Recorder:
             "resumed": context.attempt == "resumed",
             "tools_offered": [offered.alias for offered in context.catalog.offered],
             "tools_withheld": _withheld_from_turn(context.agent, context.catalog.managed),
-            "request_effective": recorded_body(sent, context.redactor),
+            "request_effective": body_for_history(sent, context.redactor),
             "response": {
                 "format": "sse" if context.view.stream else "json",
-                "json": recorded_body(result.body, context.redactor),
+                "json": body_for_history(result.body, context.redactor),
             },
             "usage": usage.model_dump(),
             "tool_trace": [record.model_dump(exclude_none=True) for record in tool_trace(rounds)],
         }
         appended = self._append(context, entry, is_retained=result.ok)
-        self._log_response(context, result, usage, context.route.stopwatch.times, appended)
+        self._log_response(context, result, usage, context.route.stopwatch.timings, appended)
 
     def log_intervention(self, context: TurnContext, name: str) -> None:
         """Log that the runner's answer is not all that the model said."""
@@ -195,15 +194,15 @@ class Recorder:
                 appended = self._history.append(agent.id, entry, redactor)
         except OSError as error:
             self._log.event("error", agent, turn_id=context.turn_id, error="history_not_written", reason=error.strerror)
-        if appended is not None and appended.cut:
+        if appended is not None and appended.is_cut:
             self._log.event("error", agent, turn_id=context.turn_id, error="history_cut")
         if watch is not None:
-            watch.on_end(appended.line if appended else redactor.document(encoded(entry)))
+            watch.on_end(appended.line if appended else redactor.document(encode_json(entry)))
         if is_retained:
             self._retain(agent, entry, redactor)
         if appended is None:
             return {}
-        return {"history_hash": appended.hash, **({"history_rotated": True} if appended.rotated else {})}
+        return {"history_hash": appended.hash, **({"history_rotated": True} if appended.has_rotated else {})}
 
 
 def _common_members(context: RequestContext, view: RunnerRequest, result: TurnResult) -> dict[str, Any]:
@@ -217,7 +216,7 @@ def _common_members(context: RequestContext, view: RunnerRequest, result: TurnRe
         "path": context.request.bare_path,
         "requested_model": view.model,
         "stream": view.stream,
-        "request_original": recorded_body(context.request.body, context.redactor),
+        "request_original": body_for_history(context.request.body, context.redactor),
         "status": "ok" if result.ok else "error",
         "effective_provider": context.provider,
         "effective_model": context.model,
@@ -231,8 +230,8 @@ def _forwarded_entry(
 ) -> dict[str, Any]:
     members = _common_members(context, view, result)
     is_unchanged = view.body is context.request.body
-    sent = members["request_original"] if is_unchanged else recorded_body(view.body, context.redactor)
-    response = {"format": "json", "json": recorded_body(result.body, context.redactor)}
+    sent = members["request_original"] if is_unchanged else body_for_history(view.body, context.redactor)
+    response = {"format": "json", "json": body_for_history(result.body, context.redactor)}
     if view.stream:
         response = {"format": "sse", "text": _stream_text(result.body, context.redactor)}
     reason = _SIDE_REQUEST if context.is_side_request else view.bypass or ""
@@ -268,7 +267,7 @@ def _withheld(name: str, reason: str) -> JsonObject:
 
 def _stream_text(body: bytes, redactor: Redactor) -> str:
     """Return the text of a stream. The last line of a cut one is left out: half a secret would not be recognised."""
-    whole = body if len(body) < BODY_LIMIT else body[: body.rfind(b"\n") + 1]
+    whole = body if len(body) < MAX_BODY_BYTES else body[: body.rfind(b"\n") + 1]
     return cleared(whole, redactor).decode(errors="replace")
 
 

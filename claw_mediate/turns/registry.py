@@ -12,7 +12,7 @@ from typing import NamedTuple
 from claw_mediate.core.http import RunnerResponse
 from claw_mediate.core.observer import TurnObserver
 from claw_mediate.core.types import ToolCall, ToolResult
-from claw_mediate.providers.failover import ModelAnswer, ModelCall, ProviderFailover
+from claw_mediate.providers.failover import ModelCall, ModelResult, ProviderFailover
 from claw_mediate.settings import Pace
 from claw_mediate.telemetry.event_log import now_rfc3339
 from claw_mediate.tools.http import CallContext, HttpToolExecutor
@@ -142,14 +142,14 @@ class TurnRegistry:
         onlooker = TurnObserver(context.request.observer, context.turn_id, context.agent.id, context.redactor)
         caller = CallContext(context.agent, context.turn_id, context.redactor, onlooker)
 
-        async def model(call: ModelCall) -> ModelAnswer:
+        async def model(call: ModelCall) -> ModelResult:
             # What a provider echoes must reach neither a service, as an argument, nor the next provider.
             redacted = replace(call, read=lambda body: call.read(context.redactor.document(body)))
             return await self._peers.upstream.post(context.route, redacted)
 
         async def tools(call: ToolCall, key: str, seconds: float) -> ToolResult:
             started = now_rfc3339()
-            with context.route.stopwatch.away():
+            with context.route.stopwatch.waiting():
                 result = await self._peers.services.call(caller, call, key, seconds)
             return replace(result, started=started)
 

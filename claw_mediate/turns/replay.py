@@ -28,9 +28,9 @@ from claw_mediate.core.turn import turn
 from claw_mediate.core.types import Deliver, Outcome, ToolCall, ToolResult, add_usage, runner_usage
 from claw_mediate.dialects.base import Additions, Dialect
 from claw_mediate.providers.client import ProviderResponse, TransportFailure
-from claw_mediate.providers.failover import ModelAnswer, ModelCall, understood
-from claw_mediate.telemetry.history import recorded_body
-from claw_mediate.telemetry.unicode import encoded
+from claw_mediate.providers.failover import ModelCall, ModelResult, parse_response
+from claw_mediate.telemetry.event_log import encode_json
+from claw_mediate.telemetry.history import body_for_history
 from claw_mediate.turns.checkpoint import TurnCheckpoint
 from claw_mediate.turns.driver import Ports, TurnDriver, drive
 from claw_state.journal import Journal
@@ -117,7 +117,7 @@ async def replayed(recording: Recording, agent: Agent, dialect: Dialect) -> Repl
         "status_code": status,
         "error": code,
         "tools_offered": [offered.alias for offered in catalog.offered],
-        "response": {**mapping(recording.entry.get("response")), "json": recorded_body(body, _NO_SECRETS)},
+        "response": {**mapping(recording.entry.get("response")), "json": body_for_history(body, _NO_SECRETS)},
     }
     entry = {**recording.entry, **_plain(about), **_plain(_told(outcome))}
     return Replayed(status, body, entry, tuple(peers.missing))
@@ -130,7 +130,7 @@ def _told(outcome: Outcome) -> JsonObject:
 
 
 def _plain(values: JsonObject) -> JsonObject:
-    read: dict[str, Any] = json.loads(encoded(values))
+    read: dict[str, Any] = json.loads(encode_json(values))
     return read
 
 
@@ -147,7 +147,7 @@ class _Peers:
         self.clock = 0.0
         self.missing: list[str] = []
 
-    async def model(self, call: ModelCall) -> ModelAnswer:
+    async def model(self, call: ModelCall) -> ModelResult:
         reply = self._recording.replies.get(call.round)
         if self.missing or reply is None:
             self.missing = self.missing or [f"the model's reply of round {call.round}"]
@@ -157,7 +157,7 @@ class _Peers:
         self.clock = (sum(self._walls[: call.round - 1]) + reply.latency_ms) / 1000
         if reply.status is None:
             return TransportFailure(str(self._recording.entry.get("error")), reply.body.decode(errors="replace"))
-        return understood(ProviderResponse(reply.status, reply.content_type, reply.body), call.read)
+        return parse_response(ProviderResponse(reply.status, reply.content_type, reply.body), call.read)
 
     async def tools(self, call: ToolCall, key: str, seconds: float) -> ToolResult:
         assert call.tool is not None

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from claw_compile.output.emit import digest
-from claw_mediate.agents.directory import Agents
+from claw_mediate.agents.directory import AgentDirectory
 from claw_mediate.telemetry.event_log import EventLog
 from tests.compile.worked_pods import WORKED_PODS, files_below
 
@@ -100,7 +100,7 @@ def test_a_compiler_that_is_killed_leaves_every_agent_whole_and_the_next_one_goe
         touches, seen = lived(compiler), set()
         for moment in (1 + touches * number // MOMENTS for number in range(MOMENTS)):
             assert answer(compiler, moment) == str(-signal.SIGKILL)
-            agents = Agents(context, EventLog(lambda _: None))
+            agents = AgentDirectory(context, EventLog(lambda _: None))
             assert agents.ids() == ["auditor", "resolver", "triage-0", "triage-1", "triage-2"], moment
             assert [name for name in agents.ids() if not (agents.find(name) and is_whole(context / name))] == [], moment
             contracts = {(context / f"triage-{ordinal}" / "AGENTS.md").read_bytes() for ordinal in range(3)}

@@ -14,7 +14,7 @@ import pytest
 
 from claw_compile.output.emit import Tree
 from claw_compile.output.write import write
-from claw_mediate.agents.directory import Agents
+from claw_mediate.agents.directory import AgentDirectory
 from claw_mediate.telemetry.event_log import EventLog
 from tests.not_tested import skip_for_kernel
 
@@ -57,7 +57,7 @@ def test_who_has_the_directory_mounted_sees_the_next_compile_and_who_mounted_the
 @pytest.mark.requirement("compose:live-tree")
 def test_no_request_sees_half_an_agent_while_its_tree_is_exchanged(tmp_path: Path) -> None:
     write(tree("0"), tmp_path / "out")
-    agents = Agents(tmp_path / "out" / "context", EventLog())
+    agents = AgentDirectory(tmp_path / "out" / "context", EventLog())
     done = threading.Event()
 
     def compile_again_and_again() -> None:

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from claw_cli.app import app
 from claw_compile.compiler import compile_pod
 from claw_contract.manifest import McpExecution, read_manifest
-from claw_mediate.agents.directory import Agents
+from claw_mediate.agents.directory import AgentDirectory
 from claw_mediate.telemetry.event_log import EventLog
 from tests.compile.oracle import compose_config
 from tests.compile.worked_pods import PODS, WORKED_PODS, WorkedPod
@@ -56,7 +56,7 @@ def test_the_proxy_loads_every_agent_and_leaves_out_only_tools_over_mcp(pod: Wor
     pod.compiled(pod.directory / "claw-pod.yml", tmp_path)
     root = tmp_path / "context"
     events: list[dict[str, object]] = []
-    agents = Agents(root, EventLog(lambda line: events.append(known(line))))
+    agents = AgentDirectory(root, EventLog(lambda line: events.append(known(line))))
     assert agents.ids() != []
     over_mcp = set()
     for name in agents.ids():

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from claw_mediate.agents.authenticate import Admitted
+from claw_mediate.agents.authenticate import Identity
 from claw_mediate.core.http import Request, RunnerResponse
 from claw_mediate.mediator import Mediator
 from claw_mediate.settings import SETTINGS, Settings
@@ -110,7 +110,7 @@ class Stage:
     async def ask(self, mediator: Mediator, request: Request) -> Seen:
         """One turn, to its end."""
         admitted = mediator.admit(request)
-        assert isinstance(admitted, Admitted)
+        assert isinstance(admitted, Identity)
         exchange = await mediator.exchange(admitted, request)
         assert isinstance(exchange, RunnerResponse)
         chunks = [await anext(exchange.chunks)]

@@ -8,8 +8,8 @@ from typing import Any
 
 from claw_contract.log import COMMON
 from claw_mediate.core.model_policy import PoolKey, Provider
-from claw_mediate.providers.registry import Auth as AuthDirectories
-from claw_mediate.providers.registry import Registry
+from claw_mediate.providers.registry import AuthPaths as AuthDirectories
+from claw_mediate.providers.registry import ProviderRegistry
 from claw_mediate.telemetry.event_log import EventLog
 from tests.events import known
 
@@ -28,8 +28,8 @@ class Auth:
         staged.write_text(text, encoding="utf-8")
         staged.rename(self.directory / "providers.json")
 
-    def registry(self, env: dict[str, str] | None = None, hosts: dict[str, str] | None = None) -> Registry:
-        return Registry(
+    def registry(self, env: dict[str, str] | None = None, hosts: dict[str, str] | None = None) -> ProviderRegistry:
+        return ProviderRegistry(
             AuthDirectories(self.directory, self.directory / "key-states"),
             hosts or {},
             EventLog(lambda line: self.events.append(known(line))),
@@ -50,10 +50,10 @@ def keys(provider: Provider) -> list[str]:
     return [key.secret.reveal() for key in provider.keys]
 
 
-def ready(registry: Registry, name: str = "openai") -> list[str]:
+def ready(registry: ProviderRegistry, name: str = "openai") -> list[str]:
     return [key.secret.reveal() for key in registry.ready(registry.all()[name]) if key is not None]
 
 
-def key(registry: Registry, secret: str, name: str = "openai") -> tuple[Provider, PoolKey]:
+def key(registry: ProviderRegistry, secret: str, name: str = "openai") -> tuple[Provider, PoolKey]:
     provider = registry.all()[name]
     return provider, next(key for key in provider.keys if key.secret.reveal() == secret)

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from claw_mediate.agents.authenticate import Admitted
+from claw_mediate.agents.authenticate import Identity
 from claw_mediate.core.http import Request, RunnerResponse
 from tests.mediate.desk import Desk
 from tests.wires import Body, Wire, openai
@@ -226,7 +226,7 @@ class Conversing:
 
     async def _exchanged(self, request: Request) -> tuple[RunnerResponse, bytes]:
         admitted: Any = self.desk.mediator.admit(request)
-        assert isinstance(admitted, Admitted)
+        assert isinstance(admitted, Identity)
         exchange = await self.desk.mediator.exchange(admitted, request)
         assert isinstance(exchange, RunnerResponse)
         body = b"".join([chunk async for chunk in exchange.chunks])

@@ -21,8 +21,8 @@ from claw_mediate.dialects.anthropic import messages as anthropic_messages
 from claw_mediate.dialects.base import Dialect
 from claw_mediate.dialects.openai import chat as openai_chat
 from claw_mediate.providers.client import ProviderResponse, TransportFailure
-from claw_mediate.providers.failover import ModelBody, ModelCall, ProviderFailover
-from claw_mediate.providers.routing import Asker, Route
+from claw_mediate.providers.failover import ModelCall, ModelReply, ProviderFailover
+from claw_mediate.providers.routing import Requester, Route
 from claw_mediate.telemetry.event_log import EventLog
 from tests.events import known
 from tests.mediate.auth import Auth
@@ -63,14 +63,14 @@ class Crossroads:
         candidates = [Candidate(providers[name], f"m-{name}") for name in self.peers]
         agent = Agent("analyst", Metadata(service="a", pod="p", token=Secret("analyst:x")), (), LIMITS, "digest")
         headers = [("content-type", "application/json"), ("x-of-the-runner", "kept")]
-        self.route = Route(Asker(agent, "turn_1"), f"{self.wire.PATH}?a=%2F", headers, candidates)
+        self.route = Route(Requester(agent, "turn_1"), f"{self.wire.PATH}?a=%2F", headers, candidates)
 
     async def ask(self, *, again: bool = False, seconds: float = 30.0) -> str:
         """One model call of the turn; its outcome in a word or two."""
         until = asyncio.get_running_loop().time() + seconds
         call = ModelCall(self.body.encode(), self._read, lambda: again, until)
         match await self.upstream.post(self.route, call):
-            case ModelBody(reply):
+            case ModelReply(reply):
                 return self.wire.said(reply.body).text
             case ProviderResponse(status, _, body):
                 return f"{status} {json.loads(body)['error']['message']}"

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from claw_contract.history import HistoryEntry
-from claw_mediate.agents.authenticate import Admitted
+from claw_mediate.agents.authenticate import Identity
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core.http import Forward, Request, RunnerResponse
 from claw_mediate.mediator import Mediator
@@ -226,11 +226,11 @@ class Desk:
             parts.append(f"{owner}:{shown}{'' if call.arguments == '{}' else call.arguments}")
         return " ".join(parts) or "nothing"
 
-    def _admitted(self) -> Admitted:
+    def _admitted(self) -> Identity:
         admitted = self.mediator.admit(
             Request("POST", self.wire.PATH, [("authorization", f"Bearer {self.token}")], b"")
         )
-        assert isinstance(admitted, Admitted)
+        assert isinstance(admitted, Identity)
         assert isinstance(admitted.agent, Agent)
         return admitted
 

@@ -13,10 +13,10 @@ from claw_contract.redaction.redactor import Redactor
 from claw_contract.secret import Secret
 from claw_mediate.agents.directory import Agent
 from claw_mediate.dialects.base import RunnerRequest
-from claw_mediate.prompt.build import Context, Sources
-from claw_mediate.prompt.feeds import FeedLimits, Feeds
-from claw_mediate.prompt.fetch import Asker
-from claw_mediate.prompt.memory import Memories
+from claw_mediate.prompt.build import ContextSources, PromptContext
+from claw_mediate.prompt.feeds import FeedLimits, FeedReader
+from claw_mediate.prompt.fetch import ContextClient
+from claw_mediate.prompt.memory import MemoryClient
 from claw_mediate.telemetry.event_log import EventLog
 from tests.events import known
 from tests.mediate.made import limits
@@ -35,12 +35,12 @@ class Gathering:
         self.wall = datetime(2026, 1, 2, 15, 4, 5, tzinfo=UTC)
         self.events: list[dict[str, Any]] = []
         log = EventLog(lambda line: self.events.append(known(line)))
-        self.asker = Asker()
+        self.asker = ContextClient()
         bound = FeedLimits(**({"feed_bytes": 32768, "total_bytes": 65536, "seconds": 20.0} | bounds))
-        self.feeds = Feeds(self.asker, secrets, bound, log, lambda: self.now)
-        self.memories = Memories(self.asker, secrets, log)
-        self.context = Context(
-            Sources(self.asker, self.feeds, self.memories), log, time_line=time_line, now=lambda: self.wall
+        self.feeds = FeedReader(self.asker, secrets, bound, log, lambda: self.now)
+        self.memories = MemoryClient(self.asker, secrets, log)
+        self.context = PromptContext(
+            ContextSources(self.asker, self.feeds, self.memories), log, time_line=time_line, now=lambda: self.wall
         )
         self.agent = analyst()
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from claw_mediate.core import tool_result
 from claw_mediate.core.types import ToolCall, ToolResult
 from claw_mediate.providers.client import ProviderResponse, ProviderResult, TransportFailure
-from claw_mediate.providers.failover import ModelAnswer, ModelCall, understood
+from claw_mediate.providers.failover import ModelCall, ModelResult, parse_response
 from claw_mediate.tools.http import CallContext
 from tests.wires import Body, Made
 
@@ -61,7 +61,7 @@ class Model:
     def fails(self, code: str) -> None:
         self.script.append(partial(TransportFailure, code, "the provider can't be reached"))
 
-    async def post(self, _route: Any, call: ModelCall) -> ModelAnswer:
+    async def post(self, _route: Any, call: ModelCall) -> ModelResult:
         request = json.loads(call.body)
         self.raw.append(call.body)
         self.bodies.append(request)
@@ -73,7 +73,7 @@ class Model:
         except Exception as fault:
             self.fault = fault  # a turn takes it for a fault of its own; the test must see it
             raise
-        return understood(answer, call.read)
+        return parse_response(answer, call.read)
 
     async def close(self) -> None:
         return

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from claw_mediate.agents.directory import Agents
+from claw_mediate.agents.directory import AgentDirectory
 from claw_mediate.telemetry.event_log import EventLog
 from tests.events import known
 
@@ -27,7 +27,7 @@ class Pod:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.events: list[dict[str, Any]] = []
-        self.agents = Agents(root, EventLog(lambda line: self.events.append(known(line))))
+        self.agents = AgentDirectory(root, EventLog(lambda line: self.events.append(known(line))))
 
     def write(
         self, agent: str, *tools: Any, root: Path | None = None, metadata: Any = METADATA, **manifest: Any

@@ -18,7 +18,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claw_mediate.http.content_coding import Decoder, DecodingError, codings, decode
+from claw_mediate.http.content_coding import Decoder, DecodingError, coding_names, decode
 
 MOST = 64 << 20
 SECONDS = 30.0
@@ -59,7 +59,7 @@ def test_whatever_was_packed_comes_out_again_however_it_is_cut(data: bytes, chai
     unpacking = Decoder(chain, MOST)
     pieces = [piece for start, end in pairwise(places) for piece in unpacking.feed(body[start:end])]
     assert b"".join(pieces) == data
-    assert unpacking.whole
+    assert unpacking.is_complete
     assert decode(body, chain, MOST, SECONDS) == data
 
 
@@ -70,7 +70,7 @@ def test_one_byte_at_a_time_is_enough(coding: str) -> None:
     unpacking = Decoder([coding], MOST)
     body = PACKERS[coding](data)
     assert b"".join(piece for byte in body for piece in unpacking.feed(bytes([byte]))) == data
-    assert unpacking.whole
+    assert unpacking.is_complete
 
 
 @pytest.mark.requirement("compressed:any-coding")
@@ -84,8 +84,8 @@ def test_deflate_without_its_wrapper_and_members_behind_each_other_are_read() ->
 
 @pytest.mark.requirement("compressed:any-coding")
 def test_the_header_is_read_as_a_list_and_identity_is_no_coding() -> None:
-    assert codings(["gzip, BR", "identity", " zstd "]) == ("gzip", "br", "zstd")
-    assert codings([]) == codings(["identity"]) == ()
+    assert coding_names(["gzip, BR", "identity", " zstd "]) == ("gzip", "br", "zstd")
+    assert coding_names([]) == coding_names(["identity"]) == ()
 
 
 @pytest.mark.requirement("compressed:refusals")

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from claw_mediate.core.model_policy import Provider
-from claw_mediate.prompt.fetch import Ask, Asker
+from claw_mediate.prompt.fetch import ContextClient, FetchRequest
 from claw_mediate.providers.client import ProviderClient, ProviderResponse
 from claw_mediate.tools.http import HttpToolExecutor
 from tests.mediate.calling import call
@@ -77,8 +77,8 @@ async def test_agents_share_no_connection_to_a_provider(host: Host) -> None:
 
 @pytest.mark.requirement("connections:apart")
 async def test_agents_share_no_connection_to_feeds_and_memories(host: Host) -> None:
-    asker = Asker()
+    asker = ContextClient()
     for agent_id in WHO:
-        await asker.ask(agent_id, Ask("GET", f"{host.url}/feed", [], None, 100, 10.0))
+        await asker.ask(agent_id, FetchRequest("GET", f"{host.url}/feed", [], None, 100, 10.0))
     await asker.close()
     assert host.connections() == [0, 0, 1, 0, 1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from claw_contract.secret import Secret
-from claw_mediate.http.headers import for_provider, holding
+from claw_mediate.http.headers import names_containing, provider_headers
 from tests.failures.planted import AGENT_SECRET, FORMS
 
 SECRET = Secret(AGENT_SECRET)
@@ -15,13 +15,13 @@ SECRET = Secret(AGENT_SECRET)
 @pytest.mark.parametrize("form", [form for form in FORMS if form != "every character escaped"])
 def test_a_header_that_holds_the_agents_credential_in_any_form_goes_no_further(form: str) -> None:
     headers = [("X-Own", f"Basic {FORMS[form](AGENT_SECRET)}"), ("x-kept", "caf\udcc3\udca9")]
-    assert for_provider(headers, SECRET) == headers[1:]
-    assert holding(headers, SECRET) == ("X-Own",)
+    assert provider_headers(headers, SECRET) == headers[1:]
+    assert names_containing(headers, SECRET) == ("X-Own",)
 
 
 @pytest.mark.requirement("hostile:token-elsewhere")
 def test_also_a_credential_that_is_too_short_to_be_looked_for_elsewhere() -> None:
-    assert for_provider([("x-own", "a:bc"), ("x-kept", "c")], Secret("bc")) == [("x-kept", "c")]
+    assert provider_headers([("x-own", "a:bc"), ("x-kept", "c")], Secret("bc")) == [("x-kept", "c")]
 
 
 @pytest.mark.requirement("connections:http")
@@ -29,4 +29,4 @@ def test_also_a_credential_that_is_too_short_to_be_looked_for_elsewhere() -> Non
     "name", ["Connection", "TE", "Transfer-Encoding", "Upgrade", "Host", "Content-Length", "Expect"]
 )
 def test_what_belongs_to_the_runners_own_connection_and_message_goes_no_further(name: str) -> None:
-    assert for_provider([(name, "x")], SECRET) == []
+    assert provider_headers([(name, "x")], SECRET) == []

@@ -17,7 +17,7 @@ from jsonschema import Draft202012Validator
 from claw_contract.chain import GENESIS
 from claw_contract.published import schemas
 from claw_contract.redaction.redactor import Redactor
-from claw_mediate.telemetry.history import BODY_LIMIT, History, last_hash, recorded_body
+from claw_mediate.telemetry.history import MAX_BODY_BYTES, History, body_for_history, last_hash
 from tests.mediate.desk import Desk
 
 NONE = Redactor(())
@@ -128,7 +128,7 @@ def test_a_file_without_a_sound_line_begins_a_chain(tmp_path: Path, content: byt
 
 def test_what_looks_like_a_hash_inside_a_line_is_none(tmp_path: Path) -> None:
     history = History(tmp_path, 10**9)
-    append(history, 0, request=recorded_body(b'{"x":1,"hash":"' + b"0" * 64 + b'"}\n', NONE))
+    append(history, 0, request=body_for_history(b'{"x":1,"hash":"' + b"0" * 64 + b'"}\n', NONE))
     append(History(tmp_path, 10**9), 1)
     assert broken_links(lines(tmp_path)) == []
 
@@ -203,7 +203,9 @@ def test_a_secret_that_stands_in_a_hash_by_chance_breaks_no_chain(tmp_path: Path
 @pytest.mark.requirement("log:any-text")
 def test_text_that_is_no_unicode_breaks_neither_the_line_nor_the_chain(tmp_path: Path) -> None:
     history = History(tmp_path, 1 << 20)
-    append(history, 1, path="/v1/\udcff", request=recorded_body(b'{"n": 1.0}', NONE), trace=[{"\ud800": ["é\udcff"]}])
+    append(
+        history, 1, path="/v1/\udcff", request=body_for_history(b'{"n": 1.0}', NONE), trace=[{"\ud800": ["é\udcff"]}]
+    )
     append(history, 2)
     first, _ = found = lines(tmp_path)
     assert broken_links(found) == []
@@ -221,7 +223,7 @@ def test_files_are_private(tmp_path: Path) -> None:
 @pytest.mark.parametrize("secret", ["sk-s3cr3t", "12345678", 'a"b/c\\d', "pässwörd"])
 def test_a_line_without_its_secrets_is_still_a_line(tmp_path: Path, secret: str) -> None:
     body = json.dumps({"text": f"<{secret}>", "n": 12345678, secret: 1}).encode()
-    entry = {"request": recorded_body(body, NONE), "error": f"x {secret}"}
+    entry = {"request": body_for_history(body, NONE), "error": f"x {secret}"}
     History(tmp_path, 10**9).append("analyst", entry, Redactor([secret]))
     (line,) = lines(tmp_path)
     values = json.loads(line)
@@ -233,7 +235,7 @@ def test_a_line_without_its_secrets_is_still_a_line(tmp_path: Path, secret: str)
 @pytest.mark.requirement("history:bodies")
 @given(st.binary(max_size=40) | st.text(max_size=20).map(lambda text: json.dumps(text).encode()))
 def test_any_body_can_be_recorded_in_one_line(body: bytes) -> None:
-    line = msgspec.json.encode({"body": recorded_body(body, NONE)})
+    line = msgspec.json.encode({"body": body_for_history(body, NONE)})
     assert b"\n" not in line
     msgspec.json.decode(line)
 
@@ -241,18 +243,18 @@ def test_any_body_can_be_recorded_in_one_line(body: bytes) -> None:
 @pytest.mark.requirement("history:bodies")
 def test_a_body_keeps_its_exact_json_and_a_long_one_is_cut_with_a_mark() -> None:
     body = b'{\r\n "id": 9007199254740993,\n "x": 1.0}'
-    assert msgspec.json.encode(recorded_body(body, NONE)) == b'{   "id": 9007199254740993,  "x": 1.0}'
-    assert recorded_body(b"x" * BODY_LIMIT, NONE) == "x" * BODY_LIMIT
-    cut = recorded_body(b"x" * (BODY_LIMIT + 1), NONE)
-    assert (cut["truncated"], cut["original_bytes"], len(cut["head"])) == (True, BODY_LIMIT + 1, BODY_LIMIT)
-    assert recorded_body(b"[" * 100_000, NONE) == "[" * 100_000
+    assert msgspec.json.encode(body_for_history(body, NONE)) == b'{   "id": 9007199254740993,  "x": 1.0}'
+    assert body_for_history(b"x" * MAX_BODY_BYTES, NONE) == "x" * MAX_BODY_BYTES
+    cut = body_for_history(b"x" * (MAX_BODY_BYTES + 1), NONE)
+    assert (cut["truncated"], cut["original_bytes"], len(cut["head"])) == (True, MAX_BODY_BYTES + 1, MAX_BODY_BYTES)
+    assert body_for_history(b"[" * 100_000, NONE) == "[" * 100_000
 
 
 @pytest.mark.requirement("contract:redaction")
 @pytest.mark.parametrize("before", [0, 1, 9, 10])
 def test_a_long_body_is_not_cut_through_a_secret(before: int) -> None:
-    body = b"x" * (BODY_LIMIT - before) + b"sk-s3cr3t0" + b"x" * 50
-    assert "sk-" not in recorded_body(body, Redactor(["sk-s3cr3t0"]))["head"][-9:]
+    body = b"x" * (MAX_BODY_BYTES - before) + b"sk-s3cr3t0" + b"x" * 50
+    assert "sk-" not in body_for_history(body, Redactor(["sk-s3cr3t0"]))["head"][-9:]
 
 
 @pytest.mark.requirement("contract:published")

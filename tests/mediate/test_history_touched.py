@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from claw_contract.redaction.redactor import Redactor
-from claw_mediate.telemetry.history import Appended, History
+from claw_mediate.telemetry.history import AppendedLine, History
 from tests.mediate.desk import Desk
 
 NONE = Redactor(())
 
 
-def append(history: History, number: int) -> Appended:
+def append(history: History, number: int) -> AppendedLine:
     return history.append("analyst", {"version": 1, "turn_id": f"t{number}", "said": "x" * 100}, NONE)
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from claw_mediate.agents.authenticate import Admitted, admit
-from claw_mediate.agents.directory import Agents
+from claw_mediate.agents.authenticate import Identity, authenticate
+from claw_mediate.agents.directory import AgentDirectory
 from claw_mediate.core.http import Request, RunnerResponse
 from claw_mediate.telemetry.event_log import EventLog
 
@@ -17,21 +17,23 @@ CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages?beta=true"
 
 
 @pytest.fixture
-def agents(tmp_path: Path) -> Agents:
+def agents(tmp_path: Path) -> AgentDirectory:
     for name in ("analyst", "clerk"):
         (tmp_path / name).mkdir()
         metadata = {"service": name, "pod": "p", "token": f"{name}:secret" if name == "analyst" else "bare"}
         (tmp_path / name / "metadata.json").write_text(json.dumps(metadata), encoding="utf-8")
-    return Agents(tmp_path, EventLog(lambda _: None))
+    return AgentDirectory(tmp_path, EventLog(lambda _: None))
 
 
 def ask(
-    agents: Agents, *headers: tuple[str, str], path: str = CHAT, told: list[bytes] | None = None
-) -> Admitted | RunnerResponse:
-    return admit(agents, Request("POST", path, list(headers), b""), EventLog(([] if told is None else told).append))
+    agents: AgentDirectory, *headers: tuple[str, str], path: str = CHAT, told: list[bytes] | None = None
+) -> Identity | RunnerResponse:
+    return authenticate(
+        agents, Request("POST", path, list(headers), b""), EventLog(([] if told is None else told).append)
+    )
 
 
-async def refusal(answer: Admitted | RunnerResponse) -> tuple[int, bytes]:
+async def refusal(answer: Identity | RunnerResponse) -> tuple[int, bytes]:
     assert isinstance(answer, RunnerResponse)
     return answer.status, b"".join([chunk async for chunk in answer.chunks])
 
@@ -49,10 +51,10 @@ async def refusal(answer: Admitted | RunnerResponse) -> tuple[int, bytes]:
 )
 @pytest.mark.parametrize("path", [CHAT, MESSAGES, "/v1/models"])
 def test_both_header_forms_are_admitted_for_every_dialect(
-    agents: Agents, headers: list[tuple[str, str]], path: str
+    agents: AgentDirectory, headers: list[tuple[str, str]], path: str
 ) -> None:
     answer = ask(agents, *headers, path=path)
-    assert isinstance(answer, Admitted)
+    assert isinstance(answer, Identity)
     assert answer.agent.id in repr(headers)
     assert "secret" not in repr(answer.token) + repr(answer.secret)
 
@@ -77,7 +79,7 @@ def test_both_header_forms_are_admitted_for_every_dialect(
     ],
 )
 async def test_missing_malformed_and_disagreeing_credentials_are_401(
-    agents: Agents, headers: list[tuple[str, str]]
+    agents: AgentDirectory, headers: list[tuple[str, str]]
 ) -> None:
     status, body = await refusal(ask(agents, *headers))
     assert status == 401
@@ -86,7 +88,7 @@ async def test_missing_malformed_and_disagreeing_credentials_are_401(
 
 
 @pytest.mark.requirement("identity:refused")
-async def test_an_unknown_agent_and_a_wrong_secret_are_the_same_403(agents: Agents) -> None:
+async def test_an_unknown_agent_and_a_wrong_secret_are_the_same_403(agents: AgentDirectory) -> None:
     tokens = [
         "nobody:secret",
         "analyst:wrong",
@@ -111,7 +113,7 @@ async def test_an_unknown_agent_and_a_wrong_secret_are_the_same_403(agents: Agen
 
 @pytest.mark.requirement("identity:shapes")
 @pytest.mark.parametrize("path", [MESSAGES, "/v1/messages/", "/v1/messages/count_tokens"])
-async def test_a_refusal_has_the_shape_of_its_dialect(agents: Agents, path: str) -> None:
+async def test_a_refusal_has_the_shape_of_its_dialect(agents: AgentDirectory, path: str) -> None:
     _, anthropic = await refusal(ask(agents, path=path))
     assert json.loads(anthropic)["type"] == "error"
     assert json.loads(anthropic)["error"].keys() == {"type", "message"}
@@ -133,7 +135,7 @@ async def test_a_refusal_has_the_shape_of_its_dialect(agents: Agents, path: str)
     ],
 )
 def test_the_log_says_who_was_not_admitted_and_why_and_never_what_was_shown(
-    agents: Agents, token: str, reason: str
+    agents: AgentDirectory, token: str, reason: str
 ) -> None:
     told: list[bytes] = []
     ask(agents, ("x-api-key", token), told=told)

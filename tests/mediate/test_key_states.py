@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from claw_contract.providers import KeyRecord
-from claw_mediate.providers.registry import rest_seconds
+from claw_mediate.providers.registry import parse_retry_after
 from tests.mediate.auth import Auth, key, ready
 
 TWO = {"OPENAI_API_KEY": "sk-zero", "OPENAI_API_KEY_1": "sk-one"}
@@ -46,7 +46,7 @@ def test_a_refused_key_is_dead_and_a_throttled_one_rests(
     auth: Auth, status: int, body: bytes, action: str, reason: str
 ) -> None:
     registry = auth.registry(TWO)
-    assert registry.spend(*key(registry, "sk-zero"), status, "", body)
+    assert registry.record_response(*key(registry, "sk-zero"), status, "", body)
     assert ready(registry) == ["sk-one"]
     (event,) = auth.said("provider_pool")
     assert (event["key_id"], event["action"], event["reason"]) == ("env:OPENAI_API_KEY", action, reason)
@@ -57,18 +57,18 @@ def test_a_refused_key_is_dead_and_a_throttled_one_rests(
 @pytest.mark.requirement("metrics:counts")
 def test_the_pool_tells_how_many_keys_of_a_provider_are_in_which_state(auth: Auth) -> None:
     registry = auth.registry(TWO | {"OPENAI_API_KEY_2": "sk-two"})
-    registry.spend(*key(registry, "sk-zero"), 401, "")
-    registry.spend(*key(registry, "sk-one"), 429, "30")
-    assert registry.pool() == {("openai", state): 1 for state in ("ready", "cooldown", "dead")}
+    registry.record_response(*key(registry, "sk-zero"), 401, "")
+    registry.record_response(*key(registry, "sk-one"), 429, "30")
+    assert registry.count_keys() == {("openai", state): 1 for state in ("ready", "cooldown", "dead")}
     auth.clock += 30
-    assert registry.pool() == {("openai", "ready"): 2, ("openai", "dead"): 1}
+    assert registry.count_keys() == {("openai", "ready"): 2, ("openai", "dead"): 1}
 
 
 @pytest.mark.requirement("providers:key-verdicts")
 @pytest.mark.parametrize("status", [200, 400, 403, 404, 408, 500, 503, 529])
 def test_no_other_answer_says_anything_of_a_key(auth: Auth, status: int) -> None:
     registry = auth.registry(TWO)
-    assert not registry.spend(*key(registry, "sk-zero"), status, "30", QUOTA)
+    assert not registry.record_response(*key(registry, "sk-zero"), status, "30", QUOTA)
     assert ready(registry) == ["sk-zero", "sk-one"]
     assert auth.events == []
 
@@ -76,8 +76,8 @@ def test_no_other_answer_says_anything_of_a_key(auth: Auth, status: int) -> None
 @pytest.mark.requirement("providers:key-states")
 def test_a_key_rests_for_as_long_as_retry_after_says_within_an_hour(auth: Auth) -> None:
     registry = auth.registry(TWO)
-    registry.spend(*key(registry, "sk-zero"), 429, "30")
-    registry.spend(*key(registry, "sk-one"), 429, "999999")
+    registry.record_response(*key(registry, "sk-zero"), 429, "30")
+    registry.record_response(*key(registry, "sk-one"), 429, "999999")
     assert [registry.wait(registry.all()["openai"]), ready(registry)] == [30.0, []]
     assert [event["cooldown_until"] for event in auth.said("provider_pool")] == [
         "2027-01-15T08:00:30.000Z",
@@ -106,14 +106,14 @@ def test_a_key_rests_for_as_long_as_retry_after_says_within_an_hour(auth: Auth) 
     ],
 )
 def test_retry_after_is_seconds_or_a_date(text: str, seconds: float | None) -> None:
-    assert rest_seconds(text, 1_800_000_000.0) == seconds
+    assert parse_retry_after(text, 1_800_000_000.0) == seconds
 
 
 @pytest.mark.requirement("providers:key-states")
 def test_a_replaced_key_starts_afresh_and_the_same_key_elsewhere_is_another(auth: Auth) -> None:
     env = {"OPENAI_API_KEY": "sk-same", "XAI_API_KEY": "sk-same"}
     registry = auth.registry(env)
-    registry.spend(*key(registry, "sk-same"), 401, "")
+    registry.record_response(*key(registry, "sk-same"), 401, "")
     assert (ready(registry), ready(registry, "xai")) == ([], ["sk-same"])
     auth.write({"providers": {"openai": {"api_key": "sk-new"}}})
     assert ready(registry) == ["sk-new"]
@@ -124,8 +124,8 @@ def test_a_replaced_key_starts_afresh_and_the_same_key_elsewhere_is_another(auth
 @pytest.mark.requirement("providers:key-states-persist")
 def test_dead_and_resting_keys_are_so_after_a_restart(auth: Auth) -> None:
     registry = auth.registry(TWO)
-    registry.spend(*key(registry, "sk-zero"), 401, "")
-    registry.spend(*key(registry, "sk-one"), 429, "60")
+    registry.record_response(*key(registry, "sk-zero"), 401, "")
+    registry.record_response(*key(registry, "sk-one"), 429, "60")
     restarted = auth.registry(TWO)
     assert (ready(restarted), restarted.wait(restarted.all()["openai"])) == ([], 60.0)
     auth.clock += 60
@@ -135,7 +135,7 @@ def test_dead_and_resting_keys_are_so_after_a_restart(auth: Auth) -> None:
 @pytest.mark.requirement("providers:key-states-persist")
 def test_a_state_is_a_private_file_that_holds_no_secret(auth: Auth) -> None:
     registry = auth.registry(TWO)
-    registry.spend(*key(registry, "sk-zero"), 429, "60")
+    registry.record_response(*key(registry, "sk-zero"), 429, "60")
     (file,) = files(auth)
     record = KeyRecord.model_validate_json(file.read_bytes())
     assert (record.provider, record.key_id, record.state) == ("openai", "env:OPENAI_API_KEY", "cooldown")
@@ -148,8 +148,8 @@ def test_a_state_is_a_private_file_that_holds_no_secret(auth: Auth) -> None:
 def test_processes_that_share_the_directory_learn_of_each_others_keys(auth: Auth) -> None:
     here, there = auth.registry(TWO), auth.registry(TWO)
     assert (ready(here), ready(there)) == (["sk-zero", "sk-one"], ["sk-zero", "sk-one"])
-    here.spend(*key(here, "sk-zero"), 401, "")
-    there.spend(*key(there, "sk-one"), 401, "")
+    here.record_response(*key(here, "sk-zero"), 401, "")
+    there.record_response(*key(there, "sk-one"), 401, "")
     assert (ready(here), ready(there), len(files(auth))) == ([], [], 2)
 
 
@@ -179,7 +179,7 @@ def test_processes_that_write_at_the_same_time_lose_nothing_and_leave_nothing_be
 @pytest.mark.requirement("providers:key-states-persist")
 def test_an_operator_revives_a_key_by_removing_its_file(auth: Auth) -> None:
     registry = auth.registry(TWO)
-    registry.spend(*key(registry, "sk-zero"), 401, "")
+    registry.record_response(*key(registry, "sk-zero"), 401, "")
     assert ready(registry) == ["sk-one"]
     files(auth)[0].unlink()
     assert ready(registry) == ["sk-zero", "sk-one"]
@@ -188,11 +188,11 @@ def test_an_operator_revives_a_key_by_removing_its_file(auth: Auth) -> None:
 @pytest.mark.requirement("providers:key-states-persist")
 def test_a_rest_of_a_moment_is_not_written_and_what_is_known_already_is_not_told_again(auth: Auth) -> None:
     registry = auth.registry(TWO)
-    registry.spend(*key(registry, "sk-zero"), 429, "2")
+    registry.record_response(*key(registry, "sk-zero"), 429, "2")
     assert not (auth.directory / "key-states").exists()
-    registry.spend(*key(registry, "sk-one"), 401, "")
-    registry.spend(*key(registry, "sk-one"), 401, "")
-    registry.spend(*key(registry, "sk-one"), 429, "60")
+    registry.record_response(*key(registry, "sk-one"), 401, "")
+    registry.record_response(*key(registry, "sk-one"), 401, "")
+    registry.record_response(*key(registry, "sk-one"), 429, "60")
     assert [event["action"] for event in auth.said("provider_pool")] == ["cooldown", "dead"]
     assert ready(registry) == []
 
@@ -203,8 +203,8 @@ def test_a_rest_of_a_moment_is_not_written_and_what_is_known_already_is_not_told
 )
 def test_a_broken_state_is_one_event_and_a_fresh_start_for_that_key_alone(auth: Auth, content: str) -> None:
     registry = auth.registry(TWO)
-    registry.spend(*key(registry, "sk-zero"), 429, "60")
-    registry.spend(*key(registry, "sk-one"), 401, "")
+    registry.record_response(*key(registry, "sk-zero"), 429, "60")
+    registry.record_response(*key(registry, "sk-one"), 401, "")
     record = next(file for file in files(auth) if b"cooldown" in file.read_bytes())
     written = json.loads(record.read_bytes())
     if content == "cooldown without a time":
@@ -217,7 +217,7 @@ def test_a_broken_state_is_one_event_and_a_fresh_start_for_that_key_alone(auth: 
     auth.events.clear()
     assert ready(restarted) == ["sk-zero"]
     assert [event["error"] for event in auth.said("error")] == ["key_state_broken"]
-    restarted.spend(*key(restarted, "sk-zero"), 401, "")
+    restarted.record_response(*key(restarted, "sk-zero"), 401, "")
     assert (ready(auth.registry(TWO)), len(auth.said("error"))) == ([], 1)
 
 
@@ -231,8 +231,8 @@ def sealed(auth: Auth) -> Iterator[Auth]:
 @pytest.mark.requirement("providers:key-states-broken")
 def test_a_directory_that_cannot_be_written_is_one_event_and_memory_holds_the_states(sealed: Auth) -> None:
     registry = sealed.registry(TWO)
-    registry.spend(*key(registry, "sk-zero"), 401, "")
-    registry.spend(*key(registry, "sk-one"), 429, "60")
+    registry.record_response(*key(registry, "sk-zero"), 401, "")
+    registry.record_response(*key(registry, "sk-one"), 429, "60")
     assert (ready(registry), registry.wait(registry.all()["openai"])) == ([], 60.0)
     assert [event["error"] for event in sealed.said("error")] == ["key_states_not_written"]
     assert ready(sealed.registry(TWO)) == ["sk-zero", "sk-one"]
@@ -252,7 +252,7 @@ def test_the_states_of_the_operators_file_hold_and_the_file_is_never_written(aut
     written = (auth.directory / "providers.json").read_bytes()
     registry = auth.registry()
     assert ready(registry) == ["sk-4", "sk-5", "sk-6"]
-    registry.spend(*key(registry, "sk-4"), 401, "")
+    registry.record_response(*key(registry, "sk-4"), 401, "")
     auth.clock += 40
     assert ready(registry) == ["sk-3", "sk-5", "sk-6"]
     assert (auth.directory / "providers.json").read_bytes() == written
@@ -271,9 +271,9 @@ def test_keys_that_the_operator_laid_off_are_still_blanked_out_everywhere(auth: 
 @pytest.mark.requirement("providers:ready")
 def test_who_has_dead_keys_only_does_not_serve_and_a_resting_or_keyless_one_does(auth: Auth) -> None:
     registry = auth.registry(TWO)
-    registry.spend(*key(registry, "sk-zero"), 401, "")
-    registry.spend(*key(registry, "sk-one"), 429, "60")
-    assert registry.serves()
-    registry.spend(*key(registry, "sk-one"), 402, "")
-    assert not registry.serves()
-    assert auth.registry(TWO | {"OLLAMA_BASE_URL": "http://ollama:11434"}).serves()
+    registry.record_response(*key(registry, "sk-zero"), 401, "")
+    registry.record_response(*key(registry, "sk-one"), 429, "60")
+    assert registry.has_usable_key()
+    registry.record_response(*key(registry, "sk-one"), 402, "")
+    assert not registry.has_usable_key()
+    assert auth.registry(TWO | {"OLLAMA_BASE_URL": "http://ollama:11434"}).has_usable_key()

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from claw_contract.log import EventType
-from claw_mediate.telemetry.metrics import Metrics, Observed
+from claw_mediate.telemetry.metrics import HealthSnapshot, Metrics
 from tests.metrics_page import PAGE, metrics, series, written
 
 OURS = {"ts": "", "claw_id": "analyst", "turn_id": "t", "model": "m", "intervention": None, "digest": None}
@@ -126,8 +126,8 @@ def test_a_service_makes_no_series_by_the_statuses_that_it_answers_with() -> Non
 def test_what_is_looked_up_is_as_it_is_now_and_lines_that_were_dropped_are_counted_once() -> None:
     counted = Metrics()
     keys = {("openai", "ready"): 1, ("openai", "dead"): 2}
-    counted.observe(Observed(ready=True, state_writable=True, keys=keys), 3, 7)  # type: ignore[arg-type]
-    counted.observe(Observed(), 0, 9)
+    counted.observe(HealthSnapshot(ready=True, state_writable=True, keys=keys), 3, 7)  # type: ignore[arg-type]
+    counted.observe(HealthSnapshot(), 0, 9)
     now = {sample.name: sample.value for family in counted.registry.collect() for sample in family.samples}
     assert now["claw_log_lines_dropped_total"] == 9
     assert now["claw_ready"] == now["claw_state_writable"] == now["claw_turns_under_way"] == 0

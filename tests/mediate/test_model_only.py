@@ -11,7 +11,7 @@ import pytest
 
 from claw_contract.redaction.redactor import Redactor
 from claw_contract.secret import DOTS
-from claw_mediate.agents.authenticate import Admitted
+from claw_mediate.agents.authenticate import Identity
 from claw_mediate.core.http import Forward, Request, RunnerResponse
 from claw_mediate.dialects.base import UnreadableRequestError
 from claw_mediate.dialects.model_only import read_model
@@ -31,7 +31,7 @@ ODD: dict[str, dict[str, Any]] = {
 async def exchanged(desk: Desk, body: bytes) -> RunnerResponse | Forward:
     request = Request("POST", desk.wire.PATH, [("authorization", f"Bearer {desk.token}")], body)
     admitted = desk.mediator.admit(request)
-    assert isinstance(admitted, Admitted)
+    assert isinstance(admitted, Identity)
     return await desk.mediator.exchange(admitted, request)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from starlette.responses import Response
 
-from claw_mediate.agents.authenticate import Admitted
+from claw_mediate.agents.authenticate import Identity
 from claw_mediate.core.http import Forward, Request, RunnerResponse
 from claw_mediate.mediator import Mediator
 from claw_mediate.settings import SETTINGS, Settings
@@ -70,7 +70,7 @@ class Pod:
     async def sends(self, body: bytes, path: str = "", host: str | None = None) -> RunnerResponse | Forward:
         request = Request("POST", path or self.wire.PATH, [("authorization", f"Bearer {TOKEN}")], body, host)
         admitted = self.mediator.admit(request)
-        assert isinstance(admitted, Admitted)
+        assert isinstance(admitted, Identity)
         return await self.mediator.exchange(admitted, request)
 
     async def forwards(self, body: bytes, path: str = "", host: str | None = None) -> Forward:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from claw_mediate.settings import SETTINGS, Setting, Settings, address
+from claw_mediate.settings import SETTINGS, Setting, Settings, parse_address
 
 PAGE = (Path(__file__).parents[2] / "docs" / "settings.md").read_text(encoding="utf-8")
 DEFAULTS = {setting.name: setting.default for setting in SETTINGS}
@@ -75,10 +75,10 @@ def test_hosts_are_pairs_in_lower_case() -> None:
     ("text", "parts"), [(":8080", ("", 8080)), ("127.0.0.1:1", ("127.0.0.1", 1)), ("[::1]:65535", ("[::1]", 65535))]
 )
 def test_an_address_is_host_and_port(text: str, parts: tuple[str, int]) -> None:
-    assert address(text, "listen") == parts
+    assert parse_address(text, "listen") == parts
 
 
 @pytest.mark.parametrize("text", ["", ":", ":0", ":65536", "host:", "host:x", ":-1", ":８０８０ "])
 def test_what_is_no_address_is_one_line(text: str) -> None:
     with pytest.raises(ValueError, match="cllama_listen takes HOST:PORT"):
-        address(text, "listen")
+        parse_address(text, "listen")

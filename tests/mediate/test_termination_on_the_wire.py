@@ -15,7 +15,7 @@ from claw_mediate.core.turn import turn
 from claw_mediate.core.types import Deliver, Limits, Refuse, ToolCall, ToolResult
 from claw_mediate.dialects.base import Additions
 from claw_mediate.providers.client import ProviderResponse
-from claw_mediate.providers.failover import ModelAnswer, ModelCall, understood
+from claw_mediate.providers.failover import ModelCall, ModelResult, parse_response
 from claw_mediate.turns.checkpoint import TurnCheckpoint
 from claw_mediate.turns.driver import Ports, TurnDriver, drive
 from claw_state.journal import RequestFingerprint
@@ -47,12 +47,14 @@ class Peers:
     asked: list[Body] = field(default_factory=list)
     ran: list[ToolCall] = field(default_factory=list)
 
-    async def model(self, call: ModelCall) -> ModelAnswer:
+    async def model(self, call: ModelCall) -> ModelResult:
         self.asked.append(json.loads(call.body))
         assert len(self.asked) <= self.limits.max_rounds + 2
         self.clock += self.data.draw(st.sampled_from([0.0, 0.0, 0.0, 20.0, 95.0]))
         status = self.data.draw(st.sampled_from([200] * 9 + [503]))
-        return understood(ProviderResponse(status, "application/json", self.data.draw(bodies(self.wire))), call.read)
+        return parse_response(
+            ProviderResponse(status, "application/json", self.data.draw(bodies(self.wire))), call.read
+        )
 
     async def tools(self, call: ToolCall, _key: str, seconds: float) -> ToolResult:
         assert 0 < seconds <= self.limits.tool_seconds

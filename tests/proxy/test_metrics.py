@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families as parsed
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from claw_mediate.telemetry.metrics_server import MOST_CONNECTIONS
+from claw_mediate.telemetry.metrics_server import MAX_CONNECTIONS
 from tests.peers import Provider, Service, calls, text
 from tests.proxy.pod import ANTHROPIC_KEY, PROVIDER_KEY, SECRET, TOOL_TOKEN, Pod
 from tests.waiting import eventually, free_port
@@ -245,7 +245,7 @@ def test_odd_heads_are_answered_and_closed(scraped: Scraped, sent: bytes, status
 
 @pytest.mark.requirement("metrics:hostile")
 def test_connections_that_say_nothing_go_for_the_newest_and_the_proxy_works_on(scraped: Scraped) -> None:
-    silent = [socket.create_connection(("127.0.0.1", scraped.port), timeout=30) for _ in range(3 * MOST_CONNECTIONS)]
+    silent = [socket.create_connection(("127.0.0.1", scraped.port), timeout=30) for _ in range(3 * MAX_CONNECTIONS)]
     try:
         for peer in silent[-5:]:
             peer.sendall(b"GET /metrics HTTP/1.1\r\nx-slow: ")

@@ -15,7 +15,7 @@ import pytest
 from inline_snapshot import snapshot
 from mitmproxy import http
 
-from claw_mediate import reload
+from claw_mediate.agents.directory import AgentDirectory
 from claw_mediate.mitm.view import turn_view
 from claw_mediate.mitm.view.hidden_flows import KIND, PARENT, ROUND, TOOL
 from claw_mediate.mitm.view.replay import NotReplayableError, replay
@@ -199,7 +199,7 @@ async def test_a_replay_is_under_the_present_manifest_and_says_what_differs(
     recorded: Recorded, granting: Callable[..., Path]
 ) -> None:
     kept = flows(recorded)
-    agents, _ = reload.read(granting(lambda manifest: manifest["tools"].pop()))
+    agents = AgentDirectory(granting(lambda manifest: manifest["tools"].pop()))
     again = await replay(parents(kept)[0], kept, agents)
     *_, said = again.told.splitlines()
     assert again.flow.comment == f"replay of {parents(kept)[0].id}: {said}"
@@ -236,7 +236,7 @@ async def test_a_replay_that_goes_another_way_ends_where_nothing_was_recorded(
         manifest["tools"][1]["annotations"]["idempotent"] = True
 
     kept = flows(recorded)
-    agents, _ = reload.read(granting(repeatable))
+    agents = AgentDirectory(granting(repeatable))
     again = await replay(parents(kept)[0], kept, agents)
     assert "not recorded: what desk.trade answers in round 2" in again.told.splitlines()
     assert again.flow.response is not None
@@ -268,7 +268,7 @@ async def test_a_recording_that_is_not_complete_says_what_is_missing(
     recorded: Recorded, lost: Callable[[http.HTTPFlow], bool], what: str
 ) -> None:
     kept = flows(recorded)
-    agents, _ = reload.read(recorded.pod.home / "context")
+    agents = AgentDirectory(recorded.pod.home / "context")
     with pytest.raises(NotReplayableError, match=f"the recording is not complete: it lacks {what}$"):
         await replay(parents(kept)[0], [flow for flow in kept if not lost(flow)], agents)
 
@@ -276,7 +276,7 @@ async def test_a_recording_that_is_not_complete_says_what_is_missing(
 @pytest.mark.requirement("web:replay")
 @pytest.mark.parametrize("junk", [None, 7, ["x"], "[[["], ids=str)
 async def test_a_file_that_was_altered_costs_the_replay_and_nothing_else(recorded: Recorded, junk: Any) -> None:
-    agents, _ = reload.read(recorded.pod.home / "context")
+    agents = AgentDirectory(recorded.pod.home / "context")
     turn, *kept = [flow for flow in flows(recorded) if "claw.turn" in flow.metadata][:8]
     for flow in (turn, *kept):
         for name, value in flow.metadata.items():
@@ -291,7 +291,7 @@ async def test_a_file_that_was_altered_costs_the_replay_and_nothing_else(recorde
 async def test_text_of_a_file_that_is_no_unicode_is_played_and_shown_so_that_it_can_be_saved(
     recorded: Recorded,
 ) -> None:
-    agents, _ = reload.read(recorded.pod.home / "context")
+    agents = AgentDirectory(recorded.pod.home / "context")
     kept = flows(recorded)
     turn = parents(kept)[0]
     odd = {"path": "/\udcff", "response": {"format": "\udcff"}}

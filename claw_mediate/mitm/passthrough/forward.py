@@ -17,8 +17,8 @@ from mitmproxy import http
 
 from claw_mediate.core.error_bodies import build_error_body
 from claw_mediate.core.http import Forward
-from claw_mediate.http.content_coding import DecodingError, codings, readable
-from claw_mediate.http.headers import CREDENTIALS, as_read
+from claw_mediate.http.content_coding import DecodingError, coding_names, decode_known
+from claw_mediate.http.headers import CREDENTIALS, raw_headers
 from claw_mediate.mediator import Mediator
 from claw_mediate.mitm.gate import guard
 from claw_mediate.mitm.passthrough.usage_tap import Tap
@@ -70,7 +70,7 @@ def _redirect(request: http.Request, decision: Forward) -> None:
     _keep_options(request)
     gone = _GONE.union(name.lower().encode(errors="surrogateescape") for name in decision.dropped_headers)
     kept = (field for field in request.headers.fields if field[0].lower() not in gone)
-    request.headers.fields = (*kept, *as_read(decision.credential))
+    request.headers.fields = (*kept, *raw_headers(decision.credential))
     # Part by part: a path is never read as a part of the authority.
     base = urlsplit(decision.base_url)
     request.scheme = base.scheme
@@ -97,7 +97,7 @@ def responding(flow: http.HTTPFlow) -> None:
     forwarded.mediator.forwarding.answered(
         forwarded.ticket, response.status_code, response.headers.get("retry-after", "")
     )
-    tap = Tap(response.headers.get("content-type", ""), codings(response.headers.get_all("content-encoding")))
+    tap = Tap(response.headers.get("content-type", ""), coding_names(response.headers.get_all("content-encoding")))
     _under_way[flow.id] = forwarded._replace(tap=tap)
     if response.status_code >= _ERROR and _declared(response) <= MOST_HELD:
         door.hold(flow, tap)
@@ -168,7 +168,9 @@ def _keep_keys_out(ticket: PassthroughHandle, response: http.Response) -> None:
     if not (packed := response.raw_content):
         return
     try:
-        body = readable(packed, codings(response.headers.get_all("content-encoding")), _MOST_UNPACKED, _SECONDS)
+        body = decode_known(
+            packed, coding_names(response.headers.get_all("content-encoding")), _MOST_UNPACKED, _SECONDS
+        )
         clear = redactor.document(body)
     except DecodingError:
         body, clear = packed, build_error_body(ticket.context.request.path, response.status_code, *_UNREADABLE)

@@ -18,6 +18,7 @@ from typing import Any
 from mitmproxy import contentviews, ctx, exceptions, flow, http
 
 from claw_mediate import reload
+from claw_mediate.agents.directory import AgentDirectory
 from claw_mediate.mitm.lifecycle import Life
 from claw_mediate.mitm.view import hidden_flows, replay, turn_view
 
@@ -39,7 +40,7 @@ class Commands:
 
     def agents(self) -> str:
         """Every agent with the tools that it was granted, and what is wrong with it."""
-        return reload.agents_told(Path(ctx.options.cllama_context))
+        return reload.describe_agents(Path(ctx.options.cllama_context))
 
     def reload(self) -> str:
         """Read agents and providers from their files again, now, and say what has changed."""
@@ -52,7 +53,7 @@ class Commands:
         """Play this flow's turn again, from what was recorded of it, under the agent's present manifest. Nobody is asked."""
         if not isinstance(flow, http.HTTPFlow):
             raise exceptions.CommandError("this flow is no turn")
-        agents, _ = reload.read(Path(ctx.options.cllama_context))
+        agents = AgentDirectory(Path(ctx.options.cllama_context))
         # Commands are no coroutines, and this loop is taken: the turn is played in a loop of its own, where nothing waits.
         with ThreadPoolExecutor(1) as thread:
             playing = thread.submit(lambda: asyncio.run(replay.replay(flow, _flows(), agents)))

@@ -40,7 +40,7 @@ from claw_mediate.core.observer import (
     RequestObserver,
     ResponseInfo,
 )
-from claw_mediate.http.headers import as_read
+from claw_mediate.http.headers import raw_headers
 
 _log = logging.getLogger(__name__)
 
@@ -177,7 +177,7 @@ class _Child:
     def on_response(self, said: ResponseInfo) -> None:
         now = time.time()
         length = len(said.body) if said.size is None else said.size
-        fields = as_read([("content-type", said.content_type), ("content-length", str(length))])
+        fields = raw_headers([("content-type", said.content_type), ("content-length", str(length))])
         reason = RESPONSES.get(said.status, "").encode()
         content = said.body[:MOST_SHOWN]
         self._flow.response = http.Response(
@@ -234,7 +234,7 @@ def _flow(parent: http.HTTPFlow, hidden: HiddenRequest) -> http.HTTPFlow:
 
 
 def _headers(asked: RequestInfo, authority: str) -> http.Headers:
-    fields = as_read([("host", authority), *asked.headers])
+    fields = raw_headers([("host", authority), *asked.headers])
     return http.Headers([*fields, (b"content-length", b"%d" % len(asked.body))] if asked.body else fields)
 
 

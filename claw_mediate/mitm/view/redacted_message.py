@@ -11,7 +11,7 @@ from mitmproxy.net.http.status_codes import RESPONSES
 
 from claw_contract.redaction.redactor import Redactor
 from claw_contract.secret import DOTS
-from claw_mediate.http.content_coding import DecodingError, codings, readable
+from claw_mediate.http.content_coding import DecodingError, coding_names, decode_known
 from claw_mediate.http.headers import CREDENTIALS
 from claw_mediate.mitm.view.hidden_flows import MOST_SHOWN
 
@@ -116,7 +116,7 @@ def conceal_body(message: http.Message, aside: Aside, redactor: Redactor) -> Non
         return
     aside.body_searched = True
     try:
-        plain = readable(own, codings(message.headers.get_all("content-encoding")), _MOST_UNPACKED, _SECONDS)
+        plain = decode_known(own, coding_names(message.headers.get_all("content-encoding")), _MOST_UNPACKED, _SECONDS)
     except DecodingError:
         clear = _NOT_READ
     else:

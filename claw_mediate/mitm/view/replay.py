@@ -14,13 +14,13 @@ from mitmproxy import http
 from claw_contract.base import JsonObject
 from claw_contract.transcript.diff import differences
 from claw_contract.transcript.text import mapping, word
-from claw_mediate.agents.directory import Agents
+from claw_mediate.agents.directory import AgentDirectory
 from claw_mediate.core import json_splice
 from claw_mediate.core.api_paths import find_endpoint
 from claw_mediate.dialects.base import Dialect, UnreadableRequestError
 from claw_mediate.mediator import DIALECTS
 from claw_mediate.mitm.view import hidden_flows, turn_view
-from claw_mediate.telemetry.unicode import encoded
+from claw_mediate.telemetry.event_log import encode_json
 from claw_mediate.turns.replay import Recorded, Recording, Replayed, replayed
 
 REPLAY_OF = "claw.replay_of"
@@ -36,7 +36,7 @@ class Replay(NamedTuple):
     told: str
 
 
-async def replay(of: http.HTTPFlow, flows: Iterable[http.HTTPFlow], agents: Agents) -> Replay:
+async def replay(of: http.HTTPFlow, flows: Iterable[http.HTTPFlow], agents: AgentDirectory) -> Replay:
     """Play it again; ``flows`` are all that there are. Raises ``NotReplayableError``."""
     parent = _parent(of, flows := list(flows))
     entry = mapping(turn_view.entry(parent))
@@ -77,7 +77,7 @@ def _shown(parent: http.HTTPFlow, entry: JsonObject, again: Replayed) -> Replay:
     flow.metadata |= {
         REPLAY_OF: parent.id,
         turn_view.DIFFERENCES: told,
-        hidden_flows.ENTRY: encoded(again.entry).decode(),
+        hidden_flows.ENTRY: encode_json(again.entry).decode(),
     }
     return Replay(flow, told)
 
