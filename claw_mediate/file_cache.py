@@ -1,4 +1,4 @@
-"""Files that may change at any moment: read when their identity (inode, mtime, size) changes, never half written."""
+"""Files that may change at any time: read again when inode, mtime or size change, and never while half written."""
 
 from __future__ import annotations
 
@@ -10,39 +10,38 @@ from pathlib import Path
 from claw_contract.secret import Secret, SecretRef
 
 type FileVersion = tuple[int, int, int] | None
-"""(inode, mtime in ns, size); None where there is no such file."""
+"""(inode, mtime in ns, size); None for a missing file."""
 
 
 MAX_FILE_BYTES = 16 * 1024 * 1024
-"""A longer file is no manifest."""
 
 
 def file_version(path: Path | str, dir_fd: int | None = None) -> FileVersion:
-    """What a cache is keyed by (spec/contract.md "Layout")."""
+    """Return the version of a file, as a cache key (docs/spec/contract.md "Layout")."""
     try:
-        found = os.stat(path, dir_fd=dir_fd)
+        status = os.stat(path, dir_fd=dir_fd)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError:
-        return 0, 0, 0  # there is something that can't be looked at; reading it will say why
-    return found.st_ino, found.st_mtime_ns, found.st_size
+        return 0, 0, 0  # it exists but can't be examined; reading it will say why
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def read_file(name: str | Path, dir_fd: int | None = None) -> bytes:
-    """A file, of an opened directory where there is one: an agent's files come from one tree, though it be swapped.
+    """Return a file's content. With ``dir_fd``, all files come from one directory even if it is replaced meanwhile.
 
-    Only a regular file of a sane size: opening a FIFO would wait for ever, and a device never ends. Raises ``OSError``.
+    Raise ``OSError``, also unless it is a regular file of at most ``MAX_FILE_BYTES``: reading a FIFO would block.
     """
     descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=dir_fd)
     with os.fdopen(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_FILE_BYTES:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_FILE_BYTES:
             raise OSError(errno.EINVAL, "not a regular file of a sane size")
         return file.read()
 
 
 class MissingCredentialError(Exception):
-    """A token reference that leads nowhere."""
+    """A reference to a credential file that does not exist or can't be read."""
 
 
 def resolve_secret(secrets: Path, value: Secret | SecretRef) -> Secret:

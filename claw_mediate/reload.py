@@ -1,8 +1,7 @@
-"""What an operator is told of the agents and providers that count now: names and problems, never a secret."""
+"""Status of agents and providers for the operator, and what a reload changed: names and problems, never a secret."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,92 +11,85 @@ from claw_contract.transcript.text import shown, word
 from claw_mediate.agents.directory import Agent, AgentDirectory
 from claw_mediate.core.model_policy import Provider
 from claw_mediate.providers.registry import ProviderRegistry
-from claw_mediate.telemetry.event_log import EventLog
 
 _DIGEST = 12
 
 
-def read_agents(context: Path) -> tuple[AgentDirectory, dict[str, list[str]]]:
-    """The agents as their files are now, and what is wrong with them, by agent. The log hears nothing of it."""
-    problems: dict[str, list[str]] = {}
-
-    def note(line: bytes) -> None:
-        event = json.loads(line)
-        if event["type"] in {"error", "intervention"}:
-            what = event.get("file") or event.get("intervention")
-            problems.setdefault(event["claw_id"], []).append(f"{word(what)}: {shown(event.get('reason'))}")
-
-    agents = AgentDirectory(context, EventLog(note))
-    for agent_id in agents.ids():
-        agents.find(agent_id)
-    return agents, problems
-
-
 def describe_agents(context: Path) -> str:
-    """Every agent with the tools that it was granted, and its problems."""
-    agents, problems = read_agents(context)
-    told = [line for agent_id in agents.ids() for line in _agent(agent_id, agents.find(agent_id), problems)]
-    return "\n".join(told) or f"there is no agent in {shown(str(context))}"
+    """Return every agent of a context root with its granted tools and its problems, as text."""
+    agents = AgentDirectory(context)
+    lines = [line for agent_id in agents.ids() for line in _describe(agents, agent_id)]
+    return "\n".join(lines) or f"there is no agent in {shown(str(context))}"
 
 
-def _agent(agent_id: str, agent: Agent | None, problems: Mapping[str, list[str]]) -> Iterator[str]:
+def _describe(agents: AgentDirectory, agent_id: str) -> Iterator[str]:
+    agent = agents.find(agent_id)
     if agent is None:
         yield f"{agent_id} · refused: its context directory can't be read"
     else:
-        yield f"{agent_id} · {_many(len(agent.tools), 'tool')} · pod {word(agent.digest)[:_DIGEST]}"
+        yield f"{agent_id} · {_count(len(agent.tools), 'tool')} · pod {word(agent.digest)[:_DIGEST]}"
         for tool in agent.tools:
             service = tool.execution.service if isinstance(tool.execution, HttpExecution) else ""
             yield f"  {word(tool.name)} · {tool.effect} · {word(service)}"
-    yield from (f"  problem: {problem}" for problem in problems.get(agent_id, ()))
+    for problem in agents.problems(agent_id):
+        name = word(problem.name) if problem.kind == "file" else f"{problem.kind} {word(problem.name)}"
+        yield f"  problem: {name}: {shown(problem.reason)}"
 
 
 def reload_files(agents: AgentDirectory, registry: ProviderRegistry) -> list[str]:
-    """Both are read from their files again, whatever these say of their age; what has changed by that."""
-    before, held = agents.forget(), registry.forget()
-    after = {agent_id: agents.find(agent_id) for agent_id in agents.ids()}
-    told = [line for agent_id in sorted({*before, *after}) for line in _changed(agent_id, before, after)]
-    now = registry.all()
-    told += [
-        f"provider {name} {how}" for name in sorted({*held, *now}) for how in _moved(held.get(name), now.get(name))
+    """Read all files again, even if they look unchanged; return a line for each change."""
+    old_agents, old_providers = agents.clear_cache(), registry.clear_cache()
+    new_agents = {agent_id: agents.find(agent_id) for agent_id in agents.ids()}
+    changes = [
+        change
+        for agent_id in sorted({*old_agents, *new_agents})
+        for change in _agent_changes(agent_id, old_agents, new_agents)
     ]
-    return [*told, *([registry.problem] if registry.problem else [])]
+    new_providers = registry.all()
+    changes += [
+        f"provider {name} {change}"
+        for name in sorted({*old_providers, *new_providers})
+        for change in _provider_changes(old_providers.get(name), new_providers.get(name))
+    ]
+    return [*changes, *([registry.problem] if registry.problem else [])]
 
 
-def _changed(agent_id: str, before: Mapping[str, Agent | None], after: Mapping[str, Agent | None]) -> Iterator[str]:
+def _agent_changes(
+    agent_id: str, before: Mapping[str, Agent | None], after: Mapping[str, Agent | None]
+) -> Iterator[str]:
     old, new = before.get(agent_id), after.get(agent_id)
     if agent_id not in after:
-        yield f"{agent_id} is gone"
+        yield f"{agent_id}: removed"
     elif new is None:
-        yield f"{agent_id} can't be read" + (", and is refused from now on" if old is not None else "")
+        yield f"{agent_id}: can't be read" + ("; refused from now on" if old is not None else "")
     elif old is None:
-        yield f"{agent_id} is read {'again' if agent_id in before else 'for the first time'}: {_many(len(new.tools), 'tool')}"
+        yield f"{agent_id}: {'readable again' if agent_id in before else 'added'}, {_count(len(new.tools), 'tool')}"
     elif old != new:
         were, are = ({tool.name: tool for tool in agent.tools} for agent in (old, new))
         changes = [f"+ {name}" for name in are if name not in were]
         changes += [f"- {name}" for name in were if name not in are]
-        changes += [f"{name} is another" for name in are if name in were and are[name] != were[name]]
+        changes += [f"{name} changed" for name in are if name in were and are[name] != were[name]]
         if replace(old, tools=(), digest="") != replace(new, tools=(), digest=""):
-            changes.append("what is not its tools is another")
-        yield f"{agent_id}: {word(', '.join(changes)) or 'compiled anew, to the same'}"
+            changes.append("settings other than tools changed")
+        yield f"{agent_id}: {word(', '.join(changes)) or 'compiled again, unchanged'}"
 
 
-def _moved(old: Provider | None, new: Provider | None) -> Iterator[str]:
+def _provider_changes(old: Provider | None, new: Provider | None) -> Iterator[str]:
     if old is None or new is None:
         if old is not new:
-            yield "is gone" if new is None else f"is there: {_many(len(new.keys), 'key')}"
+            yield "was removed" if new is None else f"was added with {_count(len(new.keys), 'key')}"
     elif old != new:
         if replace(old, keys=()) != replace(new, keys=()):
-            yield "is configured in another way"
-        elif (were := _keys(old)) != (are := _keys(new)):
-            yield f"has keys {are}, where it had {were}"
+            yield "has a new configuration"
+        elif (were := _key_names(old)) != (are := _key_names(new)):
+            yield f"has keys {are} (before: {were})"
         else:
-            yield "has other keys of the same names, or their states are others"
+            yield "has the same key names, but keys or key states changed"
 
 
-def _keys(provider: Provider) -> str:
-    """Their names, as the operator gave them."""
+def _key_names(provider: Provider) -> str:
     return word(", ".join(key.id for key in provider.keys)) or "none"
 
 
-def _many(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

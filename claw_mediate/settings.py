@@ -1,4 +1,4 @@
-"""Where things are and how they behave: environment names of spec/contract.md, each of them also an option of mitmproxy."""
+"""The settings: environment variables of docs/spec/contract.md, each also an option of mitmproxy."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from claw_state.url import Place, place
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting: its option (``--set cllama_NAME=…``), its environment variable, its default, what it means."""
+    """One setting: the option ``cllama_NAME``, the environment variable, the default, and the help text."""
 
     name: str
     env: str
     default: str
     help: str
     is_word: bool = False
-    """Whether a variable that is empty is refused. What decides about safety must not be decided by one that is not there."""
+    """True if an empty variable is refused: a missing value must not decide about safety."""
     is_secret: bool = False
-    """Whether a password may stand in it."""
+    """True if the value may contain a password."""
 
 
 SETTINGS = (
@@ -31,28 +31,28 @@ SETTINGS = (
         "key_states",
         "CLAW_KEY_STATES_DIR",
         "",
-        "Directory of what is known of keys; empty: beside providers.json.",
+        "Directory of the states of provider keys; empty: beside providers.json.",
     ),
     Setting("secrets", "CLAW_SECRETS_DIR", "/run/secrets", "Directory that token references are resolved in."),
-    Setting("history", "CLAW_SESSION_HISTORY_DIR", "", "Directory of session history; empty: none is kept."),
+    Setting("history", "CLAW_SESSION_HISTORY_DIR", "", "Directory of session history; empty: no history."),
     Setting("history_max_bytes", "CLLAMA_SESSION_HISTORY_MAX_BYTES", "268435456", "Size at which history rotates."),
     Setting(
         "state",
         "CLAW_STATE",
         "",
-        "What outlives a turn: a file, or redis://HOST:PORT/DB; empty: memory.",
+        "Store of what outlives a turn: a file, or redis://HOST:PORT/DB; empty: memory.",
         is_secret=True,
     ),
     Setting("pod", "CLAW_POD", "", "Name of the pod."),
     Setting("listen", "LISTEN_ADDR", ":8080", "Address of the base-URL entrance, when no --mode is given."),
     Setting("proxy", "CLAW_PROXY_ADDR", ":8082", "Address of the forward proxy, when no --mode is given."),
     Setting("hosts", "CLLAMA_HOSTS", "", "More governed hosts, comma separated, each as HOST=PROVIDER."),
-    Setting("ca", "CLLAMA_CA", "", "Directory of the CA that claw certs made; empty: mitmproxy's own, in confdir."),
+    Setting("ca", "CLLAMA_CA", "", "Directory of the CA that claw certs created; empty: mitmproxy's own, in confdir."),
     Setting(
         "egress", "CLLAMA_EGRESS", "allow", "What happens to hosts that are not governed: allow or deny.", is_word=True
     ),
     Setting(
-        "dispatch", "CLLAMA_DISPATCH", "fast", "How mitmproxy tells its addons of events: fast, or plain (its own way)."
+        "dispatch", "CLLAMA_DISPATCH", "fast", "How mitmproxy calls its addons: fast, or plain (mitmproxy's own way)."
     ),
     Setting("keep_flows", "CLLAMA_KEEP_FLOWS", "5000", "How many flows mitmweb and the console keep."),
     Setting("keep_bytes", "CLLAMA_KEEP_BYTES", "268435456", "How many bytes of flows mitmweb and the console keep."),
@@ -61,7 +61,7 @@ SETTINGS = (
         "keepalive_first_ms",
         "CLLAMA_KEEPALIVE_FIRST_MS",
         "2000",
-        "When a mediated stream sends its headers at the latest.",
+        "Longest time until a mediated stream sends its headers, in milliseconds.",
     ),
     Setting(
         "keepalive_openai",
@@ -75,10 +75,10 @@ SETTINGS = (
         "native",
         "What keeps an Anthropic stream alive: comment, native (event: ping) or off.",
     ),
-    Setting("feed_max_response_bytes", "CLLAMA_FEED_MAX_RESPONSE_BYTES", "32768", "Bytes of a feed that are shown."),
-    Setting("feed_max_total_bytes", "CLLAMA_FEED_MAX_TOTAL_BYTES", "65536", "Bytes of all feeds of a request."),
-    Setting("feed_fetch_timeout_ms", "CLLAMA_FEED_FETCH_TIMEOUT_MS", "3000", "Time for a feed, 100 to 120000 ms."),
-    Setting("time_line", "CLLAMA_TIME_LINE", "off", "Whether requests tell the model the time: on or off."),
+    Setting("feed_max_response_bytes", "CLLAMA_FEED_MAX_RESPONSE_BYTES", "32768", "Most bytes of a feed in a prompt."),
+    Setting("feed_max_total_bytes", "CLLAMA_FEED_MAX_TOTAL_BYTES", "65536", "Most bytes of all feeds in a prompt."),
+    Setting("feed_fetch_timeout_ms", "CLLAMA_FEED_FETCH_TIMEOUT_MS", "3000", "Time-out of a feed, 100 to 120000 ms."),
+    Setting("time_line", "CLLAMA_TIME_LINE", "off", "Whether prompts contain the current time: on or off."),
     Setting(
         "drain_ms",
         "CLLAMA_DRAIN_MS",
@@ -92,13 +92,13 @@ SETTINGS = (
         "What happens when an agent's spending can't be read: open (its requests pass) or closed (503).",
         is_word=True,
     ),
-    Setting("metrics", "CLAW_METRICS_ADDR", "", "Address of the listener of /metrics; empty: there is none."),
+    Setting("metrics", "CLAW_METRICS_ADDR", "", "Address that serves /metrics; empty: no metrics."),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class ListenAddress:
-    """An address to listen on; an empty host is all of them."""
+    """An address to listen on; an empty host means all addresses."""
 
     host: str
     port: int
@@ -120,7 +120,7 @@ type KeepaliveKind = Literal["comment", "native", "off"]
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How a stream is kept alive. ``first``: when its headers go out at the latest; ``every``: its longest silence. Seconds."""
+    """The keepalive of a stream. ``first``: seconds until its headers are sent; ``every``: longest silence in seconds."""
 
     first: float
     every: float
@@ -129,7 +129,7 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings of one mediator."""
+    """The parsed settings of one mediator."""
 
     context: Path
     auth: Path
@@ -158,13 +158,13 @@ class Settings:
     metrics: ListenAddress | None
 
     def pace(self, dialect: str) -> Pace:
-        """By the dialect's name."""
+        """Return the keepalive of a dialect's streams."""
         kind = self.keepalive_anthropic if dialect.startswith("anthropic") else self.keepalive_openai
         return Pace(self.keepalive_first, self.keepalive, kind)
 
     @classmethod
     def of(cls, values: dict[str, str]) -> Settings:
-        """From the values by name. Raises ``ValueError`` with one line that names the setting and what it takes."""
+        """Parse the values by name. Raise ``ValueError`` with one line that names the setting and what it takes."""
         return cls(
             context=Path(values["context"]),
             auth=Path(values["auth"]),
@@ -195,7 +195,7 @@ class Settings:
 
 
 def parse_address(text: str, name: str) -> tuple[str, int]:
-    """``host:port`` or ``:port`` → (host, port). Raises ``ValueError`` with one line."""
+    """Return (host, port) of ``host:port`` or ``:port``. Raise ``ValueError`` with one line."""
     host, _, port = text.rpartition(":")
     if not port.isdecimal() or not 0 < int(port) < 65536:  # noqa: PLR2004 - a TCP port
         raise ValueError(f"cllama_{name} takes HOST:PORT or :PORT, not {text!r}")
@@ -223,10 +223,10 @@ def _positive(values: dict[str, str], name: str) -> int:
     return int(text)
 
 
-def _between(values: dict[str, str], name: str, least: int, most: int) -> int:
+def _between(values: dict[str, str], name: str, minimum: int, maximum: int) -> int:
     number = _positive(values, name)
-    if not least <= number <= most:
-        raise ValueError(f"cllama_{name} takes a whole number from {least} to {most}, not {values[name]!r}")
+    if not minimum <= number <= maximum:
+        raise ValueError(f"cllama_{name} takes a whole number from {minimum} to {maximum}, not {values[name]!r}")
     return number
 
 

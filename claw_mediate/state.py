@@ -1,8 +1,8 @@
-"""The state that ``CLAW_STATE`` names, opened: the continuity store, the journal and what agents have spent, in one place.
+"""The state that ``CLAW_STATE`` names: the continuity store, the journal and the agents' spending, in one place.
 
-A file that can't be opened, or is damaged, and a server that refuses us, keep the proxy from starting. A server that is only
-not there does not: until it is, requests go on without their hidden rounds, nothing that may write is run (``tape``), and
-``/ready`` says so. One event tells when it goes, one when it is back.
+A damaged or unusable file, or a server that refuses us, keeps the proxy from starting. An unreachable server does not: until it
+is back, requests go on without their hidden rounds, no tool that may write is called (``turns/checkpoint.py``), and ``/ready``
+reports it. Loss and return are one event each.
 """
 
 from __future__ import annotations
@@ -29,34 +29,35 @@ from claw_state.valkey.spending import ValkeySpending
 
 
 class State(NamedTuple):
-    """What outlives a turn."""
+    """The stores of what outlives a turn."""
 
     store: ContinuityStore
     journal: Journal
     spending: Spending
     place: Place
     database: Database | None = None
-    """What is not on a server."""
+    """The SQLite database; None on a server."""
 
 
 def open_state(place: Place, log: EventLog, before: State | None = None) -> State:
-    """``before``: of the mediator before this one in this process. What is in memory is handed on, and of a file there is one
-    connection; each mediator is somebody else at turns. Raises ``ValueError`` with one line, and a remedy where there is one,
-    when there can be no state there.
+    """Open the state. Raise ``ValueError`` with one line, and a remedy if there is one, for an unusable place.
+
+    ``before`` is the state of this process's previous mediator: state in memory is passed on, and a file keeps one connection.
+    Each mediator has leases of its own.
     """
     match place:
         case File(path):
             try:
                 if before is not None and before.place == place and before.database is not None:
                     return _in_file(place, before.database.again())
-                return _in_file(place, Database(path, health=Health(_teller(log, place))))
+                return _in_file(place, Database(path, health=Health(_health_log(log, place))))
             except (OSError, sqlite3.Error) as error:
                 raise ValueError(f"the state {path!r} can't be opened: {reason(error)}") from error
         case Server():
             log.protect(place.secrets)
-            health = Health(_teller(log, place))
-            if (gone := probe(place)) is not None:
-                health.failed(gone)
+            health = Health(_health_log(log, place))
+            if (problem := probe(place)) is not None:
+                health.failed(problem)
             link = Link(place, health)
             return State(ValkeyContinuityStore(link), ValkeyJournal(link, Owner.this()), ValkeySpending(link), place)
         case _:
@@ -72,11 +73,13 @@ def _in_file(place: Place, database: Database) -> State:
         raise
 
 
-def _teller(log: EventLog, place: Place) -> Tell:
-    def tell(why: str | None) -> None:
-        if why is None:
+def _health_log(log: EventLog, place: Place) -> Tell:
+    """Return a function that logs the loss of the state, with its reason, or its return."""
+
+    def log_change(problem: str | None) -> None:
+        if problem is None:
             log.event("state", state="usable", place=place.shown)
         else:
-            log.event("error", error="state_unusable", place=place.shown, reason=why)
+            log.event("error", error="state_unusable", place=place.shown, reason=problem)
 
-    return tell
+    return log_change

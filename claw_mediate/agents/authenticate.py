@@ -1,4 +1,4 @@
-"""Who is asking: the agent by its token, compared in constant time (spec/mediation.md section 2)."""
+"""Authentication of requests by the agent's token, compared in constant time (docs/spec/mediation.md section 2)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from claw_mediate.telemetry.event_log import EventLog
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """An identified agent, and the credential that it showed (so that it can be kept out of everything that leaves)."""
+    """An authenticated agent and its credential, which must not appear in anything that leaves the proxy."""
 
     agent: Agent
     token: Secret
@@ -23,42 +23,40 @@ class Identity:
 
 
 def authenticate(agents: AgentDirectory, request: Request, log: EventLog) -> Identity | RunnerResponse:
-    """The agent, or the refusal: 401 for a missing or malformed credential, 403 for one that is not right. The log is told more
-    of it than who asks.
+    """Return the agent, or the refusal: 401 for a missing or malformed credential, 403 for a wrong one, 400 for one in the URL.
+
+    The log names the exact reason; the client sees less.
     """
-    shown = {token for token in (*_bearers(request), *request.header("x-api-key")) if token}
-    if len(shown) != 1:
-        problem = "two different credentials were sent" if shown else "no credential was sent"
-        _tell(log, problem)
+    tokens = {token for token in (*_bearer_tokens(request), *request.header("x-api-key")) if token}
+    if len(tokens) != 1:
+        problem = "two different credentials were sent" if tokens else "no credential was sent"
+        _log_refusal(log, problem)
         return refuse(request.path, 401, "invalid_api_key", f"{problem}; send the agent's token as the API key")
-    token = shown.pop()
+    token = tokens.pop()
     agent_id, colon, secret = token.partition(":")
     if not (agent_id and colon and secret):
         problem = "the credential is not an agent's token"
-        _tell(log, problem)
+        _log_refusal(log, problem)
         return refuse(request.path, 401, "invalid_api_key", f"{problem}; send <agent-id>:<secret> as the API key")
     agent = agents.find(agent_id) if is_agent_id(agent_id) else None
     if agent is None or not agent.metadata.admits(agent_id, secret):
-        _tell(
-            log,
-            "the token is of no agent that is known" if agent is None else f"the token of {agent.id} is another one",
-        )
+        _log_refusal(log, "unknown agent" if agent is None else f"wrong token for agent {agent.id}")
         return refuse(request.path, 403, "agent_not_admitted", "this token is not admitted here")
     if contains_secret(unquote(request.path), Secret(secret)):
-        _tell(log, f"the token of {agent.id} stands in a URL")
+        _log_refusal(log, f"the URL contains the token of agent {agent.id}")
         message = "a credential must not stand in a URL; send it as a header"
         return refuse(request.path, 400, "credential_in_url", message)
     return Identity(agent, Secret(token), Secret(secret))
 
 
-def _tell(log: EventLog, reason: str) -> None:
+def _log_refusal(log: EventLog, reason: str) -> None:
     log.event("error", error="not_admitted", reason=reason)
 
 
-def _bearers(request: Request) -> list[str]:
-    found = []
+def _bearer_tokens(request: Request) -> list[str]:
+    tokens = []
     for value in request.header("authorization"):
         scheme, _, token = value.strip().partition(" ")
-        # Any other scheme counts as a credential that can't be read, not as none.
-        found.append(token.strip() if scheme.lower() == "bearer" else "\0")
-    return found
+        # Any other scheme counts as an unreadable credential, not as none.
+        tokens.append(token.strip() if scheme.lower() == "bearer" else "\0")
+    return tokens

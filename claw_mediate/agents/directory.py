@@ -1,7 +1,7 @@
-"""The agents of the pod: context directory → ``Agent``, reloaded when a file changes (spec/contract.md "Layout").
+"""The pod's agents, each read from its context directory and again when a file changes (docs/spec/contract.md "Layout").
 
-A directory that does not parse fails that agent closed, with one log event, and no other agent. A tool whose entry is
-malformed is left out, with one event, and the others work; so is a context block that can't be placed.
+A directory that can't be parsed disables its agent and no other. A malformed tool, or a context block that can't be placed,
+is left out. Each such problem is logged once for each version of the files.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from pydantic import ValidationError
 
@@ -41,9 +41,7 @@ _FEEDS, _MEMORY, _BLOCKS = "feeds.json", "memory.json", "context-blocks.json"
 _FILES = (_METADATA, _TOOLS, _FEEDS, _MEMORY, _BLOCKS)
 _PLACEMENTS = ("before_feeds", "after_feeds")
 _CADENCES = ("every_turn", "always")
-"""The original's word, and ours for the same."""
-
-
+"""The original's word, and our synonym."""
 _NO_TOOLS: tuple[Manifest, tuple[Quarantined, ...]] = (Manifest(version=1), ())
 
 
@@ -55,7 +53,7 @@ class _BrokenFileError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """One agent as its context directory describes it. ``digest`` names the compile in every event."""
+    """One agent as its context directory describes it. ``digest`` identifies the compilation in every event."""
 
     id: str
     metadata: Metadata
@@ -70,48 +68,49 @@ class Agent:
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
-        """Values that must not leave the process on this agent's account."""
-        found = [secret for tool in self.tools for secret in _secrets(tool.execution.auth)]
-        found += [feed.auth for feed in self.feeds if isinstance(feed.auth, Secret)]
+        """All secrets in the agent's files, the agent's token included."""
+        secrets = [secret for tool in self.tools for secret in _secrets(tool.execution.auth)]
+        secrets += [feed.auth for feed in self.feeds if isinstance(feed.auth, Secret)]
         if self.memory is not None and self.memory.auth is not None:
-            found += _secrets(self.memory.auth)
+            secrets += _secrets(self.memory.auth)
         if (token := self.metadata.token) is not None:
             half = token.reveal().partition(":")[2]
-            found += [token, *([Secret(half)] if half else [])]
-        return tuple(found)
+            secrets += [token, *([Secret(half)] if half else [])]
+        return tuple(secrets)
 
 
-@dataclass(frozen=True, slots=True)
-class _Loaded:
+class Problem(NamedTuple):
+    """A defect of an agent's files: a broken file disables the agent, a tool or context block is left out."""
+
+    kind: Literal["file", "tool", "context block"]
+    name: str
+    reason: str
+
+
+class _CachedAgent(NamedTuple):
     files: tuple[FileVersion, ...]
     agent: Agent | None
-
-
-class _Read(NamedTuple):
-    """An agent whose files are being read."""
-
-    id: str
-    digest: str
+    problems: tuple[Problem, ...]
 
 
 class AgentDirectory:
-    """The agents below one context root."""
+    """The agents of one context root."""
 
-    def __init__(self, root: Path, log: EventLog) -> None:
+    def __init__(self, root: Path, log: EventLog | None = None) -> None:
         self._root = root
         self._log = log
-        self._cache: dict[str, _Loaded] = {}
+        self._cache: dict[str, _CachedAgent] = {}
 
     def find(self, agent_id: str) -> Agent | None:
-        """The agent, as its files are now; None when there is no such agent, or its directory is broken."""
+        """Return the agent by its current files; None if there is no such agent or its directory is broken."""
         if not is_agent_id(agent_id):
             return None
         while True:
-            tree = _tree(self._root)
+            tree = _tree_version(self._root)
             try:
                 directory = os.open(f"{self._root}/{agent_id}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             except OSError:
-                if _tree(self._root) == tree:
+                if _tree_version(self._root) == tree:
                     self._cache.pop(agent_id, None)
                     return None
                 continue
@@ -120,103 +119,109 @@ class AgentDirectory:
                 cached = self._cache.get(agent_id)
                 if cached is not None and cached.files == files:
                     return cached.agent
-                present = {name for name, file in zip(_FILES, files, strict=True) if file is not None}
+                present = {name for name, version in zip(_FILES, files, strict=True) if version is not None}
                 contents = {name: _content(name, directory) for name in _FILES if name in present | {_METADATA}}
             finally:
                 os.close(directory)
-            # A tree that was exchanged meanwhile may have been read while it was removed.
-            if _tree(self._root) == tree:
-                loaded = self._cache[agent_id] = _Loaded(files, self._load(agent_id, contents))
-                return loaded.agent
+            # A tree that was replaced meanwhile may have been read while it was being removed.
+            if _tree_version(self._root) == tree:
+                agent, problems = _load(agent_id, contents)
+                self._cache[agent_id] = _CachedAgent(files, agent, problems)
+                self._log_load(agent_id, agent, problems, has_manifest=_TOOLS in contents)
+                return agent
+
+    def problems(self, agent_id: str) -> tuple[Problem, ...]:
+        """Return what was wrong with the agent's files when ``find`` last read them."""
+        cached = self._cache.get(agent_id)
+        return cached.problems if cached is not None else ()
 
     def ids(self) -> list[str]:
-        """The names of all context directories, sound or not."""
+        """Return the names of all context directories, sound or not."""
         if not self._root.is_dir():
             return []
         return sorted(entry.name for entry in self._root.iterdir() if entry.is_dir() and is_agent_id(entry.name))
 
-    def forget(self) -> dict[str, Agent | None]:
-        """Read every agent anew when it is asked for; returns those that were read last."""
-        known, self._cache = self._cache, {}
-        return {agent_id: loaded.agent for agent_id, loaded in known.items()}
+    def clear_cache(self) -> dict[str, Agent | None]:
+        """Read every agent anew on its next use. Return the agents that were cached."""
+        cached, self._cache = self._cache, {}
+        return {agent_id: entry.agent for agent_id, entry in cached.items()}
 
-    def _load(self, agent_id: str, read: Mapping[str, bytes | OSError]) -> Agent | None:
-        try:
-            contents = {name: _readable(name, content) for name, content in read.items()}
-            metadata = _parsed(_METADATA, contents, Metadata.model_validate_json, None)
-            manifest, left_out = _parsed(_TOOLS, contents, read_manifest, _NO_TOOLS)
-            feeds = _parsed(_FEEDS, contents, Feeds.model_validate_json, Feeds(()))
-            memory = _parsed(_MEMORY, contents, Memory.model_validate_json, None)
-            blocks = _parsed(_BLOCKS, contents, ContextBlocks.model_validate_json, ContextBlocks(version=1))
-        except _BrokenFileError as error:
-            self._log.event("error", agent_id, error="agent_context_broken", file=error.name, reason=str(error))
-            return None
-        assert metadata is not None
-        digest = metadata.digest or hashlib.sha256(b"\0".join(contents.values())).hexdigest()
-        told = _Read(agent_id, digest)
-        tools, quarantined = self._working(told, manifest, left_out)
-        self._log.event(
-            "tool_manifest_loaded",
-            told,
-            manifest_present=_TOOLS in contents,
-            tools_count=len(tools),
-            feeds_count=len(feeds.root),
-        )
-        placed = self._placed(told, blocks)
-        return Agent(
-            agent_id,
-            metadata,
-            tools,
-            Limits.from_policy(manifest.policy),
-            digest,
-            feeds.root,
-            memory,
-            placed,
-            quarantined,
-        )
-
-    def _placed(self, told: _Read, blocks: ContextBlocks) -> tuple[ContextBlock, ...]:
-        """The blocks that are enabled, without those that can't be placed as they ask."""
-        placed: list[ContextBlock] = []
-        for block in blocks.blocks:
-            if block.enabled is False:
-                continue
-            if block.cadence in _CADENCES and block.placement in _PLACEMENTS:
-                placed.append(block)
-                continue
-            served = block.cadence in _CADENCES
-            self._log.event(
-                "intervention",
-                told,
-                intervention=f"context_block_quarantined:{block.id}",
-                reason="unsupported_placement" if served else "unsupported_cadence",
-            )
-        return tuple(placed)
-
-    def _working(
-        self, told: _Read, manifest: Manifest, left_out: tuple[Quarantined, ...]
-    ) -> tuple[tuple[Tool, ...], tuple[Quarantined, ...]]:
-        problems = {entry.name: entry.reason for entry in left_out}
-        working: list[Tool] = []
-        for tool in manifest.tools:
-            if (problem := _problem(tool)) is not None:
-                problems[tool.name] = problem
+    def _log_load(
+        self, agent_id: str, agent: Agent | None, problems: tuple[Problem, ...], *, has_manifest: bool
+    ) -> None:
+        if self._log is None:
+            return
+        for kind, name, reason in problems:
+            if kind == "file":
+                self._log.event("error", agent_id, error="agent_context_broken", file=name, reason=reason)
+            elif kind == "tool":
+                intervention = f"managed_tool_quarantined:{name}"
+                self._log.event("intervention", agent, intervention=intervention, tool=name, reason=reason)
             else:
-                working.append(tool)
-        for name, reason in problems.items():
+                self._log.event("intervention", agent, intervention=f"context_block_quarantined:{name}", reason=reason)
+        if agent is not None:
             self._log.event(
-                "intervention", told, intervention=f"managed_tool_quarantined:{name}", tool=name, reason=reason
+                "tool_manifest_loaded",
+                agent,
+                manifest_present=has_manifest,
+                tools_count=len(agent.tools),
+                feeds_count=len(agent.feeds),
             )
-        return tuple(working), tuple(Quarantined(name=name, reason=reason) for name, reason in problems.items())
 
 
-def _tree(root: Path) -> tuple[int, int, int] | None:
-    """Which tree the agents' directories are in; another one after the next compile. An inode's number is soon used again."""
+def _load(agent_id: str, files: Mapping[str, bytes | OSError]) -> tuple[Agent | None, tuple[Problem, ...]]:
     try:
-        found = root.stat()
+        contents = {name: _readable(name, content) for name, content in files.items()}
+        metadata = _parse(_METADATA, contents, Metadata.model_validate_json, None)
+        manifest, malformed = _parse(_TOOLS, contents, read_manifest, _NO_TOOLS)
+        feeds = _parse(_FEEDS, contents, Feeds.model_validate_json, Feeds(()))
+        memory = _parse(_MEMORY, contents, Memory.model_validate_json, None)
+        blocks = _parse(_BLOCKS, contents, ContextBlocks.model_validate_json, ContextBlocks(version=1))
+    except _BrokenFileError as error:
+        return None, (Problem("file", error.name, str(error)),)
+    assert metadata is not None
+    digest = metadata.digest or hashlib.sha256(b"\0".join(contents.values())).hexdigest()
+    tools, quarantined = _usable_tools(manifest, malformed)
+    enabled = [block for block in blocks.blocks if block.enabled is not False]
+    placed = tuple(block for block in enabled if _block_problem(block) is None)
+    agent = Agent(
+        agent_id, metadata, tools, Limits.from_policy(manifest.policy), digest, feeds.root, memory, placed, quarantined
+    )
+    problems = [Problem("tool", tool.name, tool.reason) for tool in quarantined]
+    problems += [
+        Problem("context block", block.id, problem)
+        for block in enabled
+        if (problem := _block_problem(block)) is not None
+    ]
+    return agent, tuple(problems)
+
+
+def _block_problem(block: ContextBlock) -> str | None:
+    if block.cadence not in _CADENCES:
+        return "unsupported_cadence"
+    return None if block.placement in _PLACEMENTS else "unsupported_placement"
+
+
+def _usable_tools(
+    manifest: Manifest, malformed: tuple[Quarantined, ...]
+) -> tuple[tuple[Tool, ...], tuple[Quarantined, ...]]:
+    problems = {entry.name: entry.reason for entry in malformed}
+    usable: list[Tool] = []
+    for tool in manifest.tools:
+        if (problem := _tool_problem(tool)) is not None:
+            problems[tool.name] = problem
+        else:
+            usable.append(tool)
+    return tuple(usable), tuple(Quarantined(name=name, reason=reason) for name, reason in problems.items())
+
+
+def _tree_version(root: Path) -> tuple[int, int, int] | None:
+    """Return the identity of the tree, which every compilation replaces; with ctime, as inode numbers are soon reused."""
+    try:
+        status = root.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino, found.st_ctime_ns
+    return status.st_dev, status.st_ino, status.st_ctime_ns
 
 
 def _content(name: str, directory: int) -> bytes | OSError:
@@ -232,7 +237,7 @@ def _readable(name: str, content: bytes | OSError) -> bytes:
     return content
 
 
-def _parsed[T](name: str, contents: Mapping[str, bytes], parse: Callable[[bytes], T], absent: T) -> T:
+def _parse[T](name: str, contents: Mapping[str, bytes], parse: Callable[[bytes], T], absent: T) -> T:
     if name not in contents:
         return absent
     try:
@@ -241,7 +246,7 @@ def _parsed[T](name: str, contents: Mapping[str, bytes], parse: Callable[[bytes]
         raise _BrokenFileError(name, error_line(error)) from error
 
 
-def _problem(tool: Tool) -> str | None:
+def _tool_problem(tool: Tool) -> str | None:
     if not isinstance(tool.execution, HttpExecution):
         return f"transport {tool.execution.transport!r} is not served by this version of the proxy"
     return find_schema_problem(tool.input_schema)

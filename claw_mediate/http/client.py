@@ -1,13 +1,14 @@
-"""HTTP/1.1 to providers and services, on h11 and asyncio (decision 0013 says why not on httpx2's own client).
+"""HTTP/1.1 client for providers and services, on h11 and asyncio (docs/decisions/0013 compares it with others).
 
-It can what is needed here and no more: no cookies, no redirects, no proxies of the environment (a pod-wide HTTPS_PROXY would
-lead back into this very proxy), no upgrades, no HTTP/2. Only connecting has a time of its own; callers bound all the rest, by
-cancelling it. A connection is used again only when both sides have said all, and nothing came unasked.
+It does no more than the proxy needs: no cookies, redirects, upgrades or HTTP/2, and no proxies of the environment (a pod-wide
+HTTPS_PROXY would lead back to this proxy). Only connecting has a time-out; callers bound everything else by cancelling.
+A connection is reused only when both messages are complete and nothing more has arrived.
 """
 
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
 import ssl
 import time
@@ -20,141 +21,250 @@ from typing import NamedTuple
 import h11
 import httpx2
 
-from claw_mediate.http.client import Connection
 from claw_mediate.http.headers import RawHeaders
 
-_MOST_IDLE = 20
-_UNREACHABLE_SECONDS = 1.0
-"""How long an address is waited for while there is another one. (asyncio's own race of addresses fails in an assertion of its
-own where tasks begin eagerly, as mitmproxy has them.)"""
+_MAX_IDLE = 20
+_MAX_HEAD_BYTES = 100 * 1024
+"""Limit of a response's head."""
+_MAX_UNREAD_BYTES = 256 * 1024
+"""Received bytes above which reading from the socket pauses."""
+_FALLBACK_SECONDS = 1.0
+"""Time to try an address while there is another one. (asyncio's own happy eyeballs fails an assertion where tasks start
+eagerly, as mitmproxy's do.)"""
 _PORTS = {"http": 80, "https": 443}
 _ASCII = 0x80
-_WITH_A_BODY = frozenset({"POST", "PUT", "PATCH"})
+_METHODS_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 
 
 def tls_context() -> ssl.SSLContext:
-    """For peers with TLS; SSL_CERT_FILE and SSL_CERT_DIR hold. Making one takes longer than a request."""
+    """Return a client's TLS context, by SSL_CERT_FILE and SSL_CERT_DIR. Slow: creating one takes longer than a request."""
     context = httpx2.create_ssl_context()
     context.set_alpn_protocols(["http/1.1"])
     return context
 
 
-class _Peer(NamedTuple):
+class _Origin(NamedTuple):
     secure: bool
     host: str
     port: int
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """A URL, as a request needs it."""
-
-    peer: _Peer
-    named: bytes
-    """The value of the ``Host`` header."""
+class _Target:
+    origin: _Origin
+    host_header: bytes
     path: bytes
-    """With its query."""
+    """Including the query."""
 
 
 class ConnectionPool:
-    """Connections of one owner, which share nothing with those of another."""
+    """Connections of one owner; owners share none."""
 
     def __init__(self, tls: ssl.SSLContext, *, idle: float, connect: float | None = None) -> None:
-        """``idle``: seconds that a connection waits for further use. ``connect``: seconds that connecting may take."""
+        """Keep unused connections for ``idle`` seconds; limit connecting to ``connect`` seconds."""
         self._tls = tls
         self._idle_seconds = idle
         self._connect_seconds = connect
-        self._idle: list[tuple[_Peer, Connection]] = []
+        self._idle: list[tuple[_Origin, Connection]] = []
         self._closed = False
 
     @asynccontextmanager
     async def stream(
-        self, method: str, url: str, headers: RawHeaders, body: bytes | None, *, below: str = ""
+        self, method: str, url: str, headers: RawHeaders, body: bytes | None, *, path: str = ""
     ) -> AsyncIterator[httpx2.Response]:
-        """A request, and its response, whose body is yet to be read. ``below``: path and query, behind the URL's own.
+        """Send a request and yield its response, body unread. ``path`` (with query) is appended to the URL.
 
-        Raises httpx2's own errors: ``InvalidURL``, ``UnsupportedProtocol`` and ``LocalProtocolError`` for what can't be asked,
-        ``ConnectError`` and ``ConnectTimeout`` when nothing was sent, other ``HTTPError``s when something may have been.
+        Raise httpx2's errors: ``InvalidURL``, ``UnsupportedProtocol``, ``LocalProtocolError`` for an impossible request;
+        ``ConnectError``, ``ConnectTimeout`` when nothing was sent; other ``HTTPError``s when something may have been sent.
         """
-        place = _place(url)
-        request = _request(method, place, headers, body, below)
-        connection = self._waiting(place.peer) or await self._connected(place.peer)
+        target = _parse_url(url)
+        request = _request(method, target, headers, body, path)
+        connection = self._take_idle(target.origin) or await self._connect(target.origin)
         try:
-            answer = await connection.ask(request, body or b"")
-            yield httpx2.Response(answer.status_code, headers=answer.headers.raw_items(), stream=connection.body())
+            response = await connection.send(request, body or b"")
+            yield httpx2.Response(response.status_code, headers=response.headers.raw_items(), stream=_Body(connection))
         finally:
-            self._give_back(place.peer, connection)
+            self._release(target.origin, connection)
 
     async def close(self) -> None:
         self._closed = True
         for _, connection in self._idle:
-            connection.end()
+            connection.abort()
         self._idle.clear()
-        await asyncio.sleep(0)  # their last callbacks
+        await asyncio.sleep(0)  # let their last callbacks run
 
-    def _waiting(self, peer: _Peer) -> Connection | None:
-        """The connection that was used last, of those that are still good; those that are not are ended."""
-        now, found = time.monotonic(), None
+    def _take_idle(self, origin: _Origin) -> Connection | None:
+        """Return the origin's most recently used connection that is still reusable; close all that are not."""
+        now, latest = time.monotonic(), None
         for index in range(len(self._idle) - 1, -1, -1):
-            whose, connection = self._idle[index]
-            if not connection.is_good(now):
-                connection.end()
+            owner, connection = self._idle[index]
+            if not connection.is_reusable(now):
+                connection.abort()
                 del self._idle[index]
-            elif found is None and whose == peer:
-                found = connection
+            elif latest is None and owner == origin:
+                latest = connection
                 del self._idle[index]
-        return found
+        return latest
 
-    async def _connected(self, peer: _Peer) -> Connection:
+    async def _connect(self, origin: _Origin) -> Connection:
         try:
             async with asyncio.timeout(self._connect_seconds):
                 *others, last = await asyncio.get_running_loop().getaddrinfo(
-                    peer.host, peer.port, type=socket.SOCK_STREAM
+                    origin.host, origin.port, type=socket.SOCK_STREAM
                 )
                 for _, _, _, _, address in others:
                     with suppress(OSError):
-                        async with asyncio.timeout(_UNREACHABLE_SECONDS):
-                            return await self._at(str(address[0]), peer)
-                return await self._at(str(last[4][0]), peer)
+                        async with asyncio.timeout(_FALLBACK_SECONDS):
+                            return await self._connect_to(str(address[0]), origin)
+                return await self._connect_to(str(last[4][0]), origin)
         except TimeoutError as error:
             raise httpx2.ConnectTimeout("connecting took too long") from error
         except (OSError, UnicodeError) as error:
             raise httpx2.ConnectError("no connection") from error
 
-    async def _at(self, address: str, peer: _Peer) -> Connection:
-        secure, name = (self._tls, peer.host) if peer.secure else (None, None)
+    async def _connect_to(self, address: str, origin: _Origin) -> Connection:
+        tls, name = (self._tls, origin.host) if origin.secure else (None, None)
         loop = asyncio.get_running_loop()
-        return (await loop.create_connection(Connection, address, peer.port, ssl=secure, server_hostname=name))[1]
+        return (await loop.create_connection(Connection, address, origin.port, ssl=tls, server_hostname=name))[1]
 
-    def _give_back(self, peer: _Peer, connection: Connection) -> None:
-        room = not self._closed and len(self._idle) < _MOST_IDLE
-        if room and connection.renewed(time.monotonic() + self._idle_seconds):
-            self._idle.append((peer, connection))
+    def _release(self, origin: _Origin, connection: Connection) -> None:
+        has_room = not self._closed and len(self._idle) < _MAX_IDLE
+        if has_room and connection.reset(time.monotonic() + self._idle_seconds):
+            self._idle.append((origin, connection))
         else:
-            connection.end()
+            connection.abort()
+
+
+class Connection(asyncio.Protocol):
+    """One connection to a peer, one request at a time."""
+
+    def __init__(self) -> None:
+        self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEAD_BYTES)
+        self._received = bytearray()
+        self._lost = False
+        self._error: Exception | None = None
+        self._wakeup: asyncio.Future[None] | None = None
+        self._transport: asyncio.Transport | None = None
+        self._reusable_until = 0.0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        if len(self._received) > _MAX_UNREAD_BYTES:
+            self._open_transport().pause_reading()
+        self._wake()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._lost, self._error = True, error
+        self._wake()
+
+    async def send(self, request: h11.Request, body: bytes) -> h11.Response:
+        """Send a request and return the head of its response. Does not wait for the request to leave: a peer may respond
+        before it has read all of it.
+        """
+        parts = self._http.send_with_data_passthrough(request) or []
+        parts += self._http.send_with_data_passthrough(h11.Data(data=body)) or [] if body else []
+        self._http.send(h11.EndOfMessage())
+        self._open_transport().writelines(parts)
+        while isinstance(event := await self._next_event(), h11.InformationalResponse):
+            pass
+        if not isinstance(event, h11.Response):
+            raise httpx2.RemoteProtocolError("no response")
+        return event
+
+    async def iter_body(self) -> AsyncIterator[bytes]:
+        """Yield the chunks of the response's body as they arrive."""
+        while isinstance(event := await self._next_event(), h11.Data):
+            yield bytes(event.data)
+
+    def is_reusable(self, now: float) -> bool:
+        """Return whether an idle connection can take a request: not expired, and neither data nor an end has arrived."""
+        usable = now < self._reusable_until and not self._lost and not self._received
+        return usable and not _has_input(self._open_transport())
+
+    def reset(self, until: float) -> bool:
+        """Prepare for another request until that monotonic time; return False if this exchange is incomplete."""
+        is_done = self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
+        if not is_done or self._http.trailing_data[0] or self._lost or self._open_transport().get_write_buffer_size():
+            return False
+        self._http.start_next_cycle()
+        self._reusable_until = until
+        return True
+
+    def abort(self) -> None:
+        self._open_transport().abort()
+
+    async def _next_event(self) -> h11.Event | type[h11.PAUSED]:
+        try:
+            while (event := self._http.next_event()) is h11.NEED_DATA:
+                await self._receive()
+        except h11.RemoteProtocolError as error:
+            raise httpx2.RemoteProtocolError("this is no HTTP response") from error
+        return event  # type: ignore[return-value] # it is not NEED_DATA
+
+    async def _receive(self) -> None:
+        if not self._received and not self._lost:
+            self._wakeup = asyncio.get_running_loop().create_future()
+            await self._wakeup
+        if self._error is not None and not self._received:
+            raise httpx2.ReadError("the connection broke") from self._error
+        data = bytes(self._received)
+        self._received.clear()
+        if len(data) > _MAX_UNREAD_BYTES:
+            self._open_transport().resume_reading()
+        self._http.receive_data(data)  # no bytes: the peer has closed; h11 knows whether it may
+
+    def _wake(self) -> None:
+        wakeup, self._wakeup = self._wakeup, None
+        if wakeup is not None and not wakeup.done():
+            wakeup.set_result(None)
+
+    def _open_transport(self) -> asyncio.Transport:
+        assert self._transport is not None
+        return self._transport
+
+
+class _Body(httpx2.AsyncByteStream):
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._connection.iter_body()
+
+
+def _has_input(transport: asyncio.Transport) -> bool:
+    """Return whether the socket has data, or its end, that the event loop has not read yet."""
+    if transport.is_closing():
+        return True
+    poll = select.poll()
+    poll.register(transport.get_extra_info("socket"), select.POLLIN)
+    return bool(poll.poll(0))
 
 
 @lru_cache(maxsize=256)
-def _place(text: str) -> _Place:
+def _parse_url(text: str) -> _Target:
     url = httpx2.URL(text)
     if url.scheme not in _PORTS or not url.raw_host:
         raise httpx2.UnsupportedProtocol(f"{url.scheme!r} is not HTTP")
     port = url.port or _PORTS[url.scheme]
-    return _Place(_Peer(url.scheme == "https", url.raw_host.decode("ascii"), port), url.netloc, url.raw_path)
+    return _Target(_Origin(url.scheme == "https", url.raw_host.decode("ascii"), port), url.netloc, url.raw_path)
 
 
-def _request(method: str, place: _Place, headers: RawHeaders, body: bytes | None, below: str) -> h11.Request:
-    target = place.path.rstrip(b"/") + _encoded(below) if below else place.path
-    raw = [*headers, (b"host", place.named)]
-    if body is not None or method in _WITH_A_BODY:
+def _request(method: str, target: _Target, headers: RawHeaders, body: bytes | None, path: str) -> h11.Request:
+    full_path = target.path.rstrip(b"/") + _percent_encode(path) if path else target.path
+    raw = [*headers, (b"host", target.host_header)]
+    if body is not None or method in _METHODS_WITH_BODY:
         raw.append((b"content-length", b"%d" % len(body or b"")))
     try:
-        return h11.Request(method=method, target=target, headers=raw)
+        return h11.Request(method=method, target=full_path, headers=raw)
     except h11.LocalProtocolError as error:
         raise httpx2.LocalProtocolError("this can't be said in HTTP") from error
 
 
-def _encoded(target: str) -> bytes:
-    """A runner's path may hold any bytes; those that may not stand in a URL are percent-encoded, and none is lost."""
-    raw = target.encode(errors="surrogateescape")
+def _percent_encode(path: str) -> bytes:
+    """Encode all bytes of a runner's path that are not ASCII; none is lost."""
+    raw = path.encode(errors="surrogateescape")
     return raw if raw.isascii() else b"".join(bytes([byte]) if byte < _ASCII else b"%%%02X" % byte for byte in raw)

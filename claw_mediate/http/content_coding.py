@@ -1,7 +1,7 @@
-"""Reading bodies of peers that may be slow, huge, endless or packed: bounded in bytes, and in time.
+"""Bounded reading of bodies, and decoding of their content codings (RFC 9110, 8.4.1).
 
-What a peer packed is unpacked piece by piece (RFC 9110, 8.4.1). A few bytes may unpack to gigabytes, so every step of a chain
-has its bounds: in bytes, in bytes for each packed one, and in the members that one body may consist of.
+A few bytes may decode to gigabytes, so every decoder of a chain is bounded: in bytes, in bytes for each encoded byte, and in
+the members of one body.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ import httpx2
 import zstandard
 
 _PIECE = 1 << 16
-"""Bytes that are unpacked at once, where a format lets us choose."""
+"""Decoded bytes at a time, where a format lets us choose."""
 _ZSTD_SLICE = 512
-"""Of packed bytes: zstd does not let us choose, and makes up to 32 KiB of each byte."""
+"""Encoded bytes at a time: zstd does not bound its output, and makes up to 32 KiB of each byte."""
 _ZSTD_WINDOW = 1 << 23
-"""What a peer may ask of our memory (RFC 9659)."""
-_FREE = 8 << 20
-_RATIO = 100
-"""Over ``_FREE`` bytes nobody's body unpacks to so many times its size: repetitive streams of events make it to 40."""
-_MOST_MEMBERS = 4096
-_MOST_CODINGS = 2
+"""Limit of the window that a peer may demand (RFC 9659)."""
+_UNCHECKED_BYTES = 8 << 20
+_MAX_RATIO = 100
+"""Limit beyond ``_UNCHECKED_BYTES``: no real body exceeds it; repetitive event streams reach 40."""
+_MAX_MEMBERS = 4096
+_MAX_CODINGS = 2
 
 
 class DecodingError(ValueError):
-    """The body can't be unpacked. The message is one sentence for the peer."""
+    """A body that can't be decoded. The message is a sentence for the peer."""
 
     status = 400
 
@@ -44,95 +44,93 @@ class DecodedTooLargeError(DecodingError):
 
 
 def coding_names(values: Iterable[str]) -> tuple[str, ...]:
-    """What the values of Content-Encoding name, in the order in which they were applied."""
+    """Return the codings that Content-Encoding lists, in the order of application; without ``identity``."""
     names = (name.strip().lower() for value in values for name in value.split(","))
     return tuple(name for name in names if name not in ("", "identity"))
 
 
-def decode(body: bytes, applied: Sequence[str], most: float, seconds: float) -> bytes:
-    """The body without its codings: of ``most`` bytes at most, in so much time. Raises ``DecodingError``."""
-    unpacking = Decoder(applied, most)
+def decode(body: bytes, applied: Sequence[str], max_bytes: float, seconds: float) -> bytes:
+    """Return the decoded body. Raise ``DecodingError``, also for more than ``max_bytes`` or ``seconds``."""
+    decoder = Decoder(applied, max_bytes)
     until = time.monotonic() + seconds
     pieces: list[bytes] = []
     for start in range(0, len(body), _PIECE):
-        pieces += unpacking.feed(body[start : start + _PIECE])
+        pieces += decoder.feed(body[start : start + _PIECE])
         if time.monotonic() > until:
             raise DecodedTooLargeError("the body takes too long to unpack")
-    if not unpacking.is_complete:
+    if not decoder.is_complete:
         raise DecodingError("the body ends within its content coding")
     return b"".join(pieces)
 
 
-def decode_known(body: bytes, applied: Sequence[str], most: float, seconds: float) -> bytes:
-    """What whoever gets it can read: the body unpacked, or as it stands under names that are no coding ("utf-8"). Raises
-    ``DecodingError``.
-    """
-    return decode(body, applied, most, seconds) if _CODINGS.keys() & applied else body
+def decode_known(body: bytes, applied: Sequence[str], max_bytes: float, seconds: float) -> bytes:
+    """Return the decoded body; unchanged if no name is a known coding ("utf-8"). Raise ``DecodingError``."""
+    return decode(body, applied, max_bytes, seconds) if _CODINGS.keys() & applied else body
 
 
 class Decoder:
-    """The codings of one body, taken off while it comes in."""
+    """Incremental decoder of one body with up to two codings."""
 
-    def __init__(self, applied: Sequence[str], most: float) -> None:
-        """Raises ``UnknownCodingError``."""
-        if len(applied) > _MOST_CODINGS:
-            raise UnknownCodingError(f"no more than {_MOST_CODINGS} content codings are read")
+    def __init__(self, applied: Sequence[str], max_bytes: float) -> None:
+        """Raise ``UnknownCodingError``."""
+        if len(applied) > _MAX_CODINGS:
+            raise UnknownCodingError(f"no more than {_MAX_CODINGS} content codings are read")
         for name in applied:
             if name not in _CODINGS:
                 raise UnknownCodingError("content codings that are read: gzip, deflate, br, zstd")
-        self._steps = [_Step(_CODINGS[name], most) for name in reversed(applied)]
+        self._steps = [_Step(_CODINGS[name], max_bytes) for name in reversed(applied)]
 
     @property
     def is_complete(self) -> bool:
-        """Whether what came in so far is a whole body."""
+        """True if the data so far is a whole body."""
         return all(step.is_complete for step in self._steps)
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """What these bytes unpack to, in pieces. Raises ``DecodingError``; nothing may be fed after that."""
+        """Yield what these bytes decode to. Raise ``DecodingError``; feed nothing afterwards."""
         pieces = iter((data,))
         for step in self._steps:
-            pieces = step.each(pieces)
+            pieces = step.decode(pieces)
         return pieces
 
 
 class _Step:
-    """One coding, and its bounds."""
+    """Bounded decoder of one coding."""
 
-    def __init__(self, coding: Callable[[], _Member], most: float) -> None:
+    def __init__(self, coding: Callable[[], _Member], max_bytes: float) -> None:
         self._coding = coding
-        self._most = most
+        self._max_bytes = max_bytes
         self._member = coding()
-        self._members = 1
-        self._fed = 0
-        self._made = 0
+        self._member_count = 1
+        self._bytes_in = 0
+        self._bytes_out = 0
 
     @property
     def is_complete(self) -> bool:
-        return self._member.ended or (self._fed == 0)
+        return self._member.is_complete or (self._bytes_in == 0)
 
-    def each(self, packed: Iterator[bytes]) -> Iterator[bytes]:
-        for data in packed:
-            self._fed += len(data)
-            for piece in self._unpack(data):
-                self._made += len(piece)
-                if self._made > min(self._most, _FREE + _RATIO * self._fed):
+    def decode(self, encoded: Iterator[bytes]) -> Iterator[bytes]:
+        for data in encoded:
+            self._bytes_in += len(data)
+            for piece in self._decode(data):
+                self._bytes_out += len(piece)
+                if self._bytes_out > min(self._max_bytes, _UNCHECKED_BYTES + _MAX_RATIO * self._bytes_in):
                     raise DecodedTooLargeError("the body unpacks to more than is read")
                 yield piece
 
-    def _unpack(self, data: bytes) -> Iterator[bytes]:
+    def _decode(self, data: bytes) -> Iterator[bytes]:
         while data:
-            if self._member.ended:
+            if self._member.is_complete:
                 self._next_member()
             try:
                 yield from self._member.feed(data)
             except (zlib.error, brotli.error, zstandard.ZstdError) as error:
                 raise DecodingError("the body is not what its content coding says") from error
-            data = self._member.behind
+            data = self._member.unused
 
     def _next_member(self) -> None:
-        """A body may be several that stand one behind the other (RFC 1952, 2.2; RFC 8878, 3)."""
-        self._members += 1
-        if self._members > _MOST_MEMBERS:
+        """Start the next of several concatenated streams (RFC 1952, 2.2; RFC 8878, 3)."""
+        self._member_count += 1
+        if self._member_count > _MAX_MEMBERS:
             raise DecodedTooLargeError("the body consists of too many parts")
         self._member = self._coding()
 
@@ -140,9 +138,9 @@ class _Step:
 class _Member(ABC):
     """One compressed stream."""
 
-    ended = False
-    behind = b""
-    """What came behind its end."""
+    is_complete = False
+    unused = b""
+    """Data after its end."""
 
     @abstractmethod
     def feed(self, data: bytes) -> Iterator[bytes]: ...
@@ -161,27 +159,27 @@ class _Gzip(_Member):
                 yield piece
             data = self._stream.unconsumed_tail
             if self._stream.eof:
-                self.ended, self.behind = True, self._stream.unused_data
+                self.is_complete, self.unused = True, self._stream.unused_data
                 return
 
 
 class _Deflate(_Gzip):
-    """In zlib's wrapper, as the standard has it, or in none, as some have it."""
+    """Deflate in zlib's wrapper, as the standard says, or raw, as some peers send it."""
 
     _WBITS = zlib.MAX_WBITS
 
     def __init__(self) -> None:
         super().__init__()
         self._head = b""
-        self._known = False
+        self._has_header = False
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        if not self._known:
+        if not self._has_header:
             data = self._head + data
             if len(data) < 2:  # noqa: PLR2004 - the two bytes of zlib's header
                 self._head = data
                 return
-            self._known = True
+            self._has_header = True
             if data[0] & 0x0F != zlib.DEFLATED or int.from_bytes(data[:2]) % 31:
                 self._stream = zlib.decompressobj(-zlib.MAX_WBITS)
         yield from super().feed(data)
@@ -195,7 +193,7 @@ class _Brotli(_Member):
         while piece := self._stream.process(data, output_buffer_limit=_PIECE):
             data = b""
             yield piece
-        self.ended = self._stream.is_finished()
+        self.is_complete = self._stream.is_finished()
 
 
 class _Zstd(_Member):
@@ -208,7 +206,7 @@ class _Zstd(_Member):
             if piece:
                 yield piece
             if self._stream.eof:
-                self.ended, self.behind = True, self._stream.unused_data + data[start + _ZSTD_SLICE :]
+                self.is_complete, self.unused = True, self._stream.unused_data + data[start + _ZSTD_SLICE :]
                 return
 
 
@@ -221,14 +219,14 @@ _CODINGS: Final[dict[str, Callable[[], _Member]]] = {
 }
 
 
-async def read_bounded(response: httpx2.Response, keep: int, most: int) -> tuple[bytes, int]:
-    """(the first ``keep`` bytes, the true size). A body of more than ``most`` bytes is given up: its size is then more."""
+async def read_bounded(response: httpx2.Response, keep: int, max_bytes: int) -> tuple[bytes, int]:
+    """Return (the first ``keep`` bytes, the size). Stop reading once the size exceeds ``max_bytes``."""
     kept = bytearray()
     size = 0
     async for chunk in response.aiter_bytes():
         if len(kept) < keep:
             kept += chunk[: keep - len(kept)]
         size += len(chunk)
-        if size > most:
+        if size > max_bytes:
             break
     return bytes(kept), size

@@ -1,4 +1,4 @@
-"""What of a runner's headers may go on to a provider, and of a provider's back to the runner (spec section 2)."""
+"""Headers of requests to providers and services (docs/spec/mediation.md section 2)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ type RawHeaders = list[tuple[bytes, bytes]]
 
 _ACCOUNTS = frozenset({"openai-organization", "openai-project", "x-goog-user-project"})
 CREDENTIALS = _ACCOUNTS | {"authorization", "x-api-key", "api-key", "x-goog-api-key", "proxy-authorization", "cookie"}
-"""Every header that may carry the agent's credential, or say whose account the provider's key is of: a wrong account is a 401
-too, and an agent could kill the pod's key with it.
+"""Headers that may carry the agent's credential, or name the account of the provider's key: a wrong account is a 401 too, and
+an agent could disable the pod's key with it.
 """
 _HOP_BY_HOP = frozenset(
     {"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "http2-settings"}
@@ -24,36 +24,36 @@ _MESSAGE = frozenset({"host", "content-length", "content-encoding", "accept-enco
 
 
 def ascii_headers(headers: Headers) -> RawHeaders:
-    """Headers of our own. Raises ``UnicodeError`` for what is none, as a credential may be."""
+    """Encode headers of our own. Raise ``UnicodeError`` if one is not ASCII, as a configured credential may be."""
     return [(name.encode("ascii"), value.encode("ascii")) for name, value in headers]
 
 
 def raw_headers(headers: Headers) -> RawHeaders:
-    """A runner's headers, which may hold any bytes: mitmproxy shows them as surrogates."""
+    """Return the original bytes of a runner's headers: mitmproxy decodes bytes that are not UTF-8 as surrogates."""
     return [(name.encode(errors="surrogateescape"), value.encode(errors="surrogateescape")) for name, value in headers]
 
 
 def names_containing(headers: Iterable[tuple[str, str]], secret: Secret) -> tuple[str, ...]:
-    """The names of headers whose value holds the secret, whatever they are called, as it is or packed."""
-    named = [*headers]
-    if not contains_secret("\n".join(value for _, value in named), secret):
+    """Return the names of all headers whose value contains the secret, plain or encoded."""
+    pairs = [*headers]
+    if not contains_secret("\n".join(value for _, value in pairs), secret):
         return ()
-    return tuple(name for name, value in named if contains_secret(value, secret))
+    return tuple(name for name, value in pairs if contains_secret(value, secret))
 
 
 def contains_secret(text: str, secret: Secret) -> bool:
-    """Whether a text holds the secret in a form that a peer could read."""
+    """Return whether a text contains the secret, plain or in an encoding that the redactor knows."""
     return secret.reveal() in text or Redactor([secret]).text(text) != text
 
 
 def provider_headers(headers: Headers, secret: Secret) -> Headers:
-    """The runner's headers without its credentials, and without those that belong to its own connection and message."""
-    left_out = CREDENTIALS | _HOP_BY_HOP | _MESSAGE | {name.lower() for name in names_containing(headers, secret)}
-    return [(name, value) for name, value in headers if name.lower() not in left_out]
+    """Return the runner's headers without its credentials and those of its own connection and message."""
+    excluded = CREDENTIALS | _HOP_BY_HOP | _MESSAGE | {name.lower() for name in names_containing(headers, secret)}
+    return [(name, value) for name, value in headers if name.lower() not in excluded]
 
 
 def provider_auth(provider: Provider, key: Secret | None) -> Headers:
-    """The provider's credential in the provider's scheme."""
+    """Return the provider's key as a header of its scheme; [] if it takes none."""
     if key is None or provider.auth == "none":
         return []
     return [("x-api-key", key.reveal())] if provider.auth == "x-api-key" else [bearer(key)]

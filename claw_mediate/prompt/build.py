@@ -1,4 +1,4 @@
-"""One text for the end of a system prompt, gathered side by side (spec/mediation.md section 8)."""
+"""The proxy's additions to a system prompt: memory, context blocks, feeds and time (docs/spec/mediation.md section 8)."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from claw_mediate.telemetry.event_log import EventLog
 
 @dataclass(frozen=True, slots=True)
 class ContextSources:
-    """Where context comes from."""
+    """Feeds and memories, and their client."""
 
-    asker: ContextClient
+    client: ContextClient
     feeds: FeedReader
     memories: MemoryClient
 
 
 class PromptContext:
-    """What is added to the requests of the pod's agents."""
+    """Builds what is added to the system prompts of the pod's agents."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class PromptContext:
         time_line: bool,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self._asker = sources.asker
+        self._client = sources.client
         self._feeds = sources.feeds
         self._memories = sources.memories
         self._log = log
@@ -50,50 +50,49 @@ class PromptContext:
 
     @classmethod
     def of(cls, settings: Settings, log: EventLog) -> PromptContext:
-        asker, limits = ContextClient(), FeedLimits(settings.feed_bytes, settings.feeds_bytes, settings.feed_seconds)
-        sources = ContextSources(
-            asker, FeedReader(asker, settings.secrets, limits, log), MemoryClient(asker, settings.secrets, log)
-        )
+        client = ContextClient()
+        limits = FeedLimits(settings.feed_bytes, settings.feeds_bytes, settings.feed_seconds)
+        feeds = FeedReader(client, settings.secrets, limits, log)
+        sources = ContextSources(client, feeds, MemoryClient(client, settings.secrets, log))
         return cls(sources, log, time_line=settings.time_line)
 
     def has_context(self, agent: Agent) -> bool:
-        """Whether there is anything to add to this agent's requests; they pass as they are where there is not."""
+        """Return whether anything may be added to this agent's requests."""
         return bool(self._time_line or agent.feeds or agent.blocks or (agent.memory and agent.memory.recall))
 
     async def text(self, agent: Agent, view: RunnerRequest, redactor: Redactor, *, recall: bool = True) -> str:
-        """The text for this request; "" when the agent has none of these. ``recall`` False: memories are not asked."""
+        """Return the text for this request, "" if there is none. ``recall`` False: do not ask the memory service."""
         memories, feeds = await asyncio.gather(
-            self._memories.recall(agent, view, redactor) if recall else _nothing(), self._feeds.read(agent)
+            self._memories.recall(agent, view, redactor) if recall else _no_memories(), self._feeds.read(agent)
         )
         before, after = (
             [block_section(block) for block in agent.blocks if block.placement == placement]
             for placement in ("before_feeds", "after_feeds")
         )
         remembered = memory_section(agent.memory.service, memories) if agent.memory else ""
-        sections = [remembered, *before, *self._placed(agent, view, feeds), *after, self._time(agent)]
+        sections = [remembered, *before, *self._feed_sections(agent, view, feeds), *after, self._time(agent)]
         return redactor.text(assemble(sections))
 
     def retain(self, agent: Agent, entry: JsonObject, redactor: Redactor) -> None:
-        """A turn of the agent is over."""
+        """Pass a finished turn's line of history to the agent's memory service."""
         self._memories.retain(agent, entry, redactor)
 
     async def close(self) -> None:
         await self._memories.close()
         await self._feeds.close()
-        await self._asker.close()
+        await self._client.close()
 
-    def _placed(self, agent: Agent, view: RunnerRequest, feeds: list[FeedSnapshot]) -> list[str]:
-        """The feeds that fit, and a line for each that does not, or is not there."""
+    def _feed_sections(self, agent: Agent, view: RunnerRequest, feeds: list[FeedSnapshot]) -> list[str]:
+        """Return the feeds that fit, and a notice for each that does not or is missing."""
         sections: list[str] = []
         total = 0
-        for read in feeds:
-            section, status = _section(read)
+        for snapshot in feeds:
+            feed = snapshot.feed
+            section, status = _section(snapshot)
             size = len(section.encode())
             if status == "included" and total + size > self._feeds.limits.total_bytes:
-                section, status = (
-                    feed_notice(read.feed.name, read.feed.source, "left out, for all feeds together are too long"),
-                    ("skipped_total_cap"),
-                )
+                section = feed_notice(feed.name, feed.source, "left out, for all feeds together are too long")
+                status = "skipped_total_cap"
             elif status == "included":
                 total += size
             sections.append(section)
@@ -101,19 +100,19 @@ class PromptContext:
                 "feed_injection",
                 agent,
                 model=view.model,
-                feed_name=read.feed.name,
-                source=read.feed.source,
+                feed_name=feed.name,
+                source=feed.source,
                 feed_status=status,
-                feed_cached=read.cached,
-                feed_stale_seconds=read.stale,
-                feed_truncated=read.cut,
-                feed_content_bytes=len((read.text or "").encode()),
+                feed_cached=snapshot.is_cached,
+                feed_stale_seconds=snapshot.stale_seconds,
+                feed_truncated=snapshot.is_cut,
+                feed_content_bytes=len((snapshot.text or "").encode()),
                 feed_total_after=total,
             )
         return sections
 
     def _time(self, agent: Agent) -> str:
-        """The original's line: ``Current time: 2006-01-02 3:04 PM UTC (UTC)``."""
+        """Return the original's line, ``Current time: 2006-01-02 3:04 PM UTC (UTC)``; "" if it is off."""
         if not self._time_line:
             return ""
         name = agent.metadata.timezone
@@ -129,17 +128,17 @@ class PromptContext:
         return f"Current time: {now:%Y-%m-%d} {now.hour % 12 or 12}:{now:%M} {half} {now.tzname()} ({name})"
 
 
-def _section(read: FeedSnapshot) -> tuple[str, str]:
-    """(what the model is told of a feed, the log's word for it)."""
-    feed = read.feed
-    if read.text is None:
+def _section(snapshot: FeedSnapshot) -> tuple[str, str]:
+    """Return (the feed's section of the prompt, its ``feed_status`` in the log)."""
+    feed = snapshot.feed
+    if snapshot.text is None:
         return feed_notice(feed.name, feed.source, "unavailable at the moment"), "unavailable"
-    if not read.text:
+    if not snapshot.text:
         return "", "empty"
-    notes = [f"{read.stale} seconds old"] if read.stale is not None else []
-    notes += ["cut: it goes on"] if read.cut else []
-    return feed_section(feed.name, feed.source, read.text, notes), "included"
+    notes = [f"{snapshot.stale_seconds} seconds old"] if snapshot.stale_seconds is not None else []
+    notes += ["cut: it goes on"] if snapshot.is_cut else []
+    return feed_section(feed.name, feed.source, snapshot.text, notes), "included"
 
 
-async def _nothing() -> list[str]:
+async def _no_memories() -> list[str]:
     return []

@@ -1,12 +1,12 @@
-"""Feeds: live data for the system prompt, fetched side by side and cached per agent and URL.
+"""Feeds: live data for the system prompt, fetched concurrently and cached by agent and URL.
 
-    younger than its TTL             used as it is
-    older, by less than another TTL  used as it is, and fetched again beside the turn, which does not wait
-    older still, or never there      the turn waits for the fetch, at most its time
-    the fetch fails                  the old copy, with its age; a note where there is none; not asked again for a while
+    younger than its TTL            used
+    older, by less than its TTL     used; refreshed in the background
+    older still, or never fetched   the turn waits for the fetch
+    the fetch fails                 the old copy with its age, or a note; not fetched again for a while
 
-A price of yesterday must not be taken for one of today: hence the third line. A fetch belongs to no turn: a runner that leaves
-does not stop it, and turns at one time share it.
+The third rule keeps yesterday's price from passing for today's. A fetch belongs to no turn: it goes on when its runner
+leaves, and concurrent turns share it.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from claw_mediate.agents.directory import Agent
 from claw_mediate.core.prompt_context import decode_printable
 from claw_mediate.file_cache import MissingCredentialError, resolve_secret
 from claw_mediate.http.headers import bearer
-from claw_mediate.prompt.fetch import ContextClient, FetchFailure, FetchRequest, FetchResponse, identity_headers
+from claw_mediate.prompt.fetch import ContextClient, FetchRequest, FetchResult, identity_headers
 from claw_mediate.telemetry.event_log import EventLog
 
-_REST_SECONDS = 10.0
-"""How long a feed that failed is left alone, or for its TTL where that is shorter: else each turn would wait for it anew."""
+_RETRY_SECONDS = 10.0
+"""Pause after a failure, or the feed's TTL if shorter: otherwise every turn would wait for the feed again."""
 
 
 @dataclass(frozen=True, slots=True)
 class FeedLimits:
-    """Bounds of what feeds may add to a prompt, and of the time that a fetch may take."""
+    """Bounds of one feed, of all feeds in a prompt, and of the time of a fetch."""
 
     feed_bytes: int
     total_bytes: int
@@ -43,26 +43,25 @@ class FeedLimits:
 
 @dataclass(frozen=True, slots=True)
 class FeedSnapshot:
-    """What there is of a feed now. ``text`` None: nothing. ``stale``: its age in seconds, where it is older than its TTL."""
+    """A feed as a turn sees it. ``text`` None: there is none. ``stale_seconds``: the age, if beyond the TTL."""
 
     feed: Feed
     text: str | None
-    cut: bool = False
-    stale: int | None = None
-    cached: bool = True
+    is_cut: bool = False
+    stale_seconds: int | None = None
+    is_cached: bool = True
 
 
 @dataclass(slots=True)
-class _Copy:
-    """What is kept of one URL."""
-
+class _CacheEntry:
     text: str | None = None
-    cut: bool = False
+    is_cut: bool = False
     fetched: float = 0.0
-    failed: bool = False
-    """Whether the last fetch did."""
-    rests_until: float = 0.0
-    fetching: asyncio.Task[None] | None = None
+    has_failed: bool = False
+    """True if the last fetch failed."""
+    retry_at: float = 0.0
+    task: asyncio.Task[None] | None = None
+    """The fetch that is running."""
 
 
 class FeedReader:
@@ -70,99 +69,95 @@ class FeedReader:
 
     def __init__(
         self,
-        asker: ContextClient,
+        client: ContextClient,
         secrets: Path,
         limits: FeedLimits,
         log: EventLog,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.limits = limits
-        self._asker = asker
+        self._client = client
         self._secrets = secrets
         self._log = log
         self._clock = clock
-        self._copies: dict[str, dict[str, _Copy]] = {}
-        """By agent and URL; of URLs that are no feed of the agent's any more, none."""
-        self._fetching: set[asyncio.Task[None]] = set()
+        self._cache: dict[str, dict[str, _CacheEntry]] = {}
+        """By agent and URL; only URLs that the agent still has."""
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def read(self, agent: Agent) -> list[FeedSnapshot]:
-        """The agent's feeds as they are now, in the order of its file."""
-        known = self._copies.get(agent.id, {})
-        own = self._copies[agent.id] = {feed.url: known.get(feed.url) or _Copy() for feed in agent.feeds}
-        return await asyncio.gather(*(self._read(agent, feed, own[feed.url]) for feed in agent.feeds))
+        """Return the agent's feeds as they are now, in the order of its file."""
+        known = self._cache.get(agent.id, {})
+        entries = self._cache[agent.id] = {feed.url: known.get(feed.url) or _CacheEntry() for feed in agent.feeds}
+        return await asyncio.gather(*(self._read(agent, feed, entries[feed.url]) for feed in agent.feeds))
 
     async def close(self) -> None:
-        for task in self._fetching:
+        for task in self._tasks:
             task.cancel()
-        if self._fetching:
-            await asyncio.wait(self._fetching)
+        if self._tasks:
+            await asyncio.wait(self._tasks)
 
-    async def _read(self, agent: Agent, feed: Feed, copy: _Copy) -> FeedSnapshot:
+    async def _read(self, agent: Agent, feed: Feed, entry: _CacheEntry) -> FeedSnapshot:
         now = self._clock()
-        age = now - copy.fetched if copy.text is not None else math.inf
+        age = now - entry.fetched if entry.text is not None else math.inf
         if age < feed.ttl:
-            return FeedSnapshot(feed, copy.text, copy.cut)
-        if copy.fetching is None and now >= copy.rests_until:
-            copy.fetching = asyncio.ensure_future(self._fetch(agent, feed, copy))
-            self._fetching.add(copy.fetching)
-            copy.fetching.add_done_callback(self._fetching.discard)
-        if copy.fetching is not None and age >= 2 * feed.ttl:
-            await asyncio.wait([copy.fetching])
-            if copy.fetched >= now and not copy.failed:
-                return FeedSnapshot(feed, copy.text, copy.cut, cached=False)
-        return FeedSnapshot(feed, copy.text, copy.cut, stale=None if copy.text is None else round(now - copy.fetched))
+            return FeedSnapshot(feed, entry.text, entry.is_cut)
+        if entry.task is None and now >= entry.retry_at:
+            entry.task = asyncio.ensure_future(self._refresh(agent, feed, entry))
+            self._tasks.add(entry.task)
+            entry.task.add_done_callback(self._tasks.discard)
+        if entry.task is not None and age >= 2 * feed.ttl:
+            await asyncio.wait([entry.task])
+            if entry.fetched >= now and not entry.has_failed:
+                return FeedSnapshot(feed, entry.text, entry.is_cut, is_cached=False)
+        stale_seconds = None if entry.text is None else round(now - entry.fetched)
+        return FeedSnapshot(feed, entry.text, entry.is_cut, stale_seconds)
 
-    async def _fetch(self, agent: Agent, feed: Feed, copy: _Copy) -> None:
-        """Fetch once; what was there stays when that fails."""
+    async def _refresh(self, agent: Agent, feed: Feed, entry: _CacheEntry) -> None:
+        """Fetch once; keep the old copy on failure."""
         try:
-            heard, redactor = await self._ask(agent, feed)
-            problem = _problem(heard)
-            copy.failed = problem is not None
-            if isinstance(heard, FetchResponse) and problem is None:
-                copy.cut = heard.more or len(heard.body) > self.limits.feed_bytes
-                body = redactor.cut(heard.body, self.limits.feed_bytes) if copy.cut else heard.body
-                copy.text = decode_printable(redactor.document(body), self.limits.feed_bytes)
-                copy.fetched = self._clock()
+            result, redactor = await self._fetch(agent, feed)
+            problem = _problem(result)
+            entry.has_failed = problem is not None
+            if problem is None:
+                entry.is_cut = result.is_cut or len(result.body) > self.limits.feed_bytes
+                body = redactor.cut(result.body, self.limits.feed_bytes) if entry.is_cut else result.body
+                entry.text = decode_printable(redactor.document(body), self.limits.feed_bytes)
+                entry.fetched = self._clock()
             else:
-                copy.rests_until = self._clock() + min(_REST_SECONDS, max(feed.ttl, 1))
-            self._tell(agent, feed, heard, problem)
+                entry.retry_at = self._clock() + min(_RETRY_SECONDS, max(feed.ttl, 1))
+            self._log_fetch(agent, feed, result, problem)
         finally:
-            copy.fetching = None
+            entry.task = None
 
-    async def _ask(self, agent: Agent, feed: Feed) -> tuple[FetchResponse | FetchFailure, Redactor]:
-        """The service's answer, and what to blank out in it."""
+    async def _fetch(self, agent: Agent, feed: Feed) -> tuple[FetchResult, Redactor]:
+        """Return the result, and a redactor of the secrets that the response may repeat."""
         try:
             credential = None if feed.auth is None else resolve_secret(self._secrets, feed.auth)
         except MissingCredentialError:
-            return FetchFailure("credential_missing", 0), Redactor(agent.secrets)
+            return FetchResult(0, failure="credential_missing"), Redactor(agent.secrets)
         redactor = Redactor([*agent.secrets, *([credential] if credential else [])])
         headers = [*identity_headers(agent), ("accept", "application/json, text/plain;q=0.9, */*;q=0.5")]
         if credential is not None:
             headers.append(bearer(credential))
-        keep = self.limits.feed_bytes + redactor.longest
-        return await self._asker.ask(
-            agent.id, FetchRequest("GET", feed.url, headers, None, keep, self.limits.seconds)
-        ), redactor
+        max_bytes = self.limits.feed_bytes + redactor.longest
+        request = FetchRequest("GET", feed.url, headers, None, max_bytes, self.limits.seconds)
+        return await self._client.fetch(agent.id, request), redactor
 
-    def _tell(self, agent: Agent, feed: Feed, heard: FetchResponse | FetchFailure, problem: str | None) -> None:
+    def _log_fetch(self, agent: Agent, feed: Feed, result: FetchResult, problem: str | None) -> None:
         self._log.event(
             "feed_fetch",
             agent,
             feed_name=feed.name,
             source=feed.source,
-            status_code=heard.status if isinstance(heard, FetchResponse) else None,
-            latency_ms=heard.latency_ms,
-            feed_source_bytes=len(heard.body) if isinstance(heard, FetchResponse) else None,
-            feed_source_exact=isinstance(heard, FetchResponse) and not heard.more,
+            status_code=result.status,
+            latency_ms=result.latency_ms,
+            feed_source_bytes=None if result.failure else len(result.body),
+            feed_source_exact=not result.failure and not result.is_cut,
             feed_fetched_at=datetime.now(UTC).isoformat(timespec="seconds") if problem is None else None,
             error=problem,
         )
 
 
-def _problem(heard: FetchResponse | FetchFailure) -> str | None:
-    """Why this is no feed, in a word."""
-    if isinstance(heard, FetchFailure):
-        return heard.reason
-    if heard.ok:
-        return None
-    return "redirect_refused" if 300 <= heard.status < 400 else f"http_{heard.status}"  # noqa: PLR2004 - HTTP's redirects
+def _problem(result: FetchResult) -> str | None:
+    is_redirect = result.status is not None and 300 <= result.status < 400  # noqa: PLR2004 - HTTP's redirects
+    return "redirect_refused" if is_redirect else result.problem

@@ -1,7 +1,7 @@
-"""Asking the pod's services for context: bounded in time and bytes, on connections of each agent's own.
+"""Client for feeds and memory services: bounded in time and bytes, with connections of each agent's own.
 
-Redirects are not followed and environment proxies are not used, as with managed calls. What goes wrong is a word, and never
-an address: it ends in prompts and in the log.
+It follows no redirect and uses no proxy of the environment. A failure is one word and never an address: it reaches prompts and
+the log.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import httpx2
@@ -20,94 +20,86 @@ from claw_mediate.http.content_coding import read_bounded
 from claw_mediate.http.headers import Headers, ascii_headers
 
 _IDLE_SECONDS = 4.0
-"""As with managed calls: connections are dropped before common servers drop them."""
+"""Less than the 5 s after which common servers close."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchRequest:
-    """One request. ``keep``: the bytes of the answer that are wanted; nothing behind them is read."""
+    """One request. Reading stops after ``max_bytes`` of the response."""
 
     method: str
     url: str
     headers: Headers
     body: bytes | None
-    keep: int
+    max_bytes: int
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
-class FetchResponse:
-    """An answer, of whatever status. ``more``: it goes on behind what was kept."""
+class FetchResult:
+    """A response of any status, or a failure in one word. ``is_cut``: there was more than ``body``."""
 
-    status: int
-    body: bytes
-    more: bool
     latency_ms: int
+    status: int | None = None
+    body: bytes = b""
+    is_cut: bool = False
+    failure: str | None = None
 
     @property
-    def ok(self) -> bool:
-        return 200 <= self.status < 300  # noqa: PLR2004 - HTTP's successes
-
-
-@dataclass(frozen=True, slots=True)
-class FetchFailure:
-    """No answer, and why, in a word."""
-
-    reason: str
-    latency_ms: int
-
-    @property
-    def timed_out(self) -> bool:
-        return self.reason == "timed_out"
+    def problem(self) -> str | None:
+        """The failure, or ``http_STATUS`` of a response that is no success; None for a success."""
+        is_success = self.status is not None and 200 <= self.status < 300  # noqa: PLR2004 - HTTP's successes
+        return self.failure or (None if is_success else f"http_{self.status}")
 
 
 class ContextClient:
-    """The client of all feeds and memories."""
+    """The HTTP client of all feeds and memories."""
 
     def __init__(self) -> None:
-        self._connections: dict[str, ConnectionPool] = {}
+        self._pools: dict[str, ConnectionPool] = {}
 
-    async def ask(self, agent_id: str, ask: FetchRequest) -> FetchResponse | FetchFailure:
-        """One request, in at most its seconds. Raises nothing but cancellation."""
+    async def fetch(self, agent_id: str, request: FetchRequest) -> FetchResult:
+        """Send one request, bounded by its seconds; raise nothing but cancellation."""
         started = time.monotonic()
+        result = await self._fetch(agent_id, request)
+        return replace(result, latency_ms=round((time.monotonic() - started) * 1000))
 
-        def took() -> int:
-            return round((time.monotonic() - started) * 1000)
-
+    async def _fetch(self, agent_id: str, request: FetchRequest) -> FetchResult:
         try:
+            headers = ascii_headers(request.headers)
             async with (
-                asyncio.timeout(ask.seconds),
-                self._of(agent_id).stream(ask.method, ask.url, ascii_headers(ask.headers), ask.body) as response,
+                asyncio.timeout(request.seconds),
+                self._pool(agent_id).stream(request.method, request.url, headers, request.body) as response,
             ):
-                body, size = await read_bounded(response, ask.keep, ask.keep)
-            return FetchResponse(response.status_code, body, size > ask.keep, took())
+                body, size = await read_bounded(response, request.max_bytes, request.max_bytes)
+            return FetchResult(0, response.status_code, body, size > request.max_bytes)
         except TimeoutError:
-            return FetchFailure("timed_out", took())
+            return FetchResult(0, failure="timed_out")
         except (httpx2.InvalidURL, httpx2.LocalProtocolError, httpx2.UnsupportedProtocol, UnicodeError):
-            return FetchFailure("misconfigured", took())
+            return FetchResult(0, failure="misconfigured")
         except (httpx2.ConnectError, httpx2.ConnectTimeout):
-            return FetchFailure("unreachable", took())
+            return FetchResult(0, failure="unreachable")
         except httpx2.HTTPError:
-            return FetchFailure("broke_off", took())
+            return FetchResult(0, failure="broke_off")
 
     async def close(self) -> None:
-        for connections in self._connections.values():
-            await connections.close()
-        self._connections.clear()
+        for pool in self._pools.values():
+            await pool.close()
+        self._pools.clear()
 
     @cached_property
     def _tls(self) -> ssl.SSLContext:
-        """Made when the first agent has context, since that takes a while. SSL_CERT_FILE and SSL_CERT_DIR hold."""
+        """The TLS context, created on first use because that is slow."""
         return tls_context()
 
-    def _of(self, agent_id: str) -> ConnectionPool:
-        if agent_id not in self._connections:
-            self._connections[agent_id] = ConnectionPool(self._tls, idle=_IDLE_SECONDS)
-        return self._connections[agent_id]
+    def _pool(self, agent_id: str) -> ConnectionPool:
+        if agent_id not in self._pools:
+            self._pools[agent_id] = ConnectionPool(self._tls, idle=_IDLE_SECONDS)
+        return self._pools[agent_id]
 
 
 def identity_headers(agent: Agent) -> Headers:
-    """Who asks. A pod's name is the operator's, and may be no header: then it is not said."""
+    """Return headers that name agent and pod. The pod's name is free text; it is left out if no header can hold it."""
     pod = agent.metadata.pod
-    said = [("x-claw-pod", pod)] if pod.isascii() and pod.isprintable() else []
-    return [("user-agent", "clawdapus"), ("x-claw-id", agent.id), *said]
+    pod_header = [("x-claw-pod", pod)] if pod.isascii() and pod.isprintable() else []
+    return [("user-agent", "clawdapus"), ("x-claw-id", agent.id), *pod_header]

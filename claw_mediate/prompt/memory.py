@@ -1,7 +1,7 @@
-"""Memory: what a service recalls for a request, and what it is given to retain (spec/mediation.md section 8).
+"""Memory: what a service recalls for a request, and what it is given to retain (docs/spec/mediation.md section 8).
 
-A service that is down, slow or odd costs the memory, and at most its time; never the turn. Secrets are blanked out both ways:
-the agent's own by value, and, in what comes and goes, whatever looks like a credential.
+A failing or slow service costs its memories and at most its time, never the turn. Both directions are redacted: the agent's own
+secrets by value, and anything that looks like a credential.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from claw_mediate.core.prompt_context import decode_printable, flatten_name, red
 from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.file_cache import MissingCredentialError, resolve_secret
 from claw_mediate.http.headers import bearer
-from claw_mediate.prompt.fetch import ContextClient, FetchFailure, FetchRequest, FetchResponse, identity_headers
+from claw_mediate.prompt.fetch import ContextClient, FetchRequest, FetchResult, identity_headers
 from claw_mediate.telemetry.event_log import EventLog, encode_json
 
 RETAIN_SECONDS: Final = 2.0
 MAX_IN_FLIGHT: Final = 32
-"""Retains at one time. A service that does not keep up gets no more of them."""
+"""Concurrent retains; further ones are skipped."""
 MAX_BLOCKS: Final = 8
 MAX_TEXT_BYTES: Final = 8 * 1024
 MAX_ANSWER_BYTES: Final = 16 * 1024
 MAX_QUERY_BYTES: Final = 32 * 1024
-"""Of what the user said, the latest: a recall has little time."""
+"""Limit of the user's messages in a recall; the latest count."""
 _RAW = frozenset({"raw_transcript", "session_tail", "transcript_tail"})
-"""Kinds and sources of the conversation itself, which the model has anyway (the original's rule)."""
+"""Kinds and sources of memories that only repeat the conversation (the original's rule)."""
 
 
 class _Recalled(msgspec.Struct):
@@ -50,16 +50,16 @@ class _Answer(msgspec.Struct):
 
 
 class MemoryClient:
-    """The memory services of all agents."""
+    """Client of all agents' memory services."""
 
-    def __init__(self, asker: ContextClient, secrets: Path, log: EventLog) -> None:
-        self._asker = asker
+    def __init__(self, client: ContextClient, secrets: Path, log: EventLog) -> None:
+        self._client = client
         self._secrets = secrets
         self._log = log
         self._retaining: set[asyncio.Task[None]] = set()
 
     async def recall(self, agent: Agent, view: RunnerRequest, redactor: Redactor) -> list[str]:
-        """What the service remembers that fits this request; nothing when it can't say so in time."""
+        """Return the memories for this request; [] if the service fails or has none."""
         memory = agent.memory
         if memory is None or memory.recall is None:
             return []
@@ -69,50 +69,57 @@ class MemoryClient:
                     "agent_id": agent.id,
                     "pod": agent.metadata.pod,
                     "messages": [{"role": "user", "content": text} for text in _latest(view.user_texts)],
-                    "metadata": _about(agent, view.model),
+                    "metadata": _metadata(agent, view.model),
                 }
             )
         )
-        heard = await self._post(agent, memory, memory.recall.path, body, memory.recall.timeout_ms / 1000)
-        kept, removed, problem = _read(heard)
-        texts = [redactor.text(text) for text in kept]
+        result = await self._post(agent, memory, memory.recall.path, body, memory.recall.timeout_ms / 1000)
+        accepted, removed, problem = _read_memories(result)
+        texts = [redactor.text(text) for text in accepted]
         size = sum(len(text.encode()) for text in texts)
-        self._tell(agent, view.model, "recall", heard, problem, blocks=len(kept), size=size, removed=removed)
+        self._log_operation(
+            agent, view.model, "recall", result, problem, blocks=len(accepted), size=size, removed=removed
+        )
         return texts
 
     def retain(self, agent: Agent, entry: JsonObject, redactor: Redactor) -> None:
-        """Give the service a line of history to keep, beside whatever goes on; nothing waits for it."""
+        """Send a line of history to the service, in the background."""
         memory = agent.memory
         if memory is None or memory.retain is None:
             return
         if len(self._retaining) >= MAX_IN_FLIGHT:
-            skipped = FetchFailure("too_many_in_flight", 0)
-            self._tell(agent, entry.get("requested_model"), "retain", skipped, skipped.reason, status="skipped")
+            skipped = FetchResult(0, failure="too_many_in_flight")
+            self._log_operation(
+                agent, entry.get("requested_model"), "retain", skipped, skipped.failure, status="skipped"
+            )
             return
         task = asyncio.ensure_future(self._retain(agent, memory, memory.retain.path, entry, redactor))
         self._retaining.add(task)
         task.add_done_callback(self._retaining.discard)
 
     async def close(self) -> None:
-        """What is on its way may arrive; each is bounded in time."""
+        """Wait for retains under way; each is bounded in time."""
         if self._retaining:
             await asyncio.wait(self._retaining)
 
     async def _retain(self, agent: Agent, memory: Memory, path: str, entry: JsonObject, redactor: Redactor) -> None:
         model = entry.get("requested_model")
-        about = {"agent_id": agent.id, "pod": agent.metadata.pod, "metadata": _about(agent, model)}
-        clear = redactor.document(encode_json({**about, "entry": entry}))
-        body = redact_credentials(clear.decode(errors="replace")).encode()
-        heard = await self._post(agent, memory, path, body, RETAIN_SECONDS)
-        self._tell(agent, model, "retain", heard, _problem(heard))
+        document = {
+            "agent_id": agent.id,
+            "pod": agent.metadata.pod,
+            "metadata": _metadata(agent, model),
+            "entry": entry,
+        }
+        redacted = redactor.document(encode_json(document))
+        body = redact_credentials(redacted.decode(errors="replace")).encode()
+        result = await self._post(agent, memory, path, body, RETAIN_SECONDS)
+        self._log_operation(agent, model, "retain", result, result.problem)
 
-    async def _post(
-        self, agent: Agent, memory: Memory, path: str, body: bytes, seconds: float
-    ) -> FetchResponse | FetchFailure:
+    async def _post(self, agent: Agent, memory: Memory, path: str, body: bytes, seconds: float) -> FetchResult:
         try:
             credential = self._credential(memory.auth)
         except MissingCredentialError:
-            return FetchFailure("credential_missing", 0)
+            return FetchResult(0, failure="credential_missing")
         headers = [
             *identity_headers(agent),
             ("accept", "application/json"),
@@ -120,86 +127,83 @@ class MemoryClient:
             *([bearer(credential)] if credential else []),
         ]
         url = memory.base_url.rstrip("/") + path
-        heard = await self._asker.ask(agent.id, FetchRequest("POST", url, headers, body, MAX_ANSWER_BYTES, seconds))
-        if credential is None or isinstance(heard, FetchFailure):
-            return heard
-        # Known here only, where it is a reference: a service that says it back must not tell it to the model.
-        return replace(heard, body=Redactor([credential]).document(heard.body))
+        request = FetchRequest("POST", url, headers, body, MAX_ANSWER_BYTES, seconds)
+        result = await self._client.fetch(agent.id, request)
+        if credential is None:
+            return result
+        # Other redactors don't know a credential that is a reference: a service must not repeat it to the model.
+        return replace(result, body=Redactor([credential]).document(result.body))
 
     def _credential(self, auth: BearerAuth | None) -> Secret | None:
         return None if auth is None else resolve_secret(self._secrets, auth.token)
 
-    def _tell(
+    def _log_operation(
         self,
         agent: Agent,
         model: object,
-        what: str,
-        heard: FetchResponse | FetchFailure,
+        operation: str,
+        result: FetchResult,
         problem: str | None,
         **more: Any,
     ) -> None:
-        timed_out = isinstance(heard, FetchFailure) and heard.timed_out
+        """Log a ``memory_op``. ``more``: ``blocks``, ``size`` and ``removed`` of a recall; ``status`` if not by the result."""
         assert agent.memory is not None
         self._log.event(
             "memory_op",
             agent,
             model=model,
             memory_service=agent.memory.service,
-            memory_op=what,
-            memory_status=more.pop("status", "timed_out" if timed_out else "failed" if problem else "succeeded"),
+            memory_op=operation,
+            memory_status=more.get(
+                "status", "timed_out" if problem == "timed_out" else "failed" if problem else "succeeded"
+            ),
             memory_blocks=more.get("blocks"),
             memory_bytes=more.get("size"),
             memory_removed=more.get("removed"),
-            latency_ms=heard.latency_ms,
-            status_code=heard.status if isinstance(heard, FetchResponse) else None,
+            latency_ms=result.latency_ms,
+            status_code=result.status,
             error=problem,
         )
 
 
-def _latest(said: tuple[str, ...]) -> list[str]:
-    """The latest of what was said, as much as may be sent, oldest first; of one that is too long its beginning."""
-    room, kept = MAX_QUERY_BYTES, []
-    for text in reversed(said):
+def _latest(messages: tuple[str, ...]) -> list[str]:
+    """Return the latest messages that fit into ``MAX_QUERY_BYTES``, oldest first; the first one may be cut at its end."""
+    room, latest = MAX_QUERY_BYTES, []
+    for text in reversed(messages):
         if room <= 0:
             break
-        kept.append(decode_printable(text.encode(errors="replace"), room))
-        room -= len(kept[-1].encode())
-    return kept[::-1]
+        latest.append(decode_printable(text.encode(errors="replace"), room))
+        room -= len(latest[-1].encode())
+    return latest[::-1]
 
 
-def _about(agent: Agent, model: object) -> JsonObject:
-    about = {"service": agent.metadata.service, "type": agent.metadata.type, "timezone": agent.metadata.timezone}
-    return {**about, "requested_model": model}
+def _metadata(agent: Agent, model: object) -> JsonObject:
+    metadata = {"service": agent.metadata.service, "type": agent.metadata.type, "timezone": agent.metadata.timezone}
+    return {**metadata, "requested_model": model}
 
 
-def _problem(heard: FetchResponse | FetchFailure) -> str | None:
-    if isinstance(heard, FetchFailure):
-        return heard.reason
-    return None if heard.ok else f"http_{heard.status}"
-
-
-def _read(heard: FetchResponse | FetchFailure) -> tuple[list[str], int, str | None]:
-    """(the memories that are kept, how many were not, what was wrong)."""
-    if isinstance(heard, FetchFailure) or not heard.ok:
-        return [], 0, _problem(heard)
-    if heard.more:
+def _read_memories(result: FetchResult) -> tuple[list[str], int, str | None]:
+    """Return (accepted memories, number of rejected ones, problem)."""
+    if result.problem:
+        return [], 0, result.problem
+    if result.is_cut:
         return [], 0, "answer_too_large"
     try:
-        memories = msgspec.json.decode(heard.body, type=_Answer).memories
+        memories = msgspec.json.decode(result.body, type=_Answer).memories
     except (msgspec.DecodeError, RecursionError):
         return [], 0, "answer_not_readable"
-    kept: list[str] = []
+    accepted: list[str] = []
     room = MAX_TEXT_BYTES
     for entry in memories:
-        text = _kept(entry)
-        if text is not None and len(kept) < MAX_BLOCKS and (size := len(text.encode())) <= room:
-            kept.append(text)
+        text = _memory_text(entry)
+        if text is not None and len(accepted) < MAX_BLOCKS and (size := len(text.encode())) <= room:
+            accepted.append(text)
             room -= size
-    return kept, len(memories) - len(kept), None
+    return accepted, len(memories) - len(accepted), None
 
 
-def _kept(entry: Any) -> str | None:
-    """One memory as the model reads it; None for what is no memory."""
+def _memory_text(entry: Any) -> str | None:
+    """Return one memory as text for the model; None if it is malformed, empty or only repeats the conversation."""
     try:
         memory = msgspec.convert(entry, _Recalled)
     except msgspec.ValidationError:

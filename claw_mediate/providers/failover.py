@@ -1,13 +1,13 @@
-"""A turn's model calls: which candidate is asked, with which key, and how often (spec/mediation.md section 4).
+"""Retries and failover of a turn's model calls (docs/spec/mediation.md section 4).
 
-    a reply that can be read              it is the answer, and its candidate stays for the rest of the turn
-    401, 402, 429                         the next key of that provider, at once; where none is left, the next candidate
-    5xx, no whole response, no reply      the next candidate
-    403 and any other 4xx                 passed on
+    readable reply                        done; the turn keeps this candidate
+    401, 402, 429                         next key of the provider, at once; then the next candidate
+    5xx, no whole response, no reply      next candidate
+    403, any other 4xx                    done; the runner gets it
 
-Where the turn has already cost something (``again``) and nobody answered, it is asked twice more, for runners repeat a whole
-turn for less: first the candidate that had answered before, then the others. A key that rests for a moment is waited for.
-When all is in vain, the runner is told the last real answer.
+A runner repeats a whole turn for less than a failed request. So once a turn has cost something (``may_retry``) and all
+candidates fail, they are tried twice more: first the candidate that answered earlier, then the others. A key that rests for
+seconds is waited for. If everything fails, the runner gets the last real response.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from claw_mediate.telemetry.event_log import EventLog
 
 TIMEOUT = "provider_timeout"
 BAD_REPLY = "provider_bad_response"
-_RETRIES = 2
+_MAX_RETRIES = 2
 _BACKOFF_SECONDS = 0.25
-_PATIENCE_SECONDS = 5.0
-"""What is waited for a key, or because a provider asks for it."""
+_MAX_WAIT_SECONDS = 5.0
+"""Longest wait for a key, or for a provider's Retry-After."""
 _OK, _CLIENT_ERROR, _SERVER_ERROR, _UNAVAILABLE = 200, 400, 500, 503
 _REASONS = {
     NO_KEY: KEY_UNAVAILABLE,
@@ -50,12 +50,12 @@ _REASONS = {
     TOO_LARGE: "response_read_error",
     BAD_REPLY: "response_read_error",
 }
-"""Of a failover, where the failure's own code is not one of the original's names."""
+"""Reasons of failover events (the original's names) for failures whose code is not one."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelReply:
-    """A reply that can be read."""
+    """A reply that the dialect can read."""
 
     reply: ModelResponse
 
@@ -65,18 +65,19 @@ type ModelResult = ModelReply | ProviderResponse | TransportFailure
 
 @dataclass(frozen=True, slots=True)
 class ModelCall:
-    """A model call. ``read`` raises ``UnreadableResponseError``; ``again`` is asked after a failure; ``until``: loop time."""
+    """A model call. ``read`` raises ``UnreadableResponseError``; ``until`` is a deadline in loop time."""
 
     body: bytes
     read: Callable[[bytes], ModelResponse]
     may_retry: Callable[[], bool]
+    """Called after each failure of all candidates."""
     until: float
     round: int = 1
     observer: TurnObserver = NO_OBSERVER
 
 
 class ProviderFailover:
-    """The providers."""
+    """Client of all providers that retries and fails over."""
 
     def __init__(
         self, registry: ProviderRegistry, log: EventLog, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
@@ -84,89 +85,97 @@ class ProviderFailover:
         self._registry = registry
         self._log = log
         self._sleep = sleep
-        self._sender = ProviderClient()
+        self._client = ProviderClient()
 
     async def post(self, route: Route, call: ModelCall) -> ModelResult:
-        """Ask; the caller bounds the time."""
-        first, then = route.standing, route.others
-        last = (then or first)[-1]
-        await self._rest(route, self._first_pause(route))
-        told: ModelResult | None = None
-        for attempt in range(_RETRIES + 1):
-            answer, repeat = await self._through(route, call, first, last)
-            told = _better(told, answer)
-            pause = self._pause(route, answer, attempt) if repeat and call.may_retry() else None
+        """Return the reply, or what the runner gets instead. The caller bounds the time."""
+        active, fallbacks = route.active, route.fallbacks
+        last = (fallbacks or active)[-1]
+        await self._pause(route, self._initial_pause(route))
+        best: ModelResult | None = None
+        for attempt in range(_MAX_RETRIES + 1):
+            result, is_repeatable = await self._try_candidates(route, call, active, last)
+            best = _better(best, result)
+            pause = self._retry_pause(route, result, attempt) if is_repeatable and call.may_retry() else None
             if pause is None or _now() + pause >= call.until:
                 break
-            await self._rest(route, pause)
-        assert told is not None
-        if _settles(told) or not then:
-            return told
-        answer, _ = await self._through(route, call, then, last, told)
-        return _better(told, answer)
+            await self._pause(route, pause)
+        assert best is not None
+        if _is_final(best) or not fallbacks:
+            return best
+        result, _ = await self._try_candidates(route, call, fallbacks, last, best)
+        return _better(best, result)
 
     async def close(self) -> None:
-        await self._sender.close()
+        await self._client.close()
 
-    async def _rest(self, route: Route, seconds: float) -> None:
+    async def _pause(self, route: Route, seconds: float) -> None:
         with route.stopwatch.waiting():
             await self._sleep(seconds)
 
-    async def _through(
-        self, route: Route, call: ModelCall, places: Sequence[int], last: int, failed: ModelResult | None = None
+    async def _try_candidates(
+        self,
+        route: Route,
+        call: ModelCall,
+        positions: Sequence[int],
+        last: int,
+        failure: ModelResult | None = None,
     ) -> tuple[ModelResult, bool]:
-        """Candidate by candidate, until one settles it: (what the runner is told, whether all may be asked again)."""
-        told, repeat = failed, False
-        for place in places:
-            if failed is not None:
-                log_failover(self._log, route.asker, (route.candidate, route.candidates[place]), _reason(failed))
-            route.at = place
-            failed = await self._with_time(route, call, None if place == last else (call.until - _now()) / 2)
-            if _settles(failed):
-                route.answered = route.answered or isinstance(failed, ModelReply)
-                return failed, False
-            told, repeat = _better(told, failed), repeat or _repeatable(failed)
-        assert told is not None
-        return told, repeat
+        """Try the candidates at these positions until one result is final. ``failure``: of the candidate before.
 
-    async def _with_time(self, route: Route, call: ModelCall, seconds: float | None) -> ModelResult:
-        """A candidate that another one stands behind may take half of the time that is left."""
+        Return (the best result, True if trying all again may help).
+        """
+        best, is_repeatable = failure, False
+        for position in positions:
+            if failure is not None:
+                step = (route.candidate, route.candidates[position])
+                log_failover(self._log, route.requester, step, _failover_reason(failure))
+            route.position = position
+            failure = await self._try_candidate(route, call, None if position == last else (call.until - _now()) / 2)
+            if _is_final(failure):
+                route.has_answered = route.has_answered or isinstance(failure, ModelReply)
+                return failure, False
+            best, is_repeatable = _better(best, failure), is_repeatable or _is_repeatable(failure)
+        assert best is not None
+        return best, is_repeatable
+
+    async def _try_candidate(self, route: Route, call: ModelCall, seconds: float | None) -> ModelResult:
+        """Try one candidate, with each ready key, in at most ``seconds``."""
         try:
             async with asyncio.timeout(seconds):
-                return await self._ask(route, call)
+                return await self._try_keys(route, call)
         except TimeoutError:
             name = route.candidate.provider.name
             return TransportFailure(TIMEOUT, f"the provider {name!r} did not answer in time")
 
-    async def _ask(self, route: Route, call: ModelCall) -> ModelResult:
-        """One candidate, with one ready key after the other."""
+    async def _try_keys(self, route: Route, call: ModelCall) -> ModelResult:
         provider = route.candidate.provider
-        answer: ProviderResult = self._no_key(provider)
+        result: ProviderResult = self._no_key(provider)
         for key in self._registry.ready(provider):
-            answer = await self._send(route, call, provider_auth(provider, key.secret if key else None))
-            if isinstance(answer, TransportFailure) or key is None:
+            result = await self._send(route, call, provider_auth(provider, key.secret if key else None))
+            if isinstance(result, TransportFailure) or key is None:
                 break
-            if not self._registry.record_response(provider, key, answer.status, answer.retry_after, answer.body):
+            if not self._registry.record_response(provider, key, result.status, result.retry_after, result.body):
                 break
-        return parse_response(answer, call.read)
+        return parse_response(result, call.read)
 
     async def _send(self, route: Route, call: ModelCall, credential: Headers) -> ProviderResult:
-        """One request, of which whoever looks on is told."""
+        """Send one request, and report it to the observer and the stopwatch."""
         provider = route.candidate.provider
-        body, below = route.body(call.body), provider.strip_base_path(route.path)
+        body, path = route.body(call.body), provider.strip_base_path(route.path)
         shown = [*route.headers, *mask_values(credential)]
-        asked = RequestInfo("POST", provider.base_url.rstrip("/") + below, shown, body)
-        with call.observer.observe(Subject("model", call.round, provider.name), asked) as heard:
+        info = RequestInfo("POST", provider.base_url.rstrip("/") + path, shown, body)
+        with call.observer.observe(Subject("model", call.round, provider.name), info) as exchange:
             headers = [*route.headers, *credential]
-            with route.stopwatch.asking(route.candidate) as told:
-                answer = await self._sender.send(route.asker.agent.id, provider, below, headers, body)
-                if isinstance(answer, ProviderResponse):
-                    told(answer.status)
-            if isinstance(answer, TransportFailure):
-                heard.on_failure(answer.message)
+            with route.stopwatch.model_call(route.candidate) as set_status:
+                result = await self._client.send(route.requester.agent.id, provider, path, headers, body)
+                if isinstance(result, ProviderResponse):
+                    set_status(result.status)
+            if isinstance(result, TransportFailure):
+                exchange.failed(result.message)
             else:
-                heard.on_response(ResponseInfo(answer.status, answer.content_type, answer.body))
-        return answer
+                exchange.on_response(ResponseInfo(result.status, result.content_type, result.body))
+        return result
 
     def _no_key(self, provider: Provider) -> TransportFailure:
         message, wait = f"no key of the provider {provider.name!r} is usable now", self._registry.wait(provider)
@@ -174,28 +183,28 @@ class ProviderFailover:
             return TransportFailure(NO_KEY, message)
         return TransportFailure(NO_KEY, message, _UNAVAILABLE, str(math.ceil(wait)))
 
-    def _first_pause(self, route: Route) -> float:
+    def _initial_pause(self, route: Route) -> float:
         wait = self._wait(route)
-        return wait if wait <= _PATIENCE_SECONDS else 0.0
+        return wait if wait <= _MAX_WAIT_SECONDS else 0.0
 
-    def _pause(self, route: Route, told: ModelResult, attempt: int) -> float | None:
-        """Seconds until all is asked again; None when that is of no use."""
+    def _retry_pause(self, route: Route, result: ModelResult, attempt: int) -> float | None:
+        """Return the seconds to wait before trying all again; None when that is of no use."""
         wait = self._wait(route)
-        if attempt == _RETRIES or wait > _PATIENCE_SECONDS:
+        if attempt == _MAX_RETRIES or wait > _MAX_WAIT_SECONDS:
             return None
-        asked = self._registry.rest(told.retry_after) if isinstance(told, ProviderResponse) else None
-        return max(wait, _BACKOFF_SECONDS * 4.0**attempt, asked if asked and asked <= _PATIENCE_SECONDS else 0.0)
+        asked = self._registry.rest(result.retry_after) if isinstance(result, ProviderResponse) else None
+        return max(wait, _BACKOFF_SECONDS * 4.0**attempt, asked if asked and asked <= _MAX_WAIT_SECONDS else 0.0)
 
     def _wait(self, route: Route) -> float:
-        return min(self._registry.wait(route.candidates[place].provider) for place in route.standing)
+        return min(self._registry.wait(route.candidates[position].provider) for position in route.active)
 
 
-def parse_response(answer: ProviderResult, read: Callable[[bytes], ModelResponse]) -> ModelResult:
-    """A good response's reply, or what is wrong with it."""
-    if isinstance(answer, TransportFailure) or answer.status != _OK:
-        return answer
+def parse_response(result: ProviderResult, read: Callable[[bytes], ModelResponse]) -> ModelResult:
+    """Return the reply of a response with status 200, or the failure."""
+    if isinstance(result, TransportFailure) or result.status != _OK:
+        return result
     try:
-        return ModelReply(read(answer.body))
+        return ModelReply(read(result.body))
     except UnreadableResponseError as error:
         return TransportFailure(BAD_REPLY, str(error))
 
@@ -204,35 +213,34 @@ def _now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def _settles(answer: ModelResult) -> bool:
-    """Whether nobody else is asked."""
-    if isinstance(answer, ProviderResponse):
-        key_is_spent = answer.status in KEY_REJECTED or answer.status == RATE_LIMITED
-        return _CLIENT_ERROR <= answer.status < _SERVER_ERROR and not key_is_spent
-    return isinstance(answer, ModelReply)
+def _is_final(result: ModelResult) -> bool:
+    """Return whether no other candidate is tried."""
+    if isinstance(result, ProviderResponse):
+        is_about_key = result.status in KEY_REJECTED or result.status == RATE_LIMITED
+        return _CLIENT_ERROR <= result.status < _SERVER_ERROR and not is_about_key
+    return isinstance(result, ModelReply)
 
 
-def _repeatable(answer: ModelResult) -> bool:
-    """Whether the same may be answered otherwise in a moment."""
-    if isinstance(answer, ProviderResponse):
-        return answer.status == RATE_LIMITED or answer.status >= _SERVER_ERROR
-    return isinstance(answer, TransportFailure) and answer.code in {UNREACHABLE, BROKE_OFF, BAD_REPLY}
+def _is_repeatable(result: ModelResult) -> bool:
+    """Return whether the same request may succeed in a moment."""
+    if isinstance(result, ProviderResponse):
+        return result.status == RATE_LIMITED or result.status >= _SERVER_ERROR
+    return isinstance(result, TransportFailure) and result.code in {UNREACHABLE, BROKE_OFF, BAD_REPLY}
 
 
 def _better(before: ModelResult | None, later: ModelResult) -> ModelResult:
-    """What the runner is told: the last that a provider said, rather than that there was no key, or no connection."""
-    return before if before is not None and _worth(before) > _worth(later) else later
+    """Return the result for the runner: the last response of a provider, rather than a missing key or connection."""
+    return before if before is not None and _rank(before) > _rank(later) else later
 
 
-def _worth(answer: ModelResult) -> Literal[0, 1, 2, 3]:
-    if isinstance(answer, TransportFailure):
-        return 0 if answer.code == NO_KEY else 1
-    return 3 if _settles(answer) else 2
+def _rank(result: ModelResult) -> Literal[0, 1, 2, 3]:
+    if isinstance(result, TransportFailure):
+        return 0 if result.code == NO_KEY else 1
+    return 3 if _is_final(result) else 2
 
 
-def _reason(failed: ModelResult) -> str:
-    """The original's names."""
-    match failed:
+def _failover_reason(failure: ModelResult) -> str:
+    match failure:
         case TransportFailure(code=code):
             return _REASONS.get(code, code)
         case ProviderResponse(status=status) if status in KEY_REJECTED or status == RATE_LIMITED:

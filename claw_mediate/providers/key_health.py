@@ -1,8 +1,8 @@
-"""What the proxy found out about keys: dead ones (401, 402, out of quota) and resting ones (429).
+"""Persistent states of provider keys: dead (401, 402, out of quota) or resting (429).
 
-One small file a key in a directory of their own, named by the digest of provider and secret, written to a temporary name
-and renamed: processes that share the directory never write over each other's findings, a replaced secret starts afresh, and
-an operator revives a key by removing its file (docs/decisions/0012). Files are read again when the directory changes.
+Each key has a small file, named by a digest of provider and secret and replaced atomically. So processes that share the
+directory do not overwrite each other's states, a new secret starts afresh, and an operator revives a key by removing its file
+(docs/decisions/0012). Files are read again when the directory changes.
 """
 
 from __future__ import annotations
@@ -28,39 +28,40 @@ from claw_mediate.file_cache import FileVersion, file_version, read_file
 from claw_mediate.telemetry.event_log import EventLog, rfc3339
 
 MAX_REST_SECONDS = 3600.0
-_WORTH_WRITING_SECONDS = 5.0
-"""A shorter rest is over before a new process could heed it."""
-_STEP_NS = 100_000_000
+_MIN_STORED_SECONDS = 5.0
+"""A shorter rest is not worth a file: it is over before a new process could use it."""
+_MTIME_STEP_NS = 100_000_000
+"""Resolution of a file system's times."""
 _SAME_SECONDS = 1.0
-"""Requests that ran side by side learn the same of a key, each a little later."""
+"""Times this close are one finding of concurrent requests."""
 
 
 class KeyStates:
-    """By provider and secret, the time from which a key may be used again; ``inf`` for a dead one."""
+    """The time at which each key is ready again, by provider and secret; ``inf`` for a dead one."""
 
     def __init__(self, directory: Path, log: EventLog, clock: Callable[[], float] = time.time) -> None:
         self.now = clock
         self._directory = directory
         self._log = log
-        self._seen: FileVersion | bool = False
-        self._written: dict[str, float] = {}
-        self._unwritten: dict[str, float] = {}
+        self._version: FileVersion | bool = False
+        self._stored: dict[str, float] = {}
+        self._unstored: dict[str, float] = {}
         self._broken: dict[str, FileVersion] = {}
-        self._may_write = True
+        self._is_writable = True
 
-    def wakes_at(self, provider: str, key: PoolKey) -> float:
-        """POSIX time, in the past for a key that is ready."""
-        self._read()
+    def ready_at(self, provider: str, key: PoolKey) -> float:
+        """Return when the key is ready again, as POSIX time; in the past if it is ready now."""
+        self._load()
         name = _name(provider, key)
-        return max(key.unavailable_until, self._written.get(name, 0.0), self._unwritten.get(name, 0.0))
+        return max(key.unavailable_until, self._stored.get(name, 0.0), self._unstored.get(name, 0.0))
 
-    def note(self, provider: str, key: PoolKey, until: float, status: int) -> bool:
-        """From now on, and after a restart. ``status``: what the provider answered. False: it was known already."""
-        if until <= self.wakes_at(provider, key) + _SAME_SECONDS:
+    def block(self, provider: str, key: PoolKey, until: float, status: int) -> bool:
+        """Block the key until a POSIX time, also after a restart. Return False if that was known."""
+        if until <= self.ready_at(provider, key) + _SAME_SECONDS:
             return False
         name, now = _name(provider, key), self.now()
-        self._unwritten[name] = until
-        if until - now < _WORTH_WRITING_SECONDS:
+        self._unstored[name] = until
+        if until - now < _MIN_STORED_SECONDS:
             return True
         record = KeyRecord(
             provider=provider,
@@ -74,18 +75,18 @@ class KeyStates:
         try:
             self._write(name, record)
         except OSError as error:
-            if self._may_write:
+            if self._is_writable:
                 self._log.event("error", error="key_states_not_written", reason=error.strerror)
-            self._may_write = False
+            self._is_writable = False
         else:
-            self._may_write = True
-            self._written[name] = self._unwritten.pop(name)
+            self._is_writable = True
+            self._stored[name] = self._unstored.pop(name)
         return True
 
     def _write(self, name: str, record: KeyRecord) -> None:
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor, name_now = tempfile.mkstemp(dir=self._directory, prefix=".")  # of mode 0600
-        staged = Path(name_now)
+        descriptor, temporary = tempfile.mkstemp(dir=self._directory, prefix=".")  # of mode 0600
+        staged = Path(temporary)
         try:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(record.model_dump_json(exclude_none=True).encode() + b"\n")
@@ -97,45 +98,45 @@ class KeyStates:
                 staged.unlink()
             raise
 
-    def _read(self) -> None:
-        found = file_version(self._directory)
-        if found == self._seen:
+    def _load(self) -> None:
+        version = file_version(self._directory)
+        if version == self._version:
             return
-        # File systems count time in steps: what changes twice in one of them looks unchanged.
-        settled = found is None or time.time_ns() - found[1] > _STEP_NS
-        self._seen = found if settled else False
-        self._written = {}
-        for file in sorted(self._directory.glob("[!.]*.json")) if found else ():
+        # A second change within one step of the file system's time would look unchanged.
+        is_stable = version is None or time.time_ns() - version[1] > _MTIME_STEP_NS
+        self._version = version if is_stable else False
+        self._stored = {}
+        for file in sorted(self._directory.glob("[!.]*.json")) if version else ():
             try:
                 record = KeyRecord.model_validate_json(read_file(file))
                 until = math.inf if record.state == "dead" else parse_rfc3339(record.cooldown_until or "")
             except FileNotFoundError:
                 continue
             except (OSError, ValueError) as error:
-                self._is_broken(file, error)
+                self._log_broken(file, error)
             else:
                 longest = math.inf if until == math.inf else self.now() + MAX_REST_SECONDS
-                self._written[file.name] = min(until, longest)
+                self._stored[file.name] = min(until, longest)
 
-    def _is_broken(self, file: Path, error: Exception) -> None:
-        """Once for each content: such a key starts afresh."""
-        found = file_version(file)
-        if self._broken.get(file.name) != found:
-            self._broken[file.name] = found
+    def _log_broken(self, file: Path, error: Exception) -> None:
+        """Log a broken file once for each version; its key starts afresh."""
+        version = file_version(file)
+        if self._broken.get(file.name) != version:
+            self._broken[file.name] = version
             reason = error_line(error) if isinstance(error, ValidationError) else "unreadable"
             self._log.event("error", error="key_state_broken", file=file.name, reason=reason)
 
 
 def parse_rfc3339(text: str) -> float:
-    """RFC 3339 as POSIX time; without a zone it is UTC. Raises ``ValueError``."""
+    """Return the POSIX time; UTC is the default zone. Raise ``ValueError``."""
     moment = datetime.fromisoformat(text)
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def _name(provider: str, key: PoolKey) -> str:
-    return _file_of(provider, key.secret)
+    return _file_name(provider, key.secret)
 
 
 @lru_cache(maxsize=256)
-def _file_of(provider: str, secret: Secret) -> str:
+def _file_name(provider: str, secret: Secret) -> str:
     return hashlib.sha256(f"{provider}\0{secret.reveal()}".encode()).hexdigest() + ".json"

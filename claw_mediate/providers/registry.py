@@ -1,8 +1,7 @@
-"""Model providers and their keys: providers.json over the environment (spec/contract.md "providers.json").
+"""Model providers and their keys: providers.json over the environment (docs/spec/contract.md "providers.json").
 
-What an answer says of its key: 401 and 402 that it is dead, and 429 too where the account is out of quota; any other 429 that
-it rests, as long as ``Retry-After`` says. A 403 says nothing of it: moderation, region and a model's permissions are 403 too,
-and must not cost the pod its key.
+A response tells the state of its key: dead after 401, 402, and 429 if the account is out of quota; resting after any other
+429, as long as ``Retry-After`` says. A 403 changes nothing: moderation, region and a model's permissions are 403 too.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ from claw_mediate.telemetry.event_log import EventLog, rfc3339
 RATE_LIMITED = 429
 KEY_REJECTED = frozenset({401, 402})
 _REST_SECONDS = 2.0
-"""Where a provider does not say how long: short enough for a turn to wait for."""
+"""Rest without a ``Retry-After``: short enough for a turn to wait."""
 _OUT_OF_QUOTA = re.compile(rb'"(?:code|type)"\s*:\s*"(?:insufficient_quota|billing_[a-z_]{1,40})"')
-"""By OpenAI's codes. Not by wording: Gemini speaks of "quota" and "billing" in every 429, also for one minute's limit."""
+"""OpenAI's codes, not wording: Gemini says "quota" and "billing" in every 429, even for a limit per minute."""
 _ERROR_BYTES = 4096
 
 
@@ -44,14 +43,14 @@ _KNOWN_HOSTS = {urlsplit(known.base_url or "").hostname or "" for known in KNOWN
 
 @dataclass(frozen=True, slots=True)
 class AuthPaths:
-    """Where providers.json is, and where findings about keys are kept: elsewhere, where the former is read-only."""
+    """The directory of providers.json, and the directory of key states: another one where the former is read-only."""
 
     directory: Path
     key_states: Path
 
 
 class ProviderRegistry:
-    """All providers, as file and environment say now, and the states of their keys."""
+    """All providers by file and environment, and the states of their keys."""
 
     def __init__(
         self,
@@ -61,7 +60,7 @@ class ProviderRegistry:
         env: Mapping[str, str] = os.environ,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Raises ``ValueError``, in one line, for a ``<NAME>_BASE_URL`` that is no base URL."""
+        """Raise ``ValueError`` with one line if a ``<NAME>_BASE_URL`` is no base URL."""
         for known in KNOWN_PROVIDERS.values():
             variable = f"{known.env}_BASE_URL"
             try:
@@ -73,43 +72,43 @@ class ProviderRegistry:
         self._extra_hosts = hosts
         self._env = dict(env)
         self._log = log
-        self._seen: FileVersion | bool = False
+        self._version: FileVersion | bool = False
         self._providers: dict[str, Provider] = {}
         self.problem: str | None = None
-        """Why the file is not what counts now."""
-        self._governed: tuple[dict[str, Provider], frozenset[str]] = {}, frozenset()
-        self._states = KeyStates(auth.key_states, log, clock)
+        """Why the file is not in force, in one line."""
+        self._hosts_cache: tuple[dict[str, Provider], frozenset[str]] = {}, frozenset()
+        self._key_states = KeyStates(auth.key_states, log, clock)
 
     def all(self) -> dict[str, Provider]:
-        """By name. A file that does not parse leaves the last good state in force, with one log event."""
-        found = file_version(self._file)
-        if found != self._seen:
-            self._seen, self.problem = found, None
+        """Return all providers by name. A broken file is logged once, and the last good one stays in force."""
+        version = file_version(self._file)
+        if version != self._version:
+            self._version, self.problem = version, None
             try:
-                written = Providers.model_validate_json(read_file(self._file)) if found else Providers(providers={})
+                entries = Providers.model_validate_json(read_file(self._file)) if version else Providers(providers={})
             except (OSError, ValidationError) as error:
                 reason = error_line(error)
                 self._log.event("error", error="providers_broken", file=self._file.name, reason=reason)
-                written, self.problem = None, f"{self._file.name} can't be used: {reason}"
-            if written is not None:
-                self._providers = _merged(written, self._env)
+                entries, self.problem = None, f"{self._file.name} can't be used: {reason}"
+            if entries is not None:
+                self._providers = _merge(entries, self._env)
             elif not self._providers:
-                self._providers = _merged(Providers(providers={}), {})
+                self._providers = _merge(Providers(providers={}), {})
         return self._providers
 
-    def forget(self) -> dict[str, Provider]:
-        """Read the file anew when it is asked for; returns what counted so far."""
-        self._seen = False
+    def clear_cache(self) -> dict[str, Provider]:
+        """Read the file anew on its next use. Return the providers so far."""
+        self._version = False
         return self._providers
 
     @property
     def may_be_filled(self) -> bool:
-        """Whether there is a sound providers.json, in which keys may still come to stand."""
+        """True if there is a sound providers.json: keys may be added to it later."""
         self.all()
-        return bool(self._seen) and self.problem is None
+        return bool(self._version) and self.problem is None
 
     def by_host(self, host: str) -> Provider | None:
-        """The provider that a destination host belongs to: then the host is governed."""
+        """Return the provider of a governed host; None for any other host."""
         name = self._extra_hosts.get(host.lower())
         providers = self.all()
         if name is not None:
@@ -120,62 +119,62 @@ class ProviderRegistry:
         return next((provider for provider in providers.values() if provider.host == host.lower()), None)
 
     def hosts(self) -> frozenset[str]:
-        """Every governed host."""
+        """Return all governed hosts."""
         providers = self.all()
-        if self._governed[0] is not providers:
+        if self._hosts_cache[0] is not providers:
             hosts = _KNOWN_HOSTS | set(self._extra_hosts) | {provider.host for provider in providers.values()}
-            self._governed = providers, frozenset(hosts - {""})
-        return self._governed[1]
+            self._hosts_cache = providers, frozenset(hosts - {""})
+        return self._hosts_cache[1]
 
     def by_model(self, model: str, api_format: ApiFormat) -> Candidate:
-        """In base-URL mode the model's prefix picks the provider, else the dialect's default one."""
+        """Return the provider that the model's prefix names, else the dialect's default (base-URL requests)."""
         providers = self.all()
         prefix, slash, rest = model.partition("/")
         if slash and prefix in providers:
             return Candidate(providers[prefix], rest)
-        default = providers[api_format]  # a protocol is called as the provider whose it is
+        default = providers[api_format]  # each format is named after its provider
         if default.is_usable:
             return Candidate(default, model)
         others = (p for p in providers.values() if p.is_usable and p.api_format == api_format)
         return Candidate(next(others, default), model)
 
     def ready(self, provider: Provider) -> list[PoolKey | None]:
-        """The keys that may be tried now, in their order; [None] for a provider that takes none."""
+        """Return the keys that may be tried now, in order; [None] for a provider without authentication."""
         if provider.auth == "none":
             return [None]
-        now = self._states.now()
-        return [key for key in provider.keys if self._states.wakes_at(provider.name, key) <= now]
+        now = self._key_states.now()
+        return [key for key in provider.keys if self._key_states.ready_at(provider.name, key) <= now]
 
     def wait(self, provider: Provider) -> float:
-        """Seconds until the provider has a key that may be tried; ``inf`` when all are dead."""
+        """Return the seconds until the provider has a ready key; ``inf`` when all are dead."""
         if provider.auth == "none":
             return 0.0
-        wakes = (self._states.wakes_at(provider.name, key) for key in provider.keys)
-        return max(0.0, min(wakes, default=math.inf) - self._states.now())
+        times = (self._key_states.ready_at(provider.name, key) for key in provider.keys)
+        return max(0.0, min(times, default=math.inf) - self._key_states.now())
 
     def has_usable_key(self) -> bool:
-        """Whether there is a provider with a key that is not dead."""
+        """Return whether any provider has a key that is not dead."""
         return any(self.wait(provider) < math.inf for provider in self.all().values())
 
     def count_keys(self) -> dict[tuple[str, KeyState], int]:
-        """How many keys each provider has, by their state."""
-        now, found = self._states.now(), dict[tuple[str, KeyState], int]()
+        """Return the number of keys by provider and state."""
+        now, counts = self._key_states.now(), dict[tuple[str, KeyState], int]()
         for provider in self.all().values():
             for key in provider.keys:
-                wakes = self._states.wakes_at(provider.name, key)
-                state: KeyState = "ready" if wakes <= now else "dead" if wakes == math.inf else "cooldown"
-                found[provider.name, state] = found.get((provider.name, state), 0) + 1
-        return found
+                ready_at = self._key_states.ready_at(provider.name, key)
+                state: KeyState = "ready" if ready_at <= now else "dead" if ready_at == math.inf else "cooldown"
+                counts[provider.name, state] = counts.get((provider.name, state), 0) + 1
+        return counts
 
     def rest(self, retry_after: str) -> float | None:
-        """What ``Retry-After`` asks for, in seconds."""
-        return parse_retry_after(retry_after, self._states.now())
+        """Return ``Retry-After`` in seconds, bounded; None if it is not usable."""
+        return parse_retry_after(retry_after, self._key_states.now())
 
     def record_response(
         self, provider: Provider, key: PoolKey, status: int, retry_after: str, body: bytes = b""
     ) -> bool:
-        """Note what an answer says of its key; whether the next key should be tried."""
-        now = self._states.now()
+        """Record what a response tells of its key. Return whether to try the next key."""
+        now = self._key_states.now()
         quota = is_out_of_quota(status, body)
         if quota or status in KEY_REJECTED:
             until = math.inf
@@ -184,7 +183,7 @@ class ProviderRegistry:
             until = now + (_REST_SECONDS if asked is None else asked)
         else:
             return False
-        if self._states.note(provider.name, key, until, status):
+        if self._key_states.block(provider.name, key, until, status):
             self._log.event(
                 "provider_pool",
                 provider=provider.name,
@@ -204,7 +203,7 @@ def is_out_of_quota(status: int, body: bytes) -> bool:
 
 
 def parse_retry_after(retry_after: str, now: float) -> float | None:
-    """``Retry-After`` (seconds, or a date) in seconds, bounded; None where it says nothing of use."""
+    """Return ``Retry-After`` (seconds or a date) in seconds, at most ``MAX_REST_SECONDS``; None if it is not usable."""
     try:
         seconds = float(retry_after)
     except ValueError:
@@ -216,11 +215,11 @@ def parse_retry_after(retry_after: str, now: float) -> float | None:
     return None if math.isnan(seconds) else min(max(0.0, seconds), MAX_REST_SECONDS)
 
 
-def _merged(written: Providers, env: Mapping[str, str]) -> dict[str, Provider]:
-    names = [*KNOWN_PROVIDERS, *(name for name in written.providers if name not in KNOWN_PROVIDERS)]
+def _merge(file: Providers, env: Mapping[str, str]) -> dict[str, Provider]:
+    names = [*KNOWN_PROVIDERS, *(name for name in file.providers if name not in KNOWN_PROVIDERS)]
     merged = {}
     for name in names:
-        entry, known = written.providers.get(name, ProviderEntry()), KNOWN_PROVIDERS.get(name)
+        entry, known = file.providers.get(name, ProviderEntry()), KNOWN_PROVIDERS.get(name)
         prefix = known.env if known else re.sub(r"[^A-Z0-9]", "_", name.upper())
         base_url = env.get(f"{prefix}_BASE_URL") or entry.base_url or (known.base_url if known else None)
         if base_url is None:
@@ -238,11 +237,11 @@ def _merged(written: Providers, env: Mapping[str, str]) -> dict[str, Provider]:
 def _file_keys(entry: ProviderEntry) -> tuple[PoolKey, ...]:
     keys = sorted(entry.keys, key=lambda key: key.id != entry.active_key_id)
     from_v1 = [PoolKey("api_key", entry.api_key)] if entry.api_key else []
-    return (*(PoolKey(key.id, key.secret, _rests_until(key)) for key in keys), *from_v1)
+    return (*(PoolKey(key.id, key.secret, _cooldown_end(key)) for key in keys), *from_v1)
 
 
-def _rests_until(key: ProviderKey) -> float:
-    """What the operator says of a key. A cooldown without a time that can be read is over."""
+def _cooldown_end(key: ProviderKey) -> float:
+    """Return when the operator's file lets a key be used. A cooldown without a readable time is over."""
     if key.state in {"dead", "disabled"}:
         return math.inf
     try:
@@ -252,13 +251,13 @@ def _rests_until(key: ProviderKey) -> float:
 
 
 def _env_keys(known: KnownProvider | None, env: Mapping[str, str]) -> tuple[PoolKey, ...]:
-    """``NAME``, ``NAME_1``, ``NAME_2`` …, in that order, each value once."""
-    found: dict[str, PoolKey] = {}
+    """Return the keys of ``NAME``, ``NAME_1``, ``NAME_2`` …, in that order, each value once."""
+    keys: dict[str, PoolKey] = {}
     for name in known.keys if known else ():
         numbered = sorted(
             (key for key in env if re.fullmatch(rf"{name}_\d+", key)), key=lambda key: int(key.rpartition("_")[2])
         )
         for variable in (name, *numbered):
             if value := env.get(variable, "").strip():
-                found.setdefault(value, PoolKey(f"env:{variable}", Secret(value)))
-    return tuple(found.values())
+                keys.setdefault(value, PoolKey(f"env:{variable}", Secret(value)))
+    return tuple(keys.values())

@@ -1,6 +1,6 @@
-"""Where a request goes: the provider that its host or its model's prefix names, or what the agent's model policy allows.
+"""Routing of requests: to the provider that the host or the model's prefix names, or to what the agent's model policy allows.
 
-Requests of every path are clamped that name a model: of a dialect, and of none (``other_paths``).
+Every request that names a model is routed here, also on paths of no dialect (``turns/other_paths.py``).
 """
 
 from __future__ import annotations
@@ -25,78 +25,82 @@ from claw_mediate.providers.registry import ProviderRegistry
 from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.telemetry.timing import Stopwatch
 
+NO_KEY = "no_provider_key"
+KEY_UNAVAILABLE = "provider_key_unavailable"
+"""``NO_KEY`` as the reason of a failover."""
+
 
 class Requester(NamedTuple):
-    """Whose request it is, for the log."""
+    """The agent and turn of a request, for the log."""
 
     agent: Agent
     turn_id: str
 
 
 def new_turn_id() -> str:
-    """Beginning with the time, so that what is kept of turns of one time is kept together; nobody can guess the rest."""
+    """Return an unguessable id that begins with the time, so that records of one time are stored together."""
     return f"turn_{time.time_ns() // 1_000_000:012x}{secrets.token_hex(10)}"
-
-
-NO_KEY = "no_provider_key"
-KEY_UNAVAILABLE = "provider_key_unavailable"
-"""The same as a failover's reason."""
 
 
 @dataclass(slots=True)
 class Route:
-    """Where the model calls of one turn go. ``path``: the runner's, with its query; ``headers``: without a credential."""
+    """The candidates of one turn's model calls, and the current one.
 
-    asker: Requester
+    ``path``: the runner's, with its query; ``headers``: without a credential.
+    """
+
+    requester: Requester
     path: str
     headers: Headers
     candidates: Sequence[Candidate]
-    at: int = 0
-    """The candidate that was asked last."""
-    answered: bool = False
-    """Whether it has answered: then it stays."""
+    position: int = 0
+    """Index of the candidate that was asked last."""
+    has_answered: bool = False
+    """True once that candidate has answered: then the turn keeps it."""
     stopwatch: Stopwatch = field(default_factory=Stopwatch, repr=False)
-    _named: tuple[bytes, dict[str, bytes]] = field(default=(b"", {}), repr=False)
+    _bodies: tuple[bytes, dict[str, bytes]] = field(default=(b"", {}), repr=False)
 
     @property
     def candidate(self) -> Candidate:
-        return self.candidates[self.at]
+        return self.candidates[self.position]
 
     @property
-    def standing(self) -> Sequence[int]:
-        """The candidates to begin with."""
-        return (self.at,) if self.answered else range(len(self.candidates))
+    def active(self) -> Sequence[int]:
+        """Positions of the candidates to try first."""
+        return (self.position,) if self.has_answered else range(len(self.candidates))
 
     @property
-    def others(self) -> Sequence[int]:
-        """Those to turn to when the one that had answered does so no more."""
-        return [place for place in range(len(self.candidates)) if place != self.at] if self.answered else ()
+    def fallbacks(self) -> Sequence[int]:
+        """Positions of the candidates to try when the one that answered earlier fails."""
+        if not self.has_answered:
+            return ()
+        return [position for position in range(len(self.candidates)) if position != self.position]
 
     def body(self, body: bytes) -> bytes:
-        """The same request for the candidate of now; ``body`` names the first one's model. Found once for each model."""
+        """Return the request with the current candidate's model; ``body`` names the first one's. Cached by model."""
         model = self.candidate.model
         if model == self.candidates[0].model:
             return body
-        if self._named[0] is not body:
-            self._named = (body, {})
-        named = self._named[1]
-        if model not in named:
-            named[model] = replace_model(body, model)
-        return named[model]
+        if self._bodies[0] is not body:
+            self._bodies = (body, {})
+        by_model = self._bodies[1]
+        if model not in by_model:
+            by_model[model] = replace_model(body, model)
+        return by_model[model]
 
 
 class Router:
-    """The candidates for a request."""
+    """Finds the candidates of a request."""
 
     def __init__(self, registry: ProviderRegistry, log: EventLog) -> None:
         self._registry = registry
         self._log = log
-        self._told: set[tuple[str, str, str, str]] = set()
+        self._logged: set[tuple[str, str, str, str]] = set()
 
     def candidates(
-        self, asker: Requester, request: Request, view: RunnerRequest | None
+        self, requester: Requester, request: Request, view: RunnerRequest | None
     ) -> Sequence[Candidate] | RunnerResponse:
-        """At least one, best first; or the refusal."""
+        """Return at least one candidate, best first; or the refusal."""
         api_format: ApiFormat = "anthropic" if is_anthropic(request.path) else "openai"
         model = view.model if view is not None else ""
         if request.host is None:
@@ -105,7 +109,7 @@ class Router:
             named = Candidate(only, model)
         else:
             return refuse(request.path, 502, "no_provider", "no provider is configured for this host")
-        policy = asker.agent.metadata.model_policy
+        policy = requester.agent.metadata.model_policy
         if request.host is not None or policy is None or not policy.allowed or view is None:
             if not named.provider.is_usable:
                 message = f"the provider {named.provider.name!r} has no key"
@@ -114,37 +118,35 @@ class Router:
                 return (named,)
         reach = ProviderScope(self._registry.all(), api_format, named.provider if request.host is not None else None)
         choice = choose_models(policy, model, reach)
-        self._tell(asker, model, choice)
+        self._log_choice(requester, model, choice)
         return choice.candidates or _nothing_allowed(request)
 
-    def ready(self, asker: Requester, candidates: Sequence[Candidate]) -> Candidate | None:
-        """For a request that is sent once: the first that has a key now."""
-        found = next((each for each in candidates if self._registry.ready(each.provider)), None)
-        if found is not None and found is not candidates[0]:
-            log_failover(self._log, asker, (candidates[0], found), KEY_UNAVAILABLE)
-        return found
+    def first_ready(self, requester: Requester, candidates: Sequence[Candidate]) -> Candidate | None:
+        """Return the first candidate that has a ready key, for a request that is sent only once."""
+        ready = next((each for each in candidates if self._registry.ready(each.provider)), None)
+        if ready is not None and ready is not candidates[0]:
+            log_failover(self._log, requester, (candidates[0], ready), KEY_UNAVAILABLE)
+        return ready
 
     def body_for_model(self, agent: Agent, view: RunnerRequest, model: str) -> bytes:
-        """The request for that model, and under a policy for no other: named twice, it would be the provider's to choose.
-
-        Raises ``JsonSpliceError``.
+        """Return the request with that model. Under a policy, raise ``json_splice.WireError`` if it names a model twice: the
+        provider would choose.
         """
         if model == view.model:
-            if (
-                agent.metadata.model_policy is not None and view.bypass != NO_DIALECT
-            ):  # which was looked at when it was read
+            # Paths of no dialect were checked when they were read.
+            if agent.metadata.model_policy is not None and view.bypass != NO_DIALECT:
                 json_splice.find_members(view.body, ["model"])
             return view.body
         if view.model_span is not None:
             return json_splice.splice(view.body, [(*view.model_span, model.encode())])
         return replace_model(view.body, model)
 
-    def _tell(self, asker: Requester, model: str, choice: ModelChoice) -> None:
-        agent = asker.agent
+    def _log_choice(self, requester: Requester, model: str, choice: ModelChoice) -> None:
+        agent = requester.agent
         for ref, reason in choice.unusable_refs.items():
-            told = (agent.id, agent.digest, ref, reason)
-            if told not in self._told:  # it is so in every request
-                self._told.add(told)
+            key = (agent.id, agent.digest, ref, reason)
+            if key not in self._logged:  # it would be in every request
+                self._logged.add(key)
                 name = f"model_ref_unreachable:{ref}"
                 self._log.event("intervention", agent, intervention=name, ref=ref, reason=reason)
         if choice.intervention is not None and choice.candidates:
@@ -152,7 +154,7 @@ class Router:
             self._log.event(
                 "intervention",
                 agent,
-                turn_id=asker.turn_id,
+                turn_id=requester.turn_id,
                 model=model,
                 intervention=choice.intervention,
                 effective_provider=effective.provider.name,
@@ -161,22 +163,22 @@ class Router:
 
 
 def replace_model(body: bytes, model: str) -> bytes:
-    """The request for that model; every other byte as it was. Raises ``JsonSpliceError``."""
+    """Return the request with that model and every other byte unchanged. Raise ``json_splice.WireError``."""
     return json_splice.edit(body, {"model": json.dumps(model).encode()})
 
 
-def log_failover(log: EventLog, asker: Requester, move: tuple[Candidate, Candidate], reason: str) -> None:
-    """From one candidate to the next."""
-    left, to = move
+def log_failover(log: EventLog, requester: Requester, step: tuple[Candidate, Candidate], reason: str) -> None:
+    """Log the step from one candidate to another."""
+    before, after = step
     log.event(
         "failover",
-        asker.agent,
-        turn_id=asker.turn_id,
-        model=to.model,
-        from_provider=left.provider.name,
-        from_model=left.model,
-        to_provider=to.provider.name,
-        to_model=to.model,
+        requester.agent,
+        turn_id=requester.turn_id,
+        model=after.model,
+        from_provider=before.provider.name,
+        from_model=before.model,
+        to_provider=after.provider.name,
+        to_model=after.model,
         reason=reason,
     )
 
@@ -184,4 +186,4 @@ def log_failover(log: EventLog, asker: Requester, move: tuple[Candidate, Candida
 def _nothing_allowed(request: Request) -> RunnerResponse:
     if request.host is not None:
         return refuse(request.path, 403, "model_not_allowed", "the model policy allows no model of this provider")
-    return refuse(request.path, 502, "no_provider", "no model that the model policy allows can be asked here")
+    return refuse(request.path, 502, "no_provider", "no model that the model policy allows is available here")

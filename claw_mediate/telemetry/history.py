@@ -1,4 +1,4 @@
-"""Session history: one line a turn, appended; each line holds the hash of the line before (spec/contract.md)."""
+"""Session history: one line a turn, each with the hash of the line before (docs/spec/contract.md)."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from claw_contract.redaction.redactor import Redactor
 from claw_mediate.telemetry.event_log import encode_json
 
 MAX_BODY_BYTES = 262_144
-"""Bytes of a request or response that history keeps; what is longer is cut with an explicit mark."""
+"""Limit of a request or response in history; a longer one is cut, and marked as such."""
 
 
 class AppendedLine(NamedTuple):
-    """A turn's line, as it was written."""
+    """A turn's line as written."""
 
     line: bytes
     hash: str
-    rotated: bool
-    """Whether it begins a file, since the one before was full."""
-    cut: bool
-    """Whether what this writer left in the file is not all there any more."""
+    has_rotated: bool
+    """True if the line starts a new file because the old one was full."""
+    is_cut: bool
+    """True if lines that this writer wrote earlier have disappeared."""
 
 
 class History:
-    """The history files of all agents below one directory; rotation keeps one older file (``history.jsonl.1``)."""
+    """The history files of all agents in one directory; rotation keeps one older file (``history.jsonl.1``)."""
 
     def __init__(self, directory: Path, max_bytes: int) -> None:
         self._directory = directory
         self._max_bytes = max_bytes
         self._files: dict[str, Path] = {}
-        self._last: dict[str, tuple[_Left, str]] = {}
-        """Where the chain goes on: at a file that is as it was left, and with which hash."""
+        self._ends: dict[str, tuple[_FileState, str]] = {}
+        """The end of each agent's chain: the file as this writer left it, and the last hash."""
 
     def is_writable(self) -> bool:
-        """Whether there is a directory to write to, as far as can be told without writing."""
+        """Return whether the directory exists, or can be created, and is writable by its permissions."""
         try:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError:
@@ -49,57 +49,57 @@ class History:
         return os.access(self._directory, os.W_OK | os.X_OK)
 
     def append(self, agent_id: str, entry: dict[str, Any], redactor: Redactor) -> AppendedLine:
-        """Add one turn, sealed (``prev``, ``id`` and ``hash``). Raises ``OSError`` when it can't be."""
+        """Append one turn, sealed with ``prev``, ``id`` and ``hash``. Raise ``OSError``."""
         if agent_id not in self._files:
             self._files[agent_id] = self._directory / agent_id / "history.jsonl"
-        file, torn, rotated, cut = self._files[agent_id], b"", False, False
-        found = _found(file)
-        left, last = self._last.pop(agent_id, (None, GENESIS))
-        emptied = found is None or not found.size  # by who rotates it: the chain goes on
-        if left is None or (left != found and not emptied):  # a mediator of other settings may have written
+        file, prefix, has_rotated, is_cut = self._files[agent_id], b"", False, False
+        state = _state(file)
+        left, last = self._ends.pop(agent_id, (None, GENESIS))
+        is_empty = state is None or not state.size  # something else rotated it: the chain goes on
+        if left is None or (left != state and not is_empty):  # a mediator of other settings may have written
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            cut = left is not None and not _is_kept(left, found, _found(_older(file)))
-            (last, rotated), torn = _goes_on_behind(file), b"\n" * _is_torn(file)
-        # Sealed behind the redaction: a secret of a few digits may stand in a hash by chance.
+            is_cut = left is not None and not _contains(left, state, _state(_older(file)))
+            (last, has_rotated), prefix = _chain_end(file), b"\n" * _is_torn(file)
+        # Sealed after redaction: a hash may contain a secret of a few digits by chance.
         line, digest = sealed(redactor.document(encode_json(entry)), last)
-        if found is not None and found.size >= self._max_bytes:
+        if state is not None and state.size >= self._max_bytes:
             file.replace(_older(file))
-            torn, rotated = b"", True
-        # Not blocking: what came there meanwhile may be a pipe.
+            prefix, has_rotated = b"", True
+        # Not blocking: a pipe may have replaced the file.
         descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
         try:
-            _write(descriptor, torn + line)
-            now = _left(os.fstat(descriptor))
+            _write(descriptor, prefix + line)
+            now = _regular_file(os.fstat(descriptor))
         finally:
             os.close(descriptor)
-        # Not so where writing failed: then the file says where the chain goes on.
-        self._last[agent_id] = now, digest
-        return AppendedLine(line, digest, rotated, cut)
+        # Unset after a failure: then the file says where the chain ends.
+        self._ends[agent_id] = now, digest
+        return AppendedLine(line, digest, has_rotated, is_cut)
 
 
-class _Left(NamedTuple):
-    """What a file is known by that nobody else has written to."""
+class _FileState(NamedTuple):
+    """A file's identity and size: unchanged unless somebody else has written to it."""
 
     device: int
     inode: int
     size: int
 
 
-def _left(status: os.stat_result) -> _Left:
+def _regular_file(status: os.stat_result) -> _FileState:
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "is no regular file")
-    return _Left(status.st_dev, status.st_ino, status.st_size)
+    return _FileState(status.st_dev, status.st_ino, status.st_size)
 
 
-def _found(file: Path) -> _Left | None:
+def _state(file: Path) -> _FileState | None:
     try:
-        return _left(file.stat())
+        return _regular_file(file.stat())
     except FileNotFoundError:
         return None
 
 
-def _is_kept(left: _Left, *now: _Left | None) -> bool:
-    """Whether one of the files is the one that was left, and no shorter: another writer adds to it, or rotates it."""
+def _contains(left: _FileState, *now: _FileState | None) -> bool:
+    """Return whether one of the files is the one that was left and no shorter: other writers append or rotate."""
     return any(file is not None and file[:2] == left[:2] and file.size >= left.size for file in now)
 
 
@@ -112,28 +112,28 @@ def _older(file: Path) -> Path:
     return file.with_name(file.name + ".1")
 
 
-def _goes_on_behind(file: Path) -> tuple[str, bool]:
-    """Where the chain goes on after a restart, and whether that is in the older file: right after a rotation."""
+def _chain_end(file: Path) -> tuple[str, bool]:
+    """Return (the last hash, True if it is in the older file, as right after a rotation), for a restart."""
     if last := last_hash(file):
         return last, False
     last = last_hash(_older(file))
     return last or GENESIS, last is not None
 
 
-def _opened(file: Path) -> BinaryIO:
-    """To be read; not blocking, as what stands there may be a pipe that nobody writes to."""
+def _open(file: Path) -> BinaryIO:
+    """Open for reading without blocking: the file may be a pipe without a writer."""
     return os.fdopen(os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
 
 
 def last_hash(file: Path) -> str | None:
-    """Of the last sealed line, if any; a torn last line (a crash while writing) is passed over."""
+    """Return the hash of the last sealed line, if any. A torn last line (a crash while writing) is skipped."""
     try:
-        with _opened(file) as old, mmap.mmap(old.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        with _open(file) as reader, mmap.mmap(reader.fileno(), 0, access=mmap.ACCESS_READ) as data:
             end = len(data)
-            # What lacks its line break only is all there, and gets it before the next line.
+            # A last line that only lacks its line break is complete; the next append adds it.
             if seal := seal_of(data[max(0, end + 1 - SEAL_BYTES) :] + b"\n"):
                 return seal.hash
-            # Only a line's end can match: within a line, a line break is an escape.
+            # Only the end of a line can match: inside a line, line breaks are escaped.
             while (end := data.rfind(b'"}\n', 0, end)) >= 0:
                 if seal := seal_of(data[max(0, end + 3 - SEAL_BYTES) : end + 3]):
                     return seal.hash
@@ -143,19 +143,19 @@ def last_hash(file: Path) -> str | None:
 
 
 def _is_torn(file: Path) -> bool:
-    """Whether the last line has no end: the next one must not be glued to it."""
+    """Return whether the last line lacks its line break."""
     try:
-        with _opened(file) as old:
-            old.seek(-1, os.SEEK_END)
-            return old.read() != b"\n"
-    except OSError:  # there is no file, or nothing in it
+        with _open(file) as reader:
+            reader.seek(-1, os.SEEK_END)
+            return reader.read() != b"\n"
+    except OSError:  # no file, or an empty one
         return False
 
 
 def body_for_history(body: bytes, redactor: Redactor) -> Any:
-    """A JSON body as it stands (its exact numbers), cut where it is too long; text where it is not JSON.
+    """Return a JSON body unchanged (exact numbers), other bodies as text; a body above the limit is cut.
 
-    Secrets are taken out of the whole line; here none is cut in two, for half a secret is not found any more.
+    Secrets are redacted later, in the whole line. The cut does not split one: half a secret would not be found.
     """
     if len(body) > MAX_BODY_BYTES:
         head = redactor.cut(body[: MAX_BODY_BYTES + redactor.longest], MAX_BODY_BYTES).decode(errors="replace")
@@ -165,5 +165,5 @@ def body_for_history(body: bytes, redactor: Redactor) -> Any:
         msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return body.decode(errors="replace")
-    # In JSON a line break can only be white space between tokens.
+    # In valid JSON, line breaks are only white space between tokens.
     return msgspec.Raw(body.replace(b"\n", b" ").replace(b"\r", b" ").strip())

@@ -1,8 +1,7 @@
-"""What is counted, by Prometheus' conventions (docs/metrics.md). It is counted from the log's events, so that what is counted
-is what is logged; what is a state rather than an event is looked up when somebody asks.
+"""Prometheus metrics (docs/metrics.md), counted from the log's events, so that both agree. Gauges are set on request.
 
-A label is never anybody's text: agents, tools, feeds and providers are those of the operator's files, everything else is of a
-closed set. A tool that nobody was granted is ``unknown``; a model's name is the runner's to choose, and no label.
+No label is free text: agents, tools, feeds and providers have the names of the operator's files, all else is from a closed set.
+A tool that nobody was granted is ``unknown``; the model's name is the runner's choice, and so no label.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ from claw_mediate.telemetry.event_log import Event
 UNKNOWN_TOOL: Final = "unknown"
 _OPENMETRICS = "application/openmetrics-text"
 _WAITS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300)
-_OWN = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1, 5)
+_OVERHEADS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1, 5)
 _ROUNDS = (0, 1, 2, 3, 4, 6, 8, 10)
-_GOOD = range(200, 300)
+_SUCCESS = range(200, 300)
 
-disable_created_metrics()  # a second series for each counter, which nobody draws; the registry itself is each mediator's own
+disable_created_metrics()  # a second series for each counter that nobody uses
 
 KEY_STATES: Final[tuple[KeyState, ...]] = ("ready", "cooldown", "dead")
 
 
 class HealthSnapshot(NamedTuple):
-    """How a mediator is now. ``keys``: how many a provider has in each state."""
+    """A mediator's state now. ``keys``: their number by provider and state."""
 
     ready: bool = False
     state_writable: bool = False
@@ -43,18 +42,18 @@ class HealthSnapshot(NamedTuple):
 
 
 class Metrics:
-    """One registry, and what is in it."""
+    """A registry of all metrics, and their updates."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        self._in_words()
-        self._in_time()
-        self._as_it_is()
-        self._dropped = 0
-        self._counted: dict[str, Callable[[Any], None]] = {
+        self._define_counters()
+        self._define_histograms()
+        self._define_gauges()
+        self._dropped_lines = 0
+        self._handlers: dict[str, Callable[[Any], None]] = {
             "request": self._request,
-            "response": self._ended,
+            "response": self._request_ended,
             "error": self._error,
             "tool_call": self._tool_call,
             "intervention": self._intervention,
@@ -66,111 +65,118 @@ class Metrics:
             "join": lambda event: self.joins.labels(event["claw_id"], event["how"]).inc(),
         }
 
-    def _in_words(self) -> None:
-        self.requests = self._counter("requests", "Requests of admitted agents (request).", "agent", "mediated")
+    def _define_counters(self) -> None:
+        self.requests = self._counter("requests", "agent mediated", "Requests of authenticated agents (request).")
         self.ended = self._counter(
-            "requests_ended", "Requests that are over (response, error).", "agent", "mediated", "outcome"
+            "requests_ended", "agent mediated outcome", "Requests that have ended, by outcome (response, error)."
         )
-        self.errors = self._counter("request_errors", "Requests that failed, by why (error).", "agent", "code")
-        self.tool_calls = self._counter("tool_calls", "Managed calls (tool_call).", "agent", "tool", "status", "code")
-        self.tokens = self._counter(
-            "tokens", "Tokens, as providers tell them (response, error).", "agent", "provider", "kind"
-        )
+        self.errors = self._counter("request_errors", "agent code", "Failed requests, by error code (error).")
+        self.tool_calls = self._counter("tool_calls", "agent tool status code", "Calls of managed tools (tool_call).")
+        self.tokens = self._counter("tokens", "agent provider kind", "Tokens that providers report (response, error).")
         self.cost = self._counter(
-            "cost_usd", "US dollars, where anybody knows the price (response, error).", "agent", "provider"
+            "cost_usd", "agent provider", "Cost in US dollars of requests with a known price (response, error)."
         )
         self.unpriced = self._counter(
-            "unpriced_requests", "Requests with tokens of unknown price (response, error).", "agent", "provider"
+            "unpriced_requests",
+            "agent provider",
+            "Requests that used tokens but have no known price (response, error).",
         )
         self.interventions = self._counter(
-            "interventions", "The proxy did otherwise than asked (intervention).", "agent", "intervention"
+            "interventions", "agent intervention", "Times that the proxy changed or refused a request (intervention)."
         )
         self.failovers = self._counter(
-            "failovers", "Another provider or model was asked (failover).", "from_provider", "to_provider", "reason"
+            "failovers", "from_provider to_provider reason", "Moves to another provider or model (failover)."
         )
-        self.resumes = self._counter("resumes", "Turns that went on where an earlier attempt was (resume).", "agent")
+        self.resumes = self._counter("resumes", "agent", "Turns that continued an interrupted attempt (resume).")
         self.joins = self._counter(
-            "joins", "Requests that got the answer of an equal one's turn (join).", "agent", "how"
+            "joins", "agent how", "Retries that received the answer of an earlier request's turn (join)."
         )
         self.anchors = self._counter(
             "continuity_anchors",
-            "Earlier answers that hidden rounds were looked for behind (continuity).",
-            "agent",
-            "result",
+            "agent result",
+            "Lookups of hidden rounds for earlier answers, by result (continuity).",
         )
-        self.feeds = self._counter("feed_fetches", "Feeds that were asked for (feed_fetch).", "agent", "feed", "status")
+        self.feeds = self._counter("feed_fetches", "agent feed status", "Fetches of feeds (feed_fetch).")
         self.memory = self._counter(
-            "memory_operations", "Memory services asked (memory_op).", "agent", "operation", "status"
+            "memory_operations", "agent operation status", "Requests to memory services (memory_op)."
         )
-        self.faults = self._counter("faults", "Things that do not work, by what (error).", "fault")
-        self.dropped = self._counter("log_lines_dropped", "Lines of the log that nobody took: unread, or no room.")
+        self.faults = self._counter(
+            "faults", "fault", "Faults of the proxy or its surroundings, by error code (error)."
+        )
+        self.dropped = self._counter(
+            "log_lines_dropped", "", "Lines of the log that were lost: not read, or no space left."
+        )
 
-    def _in_time(self) -> None:
-        self.turn_seconds = self._histogram("turn_duration_seconds", "A mediated turn (response, error).", _WAITS)
+    def _define_histograms(self) -> None:
+        self.turn_seconds = self._histogram(
+            "turn_duration_seconds", "", _WAITS, "Duration of a mediated turn (response, error)."
+        )
         self.model_seconds = self._histogram(
             "model_duration_seconds",
-            "One request to a provider (model_calls of response, error).",
+            "provider status",
             _WAITS,
-            "provider",
-            "status",
+            "Duration of a request to a provider (model_calls of response, error).",
         )
         self.tool_seconds = self._histogram(
-            "tool_duration_seconds", "One call of a service (tool_call).", _WAITS, "tool"
+            "tool_duration_seconds", "tool", _WAITS, "Duration of a request to a service (tool_call)."
         )
         self.own_seconds = self._histogram(
             "turn_overhead_seconds",
-            "A mediated turn without what it waited for providers and services (overhead_ms of response, error).",
-            _OWN,
+            "",
+            _OVERHEADS,
+            "Duration of a mediated turn without waiting for providers and services (overhead_ms of response, error).",
         )
-        self.rounds = self._histogram(
-            "turn_rounds", "Replies of the model in a mediated turn (response, error).", _ROUNDS
-        )
+        self.rounds = self._histogram("turn_rounds", "", _ROUNDS, "Model replies in a mediated turn (response, error).")
 
-    def _as_it_is(self) -> None:
-        self.turns = self._gauge("turns_under_way", "Mediated turns that have not ended.")
-        self.ready = self._gauge("ready", "Whether turns can work now, as /ready says.")
-        self.writable = self._gauge("state_writable", "Whether CLAW_STATE can be written.")
-        self.keys = self._gauge("provider_keys", "Keys of a provider.", "provider", "state")
-        self.built = self._gauge("build_info", "What runs.", "version", "mitmproxy", "python")
+    def _define_gauges(self) -> None:
+        self.turns = self._gauge("turns_under_way", "", "Mediated turns that are running.")
+        self.ready = self._gauge("ready", "", "1 if the proxy can serve turns, as /ready reports.")
+        self.writable = self._gauge("state_writable", "", "1 if CLAW_STATE can be written.")
+        self.keys = self._gauge("provider_keys", "provider state", "Keys of a provider, by state.")
+        self.built = self._gauge(
+            "build_info", "version mitmproxy python", "Versions of the proxy, mitmproxy and Python."
+        )
         self.built.labels(version("clawdapus"), version("mitmproxy"), platform.python_version()).set(1)
 
     def count(self, event: Event) -> None:
-        """One event of the log."""
-        if (counted := self._counted.get(event["type"])) is not None:
-            counted(event)
+        """Count one event of the log."""
+        if (handler := self._handlers.get(event["type"])) is not None:
+            handler(event)
 
-    def observe(self, now: HealthSnapshot, turns: int, dropped: int) -> None:
-        """What is so at this moment; how many turns are under way, and lines of the log that were dropped so far."""
+    def observe(self, health: HealthSnapshot, turns: int, dropped: int) -> None:
+        """Set the gauges. ``dropped``: lines of the log that were dropped since the process started."""
         self.turns.set(turns)
-        self.ready.set(now.ready)
-        self.writable.set(now.state_writable)
+        self.ready.set(health.ready)
+        self.writable.set(health.state_writable)
         self.keys.clear()
-        for provider in {provider for provider, _ in now.keys}:
+        for provider in {provider for provider, _ in health.keys}:
             for state in KEY_STATES:
-                self.keys.labels(provider, state).set(now.keys.get((provider, state), 0))
-        self.dropped.inc(dropped - self._dropped)
-        self._dropped = dropped
+                self.keys.labels(provider, state).set(health.keys.get((provider, state), 0))
+        self.dropped.inc(dropped - self._dropped_lines)
+        self._dropped_lines = dropped
 
     def text(self, accept: str) -> tuple[bytes, str]:
-        """All of it, and its content type: OpenMetrics for who asks for it, else Prometheus' text."""
+        """Return (all metrics, content type): OpenMetrics if ``accept`` names it, else Prometheus' text format."""
         if _OPENMETRICS in accept:
             return openmetrics.generate_latest(self.registry), openmetrics.CONTENT_TYPE_LATEST
         return generate_latest(self.registry), CONTENT_TYPE_PLAIN_0_0_4
 
     def _request(self, event: Event) -> None:
-        self.requests.labels(event["claw_id"], _yes(event["mediated"])).inc()
+        self.requests.labels(event["claw_id"], _yes_no(event["mediated"])).inc()
 
     def _error(self, event: Event) -> None:
         if "status_code" in event:
-            self.errors.labels(event["claw_id"], _class(event.get("error") or f"http_{event['status_code']}")).inc()
-            self._ended(event)
+            self.errors.labels(
+                event["claw_id"], _status_class(event.get("error") or f"http_{event['status_code']}")
+            ).inc()
+            self._request_ended(event)
         else:
             self.faults.labels(event["error"]).inc()
 
-    def _ended(self, event: Event) -> None:
+    def _request_ended(self, event: Event) -> None:
         agent, provider, mediated = event["claw_id"], event["provider"], event["mediated"]
         outcome = "ok" if event["type"] == "response" else "left" if event["status_code"] == GONE else "error"
-        self.ended.labels(agent, _yes(mediated), outcome).inc()
+        self.ended.labels(agent, _yes_no(mediated), outcome).inc()
         tokens = {"input": event["tokens_in"], "output": event["tokens_out"], "cached": event["cached_tokens"]}
         for kind, count in tokens.items():
             self.tokens.labels(agent, provider, kind).inc(max(0, count))
@@ -179,7 +185,7 @@ class Metrics:
         elif any(tokens.values()):
             self.unpriced.labels(agent, provider).inc()
         for call in event["model_calls"]:
-            status = "ok" if call["status_code"] in _GOOD else "error"
+            status = "ok" if call["status_code"] in _SUCCESS else "error"
             self.model_seconds.labels(call["provider"], status).observe(call["latency_ms"] / 1000)
         if mediated:
             self.turn_seconds.observe(event["latency_ms"] / 1000)
@@ -188,7 +194,7 @@ class Metrics:
 
     def _tool_call(self, event: Event) -> None:
         tool = event["name"] if event["service"] else UNKNOWN_TOOL
-        self.tool_calls.labels(event["claw_id"], tool, event["status"], _class(event["code"] or "")).inc()
+        self.tool_calls.labels(event["claw_id"], tool, event["status"], _status_class(event["code"] or "")).inc()
         if event["ran"]:
             self.tool_seconds.labels(tool).observe(event["latency_ms"] / 1000)
 
@@ -197,7 +203,7 @@ class Metrics:
         self.interventions.labels(event["claw_id"], name).inc()
 
     def _failover(self, event: Event) -> None:
-        self.failovers.labels(event["from_provider"], event["to_provider"], _class(event["reason"])).inc()
+        self.failovers.labels(event["from_provider"], event["to_provider"], _status_class(event["reason"])).inc()
 
     def _feed_fetch(self, event: Event) -> None:
         self.feeds.labels(event["claw_id"], event["feed_name"], "error" if event["error"] else "ok").inc()
@@ -209,21 +215,21 @@ class Metrics:
         for result, count in Counts({"hit": event["hits"], **event["missed"]}).items():
             self.anchors.labels(event["claw_id"], result).inc(count)
 
-    def _counter(self, name: str, what: str, *labels: str) -> Counter:
-        return Counter(f"claw_{name}", what, labels, registry=self.registry)
+    def _counter(self, name: str, labels: str, text: str) -> Counter:
+        return Counter(f"claw_{name}", text, labels.split(), registry=self.registry)
 
-    def _gauge(self, name: str, what: str, *labels: str) -> Gauge:
-        return Gauge(f"claw_{name}", what, labels, registry=self.registry)
+    def _gauge(self, name: str, labels: str, text: str) -> Gauge:
+        return Gauge(f"claw_{name}", text, labels.split(), registry=self.registry)
 
-    def _histogram(self, name: str, what: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
-        return Histogram(f"claw_{name}", what, labels, buckets=buckets, registry=self.registry)
-
-
-def _yes(told: bool) -> str:
-    return "yes" if told else "no"
+    def _histogram(self, name: str, labels: str, buckets: tuple[float, ...], text: str) -> Histogram:
+        return Histogram(f"claw_{name}", text, labels.split(), buckets=buckets, registry=self.registry)
 
 
-def _class(code: str) -> str:
-    """A code whose end is a status, by the status's class: ``provider_http_503`` → ``provider_http_5xx``."""
+def _yes_no(value: bool) -> str:
+    return "yes" if value else "no"
+
+
+def _status_class(code: str) -> str:
+    """Return the code with its HTTP status replaced by a class: ``provider_http_503`` → ``provider_http_5xx``."""
     name, separator, status = code.rpartition("http_")
     return f"{name}http_{status[0]}xx" if separator and status.isdecimal() else code

@@ -1,8 +1,8 @@
-"""The listener of ``/metrics``: nothing else, one answer a connection, and little for whoever means harm.
+"""HTTP server of ``/metrics`` and nothing else, one response a connection (docs/decisions/0028 compares it with others).
 
-A head has a bound, a connection has seconds, there are few of them (the oldest goes for the newest), and what is counted is
-put into words at most ten times a second. On an address that others than this machine reach, it asks for a bearer token:
-runners reach the proxy, and what other agents do is not theirs to know.
+A hostile client costs little: heads and connections are bounded (the newest connection replaces the oldest), a connection has
+seconds, and metrics are generated at most ten times a second. On an address that others can reach, clients need a bearer token:
+runners can reach the proxy, and must not learn what other agents do.
 """
 
 from __future__ import annotations
@@ -20,111 +20,117 @@ from claw_contract.secret import Secret
 from claw_mediate.settings import ListenAddress
 
 MAX_CONNECTIONS = 16
-MOST_HEAD = 8192
-SECONDS = 10.0
+_MAX_HEAD_BYTES = 8192
+_SECONDS = 10.0
 _FRESH_SECONDS = 0.1
 _PLAIN = "text/plain; charset=utf-8"
 
 type Page = tuple[bytes, str]
-type Write = Callable[[str], Awaitable[Page]]
-"""The metrics in words, for an ``Accept``."""
-
-
-def opened(listener: ListenAddress) -> socket.socket:
-    """Raises ``ValueError`` with one line for an address that can't be listened on."""
-    try:
-        if not listener.host and socket.has_dualstack_ipv6():
-            return socket.create_server(("", listener.port), family=socket.AF_INET6, dualstack_ipv6=True)
-        family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
-        return socket.create_server((listener.host, listener.port), family=family)
-    except OSError as error:
-        raise ValueError(f"cllama_metrics: can't listen on {listener.shown}: {error.strerror or error}") from error
+"""Body and content type."""
+type Generate = Callable[[str], Awaitable[Page]]
+"""Returns the metrics for an ``Accept`` header."""
 
 
 class MetricsServer:
-    """One listener, from when it is served until it is closed."""
+    """One listener, which listens at once and responds after ``serve``."""
 
-    def __init__(self, listener: ListenAddress, token: Secret | None, write: Write) -> None:
-        """Raises ``ValueError`` with one line."""
-        self._socket = opened(listener)
+    def __init__(self, address: ListenAddress, token: Secret | None, generate: Generate) -> None:
+        """Raise ``ValueError`` with one line for an unusable address."""
+        self._socket = _listening_socket(address)
         self._token = token
-        self._write = write
+        self._generate = generate
         self._server: asyncio.Server | None = None
-        self._open: dict[asyncio.StreamWriter, None] = {}
+        self._connections: dict[asyncio.StreamWriter, None] = {}
         self._pages: dict[bool, tuple[float, Page]] = {}
-        self._writing = asyncio.Lock()
+        self._generating = asyncio.Lock()
 
     async def serve(self) -> None:
-        self._server = await asyncio.start_server(self._attend, sock=self._socket, limit=MOST_HEAD, start_serving=False)
+        self._server = await asyncio.start_server(
+            self._handle_connection, sock=self._socket, limit=_MAX_HEAD_BYTES, start_serving=False
+        )
         await self._server.start_serving()
 
     def close(self) -> None:
-        """At once. The server first: it can't tell the event loop of a socket that is closed."""
+        """Stop listening and end all connections, at once. The server first: it needs the open socket to leave the loop."""
         if self._server is not None:
             self._server.close()
         self._socket.close()
-        for writer in list(self._open):
+        for writer in list(self._connections):
             writer.transport.abort()
 
-    async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._open[writer] = None
-        if len(self._open) > MAX_CONNECTIONS:
-            next(iter(self._open)).transport.abort()
+    async def _handle_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._connections[writer] = None
+        if len(self._connections) > MAX_CONNECTIONS:
+            next(iter(self._connections)).transport.abort()
         try:
-            async with asyncio.timeout(SECONDS):
-                writer.write(await self._answer(reader))
+            async with asyncio.timeout(_SECONDS):
+                writer.write(await self._respond(reader))
                 writer.close()
                 await writer.wait_closed()
         except (OSError, TimeoutError, EOFError):
-            pass  # it left, or was too slow
+            pass  # the client has left, or is too slow
         finally:
-            self._open.pop(writer, None)
+            self._connections.pop(writer, None)
             writer.transport.abort()
 
-    async def _answer(self, reader: asyncio.StreamReader) -> bytes:
-        talk = h11.Connection(h11.SERVER, max_incomplete_event_size=MOST_HEAD)
+    async def _respond(self, reader: asyncio.StreamReader) -> bytes:
+        """Read a request's head and return the whole response. Raise ``EOFError`` if the client leaves."""
+        http = h11.Connection(h11.SERVER, max_incomplete_event_size=_MAX_HEAD_BYTES)
         try:
-            while not isinstance(event := talk.next_event(), h11.Request):
-                if not (data := await reader.read(MOST_HEAD)):
+            while not isinstance(request := http.next_event(), h11.Request):
+                if not (data := await reader.read(_MAX_HEAD_BYTES)):
                     raise EOFError
-                talk.receive_data(data)
+                http.receive_data(data)
         except h11.RemoteProtocolError as error:
-            return _said(talk, HTTPStatus(error.error_status_hint))
-        headers = {name: value.decode("latin-1") for name, value in event.headers}
-        if event.target.partition(b"?")[0] != b"/metrics":
-            return _said(talk, HTTPStatus.NOT_FOUND)
-        if event.method not in {b"GET", b"HEAD"}:
-            return _said(talk, HTTPStatus.METHOD_NOT_ALLOWED, ("allow", "GET, HEAD"))
+            return _response(http, HTTPStatus(error.error_status_hint))
+        headers = {name: value.decode("latin-1") for name, value in request.headers}
+        if request.target.partition(b"?")[0] != b"/metrics":
+            return _response(http, HTTPStatus.NOT_FOUND)
+        if request.method not in {b"GET", b"HEAD"}:
+            return _response(http, HTTPStatus.METHOD_NOT_ALLOWED, None, ("allow", "GET, HEAD"))
         if not self._admits(headers.get(b"authorization", "")):
-            return _said(talk, HTTPStatus.UNAUTHORIZED, ("www-authenticate", "Bearer"))
+            return _response(http, HTTPStatus.UNAUTHORIZED, None, ("www-authenticate", "Bearer"))
         page = await self._page(headers.get(b"accept", ""))
-        said = _response(talk, HTTPStatus.OK, page)
-        return said.removesuffix(page[0]) if event.method == b"HEAD" else said
+        response = _response(http, HTTPStatus.OK, page)
+        return response.removesuffix(page[0]) if request.method == b"HEAD" else response
 
     def _admits(self, authorization: str) -> bool:
         if self._token is None:
             return True
-        scheme, _, given = authorization.partition(" ")
-        wanted = self._token.reveal().encode()
-        return scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode("latin-1"), wanted)
+        scheme, _, token = authorization.partition(" ")
+        expected = self._token.reveal().encode()
+        return scheme.lower() == "bearer" and hmac.compare_digest(token.strip().encode("latin-1"), expected)
 
     async def _page(self, accept: str) -> Page:
-        kind = "openmetrics" in accept
-        async with self._writing:
-            written, page = self._pages.get(kind, (0.0, None))
-            if page is None or time.monotonic() - written > _FRESH_SECONDS:
-                page = await self._write(accept)
-                self._pages[kind] = time.monotonic(), page
+        is_openmetrics = "openmetrics" in accept
+        async with self._generating:
+            generated, page = self._pages.get(is_openmetrics, (0.0, None))
+            if page is None or time.monotonic() - generated > _FRESH_SECONDS:
+                page = await self._generate(accept)
+                self._pages[is_openmetrics] = time.monotonic(), page
         return page
 
 
-def _said(talk: h11.Connection, status: HTTPStatus, *headers: tuple[str, str]) -> bytes:
-    return _response(talk, status, (f"{status.phrase}\n".encode(), _PLAIN), *headers)
-
-
-def _response(talk: h11.Connection, status: HTTPStatus, page: Page, *headers: tuple[str, str]) -> bytes:
-    """All bytes of it."""
-    body, kind = page
-    about = [("content-type", kind), ("content-length", str(len(body))), ("connection", "close"), *headers]
-    head = talk.send(h11.Response(status_code=status, headers=about, reason=status.phrase.encode()))
+def _response(
+    http: h11.Connection, status: HTTPStatus, page: Page | None = None, *extra_headers: tuple[str, str]
+) -> bytes:
+    """Return a whole response; without a page, its body is the status in words."""
+    body, content_type = page or (f"{status.phrase}\n".encode(), _PLAIN)
+    headers = [
+        ("content-type", content_type),
+        ("content-length", str(len(body))),
+        ("connection", "close"),
+        *extra_headers,
+    ]
+    head = http.send(h11.Response(status_code=status, headers=headers, reason=status.phrase.encode()))
     return (head or b"") + body
+
+
+def _listening_socket(address: ListenAddress) -> socket.socket:
+    try:
+        if not address.host and socket.has_dualstack_ipv6():
+            return socket.create_server(("", address.port), family=socket.AF_INET6, dualstack_ipv6=True)
+        family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+        return socket.create_server((address.host, address.port), family=family)
+    except OSError as error:
+        raise ValueError(f"cllama_metrics: can't listen on {address.shown}: {error.strerror or error}") from error

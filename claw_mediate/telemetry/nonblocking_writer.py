@@ -1,9 +1,8 @@
-"""Writing to a pipe that may have no reader: nothing of governance waits for one.
+"""Writer of lines to a file that may be a pipe without a reader: no request waits for one.
 
-A line goes out at once where that can't block, so that it is there before whatever comes next, also when the process is
-killed. Where a pipe is full, lines are kept, up to a bound, and a thread writes them as they are read; what comes beyond the
-bound is dropped whole and counted. A reader that has gone away, and a disk that is full, cost the lines and nothing else:
-they are counted too, and what comes behind a line that was torn begins on a line of its own.
+A line is written at once if that can't block, so that it precedes whatever comes next and survives a kill. Otherwise a thread
+writes it when there is room. Lines beyond a bound are dropped whole and counted, as are lines that a full disk or a reader that
+left costs; the line after a torn one starts on a line of its own.
 """
 
 from __future__ import annotations
@@ -18,159 +17,147 @@ import time
 from collections import deque
 from typing import Final
 
-MOST_KEPT = 4 << 20
-"""Bytes of lines that nobody has read yet."""
-_AT_ONCE: Final = select.PIPE_BUF
-"""What a pipe takes, once it says that it takes anything (POSIX)."""
-LAST_SECONDS = 1.0
-"""How long the process waits for a reader when it ends."""
+MAX_QUEUED_BYTES = 4 << 20
+FLUSH_SECONDS = 1.0
+"""Longest wait for a reader when the process ends."""
 
 
 class LineWriter:
-    """The lines of one file descriptor."""
+    """Non-blocking writer of one file descriptor."""
 
-    _known: Final[dict[tuple[int, int], LineWriter]] = {}
+    _by_file: Final[dict[tuple[int, int], LineWriter]] = {}
 
-    def __init__(self, descriptor: int, most: int = MOST_KEPT) -> None:
+    def __init__(self, descriptor: int, max_bytes: int = MAX_QUEUED_BYTES) -> None:
         self._descriptor = descriptor
-        self._most = most
-        self._at_once = _page(descriptor)
-        self._kept: deque[bytes] = deque()
-        self._size = 0
+        self._max_bytes = max_bytes
+        self._is_file = _is_regular_file(descriptor)
+        self._queue: deque[bytes] = deque()
+        self._queued_bytes = 0
         self._lock = threading.Condition()
         self._thread: threading.Thread | None = None
         self.dropped = 0
-        """Lines, since the process began."""
-        self._told = 0
-        self._failed = False
-        """Whether the last write failed. This and the next are of whoever writes: the thread, while there is one."""
-        self._within = False
-        """Whether the file ends within a line."""
+        """Lines that were dropped since the process started."""
+        self._reported = 0
+        # The next two belong to whoever writes: the thread, while there is one.
+        self._has_failed = False
+        self._is_within_line = False
 
     @classmethod
     def of(cls, descriptor: int) -> LineWriter:
-        """The one for this file: two that write to one pipe would each find room that the other one takes."""
+        """Return the writer of this descriptor's file: two writers of one pipe would each rely on the same free space."""
         try:
-            found = os.fstat(descriptor)
+            status = os.fstat(descriptor)
         except OSError:
             return cls(descriptor)
-        if not cls._known:
-            atexit.register(flush)
-        return cls._known.setdefault((found.st_dev, found.st_ino), cls(descriptor))
+        if not cls._by_file:
+            atexit.register(flush_all)
+        return cls._by_file.setdefault((status.st_dev, status.st_ino), cls(descriptor))
 
     def write(self, line: bytes) -> None:
-        """One whole line, now or as soon as there is room."""
+        """Write a whole line now, or queue it, or drop it."""
         with self._lock:
             if self._thread is None:
-                line = self._try(line)
+                line = self._write_without_waiting(line)
             if not line:
                 return
-            if self._kept and self._size + len(line) > self._most:
+            if self._queue and self._queued_bytes + len(line) > self._max_bytes:
                 self.dropped += 1
                 return
-            self._kept.append(line)
-            self._size += len(line)
+            self._queue.append(line)
+            self._queued_bytes += len(line)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._write_kept, name="claw-log", daemon=True)
+                self._thread = threading.Thread(target=self._write_queue, name="claw-log", daemon=True)
                 self._thread.start()
 
-    def lost(self) -> int:
-        """How many lines were dropped since this was last asked; 0 as long as there is no room to tell of them."""
+    def take_unreported(self) -> int:
+        """Return how many lines were dropped since the last call; 0 while a line about it could not be written."""
         with self._lock:
-            if self._thread is not None or self._failed:
+            if self._thread is not None or self._has_failed:
                 return 0
-            lost, self._told = self.dropped - self._told, self.dropped
-            return lost
+            count, self._reported = self.dropped - self._reported, self.dropped
+            return count
 
     def flush(self, until: float) -> None:
-        """Wait for what is kept to be read, till ``until`` of the monotonic clock."""
+        """Wait until the queue is written, at most until that monotonic time."""
         with self._lock:
             while self._thread is not None and (left := until - time.monotonic()) > 0:
                 self._lock.wait(left)
 
-    def _try(self, line: bytes) -> bytes:
-        """What could not be written of it without waiting."""
+    def _write_without_waiting(self, line: bytes) -> bytes:
+        """Return what could not be written."""
         try:
-            while line and self._takes():
-                line = self._put(line, self._at_once)
+            while line and (self._is_file or self._has_room(0)):
+                # POSIX: a pipe with any room takes PIPE_BUF bytes. A file never blocks.
+                line = self._write_some(line, None if self._is_file else select.PIPE_BUF)
         except BlockingIOError:
             pass
         except OSError:
-            self._failed = True
+            self._has_failed = True
             self.dropped += 1
             return b""
         return line
 
-    def _put(self, line: bytes, most: int | None = None) -> bytes:
-        """What is left of it, once some is written: never glued to one that was torn."""
-        data = b"\n" + line if self._failed and self._within else line
-        size = os.write(self._descriptor, data[:most])
-        self._failed, self._within = False, not data.endswith(b"\n", 0, size)
+    def _write_queue(self) -> None:
+        while True:
+            with self._lock:
+                if not self._queue:
+                    self._thread = None
+                    self._lock.notify_all()
+                    return
+                line = self._queue[0]
+            try:
+                while line:
+                    try:
+                        line = self._write_some(line)
+                    except BlockingIOError:  # whoever shares the file has set O_NONBLOCK
+                        self._has_room(None)
+            except OSError:  # the reader has left, or the disk is full
+                self._has_failed = True
+            with self._lock:
+                self._queued_bytes -= len(self._queue.popleft())
+                self.dropped += self._has_failed
+
+    def _write_some(self, line: bytes, max_bytes: int | None = None) -> bytes:
+        """Write at least a part; return the rest. After a failure within a line, start a new line."""
+        data = b"\n" + line if self._has_failed and self._is_within_line else line
+        size = os.write(self._descriptor, data[:max_bytes])
+        self._has_failed, self._is_within_line = False, not data.endswith(b"\n", 0, size)
         return data[size:]
 
-    def _takes(self) -> bool:
-        """Whether a piece can be written without waiting."""
-        return self._at_once is None or self._has_room(0)
-
     def _has_room(self, milliseconds: int | None) -> bool:
-        """Whether it takes anything, or has gone, within so long; None: for as long as it takes."""
+        """Wait until a write does not block or fails at once; None: without limit."""
         poll = select.poll()
         poll.register(self._descriptor, select.POLLOUT)
         return bool(poll.poll(milliseconds))
 
-    def _write_kept(self) -> None:
-        while True:
-            with self._lock:
-                if not self._kept:
-                    self._thread = None
-                    self._lock.notify_all()
-                    return
-                line = self._kept[0]
-            try:
-                self._write_whole(line)
-            except OSError:  # gone, or full: the next line finds out for itself
-                self._failed = True
-            with self._lock:
-                self._size -= len(self._kept.popleft())
-                self.dropped += self._failed
 
-    def _write_whole(self, line: bytes) -> None:
-        """However long it takes. Whoever shares the file may have made it one that does not wait (``O_NONBLOCK``)."""
-        while line:
-            try:
-                line = self._put(line)
-            except BlockingIOError:
-                self._has_room(None)
-
-
-def flush(seconds: float = LAST_SECONDS) -> None:
-    """What is kept is written, as far as it is read in time."""
+def flush_all(seconds: float = FLUSH_SECONDS) -> None:
+    """Wait until all queues are written, at most for so long."""
     until = time.monotonic() + seconds
-    for lines in list(LineWriter._known.values()):  # noqa: SLF001 - of this module
-        lines.flush(until)
+    for writer in list(LineWriter._by_file.values()):  # noqa: SLF001 - of this module
+        writer.flush(until)
 
 
-def _page(descriptor: int) -> int | None:
-    """How much may be written at once to what has said that it takes anything; None: it never makes anybody wait."""
+def _is_regular_file(descriptor: int) -> bool:
     try:
-        return None if stat.S_ISREG(os.fstat(descriptor).st_mode) else _AT_ONCE
+        return stat.S_ISREG(os.fstat(descriptor).st_mode)
     except OSError:
-        return None
+        return False
 
 
 class TextAdapter(io.TextIOBase):
-    """A stream of text, for whoever writes to one."""
+    """A text stream on a ``LineWriter``."""
 
     def __init__(self, descriptor: int) -> None:
-        self._lines = LineWriter.of(descriptor)
-        self._terminal = os.isatty(descriptor)
+        self._writer = LineWriter.of(descriptor)
+        self._is_terminal = os.isatty(descriptor)
 
     def write(self, text: str, /) -> int:
-        self._lines.write(text.encode(errors="backslashreplace"))
+        self._writer.write(text.encode(errors="backslashreplace"))
         return len(text)
 
     def writable(self) -> bool:
         return True
 
     def isatty(self) -> bool:
-        return self._terminal
+        return self._is_terminal

@@ -1,7 +1,7 @@
-"""A turn's own time: what is left of it without the times at which it waited for providers and services.
+"""A turn's own time: its duration without the time that it waited for providers and services.
 
-Calls run side by side, so that what counts is the time at which at least one was under way, and not their sum. Reading,
-judging, writing down and the journal are the turn's own; so is what it takes to find out whether its request is a retry.
+Calls run concurrently, so waiting is the time with at least one under way, not their sum. Parsing, deciding, writing and the
+journal count as the turn's own, as does finding out whether its request is a retry.
 """
 
 from __future__ import annotations
@@ -17,41 +17,42 @@ from claw_mediate.telemetry.event_log import now_rfc3339
 
 
 class Timings(NamedTuple):
-    """What a request waited for, and what else it took; None: that is not known."""
+    """A turn's model calls, and its own time; None if that is unknown."""
 
     model_calls: Sequence[ModelCallRecord]
     own_ms: float | None = None
 
 
 class Stopwatch:
-    """Of one turn, from now on."""
+    """Measures one turn, from construction on."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
         self._started = clock()
-        self._away = 0.0
-        self._out = 0
-        self._since = 0.0
+        self._waited = 0.0
+        self._waits = 0
+        """Number of waits under way."""
+        self._wait_started = 0.0
         self.model_calls: list[ModelCallRecord] = []
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """While others are waited for."""
-        if self._out == 0:
-            self._since = self._clock()
-        self._out += 1
+        """Count the time inside as waiting."""
+        if self._waits == 0:
+            self._wait_started = self._clock()
+        self._waits += 1
         try:
             yield
         finally:
-            self._out -= 1
-            if self._out == 0:
-                self._away += self._clock() - self._since
+            self._waits -= 1
+            if self._waits == 0:
+                self._waited += self._clock() - self._wait_started
 
     @contextmanager
-    def asking(self, candidate: Candidate) -> Iterator[Callable[[int], None]]:
-        """While a provider is asked; it is told the status of the response, where there is one."""
+    def model_call(self, candidate: Candidate) -> Iterator[Callable[[int], None]]:
+        """Record a request to a provider, and count it as waiting. Yield a function that takes the response's status."""
         statuses: list[int] = []
-        started, at = self._clock(), now_rfc3339()
+        started, started_at = self._clock(), now_rfc3339()
         try:
             with self.waiting():
                 yield statuses.append
@@ -61,12 +62,12 @@ class Stopwatch:
                     provider=candidate.provider.name,
                     model=candidate.model,
                     status_code=statuses[-1] if statuses else None,
-                    started=at,
+                    started=started_at,
                     latency_ms=round((self._clock() - started) * 1000),
                 )
             )
 
     @property
     def timings(self) -> Timings:
-        """So far."""
-        return Timings(self.model_calls, round((self._clock() - self._started - self._away) * 1000, 3))
+        """The timings so far."""
+        return Timings(self.model_calls, round((self._clock() - self._started - self._waited) * 1000, 3))

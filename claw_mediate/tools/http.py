@@ -1,8 +1,7 @@
-"""Running managed calls over HTTP (spec/mediation.md section 4, "Executing over HTTP").
+"""Execution of managed calls over HTTP (docs/spec/mediation.md section 4, "Executing over HTTP").
 
-The host is the manifest's and no other: redirects are not followed, environment proxies are not used. Connections are
-pooled per agent and service, so that no two agents share one. What a service says is data: bounded, and scrubbed of the
-credentials that it was sent.
+Only the manifest's host is contacted: no redirects, no proxies of the environment. Connections are pooled by agent and service,
+so that agents share none. A service's answer is data: bounded, and scrubbed of the credentials that the service received.
 """
 
 from __future__ import annotations
@@ -36,87 +35,87 @@ from claw_mediate.http.content_coding import read_bounded
 from claw_mediate.http.headers import Headers, ascii_headers, basic, bearer
 
 MAX_BODY_BYTES = 64 * 1024 * 1024
-"""A service that sends more is cut off: its answer is ``response_too_large``."""
+"""Reading stops at this size; the result is then ``response_too_large``."""
 _IDLE_SECONDS = 4.0
-"""Connections are dropped before common servers drop them (5 s): a write on a connection that is just being closed has an
-unknown outcome."""
+"""Less than the 5 s after which common servers close: the outcome of a request sent at that moment is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallContext:
-    """On whose behalf a call is made."""
+    """The agent and turn that a call belongs to."""
 
     agent: Agent
     turn_id: str
     redactor: Redactor = field(default_factory=lambda: Redactor(()))
-    """Of all secrets that are known: a service may say what another one told it."""
+    """Knows all secrets: a service may repeat what another one said."""
     observer: TurnObserver = NO_OBSERVER
 
 
 class HttpToolExecutor:
-    """The pod's services, as their granted callers reach them."""
+    """Client of the pod's services."""
 
     def __init__(self, secrets: Path) -> None:
         self._secrets = secrets
         self._tls = tls_context()
-        self._connections: dict[tuple[str, str, str], ConnectionPool] = {}
+        self._pools: dict[tuple[str, str, str], ConnectionPool] = {}
 
-    async def call(self, caller: CallContext, call: ToolCall, key: str, seconds: float) -> ToolResult:
-        """One call, in at most ``seconds``. ``key`` is stable for that call of that turn. Raises nothing but cancellation."""
+    async def call(self, context: CallContext, call: ToolCall, key: str, seconds: float) -> ToolResult:
+        """Execute one call in at most ``seconds``; raise nothing but cancellation.
+
+        ``key`` identifies the call within its turn and is the same when the turn is repeated.
+        """
         started = time.monotonic()
         assert call.tool is not None
-        allowed = seconds
+        limit = seconds
         if (own := call.tool.annotations.timeout_ms) is not None:
-            allowed = min(seconds, own / 1000)
+            limit = min(seconds, own / 1000)
         try:
-            async with asyncio.timeout(allowed):
-                answer = await self._run(caller, call, key)
+            async with asyncio.timeout(limit):
+                result = await self._execute(context, call, key)
         except TimeoutError:
-            answer = tool_result.timeout(call, allowed)
-        return replace(answer, latency_ms=round((time.monotonic() - started) * 1000))
+            result = tool_result.timeout(call, limit)
+        return replace(result, latency_ms=round((time.monotonic() - started) * 1000))
 
     async def close(self) -> None:
-        for connections in self._connections.values():
-            await connections.close()
-        self._connections.clear()
+        for pool in self._pools.values():
+            await pool.close()
+        self._pools.clear()
 
-    async def _run(self, caller: CallContext, call: ToolCall, key: str) -> ToolResult:
+    async def _execute(self, context: CallContext, call: ToolCall, key: str) -> ToolResult:
         assert call.tool is not None
         assert isinstance(call.tool.execution, HttpExecution)
         assert isinstance(call.arguments, Arguments)
-        request = build_http_request(call.tool, call.arguments, caller.agent.id)
+        request = build_http_request(call.tool, call.arguments, context.agent.id)
         if isinstance(request, str):
-            return _unmade(caller, key, tool_result.invalid_arguments(call, request))
+            return _not_sent(context, key, tool_result.invalid_arguments(call, request))
         try:
             credentials, secrets = self._credentials(call.tool.execution.auth)
         except MissingCredentialError:
-            answer = tool_result.request_failed(call, "The tool's credential is not available.", sent=False)
-            return _unmade(caller, key, answer)
-        headers = _identity(caller, call, key)
+            result = tool_result.request_failed(call, "The tool's credential is not available.", sent=False)
+            return _not_sent(context, key, result)
+        headers = _context_headers(context, call, key)
         if request.body is not None:
             headers.append(("content-type", "application/json"))
-        caller = replace(caller, redactor=caller.redactor.including(secrets))
+        context = replace(context, redactor=context.redactor.including(secrets))
         base_url = call.tool.execution.base_url.rstrip("/")
         shown = [*mask_values(credentials), *headers]
-        asked = RequestInfo(request.method, base_url + request.target, shown, request.body or b"")
-        about = Subject("tool", round_of_key(key), call.canonical)
-        with caller.observer.observe(about, asked, caller.redactor) as heard:
-            answer = await self._send(caller, call, request, [*credentials, *headers], heard)
-            heard.on_failure(answer.code or "")  # where it has not answered
-        return answer
+        info = RequestInfo(request.method, base_url + request.target, shown, request.body or b"")
+        subject = Subject("tool", round_of_key(key), call.canonical)
+        with context.observer.observe(subject, info, context.redactor) as exchange:
+            result = await self._send(context, call, request, [*credentials, *headers], exchange)
+            exchange.failed(result.code or "")  # ignored after a response
+        return result
 
     async def _send(
-        self, caller: CallContext, call: ToolCall, request: ToolRequest, headers: Headers, heard: ExchangeObserver
+        self, context: CallContext, call: ToolCall, request: ToolRequest, headers: Headers, exchange: ExchangeObserver
     ) -> ToolResult:
         assert call.tool is not None
-        agent, redactor = caller.agent, caller.redactor
+        agent, redactor, execution = context.agent, context.redactor, call.tool.execution
         limit = call.tool.annotations.max_result_bytes or agent.limits.result_bytes
-        execution = call.tool.execution
-        connections = self._of(agent.id, execution.service, execution.base_url)
+        pool = self._pool(agent.id, execution.service, execution.base_url)
         try:
-            sent = ascii_headers(headers)
-            asked = connections.stream(request.method, execution.base_url, sent, request.body, below=request.target)
-            async with asked as response:
+            raw, url = ascii_headers(headers), execution.base_url
+            async with pool.stream(request.method, url, raw, request.body, path=request.target) as response:
                 body, size = await read_bounded(response, limit + 4 + redactor.longest, MAX_BODY_BYTES)
         except (httpx2.InvalidURL, httpx2.LocalProtocolError, UnicodeError):
             return tool_result.request_failed(call, "The service can't be called as it is configured.", sent=False)
@@ -128,18 +127,19 @@ class HttpToolExecutor:
             return tool_result.failure(
                 call, tool_result.RESPONSE_TOO_LARGE, "The service's answer is too large.", ran=True
             )
-        # Before the result is made: what is cut must not be cut through a credential, and what is JSON stays JSON.
+        # Before the result is built: cutting must not split a credential, and JSON must stay JSON.
         body = redactor.document(redactor.cut(body, limit) if size > limit else body)
-        heard.on_response(ResponseInfo(response.status_code, response.headers.get("content-type", ""), body, size))
+        exchange.on_response(ResponseInfo(response.status_code, response.headers.get("content-type", ""), body, size))
         return tool_result.read_http_response(call, response.status_code, body, size, limit)
 
-    def _of(self, agent_id: str, service: str, base_url: str) -> ConnectionPool:
+    def _pool(self, agent_id: str, service: str, base_url: str) -> ConnectionPool:
         key = (agent_id, service, base_url)
-        if key not in self._connections:
-            self._connections[key] = ConnectionPool(self._tls, idle=_IDLE_SECONDS)
-        return self._connections[key]
+        if key not in self._pools:
+            self._pools[key] = ConnectionPool(self._tls, idle=_IDLE_SECONDS)
+        return self._pools[key]
 
     def _credentials(self, auth: Auth) -> tuple[Headers, list[Secret]]:
+        """Return (the headers, the secrets in them). Raise ``MissingCredentialError``."""
         match auth:
             case NoAuth():
                 return [], []
@@ -149,25 +149,25 @@ class HttpToolExecutor:
             case HeaderAuth(header=name, token=value):
                 token = resolve_secret(self._secrets, value)
                 return [(name, token.reveal())], [token]
-            case BasicAuth(username=username, password=kept):
-                password = resolve_secret(self._secrets, kept)
+            case BasicAuth(username=username, password=value):
+                password = resolve_secret(self._secrets, value)
                 name, header = basic(username, password)
                 return [(name, header)], [password, Secret(header.removeprefix("Basic "))]
 
 
-def _unmade(caller: CallContext, key: str, answer: ToolResult) -> ToolResult:
-    """The answer to a call that is not made, which whoever looks on is told of."""
-    about = Subject("tool", round_of_key(key), answer.call.canonical)
-    caller.observer.report_not_made(about, write_arguments(answer.call), answer.code or "")
-    return answer
+def _not_sent(context: CallContext, key: str, result: ToolResult) -> ToolResult:
+    """Report to the observer a call that is not sent; return its result."""
+    subject = Subject("tool", round_of_key(key), result.call.canonical)
+    context.observer.report_not_made(subject, write_arguments(result.call), result.code or "")
+    return result
 
 
-def _identity(caller: CallContext, call: ToolCall, key: str) -> Headers:
+def _context_headers(context: CallContext, call: ToolCall, key: str) -> Headers:
     headers = [
         ("accept", "application/json"),
         ("user-agent", "clawdapus"),
-        ("x-claw-id", caller.agent.id),
-        ("x-claw-turn", caller.turn_id),
+        ("x-claw-id", context.agent.id),
+        ("x-claw-turn", context.turn_id),
     ]
     if call.tool is not None and call.tool.effect != "read":
         headers.append(("idempotency-key", key))

@@ -11,9 +11,18 @@ from tests.docs.pages import ROOT
 
 HOLE = "…"
 """What stands for a value in a sentence."""
-_NO_RUNNERS = ("replaying.py",)
+_NO_RUNNERS = ("replay.py",)
 """Modules whose answers no runner gets: a turn is played again for an operator."""
-_CODE_AT = {"refused": 2, "refuse": 2, "refusal": 2, "_refusal": 1, "Refuse": 1, "ModelFailed": 1, "Unreachable": 0}
+_CODE_AT = {
+    "refused": 2,
+    "refuse": 2,
+    "refusal": 2,
+    "_refusal": 1,
+    "Refuse": 1,
+    "ModelFailed": 1,
+    "TransportFailure": 0,
+    "exchange_unread": 2,
+}
 """Where the code stands among the arguments of what makes an answer."""
 
 
@@ -130,14 +139,17 @@ def _assigned(function: ast.AST) -> Iterator[tuple[str, list[str]]]:
                 for one, its in zip(target.elts, value.elts, strict=True):
                     yield _name(one), _texts(its)
             elif isinstance(target, ast.Name):
-                yield target.id, _texts(value)
+                parts = value.elts if isinstance(value, ast.Tuple) else [value]
+                yield target.id, [text for part in parts for text in _texts(part)]
 
 
 def _codes(call: ast.Call, place: int, known: Named) -> Iterator[str]:
     """What stands at that place, or in the values that are spread there; nothing where it was handed in."""
     for at, argument in enumerate(call.args[: place + 1]):
         if isinstance(argument, ast.Starred):
-            yield from (values[place - at] for values in known[_name(argument.value)] if len(values) > place - at)
+            yield from (
+                values[place - at] for values in known.get(_name(argument.value), ()) if len(values) > place - at
+            )
         elif at == place:
             yield from _texts(argument) or (values[0] for values in known.get(_name(argument), ()))
 

@@ -35,12 +35,12 @@ class Gathering:
         self.wall = datetime(2026, 1, 2, 15, 4, 5, tzinfo=UTC)
         self.events: list[dict[str, Any]] = []
         log = EventLog(lambda line: self.events.append(known(line)))
-        self.asker = ContextClient()
+        self.client = ContextClient()
         bound = FeedLimits(**({"feed_bytes": 32768, "total_bytes": 65536, "seconds": 20.0} | bounds))
-        self.feeds = FeedReader(self.asker, secrets, bound, log, lambda: self.now)
-        self.memories = MemoryClient(self.asker, secrets, log)
+        self.feeds = FeedReader(self.client, secrets, bound, log, lambda: self.now)
+        self.memories = MemoryClient(self.client, secrets, log)
         self.context = PromptContext(
-            ContextSources(self.asker, self.feeds, self.memories), log, time_line=time_line, now=lambda: self.wall
+            ContextSources(self.client, self.feeds, self.memories), log, time_line=time_line, now=lambda: self.wall
         )
         self.agent = analyst()
 

@@ -85,23 +85,21 @@ async def request(reader: asyncio.StreamReader) -> bytes:
     return head + await reader.readexactly(int(length))
 
 
-async def asked(
-    connections: ConnectionPool, url: str, body: bytes | None = b"{}", below: str = ""
-) -> tuple[int, bytes]:
+async def asked(connections: ConnectionPool, url: str, body: bytes | None = b"{}", path: str = "") -> tuple[int, bytes]:
     async with connections.stream(
-        "GET" if body is None else "POST", url, [(b"x-a", b"1")], body, below=below
+        "GET" if body is None else "POST", url, [(b"x-a", b"1")], body, path=path
     ) as response:
         return response.status_code, (await read_bounded(response, 1 << 24, 1 << 24))[0]
 
 
 async def test_what_is_sent_is_what_was_meant_and_nothing_else(serve: Serve, connections: ConnectionPool) -> None:
     wire = await serve()
-    await asked(connections, wire.url, b"{}", below="/chat?a=%2F")
+    await asked(connections, wire.url, b"{}", path="/chat?a=%2F")
     await asked(connections, f"{wire.url}/x?y=1", None)
     host = f"host: 127.0.0.1:{wire.port}\r\n".encode()
     assert wire.heard[0] == b"POST /v1/chat?a=%2F HTTP/1.1\r\n" + host + b"x-a: 1\r\ncontent-length: 2\r\n\r\n{}"
     assert wire.heard[1] == b"GET /v1/x?y=1 HTTP/1.1\r\n" + host + b"x-a: 1\r\n\r\n"
-    await asked(connections, wire.url, below="/a%2F\udcff?é")
+    await asked(connections, wire.url, path="/a%2F\udcff?é")
     assert wire.heard[2].startswith(b"POST /v1/a%2F%FF?%C3%A9 HTTP/1.1\r\n")
 
 

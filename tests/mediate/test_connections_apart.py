@@ -77,8 +77,8 @@ async def test_agents_share_no_connection_to_a_provider(host: Host) -> None:
 
 @pytest.mark.requirement("connections:apart")
 async def test_agents_share_no_connection_to_feeds_and_memories(host: Host) -> None:
-    asker = ContextClient()
+    client = ContextClient()
     for agent_id in WHO:
-        await asker.ask(agent_id, FetchRequest("GET", f"{host.url}/feed", [], None, 100, 10.0))
-    await asker.close()
+        await client.fetch(agent_id, FetchRequest("GET", f"{host.url}/feed", [], None, 100, 10.0))
+    await client.close()
     assert host.connections() == [0, 0, 1, 0, 1]

@@ -59,17 +59,25 @@ def test_a_file_that_was_cut_is_told_once_and_one_that_was_rotated_or_grew_is_no
     for number in range(3):
         append(history, number)
     touched(tmp_path / "analyst" / "history.jsonl")
-    assert [append(history, number).cut for number in (3, 4)] == [told, False]
+    assert [append(history, number).is_cut for number in (3, 4)] == [told, False]
 
 
 @pytest.mark.requirement("log:history-hash")
 def test_a_line_says_whether_it_begins_a_file_since_the_one_before_was_full(tmp_path: Path) -> None:
     history = History(tmp_path, 600)
-    assert [append(history, number).rotated for number in range(7)] == [False, False, True, False, True, False, True]
-    assert [append(History(tmp_path, 600), number).rotated for number in range(2)] == [False, True]
+    assert [append(history, number).has_rotated for number in range(7)] == [
+        False,
+        False,
+        True,
+        False,
+        True,
+        False,
+        True,
+    ]
+    assert [append(History(tmp_path, 600), number).has_rotated for number in range(2)] == [False, True]
     moved(tmp_path / "analyst" / "history.jsonl")
-    assert append(History(tmp_path, 10**9), 9).rotated  # as after a crash, before the line was written
-    assert not append(history, 10).rotated
+    assert append(History(tmp_path, 10**9), 9).has_rotated  # as after a crash, before the line was written
+    assert not append(history, 10).has_rotated
 
 
 @pytest.mark.requirement("log:history-cut")

@@ -130,8 +130,8 @@ async def test_a_refusal_has_the_shape_of_its_dialect(agents: AgentDirectory, pa
     [
         ("", "no credential was sent"),
         ("sk-of-a-provider", "the credential is not an agent's token"),
-        ("nobody:planted", "the token is of no agent that is known"),
-        ("analyst:planted", "the token of analyst is another one"),
+        ("nobody:planted", "unknown agent"),
+        ("analyst:planted", "wrong token for agent analyst"),
     ],
 )
 def test_the_log_says_who_was_not_admitted_and_why_and_never_what_was_shown(

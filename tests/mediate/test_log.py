@@ -71,7 +71,7 @@ def test_text_that_is_no_unicode_costs_no_line_and_listeners_hear_of_it_as_it_is
     log: EventLog, lines: list[bytes]
 ) -> None:
     heard: list[Event] = []
-    log.listen(heard.append)
+    log.add_listener(heard.append)
     odd = "a\udcff\ud800é"
     log.protect([Secret("sk-s3cr3t")])
     log.event("error", odd, model=odd, reason=f"{odd} says sk-s3cr3t", nested={odd: [odd, (odd, 1)]})
@@ -89,7 +89,7 @@ def test_a_listener_hears_of_each_event_and_one_that_fails_stops_nothing(log: Ev
     def fails(_event: Event) -> None:
         raise LookupError
 
-    log.listen(fails)
-    log.listen(heard.append)
+    log.add_listener(fails)
+    log.add_listener(heard.append)
     log.event("join", Compiled(), how="running")
     assert heard == [json.loads(line) for line in lines]

@@ -217,7 +217,7 @@ async def test_an_agent_without_retain_retains_nothing(desk: Gathering) -> None:
 async def test_retains_are_bounded_in_number_and_what_is_on_its_way_arrives_before_the_end(
     desk: Gathering, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MOST_IN_FLIGHT", 3)
+    monkeypatch.setattr(module, "MAX_IN_FLIGHT", 3)
     desk.service.routes["POST", "/retain"] = JSONResponse({})
     for _ in range(5):
         desk.context.retain(desk.agent, {"requested_model": "m"}, Redactor(()))

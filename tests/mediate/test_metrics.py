@@ -60,7 +60,7 @@ def test_names_are_of_prometheus_conventions() -> None:
 @pytest.mark.parametrize("kind", get_args(EventType.__value__))
 def test_every_event_can_be_counted_or_is_passed_over(kind: str) -> None:
     counted = Metrics()
-    assert (kind in counted._counted) == (
+    assert (kind in counted._handlers) == (
         kind not in {"provider_pool", "feed_injection", "tool_manifest_loaded", "state"}
     )
 

@@ -65,18 +65,18 @@ def test_a_line_is_there_when_it_is_written(pipe: Pipe) -> None:
 
 @pytest.mark.requirement("log:unread")
 def test_what_nobody_reads_is_kept_up_to_a_bound_and_dropped_by_whole_lines_beyond_it(pipe: Pipe) -> None:
-    lines, written = LineWriter(pipe.writes, most=10_000), 500
+    lines, written = LineWriter(pipe.writes, max_bytes=10_000), 500
     for number in range(written):
         lines.write(b"%03d" % number + LINE)
     assert lines.dropped > 0
-    assert lines.lost() == 0, "there is no room to tell of them"
+    assert lines.take_unreported() == 0, "there is no room to tell of them"
     got = pipe.read((written - lines.dropped) * 1003)
-    eventually(lambda: not lines._kept, "all that was kept is written")
+    eventually(lambda: not lines._queue, "all that was kept is written")
     numbers = [int(line[:3]) for line in got.splitlines()]
     assert numbers == sorted(set(numbers))
     assert all(line[3:] == LINE[:-1] for line in got.splitlines())
-    assert eventually(lines.lost, "it is told of") == lines.dropped
-    assert lines.lost() == 0, "it was told of"
+    assert eventually(lines.take_unreported, "it is told of") == lines.dropped
+    assert lines.take_unreported() == 0, "it was told of"
     lines.write(b"next\n")
     assert os.read(pipe.reads, 99) == b"next\n"
 
@@ -94,7 +94,7 @@ def test_who_flushes_waits_no_longer_than_it_may(pipe: Pipe) -> None:
     lines = LineWriter(pipe.writes)
     lines.write(b"z" * 300_000)
     lines.flush(time.monotonic() + 0.01)
-    assert lines._kept
+    assert lines._queue
     pipe.read(300_000)
 
 
@@ -105,9 +105,9 @@ def test_a_reader_that_has_gone_away_stops_nothing_and_what_it_missed_is_counted
     os.close(pipe.reads)
     lines.write(b"w" * size)
     lines.write(b"w" * size)
-    assert not lines._kept, "nothing is waited for"
+    assert not lines._queue, "nothing is waited for"
     assert lines.dropped == 2
-    assert lines.lost() == 0, "there is nobody to tell of them"
+    assert lines.take_unreported() == 0, "there is nobody to tell of them"
 
 
 @pytest.mark.requirement("log:lost")
@@ -117,7 +117,7 @@ def test_a_reader_that_goes_away_while_lines_are_kept_ends_the_waiting(pipe: Pip
     lines.write(b"next\n")
     os.close(pipe.reads)
     lines.flush(time.monotonic() + DEADLINE)
-    assert not lines._kept
+    assert not lines._queue
     assert lines.dropped == 2
 
 
@@ -136,7 +136,7 @@ def test_a_file_that_somebody_made_one_that_does_not_wait_is_waited_for(kind: st
     whole = b"".join(written)
     assert made.read(len(whole)) == whole
     lines.flush(time.monotonic() + DEADLINE)
-    assert not lines._kept
+    assert not lines._queue
     assert lines.dropped == 0
     closed(made)
 
@@ -152,13 +152,13 @@ def test_a_line_that_a_full_disk_tears_is_counted_and_the_next_one_begins_anew(t
         lines.write(LINE)
         lines.write(LINE)
         assert lines.dropped == 2
-        assert lines.lost() == 0, "there is no room to tell of them"
+        assert lines.take_unreported() == 0, "there is no room to tell of them"
     lines.write(b"next\n")
     lines.write(b"last\n")
     os.close(descriptor)
     torn = [LINE[:room]] if room else []
     assert file.read_bytes().splitlines() == [b"first", *torn, b"next", b"last"]
-    assert (lines.lost(), lines.dropped) == (2, 2)
+    assert (lines.take_unreported(), lines.dropped) == (2, 2)
 
 
 @pytest.mark.requirement("log:lost")
@@ -184,7 +184,7 @@ def test_two_descriptors_of_one_pipe_share_what_is_kept(pipe: Pipe) -> None:
 def test_the_log_says_how_many_lines_are_missing_once_it_is_read_again(
     pipe: Pipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lines = LineWriter(pipe.writes, most=100_000)
+    lines = LineWriter(pipe.writes, max_bytes=100_000)
     monkeypatch.setattr(LineWriter, "of", lambda _descriptor: lines)
     log = EventLog()
     while not lines.dropped:

@@ -245,7 +245,7 @@ async def test_a_bad_ref_is_told_once_and_not_with_each_request(pod: Pod) -> Non
 async def test_a_policy_of_which_nothing_can_be_asked_is_a_502(pod: Pod) -> None:
     pod.agent([("primary", "nowhere/x")])
     status, body = await pod.answers(pod.request("x"))
-    assert (status, body["error"]["message"]) == (502, "no model that the model policy allows can be asked here")
+    assert (status, body["error"]["message"]) == (502, "no model that the model policy allows is available here")
 
 
 @pytest.mark.requirement("policy:spelling")

@@ -150,13 +150,13 @@ def test_agents_and_providers_are_read_again_when_that_is_asked_and_what_changed
     then = live.web.command("claw.reload")
     providers.unlink()
     assert told.splitlines() == [
-        "analyst: + desk.quote, - desk.trade, desk.balance is another",
-        "clerk is read for the first time: 1 tool",
-        "provider openai has keys api_key, where it had env:OPENAI_API_KEY",
+        "analyst: + desk.quote, - desk.trade, desk.balance changed",
+        "clerk: added, 1 tool",
+        "provider openai has keys api_key (before: env:OPENAI_API_KEY)",
     ]
-    assert then.splitlines()[:2] == ["analyst: + desk.trade, - desk.quote, desk.balance is another", "clerk is gone"]
+    assert then.splitlines()[:2] == ["analyst: + desk.trade, - desk.quote, desk.balance changed", "clerk: removed"]
     assert then.splitlines()[2].startswith("providers.json can't be used: ")
-    assert live.web.command("claw.reload") == "provider openai has keys env:OPENAI_API_KEY, where it had api_key"
+    assert live.web.command("claw.reload") == "provider openai has keys env:OPENAI_API_KEY (before: api_key)"
 
 
 @pytest.mark.requirement("web:replay")

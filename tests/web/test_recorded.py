@@ -107,7 +107,7 @@ def test_agents_are_told_with_their_tools_and_problems_and_no_secret(recorded: R
         "  problem: metadata.json: ",
         "clerk · 1 tool",
     ]
-    told_of.append("  problem: managed_tool_quarantined:desk.odd: ")
+    told_of.append("  problem: tool desk.odd: ")
     assert [line for line in told_of if f"\n{line}" not in f"\n{told}"] == []
     assert [secret for secret in (SECRET, TOOL_TOKEN) if secret in told] == []
 
