@@ -172,7 +172,7 @@ class ProviderFailover:
                 if isinstance(result, ProviderResponse):
                     set_status(result.status)
             if isinstance(result, TransportFailure):
-                exchange.failed(result.message)
+                exchange.on_failure(result.message)
             else:
                 exchange.on_response(ResponseInfo(result.status, result.content_type, result.body))
         return result

@@ -103,7 +103,7 @@ class HttpToolExecutor:
         subject = Subject("tool", round_of_key(key), call.canonical)
         with context.observer.observe(subject, info, context.redactor) as exchange:
             result = await self._send(context, call, request, [*credentials, *headers], exchange)
-            exchange.failed(result.code or "")  # ignored after a response
+            exchange.on_failure(result.code or "")  # ignored after a response
         return result
 
     async def _send(
