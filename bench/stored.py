@@ -16,7 +16,7 @@ from claw_state.lease import Owner
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.continuity import SqliteContinuityStore
 from claw_state.sqlite.journal import SqliteJournal
-from claw_state.url import Server, place
+from claw_state.url import Server, parse_place
 from claw_state.valkey.continuity import ValkeyContinuityStore
 from claw_state.valkey.journal import ValkeyJournal
 from claw_state.valkey.link import Link
@@ -62,7 +62,7 @@ _ANSWER = ToolResult(_CALL, wire.result(0), True, None, 200, 3, True)
 
 
 def _opened(state: str, clock: Callable[[], float]) -> tuple[ContinuityStore, Journal]:
-    where, owner = place(state), Owner("bench", 1, "earlier")
+    where, owner = parse_place(state), Owner("bench", 1, "earlier")
     if isinstance(where, Server):
         return ValkeyContinuityStore(Link(where, seconds=10), clock), ValkeyJournal(
             Link(where, seconds=10), owner, clock

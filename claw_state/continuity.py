@@ -14,7 +14,7 @@ MAX_AGE_SECONDS = 7 * 24 * 3600.0
 MAX_BYTES = 8 * 1024 * 1024
 MAX_MARKS = 1024
 """Of one agent's turns without hidden messages, those that are kept: the latest."""
-MAX_EQUAL = 64
+MAX_CANDIDATES = 64
 """Of one agent's turns with equal anchors, those that are looked at: the latest."""
 EVICTED = b"-"
 """What is stored in the place of messages that there was no room for."""
@@ -68,7 +68,7 @@ class ContinuityStore(Protocol):
     async def close(self) -> None: ...
 
 
-def stored_rounds(number: int, anchor: Anchor, session: str, stored: bytes) -> StoredRounds:
+def decode_stored_rounds(number: int, anchor: Anchor, session: str, stored: bytes) -> StoredRounds:
     """A turn as it is stored."""
     evicted = stored == EVICTED
     return StoredRounds(number, anchor, session, b"" if evicted else stored, evicted)

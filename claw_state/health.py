@@ -11,27 +11,27 @@ from claw_state.url import StoreError
 
 _REST_SECONDS = 1.0
 
-type Tell = Callable[[str | None], None]
+type OnHealthChange = Callable[[str | None], None]
 """Told why it can't be used; and None: it can be, again."""
 
 
-class GoneError(StoreError):
+class StateUnavailableError(StoreError):
     """The state can't be used now, as its own event tells: it is not told of each turn as well."""
 
 
 class Health:
     """Of one state."""
 
-    def __init__(self, tell: Tell = lambda _: None) -> None:
+    def __init__(self, tell: OnHealthChange = lambda _: None) -> None:
         self._tell = tell
         self._gone = False
         self._over: str | None = None
         self._rests_until = 0.0
 
     def check(self) -> None:
-        """Raises ``GoneError`` where it is over."""
+        """Raises ``StateUnavailableError`` where it is over."""
         if self._over is not None:
-            raise GoneError(self._over)
+            raise StateUnavailableError(self._over)
 
     def rest(self) -> None:
         """What was waited for in vain is not asked for by everybody."""
@@ -41,17 +41,17 @@ class Health:
     def resting(self) -> bool:
         return time.monotonic() < self._rests_until
 
-    def over(self, why: str) -> GoneError:
+    def over(self, why: str) -> StateUnavailableError:
         """It can't be used any more, by nobody of this process: what to raise."""
         self._over = why
         return self.failed(why)
 
-    def failed(self, why: str) -> GoneError:
+    def failed(self, why: str) -> StateUnavailableError:
         """What to raise."""
         if not self._gone:
             self._gone = True
             self._tell(why)
-        return GoneError(why)
+        return StateUnavailableError(why)
 
     def written(self) -> None:
         """Something was."""

@@ -26,7 +26,7 @@ _AT_WORK = ("running", "abandoned")
 
 
 @dataclass(frozen=True, slots=True)
-class Rounds:
+class RoundStats:
     """Hidden rounds: of how many answers, their bytes, and when they were last used (seconds since 1970). ``marks``: answers
     that have none, or none any more, which are kept to be told from those.
     """
@@ -39,7 +39,7 @@ class Rounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class SpendingTotal:
     """What is on record of an agent's budget."""
 
     requests: int
@@ -51,9 +51,9 @@ class Spent:
 @dataclass(frozen=True, slots=True)
 class AgentState:
     agent: str
-    rounds: Rounds = Rounds()
+    rounds: RoundStats = RoundStats()
     turns: dict[TurnState, int] = field(default_factory=dict)
-    spent: Spent | None = None
+    spent: SpendingTotal | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Inventory:
 
 
 @dataclass(frozen=True, slots=True)
-class Forgotten:
+class DeletionCounts:
     """``running``: turns that were left, because a process is at them. ``lingers``: what is forgotten could not yet be taken
     out of the log beside the file.
     """
@@ -82,29 +82,29 @@ class Forgotten:
     lingers: bool = False
 
 
-class Kept(Protocol):
+class StateInventory(Protocol):
     """A state. Every method raises ``StoreError`` with one line: the thing, the place, and the remedy."""
 
     def inventory(self) -> Inventory:
         """Changes nothing."""
 
-    def forget(self, agent_id: str) -> Forgotten | None:
+    def forget(self, agent_id: str) -> DeletionCounts | None:
         """Hidden rounds and turns of an agent, but for turns that somebody is at; None: nothing was kept of it. What it has
         spent stays: forgetting is no way round a budget.
         """
 
 
-def as_it_is(me: Owner, state: str, owner: str, silent: float) -> str:
+def current_state(me: Owner, state: str, owner: str, silent: float) -> str:
     """The state of a turn of which nothing was heard for so many seconds."""
     return "cut_off" if state in _AT_WORK and not me.believes(owner, silent) else state
 
 
-def may_go(state: str) -> bool:
+def is_deletable(state: str) -> bool:
     """Whether nobody is at a turn."""
     return state not in _AT_WORK
 
 
-def counted(states: Iterable[str]) -> dict[TurnState, int]:
+def count_states(states: Iterable[str]) -> dict[TurnState, int]:
     """How many turns are in each state; a state that is none of ours is nobody's turn."""
     found = list(states)
     return {state: number for state in TURN_STATES if (number := found.count(cast("str", state)))}

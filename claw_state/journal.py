@@ -20,7 +20,7 @@ LEASE_LOST = "this turn is not in the journal, or goes on in another process"
 type TurnState = Literal["running", "abandoned", "failed", "answered", "done"]
 type Attempt = Literal["first", "resumed", "unknown"]
 """At a turn: the first one; one that goes on where another was; one of which the journal, unread, could not tell."""
-MAX_ALIKE = 256
+MAX_CANDIDATES = 256
 """Of turns whose earlier messages are equal, those whose last words are looked at: the latest."""
 _WORDS = re.compile(r"[1-9][0-9]{0,11}:[0-9a-f]{64}")
 _NEW_WORD = re.compile(r"\W|_")

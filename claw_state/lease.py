@@ -9,7 +9,7 @@ import socket
 import uuid
 from dataclasses import dataclass, replace
 
-from claw_state.life import lives
+from claw_state.lease import holder_lives
 
 LEASE_SECONDS = 10.0
 """How long a process is believed to be at a turn that it said nothing more of."""
@@ -26,10 +26,10 @@ class Owner:
     """Of SQLite, beside which a mediator proves that it lives (``life``). Of a state on a server the lease alone says it."""
 
     @classmethod
-    def this(cls) -> Owner:
+    def current(cls) -> Owner:
         return cls(socket.gethostname(), os.getpid(), uuid.uuid4().hex)
 
-    def beside(self, file: str) -> Owner:
+    def with_file(self, file: str) -> Owner:
         return replace(self, file=file)
 
     @property
@@ -46,4 +46,4 @@ class Owner:
         """Whether a mediator, this one or another, may still be at a turn."""
         if silent >= LEASE_SECONDS:
             return False
-        return name == self.name or not self.file or lives(self.file, name.rpartition("/")[-1])
+        return name == self.name or not self.file or holder_lives(self.file, name.rpartition("/")[-1])

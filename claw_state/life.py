@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 
-class Life:
+class LifeLock:
     """Held from here on, until it is closed or the process ends."""
 
     def __init__(self, file: str, name: str) -> None:
@@ -33,7 +33,7 @@ class Life:
             os.close(held)
 
 
-def lives(file: str, name: str) -> bool:
+def holder_lives(file: str, name: str) -> bool:
     """Whether the one of that name does. Where that can't be seen it may."""
     try:
         return _is_locked(_path(file, name))

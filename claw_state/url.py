@@ -43,7 +43,7 @@ class Server:
 type Place = File | Server
 
 
-def place(text: str) -> Place:
+def parse_place(text: str) -> Place:
     """Raises ``ValueError`` with one line, which never holds what may be a password.
 
     >>> place("redis://:hush-hush@cache:6380/2").shown

@@ -26,9 +26,9 @@ from contextlib import contextmanager, suppress
 from copy import copy
 from typing import Any
 
-from claw_state.health import GoneError, Health
-from claw_state.sqlite.schema import REMEDY, SHRINK, TABLES, check, opened, reason
-from claw_state.sqlite.wal import Disk
+from claw_state.health import StateUnavailableError, Health
+from claw_state.sqlite.schema import REMEDY, SHRINK, TABLES, check_integrity, open_database, describe_error
+from claw_state.sqlite.wal import WriteAheadLog
 
 _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
@@ -46,10 +46,10 @@ class Database:
         """
         self.file = file
         self.health = health or Health()
-        self._db = opened(file, schema)
+        self._db = open_database(file, schema)
         try:
-            check(self._db)
-            self._disk = Disk(file) if file else None
+            check_integrity(self._db)
+            self._disk = WriteAheadLog(file) if file else None
         except sqlite3.Error:
             self._db.close()
             raise
@@ -141,7 +141,7 @@ class Database:
 
     def _unless_resting(self) -> None:
         if self.health.resting:
-            raise GoneError("another process has locked it")
+            raise StateUnavailableError("another process has locked it")
 
     def _was_written(self, values: tuple[object, ...]) -> None:
         self.health.written()
@@ -161,15 +161,15 @@ class Database:
         except OSError:
             return []
 
-    def _not_written(self, error: sqlite3.Error) -> GoneError:
+    def _not_written(self, error: sqlite3.Error) -> StateUnavailableError:
         if _code(error) in _LOCKED:
             self.health.rest()
         return self._failed(error)
 
-    def _failed(self, error: sqlite3.Error) -> GoneError:
+    def _failed(self, error: sqlite3.Error) -> StateUnavailableError:
         if _code(error) in _DAMAGED:
             return self.health.over(f"{error}; {REMEDY}")
-        return self.health.failed(reason(error))
+        return self.health.failed(describe_error(error))
 
 
 def _code(error: sqlite3.Error) -> int:

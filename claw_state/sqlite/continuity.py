@@ -14,12 +14,12 @@ from collections.abc import Callable, Collection
 from claw_state.continuity import (
     MAX_AGE_SECONDS,
     MAX_BYTES,
-    MAX_EQUAL,
+    MAX_CANDIDATES,
     MAX_MARKS,
     MAX_TURNS,
     Anchor,
     StoredRounds,
-    stored_rounds,
+    decode_stored_rounds,
 )
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.schema import SCHEMA
@@ -105,8 +105,8 @@ class SqliteContinuityStore:
             self._held[agent_id] = sized or 0
 
     def _rows(self, agent_id: str, key: str) -> list[StoredRounds]:
-        rows = self._db.read(_ROWS, agent_id, key, self._clock() - MAX_AGE_SECONDS, MAX_EQUAL)
+        rows = self._db.read(_ROWS, agent_id, key, self._clock() - MAX_AGE_SECONDS, MAX_CANDIDATES)
         return [
-            stored_rounds(row, Anchor(key, tuple(before.split())), session, bytes(held))
+            decode_stored_rounds(row, Anchor(key, tuple(before.split())), session, bytes(held))
             for row, before, session, held in rows
         ]

@@ -20,9 +20,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from claw_state.inventory import AgentState, Forgotten, Inventory, Rounds, Spent, as_it_is, counted, may_go
+from claw_state.inventory import AgentState, DeletionCounts, Inventory, RoundStats, SpendingTotal, current_state, count_states, is_deletable
 from claw_state.lease import Owner
-from claw_state.sqlite.schema import briefly, given_back, reason, refuse_newer
+from claw_state.sqlite.schema import low_priority_transaction, vacuum_and_truncate_log, describe_error, check_version
 from claw_state.url import File, StoreError
 
 _PATIENCE_SECONDS = 5.0
@@ -60,7 +60,7 @@ class SqliteInventory:
         self._shown = place.shown
         self._file = Path(place.path)
         self._clock = clock
-        self._me = Owner.this().beside(place.path)
+        self._me = Owner.current().with_file(place.path)
 
     def inventory(self) -> Inventory:
         with self._told():
@@ -77,7 +77,7 @@ class SqliteInventory:
                     return found
         raise StoreError(f"the state {self._shown} is opened and closed again and again: try again")
 
-    def forget(self, agent_id: str) -> Forgotten | None:
+    def forget(self, agent_id: str) -> DeletionCounts | None:
         with self._told(), closing(self._open("mode=rw", os.R_OK | os.W_OK)) as database:
             tables = self._tables(database)
             database.execute("PRAGMA secure_delete=ON")  # what is forgotten can't be read from the disk either
@@ -89,7 +89,7 @@ class SqliteInventory:
             gone, unmarked = (_in_parts(database, ids, self._forget_round) for ids in (rounds, marks))
             ended = _in_parts(database, turns, self._forget_turn)
             left = _ids(database, _TURNS_OF, agent_id, "turns" in tables)
-            return Forgotten(gone, unmarked, ended, len(left), lingers=not given_back(database))
+            return DeletionCounts(gone, unmarked, ended, len(left), lingers=not vacuum_and_truncate_log(database))
 
     def _way(self) -> _Way:
         log, index = (Path(f"{self._file}{part}") for part in ("-wal", "-shm"))
@@ -113,21 +113,21 @@ class SqliteInventory:
     def _read(self, database: sqlite3.Connection) -> Inventory:
         database.execute("BEGIN")
         tables = self._tables(database)
-        rounds = {agent: Rounds(*row) for agent, *row in _rows(database, _ROUNDS, "kept" in tables)}
-        spent = {agent: Spent(*row) for agent, *row in _rows(database, _SPENT, "spending" in tables)}
+        rounds = {agent: RoundStats(*row) for agent, *row in _rows(database, _ROUNDS, "kept" in tables)}
+        spent = {agent: SpendingTotal(*row) for agent, *row in _rows(database, _SPENT, "spending" in tables)}
         turns: dict[str, list[str]] = {}
         for agent, state, owner, seen in _rows(database, _TURNS, "turns" in tables):
             turns.setdefault(agent, []).append(self._as_it_is(state, owner, seen))
         agents = tuple(
-            AgentState(agent, rounds.get(agent, Rounds()), counted(turns.get(agent, ())), spent.get(agent))
+            AgentState(agent, rounds.get(agent, RoundStats()), count_states(turns.get(agent, ())), spent.get(agent))
             for agent in sorted(rounds.keys() | turns.keys() | spent.keys())
         )
         log = Path(f"{self._file}-wal")
         size, log_size = self._file.stat().st_size, log.stat().st_size if log.exists() else 0
-        return Inventory(self._shown, "SQLite", refuse_newer(database), agents, size, log_size)
+        return Inventory(self._shown, "SQLite", check_version(database), agents, size, log_size)
 
     def _tables(self, database: sqlite3.Connection) -> set[str]:
-        refuse_newer(database)
+        check_version(database)
         tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if tables and not tables & _OURS:
             raise StoreError(
@@ -136,14 +136,14 @@ class SqliteInventory:
         return tables
 
     def _as_it_is(self, state: str, owner: str, seen: float) -> str:
-        return as_it_is(self._me, state, owner, self._clock() - seen)
+        return current_state(self._me, state, owner, self._clock() - seen)
 
     def _forget_round(self, database: sqlite3.Connection, number: int) -> int:
         return database.execute("DELETE FROM kept WHERE id = ?", (number,)).rowcount
 
     def _forget_turn(self, database: sqlite3.Connection, turn: str) -> int:
         row = database.execute(_TURN, (turn,)).fetchone()
-        if row is None or not may_go(self._as_it_is(*row)):
+        if row is None or not is_deletable(self._as_it_is(*row)):
             return 0
         database.execute(
             "DELETE FROM steps WHERE turn = ?", (turn,)
@@ -166,7 +166,7 @@ class SqliteInventory:
             raise StoreError(f"the state {shown} can't be opened: {error.strerror}") from None
         except sqlite3.Error as error:
             locked = getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-            why = "another process has locked it for too long; try again" if locked else reason(error)
+            why = "another process has locked it for too long; try again" if locked else describe_error(error)
             raise StoreError(f"the state {shown} can't be used: {why}") from None
 
 
@@ -182,7 +182,7 @@ def _in_parts[T](database: sqlite3.Connection, ids: list[T], forget: Callable[[s
     """How many were forgotten."""
     gone, waiting = 0, deque(ids)
     while waiting:
-        with briefly(database) as until:
+        with low_priority_transaction(database) as until:
             gone += forget(database, waiting.popleft())
             while waiting and time.monotonic() < until:
                 gone += forget(database, waiting.popleft())

@@ -25,7 +25,7 @@ import msgspec
 
 from claw_state.journal import (
     LEASE_LOST,
-    MAX_ALIKE,
+    MAX_CANDIDATES,
     RESUME_SECONDS,
     PreviousAttempt,
     RequestFingerprint,
@@ -33,7 +33,7 @@ from claw_state.journal import (
     holds_lease,
 )
 from claw_state.lease import Owner
-from claw_state.life import Life
+from claw_state.lease import LifeLock
 from claw_state.sqlite.connection import Database
 from claw_state.url import StoreError
 
@@ -44,7 +44,7 @@ _REPLY = -1
 _FOUND = "SELECT turn, state, owner, seen, attempt, said FROM turns WHERE agent = ? AND seen > ?"
 _SAME = f"{_FOUND} AND request = ? ORDER BY state = 'running' DESC, seen DESC LIMIT 1"
 """One that runs is the latest, whatever the clock has been set to meanwhile: no other can begin."""
-_ALTERED = f"{_FOUND} AND earlier = ? AND state != 'done' AND said != '' ORDER BY seen DESC LIMIT {MAX_ALIKE}"
+_ALTERED = f"{_FOUND} AND earlier = ? AND state != 'done' AND said != '' ORDER BY seen DESC LIMIT {MAX_CANDIDATES}"
 _ANSWER = "SELECT answer FROM turns WHERE turn = ? AND answer IS NOT NULL"
 _BEGIN = "INSERT INTO turns VALUES (?, ?, ?, ?, ?, ?, 'running', ?, ?, NULL)"
 _RESUME = """
@@ -70,12 +70,12 @@ class SqliteJournal:
 
     def __init__(self, database: Database, owner: Owner, clock: Callable[[], float] = time.time) -> None:
         """Raises ``OSError`` where it can't be said who we are."""
-        self._owner = owner.beside(database.file)
+        self._owner = owner.with_file(database.file)
         self._clock = clock
         self._db = database
         self._begun = 0
         self._shrunk = 0.0
-        self._life = Life(database.file, owner.life) if database.file else None
+        self._life = LifeLock(database.file, owner.life) if database.file else None
 
     async def find(self, agent_id: str, asked: RequestFingerprint) -> PreviousAttempt | None:
         """The latest attempt at this request; else one that failed, or lost its answer, that this one goes on with."""

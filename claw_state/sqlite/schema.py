@@ -2,7 +2,7 @@
 
 0600     the file, and what SQLite keeps beside it (-wal, -shm), whatever they were; 0700 a directory that is made for it
 WAL      a kill -9 loses nothing that was written
-vacuum   what is deleted is given back to the disk, a little at a time (``shrink``)
+vacuum   what is deleted is given back to the disk, a little at a time (``vacuum_step``)
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SCHEMA = 1
 """Of the tables, as the file says it (``user_version``)."""
 LOCK_SECONDS = 0.1
 """How long another process's lock is waited for: everybody waits with us."""
-KEPT = """
+HIDDEN_ROUNDS = """
 DROP TABLE IF EXISTS hidden;
 CREATE TABLE IF NOT EXISTS kept (
     id INTEGER PRIMARY KEY AUTOINCREMENT, agent TEXT NOT NULL, key TEXT NOT NULL, before TEXT NOT NULL,
@@ -60,8 +60,8 @@ CREATE TABLE IF NOT EXISTS spending (
 ) WITHOUT ROWID;
 """
 """What agents have spent, in buckets."""
-TABLES = KEPT + TURNS + SPENDING
-LOG_BYTES = 48 * 1024 * 1024
+TABLES = HIDDEN_ROUNDS + TURNS + SPENDING
+MAX_LOG_BYTES = 48 * 1024 * 1024
 """To which the write-ahead log is cut when it begins anew: one that grew as it may (``claw_state/sqlite/wal.py``) is not, since
 everybody waits for some 30 ms meanwhile.
 """
@@ -82,7 +82,7 @@ REMEDY = (
 )
 
 
-def opened(file: str, schema: str) -> sqlite3.Connection:
+def open_database(file: str, schema: str) -> sqlite3.Connection:
     """``file``: a path, or empty for memory. Raises ``sqlite3.Error`` or ``OSError`` when it can't be opened."""
     if file:
         _make(Path(file).parent)
@@ -93,7 +93,7 @@ def opened(file: str, schema: str) -> sqlite3.Connection:
                 Path(part).chmod(0o600)
     database = sqlite3.connect(file or ":memory:", autocommit=True, timeout=LOCK_SECONDS)
     try:
-        refuse_newer(database)
+        check_version(database)
         _becomes_ours(database)
         database.executescript(schema)
     except sqlite3.Error:
@@ -102,7 +102,7 @@ def opened(file: str, schema: str) -> sqlite3.Connection:
     return database
 
 
-def refuse_newer(database: sqlite3.Connection) -> int:
+def check_version(database: sqlite3.Connection) -> int:
     """The file's version. Raises ``sqlite3.NotSupportedError`` for one that a later claw has written."""
     version: int = database.execute("PRAGMA user_version").fetchone()[0]
     if version > SCHEMA:
@@ -112,20 +112,20 @@ def refuse_newer(database: sqlite3.Connection) -> int:
     return version
 
 
-def check(database: sqlite3.Connection) -> None:
+def check_integrity(database: sqlite3.Connection) -> None:
     """Raises ``sqlite3.DatabaseError`` for a file that is damaged: better now than in the middle of a turn."""
     (found,) = database.execute("PRAGMA quick_check(1)").fetchone()
     if found != "ok":
         raise sqlite3.DatabaseError(f"database disk image is malformed: {str(found).splitlines()[-1]}")
 
 
-def shrink(database: sqlite3.Connection) -> None:
+def vacuum_step(database: sqlite3.Connection) -> None:
     """Give pages that are free back to the disk. Raises ``sqlite3.Error``."""
     database.execute(SHRINK).fetchall()
 
 
 @contextmanager
-def briefly(database: sqlite3.Connection) -> Iterator[float]:
+def low_priority_transaction(database: sqlite3.Connection) -> Iterator[float]:
     """A transaction of somebody who is in no hurry; it should end by the time that is given. Behind it comes a pause that is
     longer than it was: a proxy waits ``LOCK_SECONDS``, looks a few times, and must then find it free.
     """
@@ -136,7 +136,7 @@ def briefly(database: sqlite3.Connection) -> Iterator[float]:
     time.sleep(_PAUSES * (time.monotonic() - begun))
 
 
-def given_back(database: sqlite3.Connection) -> bool:
+def vacuum_and_truncate_log(database: sqlite3.Connection) -> bool:
     """All free pages go back to the disk, and the log is carried over and cut; False: others read in it all the time."""
     pages = -1
     while database.execute("PRAGMA freelist_count").fetchone()[0] not in (
@@ -144,8 +144,8 @@ def given_back(database: sqlite3.Connection) -> bool:
         pages,
     ):  # else an old file: it does not shrink
         pages = database.execute("PRAGMA freelist_count").fetchone()[0]
-        with briefly(database):
-            shrink(database)
+        with low_priority_transaction(database):
+            vacuum_step(database)
     database.execute("PRAGMA busy_timeout=20")  # nobody can write while the log waits for its readers
     for _ in range(_TRIES):
         database.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()  # most of it, which stops nobody
@@ -155,7 +155,7 @@ def given_back(database: sqlite3.Connection) -> bool:
     return False
 
 
-def reason(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """Why the state can't be used, with a remedy where there is one."""
     damaged = isinstance(error, sqlite3.DatabaseError) and type(error) is sqlite3.DatabaseError
     return f"{error}; {REMEDY}" if damaged else str(error)
@@ -179,7 +179,7 @@ def _becomes_ours(database: sqlite3.Connection) -> None:
                 database.execute("VACUUM")  # a file of an earlier version: only so does it begin to shrink
     database.execute("PRAGMA journal_mode=WAL")
     database.execute("PRAGMA synchronous=NORMAL")
-    database.execute(f"PRAGMA journal_size_limit={LOG_BYTES}")
+    database.execute(f"PRAGMA journal_size_limit={MAX_LOG_BYTES}")
     database.execute(f"PRAGMA wal_autocheckpoint={_LONGEST_LOG}")
     if database.execute("PRAGMA user_version").fetchone()[0] != SCHEMA:
         database.execute(f"PRAGMA user_version={SCHEMA}")

@@ -31,7 +31,7 @@ _sync = getattr(os, "fdatasync", os.fsync)
 """Which not every system has."""
 
 
-class Disk:
+class WriteAheadLog:
     """Of one file, which is open elsewhere too."""
 
     def __init__(self, file: str) -> None:

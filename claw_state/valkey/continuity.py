@@ -8,12 +8,12 @@ from claw_state.continuity import (
     EVICTED,
     MAX_AGE_SECONDS,
     MAX_BYTES,
-    MAX_EQUAL,
+    MAX_CANDIDATES,
     MAX_MARKS,
     MAX_TURNS,
     Anchor,
     StoredRounds,
-    stored_rounds,
+    decode_stored_rounds,
 )
 from claw_state.url import StoreError
 from claw_state.valkey.link import DROP, SCHEMA, Link
@@ -102,7 +102,7 @@ class ValkeyContinuityStore:
         await self._link.run(_KEEP, self._now(), agent_id, anchor.key, about, messages, *bounds)
 
     async def candidates(self, agent_id: str, keys: Collection[str]) -> list[StoredRounds]:
-        found = await self._link.read(_CANDIDATES, self._now(), agent_id, MAX_EQUAL, *sorted(set(keys)))
+        found = await self._link.read(_CANDIDATES, self._now(), agent_id, MAX_CANDIDATES, *sorted(set(keys)))
         try:
             return [_kept(*one) for one in found]
         except (ValueError, TypeError, AttributeError) as error:
@@ -128,4 +128,4 @@ class ValkeyContinuityStore:
 
 def _kept(number: bytes, about: bytes, messages: bytes) -> StoredRounds:
     key, before, session = about.decode().split("\n", 2)
-    return stored_rounds(int(number), Anchor(key, tuple(before.split())), session, messages)
+    return decode_stored_rounds(int(number), Anchor(key, tuple(before.split())), session, messages)

@@ -8,10 +8,10 @@ from itertools import batched
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from claw_contract.redaction.redactor import Redactor
-from claw_state.inventory import AgentState, Forgotten, Inventory, Rounds, as_it_is, counted, may_go
+from claw_state.inventory import AgentState, DeletionCounts, Inventory, RoundStats, current_state, count_states, is_deletable
 from claw_state.lease import Owner
 from claw_state.url import Server, StoreError
-from claw_state.valkey.link import DROP, PRELUDE, asked, schema
+from claw_state.valkey.link import DROP, PRELUDE, blocking_client, read_schema_version
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -60,30 +60,30 @@ class ValkeyInventory:
         """``clock``: a test's; else the server's time counts, as it does for proxies."""
         self._server = server
         self._clock = clock
-        self._me = Owner.this()
+        self._me = Owner.current()
 
     def inventory(self) -> Inventory:
         with self._connected() as redis:
-            version = schema(redis, self._server)
+            version = read_schema_version(redis, self._server)
             now = self._now(redis)
             names: Any = redis.zrange("claw:agents", 0, -1)
             agents = [state for some in batched(names, _AT_A_TIME) for state in self._agents(redis, some, now)]
             agents.sort(key=lambda state: state.agent)
             return Inventory(self._server.shown, "Valkey", version, tuple(agents), keys=redis.dbsize())
 
-    def forget(self, agent_id: str) -> Forgotten | None:
+    def forget(self, agent_id: str) -> DeletionCounts | None:
         with self._connected() as redis:
-            schema(redis, self._server)
+            read_schema_version(redis, self._server)
             rounds, marks = (sum(_forget(redis, agent_id, kind)) for kind in ("whole", "used"))
             ended = 0
             turns = _turns(redis, [agent_id.encode()])[agent_id.encode()]
             now = self._now(redis)
             for turn in turns:
-                if may_go(self._state(turn, now)):
+                if is_deletable(self._state(turn, now)):
                     ended += _run(redis, _FORGET_TURN, agent_id, *turn)
             _run(redis, _FORGET_AGENT, agent_id)
             left = len(_turns(redis, [agent_id.encode()])[agent_id.encode()])
-            return Forgotten(rounds, marks, ended, left) if rounds or marks or turns else None
+            return DeletionCounts(rounds, marks, ended, left) if rounds or marks or turns else None
 
     def _agents(self, redis: Redis, names: tuple[bytes, ...], now: float) -> Iterator[AgentState]:
         asking = redis.pipeline(transaction=False)
@@ -98,14 +98,14 @@ class ValkeyInventory:
         turns = _turns(redis, names)
         for name, (count, all_kept, size, oldest, newest) in zip(names, batched(told, 5), strict=True):
             oldest_use, newest_use = (found[0][1] if found else None for found in (oldest, newest))
-            rounds = Rounds(count, int(size or 0), oldest_use, newest_use, all_kept - count)
-            states = counted(self._state(turn, now) for turn in turns[name])
+            rounds = RoundStats(count, int(size or 0), oldest_use, newest_use, all_kept - count)
+            states = count_states(self._state(turn, now) for turn in turns[name])
             if all_kept or states:
                 yield AgentState(name.decode(errors="replace"), rounds, states)
 
     def _state(self, turn: _Turn, now: float) -> str:
         state, owner = turn.state.decode(errors="replace"), turn.owner.decode(errors="replace")
-        return as_it_is(self._me, state, owner, now - float(turn.seen))
+        return current_state(self._me, state, owner, now - float(turn.seen))
 
     def _now(self, redis: Redis) -> float:
         if self._clock:
@@ -117,7 +117,7 @@ class ValkeyInventory:
     def _connected(self) -> Iterator[Redis]:
         """Every error as one line, without what is secret."""
         try:
-            with asked(self._server, _PATIENCE_SECONDS) as redis:
+            with blocking_client(self._server, _PATIENCE_SECONDS) as redis:
                 yield redis
         except ValueError as error:
             raise StoreError(self._clear(str(error))) from None

@@ -14,7 +14,7 @@ import msgspec
 
 from claw_state.journal import (
     LEASE_LOST,
-    MAX_ALIKE,
+    MAX_CANDIDATES,
     RESUME_SECONDS,
     PreviousAttempt,
     RequestFingerprint,
@@ -173,7 +173,7 @@ class ValkeyJournal:
 
     async def find(self, agent_id: str, asked: RequestFingerprint) -> PreviousAttempt | None:
         words = (asked.request, asked.earlier, asked.words)
-        found = await self._link.read(_FIND, self._now(), agent_id, _WITHIN, *words, MAX_ALIKE)
+        found = await self._link.read(_FIND, self._now(), agent_id, _WITHIN, *words, MAX_CANDIDATES)
         try:
             how, *rows = found or [b"same"]
             altered = how == b"altered"

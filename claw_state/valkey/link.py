@@ -13,7 +13,7 @@
 Every change is one script, so that it is whole or not there, and every key expires. One server, or a primary with replicas:
 scripts make up their keys, which a cluster does not allow. A pod has a database of its own.
 
-A server that is slow or gone never stalls a turn: a call has ``SECONDS``, and after one in vain nobody asks for a second.
+A server that is slow or gone never stalls a turn: a call has ``TIMEOUT_SECONDS``, and after one in vain nobody asks for a second.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from claw_state.health import GoneError, Health
+from claw_state.health import StateUnavailableError, Health
 from claw_state.url import Server, StoreError
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 """Of the keys."""
-SECONDS = 0.25
+TIMEOUT_SECONDS = 0.25
 _MOST_CONNECTIONS = 32
 PRELUDE = """
 local clock = redis.call('TIME')
@@ -65,7 +65,7 @@ _PASSES = ("MISCONF ", "BUSY ")
 class Link:
     """The connection to a server. It is made when it is needed, and made again by itself."""
 
-    def __init__(self, server: Server, health: Health | None = None, *, seconds: float = SECONDS) -> None:
+    def __init__(self, server: Server, health: Health | None = None, *, seconds: float = TIMEOUT_SECONDS) -> None:
         """Raises ``ValueError`` with one line where the client's package is not installed."""
         try:
             from redis import asyncio as client  # an optional extra
@@ -99,7 +99,7 @@ class Link:
     async def read(self, script: str, *values: str | bytes | float) -> Any:
         """The answer of a script that may not. Raises ``StoreError``."""
         if self._health.resting:
-            raise GoneError("the server of the state can't be reached")
+            raise StateUnavailableError("the server of the state can't be reached")
         if script not in self._scripts:
             self._scripts[script] = self._redis.register_script(PRELUDE + script)
         try:
@@ -123,7 +123,7 @@ class Link:
 
 
 @contextmanager
-def asked(server: Server, seconds: float) -> Iterator[Blocking]:
+def blocking_client(server: Server, seconds: float) -> Iterator[Blocking]:
     """A client that is waited for. Raises ``StoreError`` when the server can't be reached now, and ``ValueError`` with one line
     where it refuses us for good, or holds what we can't know.
     """
@@ -149,7 +149,7 @@ def asked(server: Server, seconds: float) -> Iterator[Blocking]:
         client.close()
 
 
-def schema(client: Blocking, server: Server) -> int:
+def read_schema_version(client: Blocking, server: Server) -> int:
     """The version of what the server keeps. Raises ``ValueError`` for one that a later claw has written."""
     version = int(client.get("claw:schema") or SCHEMA)
     if version > SCHEMA:
@@ -160,11 +160,11 @@ def schema(client: Blocking, server: Server) -> int:
     return version
 
 
-def probe(server: Server) -> str | None:
+def probe_server(server: Server) -> str | None:
     """Why the server can't be reached now; None: it can. Raises ``ValueError`` where it can't be used."""
     try:
-        with asked(server, SECONDS) as client:
-            schema(client, server)
+        with blocking_client(server, TIMEOUT_SECONDS) as client:
+            read_schema_version(client, server)
     except StoreError as error:
         return str(error)
     return None

@@ -20,11 +20,11 @@ from claw_cli.app import app
 from claw_state.continuity import Anchor
 from claw_state.journal import RequestFingerprint
 from claw_state.lease import Owner
-from claw_state.life import Life
+from claw_state.lease import LifeLock
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.continuity import SqliteContinuityStore
 from claw_state.sqlite.journal import SqliteJournal
-from claw_state.sqlite.schema import SCHEMA, TURNS, opened
+from claw_state.sqlite.schema import SCHEMA, TURNS, open_database
 from tests.cli.test_cli import claw
 from tests.state.server import SharedState, shared_state
 from tests.waiting import nobody_listens
@@ -66,7 +66,7 @@ def file(tmp_path: Path) -> Iterator[str]:
     with closing(sqlite3.connect(name)) as database:
         database.execute("INSERT INTO spending VALUES ('analyst', 0, 3, 0.25, 1)")
         database.commit()
-    with closing(Life(name, "b")):
+    with closing(LifeLock(name, "b")):
         yield name
 
 
@@ -152,7 +152,7 @@ def test_a_place_that_is_none_is_wrong_usage(named: str) -> None:
 
 
 def damaged(file: Path) -> None:
-    with closing(opened(str(file), TURNS)) as database:
+    with closing(open_database(str(file), TURNS)) as database:
         database.executemany(
             "INSERT INTO turns VALUES (?, 'a', '', '', '', '', 'done', '', 0, ?)", [(n, b"x" * 3000) for n in range(50)]
         )
@@ -162,7 +162,7 @@ def damaged(file: Path) -> None:
 
 
 def newer(file: Path) -> None:
-    with closing(opened(str(file), TURNS)) as database:
+    with closing(open_database(str(file), TURNS)) as database:
         database.execute(f"PRAGMA user_version={SCHEMA + 1}")
 
 
@@ -222,7 +222,7 @@ def test_a_file_that_this_user_may_not_read_is_told() -> None:
     with tempfile.TemporaryDirectory() as home:
         Path(home).chmod(0o755)
         file = Path(home, "s.db")
-        opened(str(file), TURNS).close()
+        open_database(str(file), TURNS).close()
         assert state("--state", str(file)).exit_code == 0
         if os.geteuid() != 0:
             file.chmod(0)

@@ -35,7 +35,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 async def journal(tmp_path: Path, clock: Clock) -> AsyncIterator[SqliteJournal]:
-    opened = SqliteJournal(Database(str(tmp_path / "s.db")), Owner.this(), clock)
+    opened = SqliteJournal(Database(str(tmp_path / "s.db")), Owner.current(), clock)
     yield opened
     await opened.close()
 
@@ -43,7 +43,7 @@ async def journal(tmp_path: Path, clock: Clock) -> AsyncIterator[SqliteJournal]:
 @pytest.fixture
 async def other(tmp_path: Path, clock: Clock) -> AsyncIterator[SqliteJournal]:
     """Of another mediator in this process: with new settings one begins while the turns of the one before go on."""
-    opened = SqliteJournal(Database(str(tmp_path / "s.db")), Owner.this(), clock)
+    opened = SqliteJournal(Database(str(tmp_path / "s.db")), Owner.current(), clock)
     yield opened
     await opened.close()
 

@@ -88,7 +88,7 @@ async def test_a_journal_that_is_back_is_told_what_it_missed_and_the_turn_may_wr
     await checkpoint.record_response(2, b"second")
     desk.journal.full = False
     assert (await desk.call(checkpoint, 2, 0, WRITE)).ok
-    assert [await desk.journal.reply("turn_1", number) for number in (1, 2)] == [b"first", b"second"]
+    assert [await desk.journal.response("turn_1", number) for number in (1, 2)] == [b"first", b"second"]
     assert desk.made == [WRITE]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from claw_state.continuity import ContinuityStore
-from claw_state.inventory import Kept
+from claw_state.inventory import StateInventory
 from claw_state.journal import Journal
 from claw_state.lease import Owner
 from claw_state.sqlite.connection import Database
@@ -90,7 +90,7 @@ async def journals(opens: Callable[[], tuple[type, object]], clock: Clock) -> As
 
 
 @pytest.fixture
-def kept(opens: Callable[[], tuple[type, object]], request: pytest.FixtureRequest, clock: Clock) -> Kept:
+def kept(opens: Callable[[], tuple[type, object]], request: pytest.FixtureRequest, clock: Clock) -> StateInventory:
     """What an operator sees of the same state."""
     kind, where = opens()
     if kind is SqliteContinuityStore:

@@ -49,7 +49,7 @@ def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Slow:
 
 
 async def running(tmp_path: Path, turns: int) -> SqliteJournal:
-    journal = SqliteJournal(Database(str(tmp_path / "s.db")), Owner.this())
+    journal = SqliteJournal(Database(str(tmp_path / "s.db")), Owner.current())
     for number in range(turns):
         assert await journal.begin(f"intent-of-turn-{number}", "a", RequestFingerprint(f"{number}", "", "", ""))
         await journal.replied(f"intent-of-turn-{number}", 1, b"reply")
@@ -98,7 +98,7 @@ async def test_a_flush_that_nobody_waits_for_any_more_ends_before_the_file_is_cl
         await gone
     slow.free.set()
     await journal.close()
-    after = SqliteJournal(Database(str(tmp_path / "s.db")), Owner.this())
+    after = SqliteJournal(Database(str(tmp_path / "s.db")), Owner.current())
     assert await after.answer("intent-of-turn-0", 1, 0, made()) == InFlight()
     await after.close()
 

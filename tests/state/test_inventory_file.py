@@ -24,8 +24,8 @@ from claw_state.sqlite.connection import Database
 from claw_state.sqlite.continuity import SqliteContinuityStore
 from claw_state.sqlite.inventory import SqliteInventory
 from claw_state.sqlite.journal import SqliteJournal
-from claw_state.sqlite.schema import TURNS, opened
-from claw_state.url import File, StoreError, place
+from claw_state.sqlite.schema import TURNS, open_database
+from claw_state.url import File, StoreError, parse_place
 
 HIDDEN = b"planted-hidden-round"
 
@@ -91,7 +91,7 @@ def test_a_link_to_a_file_is_that_file_with_what_stands_beside_it(tmp_path: Path
     link, home = tmp_path / "link.db", tmp_path / "home"
     home.mkdir()
     link.symlink_to(home / "s.db")
-    assert place(str(link)) == File(str(home / "s.db"))
+    assert parse_place(str(link)) == File(str(home / "s.db"))
     with written(home / "s.db"):
         found = CliRunner().invoke(app, ["state", "--state", str(link), "--json"])
         assert [one["agent"] for one in json.loads(found.stdout)["agents"]] == ["analyst"]
@@ -108,7 +108,7 @@ def test_a_file_in_which_nothing_stands_yet_is_an_empty_state(tmp_path: Path) ->
 @pytest.mark.requirement("state:forget")
 async def test_what_is_forgotten_is_in_no_byte_of_the_file_or_its_log_and_the_file_is_smaller(tmp_path: Path) -> None:
     file = tmp_path / "s.db"
-    store, journal = SqliteContinuityStore(Database(str(file))), SqliteJournal(Database(str(file)), Owner.this())
+    store, journal = SqliteContinuityStore(Database(str(file))), SqliteJournal(Database(str(file)), Owner.current())
     for number in range(40):
         await store.keep("analyst", Anchor(f"x{number}", ()), "", HIDDEN * 5000)
         await journal.begin(f"t{number}", "analyst", RequestFingerprint(f"t{number}", "", "planted-words", ""))
@@ -148,7 +148,7 @@ def test_a_lock_that_does_not_end_is_an_error_and_nothing_is_forgotten(
 ) -> None:
     monkeypatch.setattr(sqlite_inventory, "_PATIENCE_SECONDS", 0.01)
     file = tmp_path / "s.db"
-    with closing(opened(str(file), TURNS)) as database:
+    with closing(open_database(str(file), TURNS)) as database:
         database.execute("INSERT INTO turns VALUES ('t', 'analyst', '', '', '', '', 'done', '', 0, NULL)")
         database.execute("BEGIN IMMEDIATE")
         kept = SqliteInventory(File(str(file)))

@@ -11,7 +11,7 @@ import pytest
 
 from claw_state.journal import RequestFingerprint
 from claw_state.lease import Owner
-from claw_state.life import Life, lives
+from claw_state.lease import LifeLock, holder_lives
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.journal import SqliteJournal
 
@@ -43,7 +43,7 @@ async def test_a_process_that_is_killed_is_dead_at_once_and_what_it_left_is_clea
         assert past is not None
         assert not past.alive
         assert await journal.resume(past, ASKED)
-    assert [lives(file, name) for name in ("mine", "other", "nobody")] == [True, False, False]
+    assert [holder_lives(file, name) for name in ("mine", "other", "nobody")] == [True, False, False]
     later = SqliteJournal(Database(file), Owner("same", 1, "later"))
     assert left_in(tmp_path) == ["s.db-life-later", "s.db-life-mine"]
     await later.close()
@@ -65,7 +65,7 @@ def left_in(home: Path) -> list[str]:
 
 
 def test_who_is_closed_twice_closes_nothing_of_others(tmp_path: Path) -> None:
-    life = Life(str(tmp_path / "state.db"), "one")
+    life = LifeLock(str(tmp_path / "state.db"), "one")
     life.close()
     other = os.open(tmp_path, os.O_RDONLY)
     life.close()
