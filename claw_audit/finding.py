@@ -12,7 +12,7 @@ from claw_audit.choice import is_named
 from claw_audit.entries import UnreadableError, turn_of
 from claw_audit.lines import lines
 from claw_audit.sources import Progress, SourceError, agents, open_history
-from claw_contract.transcript.render import headline
+from claw_contract.transcript.render import render_headline
 
 _MOST = 10
 """Turns of one beginning that are named."""
@@ -33,7 +33,7 @@ class Attempts:
     def add(self, at: float, entry: Any) -> None:
         """One of them; behind others of the same time."""
         self.count += 1
-        self._headlines.add(at, headline(entry))
+        self._headlines.add(at, render_headline(entry))
         if at >= self._last_at:
             self.last, self._last_at = entry, at
 

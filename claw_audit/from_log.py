@@ -15,13 +15,13 @@ from msgspec.structs import replace
 from claw_audit.bounded import Known
 from claw_audit.events import Event
 from claw_audit.turns import Call, Tokens, Turn
-from claw_contract.interventions import OF_CALL, OF_ROUND
+from claw_contract.interventions import CALL_INTERVENTIONS, ROUND_INTERVENTIONS
 
 _MOST_OPEN = 10_000
 """Turns that are under way at once, or that failed and may be gone on with."""
 _MOST_CALLS = 10_000
 """Of one turn."""
-_OF_TRACE = frozenset({*OF_ROUND.values(), *OF_CALL.values()})
+_OF_TRACE = frozenset({*ROUND_INTERVENTIONS.values(), *CALL_INTERVENTIONS.values()})
 
 
 @dataclass(slots=True)
@@ -99,7 +99,9 @@ def interventions(turn: Turn) -> Iterator[str]:
     """Those that a turn's calls tell of, once for each round."""
     seen: set[tuple[int, str]] = set()
     for call in turn.calls:
-        name = OF_ROUND.get(call.code) or (f"{OF_CALL[call.code]}:{call.tool}" if call.code in OF_CALL else "")
+        name = ROUND_INTERVENTIONS.get(call.code) or (
+            f"{CALL_INTERVENTIONS[call.code]}:{call.tool}" if call.code in CALL_INTERVENTIONS else ""
+        )
         if name and (call.round, name) not in seen:
             seen.add((call.round, name))
             yield name

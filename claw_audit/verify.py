@@ -25,7 +25,7 @@ import msgspec
 from claw_audit.bounded import Marks
 from claw_audit.lines import LINE_LIMIT, pieces
 from claw_audit.sources import NEWER, OLDER, AgentHistory, Source, SourceError
-from claw_contract.chain import GENESIS, Reading, Seal
+from claw_contract.chain import GENESIS, Seal, SealReader
 
 type Kind = Literal["broken", "note"]
 _HEAD = 512
@@ -176,7 +176,7 @@ def _strange_link(seal: Seal, last: str) -> str:
 
 def _lines(file: Source) -> Iterator[_Line]:
     number, offset, size = 1, 0, 0
-    reading, held = Reading(), bytearray()
+    reading, held = SealReader(), bytearray()
     for piece in pieces(file.reading()):
         reading.add(piece)
         size += len(piece)
@@ -185,13 +185,13 @@ def _lines(file: Source) -> Iterator[_Line]:
         if piece.endswith(b"\n"):
             yield _line(number, offset, reading, held)
             number, offset, size = number + 1, offset + size, 0
-            reading, held = Reading(), bytearray()
+            reading, held = SealReader(), bytearray()
     if size:
         reading.add(b"\n")  # a line that lacks its line break only is all there
         yield _line(number, offset, reading, held)
 
 
-def _line(number: int, offset: int, reading: Reading, held: bytearray) -> _Line:
+def _line(number: int, offset: int, reading: SealReader, held: bytearray) -> _Line:
     seal = reading.seal()
     torn = seal is None and _is_torn(held)
     return _Line(number, offset, seal, bytes(held[:_HEAD]), torn, held.endswith(b"\n"))

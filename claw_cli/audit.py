@@ -41,7 +41,7 @@ from claw_cli.audit_arguments import (
 from claw_cli.audit_csv import CsvCalls
 from claw_cli.audit_tables import show as show_tables
 from claw_cli.screen import console, plain
-from claw_contract.transcript.render import transcript
+from claw_contract.transcript.render import render_transcript
 
 _LARGE = 64 << 20
 """Bytes that are read in a moment."""
@@ -146,7 +146,7 @@ def _transcript(attempts: Attempts) -> Iterator[str]:
     if more := attempts.count - 1 - len(earlier):
         yield f"{more} earlier attempts, and"
     yield from (f"an earlier attempt: {one}" for one in earlier)
-    yield from transcript(attempts.last).split("\n")
+    yield from render_transcript(attempts.last).split("\n")
 
 
 @audit_verbs.command("verify")

@@ -14,9 +14,9 @@ import typer
 
 from claw_cli.arguments import AsJson
 from claw_cli.screen import console, plain, table
-from claw_state.inventory import TURN_STATES, AgentState, Forgotten, Inventory, Kept
+from claw_state.inventory import TURN_STATES, AgentState, DeletionCounts, Inventory, StateInventory
 from claw_state.sqlite.inventory import SqliteInventory
-from claw_state.url import File, Server, StoreError, place
+from claw_state.url import File, Server, StoreError, parse_place
 
 _MOST_NAMED = 10
 _NO_PLACE = (
@@ -79,11 +79,11 @@ def forget(
         sys.stdout.write("".join(f"{line}\n" for line in _told(agent, forgotten)))
 
 
-def _kept(named: str) -> Kept:
+def _kept(named: str) -> StateInventory:
     if not named:
         _fail(_NO_PLACE, 2)
     try:
-        where = place(named)
+        where = parse_place(named)
     except ValueError as error:
         _fail(f"--state: {error}", 2)
     match where:
@@ -111,7 +111,7 @@ def _fail(why: str, code: int) -> NoReturn:
     raise typer.Exit(code)
 
 
-def _told(agent: str, forgotten: Forgotten) -> Iterator[str]:
+def _told(agent: str, forgotten: DeletionCounts) -> Iterator[str]:
     marks = f", {_many(forgotten.marks, 'mark')}" if forgotten.marks else ""
     yield f"forgot of {agent}: {_many(forgotten.rounds, 'hidden round')}{marks}, {_many(forgotten.turns, 'turn')}"
     if forgotten.running:

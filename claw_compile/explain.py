@@ -18,7 +18,7 @@ from claw_compile.reading.node import ListNode, MapNode, span_at
 from claw_contract.context_files import ServiceAuth
 from claw_contract.descriptor import DescriptorTool
 from claw_contract.manifest import BasicAuth, BearerAuth, HeaderAuth, NoAuth, Tool
-from claw_contract.names import aliases, canonical_name
+from claw_contract.names import assign_aliases, canonical_name
 from claw_contract.secret import SecretRef
 
 
@@ -60,7 +60,7 @@ def explain(pod: ProjectedPod, agent_id: str, word: str | None = None) -> tuple[
     offered = dict(_offered(pod))
     if word is None:
         return tuple(_verdict(pod, agent, name) for name in sorted(offered))
-    presented = aliases(sorted(offered))
+    presented = assign_aliases(sorted(offered))
     named = [name for name, (_, base) in offered.items() if word in {name, base, presented[name]}]
     if not named:
         known = [*offered, *(base for _, base in offered.values()), *presented.values()]
@@ -144,7 +144,7 @@ def _declared(described: Described, base: str) -> Step:
 
 
 def _runs(pod: ProjectedPod, agent: Agent, tool: Tool) -> Iterator[Step]:
-    presented = aliases(each.name for each in _granted(pod, agent))[tool.name]
+    presented = assign_aliases(each.name for each in _granted(pod, agent))[tool.name]
     yield Step(f"presented to the model as '{presented}'")
     execution = tool.execution
     service = pod.spec.service(execution.service)

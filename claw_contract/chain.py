@@ -34,7 +34,7 @@ class Seal:
     """Whether the line is what was sealed: no byte of it was changed."""
 
 
-def sealed(entry: bytes, prev: str) -> tuple[bytes, str]:
+def seal_entry(entry: bytes, prev: str) -> tuple[bytes, str]:
     """A line for an entry (a JSON object with something in it), and its hash.
 
     >>> sealed(b'{"a":1}', GENESIS)[0][:17]
@@ -50,7 +50,7 @@ def sealed(entry: bytes, prev: str) -> tuple[bytes, str]:
     return b"".join((body, identity, _HASH % digest.hexdigest().encode())), digest.hexdigest()
 
 
-class Reading:
+class SealReader:
     """A line that is read piece by piece, however long it is."""
 
     def __init__(self) -> None:
@@ -78,8 +78,8 @@ class Reading:
         return Seal(prev, claimed, holds=(name.hexdigest(), digest.hexdigest()) == (identity, claimed))
 
 
-def seal_of(line: bytes) -> Seal | None:
+def read_seal(line: bytes) -> Seal | None:
     """What a line's end says of it; None where it has no seal."""
-    reading = Reading()
+    reading = SealReader()
     reading.add(line)
     return reading.seal()

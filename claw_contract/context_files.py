@@ -12,7 +12,7 @@ from claw_contract.base import Contract
 from claw_contract.manifest import BaseUrl, BearerAuth, UrlPath
 from claw_contract.secret import Secret, SecretRef
 
-MOST_CHARS = 800
+MAX_BLOCK_CHARS = 800
 """Of a context block that says nothing else; the original's default."""
 _PLAIN = re.compile(r"[\x21-\x7e]+")
 
@@ -74,7 +74,7 @@ class ContextBlock(Contract):
     enabled: bool | None = None
     """None, as the original leaves it: enabled."""
     placement: Annotated[str, AfterValidator(lambda text: text.strip() or "after_feeds")] = "after_feeds"
-    max_chars: Annotated[int, AfterValidator(lambda most: most if most > 0 else MOST_CHARS)] = MOST_CHARS
+    max_chars: Annotated[int, AfterValidator(lambda most: most if most > 0 else MAX_BLOCK_CHARS)] = MAX_BLOCK_CHARS
     cadence: Annotated[str, AfterValidator(lambda text: text.strip() or "every_turn")] = "every_turn"
 
 

@@ -12,7 +12,7 @@ _PART = re.compile(r"([0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18})(ns|us|µs|μs
 _WHOLE = re.compile(rf"\+?(?:{_PART.pattern})+")
 
 
-def seconds(text: str) -> float:
+def parse_duration(text: str) -> float:
     """A duration's seconds. Raises ``ValueError`` for what is none, or is not above zero.
 
     >>> seconds("1h30m"), seconds("500ms"), seconds("1.5h")
@@ -25,7 +25,7 @@ def seconds(text: str) -> float:
 
 
 def _checked(text: str) -> str:
-    seconds(text)
+    parse_duration(text)
     return text
 
 

@@ -178,7 +178,7 @@ class Manifest(Contract):
     policy: Policy = Policy()
 
 
-class Quarantined(Contract):
+class QuarantinedTool(Contract):
     """A tool that is not offered, and why (one line, no values)."""
 
     name: str
@@ -191,24 +191,24 @@ class _Envelope(Contract):
     policy: Policy = Policy()
 
 
-def read_manifest(data: bytes) -> tuple[Manifest, tuple[Quarantined, ...]]:
+def read_manifest(data: bytes) -> tuple[Manifest, tuple[QuarantinedTool, ...]]:
     """The bytes of tools.json → the manifest of its sound tools, and those left out (spec/contract.md: quarantine).
 
     Raises ``ValidationError`` when the document itself is malformed: then the whole agent fails closed.
     """
     envelope = _Envelope.model_validate_json(data)
     sound: dict[str, Tool] = {}
-    left_out: list[Quarantined] = []
+    left_out: list[QuarantinedTool] = []
     for index, entry in enumerate(envelope.tools):
         name = entry.get("name") if isinstance(entry, dict) else None
         label = name if isinstance(name, str) else f"tools[{index}]"
         try:
             tool = Tool.model_validate(entry)
         except ValidationError as error:
-            left_out.append(Quarantined(name=label, reason=error_line(error)))
+            left_out.append(QuarantinedTool(name=label, reason=error_line(error)))
             continue
         if tool.name in sound:
-            left_out.append(Quarantined(name=label, reason="the name is declared twice; the first one stays"))
+            left_out.append(QuarantinedTool(name=label, reason="the name is declared twice; the first one stays"))
             continue
         sound[tool.name] = tool
     return Manifest(version=1, tools=tuple(sound.values()), policy=envelope.policy), tuple(left_out)

@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, StringConstraints, model_validator
 
 from claw_contract.base import Contract
-from claw_contract.durations import Duration, seconds
+from claw_contract.durations import Duration, parse_duration
 from claw_contract.names import is_agent_id
 from claw_contract.secret import Secret
 
@@ -41,7 +41,7 @@ class Budget(Contract):
     @property
     def seconds(self) -> float:
         """The length of the window."""
-        return seconds(self.window)
+        return parse_duration(self.window)
 
 
 class Metadata(Contract):

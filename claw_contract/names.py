@@ -51,7 +51,7 @@ def tool_part(canonical: str, service: str) -> str:
     return canonical.removeprefix(f"{service}.")
 
 
-def provider_safe(name: str) -> str:
+def provider_safe_name(name: str) -> str:
     """A name that every provider takes, as near to ``name`` as can be.
 
     >>> provider_safe("multi_tool_use.parallel"), provider_safe("")
@@ -77,7 +77,7 @@ def hashed_alias(canonical: str) -> str:
     return plain_alias(canonical)[: ALIAS_LIMIT - len(suffix)] + suffix
 
 
-def aliases(canonicals: Iterable[str], taken: Collection[str] = ()) -> dict[str, str]:
+def assign_aliases(canonicals: Iterable[str], taken: Collection[str] = ()) -> dict[str, str]:
     """Provider-safe names, canonical → alias, in the given order. Never one of ``taken`` (the runner's own names).
 
     >>> aliases(["trading-api.get_quote"])

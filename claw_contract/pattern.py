@@ -21,7 +21,7 @@ _LARGE = 10 * 1024 * 1024
 _MOST_BACKTRACKS = 10_000
 _ESCAPE = re.compile(r"\\(?:u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})|0(?![0-9])|.)", re.IGNORECASE | re.DOTALL)
 _VALUES = frozenset({"const", "default", "enum", "examples"})
-"""Keywords of a schema that hold values, where ``pattern`` is a word like another."""
+"""Keywords of a schema that hold values, where ``compile_pattern`` is a word like another."""
 
 
 class PatternError(ValueError):
@@ -36,7 +36,7 @@ class Pattern:
     price: int
     engine: jsonschema_rs.Validator
 
-    def found_in(self, text: str) -> bool:
+    def matches(self, text: str) -> bool:
         """Whether it matches somewhere. Raises ``PatternError``: too much backtracking, or text that is no Unicode."""
         try:
             if self.engine.is_valid(text):
@@ -50,7 +50,7 @@ class Pattern:
 
 
 @lru_cache(maxsize=256)
-def pattern(source: str) -> Pattern:
+def compile_pattern(source: str) -> Pattern:
     """The pattern, compiled. Raises ``PatternError``."""
     engines = (
         (1, jsonschema_rs.RegexOptions(size_limit=_TINY)),
@@ -76,7 +76,7 @@ def _as_rust(escape: re.Match[str]) -> str:
     return r"\x00" if escape[0] == r"\0" else escape[0]
 
 
-def patterns(schema: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], str]]:
+def find_patterns(schema: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """Every pattern of a schema, with its path.
 
     Those below a property that is called like one of ``_VALUES`` are missed; they are refused when they are used.
@@ -89,4 +89,4 @@ def patterns(schema: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[tupl
     parts = schema.items() if isinstance(schema, dict) else enumerate(schema) if isinstance(schema, list) else ()
     for part, value in parts:
         if part not in _VALUES:
-            yield from patterns(value, (*at, part))
+            yield from find_patterns(value, (*at, part))

@@ -134,12 +134,12 @@ class Mediator:
         if not self.registry.serves():
             return "no key of any provider is usable now"
         shown = self._settings.state.shown
-        return None if await self.state.store.writable() else f"the state {shown!r} can't be written"
+        return None if await self.state.store.is_writable() else f"the state {shown!r} can't be written"
 
     async def observed(self) -> Observed:
         """For ``/metrics``."""
         problem = await self._not_ready()
-        writable = problem is None or await self.state.store.writable()
+        writable = problem is None or await self.state.store.is_writable()
         return Observed(problem is None, writable, self.registry.pool())
 
     @property

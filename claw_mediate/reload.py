@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from claw_contract.manifest import HttpExecution
-from claw_contract.transcript.text import shown, word
+from claw_contract.transcript.text import printable, printable_word
 from claw_mediate.agents.directory import Agent, Agents
 from claw_mediate.core.provider import Provider
 from claw_mediate.providers.registry import Registry
@@ -25,7 +25,9 @@ def read(context: Path) -> tuple[Agents, dict[str, list[str]]]:
         event = json.loads(line)
         if event["type"] in {"error", "intervention"}:
             what = event.get("file") or event.get("intervention")
-            problems.setdefault(event["claw_id"], []).append(f"{word(what)}: {shown(event.get('reason'))}")
+            problems.setdefault(event["claw_id"], []).append(
+                f"{printable_word(what)}: {printable(event.get('reason'))}"
+            )
 
     agents = Agents(context, EventLog(note))
     for agent_id in agents.ids():
@@ -37,17 +39,17 @@ def agents_told(context: Path) -> str:
     """Every agent with the tools that it was granted, and its problems."""
     agents, problems = read(context)
     told = [line for agent_id in agents.ids() for line in _agent(agent_id, agents.find(agent_id), problems)]
-    return "\n".join(told) or f"there is no agent in {shown(str(context))}"
+    return "\n".join(told) or f"there is no agent in {printable(str(context))}"
 
 
 def _agent(agent_id: str, agent: Agent | None, problems: Mapping[str, list[str]]) -> Iterator[str]:
     if agent is None:
         yield f"{agent_id} · refused: its context directory can't be read"
     else:
-        yield f"{agent_id} · {_many(len(agent.tools), 'tool')} · pod {word(agent.digest)[:_DIGEST]}"
+        yield f"{agent_id} · {_many(len(agent.tools), 'tool')} · pod {printable_word(agent.digest)[:_DIGEST]}"
         for tool in agent.tools:
             service = tool.execution.service if isinstance(tool.execution, HttpExecution) else ""
-            yield f"  {word(tool.name)} · {tool.effect} · {word(service)}"
+            yield f"  {printable_word(tool.name)} · {tool.effect} · {printable_word(service)}"
     yield from (f"  problem: {problem}" for problem in problems.get(agent_id, ()))
 
 
@@ -78,7 +80,7 @@ def _changed(agent_id: str, before: Mapping[str, Agent | None], after: Mapping[s
         changes += [f"{name} is another" for name in are if name in were and are[name] != were[name]]
         if replace(old, tools=(), digest="") != replace(new, tools=(), digest=""):
             changes.append("what is not its tools is another")
-        yield f"{agent_id}: {word(', '.join(changes)) or 'compiled anew, to the same'}"
+        yield f"{agent_id}: {printable_word(', '.join(changes)) or 'compiled anew, to the same'}"
 
 
 def _moved(old: Provider | None, new: Provider | None) -> Iterator[str]:
@@ -96,7 +98,7 @@ def _moved(old: Provider | None, new: Provider | None) -> Iterator[str]:
 
 def _keys(provider: Provider) -> str:
     """Their names, as the operator gave them."""
-    return word(", ".join(key.id for key in provider.keys)) or "none"
+    return printable_word(", ".join(key.id for key in provider.keys)) or "none"
 
 
 def _many(count: int, noun: str) -> str:

@@ -10,7 +10,7 @@ from claw_compile.descriptors.descriptor import Described
 from claw_compile.diagnostics.diagnostic import Diagnostic, Note, Span, quoted
 from claw_compile.loading.load import Loaded
 from claw_compile.reading.node import span_at
-from claw_contract.names import ALIAS_LIMIT, aliases, canonical_name, plain_alias
+from claw_contract.names import ALIAS_LIMIT, assign_aliases, canonical_name, plain_alias
 
 
 def check_presented(agent: Agent, loaded: Loaded) -> Iterator[Diagnostic]:
@@ -20,7 +20,7 @@ def check_presented(agent: Agent, loaded: Loaded) -> Iterator[Diagnostic]:
     for name in granted:
         plain.setdefault(plain_alias(name), []).append(name)
     odd = {alias: names for alias, names in plain.items() if len(names) > 1 or len(alias) > ALIAS_LIMIT}
-    presented = aliases(granted) if odd else {}
+    presented = assign_aliases(granted) if odd else {}
     for alias, names in odd.items():
         for name in names:
             others = [other for other in names if other != name]

@@ -13,7 +13,7 @@ from claw_compile.diagnostics.diagnostic import Note, Span
 from claw_compile.grammar.reading import Reading
 from claw_compile.grammar.relations import Blocks
 from claw_compile.reading.node import Entry, Node, ScalarNode
-from claw_contract.context_files import MOST_CHARS, ContextBlock
+from claw_contract.context_files import MAX_BLOCK_CHARS, ContextBlock
 
 BLOCK_KEYS = ("id", "kind", "text", "enabled", "cadence", "placement", "max-chars")
 PLACEMENTS: tuple[Literal["before_feeds", "after_feeds"], ...] = ("before_feeds", "after_feeds")
@@ -55,7 +55,7 @@ def _block(reading: Reading, node: Node) -> ContextBlock | None:
     if "placement" in entries:
         fields["placement"] = reading.choice(entries["placement"].value, "'placement'", PLACEMENTS) or "after_feeds"
     most = reading.limit(entries["max-chars"].value, "'max-chars'") if "max-chars" in entries else None
-    fields["max_chars"] = most or MOST_CHARS
+    fields["max_chars"] = most or MAX_BLOCK_CHARS
     if name is None or text is None:
         return None
     if len(name.text) > LONGEST_ID or not text.strip():

@@ -15,7 +15,7 @@ from claw_compile.diagnostics.diagnostic import did_you_mean, quoted
 from claw_compile.grammar.reading import Reading
 from claw_compile.grammar.relations import Models, Spending
 from claw_compile.reading.node import Entry, ListNode, MapNode, Node, ScalarNode
-from claw_contract.durations import seconds
+from claw_contract.durations import parse_duration
 from claw_contract.known_providers import KNOWN_PROVIDERS
 from claw_contract.metadata import Budget
 
@@ -119,7 +119,7 @@ def _window(reading: Reading, node: Node) -> str | None:
     if word is None:
         return None
     try:
-        seconds(word.text)
+        parse_duration(word.text)
     except ValueError:
         message = "'window' is a duration above zero such as 90s, 30m or 24h"
         reading.found.append(codes.BAD_BUDGET.at(node.span, message))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from claw_compile.authority.project import Projected, Reached
-from claw_contract.names import aliases
+from claw_contract.names import assign_aliases
 
 SKILLS = "skills"
 """Where an agent finds its skills, beside this page."""
@@ -92,7 +92,7 @@ def _tools(agent: Projected) -> Iterator[str]:
         yield ""
         yield "Call them by these names. They are run for you; you need no address and no key."
         yield ""
-        presented = aliases(tool.name for tool in agent.manifest.tools)
+        presented = assign_aliases(tool.name for tool in agent.manifest.tools)
         yield from (f"- `{presented[tool.name]}`{_about(tool.description)}" for tool in agent.manifest.tools)
 
 

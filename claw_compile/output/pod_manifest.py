@@ -16,7 +16,7 @@ from claw_compile.authority.reasons import reasons
 from claw_compile.grammar.pod import PodSpec, ServiceSpec
 from claw_compile.grammar.read_original import carried_data
 from claw_compile.reading.node import ScalarNode
-from claw_contract.names import aliases
+from claw_contract.names import assign_aliases
 
 VERSION = 1
 
@@ -88,7 +88,7 @@ def _agent(pod: PodSpec, projected: Projected, digest: str) -> dict[str, Any]:
 
 def _tools(pod: PodSpec, projected: Projected) -> list[dict[str, Any]]:
     tools = projected.manifest.tools if projected.manifest is not None else ()
-    presented = aliases(tool.name for tool in tools)
+    presented = assign_aliases(tool.name for tool in tools)
     return [
         {
             "name": tool.name,

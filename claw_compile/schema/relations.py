@@ -22,7 +22,7 @@ from claw_compile.schema.shapes import (
     prose,
     text,
 )
-from claw_contract.context_files import MOST_CHARS
+from claw_contract.context_files import MAX_BLOCK_CHARS
 from claw_contract.manifest import (
     MAX_PARALLEL,
     MAX_ROUNDS,
@@ -159,7 +159,7 @@ def context() -> Schema:
             "enabled": described("Whether it is shown.", flag(), default=True),
             "cadence": described("When it is shown.", choice(("every_turn",)), default="every_turn"),
             "placement": described("Where it stands.", choice(PLACEMENTS), default="after_feeds"),
-            "max-chars": described("How much of it is shown.", limit(), default=MOST_CHARS),
+            "max-chars": described("How much of it is shown.", limit(), default=MAX_BLOCK_CHARS),
         },
         "id",
         "text",

@@ -7,11 +7,11 @@ from typing import Literal
 from claw_contract.base import Contract
 from claw_contract.log.event import Event
 
-type How = Literal["running", "awaited", "answered"]
+type JoinKind = Literal["running", "awaited", "answered"]
 """How a request came to the answer of a turn: it is under way here; it was in another process; it had ended."""
 
 
-class Missed(Contract):
+class MissedRounds(Contract):
     """Assistant's messages of a request that got no hidden rounds back, though there may have been some."""
 
     unknown: int = 0
@@ -24,7 +24,7 @@ class Missed(Contract):
     """The request had no room for its rounds, not even shortened."""
 
 
-class Reinjected(Contract):
+class ReinjectedRounds(Contract):
     """What a conversation got back of its hidden rounds: numbers, never words."""
 
     anchors: int
@@ -36,7 +36,7 @@ class Reinjected(Contract):
     bytes: int
     shortened: int
     """Of those turns, such as had to shrink to a line a call."""
-    missed: Missed
+    missed: MissedRounds
 
 
 class RequestEvent(Event):
@@ -157,7 +157,7 @@ class FailoverEvent(Event):
     reason: str
 
 
-class ContinuityEvent(Event, Reinjected):
+class ContinuityEvent(Event, ReinjectedRounds):
     """A request whose conversation has messages of the assistant's. Without a turn it only counts tokens."""
 
     type: Literal["continuity"]
@@ -179,7 +179,7 @@ class JoinEvent(Event):
     """A request gets the answer of a turn that an equal one began."""
 
     type: Literal["join"]
-    how: How
+    how: JoinKind
     waiting: int
     """Runners that wait for a turn that is under way here, this one among them."""
     bytes: int

@@ -10,7 +10,7 @@ _LEAST_BASE64 = 8
 """Characters of base64 that are no chance find."""
 
 
-def spellings(value: str) -> frozenset[bytes]:
+def encoded_forms(value: str) -> frozenset[bytes]:
     """The value itself, and as JSON writers, URLs and base64 spell it."""
     texts = {value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
     texts |= {text.replace("/", "\\/") for text in texts}

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from heapq import merge
 
-from claw_contract.redaction.encodings import spellings
+from claw_contract.redaction.encodings import encoded_forms
 from claw_contract.secret import DOTS, Secret
 
 
@@ -29,9 +29,9 @@ class Redactor:
         self._values, self._forms = known, _forms(known)
         if len(known) < len(every) and (shown := _long(each for each in every if isinstance(each, str)) - known):
             self._values |= shown
-            self._forms += tuple(form for value in shown for form in spellings(value))
+            self._forms += tuple(form for value in shown for form in encoded_forms(value))
 
-    def including(self, secrets: Iterable[Secret | str]) -> Redactor:
+    def with_secrets(self, secrets: Iterable[Secret | str]) -> Redactor:
         """The same, with these too."""
         more = Redactor(each for each in secrets if _value(each) not in self._values)
         if not more._values:
@@ -41,7 +41,7 @@ class Redactor:
         return more
 
     @property
-    def longest(self) -> int:
+    def max_form_bytes(self) -> int:
         """Bytes of the longest form of a secret."""
         return max(map(len, self._forms), default=0)
 
@@ -180,4 +180,4 @@ def _forms(values: frozenset[str]) -> tuple[bytes, ...]:
 
 @lru_cache(maxsize=4096)
 def _known_spellings(value: str) -> frozenset[bytes]:
-    return spellings(value)
+    return encoded_forms(value)

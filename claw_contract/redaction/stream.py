@@ -19,7 +19,7 @@ _MEMBER = re.compile(
 """What a model says, in each event a little."""
 
 
-def cleared(stream: bytes, redactor: Redactor) -> bytes:
+def redact_stream(stream: bytes, redactor: Redactor) -> bytes:
     """The stream, with dots in the pieces of secrets. Secrets that stand in one piece are left to ``Redactor.document``."""
     said: dict[bytes, list[re.Match[bytes]]] = {}
     for member in _MEMBER.finditer(stream):

@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from claw_contract.interventions import NOT_ASKED, OF_CALL, OF_ROUND
+from claw_contract.interventions import CALL_INTERVENTIONS, CODES_NOT_RUN, ROUND_INTERVENTIONS
 from claw_contract.transcript import text as said
-from claw_contract.transcript.text import items, mapping, word
+from claw_contract.transcript.text import as_array, as_object, printable_word
 
 _BAR = "  │ "
 _DIGEST = 12
@@ -29,29 +29,31 @@ _MOST_NUMBER = 10**15
 _TOKENS = ("prompt_tokens", "completion_tokens", "input_tokens", "output_tokens")
 
 
-def transcript(line: object) -> str:
+def render_transcript(line: object) -> str:
     """The turn of one line of history; ``line`` is what its JSON says."""
-    entry = mapping(line)
+    entry = as_object(line)
     if not entry:
         return "this is no line of history"
     return "\n".join([*_head(entry), "", *_asked(entry), *_offered(entry), *_rounds(entry), *_answered(entry)])
 
 
-def headline(line: object) -> str:
+def render_headline(line: object) -> str:
     """The turn in one line."""
-    entry = mapping(line)
-    what = f"turn {word(entry.get('turn_id')) or '?'} · {_status(entry)}"
-    return " · ".join(filter(None, (what, _of(entry, "claw_id", "agent "), word(entry.get("ts")))))
+    entry = as_object(line)
+    what = f"turn {printable_word(entry.get('turn_id')) or '?'} · {_status(entry)}"
+    return " · ".join(filter(None, (what, _of(entry, "claw_id", "agent "), printable_word(entry.get("ts")))))
 
 
 def _head(entry: dict[str, Any]) -> Iterator[str]:
-    yield headline(entry)
-    provider = f"{word(entry.get('effective_provider'))} {word(entry.get('effective_model'))}".strip()
+    yield render_headline(entry)
+    provider = (
+        f"{printable_word(entry.get('effective_provider'))} {printable_word(entry.get('effective_model'))}".strip()
+    )
     yield " · ".join(
         filter(
             None,
             (
-                word(entry.get("path")),
+                printable_word(entry.get("path")),
                 _of(entry, "requested_model", "asked for "),
                 f"answered by {provider}" if provider else "",
                 "as a stream" if entry.get("stream") is True else "",
@@ -60,7 +62,7 @@ def _head(entry: dict[str, Any]) -> Iterator[str]:
             ),
         )
     )
-    usage = mapping(entry.get("usage"))
+    usage = as_object(entry.get("usage"))
     cached = _number(usage, "cached_tokens")
     cost = usage.get("reported_cost_usd")
     yield " · ".join(
@@ -81,73 +83,75 @@ def _asked(entry: dict[str, Any]) -> Iterator[str]:
     """What the runner said since the model spoke last."""
     yield "runner → cllama"
     body = entry.get("request_original")
-    messages = items(mapping(body).get("messages"))
+    messages = as_array(as_object(body).get("messages"))
     if not messages:
         yield from _barred([_cut_body(body)])
         return
-    spoken = [number for number, one in enumerate(messages) if mapping(one).get("role") in ("assistant", "system")]
+    spoken = [number for number, one in enumerate(messages) if as_object(one).get("role") in ("assistant", "system")]
     first = spoken[-1] + 1 if spoken else 0
     first = max(first if first < len(messages) else len(messages) - 1, len(messages) - _MOST_MESSAGES)
     if first:
         yield from _barred([f"({_many(first, 'earlier message')})"])
-    yield from _barred(text for one in messages[first:] for text in said.message(one))
+    yield from _barred(text for one in messages[first:] for text in said.message_lines(one))
 
 
 def _offered(entry: dict[str, Any]) -> Iterator[str]:
-    provider = f"{word(entry.get('effective_provider'))} {word(entry.get('effective_model'))}".strip()
+    provider = (
+        f"{printable_word(entry.get('effective_provider'))} {printable_word(entry.get('effective_model'))}".strip()
+    )
     yield f"cllama → {provider or 'model'}"
-    tools = [word(name) for name in items(entry.get("tools_offered")) if word(name)]
+    tools = [printable_word(name) for name in as_array(entry.get("tools_offered")) if printable_word(name)]
     yield f"  offers {', '.join(tools)}" if tools else "  offers no tools of services"
-    for one in items(entry.get("tools_withheld")):
-        tool = mapping(one)
-        name, reason = word(tool.get("name")) or word(one), word(tool.get("reason"))
+    for one in as_array(entry.get("tools_withheld")):
+        tool = as_object(one)
+        name, reason = printable_word(tool.get("name")) or printable_word(one), printable_word(tool.get("reason"))
         yield f"  withholds {name}" + (f": {reason}" if reason else "")
-    before, after = (mapping(entry.get(name)) for name in ("request_original", "request_effective"))
-    more = len(items(after.get("messages"))) - len(items(before.get("messages")))
+    before, after = (as_object(entry.get(name)) for name in ("request_original", "request_effective"))
+    more = len(as_array(after.get("messages"))) - len(as_array(before.get("messages")))
     if more > 0:
         yield f"  and {_many(more, 'message')} that the runner did not send"
 
 
 def _rounds(entry: dict[str, Any]) -> Iterator[str]:
-    for one in map(mapping, items(entry.get("tool_trace"))):
-        usage = mapping(one.get("round_usage"))
+    for one in map(as_object, as_array(entry.get("tool_trace"))):
+        usage = as_object(one.get("round_usage"))
         tokens = [f"{_number(usage, name)} {name}" for name in _TOKENS if name in usage]
         about = [f"round {_number(one, 'round')}", f"{_number(one, 'wall_time_ms')} ms", *tokens]
         yield f"\n── {' · '.join(about)}"
-        calls = [mapping(call) for call in items(one.get("tool_calls"))]
+        calls = [as_object(call) for call in as_array(one.get("tool_calls"))]
         codes = {_code(call) for call in calls}
-        yield from (f"  intervention: {name}" for code, name in OF_ROUND.items() if code in codes)
+        yield from (f"  intervention: {name}" for code, name in ROUND_INTERVENTIONS.items() if code in codes)
         for call in calls:
             yield from _call(call)
 
 
 def _call(call: dict[str, Any]) -> Iterator[str]:
     """One call, and what the model was told of it."""
-    name, code, service = word(call.get("name")) or "a tool", _code(call), word(call.get("service"))
+    name, code, service = printable_word(call.get("name")) or "a tool", _code(call), printable_word(call.get("service"))
     yield f"model → cllama: {name}"
-    yield from _barred([said.shown(call.get("arguments"))])
-    result = mapping(call.get("result"))
+    yield from _barred([said.printable(call.get("arguments"))])
+    result = as_object(call.get("result"))
     status = _number(call, "status_code")
     how = [f"{_number(call, 'latency_ms')} ms", *([f"HTTP {status}"] if status else []), code or "ok"]
-    if call.get("ran") is False or code in NOT_ASKED:
+    if call.get("ran") is False or code in CODES_NOT_RUN:
         yield f"cllama → model: {code}; nothing ran"
-        if code in OF_CALL:
-            yield f"  intervention: {OF_CALL[code]}:{name}"
+        if code in CALL_INTERVENTIONS:
+            yield f"  intervention: {CALL_INTERVENTIONS[code]}:{name}"
     else:
         yield f"cllama → {service or 'service'} → model: {' · '.join(how)}"
     if call.get("duplicate") is True:
         yield f"  a repeat of the call of round {_number(call, 'duplicate_of_round')}"
-    yield from _barred([said.shown(result.get("data", result.get("error", call.get("result"))))])
+    yield from _barred([said.printable(result.get("data", result.get("error", call.get("result"))))])
 
 
 def _answered(entry: dict[str, Any]) -> Iterator[str]:
-    response = mapping(entry.get("response"))
+    response = as_object(entry.get("response"))
     yield f"\ncllama → runner: {_status(entry)}"
     body = response.get("json", response.get("text"))
     if body is None or _is_cut(body):
         yield from _barred([_cut_body(body)])
         return
-    yield from _barred(said.reply(body))
+    yield from _barred(said.response_lines(body))
 
 
 def _cut_body(body: object) -> str:
@@ -155,25 +159,27 @@ def _cut_body(body: object) -> str:
     if body in (None, ""):
         return "(nothing)"
     if not _is_cut(body):
-        return said.shown(body)
-    cut = mapping(body)
-    return f"(the beginning of {_number(cut, 'original_bytes')} bytes) {said.shown(cut.get('head'))}"
+        return said.printable(body)
+    cut = as_object(body)
+    return f"(the beginning of {_number(cut, 'original_bytes')} bytes) {said.printable(cut.get('head'))}"
 
 
 def _is_cut(body: object) -> bool:
-    return mapping(body).get("truncated") is True
+    return as_object(body).get("truncated") is True
 
 
 def _status(entry: dict[str, Any]) -> str:
     code = _number(entry, "status_code")
-    return " ".join(filter(None, (word(entry.get("status")) or "?", str(code or ""), word(entry.get("error")))))
+    return " ".join(
+        filter(None, (printable_word(entry.get("status")) or "?", str(code or ""), printable_word(entry.get("error"))))
+    )
 
 
 def _code(call: dict[str, Any]) -> str:
     """Of a call that failed, in a word; "" of one that did not."""
     if call.get("status") == "ok":
         return ""
-    return word(mapping(mapping(call.get("result")).get("error")).get("code")) or "error"
+    return printable_word(as_object(as_object(call.get("result")).get("error")).get("code")) or "error"
 
 
 def _barred(texts: Iterable[str]) -> Iterator[str]:
@@ -182,7 +188,7 @@ def _barred(texts: Iterable[str]) -> Iterator[str]:
 
 
 def _of(entry: dict[str, Any], name: str, before: str) -> str:
-    return before + word(entry[name]) if word(entry.get(name)) else ""
+    return before + printable_word(entry[name]) if printable_word(entry.get(name)) else ""
 
 
 def _number(values: dict[str, Any], name: str) -> int:

@@ -24,7 +24,7 @@ from claw_contract.manifest import (
     HeaderAuth,
     HttpExecution,
     Manifest,
-    Quarantined,
+    QuarantinedTool,
     Tool,
     read_manifest,
 )
@@ -44,7 +44,7 @@ _CADENCES = ("every_turn", "always")
 """The original's word, and ours for the same."""
 
 
-_NO_TOOLS: tuple[Manifest, tuple[Quarantined, ...]] = (Manifest(version=1), ())
+_NO_TOOLS: tuple[Manifest, tuple[QuarantinedTool, ...]] = (Manifest(version=1), ())
 
 
 class _BrokenFileError(Exception):
@@ -65,7 +65,7 @@ class Agent:
     feeds: tuple[Feed, ...] = ()
     memory: Memory | None = None
     blocks: tuple[ContextBlock, ...] = ()
-    quarantined: tuple[Quarantined, ...] = ()
+    quarantined: tuple[QuarantinedTool, ...] = ()
     """Tools of the manifest that can't be offered."""
 
     @property
@@ -186,8 +186,8 @@ class Agents:
         return tuple(placed)
 
     def _working(
-        self, told: _Read, manifest: Manifest, left_out: tuple[Quarantined, ...]
-    ) -> tuple[tuple[Tool, ...], tuple[Quarantined, ...]]:
+        self, told: _Read, manifest: Manifest, left_out: tuple[QuarantinedTool, ...]
+    ) -> tuple[tuple[Tool, ...], tuple[QuarantinedTool, ...]]:
         problems = {entry.name: entry.reason for entry in left_out}
         working: list[Tool] = []
         for tool in manifest.tools:
@@ -199,7 +199,7 @@ class Agents:
             self._log.event(
                 "intervention", told, intervention=f"managed_tool_quarantined:{name}", tool=name, reason=reason
             )
-        return tuple(working), tuple(Quarantined(name=name, reason=reason) for name, reason in problems.items())
+        return tuple(working), tuple(QuarantinedTool(name=name, reason=reason) for name, reason in problems.items())
 
 
 def _tree(root: Path) -> tuple[int, int, int] | None:

@@ -18,7 +18,7 @@ from typing import Any
 from jsonschema.exceptions import ValidationError
 from jsonschema.validators import extend
 
-from claw_contract.pattern import pattern
+from claw_contract.pattern import compile_pattern
 from claw_mediate.core.evaluated import evaluated
 from claw_mediate.core.number import is_multiple, is_number
 
@@ -94,9 +94,9 @@ def _is_integer(value: Any, *, whole_decimals: bool) -> bool:
 
 def found(source: str, text: str) -> bool:
     """Whether a pattern is found in a text; paid for. Raises ``PatternError`` and ``TooMuchWorkError``."""
-    wanted = pattern(source)
+    wanted = compile_pattern(source)
     work.get().spend(wanted.price * len(text))
-    return wanted.found_in(text)
+    return wanted.matches(text)
 
 
 def _pattern(_validator: Any, source: str, instance: Any, _schema: Any) -> Iterator[ValidationError]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
 from claw_contract.redaction.redactor import Redactor
-from claw_contract.redaction.stream import cleared
+from claw_contract.redaction.stream import redact_stream
 from claw_contract.secret import DOTS
 
 type Kind = Literal["model", "tool"]
@@ -147,7 +147,7 @@ class _Redacted:
         if not self.told:
             self.told = True
             kind = self._redactor.text(said.content_type)
-            body = cleared(said.body, self._redactor) if "event-stream" in kind else said.body
+            body = redact_stream(said.body, self._redactor) if "event-stream" in kind else said.body
             self._heard.answered(said._replace(content_type=kind, body=self._redactor.document(body)))
 
     def failed(self, why: str) -> None:

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from claw_contract.log.turns import Missed, Reinjected
+from claw_contract.log.turns import MissedRounds, ReinjectedRounds
 from claw_mediate.core.continuity import Evidence, bounded, chosen
 from claw_state.continuity import Anchor, StoredRounds
 
@@ -27,7 +27,7 @@ class Recall:
 
     woven: Mapping[int, bytes]
     used: tuple[StoredRounds, ...]
-    told: Reinjected
+    told: ReinjectedRounds
 
 
 def recalled(
@@ -40,13 +40,13 @@ def recalled(
     known = {one.anchor.key for one in kept}
     whys = Counter(_why(anchor, found.get(index), known, index in woven) for index, anchor in evidence.anchors.items())
     gaps = len(woven.keys() - evidence.anchors.keys())
-    told = Reinjected(
+    told = ReinjectedRounds(
         anchors=len(evidence.anchors) + gaps,
         hits=whys["hit"] + whys["plain"] + gaps,
         turns=len(woven),
         bytes=sum(map(len, woven.values())),
         shortened=sum(messages != hidden[index] for index, messages in woven.items()),
-        missed=Missed(**{name: whys[name] for name in Missed.model_fields}),
+        missed=MissedRounds(**{name: whys[name] for name in MissedRounds.model_fields}),
     )
     return Recall(woven, tuple(found[index] for index in woven), told)
 

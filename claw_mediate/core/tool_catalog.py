@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from claw_contract.manifest import Tool
-from claw_contract.names import aliases, provider_safe
+from claw_contract.names import assign_aliases, provider_safe_name
 from claw_mediate.core.tool_call import read_arguments, visible_schema
 from claw_mediate.core.types import ToolCall, UnreadableArguments
 
@@ -33,7 +33,7 @@ class Catalog:
     def of(cls, tools: Collection[Tool], native: Collection[str], room: int) -> Catalog:
         """Tools in manifest order; at most ``room`` of them are offered, the last ones are left out."""
         chosen = list(tools)[: max(room, 0)]
-        names = aliases((tool.name for tool in chosen), native)
+        names = assign_aliases((tool.name for tool in chosen), native)
         return cls(
             offered=tuple(Offered(names[tool.name], tool.description, visible_schema(tool)) for tool in chosen),
             managed={tool.name: tool for tool in chosen} | {names[tool.name]: tool for tool in chosen},
@@ -55,5 +55,5 @@ class Catalog:
             return ToolCall(call_id, name, "native", parsed)
         if (tool := self.managed.get(name)) is not None:
             return ToolCall(call_id, name, "managed", parsed, tool, told_as=self.alias(name))
-        safe = provider_safe(name)
+        safe = provider_safe_name(name)
         return ToolCall(call_id, name, "unknown", parsed, told_as=None if safe == name else safe)

@@ -139,7 +139,7 @@ class Feeds:
         headers = [*asking(agent), ("accept", "application/json, text/plain;q=0.9, */*;q=0.5")]
         if credential is not None:
             headers.append(bearer(credential))
-        keep = self.limits.feed_bytes + redactor.longest
+        keep = self.limits.feed_bytes + redactor.max_form_bytes
         return await self._asker.ask(agent.id, Ask("GET", feed.url, headers, None, keep, self.limits.seconds)), redactor
 
     def _tell(self, agent: Agent, feed: Feed, heard: Heard | Unheard, problem: str | None) -> None:

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
 
-from claw_contract.chain import GENESIS, SEAL_BYTES, seal_of, sealed
+from claw_contract.chain import GENESIS, SEAL_BYTES, read_seal, seal_entry
 from claw_contract.redaction.redactor import Redactor
 from claw_mediate.telemetry.unicode import encoded
 
@@ -61,7 +61,7 @@ class History:
             cut = left is not None and not _is_kept(left, found, _found(_older(file)))
             (last, rotated), torn = _goes_on_behind(file), b"\n" * _is_torn(file)
         # Sealed behind the redaction: a secret of a few digits may stand in a hash by chance.
-        line, digest = sealed(redactor.document(encoded(entry)), last)
+        line, digest = seal_entry(redactor.document(encoded(entry)), last)
         if found is not None and found.size >= self._max_bytes:
             file.replace(_older(file))
             torn, rotated = b"", True
@@ -131,11 +131,11 @@ def last_hash(file: Path) -> str | None:
         with _opened(file) as old, mmap.mmap(old.fileno(), 0, access=mmap.ACCESS_READ) as data:
             end = len(data)
             # What lacks its line break only is all there, and gets it before the next line.
-            if seal := seal_of(data[max(0, end + 1 - SEAL_BYTES) :] + b"\n"):
+            if seal := read_seal(data[max(0, end + 1 - SEAL_BYTES) :] + b"\n"):
                 return seal.hash
             # Only a line's end can match: within a line, a line break is an escape.
             while (end := data.rfind(b'"}\n', 0, end)) >= 0:
-                if seal := seal_of(data[max(0, end + 3 - SEAL_BYTES) : end + 3]):
+                if seal := read_seal(data[max(0, end + 3 - SEAL_BYTES) : end + 3]):
                     return seal.hash
     except (FileNotFoundError, ValueError):  # ValueError: an empty file can't be mapped
         pass
@@ -158,7 +158,7 @@ def recorded_body(body: bytes, redactor: Redactor) -> Any:
     Secrets are taken out of the whole line; here none is cut in two, for half a secret is not found any more.
     """
     if len(body) > BODY_LIMIT:
-        head = redactor.cut(body[: BODY_LIMIT + redactor.longest], BODY_LIMIT).decode(errors="replace")
+        head = redactor.cut(body[: BODY_LIMIT + redactor.max_form_bytes], BODY_LIMIT).decode(errors="replace")
         return {"truncated": True, "original_bytes": len(body), "head": head}
     try:
         body.decode()

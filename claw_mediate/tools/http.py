@@ -95,7 +95,7 @@ class HttpToolExecutor:
         headers = _identity(caller, call, key)
         if request.body is not None:
             headers.append(("content-type", "application/json"))
-        caller = replace(caller, redactor=caller.redactor.including(secrets))
+        caller = replace(caller, redactor=caller.redactor.with_secrets(secrets))
         base_url = call.tool.execution.base_url.rstrip("/")
         shown = [*unnamed(credentials), *headers]
         asked = RequestInfo(request.method, base_url + request.target, shown, request.body or b"")
@@ -117,7 +117,7 @@ class HttpToolExecutor:
             sent = in_ascii(headers)
             asked = connections.stream(request.method, execution.base_url, sent, request.body, below=request.target)
             async with asked as response:
-                body, size = await read_bounded(response, limit + 4 + redactor.longest, MAX_BODY_BYTES)
+                body, size = await read_bounded(response, limit + 4 + redactor.max_form_bytes, MAX_BODY_BYTES)
         except (httpx2.InvalidURL, httpx2.LocalProtocolError, UnicodeError):
             return tool_result.request_failed(call, "The service can't be called as it is configured.", sent=False)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.UnsupportedProtocol):

@@ -43,7 +43,7 @@ class Budgets:
         if budget is None or (budget.max_requests is None and budget.limit_usd is None):
             return None
         try:
-            spent = await self._spending.count(agent.id, budget)
+            spent = await self._spending.count_request(agent.id, budget)
         except StoreError as error:
             return self._unavailable(agent, request, model, error)
         if spent is None:
@@ -71,7 +71,7 @@ class Budgets:
         def failed(why: str) -> None:
             self._log.event("error", agent, model=model, error="budget_not_written", reason=why)
 
-        self._spending.add(agent.id, budget, cost, failed)
+        self._spending.add_cost(agent.id, budget, cost, failed)
         told = self._told.get(agent.id, -math.inf)
         if cost is None and budget.limit_usd is not None and now - told >= budget.seconds:
             self._told[agent.id] = now

@@ -24,7 +24,7 @@ import msgspec
 
 from claw_mediate.core import tool_result
 from claw_mediate.core.types import ModelResponse, ToolCall, ToolResult
-from claw_state.health import GoneError
+from claw_state.health import StateUnavailableError
 from claw_state.journal import Attempt, Journal, StoredResponse
 from claw_state.url import StoreError
 
@@ -117,7 +117,7 @@ class TurnCheckpoint:
         if self._attempt != "resumed":
             return None
         try:
-            return await self._journal.reply(self.turn_id, round_number)
+            return await self._journal.response(self.turn_id, round_number)
         except StoreError as error:
             self._tell(error)
             return None
@@ -139,13 +139,13 @@ class TurnCheckpoint:
         return replace(reply, calls=tuple(replace(call, sent=told is not None) for call, told in pairs))
 
     async def replied(self, round_number: int, body: bytes) -> None:
-        await self._write(partial(self._journal.replied, self.turn_id, round_number, body))
+        await self._write(partial(self._journal.record_response, self.turn_id, round_number, body))
 
     async def call(
         self, round_number: int, place: int, call: ToolCall, run: Callable[[], Awaitable[ToolResult]]
     ) -> ToolResult:
         """The answer to a call: what is known of it, or what running it brings."""
-        answered = partial(self._journal.answered, self.turn_id, round_number, place)
+        answered = partial(self._journal.record_result, self.turn_id, round_number, place)
         try:
             known = await self._known(round_number, place, call)
             if isinstance(known, ToolResult):
@@ -170,7 +170,7 @@ class TurnCheckpoint:
         """What the model is told of a call that was settled without being made: another attempt must not make it."""
         if _may_write(answer.call) and not answer.call.sent:
             await self._write(
-                partial(self._journal.answered, self.turn_id, round_number, place, _encode_answer(answer))
+                partial(self._journal.record_result, self.turn_id, round_number, place, _encode_answer(answer))
             )
 
     async def settled(self) -> int:
@@ -183,20 +183,20 @@ class TurnCheckpoint:
 
     async def abandoned(self) -> None:
         """The runner has left while a write is on its way."""
-        await self._write(partial(self._journal.abandoned, self.turn_id))
+        await self._write(partial(self._journal.abandon, self.turn_id))
 
     async def ended(self, given: StoredResponse | None) -> None:
         self._goes_on()
-        await self._write(partial(self._journal.ended, self.turn_id, given))
+        await self._write(partial(self._journal.end, self.turn_id, given))
 
     async def handed(self) -> None:
         """The whole answer went to the runner's connection."""
-        await self._write(partial(self._journal.handed, self.turn_id))
+        await self._write(partial(self._journal.mark_delivered, self.turn_id))
 
     async def _known(self, round_number: int, place: int, call: ToolCall) -> ToolResult | InFlight | None:
         if self._attempt != "resumed":
             return None
-        record = await self._journal.answer(self.turn_id, round_number, place)
+        record = await self._journal.call_record(self.turn_id, round_number, place)
         return None if record is None else _decode_answer(record, call)
 
     async def _intends(self, round_number: int, place: int) -> None:
@@ -205,7 +205,7 @@ class TurnCheckpoint:
             raise StoreError(_NOT_ENTERED)
         async with self._writing:
             await self._catch_up()
-            await self._journal.intends(self.turn_id, round_number, place, _SENT)
+            await self._journal.record_intent(self.turn_id, round_number, place, _SENT)
 
     async def _write(self, page: _Page) -> None:
         """Where the journal has this turn; of one that could not be entered nothing is written."""
@@ -224,7 +224,9 @@ class TurnCheckpoint:
             self._unwritten.popleft()
 
     def _tell(self, error: StoreError) -> None:
-        if isinstance(error, GoneError) or self._attempt == "unknown":  # of which it was told when it was looked for
+        if (
+            isinstance(error, StateUnavailableError) or self._attempt == "unknown"
+        ):  # of which it was told when it was looked for
             return
         tell, self._failed = self._failed, None
         if tell is not None:

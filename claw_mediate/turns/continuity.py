@@ -18,7 +18,7 @@ from claw_mediate.core.recall import recalled
 from claw_mediate.dialects.base import Dialect, RunnerRequest
 from claw_mediate.telemetry.event_log import EventLog
 from claw_state.continuity import Anchor, ContinuityStore, StoredRounds
-from claw_state.health import GoneError
+from claw_state.health import StateUnavailableError
 from claw_state.url import StoreError
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ class Continuing:
         try:
             kept = await self._candidates(agent.id, {key for anchor in anchors for key in anchor.keys})
             recall = recalled(evidence, kept, _digest(session), dialect.shortened)
-            await self._store.used(agent.id, recall.used)
-        except GoneError:
+            await self._store.mark_used(agent.id, recall.used)
+        except StateUnavailableError:
             return {}
         except StoreError as error:
             self._log.event("error", agent, turn_id=turn_id, error="continuity_not_read", reason=str(error))
@@ -61,15 +61,15 @@ class Continuing:
         """A few at a time: a conversation of 100,000 messages keeps no other one waiting."""
         kept: list[StoredRounds] = []
         for some in batched(sorted(keys), _AT_A_TIME):
-            kept += await self._store.candidates(agent_id, some)
+            kept += await self._store.find(agent_id, some)
             await asyncio.sleep(0)
         return kept
 
     async def remember(self, job: TurnContext, anchor: Anchor, hidden: tuple[bytes, ...]) -> None:
         """Keep what led to an answer or a handoff."""
         try:
-            await self._store.keep(job.agent.id, _of(job.dialect, anchor), _digest(job.session), b",".join(hidden))
-        except GoneError:
+            await self._store.save(job.agent.id, _of(job.dialect, anchor), _digest(job.session), b",".join(hidden))
+        except StateUnavailableError:
             return
         except StoreError as error:
             self._log.event("error", job.agent, error="continuity_not_written", reason=str(error))

@@ -82,13 +82,13 @@ class RetryLookup:
         awaited = ""
         while True:
             past = await self._journal.find(agent_id, what)
-            if past is not None and past.alive:
+            if past is not None and past.is_alive:
                 awaited = past.turn_id
                 await asyncio.sleep(_LOOK_AGAIN_SECONDS)
-            elif (past is not None and past.given is not None) and (
+            elif (past is not None and past.response is not None) and (
                 past.turn_id == awaited or _is_meant(past, what, retries=retries)
             ):
-                return Completed(past.turn_id, past.given, past.turn_id == awaited)
+                return Completed(past.turn_id, past.response, past.turn_id == awaited)
             elif past is not None and past.state in ("failed", "running", "abandoned"):
                 if (resumed := await self._resumed(past, what)) is not None:
                     return resumed
@@ -103,11 +103,11 @@ class RetryLookup:
         try:
             if not await self._journal.resume(past, what):
                 return None
-            return Resume(past.turn_id, acted=await self._journal.reply(past.turn_id, 1) is not None)
+            return Resume(past.turn_id, acted=await self._journal.response(past.turn_id, 1) is not None)
         except BaseException:
             # The runner has gone, or the journal: a turn that seems to run here would be found by no other words.
             with suppress(StoreError):
-                await self._journal.ended(past.turn_id, None)
+                await self._journal.end(past.turn_id, None)
             raise
 
 
@@ -122,4 +122,8 @@ def _sound(text: str) -> str:
 
 
 def _is_meant(past: PreviousAttempt, what: RequestFingerprint, *, retries: bool) -> bool:
-    return past.state == "answered" or retries or bool(what.attempt and what.attempt == past.attempt)
+    return (
+        past.state == "answered"
+        or retries
+        or bool(what.idempotency_key and what.idempotency_key == past.idempotency_key)
+    )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from weakref import WeakValueDictionary
 
-from claw_contract.log.turns import How
+from claw_contract.log.turns import JoinKind
 from claw_contract.redaction.redactor import Redactor
 from claw_mediate.agents.authenticate import Admitted
 from claw_mediate.core.http import Exchange, Request
@@ -24,7 +24,7 @@ from claw_mediate.turns.idempotency import Completed, Resume, RetryLookup, finge
 from claw_mediate.turns.prepare import Around, Offering
 from claw_mediate.turns.registry import RunningTurn, TurnRegistry
 from claw_mediate.turns.run import TurnContext, stored_response
-from claw_state.health import GoneError
+from claw_state.health import StateUnavailableError
 from claw_state.journal import Attempt, RequestFingerprint
 from claw_state.url import StoreError
 
@@ -112,7 +112,7 @@ class TurnPipeline:
         """A journal that can't be read costs the memory of earlier attempts; what may write is then not run (``tape``)."""
         try:
             return await self._attempts.find(what.admitted.agent.id, turn_id, key, retries=is_retry(what.request))
-        except GoneError as error:
+        except StateUnavailableError as error:
             return error
         except StoreError as error:
             self._log.event("error", what.admitted.agent, error="journal_not_read", reason=str(error))
@@ -140,9 +140,9 @@ class TurnPipeline:
 
     async def _handed(self, turn_id: str) -> None:
         with suppress(StoreError):
-            await self._playing.journal.handed(turn_id)
+            await self._playing.journal.mark_delivered(turn_id)
 
-    def _joined(self, what: Mediated, turn_id: str, how: How, *, waiting: int = 0, size: int = 0) -> None:
+    def _joined(self, what: Mediated, turn_id: str, how: JoinKind, *, waiting: int = 0, size: int = 0) -> None:
         agent, model = what.admitted.agent, what.view.model
         if what.request.watch is not None:
             what.request.watch.turn(turn_id, agent.id)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from claw_contract.base import JsonObject
 from claw_contract.history import UsageRecord
-from claw_contract.interventions import OF_CALL, OF_ROUND
+from claw_contract.interventions import CALL_INTERVENTIONS, ROUND_INTERVENTIONS
 from claw_contract.log.turns import ModelCallRecord
 from claw_contract.redaction.redactor import Redactor
-from claw_contract.redaction.stream import cleared
+from claw_contract.redaction.stream import redact_stream
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core.http import GONE, Request
 from claw_mediate.core.talk import ToolUse
@@ -286,7 +286,7 @@ def _about(told: TurnContext | Passed, view: RunnerRequest) -> dict[str, Any]:
 def _stream(body: bytes, redactor: Redactor) -> str:
     """The text of a stream. Of one that is cut the last line is left out: half a secret is not found any more."""
     whole = body if len(body) < BODY_LIMIT else body[: body.rfind(b"\n") + 1]
-    return cleared(whole, redactor).decode(errors="replace")
+    return redact_stream(whole, redactor).decode(errors="replace")
 
 
 def _free(usage: JsonObject, status: int) -> bool:
@@ -299,8 +299,8 @@ def _free(usage: JsonObject, status: int) -> bool:
 def _interventions(past: Round) -> list[str]:
     """The interventions of a round, once each."""
     codes = Counter(answer.code for answer in past.answers)
-    names = [name for code, name in OF_ROUND.items() if codes[code]]
-    named = ((OF_CALL.get(answer.code or ""), answer.call.canonical) for answer in past.answers)
+    names = [name for code, name in ROUND_INTERVENTIONS.items() if codes[code]]
+    named = ((CALL_INTERVENTIONS.get(answer.code or ""), answer.call.canonical) for answer in past.answers)
     names += [f"{name}:{tool}" for name, tool in named if name is not None]
     if len(past.answers) < len(past.reply.calls):
         names.append("managed_prefix_native_suffix_serialized")

@@ -97,7 +97,7 @@ class TurnRegistry:
     async def abandon(self, turn_id: str) -> None:
         """A turn that was entered in the journal does not begin."""
         with suppress(StoreError):
-            await self.journal.ended(turn_id, None)
+            await self.journal.end(turn_id, None)
 
     async def attend(self, turn: RunningTurn, pace: Pace) -> Exchange:
         """The answer of a turn that is under way, for one more runner."""
@@ -132,7 +132,7 @@ class TurnRegistry:
         while self._turns:
             await asyncio.sleep(LEASE_SECONDS / 4)
             try:
-                await self.journal.alive([turn.job.turn_id for turn in self._turns.values()])
+                await self.journal.renew_leases([turn.job.turn_id for turn in self._turns.values()])
             except StoreError:
                 continue  # the turns themselves tell of it
 

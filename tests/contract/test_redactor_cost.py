@@ -94,7 +94,7 @@ def test_nothing_is_kept_of_what_a_stranger_shows() -> None:
     base = Redactor([Secret("s3cr3t-value")])
     shown = [f"{number:06}" + "x" * 100_000 for number in range(20)]
     tracemalloc.start()
-    assert all(base.including([each]).text(f"a {each} s3cr3t-value") == f"a {DOTS} {DOTS}" for each in shown)
+    assert all(base.with_secrets([each]).text(f"a {each} s3cr3t-value") == f"a {DOTS} {DOTS}" for each in shown)
     assert all(Redactor([each]).text(each) == DOTS for each in shown)
     kept, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -107,7 +107,7 @@ def test_what_is_known_of_many_is_not_made_anew_for_one_more(monkeypatch: pytest
     spelled_by = module.spellings
     made: list[str] = []
     monkeypatch.setattr(module, "spellings", lambda value: made.append(value) or spelled_by(value))
-    more = base.including(["another-token", "s3cr3t-of-5"])
+    more = base.with_secrets(["another-token", "s3cr3t-of-5"])
     assert more.text("another-token s3cr3t-of-5 s3cr3t-of-999") == f"{DOTS} {DOTS} {DOTS}"
-    assert base.including(["s3cr3t-of-5", "short"]) is base
+    assert base.with_secrets(["s3cr3t-of-5", "short"]) is base
     assert made == ["another-token"]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from claw_state.url import Server, place
+from claw_state.url import Server, parse_place
 from tests.waiting import eventually, free_port
 
 BINARY = shutil.which("valkey-server") or shutil.which("redis-server")
@@ -35,7 +35,7 @@ class SharedState:
 
     @property
     def place(self) -> Server:
-        server = place(self.url)
+        server = parse_place(self.url)
         assert isinstance(server, Server)
         return server
 
