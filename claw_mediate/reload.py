@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from claw_contract.manifest import HttpExecution
-from claw_contract.transcript.text import printable, printable_word
+from claw_contract.transcript.text import as_line, printable
 from claw_mediate.agents.directory import Agent, Agents
 from claw_mediate.core.provider import Provider
 from claw_mediate.providers.registry import Registry
@@ -25,9 +25,7 @@ def read(context: Path) -> tuple[Agents, dict[str, list[str]]]:
         event = json.loads(line)
         if event["type"] in {"error", "intervention"}:
             what = event.get("file") or event.get("intervention")
-            problems.setdefault(event["claw_id"], []).append(
-                f"{printable_word(what)}: {printable(event.get('reason'))}"
-            )
+            problems.setdefault(event["claw_id"], []).append(f"{as_line(what)}: {printable(event.get('reason'))}")
 
     agents = Agents(context, EventLog(note))
     for agent_id in agents.ids():
@@ -46,10 +44,10 @@ def _agent(agent_id: str, agent: Agent | None, problems: Mapping[str, list[str]]
     if agent is None:
         yield f"{agent_id} · refused: its context directory can't be read"
     else:
-        yield f"{agent_id} · {_many(len(agent.tools), 'tool')} · pod {printable_word(agent.digest)[:_DIGEST]}"
+        yield f"{agent_id} · {_many(len(agent.tools), 'tool')} · pod {as_line(agent.digest)[:_DIGEST]}"
         for tool in agent.tools:
             service = tool.execution.service if isinstance(tool.execution, HttpExecution) else ""
-            yield f"  {printable_word(tool.name)} · {tool.effect} · {printable_word(service)}"
+            yield f"  {as_line(tool.name)} · {tool.effect} · {as_line(service)}"
     yield from (f"  problem: {problem}" for problem in problems.get(agent_id, ()))
 
 
@@ -80,7 +78,7 @@ def _changed(agent_id: str, before: Mapping[str, Agent | None], after: Mapping[s
         changes += [f"{name} is another" for name in are if name in were and are[name] != were[name]]
         if replace(old, tools=(), digest="") != replace(new, tools=(), digest=""):
             changes.append("what is not its tools is another")
-        yield f"{agent_id}: {printable_word(', '.join(changes)) or 'compiled anew, to the same'}"
+        yield f"{agent_id}: {as_line(', '.join(changes)) or 'compiled anew, to the same'}"
 
 
 def _moved(old: Provider | None, new: Provider | None) -> Iterator[str]:
@@ -98,7 +96,7 @@ def _moved(old: Provider | None, new: Provider | None) -> Iterator[str]:
 
 def _keys(provider: Provider) -> str:
     """Their names, as the operator gave them."""
-    return printable_word(", ".join(key.id for key in provider.keys)) or "none"
+    return as_line(", ".join(key.id for key in provider.keys)) or "none"
 
 
 def _many(count: int, noun: str) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 
 from claw_contract.interventions import CALL_INTERVENTIONS, CODES_NOT_RUN, ROUND_INTERVENTIONS
 from claw_contract.transcript import text as said
-from claw_contract.transcript.text import as_array, as_object, printable_word
+from claw_contract.transcript.text import as_array, as_line, as_object
 
 _BAR = "  │ "
 _DIGEST = 12
@@ -40,20 +40,18 @@ def render_transcript(line: object) -> str:
 def render_headline(line: object) -> str:
     """The turn in one line."""
     entry = as_object(line)
-    what = f"turn {printable_word(entry.get('turn_id')) or '?'} · {_status(entry)}"
-    return " · ".join(filter(None, (what, _of(entry, "claw_id", "agent "), printable_word(entry.get("ts")))))
+    what = f"turn {as_line(entry.get('turn_id')) or '?'} · {_status(entry)}"
+    return " · ".join(filter(None, (what, _of(entry, "claw_id", "agent "), as_line(entry.get("ts")))))
 
 
 def _head(entry: dict[str, Any]) -> Iterator[str]:
     yield render_headline(entry)
-    provider = (
-        f"{printable_word(entry.get('effective_provider'))} {printable_word(entry.get('effective_model'))}".strip()
-    )
+    provider = f"{as_line(entry.get('effective_provider'))} {as_line(entry.get('effective_model'))}".strip()
     yield " · ".join(
         filter(
             None,
             (
-                printable_word(entry.get("path")),
+                as_line(entry.get("path")),
                 _of(entry, "requested_model", "asked for "),
                 f"answered by {provider}" if provider else "",
                 "as a stream" if entry.get("stream") is True else "",
@@ -96,15 +94,13 @@ def _asked(entry: dict[str, Any]) -> Iterator[str]:
 
 
 def _offered(entry: dict[str, Any]) -> Iterator[str]:
-    provider = (
-        f"{printable_word(entry.get('effective_provider'))} {printable_word(entry.get('effective_model'))}".strip()
-    )
+    provider = f"{as_line(entry.get('effective_provider'))} {as_line(entry.get('effective_model'))}".strip()
     yield f"cllama → {provider or 'model'}"
-    tools = [printable_word(name) for name in as_array(entry.get("tools_offered")) if printable_word(name)]
+    tools = [as_line(name) for name in as_array(entry.get("tools_offered")) if as_line(name)]
     yield f"  offers {', '.join(tools)}" if tools else "  offers no tools of services"
     for one in as_array(entry.get("tools_withheld")):
         tool = as_object(one)
-        name, reason = printable_word(tool.get("name")) or printable_word(one), printable_word(tool.get("reason"))
+        name, reason = as_line(tool.get("name")) or as_line(one), as_line(tool.get("reason"))
         yield f"  withholds {name}" + (f": {reason}" if reason else "")
     before, after = (as_object(entry.get(name)) for name in ("request_original", "request_effective"))
     more = len(as_array(after.get("messages"))) - len(as_array(before.get("messages")))
@@ -127,7 +123,7 @@ def _rounds(entry: dict[str, Any]) -> Iterator[str]:
 
 def _call(call: dict[str, Any]) -> Iterator[str]:
     """One call, and what the model was told of it."""
-    name, code, service = printable_word(call.get("name")) or "a tool", _code(call), printable_word(call.get("service"))
+    name, code, service = as_line(call.get("name")) or "a tool", _code(call), as_line(call.get("service"))
     yield f"model → cllama: {name}"
     yield from _barred([said.printable(call.get("arguments"))])
     result = as_object(call.get("result"))
@@ -170,16 +166,14 @@ def _is_cut(body: object) -> bool:
 
 def _status(entry: dict[str, Any]) -> str:
     code = _number(entry, "status_code")
-    return " ".join(
-        filter(None, (printable_word(entry.get("status")) or "?", str(code or ""), printable_word(entry.get("error"))))
-    )
+    return " ".join(filter(None, (as_line(entry.get("status")) or "?", str(code or ""), as_line(entry.get("error")))))
 
 
 def _code(call: dict[str, Any]) -> str:
     """Of a call that failed, in a word; "" of one that did not."""
     if call.get("status") == "ok":
         return ""
-    return printable_word(as_object(as_object(call.get("result")).get("error")).get("code")) or "error"
+    return as_line(as_object(as_object(call.get("result")).get("error")).get("code")) or "error"
 
 
 def _barred(texts: Iterable[str]) -> Iterator[str]:
@@ -188,7 +182,7 @@ def _barred(texts: Iterable[str]) -> Iterator[str]:
 
 
 def _of(entry: dict[str, Any], name: str, before: str) -> str:
-    return before + printable_word(entry[name]) if printable_word(entry.get(name)) else ""
+    return before + as_line(entry[name]) if as_line(entry.get(name)) else ""
 
 
 def _number(values: dict[str, Any], name: str) -> int:

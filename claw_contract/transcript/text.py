@@ -24,7 +24,7 @@ def as_array(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def printable_word(value: object) -> str:
+def as_line(value: object) -> str:
     """A short value on one line; "" for what is no text."""
     return printable(value[:200]).replace("\n", "\\n") if isinstance(value, str) else ""
 
@@ -43,9 +43,9 @@ def printable(value: object, most: int = MAX_TEXT_CHARS) -> str:
 def message_lines(value: object) -> Iterator[str]:
     """One message, a line or more for each of its parts."""
     said = as_object(value)
-    who = printable_word(said.get("role")) or "somebody"
+    who = as_line(said.get("role")) or "somebody"
     if who in {"tool", "function"}:
-        who = f"result of {printable_word(said.get('tool_call_id')) or printable_word(said.get('name')) or 'a call'}"
+        who = f"result of {as_line(said.get('tool_call_id')) or as_line(said.get('name')) or 'a call'}"
     for text in _parts(said):
         yield f"{who}: {text}"
 
@@ -88,17 +88,15 @@ def _part(part: object) -> str:
         case "tool_use":
             return _call(block.get("name"), block.get("input"))
         case "tool_result":
-            return (
-                f"result of {printable_word(block.get('tool_use_id')) or 'a call'}: {printable(block.get('content'))}"
-            )
+            return f"result of {as_line(block.get('tool_use_id')) or 'a call'}: {printable(block.get('content'))}"
         case str() as kind:
-            return f"({printable_word(kind)})"
+            return f"({as_line(kind)})"
         case _:
             return printable(part)
 
 
 def _call(name: object, arguments: object) -> str:
-    return f"calls {printable_word(name) or 'a tool'} {printable(arguments)}"
+    return f"calls {as_line(name) or 'a tool'} {printable(arguments)}"
 
 
 def _stream(text: str) -> Iterator[str]:

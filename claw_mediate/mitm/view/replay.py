@@ -13,7 +13,7 @@ from mitmproxy import http
 
 from claw_contract.base import JsonObject
 from claw_contract.transcript.diff import diff_entries
-from claw_contract.transcript.text import as_object, printable_word
+from claw_contract.transcript.text import as_line, as_object
 from claw_mediate.agents.directory import Agents
 from claw_mediate.core import json_splice
 from claw_mediate.core.api_paths import end_of
@@ -42,10 +42,10 @@ async def replay(of: http.HTTPFlow, flows: Iterable[http.HTTPFlow], agents: Agen
     entry = as_object(turn_view.entry(parent))
     if not entry:
         raise NotReplayableError("this flow is no turn that is over: it has no line of history")
-    agent = agents.find(printable_word(entry.get("claw_id")))
+    agent = agents.find(as_line(entry.get("claw_id")))
     if agent is None:
         raise NotReplayableError(
-            f"no agent {printable_word(entry.get('claw_id'))!r} can be read in the context directory (cllama_context)"
+            f"no agent {as_line(entry.get('claw_id'))!r} can be read in the context directory (cllama_context)"
         )
     recording = Recording(entry, parent.request.path, _content(parent.request), *_hidden(_children(parent, flows)))
     if lost := recording.missing():
@@ -61,10 +61,10 @@ async def replay(of: http.HTTPFlow, flows: Iterable[http.HTTPFlow], agents: Agen
 
 def _shown(parent: http.HTTPFlow, entry: JsonObject, again: Replayed) -> Replay:
     found = diff_entries(entry, again.entry)
-    lines = [f"replay of {parent.id}, turn {printable_word(entry.get('turn_id'))}"]
+    lines = [f"replay of {parent.id}, turn {as_line(entry.get('turn_id'))}"]
     if entry.get("digest") != again.entry.get("digest"):
         lines.append(
-            f"recorded under {printable_word(entry.get('digest'))[:12]}, replayed under {printable_word(again.entry.get('digest'))[:12]}"
+            f"recorded under {as_line(entry.get('digest'))[:12]}, replayed under {as_line(again.entry.get('digest'))[:12]}"
         )
     lines += [f"not recorded: {what}" for what in again.missing]
     lines += [*found, f"{len(found)} lines differ"] if found else ["nothing differs"]

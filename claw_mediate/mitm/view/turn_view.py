@@ -17,7 +17,7 @@ from mitmproxy import contentviews, flow, http
 
 from claw_contract.transcript import text as said
 from claw_contract.transcript.render import render_transcript
-from claw_contract.transcript.text import as_array, as_object, printable_word
+from claw_contract.transcript.text import as_array, as_line, as_object
 from claw_mediate.mitm.view import hidden_flows
 
 DIFFERENCES = "claw.differences"
@@ -47,7 +47,7 @@ def told(of: flow.Flow | None) -> str:
     if hidden_flows.PARENT in of.metadata:
         return "\n".join(_part(of))
     if hidden_flows.ENTRY not in of.metadata:
-        turn_id = printable_word(of.metadata.get(hidden_flows.TURN))
+        turn_id = as_line(of.metadata.get(hidden_flows.TURN))
         return f"turn {turn_id} is not over" if turn_id else "this flow is no mediated turn"
     differences = of.metadata.get(DIFFERENCES)
     before = f"{said.printable(differences)}\n\n" if isinstance(differences, str) else ""
@@ -62,11 +62,11 @@ def entry(of: flow.Flow) -> Any:
 def _part(of: flow.Flow) -> Iterator[str]:
     about = of.metadata
     kind, name = (
-        printable_word(about.get(hidden_flows.KIND)),
-        printable_word(about.get(hidden_flows.TOOL) or about.get(hidden_flows.PROVIDER)),
+        as_line(about.get(hidden_flows.KIND)),
+        as_line(about.get(hidden_flows.TOOL) or about.get(hidden_flows.PROVIDER)),
     )
     number, latency = about.get(hidden_flows.ROUND), about.get(hidden_flows.LATENCY)
-    yield f"part of turn {printable_word(about.get(hidden_flows.TURN)) or '?'} of {printable_word(about.get(hidden_flows.AGENT)) or '?'}"
+    yield f"part of turn {as_line(about.get(hidden_flows.TURN)) or '?'} of {as_line(about.get(hidden_flows.AGENT)) or '?'}"
     notes = [
         name,
         f"round {said.printable(number)}",
@@ -78,7 +78,7 @@ def _part(of: flow.Flow) -> Iterator[str]:
         if about.get(key)
     ]
     yield f"{kind or 'request'}: {' · '.join(filter(None, notes))}"
-    yield f"the runner's request: ~comment {printable_word(about.get(hidden_flows.TURN))} & ~marker llama"
+    yield f"the runner's request: ~comment {as_line(about.get(hidden_flows.TURN))} & ~marker llama"
     if not isinstance(of, http.HTTPFlow):
         return
     yield ""
