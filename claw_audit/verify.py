@@ -116,7 +116,7 @@ class Walk:
         if self.first is None:
             self.first = mark(seal.hash)
         self._met.add(mark(seal.hash))
-        if not seal.holds:
+        if not seal.is_intact:
             self._break(file, line, "was edited: its hash is not of its bytes")
         elif (strange := _AGENT.search(line.head)) and strange[1].decode(errors="replace") != self._history.agent:
             self._break(file, line, "is a line of another agent")

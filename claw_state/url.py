@@ -48,7 +48,7 @@ type Place = File | Server
 def parse_place(text: str) -> Place:
     """Parse the value of ``CLAW_STATE``. Raise ``ValueError`` with one line that contains no password.
 
-    >>> place("redis://:hush-hush@cache:6380/2").shown
+    >>> parse_place("redis://:hush-hush@cache:6380/2").shown
     'redis://cache:6380/2'
     """
     scheme, separator, _ = text.partition("://")

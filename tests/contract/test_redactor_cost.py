@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claw_contract import secret as module
+from claw_contract.redaction import redactor as module
 from claw_contract.redaction.redactor import Redactor
 from claw_contract.secret import DOTS, Secret
 
