@@ -65,6 +65,11 @@ class RequestFingerprint:
         end = len(self.last_message.rstrip())
         return f"{end}:{hashlib.sha256(self.last_message[:end].encode()).hexdigest()}" if end else ""
 
+    @property
+    def columns(self) -> tuple[str, str, str, str]:
+        """The values to store."""
+        return self.request, self.earlier, self.message_digest, self.idempotency_key
+
     def openclaw_retry_of(self, attempts: Collection[tuple[str, str]]) -> set[tuple[str, str]]:
         """Return those of earlier attempts (``message_digest``, state) that this request may repeat with a note appended.
 

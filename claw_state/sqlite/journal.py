@@ -97,11 +97,11 @@ class SqliteJournal:
 
     async def begin(self, turn_id: str, agent_id: str, fingerprint: RequestFingerprint) -> bool:
         await self._prune()
-        row = (turn_id, agent_id, *_columns(fingerprint), self._owner.name, self._clock())
+        row = (turn_id, agent_id, *fingerprint.columns, self._owner.name, self._clock())
         return await self._write_unless_one_runs(fingerprint.request, _BEGIN, *row) == 1
 
     async def resume(self, past: PreviousAttempt, fingerprint: RequestFingerprint) -> bool:
-        values = (*_columns(fingerprint), self._owner.name, self._clock())
+        values = (*fingerprint.columns, self._owner.name, self._clock())
         before = (past.turn_id, past.state, past.owner, past.seen)
         return await self._write_unless_one_runs(fingerprint.request, _RESUME, *values, *before) == 1
 
@@ -177,7 +177,3 @@ class SqliteJournal:
 
     def _first(self, query: str, *values: object) -> tuple[Any, ...] | None:
         return next(iter(self._db.read(query, *values)), None)
-
-
-def _columns(fingerprint: RequestFingerprint) -> tuple[str, str, str, str]:
-    return fingerprint.request, fingerprint.earlier, fingerprint.message_digest, fingerprint.idempotency_key

@@ -194,11 +194,11 @@ class ValkeyJournal:
         return next((past for past in attempts if not (altered and self._runs(past))), None)
 
     async def begin(self, turn_id: str, agent_id: str, fingerprint: RequestFingerprint) -> bool:
-        return await self._run(_BEGIN, turn_id, agent_id, self._owner.name, *_fields(fingerprint))
+        return await self._run(_BEGIN, turn_id, agent_id, self._owner.name, *fingerprint.columns)
 
     async def resume(self, past: PreviousAttempt, fingerprint: RequestFingerprint) -> bool:
         before = (past.turn_id, past.state, past.owner, past.seen)
-        return await self._run(_RESUME, *before, self._owner.name, *_fields(fingerprint))
+        return await self._run(_RESUME, *before, self._owner.name, *fingerprint.columns)
 
     async def renew_leases(self, turn_ids: Collection[str]) -> None:
         await self._run(_RENEW, self._owner.name, *turn_ids)
@@ -257,7 +257,3 @@ class ValkeyJournal:
 
     def _now(self) -> float | str:
         return self._clock() if self._clock else ""
-
-
-def _fields(fingerprint: RequestFingerprint) -> tuple[str, str, str, str]:
-    return fingerprint.request, fingerprint.earlier, fingerprint.message_digest, fingerprint.idempotency_key
