@@ -272,7 +272,9 @@ def interventions(turn: Turn) -> Iterator[str]:
     """Return the interventions that a turn's calls show, each once a round."""
     seen: set[tuple[int, str]] = set()
     for call in turn.calls:
-        name = ROUND_INTERVENTIONS.get(call.code) or (f"{CALL_INTERVENTIONS[call.code]}:{call.tool}" if call.code in CALL_INTERVENTIONS else "")
+        name = ROUND_INTERVENTIONS.get(call.code) or (
+            f"{CALL_INTERVENTIONS[call.code]}:{call.tool}" if call.code in CALL_INTERVENTIONS else ""
+        )
         if name and (call.round, name) not in seen:
             seen.add((call.round, name))
             yield name

@@ -41,7 +41,7 @@ from claw_audit.sources import (
     open_history,
     read_lines,
 )
-from claw_contract.chain import GENESIS, SealReader, Seal
+from claw_contract.chain import GENESIS, Seal, SealReader
 from claw_contract.names import is_agent_id
 
 _MAX_AGENTS = 10_000

@@ -1,6 +1,6 @@
-"""What the proxy makes of a model's calls by itself: the codes of its results, and the names of the log for it.
+"""Calls that the proxy answers by itself: the codes of their results, and the names of the log's interventions.
 
-``claw_mediate.core.tool_result`` is the registry of the codes; a test holds these to it.
+``claw_mediate.core.tool_result`` is the registry of the codes; a test compares the two.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ ROUND_INTERVENTIONS: Final[Mapping[str, str]] = {
     "too_many_calls": "managed_tool_calls_over_limit",
     "tool_budget_exhausted": "managed_tool_budget_finalization",
 }
-"""By the code that every call of a round was answered with; the original's names."""
+"""Names of the original system, by the code with which every call of a round was answered."""
 CALL_INTERVENTIONS: Final[Mapping[str, str]] = {
     "duplicate_tool_call": "duplicate_managed_tool_call",
     "schema_validation": "managed_tool_schema_rejected",
     "unknown_tool": "unknown_tool_rejected",
 }
-"""By the code of one call; the log names its tool too."""
+"""Names by the code of one call. The log names the tool too."""
 CODES_NOT_RUN: Final = frozenset({*ROUND_INTERVENTIONS, *CALL_INTERVENTIONS, "invalid_arguments"})
-"""Codes of calls that no service was asked for."""
+"""Codes of calls for which no service was called."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from claw_contract.manifest import HttpExecution
-from claw_contract.transcript.text import printable, as_line
+from claw_contract.transcript.text import as_line, printable
 from claw_mediate.agents.directory import Agent, Agents
 from claw_mediate.core.provider import Provider
 from claw_mediate.providers.registry import Registry

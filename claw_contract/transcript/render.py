@@ -1,13 +1,13 @@
-"""A line of history as a transcript: who said what to whom in a turn, for a terminal or a browser (spec/inspect.md). Pure.
+"""A transcript of one line of history, for a terminal or a browser (docs/spec/inspect.md). Pure.
 
-    turn …                        whose, when, how it ended, what it cost
-    runner → cllama               what the runner asked
-    cllama → openai gpt           what the model was offered
-    model → cllama                each call, with what came of it: which service was asked, or why none was
+    turn …                        agent, time, outcome and cost
+    runner → cllama               the request
+    cllama → openai gpt           the tools offered to the model
+    model → cllama                each call with its result: the service that ran it, or why none did
     cllama → runner               the answer
 
-A line may be damaged, hostile, or of another version: what can't be read is left out, and nothing here raises. What peers
-said stands behind a bar, so that no words of theirs can be taken for ours.
+A line may be damaged, hostile, or of another version: unreadable members are left out, and nothing here raises. Text of peers
+is behind a bar, so that it cannot be mistaken for ours.
 """
 
 from __future__ import annotations
@@ -15,33 +15,33 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from claw_contract.interventions import CODES_NOT_RUN, CALL_INTERVENTIONS, ROUND_INTERVENTIONS
-from claw_contract.transcript import text as said
-from claw_contract.transcript.text import as_array, as_object, as_line
+from claw_contract.interventions import CALL_INTERVENTIONS, CODES_NOT_RUN, ROUND_INTERVENTIONS
+from claw_contract.transcript import text
+from claw_contract.transcript.text import as_array, as_line, as_object
 
 _BAR = "  │ "
 _DIGEST = 12
-"""Characters of a pod's digest."""
-_MOST_MESSAGES = 20
-"""Of a runner's last messages."""
-_MOST_NUMBER = 10**15
-"""Python refuses to write integers that are too long."""
+"""Printed characters of a pod's digest."""
+_MAX_MESSAGES = 20
+"""Printed messages of the runner: the last ones."""
+_MAX_NUMBER = 10**15
+"""Python refuses to print integers that are too long."""
 _TOKENS = ("prompt_tokens", "completion_tokens", "input_tokens", "output_tokens")
 
 
 def render_transcript(line: object) -> str:
-    """The turn of one line of history; ``line`` is what its JSON says."""
+    """Return the transcript of one line of history, which is parsed JSON."""
     entry = as_object(line)
     if not entry:
-        return "this is no line of history"
-    return "\n".join([*_head(entry), "", *_asked(entry), *_offered(entry), *_rounds(entry), *_answered(entry)])
+        return "this is not a line of history"
+    return "\n".join([*_head(entry), "", *_request(entry), *_offer(entry), *_rounds(entry), *_response(entry)])
 
 
 def render_headline(line: object) -> str:
-    """The turn in one line."""
+    """Return the turn in one line."""
     entry = as_object(line)
-    what = f"turn {as_line(entry.get('turn_id')) or '?'} · {_status(entry)}"
-    return " · ".join(filter(None, (what, _of(entry, "claw_id", "agent "), as_line(entry.get("ts")))))
+    outcome = f"turn {as_line(entry.get('turn_id')) or '?'} · {_status(entry)}"
+    return " · ".join(filter(None, (outcome, _labelled(entry, "claw_id", "agent "), as_line(entry.get("ts")))))
 
 
 def _head(entry: dict[str, Any]) -> Iterator[str]:
@@ -52,11 +52,11 @@ def _head(entry: dict[str, Any]) -> Iterator[str]:
             None,
             (
                 as_line(entry.get("path")),
-                _of(entry, "requested_model", "asked for "),
+                _labelled(entry, "requested_model", "asked for "),
                 f"answered by {provider}" if provider else "",
                 "as a stream" if entry.get("stream") is True else "",
                 "goes on with an earlier attempt" if entry.get("resumed") is True else "",
-                _of(entry, "digest", "pod ")[: len("pod ") + _DIGEST],
+                _labelled(entry, "digest", "pod ")[: len("pod ") + _DIGEST],
             ),
         )
     )
@@ -71,29 +71,29 @@ def _head(entry: dict[str, Any]) -> Iterator[str]:
                 f"{_number(usage, 'prompt_tokens')} tokens in" + (f" ({cached} cached)" if cached else ""),
                 f"{_number(usage, 'completion_tokens')} out",
                 f"{_number(entry, 'latency_ms')} ms" if "latency_ms" in entry else "",
-                f"${cost:.6f}" if isinstance(cost, int | float) and 0 <= cost < _MOST_NUMBER else "",
+                f"${cost:.6f}" if isinstance(cost, int | float) and 0 <= cost < _MAX_NUMBER else "",
             ),
         )
     )
 
 
-def _asked(entry: dict[str, Any]) -> Iterator[str]:
-    """What the runner said since the model spoke last."""
+def _request(entry: dict[str, Any]) -> Iterator[str]:
+    """Yield the runner's messages since the model's last one."""
     yield "runner → cllama"
     body = entry.get("request_original")
     messages = as_array(as_object(body).get("messages"))
     if not messages:
         yield from _barred([_cut_body(body)])
         return
-    spoken = [number for number, one in enumerate(messages) if as_object(one).get("role") in ("assistant", "system")]
-    first = spoken[-1] + 1 if spoken else 0
-    first = max(first if first < len(messages) else len(messages) - 1, len(messages) - _MOST_MESSAGES)
+    others = [number for number, one in enumerate(messages) if as_object(one).get("role") in ("assistant", "system")]
+    first = others[-1] + 1 if others else 0
+    first = max(first if first < len(messages) else len(messages) - 1, len(messages) - _MAX_MESSAGES)
     if first:
         yield from _barred([f"({_many(first, 'earlier message')})"])
-    yield from _barred(text for one in messages[first:] for text in said.message_lines(one))
+    yield from _barred(line for one in messages[first:] for line in text.message_lines(one))
 
 
-def _offered(entry: dict[str, Any]) -> Iterator[str]:
+def _offer(entry: dict[str, Any]) -> Iterator[str]:
     provider = f"{as_line(entry.get('effective_provider'))} {as_line(entry.get('effective_model'))}".strip()
     yield f"cllama → {provider or 'model'}"
     tools = [as_line(name) for name in as_array(entry.get("tools_offered")) if as_line(name)]
@@ -122,42 +122,42 @@ def _rounds(entry: dict[str, Any]) -> Iterator[str]:
 
 
 def _call(call: dict[str, Any]) -> Iterator[str]:
-    """One call, and what the model was told of it."""
+    """Yield one call and its result."""
     name, code, service = as_line(call.get("name")) or "a tool", _code(call), as_line(call.get("service"))
     yield f"model → cllama: {name}"
-    yield from _barred([said.printable(call.get("arguments"))])
+    yield from _barred([text.printable(call.get("arguments"))])
     result = as_object(call.get("result"))
     status = _number(call, "status_code")
-    how = [f"{_number(call, 'latency_ms')} ms", *([f"HTTP {status}"] if status else []), code or "ok"]
+    details = [f"{_number(call, 'latency_ms')} ms", *([f"HTTP {status}"] if status else []), code or "ok"]
     if call.get("ran") is False or code in CODES_NOT_RUN:
         yield f"cllama → model: {code}; nothing ran"
         if code in CALL_INTERVENTIONS:
             yield f"  intervention: {CALL_INTERVENTIONS[code]}:{name}"
     else:
-        yield f"cllama → {service or 'service'} → model: {' · '.join(how)}"
+        yield f"cllama → {service or 'service'} → model: {' · '.join(details)}"
     if call.get("duplicate") is True:
         yield f"  a repeat of the call of round {_number(call, 'duplicate_of_round')}"
-    yield from _barred([said.printable(result.get("data", result.get("error", call.get("result"))))])
+    yield from _barred([text.printable(result.get("data", result.get("error", call.get("result"))))])
 
 
-def _answered(entry: dict[str, Any]) -> Iterator[str]:
+def _response(entry: dict[str, Any]) -> Iterator[str]:
     response = as_object(entry.get("response"))
     yield f"\ncllama → runner: {_status(entry)}"
     body = response.get("json", response.get("text"))
     if body is None or _is_cut(body):
         yield from _barred([_cut_body(body)])
         return
-    yield from _barred(said.response_lines(body))
+    yield from _barred(text.response_lines(body))
 
 
 def _cut_body(body: object) -> str:
-    """A body that history holds the beginning of, or that is not of a form that is known."""
+    """Return the text of a body that history has cut, or whose form is unknown."""
     if body in (None, ""):
         return "(nothing)"
     if not _is_cut(body):
-        return said.printable(body)
+        return text.printable(body)
     cut = as_object(body)
-    return f"(the beginning of {_number(cut, 'original_bytes')} bytes) {said.printable(cut.get('head'))}"
+    return f"(the beginning of {_number(cut, 'original_bytes')} bytes) {text.printable(cut.get('head'))}"
 
 
 def _is_cut(body: object) -> bool:
@@ -170,24 +170,24 @@ def _status(entry: dict[str, Any]) -> str:
 
 
 def _code(call: dict[str, Any]) -> str:
-    """Of a call that failed, in a word; "" of one that did not."""
+    """Return the code of a failed call, or "" for a successful one."""
     if call.get("status") == "ok":
         return ""
     return as_line(as_object(as_object(call.get("result")).get("error")).get("code")) or "error"
 
 
 def _barred(texts: Iterable[str]) -> Iterator[str]:
-    for text in texts:
-        yield from (_BAR + line for line in text.split("\n"))
+    for each in texts:
+        yield from (_BAR + line for line in each.split("\n"))
 
 
-def _of(entry: dict[str, Any], name: str, before: str) -> str:
+def _labelled(entry: dict[str, Any], name: str, before: str) -> str:
     return before + as_line(entry[name]) if as_line(entry.get(name)) else ""
 
 
 def _number(values: dict[str, Any], name: str) -> int:
     value = values.get(name)
-    return value if type(value) is int and abs(value) < _MOST_NUMBER else 0
+    return value if type(value) is int and abs(value) < _MAX_NUMBER else 0
 
 
 def _many(count: int, noun: str) -> str:

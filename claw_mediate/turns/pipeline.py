@@ -211,7 +211,9 @@ class TurnPipeline:
         with suppress(StoreError):
             await self._turns.journal.mark_delivered(turn_id)
 
-    def _log_join(self, incoming: DialectRequest, turn_id: str, how: JoinKind, *, waiting: int = 0, size: int = 0) -> None:
+    def _log_join(
+        self, incoming: DialectRequest, turn_id: str, how: JoinKind, *, waiting: int = 0, size: int = 0
+    ) -> None:
         if incoming.request.watch is not None:
             incoming.request.watch.turn(turn_id, incoming.agent.id)
         model = incoming.view.model

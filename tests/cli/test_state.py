@@ -19,8 +19,7 @@ from typer.testing import CliRunner, Result
 from claw_cli.app import app
 from claw_state.continuity import Anchor
 from claw_state.journal import RequestFingerprint
-from claw_state.lease import Owner
-from claw_state.lease import LifeLock
+from claw_state.lease import LifeLock, Owner
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.continuity import SqliteContinuityStore
 from claw_state.sqlite.journal import SqliteJournal
@@ -55,9 +54,9 @@ def file(tmp_path: Path) -> Iterator[str]:
             SqliteContinuityStore(Database(name), lambda: 1e9),
             SqliteJournal(Database(name), Owner("elsewhere", 1, "b")),
         )
-        await store.keep("analyst", Anchor("x", ()), "", b"hidden" * 300)
+        await store.save("analyst", Anchor("x", ()), "", b"hidden" * 300)
         await journal.begin("t1", "analyst", RequestFingerprint("a", "", "", ""))
-        await journal.ended("t1", None)
+        await journal.end("t1", None)
         await journal.begin("t2", "executor", RequestFingerprint("a", "", "", ""))
         await store.close()
         await journal.close()
@@ -178,8 +177,8 @@ def of_other_columns(file: Path) -> None:
 
 PLACES: dict[str, tuple[Any, str]] = {
     "missing": (lambda _: None, "there is no state at {}: the proxy makes it when it starts with CLAW_STATE={}"),
-    "directory": (Path.mkdir, "{} is no file: name the one that the proxy's CLAW_STATE names"),
-    "pipe": (os.mkfifo, "{} is no file: name the one that the proxy's CLAW_STATE names"),
+    "directory": (Path.mkdir, "{} is not a file: name the one that the proxy's CLAW_STATE names"),
+    "pipe": (os.mkfifo, "{} is not a file: name the one that the proxy's CLAW_STATE names"),
     "no database": (
         lambda file: file.write_bytes(b"none" * 5000),
         "the state {} can't be used: file is not a database; ",
@@ -228,7 +227,7 @@ def test_a_file_that_this_user_may_not_read_is_told() -> None:
             file.chmod(0)
         with as_nobody():
             told = state("--state", str(file))
-    assert told.stderr == f"error: this user has no right to the state {file}: run this as the proxy's user\n"
+    assert told.stderr == f"error: this user has no access to the state {file}: run this as the proxy's user\n"
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claw_contract import secret as module
+from claw_contract.redaction import redactor as module
 from claw_contract.redaction.redactor import Redactor
 from claw_contract.secret import DOTS, Secret
 
@@ -104,9 +104,9 @@ def test_nothing_is_kept_of_what_a_stranger_shows() -> None:
 @pytest.mark.requirement("redactor:kept")
 def test_what_is_known_of_many_is_not_made_anew_for_one_more(monkeypatch: pytest.MonkeyPatch) -> None:
     base = Redactor([Secret(f"s3cr3t-of-{number}") for number in range(1000)])
-    spelled_by = module.spellings
+    encoded_forms = module.encoded_forms
     made: list[str] = []
-    monkeypatch.setattr(module, "spellings", lambda value: made.append(value) or spelled_by(value))
+    monkeypatch.setattr(module, "encoded_forms", lambda value: made.append(value) or encoded_forms(value))
     more = base.with_secrets(["another-token", "s3cr3t-of-5"])
     assert more.text("another-token s3cr3t-of-5 s3cr3t-of-999") == f"{DOTS} {DOTS} {DOTS}"
     assert base.with_secrets(["s3cr3t-of-5", "short"]) is base

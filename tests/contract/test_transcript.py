@@ -338,4 +338,4 @@ def test_two_lines_of_a_turn_are_compared_without_their_times_and_beyond_what_is
         "+  │ assistant: Sold.",
     ]
     long, longer = ({**LINE, "request_original": "x" * 9000 + end} for end in ("1", "2"))
-    assert diff_entries(long, longer) == ["what differs lies beyond what a transcript shows"]
+    assert diff_entries(long, longer) == ["the difference is in a part that a transcript does not show"]

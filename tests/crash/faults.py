@@ -22,9 +22,9 @@ from claw_state.sqlite.journal import SqliteJournal
 from claw_state.sqlite.wal import WriteAheadLog
 
 _STEPS: dict[type, tuple[str, ...]] = {
-    SqliteJournal: ("begin", "resume", "replied", "intends", "answered", "ended", "handed"),
-    WriteAheadLog: ("flushed",),
-    SqliteContinuityStore: ("keep",),
+    SqliteJournal: ("begin", "resume", "record_response", "record_intent", "record_result", "end", "mark_delivered"),
+    WriteAheadLog: ("flush",),
+    SqliteContinuityStore: ("save",),
     History: ("append",),
     HttpToolExecutor: ("call",),
     ProviderFailover: ("post",),

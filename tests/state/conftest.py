@@ -49,7 +49,7 @@ def opens(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], tuple[
     if request.param == "sqlite":
         return lambda: (SqliteContinuityStore, str(tmp_path / "state.db"))
     server = request.getfixturevalue("shared")
-    return lambda: (ValkeyContinuityStore, Link(server.place, seconds=10))
+    return lambda: (ValkeyContinuityStore, Link(server.place, timeout=10))
 
 
 def in_use(place: Any) -> Any:

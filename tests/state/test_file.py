@@ -53,7 +53,7 @@ async def test_another_process_that_ends_does_not_take_the_log_from_those_that_g
     file = tmp_path / "s.db"
     store, journal = SqliteContinuityStore(Database(str(file))), SqliteJournal(Database(str(file)), Owner.current())
     other_process("db.execute('DELETE FROM kept'); db.commit(); db.close()", file)
-    await store.keep("a", Anchor("x", ()), "", b"1")
+    await store.save("a", Anchor("x", ()), "", b"1")
     assert other_process("print(db.execute('SELECT COUNT(*) FROM kept').fetchone()[0])", file) == "1\n"
     await store.close()
     await journal.close()
@@ -115,7 +115,7 @@ async def test_what_a_flood_took_of_the_disk_is_given_back_while_turns_go_on_and
         for number in range(250):
             clock.now += 0.1
             await turn(journal, f"flood-{number}", answer)
-            await store.keep("analyst", Anchor(f"text:{number}", ()), "", b"y" * 50_000)
+            await store.save("analyst", Anchor(f"text:{number}", ()), "", b"y" * 50_000)
     assert log.stat().st_size > MAX_LOG_BYTES
 
     async def until(fact: Callable[[], bool]) -> None:
@@ -137,5 +137,5 @@ async def test_what_a_flood_took_of_the_disk_is_given_back_while_turns_go_on_and
 
 async def turn(journal: SqliteJournal, name: str, given: StoredResponse) -> None:
     assert await journal.begin(name, "analyst", RequestFingerprint(name, "", "", ""))
-    await journal.ended(name, given)
-    await journal.handed(name)
+    await journal.end(name, given)
+    await journal.mark_delivered(name)

@@ -39,7 +39,7 @@ async def test_all_of_a_state_is_handed_on_and_a_turn_of_the_one_before_is_someb
     new = state(where, old)
     past = await new.journal.find("a", ASKED)
     assert past is not None
-    assert past.alive, "its write may be on its way"
+    assert past.is_alive, "its write may be on its way"
     assert not await new.journal.begin("t2", "a", ASKED)
     await close(old)
     await close(old)

@@ -9,7 +9,7 @@ from itertools import batched
 import pytest
 
 from claw_state.continuity import MAX_BYTES, MAX_TURNS, Anchor, ContinuityStore
-from claw_state.inventory import AgentState, DeletionCounts, StateInventory, RoundStats
+from claw_state.inventory import AgentState, DeletionCounts, RoundStats, StateInventory
 from claw_state.journal import Journal, RequestFingerprint, StoredResponse
 from claw_state.lease import LEASE_SECONDS, Owner
 from claw_state.url import StoreError
@@ -23,16 +23,16 @@ AGENTS = 10_000
 
 
 async def keep(store: ContinuityStore, agent: str, key: str, messages: bytes) -> None:
-    await store.keep(agent, Anchor(key, ("before",)), "", messages)
+    await store.save(agent, Anchor(key, ("before",)), "", messages)
 
 
 async def begin(journal: Journal, agent: str, turn: str) -> None:
     assert await journal.begin(turn, agent, RequestFingerprint(turn, "earlier", "Buy", ""))
-    await journal.replied(turn, 1, b"reply")
+    await journal.record_response(turn, 1, b"reply")
 
 
 async def found(store: ContinuityStore, agent: str, *keys: str) -> list[str]:
-    return sorted(kept.anchor.key for kept in await store.candidates(agent, keys))
+    return sorted(kept.anchor.key for kept in await store.find(agent, keys))
 
 
 @pytest.mark.requirement("state:inventory")
@@ -50,12 +50,12 @@ async def test_what_is_kept_is_told_by_agent_in_counts_sizes_and_times(
     clock.now += LEASE_SECONDS
     await begin(journal, "analyst", "runs")
     await begin(journal, "watcher", "left")
-    await journal.abandoned("left")
-    await journal.ended("fails", None)
+    await journal.abandon("left")
+    await journal.end("fails", None)
     for turn in ("answered", "done", "done-too"):
-        await journal.ended(turn, GIVEN)
+        await journal.end(turn, GIVEN)
     for turn in ("done", "done-too"):
-        await journal.handed(turn)
+        await journal.mark_delivered(turn)
     told = kept.inventory()
     assert told.agents == (
         AgentState(
@@ -83,29 +83,29 @@ async def test_what_is_kept_of_an_agent_is_forgotten_but_for_a_turn_that_somebod
         await begin(journal, "analyst", turn)
     await begin(journal, "executor", "another's")
     clock.now += LEASE_SECONDS
-    await journal.ended("fails", None)
-    await journal.ended("done", GIVEN)
+    await journal.end("fails", None)
+    await journal.end("done", GIVEN)
     for turn in ("runs", "left"):
         await begin(journal, "analyst", turn)
-    await journal.abandoned("left")
+    await journal.abandon("left")
     assert kept.forget("analyst") == DeletionCounts(rounds=50, marks=1, turns=3, running=2)
     assert await found(store, "analyst", *(f"t{number}" for number in range(50))) == []
     assert await found(store, "executor", "t1") == ["t1"]
     for turn in ("dies", "fails", "done"):
         assert await journal.find("analyst", RequestFingerprint(turn, "", "", "")) is None
-        assert await journal.reply(turn, 1) is None
+        assert await journal.response(turn, 1) is None
     assert await journal.find("executor", RequestFingerprint("another's", "", "", "")) is not None
-    await journal.intends("runs", 1, 0)
+    await journal.record_intent("runs", 1, 0, b"intent")
     for turn in ("runs", "left"):
-        await journal.ended(turn, GIVEN)
+        await journal.end(turn, GIVEN)
     assert kept.forget("analyst") == DeletionCounts(rounds=0, marks=0, turns=2, running=0)
     assert kept.forget("analyst") is None
     assert [state.agent for state in kept.inventory().agents] == ["executor"]
     await keep(store, "analyst", "t1", b"new")
     await begin(journal, "analyst", "done")
-    assert kept.inventory().agents[0] == AgentState("analyst", RoundStats(1, 3, clock.now, clock.now), {"running": 1}), (
-        "it begins anew"
-    )
+    assert kept.inventory().agents[0] == AgentState(
+        "analyst", RoundStats(1, 3, clock.now, clock.now), {"running": 1}
+    ), "it begins anew"
 
 
 @pytest.mark.requirement("state:forget", "journal:lease")
@@ -117,10 +117,10 @@ async def test_a_proxy_that_was_believed_dead_makes_no_call_of_a_turn_that_is_fo
     clock.now += LEASE_SECONDS
     assert kept.forget("analyst") == DeletionCounts(0, 0, 1, 0)
     with pytest.raises(StoreError):
-        await journal.intends("slow", 1, 0)
-    await journal.alive(["slow"])
-    await journal.ended("slow", GIVEN)
-    await journal.handed("slow")
+        await journal.record_intent("slow", 1, 0, b"intent")
+    await journal.renew_leases(["slow"])
+    await journal.end("slow", GIVEN)
+    await journal.mark_delivered("slow")
     assert kept.inventory().agents == ()
 
 

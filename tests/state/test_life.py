@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from claw_state.journal import RequestFingerprint
-from claw_state.lease import Owner
-from claw_state.lease import LifeLock, holder_lives
+from claw_state.lease import LifeLock, Owner, holder_lives
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.journal import SqliteJournal
 
@@ -19,11 +18,11 @@ ASKED = RequestFingerprint("request", "earlier", "Buy", "")
 BEGINS = """
 import asyncio, sys
 from claw_state.sqlite.journal import SqliteJournal
-from claw_state.journal import Asked
+from claw_state.journal import RequestFingerprint
 from claw_state.sqlite.connection import Database
 from claw_state.lease import Owner
 journal = SqliteJournal(Database(sys.argv[1]), Owner("same", 1, "other"))
-asyncio.run(journal.begin("t1", "a", Asked("request", "earlier", "Buy", "")))
+asyncio.run(journal.begin("t1", "a", RequestFingerprint("request", "earlier", "Buy", "")))
 print("begun", flush=True)
 sys.stdin.read()
 """
@@ -36,12 +35,12 @@ async def test_a_process_that_is_killed_is_dead_at_once_and_what_it_left_is_clea
         journal = SqliteJournal(Database(file), Owner("same", 1, "mine"))
         past = await journal.find("a", ASKED)
         assert past is not None
-        assert past.alive
+        assert past.is_alive
         other.kill()
         other.wait()
         past = await journal.find("a", ASKED)
         assert past is not None
-        assert not past.alive
+        assert not past.is_alive
         assert await journal.resume(past, ASKED)
     assert [holder_lives(file, name) for name in ("mine", "other", "nobody")] == [True, False, False]
     later = SqliteJournal(Database(file), Owner("same", 1, "later"))

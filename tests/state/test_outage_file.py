@@ -14,7 +14,7 @@ import pytest
 from claw_mediate import state
 from claw_mediate.state import State
 from claw_mediate.telemetry.event_log import EventLog
-from claw_state.health import StateUnavailableError, Health
+from claw_state.health import Health, StateUnavailableError
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.schema import check_integrity, open_database
 from claw_state.url import parse_place

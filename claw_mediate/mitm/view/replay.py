@@ -13,7 +13,7 @@ from mitmproxy import http
 
 from claw_contract.base import JsonObject
 from claw_contract.transcript.diff import diff_entries
-from claw_contract.transcript.text import as_object, as_line
+from claw_contract.transcript.text import as_line, as_object
 from claw_mediate.agents.directory import Agents
 from claw_mediate.core import json_splice
 from claw_mediate.core.api_paths import end_of

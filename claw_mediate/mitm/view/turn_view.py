@@ -17,7 +17,7 @@ from mitmproxy import contentviews, flow, http
 
 from claw_contract.transcript import text as said
 from claw_contract.transcript.render import render_transcript
-from claw_contract.transcript.text import as_array, as_object, as_line
+from claw_contract.transcript.text import as_array, as_line, as_object
 from claw_mediate.mitm.view import hidden_flows
 
 DIFFERENCES = "claw.differences"
@@ -67,7 +67,11 @@ def _part(of: flow.Flow) -> Iterator[str]:
     )
     number, latency = about.get(hidden_flows.ROUND), about.get(hidden_flows.LATENCY)
     yield f"part of turn {as_line(about.get(hidden_flows.TURN)) or '?'} of {as_line(about.get(hidden_flows.AGENT)) or '?'}"
-    notes = [name, f"round {said.printable(number)}", *([f"{said.printable(latency)} ms"] if latency is not None else [])]
+    notes = [
+        name,
+        f"round {said.printable(number)}",
+        *([f"{said.printable(latency)} ms"] if latency is not None else []),
+    ]
     notes += [
         note
         for key, note in ((hidden_flows.DUPLICATE, "a repeat"), (hidden_flows.REPLAYED, "known of an earlier attempt"))
@@ -80,7 +84,9 @@ def _part(of: flow.Flow) -> Iterator[str]:
     yield ""
     request, response = _body(of.request), _body(of.response)
     if kind == "model":
-        yield from (line for one in as_array(as_object(_json(request)).get("messages"))[-1:] for line in said.message_lines(one))
+        yield from (
+            line for one in as_array(as_object(_json(request)).get("messages"))[-1:] for line in said.message_lines(one)
+        )
         yield from said.response_lines(_json(response) or response)
     else:
         yield said.printable(request) or "(no body)"
