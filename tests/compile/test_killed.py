@@ -89,6 +89,7 @@ def test_clock_locale_hashes_and_directory_of_the_process_change_no_byte(tmp_pat
 
 
 @pytest.mark.requirement("compile:killed")
+@pytest.mark.long
 def test_a_compiler_that_is_killed_leaves_every_agent_whole_and_the_next_one_goes_on(tmp_path: Path) -> None:
     file = FLEET.copy(tmp_path)
     context = file.parent / ".claw-runtime" / "context"

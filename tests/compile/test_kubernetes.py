@@ -66,6 +66,7 @@ def reaches_the_world(policy: dict[str, Any]) -> bool:
 
 @pytest.mark.requirement("kubernetes:schemas")
 @pytest.mark.parametrize("pod", WORKED_PODS, ids=lambda pod: pod.name)
+@pytest.mark.long
 def test_every_worked_pod_is_sound_for_kubernetes(pod: WorkedPod, tmp_path: Path) -> None:
     file = pod.copy(tmp_path)
     result = compile_pod(file, pod.environ, target="kubernetes")

@@ -16,6 +16,7 @@ from claw_compile.output.emit import Tree
 from claw_compile.output.write import write
 from claw_mediate.agents.directory import Agents
 from claw_mediate.telemetry.event_log import EventLog
+from tests.not_tested import skip_for_kernel
 
 MOUNTED = """
 mount --bind "$1" "$3" && mount --bind "$1/context" "$4" || exit 77
@@ -47,7 +48,7 @@ def test_who_has_the_directory_mounted_sees_the_next_compile_and_who_mounted_the
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as container:
         assert container.stdout is not None
         if container.stdout.readline() != "mounted\n":
-            pytest.skip("this kernel lets nobody mount in a namespace of their own")
+            skip_for_kernel("mounts in a namespace of our own")
         write(tree("second"), out)
         seen, _ = container.communicate("go on\n", timeout=60)
     assert seen == "second\nnothing\n"
@@ -94,6 +95,7 @@ for number in range(10**6):
 """
 
 
+@pytest.mark.long
 @pytest.mark.requirement("compose:live-tree")
 def test_a_kill_at_any_moment_leaves_one_whole_tree_and_the_next_compile_cleans_up(tmp_path: Path) -> None:
     out, made = tmp_path / "out", tmp_path / "compose.generated.yml"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 from claw_compile.output.proxy_service import REDIRECT, REDIRECTION
 from tests.compile.test_compose import agent, compiled
 from tests.compile.test_kubernetes import manifests, spec_of
+from tests.not_tested import need, skip_for_kernel
 
 IN_A_NAMESPACE = ["unshare", "-Urn", "sh", "-ec"]
 TRANSPARENT = "{proxy: passthrough, mode: transparent}"
@@ -18,8 +18,9 @@ TRANSPARENT = "{proxy: passthrough, mode: transparent}"
 
 def accepted(rules: str, then: str = "nft list ruleset") -> str:
     """What comes of ``then`` with the rules set twice: a restarted step finds them there."""
-    if shutil.which("nft") is None or subprocess.run([*IN_A_NAMESPACE, "nft list ruleset"], check=False).returncode:
-        pytest.skip("no nft, or no network namespace for it, on this machine")
+    need("nft")
+    if subprocess.run([*IN_A_NAMESPACE, "nft list ruleset"], check=False).returncode:
+        skip_for_kernel("network namespaces")
     script = f'ip link set lo up; nft "$1"; nft "$1"; {then}'
     result = subprocess.run([*IN_A_NAMESPACE, script, "sh", rules], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
@@ -35,6 +36,7 @@ def test_the_redirect_of_the_gateway_is_set_once_however_often_its_step_runs(tmp
 
 @pytest.mark.requirement("kubernetes:modes")
 @pytest.mark.parametrize("mode", ["passthrough", TRANSPARENT])
+@pytest.mark.long
 def test_a_pod_that_only_its_proxy_may_leave_is_one_that_nobody_else_leaves(mode: str, tmp_path: Path) -> None:
     pod = agent().replace("cllama: passthrough", f"cllama: {mode}")
     guard = spec_of(manifests(tmp_path, pod), "desk-one")["initContainers"][0]

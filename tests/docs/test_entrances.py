@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -16,11 +15,10 @@ import yaml
 from claw_compile.output.proxy_service import REDIRECTION
 from tests.docs.conftest import ANSWER, CA, KEY, PAGES, Desk, compiled, compiled_env, start_arguments
 from tests.docs.pages import ENTRANCES, ROOT, Block, blocks
+from tests.not_tested import need
 from tests.sdks.hearing import JAVASCRIPT, install
 
 SECONDS = 100
-NODE = os.environ.get("CLAW_NODE", "node")
-"""Another Node than that of the PATH: the forward proxy wants a newer one than Debian has."""
 RUNS = [(mode, block) for mode, page in PAGES.items() for block in blocks(ENTRANCES / f"{page}.md", "run")]
 CODE = [run for run in RUNS if run[1].language != "sh"]
 COMMANDS = [run for run in RUNS if run[1].language == "sh"]
@@ -46,23 +44,13 @@ def of_code(desk: Desk, block: Block) -> list[str]:
     """The command that runs the code of a page."""
     if block.language == "python":
         return [sys.executable, "-c", block.text]
-    for word in block.words:
-        if word.startswith("node-"):
-            _needs_node(word.removeprefix("node-"))
     install()
     modules = desk.pod.home / "runner" / "node_modules"
     if not modules.exists():
         modules.symlink_to(JAVASCRIPT / "node_modules")
     file = modules.parent / "code.mjs"
     file.write_text(block.text, encoding="utf-8")
-    return [NODE, str(file)]
-
-
-def _needs_node(least: str) -> None:
-    version = subprocess.run([NODE, "--version"], capture_output=True, text=True, check=True).stdout
-    major, minor = (int(part) for part in version.removeprefix("v").split(".")[:2])
-    if (major, minor) < tuple(int(part) for part in least.split(".")) or ((major, minor) >= (23, 0) and major < 24):
-        pytest.skip(f"this Node ({version.strip()}) heeds no HTTPS_PROXY: set CLAW_NODE to one from {least} or 24 on")
+    return ["node", str(file)]
 
 
 @pytest.mark.requirement("docs:code-runs")
@@ -80,8 +68,7 @@ def test_the_code_of_a_page_gets_an_answer_that_a_hidden_call_went_into(desk: De
 def test_the_commands_of_a_page_say_what_it_says(desk: Desk, mode: str, block: Block) -> None:
     page = block.page.read_text(encoding="utf-8")
     behind = page.split(block.text, 1)[1].removeprefix("```\n").strip().splitlines()[0]
-    if shutil.which("curl") is None:
-        pytest.skip("NO curl, so the commands of the pages are not tested (scripts/get-peers)")
+    need("curl")
     said = ran(desk, mode, ["bash", "-ec", block.text])
     promised = re.findall(r"`([^`]+)`", behind) if behind.startswith("This prints ") else [ANSWER]
     assert promised

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +14,7 @@ from claw_mediate.core.model_policy import Intervention
 from tests.docs import code_says
 from tests.docs.conftest import Desk
 from tests.docs.pages import DOCS, ROOT, rows, spans
+from tests.not_tested import need
 from tests.waiting import eventually
 
 PAGE = DOCS / "troubleshooting.md"
@@ -137,8 +137,7 @@ UNTRUSTING = {
 @pytest.mark.parametrize("words", UNTRUSTING)
 def test_a_runtime_that_does_not_trust_the_ca_says_what_the_page_says(desk: Desk, tmp_path: Path, words: str) -> None:
     command = UNTRUSTING[words]
-    if shutil.which(command[0]) is None:
-        pytest.skip(f"NO {command[0]}, so what it says is not tested (scripts/get-peers)")
+    need(command[0])
     proxied = {"HTTPS_PROXY": desk.environment("proxy")["HTTPS_PROXY"], "PATH": desk.environment("proxy")["PATH"]}
     environment = proxied | {"https_proxy": proxied["HTTPS_PROXY"], "HOME": str(tmp_path), "LC_ALL": "C"}
     before = len(desk.pod.said())

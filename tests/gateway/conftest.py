@@ -7,16 +7,19 @@ import pytest
 
 from tests.gateway.namespaces import RefusedError
 from tests.gateway.topology import Form, Scene, scene
+from tests.not_tested import need, skip_for_kernel
 from tests.waiting import eventually
 
 
 @contextmanager
 def _made(factory: pytest.TempPathFactory, form: Form, egress: str) -> Iterator[Scene]:
+    need("ip")
+    need("nft")
     try:
         with scene(factory.mktemp(form), form, egress) as made:
             yield made
     except RefusedError as refused:
-        pytest.skip(f"NO NETWORK NAMESPACES, transparent mode is not tested: {refused}")
+        skip_for_kernel("network namespaces", refused)
 
 
 @pytest.fixture(scope="package", params=["compose", "classic", "kubernetes"])

@@ -40,7 +40,7 @@ class Namespace:
         assert self._holder.stdout is not None
         if self._holder.stdout.readline() != b"held\n":
             said = self._holder.communicate()[1].decode()
-            raise RefusedError(f"the kernel refuses a network namespace: {said.strip()}")
+            raise RefusedError(said.strip())
         self._within = ThreadPoolExecutor(1, initializer=self._enter)
 
     @property

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.namespaces import Namespace, RefusedError
+from tests.not_tested import need, skip_for_kernel
 from tests.proxy.pod import ROOT
 from tests.waiting import eventually
 
@@ -23,10 +24,12 @@ input()
 
 @pytest.mark.requirement("gateway:nothing-left")
 def test_a_test_that_is_killed_leaves_no_namespace_and_no_process() -> None:
+    need("ip")
+    need("nft")
     try:
         Namespace().close()
     except RefusedError as refused:
-        pytest.skip(f"NO NETWORK NAMESPACES, transparent mode is not tested: {refused}")
+        skip_for_kernel("network namespaces", refused)
     command = [sys.executable, "-c", MADE]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         assert process.stdout is not None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 from pathlib import Path
 
@@ -13,7 +12,9 @@ from starlette.responses import JSONResponse
 from tests.gateway.compiled import ANTHROPIC_KEY, OPENAI_KEY, TOOL_TOKEN
 from tests.gateway.reaching import CHAT, OPENAI, over_tls, post
 from tests.gateway.topology import PROVIDER_6, PROXY_6, Scene
+from tests.not_tested import need
 from tests.peers import calls, text
+from tests.sdks.hearing import install
 from tests.waiting import DEADLINE
 from tests.wires.anthropic import message, tool_use
 
@@ -46,13 +47,12 @@ def test_unmodified_sdks_with_nothing_but_the_ca_and_the_token_complete_mediated
 
 @pytest.mark.requirement("transparent:unaware")
 def test_the_sdks_of_javascript_do_too(pod: Scene) -> None:
-    if (node := shutil.which("node")) is None or not (UNAWARE_JS.parent / "node_modules").exists():
-        pytest.skip("NO SDKS OF JAVASCRIPT: `make sdks` installs them, with Node 20 or newer")
+    install()
     pod.desk.routes["GET", "/balance"] = JSONResponse({"usd": 50_000})
     pod.provider.says(calls(("c1", "desk__balance", {})), text("You have it."))
     for said in ([tool_use("t1", "desk__balance", {})], ["You have that."]):
         pod.provider.says(JSONResponse(message(*said)))
-    assert json.loads(pod.runs(node, str(UNAWARE_JS))) == ["You have it.", "You have that."]
+    assert json.loads(pod.runs(need("node"), str(UNAWARE_JS))) == ["You have it.", "You have that."]
     assert len(pod.desk.received) == 2
 
 

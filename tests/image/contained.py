@@ -25,9 +25,10 @@ def refused() -> str | None:
     """Why no such container can be made here; None when it can."""
     for program in ("unshare", "setpriv", "mount", "chroot"):
         if shutil.which(program) is None:
-            return f"there is no {program!r}: scripts/get-peers installs it (util-linux)"
+            return f"{program} is not installed: apt-get install util-linux"
     tried = subprocess.run(["unshare", "--mount", "mount", "--make-rprivate", "/"], capture_output=True, check=False)
-    return None if tried.returncode == 0 else f"the kernel refuses a mount namespace: {tried.stderr.decode().strip()}"
+    why = tried.stderr.decode().strip()
+    return f"the kernel refuses mount namespaces ({why}): run as root" if tried.returncode else None
 
 
 @dataclass(frozen=True)

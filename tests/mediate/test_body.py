@@ -128,6 +128,7 @@ BOMBS: dict[str, Callable[[], tuple[list[str], bytes]]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.requirement("compressed:bombs")
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_bomb_costs_little_memory_and_is_too_large(name: str) -> None:

@@ -99,6 +99,7 @@ except OSError as error:
 """
 
 
+@pytest.mark.long
 @pytest.mark.requirement("history:no-file")
 @pytest.mark.parametrize("read", [False, True])
 def test_a_pipe_in_place_of_the_file_is_an_error_and_is_not_waited_for(tmp_path: Path, *, read: bool) -> None:

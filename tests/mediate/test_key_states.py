@@ -167,6 +167,7 @@ for number in range(40):
 
 
 @pytest.mark.requirement("providers:key-states-persist")
+@pytest.mark.long
 def test_processes_that_write_at_the_same_time_lose_nothing_and_leave_nothing_behind(auth: Auth) -> None:
     command = [sys.executable, "-c", KILLER, str(auth.directory / "key-states")]
     running = [subprocess.Popen([*command, name], stdout=subprocess.PIPE) for name in ("a", "b", "c")]

@@ -183,6 +183,7 @@ def test_a_reason_that_is_missing_is_filled_in_since_a_stream_must_end_with_one(
     assert made.choices[0].message.tool_calls[0].type == "function"  # type: ignore[index]
 
 
+@pytest.mark.long
 def test_a_very_long_text_is_cut_into_a_bounded_number_of_chunks() -> None:
     arguments = json.dumps({"a": "😀" * 1_000_000})
     body = completion("word " * 200_000, calls=[("a", "f", arguments)])

@@ -161,6 +161,7 @@ def test_what_cannot_be_checked_is_not_valid_and_no_fault(schema: dict[str, Any]
 
 
 @pytest.mark.requirement("calls:schema-hostile")
+@pytest.mark.long
 def test_many_items_are_told_apart_without_comparing_each_with_each() -> None:
     items: list[Any] = [{"x": n} for n in range(100_000)]
     assert problems(one({"uniqueItems": True}), {"a": items}) == []

@@ -107,6 +107,7 @@ def check_hostile_ones() -> None:
         print(json.dumps([name, schema_problem(schema), check(schema, value, MAX_VIOLATIONS)]), flush=True)
 
 
+@pytest.mark.long
 @pytest.mark.requirement("calls:schema-bounded", "calls:schema-hostile")
 def test_no_schema_and_no_value_makes_a_check_work_for_long() -> None:
     program = f"import runpy; runpy.run_path({__file__!r})['check_hostile_ones']()"
@@ -126,6 +127,7 @@ def test_what_a_large_call_of_an_ordinary_tool_needs_is_there() -> None:
     assert check(one({"maxLength": 2_000_000, "pattern": r"^[^\0]*$"}), {"a": "x\n" * 250_000}, 8) == []
 
 
+@pytest.mark.long
 @pytest.mark.requirement("calls:schema-bounded")
 def test_a_check_that_runs_out_of_steps_tells_what_it_found() -> None:
     told = check(one({"items": {"type": "string"}}), {"a": [*range(100), *([""] * 200_000)]}, 3)
@@ -198,6 +200,7 @@ def test_a_pattern_that_can_not_be_used_is_the_reason_of_a_quarantine() -> None:
 MIXED = [part for n in range(20_000) for part in (n, str(n))]
 
 
+@pytest.mark.long
 @pytest.mark.requirement("calls:schema-bounded")
 @pytest.mark.parametrize("draft", DRAFTS)
 def test_no_schema_is_read_for_long(draft: str) -> None:

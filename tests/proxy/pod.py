@@ -21,6 +21,7 @@ import openai
 
 from tests.events import known
 from tests.peers import Provider, Service
+from tests.proxy.fork_server import PROGRAMS, ForkedProcess, fork_server
 from tests.waiting import eventually, free_port
 
 ROOT = Path(__file__).parent.parent.parent
@@ -58,7 +59,7 @@ class Pod:
     program: Path = MITMDUMP
     launcher: tuple[str, ...] = ()
     """A program that starts the proxy, and becomes it."""
-    process: subprocess.Popen[bytes] | None = None
+    process: subprocess.Popen[bytes] | ForkedProcess | None = None
     clients: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     """Closed when the pod stops: one that is left to the garbage collector may find its sockets collected before it."""
 
@@ -154,10 +155,13 @@ class Pod:
         """``mitmdump -s addons/cllama.py``, with no other flag unless the test is about flags."""
         (self.home / "home").mkdir(exist_ok=True)
         command = [*self.launcher, str(self.program), "-s", str(self.script), *arguments]
-        with self.stdout.open("ab") as out, self.stderr.open("ab") as err:
-            self.process = subprocess.Popen(
-                command, cwd=self.home, env=self.env(), stdin=subprocess.DEVNULL, stdout=out, stderr=err
-            )
+        if self._may_be_forked():
+            self.process = fork_server().start(command, self.home, self.env(), self.stdout, self.stderr)
+        else:
+            with self.stdout.open("ab") as out, self.stderr.open("ab") as err:
+                self.process = subprocess.Popen(
+                    command, cwd=self.home, env=self.env(), stdin=subprocess.DEVNULL, stdout=out, stderr=err
+                )
         if wait:
             eventually(self._ready, f"the proxy is ready; it said: {self.said()}")
 
@@ -232,6 +236,13 @@ class Pod:
         told = f"told options {time.monotonic_ns()}"
         self.write_script(source + _SETS.format(options=options, told=told))
         eventually(lambda: told in self.said(), "the options are set")
+
+    def _may_be_forked(self) -> bool:
+        """Return whether nothing that Python reads before it runs is another than in other pods."""
+        before = ("COVERAGE_", "LANG", "LC_", "PYTHON", "TZ")
+        named = [*self.environment, *(name for name in os.environ if name.startswith("COVERAGE_"))]
+        ours = not self.launcher and self.program in {MITMDUMP.with_name(name) for name in PROGRAMS}
+        return ours and not any(name.startswith(before) for name in named)
 
     def _ready(self) -> bool:
         assert self.process is not None

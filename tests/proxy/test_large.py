@@ -16,7 +16,7 @@ from tests.proxy.conftest import Wired
 from tests.proxy.frames import FrameProvider, FrameRunner, tunnel
 from tests.proxy.pod import Pod
 from tests.proxy.wire import Connection, Runner, Seen
-from tests.waiting import eventually
+from tests.waiting import DEADLINE, eventually
 
 BLOCK = bytes(range(256)) * 4096
 MANY = 200
@@ -209,7 +209,7 @@ def test_a_provider_of_http_2_that_gives_no_window_slows_its_runner_down(
         frames.deaf = False
         frames.hear()
         frames.flush()
-        assert over.wait(30)
+        assert over.wait(DEADLINE)
         eventually(lambda: provider.seen, "it is there")
     assert len(provider.seen.pop().body) == 64 * len(BLOCK)
 

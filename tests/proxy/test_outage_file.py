@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from starlette.responses import JSONResponse
 
+from tests.not_tested import skip_for_kernel
 from tests.peers import Provider, Service
 from tests.proxy.outage import Scene
 from tests.proxy.pod import Pod
@@ -32,7 +33,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         shutil.which("unshare") is None
         or subprocess.run((*mounts, "true"), capture_output=True, check=False).returncode
     ):
-        pytest.skip("NOT TESTED: this kernel lets us mount no disk of our own")
+        skip_for_kernel("a disk of our own")
     provider, service = Provider(), Service()
     for peer in (provider, service):
         peer.start()

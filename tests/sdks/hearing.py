@@ -14,6 +14,7 @@ from typing import Any
 
 import anthropic
 import openai
+import pytest
 
 from tests.proxy.pod import ROOT
 
@@ -65,10 +66,12 @@ def _in_node(jobs: Sequence[Job]) -> list[Heard]:
 
 @functools.cache
 def install() -> None:
-    """Once, by one of the processes that run tests."""
+    """Install the SDKs of JavaScript, once, in one of the processes that run tests; skip the test where npm reaches nothing."""
     with (JAVASCRIPT / "package.json").open(encoding="utf-8") as alone:
         fcntl.flock(alone, fcntl.LOCK_EX)
-        subprocess.run(["make", "--silent", "-C", ROOT, "sdks"], check=True, timeout=100)
+        done = subprocess.run(["make", "--silent", "-C", ROOT, "sdks"], check=False, timeout=100)
+    if done.returncode:
+        pytest.skip("the SDKs of JavaScript are not installed: make sdks")
 
 
 async def _in_python(job: Job) -> Heard:

@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
 from claw_state.url import Server, parse_place
+from tests.not_tested import skip_for
 from tests.waiting import eventually, free_port
 
 BINARY = shutil.which("valkey-server") or shutil.which("redis-server")
@@ -80,7 +79,7 @@ class SharedState:
 @contextmanager
 def shared_state(home: Path, password: str = "") -> Iterator[SharedState]:
     if BINARY is None:
-        pytest.skip("NOT TESTED: neither valkey-server nor redis-server is installed (apt-get install valkey-server)")
+        skip_for("valkey-server")
     server = SharedState(home, password)
     try:
         yield server

@@ -15,6 +15,7 @@ import openai
 import pytest
 from playwright.sync_api import Page, Response, WebSocket, expect, sync_playwright
 
+from tests.not_tested import skip_for
 from tests.proxy.pod import ANTHROPIC_KEY, PROVIDER_KEY, SECRET, TOOL_TOKEN
 from tests.waiting import eventually
 from tests.web.conftest import Live, granted, openai_turn
@@ -75,7 +76,7 @@ class Browser:
 @pytest.fixture
 def browser(live: Live, tmp_path: Path) -> Iterator[Browser]:
     if CHROMIUM is None:
-        pytest.skip("there is no chromium; scripts/get-peers installs it")
+        skip_for("chromium")
     with sync_playwright() as playwright:
         window = playwright.chromium.launch_persistent_context(
             tmp_path / "profile",

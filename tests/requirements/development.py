@@ -1,0 +1,27 @@
+"""What a developer of this project is promised: a run that leaves nothing out unsaid."""
+
+from __future__ import annotations
+
+from tests.requirements.requirement import Requirement
+
+REQUIREMENTS: dict[str, Requirement] = {
+    "development:not-tested": Requirement(
+        "CONTRIBUTING.md, Tests",
+        "A run ends with a list of what was not tested, each with the reason and the command that changes it.",
+    ),
+    "development:skips-fail-in-ci": Requirement(
+        "CONTRIBUTING.md, Tests",
+        "With CI=true a test that is skipped for a missing program is a failure; one that the kernel refuses is not.",
+    ),
+    "development:stages": Requirement(
+        "tests/README.md", "Every test has a stage, and the page of the stages shows a real test of each."
+    ),
+    "development:set-up": Requirement(
+        "CONTRIBUTING.md, Tests",
+        "The script that installs programs fails on no machine: with all of them, without root, and without apt-get.",
+    ),
+    "development:workflow": Requirement(
+        "CONTRIBUTING.md, Tests",
+        "GitHub's workflow is valid, may only read, and runs targets of the Makefile with both ends of mitmproxy's pin.",
+    ),
+}
