@@ -131,7 +131,7 @@ def _declared(pod_file: Path) -> frozenset[str]:
             f"note: {pod_file} has errors (claw check), so the tools that its services declare are not known\n"
         )
         return frozenset()
-    described = plan.pod.described.items()
+    described = plan.pod.descriptors.items()
     return frozenset(
         canonical_name(service, tool.name)
         for service, descriptor in described

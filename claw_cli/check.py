@@ -10,11 +10,10 @@ from typing import Annotated, assert_never
 import typer
 
 from claw_cli.arguments import File, Pod, pod_file
-from claw_compile.compiler import check_pod
+from claw_compile.compiler import check_pod, summary
 from claw_compile.diagnostics.diagnostic import has_errors
 from claw_compile.diagnostics.report import as_json, as_text, count
 from claw_compile.diagnostics.sarif import as_github, as_sarif
-from claw_compile.summary import summary
 
 
 class Format(StrEnum):

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from claw_cli.arguments import File, Output, Pod, pod_file
-from claw_compile.__main__ import run
+from claw_compile.compiler import run
 
 
 class Platform(StrEnum):

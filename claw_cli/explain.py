@@ -13,7 +13,7 @@ import typer
 from claw_cli.arguments import AsJson, File, pod_file
 from claw_compile.compiler import check_pod
 from claw_compile.diagnostics.report import as_text
-from claw_compile.explain import Step, Unknown, Verdict, explain
+from claw_compile.policy.explain import Step, UnknownName, Verdict, explain
 
 
 def explain_verb(
@@ -35,7 +35,7 @@ def explain_verb(
         sys.stderr.write(as_text(each for each in checked.diagnostics if each.is_error))
         raise typer.Exit(1)
     verdicts = explain(checked.value.pod, agent, tool)
-    if isinstance(verdicts, Unknown):
+    if isinstance(verdicts, UnknownName):
         sys.stderr.write(f"{pod}: {verdicts.message}{f'; {verdicts.hint}' if verdicts.hint else ''}\n")
         raise typer.Exit(2)
     sys.stdout.write(_json(verdicts) if as_json else "".join(line for each in verdicts for line in _lines(each)))

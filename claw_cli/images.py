@@ -15,15 +15,15 @@ import tarfile
 from typing import Any
 
 from claw_cli.screen import fail
-from claw_compile.loading.describing import DESCRIBE_LABEL, DESCRIPTOR_FILE
-from claw_compile.loading.files import MOST_BYTES
-from claw_compile.locking import Baked
+from claw_compile.loading.descriptor_lookup import DESCRIBE_LABEL, DESCRIPTOR_FILE
+from claw_compile.loading.files import MAX_BYTES
+from claw_compile.lock_update import ImageDescriptor
 
 _SECONDS = 60
 _DIGEST = re.compile("sha256:[0-9a-f]{64}")
 
 
-def baked_descriptor(image: str) -> Baked | None:
+def baked_descriptor(image: str) -> ImageDescriptor | None:
     """Return the image's descriptor; None when it has none, or when the image is not on this machine."""
     if image.startswith("-") or (inspection := _docker("image", "inspect", image)) is None:
         sys.stderr.write(f"{image} is not on this machine, so its descriptor was not read: docker pull {image}\n")
@@ -35,7 +35,7 @@ def baked_descriptor(image: str) -> Baked | None:
     data = _copy_out(image, path)
     if data is None and label is None:
         return None
-    return Baked(path, data, _digest(facts))
+    return ImageDescriptor(path, data, _digest(facts))
 
 
 def _digest(facts: dict[str, Any]) -> str | None:
@@ -60,7 +60,7 @@ def _copy_out(image: str, path: str) -> bytes | None:
         for member in tar:
             file = tar.extractfile(member) if member.isreg() else None
             if file is not None:
-                return file.read(MOST_BYTES + 1)
+                return file.read(MAX_BYTES + 1)
     return None
 
 

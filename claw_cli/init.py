@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from claw_cli.screen import fail
-from claw_compile.grammar.read_pod import POD_NAME
+from claw_compile.grammar.pod_file import POD_NAME
 from claw_compile.schema.editor import as_text, editor_schema
 
 _FILES = {

@@ -14,8 +14,8 @@ from claw_cli.arguments import AsJson, File, pod_file
 from claw_cli.screen import plain
 from claw_compile.compiler import check_pod
 from claw_compile.diagnostics.report import as_text
-from claw_compile.explain import Unknown
 from claw_compile.inspection import inspect_pod
+from claw_compile.policy.explain import UnknownName
 
 
 def inspect_verb(
@@ -33,7 +33,7 @@ def inspect_verb(
         sys.stderr.write(as_text(each for each in checked.diagnostics if each.is_error))
         raise typer.Exit(1)
     result = inspect_pod(checked.value, name)
-    if isinstance(result, Unknown):
+    if isinstance(result, UnknownName):
         sys.stderr.write(f"{pod}: {result.message}{f'; {result.hint}' if result.hint else ''}\n")
         raise typer.Exit(2)
     if as_json:

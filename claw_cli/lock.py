@@ -11,7 +11,7 @@ import typer
 from claw_cli.arguments import File, Pod, pod_file
 from claw_cli.images import baked_descriptor
 from claw_compile.diagnostics.report import as_text
-from claw_compile.locking import Locked, lock_pod
+from claw_compile.lock_update import LockResult, lock_pod
 
 
 def lock(
@@ -36,7 +36,7 @@ def lock(
     sys.stdout.write(_summary(result.value))
 
 
-def _summary(written: Locked) -> str:
+def _summary(written: LockResult) -> str:
     services = written.content.services or {}
     lines = [
         f"{name}: {len(each.tools)} tools, from {each.source} {each.file}" for name, each in sorted(services.items())

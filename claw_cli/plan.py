@@ -13,9 +13,9 @@ import typer
 
 from claw_cli.arguments import AsJson, File, Output, Pod, pod_file
 from claw_compile.changes import Changes, FileChange, ToolChange, changes
-from claw_compile.compiler import check_pod, compose_file_of, emitted, output_of
+from claw_compile.compiler import check_pod, compose_file_of, output_of, preview
 from claw_compile.diagnostics.report import as_text
-from claw_compile.loading.compiled import compiled
+from claw_compile.output.write import read_compiled_tree
 
 SAME, FAILED, CHANGED = 0, 1, 2
 _SIGNS = {"gained": "+", "lost": "-", "changed": "~", "new": "+", "gone": "-"}
@@ -38,8 +38,10 @@ def plan(
         raise typer.Exit(FAILED)
     directory, compose_file = output_of(named, output), compose_file_of(named, output)
     try:
-        tree, compose = emitted(checked.value)
-        difference = changes(compiled(directory, compose_file), {**tree, PurePosixPath(compose_file.name): compose})
+        tree, compose = preview(checked.value)
+        difference = changes(
+            read_compiled_tree(directory, compose_file), {**tree, PurePosixPath(compose_file.name): compose}
+        )
     except OSError as error:
         sys.stderr.write(f"{error.filename or directory}: the last compile can't be read: {error.strerror}\n")
         raise typer.Exit(FAILED) from None

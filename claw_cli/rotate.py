@@ -10,7 +10,7 @@ import typer
 
 from claw_cli.arguments import File, pod_file
 from claw_compile.diagnostics.report import as_text
-from claw_compile.locking import rotate_pod
+from claw_compile.lock_update import rotate_pod
 
 
 def rotate(

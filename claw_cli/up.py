@@ -18,10 +18,9 @@ from claw_certs.status import ca_status
 from claw_cli.arguments import File, Pod, pod_file
 from claw_cli.commands import REST
 from claw_cli.docker import become_compose, is_missing
-from claw_compile.__main__ import compiled
-from claw_compile.compiler import Written, compose_file_of
+from claw_compile.compiler import CompileResult, compile_and_report, compose_file_of
+from claw_compile.output.compose.proxy_service import DEFAULT_IMAGE, IMAGE_VARIABLE
 from claw_compile.output.deployment import CA_ROOT
-from claw_compile.output.proxy_service import DEFAULT_IMAGE, IMAGE_VARIABLE
 
 
 def up(
@@ -37,7 +36,7 @@ def up(
     Exit as Compose does; 1 for errors, and without Docker or the proxy's image; 2 for wrong usage.
     """
     named = pod_file(pod, file)
-    written = compiled(named)
+    written = compile_and_report(named)
     if written is None:
         raise typer.Exit(1)
     _check_ca(named, written)
@@ -83,7 +82,7 @@ def down(
     become_compose(compose_file, ["down", "--remove-orphans", *options, *context.meta[REST]])
 
 
-def _check_ca(file: Path, written: Written) -> None:
+def _check_ca(file: Path, written: CompileResult) -> None:
     """Report what is wrong with the pod's CA, where an agent needs one; exit 1 where the proxy would not start on it."""
     if not written.opened_hosts:
         return

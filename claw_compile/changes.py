@@ -1,4 +1,4 @@
-"""What a compile would change: who gains or loses which tool, and which files (spec/compile.md "Verbs", plan).
+"""The difference between two compiles: tools gained or lost, and files changed (docs/spec/compile.md "Verbs", plan).
 
 Rules. Both sides are trees of bytes, as they are emitted: what is compared is what the proxy would read. What stands in the
 files is not shown, for some hold credentials.
@@ -29,7 +29,7 @@ class ToolChange:
     before: Effect | None
     after: Effect | None
     what: tuple[str, ...] = ()
-    """Of a tool that stays: which of its parts are others now."""
+    """The parts of it that changed, for a tool that stays."""
 
     @property
     def kind(self) -> Kind:
@@ -37,7 +37,7 @@ class ToolChange:
 
     @property
     def gains_write(self) -> bool:
-        """Whether the agent may now change something that it could not change before."""
+        """Return whether the agent may now change something that it could not change before."""
         return self.after not in {None, "read"} and self.before in {None, "read"}
 
 
@@ -49,7 +49,7 @@ class FileChange:
 
 @dataclass(frozen=True)
 class Changes:
-    """Nothing of either: the compile would write what is there."""
+    """Changed tools and files; false when the compile would write what is there."""
 
     tools: tuple[ToolChange, ...]
     files: tuple[FileChange, ...]
@@ -59,13 +59,13 @@ class Changes:
 
 
 def changes(before: Tree, after: Tree) -> Changes:
-    """From the tree that is there to the one that a compile would write; agents, tools and paths in their order."""
-    return Changes(tuple(_tools(_authority(before), _authority(after))), tuple(_files(before, after)))
+    """Return what changes from one tree to the other; agents, tools and paths in their order."""
+    return Changes(tuple(_tools(_granted_tools(before), _granted_tools(after))), tuple(_files(before, after)))
 
 
-def _authority(tree: Tree) -> dict[tuple[str, str], Tool]:
-    """(agent, tool) → tool. A manifest that can't be read grants nothing: the proxy refuses such an agent."""
-    found: dict[tuple[str, str], Tool] = {}
+def _granted_tools(tree: Tree) -> dict[tuple[str, str], Tool]:
+    """Return (agent, tool) → tool. A manifest that can't be read grants nothing: the proxy refuses such an agent."""
+    tools: dict[tuple[str, str], Tool] = {}
     for path, content in tree.items():
         match path.parts:
             case ("context", agent, name) if name == _MANIFEST:
@@ -73,10 +73,10 @@ def _authority(tree: Tree) -> dict[tuple[str, str], Tool]:
                     manifest, _ = read_manifest(content)
                 except ValidationError:
                     continue
-                found.update(((agent, tool.name), tool) for tool in manifest.tools)
+                tools.update(((agent, tool.name), tool) for tool in manifest.tools)
             case _:
                 pass
-    return found
+    return tools
 
 
 def _tools(before: Mapping[tuple[str, str], Tool], after: Mapping[tuple[str, str], Tool]) -> Iterator[ToolChange]:

@@ -1,34 +1,36 @@
-"""The phases in their order: load → resolve → check → connect → project → emit → write.
+"""The pipeline: load → resolve → check → connect → project → emit → write.
 
-Rules. Diagnostics of all phases are collected in one run and sorted by place. With an error nothing is written; ``check_pod``
-writes nothing at all.
+Rules. The diagnostics of all phases are collected in one run and sorted by place. With an error nothing is written;
+``check_pod`` writes nothing at all.
 """
 
 from __future__ import annotations
 
+import os
 import secrets
+import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
-from claw_compile import codes
-from claw_compile.authority.agent import Resolved
-from claw_compile.authority.check import check
-from claw_compile.authority.connect import connect
-from claw_compile.authority.drift import drift
-from claw_compile.authority.project import Projected, ProjectedPod, project
-from claw_compile.authority.resolve import resolve
-from claw_compile.authority.starvation import starvation
-from claw_compile.diagnostics.diagnostic import Checked, Diagnostic, has_errors, in_order, start_of
-from claw_compile.loading.load import MASTER_FILE, Loaded, load
-from claw_compile.output.compose import COMPOSE_FILE, compose
+from claw_compile.diagnostics.diagnostic import Result, has_errors, sort_diagnostics
+from claw_compile.diagnostics.report import as_text, count
+from claw_compile.loading.load import MASTER_FILE, LoadedPod, load
+from claw_compile.output.compose.compose_file import COMPOSE_FILE, compose
+from claw_compile.output.compose.proxy_service import secret_files
 from claw_compile.output.deployment import Deployment
 from claw_compile.output.emit import Tree, emit
-from claw_compile.output.kubernetes import KUBERNETES_FILE, kubernetes
+from claw_compile.output.kubernetes.manifests import KUBERNETES_FILE, kubernetes
 from claw_compile.output.proxy_env import opened_hosts, proxy_env_file
-from claw_compile.output.secret_files import secret_files
-from claw_compile.output.write import create_master, write
+from claw_compile.output.write import write, write_master
+from claw_compile.policy.agent import ResolvedPod
+from claw_compile.policy.check import check
+from claw_compile.policy.connect import connect
+from claw_compile.policy.credential_leaks import find_credential_leaks
+from claw_compile.policy.lock_drift import find_lock_drift
+from claw_compile.policy.project import ProjectedAgent, ProjectedPod, project
+from claw_compile.policy.resolve import resolve
 from claw_contract.secret import Secret
 
 type Target = Literal["compose", "kubernetes"]
@@ -38,138 +40,155 @@ OUTPUT = ".claw-runtime"
 
 @dataclass(frozen=True)
 class Plan:
-    """A pod without errors, before it is written. It has no master secret yet where ``loaded`` has none."""
+    """A pod without errors, before it is written. Where ``loaded`` has no master secret, ``compile_pod`` makes one."""
 
     pod: ProjectedPod
-    resolved: Resolved
-    loaded: Loaded = field(repr=False)
+    resolved: ResolvedPod
+    loaded: LoadedPod = field(repr=False)
 
     @property
-    def agents(self) -> tuple[Projected, ...]:
+    def agents(self) -> tuple[ProjectedAgent, ...]:
         return self.pod.agents
 
 
 @dataclass(frozen=True)
-class Written:
-    """What a compile wrote, and where. ``new_master`` is the file of a master secret that it made.
+class CompileResult:
+    """The result of a compile. ``new_master`` is the file of a master secret that it made.
 
-    ``deployed`` is what runs it: compose.generated.yml, or the manifests for Kubernetes.
+    ``deployed`` is what runs the pod: compose.generated.yml, or the manifests for Kubernetes.
+    ``opened_hosts`` are the hosts that the proxy signs certificates for; none where every agent is at the base-URL entrance.
     """
 
     directory: Path
     deployed: Path
-    agents: tuple[Projected, ...]
+    agents: tuple[ProjectedAgent, ...]
     new_master: Path | None = None
     opened_hosts: tuple[str, ...] = ()
-    """Of which the proxy signs certificates; none where every agent is at the base-URL entrance."""
 
 
-def check_pod(pod_file: Path, environ: Mapping[str, str]) -> Checked[Plan]:
-    """Everything but the writing. The value is None when there is an error."""
+def check_pod(pod_file: Path, environ: Mapping[str, str]) -> Result[Plan]:
+    """Run every phase but the writing. The value is None when there is an error."""
     loaded = load(pod_file, environ)
     if loaded.value is None:
-        return Checked(None, in_order(loaded.diagnostics))
+        return Result(None, sort_diagnostics(loaded.diagnostics))
     resolved = resolve(loaded.value)
     assert resolved.value is not None
     providers = connect(loaded.value, resolved.value)
     assert providers.value is not None
-    found = in_order(
+    diagnostics = sort_diagnostics(
         (
             *loaded.diagnostics,
             *resolved.diagnostics,
             *check(loaded.value, resolved.value),
-            *drift(loaded.value, resolved.value),
+            *find_lock_drift(loaded.value, resolved.value),
             *providers.diagnostics,
-            *starvation(loaded.value, resolved.value, providers.value),
+            *find_credential_leaks(loaded.value, resolved.value, providers.value),
         )
     )
-    if has_errors(found):
-        return Checked(None, found)
-    return Checked(Plan(project(loaded.value, resolved.value, providers.value), resolved.value, loaded.value), found)
-
-
-def outputs(plan: Plan, master: Secret) -> tuple[Tree, bytes]:
-    """The compiled tree, and compose.generated.yml."""
-    pod = plan.loaded.pod
-    tree = {
-        **emit(plan.pod, master),
-        **proxy_env_file(plan.resolved),
-        **secret_files(pod, plan.loaded.variables.lookup),
-    }
-    return tree, compose(Deployment(pod, plan.resolved, tree, master))
+    if has_errors(diagnostics):
+        return Result(None, diagnostics)
+    plan = Plan(project(loaded.value, resolved.value, providers.value), resolved.value, loaded.value)
+    return Result(plan, diagnostics)
 
 
 def output_of(pod_file: Path, output: Path | None) -> Path:
-    """Where a compile writes: ``output``, or ``.claw-runtime`` beside the pod."""
+    """Return the directory that a compile writes: ``output``, or ``.claw-runtime`` beside the pod."""
     return pod_file.parent / OUTPUT if output is None else output
 
 
 def compose_file_of(pod_file: Path, output: Path | None) -> Path:
-    """Where compose.generated.yml is: beside the pod, or with the rest in ``output``."""
+    """Return the path of compose.generated.yml: beside the pod, or with the rest in ``output``."""
     return (pod_file.parent if output is None else output) / COMPOSE_FILE
 
 
-def emitted(plan: Plan) -> tuple[Tree, bytes]:
-    """What a compile would write. A pod without a master secret gets tokens here that nobody has."""
-    return outputs(plan, plan.loaded.master or _nobodys())
+def preview(plan: Plan) -> tuple[Tree, bytes]:
+    """Return what a compile would write: the tree, and compose.generated.yml.
+
+    A pod without a master secret gets tokens here that are nobody's.
+    """
+    deployment = _deployment(plan, plan.loaded.master or _new_master())
+    return deployment.tree, compose(deployment)
 
 
 def compile_pod(
     pod_file: Path, environ: Mapping[str, str], output: Path | None = None, target: Target = "compose"
-) -> Checked[Written]:
+) -> Result[CompileResult]:
     """Compile a pod into ``.claw-runtime`` and compose.generated.yml beside it; with an error nothing is written.
 
-    ``output`` is another place for all of it; what is written there is what would be written beside the pod. For Kubernetes
-    there is one file with all that is deployed, and since it holds Secrets it is in the tree.
+    ``output`` is another directory for all of it; the content is the same. For Kubernetes there is one file with all that is
+    deployed, and since it holds Secrets it is in the tree.
     """
     checked = check_pod(pod_file, environ)
     plan = checked.value
     if plan is None:
-        return Checked(None, checked.diagnostics)
-    told = _manifests(plan, emitted(plan)[0], _nobodys()).diagnostics if target == "kubernetes" else ()
-    found = in_order((*checked.diagnostics, *told))
-    if has_errors(found):
-        return Checked(None, found)
-    new_master = None
-    if (master := plan.loaded.master) is None:
-        new_master = pod_file.parent / MASTER_FILE
-        try:
-            master = create_master(new_master)
-        except OSError as error:
-            refusal = codes.UNWRITABLE_OUTPUT.at(start_of(str(new_master)), f"it can't be written: {error.strerror}")
-            return Checked(None, (*found, refusal))
-    written = _write(plan, master, (pod_file, output), target)
-    if isinstance(written, tuple):
-        return Checked(None, (*found, *written))
-    return Checked(replace(written, new_master=new_master), found)
-
-
-def _write(
-    plan: Plan, master: Secret, places: tuple[Path, Path | None], target: Target
-) -> Written | tuple[Diagnostic, ...]:
-    pod_file, output = places
+        return Result(None, checked.diagnostics)
+    master = plan.loaded.master or _new_master()
+    deployment = _deployment(plan, master)
+    deployed = _deployed(plan, deployment, target)
+    diagnostics = sort_diagnostics((*checked.diagnostics, *deployed.diagnostics))
+    if deployed.value is None or has_errors(diagnostics):
+        return Result(None, diagnostics)
+    new_master = pod_file.parent / MASTER_FILE if plan.loaded.master is None else None
+    refused = write_master(new_master, master) if new_master is not None else ()
     directory, file = output_of(pod_file, output), compose_file_of(pod_file, output)
-    tree, made = outputs(plan, master)
-    match target:
-        case "kubernetes":
-            manifests = _manifests(plan, tree, master).value
-            assert manifests is not None
-            file = directory / KUBERNETES_FILE
-            refused = write({**tree, PurePosixPath(KUBERNETES_FILE): manifests}, directory)
-        case "compose" if output is None:
-            refused = write(tree, directory, {file: made})
-        case "compose":
-            refused = write({**tree, PurePosixPath(COMPOSE_FILE): made}, directory)
-    uses_ca = Deployment(plan.loaded.pod, plan.resolved, tree, master).uses_ca
-    return refused or Written(
-        directory, file, plan.agents, opened_hosts=tuple(opened_hosts(plan.resolved)) if uses_ca else ()
-    )
+    if target == "kubernetes":
+        file = directory / KUBERNETES_FILE
+    is_beside = target == "compose" and output is None
+    tree = deployment.tree if is_beside else {**deployment.tree, PurePosixPath(file.name): deployed.value}
+    refused = refused or write(tree, directory, {file: deployed.value} if is_beside else {})
+    if refused:
+        return Result(None, (*diagnostics, *refused))
+    hosts = tuple(opened_hosts(plan.resolved)) if deployment.uses_ca else ()
+    return Result(CompileResult(directory, file, plan.agents, new_master, hosts), diagnostics)
 
 
-def _manifests(plan: Plan, tree: Tree, master: Secret) -> Checked[bytes]:
-    return kubernetes(Deployment(plan.loaded.pod, plan.resolved, tree, master), plan.loaded.variables.lookup)
+def _deployment(plan: Plan, master: Secret) -> Deployment:
+    tree = {
+        **emit(plan.pod, master),
+        **proxy_env_file(plan.resolved),
+        **secret_files(plan.loaded.pod, plan.loaded.variables.lookup),
+    }
+    return Deployment(plan.loaded.pod, plan.resolved, tree, master)
 
 
-def _nobodys() -> Secret:
-    """In the place of a master secret that is not made yet."""
+def _deployed(plan: Plan, deployment: Deployment, target: Target) -> Result[bytes]:
+    """Return the file that runs the pod."""
+    if target == "kubernetes":
+        return kubernetes(deployment, plan.loaded.variables.lookup)
+    return Result(compose(deployment))
+
+
+def _new_master() -> Secret:
     return Secret(secrets.token_hex(32))
+
+
+def run(pod: Path, output: Path | None, target: Target = "compose") -> int:
+    """Compile a pod for the command line: print diagnostics and a summary, and return the exit code."""
+    written = compile_and_report(pod, output, target)
+    if written is None:
+        return 1
+    sys.stdout.write(summary(written))
+    sys.stdout.write(f"wrote {written.directory} and {written.deployed}\n")
+    return 0
+
+
+def compile_and_report(pod: Path, output: Path | None = None, target: Target = "compose") -> CompileResult | None:
+    """Compile a pod, and print its diagnostics on standard error. Return None with errors."""
+    result = compile_pod(pod, os.environ, output, target)
+    sys.stderr.write(as_text(result.diagnostics))
+    if totals := count(result.diagnostics):
+        sys.stderr.write(f"{totals}\n")
+    if result.value is not None and result.value.new_master is not None:
+        sys.stderr.write(f"made {result.value.new_master}: the pod's master secret; keep it, and keep it private\n")
+    return result.value
+
+
+def summary(plan: Plan | CompileResult) -> str:
+    """Return a few lines for people: each agent, its tools, and what a call of each may do."""
+    lines: list[str] = []
+    for agent in plan.agents:
+        tools = agent.manifest.tools if agent.manifest is not None else ()
+        lines.append(f"{agent.agent.id}: {len(tools)} tool{'' if len(tools) == 1 else 's'}")
+        width = max((len(tool.name) for tool in tools), default=0)
+        lines.extend(f"  {tool.name:<{width}}  {tool.effect}" for tool in tools)
+    return "".join(f"{line}\n" for line in lines)

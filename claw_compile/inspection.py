@@ -1,6 +1,6 @@
-"""What an operator asks of one service or agent: what it is, from where, and who may do what with it (`claw inspect`).
+"""Facts about one service or agent: what it is, its source, and who may do what with it (``claw inspect``).
 
-Rules. It is data, for people and for programs alike. Of a credential its kind and its source are told, never its value; what
+Rules. It is data, for people and for programs alike. Of a credential it has the kind and the source, never the value; what
 a variable made of a text of the pod file is shown as ``${NAME}``.
 """
 
@@ -10,43 +10,43 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from claw_compile.authority.agent import Agent
-from claw_compile.authority.ports import base_url
-from claw_compile.authority.project import Projected
-from claw_compile.authority.topology import topology
 from claw_compile.compiler import Plan
-from claw_compile.descriptors.descriptor import Described
+from claw_compile.descriptors.descriptor import ServiceDescriptor
 from claw_compile.diagnostics.diagnostic import Span, did_you_mean
-from claw_compile.explain import Unknown
 from claw_compile.grammar.pod import ServiceSpec
-from claw_compile.reading.node import ListNode, MapNode, Node, ScalarNode
+from claw_compile.parsing.node import ListNode, MapNode, Node, ScalarNode
+from claw_compile.policy.agent import Agent
+from claw_compile.policy.base_url import base_url
+from claw_compile.policy.explain import UnknownName
+from claw_compile.policy.project import ProjectedAgent
+from claw_compile.policy.topology import topology
 from claw_contract.descriptor import DescriptorTool
 from claw_contract.manifest import Tool
 from claw_contract.names import assign_aliases, canonical_name
 
 type Facts = dict[str, Any]
 _REFERENCE = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
-_SHORTEST_PART = 4
-"""Of a value that is looked for within other text: a shorter one is there by chance."""
+_MIN_PART = 4
+"""A shorter value is not looked for within other text: it would be there by chance."""
 
 
-def inspect_pod(plan: Plan, word: str) -> Facts | Unknown:
-    """``{"agents": […], "service": …}``: an agent by its id, a service by its name; an agent's service is both."""
+def inspect_pod(plan: Plan, word: str) -> Facts | UnknownName:
+    """Return ``{"agents": […], "service": …}`` for an agent's id or a service's name; an agent's service is both."""
     spec = plan.pod.spec.service(word)
     agents = [each for each in plan.agents if word in {each.agent.id, each.agent.spec.name.text}]
     if spec is None and not agents:
         known = {*(each.agent.id for each in plan.agents), *(each.name.text for each in plan.pod.spec.services)}
-        return Unknown(f"the pod has no service and no agent '{word}'", did_you_mean(word, known))
-    is_provider = spec is not None and (spec.agent is None or plan.pod.described.get(word) is not None)
+        return UnknownName(f"the pod has no service and no agent '{word}'", did_you_mean(word, known))
+    is_provider = spec is not None and (spec.agent is None or plan.pod.descriptors.get(word) is not None)
     facts = {
         "agents": [_agent(plan, each) for each in agents],
         "service": _service(plan, spec) if spec is not None and is_provider else None,
     }
-    masked: Facts = _masked(facts, _values(plan))
+    masked: Facts = _mask(facts, _values(plan))
     return masked
 
 
-def _agent(plan: Plan, projected: Projected) -> Facts:
+def _agent(plan: Plan, projected: ProjectedAgent) -> Facts:
     agent = projected.agent
     tools = projected.manifest.tools if projected.manifest is not None else ()
     presented = assign_aliases(tool.name for tool in tools)
@@ -59,7 +59,7 @@ def _agent(plan: Plan, projected: Projected) -> Facts:
         "mode": agent.mode,
         "delivery": agent.delivery,
         "token_epoch": projected.epoch,
-        "tools": [_granted(tool, presented) for tool in tools],
+        "tools": [_granted_tool(tool, presented) for tool in tools],
         "policy": projected.manifest.policy.model_dump(mode="json") if projected.manifest is not None else None,
         "feeds": [{"name": feed.name, "service": feed.service, "ttl": feed.ttl} for feed in agent.feeds],
         "memory": _memory(agent),
@@ -69,14 +69,14 @@ def _agent(plan: Plan, projected: Projected) -> Facts:
         "context_blocks": [block.id for block in agent.blocks],
         "surfaces": [surface.shown for surface in agent.surfaces],
         "own_credentials": [
-            {"service": each.service.shown, **_from(each.source, each.of, each.service.text)}
+            {"service": each.service.shown, **_from(each.source, each.reference, each.service.text)}
             for each in agent.spec.principals
         ],
         "networks": list(_networks(plan, agent)),
     }
 
 
-def _granted(tool: Tool, presented: Mapping[str, str]) -> Facts:
+def _granted_tool(tool: Tool, presented: Mapping[str, str]) -> Facts:
     return {"name": tool.name, "presented_as": presented[tool.name], "effect": tool.effect}
 
 
@@ -96,17 +96,19 @@ def _networks(plan: Plan, agent: Agent) -> Iterator[Facts]:
 
 def _service(plan: Plan, spec: ServiceSpec) -> Facts:
     name = spec.name.text
-    described = plan.pod.described.get(name)
+    service_descriptor = plan.pod.descriptors.get(name)
     called = any(name in each.agent.providers for each in plan.agents)
     return {
         "name": name,
-        "base_url": _base_url(plan, spec) if called or described is not None else None,
-        "credential": _credential(spec, described),
+        "base_url": _base_url(plan, spec) if called or service_descriptor is not None else None,
+        "credential": _credential(spec, service_descriptor),
         "used_by": [each.agent.id for each in plan.agents if name in each.agent.providers],
         "reached_by": [each.agent.id for each in plan.agents if name in {reached.service for reached in each.reached}],
         "networks": list(topology(plan.pod.spec, plan.resolved).of(name)),
-        "descriptor": _descriptor(described) if described is not None else None,
-        "tools": [_offered(plan, name, tool) for tool in described.tools] if described is not None else [],
+        "descriptor": _descriptor(service_descriptor) if service_descriptor is not None else None,
+        "tools": [_declared_tool(plan, name, tool) for tool in service_descriptor.tools]
+        if service_descriptor is not None
+        else [],
     }
 
 
@@ -116,29 +118,34 @@ def _base_url(plan: Plan, spec: ServiceSpec) -> str | None:
     return base_url(spec, plan.loaded.variables.lookup, [])
 
 
-def _credential(spec: ServiceSpec, described: Described | None) -> Facts:
+def _credential(spec: ServiceSpec, service_descriptor: ServiceDescriptor | None) -> Facts:
     if spec.auth is not None:
         own, source = spec.auth, "secret" if spec.auth.secret is not None else "env"
         of = own.secret or own.env
-        told = _from(source, of, spec.name.text) if of is not None else {}
-        return {"type": own.type, **told, "said_at": _place(own.span)}
-    auth = described.descriptor.auth if described is not None else None
-    if described is None or auth is None or auth.type == "none":
+        source_facts = _from(source, of, spec.name.text) if of is not None else {}
+        return {"type": own.type, **source_facts, "said_at": _place(own.span)}
+    auth = service_descriptor.descriptor.auth if service_descriptor is not None else None
+    if service_descriptor is None or auth is None or auth.type == "none":
         return {"type": "none"}
-    return {"type": auth.type, "variable": auth.env, "of": spec.name.text, "said_at": described.file}
+    return {"type": auth.type, "variable": auth.env, "of": spec.name.text, "said_at": service_descriptor.file}
 
 
 def _from(source: str, of: ScalarNode, service: str) -> Facts:
     return {"secret": of.shown} if source == "secret" else {"variable": of.shown, "of": service}
 
 
-def _descriptor(described: Described) -> Facts:
-    """All that the service says, but its tools, which stand by themselves."""
-    said = described.descriptor.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"tools"})
-    return {"found_in": described.file, "as": described.source, "digest": described.digest, **said}
+def _descriptor(service_descriptor: ServiceDescriptor) -> Facts:
+    """Return the descriptor of a service without its tools, which stand by themselves."""
+    said = service_descriptor.descriptor.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"tools"})
+    return {
+        "found_in": service_descriptor.file,
+        "as": service_descriptor.source,
+        "digest": service_descriptor.digest,
+        **said,
+    }
 
 
-def _offered(plan: Plan, service: str, tool: DescriptorTool) -> Facts:
+def _declared_tool(plan: Plan, service: str, tool: DescriptorTool) -> Facts:
     name = canonical_name(service, tool.name)
     manifests = [(each.agent.id, each.manifest) for each in plan.agents if each.manifest is not None]
     return {
@@ -155,10 +162,10 @@ def _place(span: Span) -> str:
 
 
 def _values(plan: Plan) -> Mapping[str, str]:
-    """Value → name, of every variable that the pod file refers to."""
+    """Return value → name, of every variable that the pod file refers to."""
     names = {name for text in _texts(plan.pod.spec.document) for name in _REFERENCE.findall(text)}
-    found = ((plan.loaded.variables.lookup(name), name) for name in sorted(names))
-    return {value: name for value, name in found if value}
+    pairs = ((plan.loaded.variables.lookup(name), name) for name in sorted(names))
+    return {value: name for value, name in pairs if value}
 
 
 def _texts(node: Node) -> Iterator[str]:
@@ -173,18 +180,18 @@ def _texts(node: Node) -> Iterator[str]:
                 yield from _texts(entry.value)
 
 
-def _masked(data: Any, values: Mapping[str, str]) -> Any:
+def _mask(data: Any, values: Mapping[str, str]) -> Any:
     match data:
         case str() if data in values:
             return f"${{{values[data]}}}"
         case str():
             for value in sorted(values, key=len, reverse=True):
-                if len(value) >= _SHORTEST_PART:
+                if len(value) >= _MIN_PART:
                     data = data.replace(value, f"${{{values[value]}}}")
             return data
         case list():
-            return [_masked(item, values) for item in data]
+            return [_mask(item, values) for item in data]
         case dict():
-            return {key: _masked(item, values) for key, item in data.items()}
+            return {key: _mask(item, values) for key, item in data.items()}
         case _:
             return data

@@ -1,4 +1,4 @@
-"""Prints ``docs/diagnostics.md``."""
+"""Print ``docs/diagnostics.md``."""
 
 from __future__ import annotations
 

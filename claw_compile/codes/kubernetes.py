@@ -1,4 +1,4 @@
-"""What is told of a pod only when it is compiled for Kubernetes."""
+"""Codes of a compile for Kubernetes."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from claw_compile.codes.registry import error, warning
 
 NOT_CARRIED = warning(
     "not-carried",
-    "A Compose key has no counterpart in what is made for Kubernetes, so it is left out there.",
+    "A Compose key has no counterpart in the manifests for Kubernetes, and is left out.",
     "Say it with kubectl or kustomize, or remove it.",
 )
 MADE_BY_HAND = warning(
     "made-by-hand",
-    "The manifests name an object or an image that is not made from the pod.",
+    "The manifests refer to an object or an image that the compiler does not make.",
     "Create it before you apply them.",
 )
 SHARED_REACH = warning(
     "shared-reach",
-    "To a network policy of Kubernetes an agent and its proxy are one: on the ports of its `service://` surfaces the agent"
+    "A network policy of Kubernetes can't tell an agent from its proxy: on the ports of its `service://` surfaces the agent"
     " also reaches the other services that its proxy calls.",
     "Give what it needs as tools instead, or see that those services listen on other ports; the credentials stay with the"
     " proxy in any case.",
@@ -46,6 +46,6 @@ KUBERNETES_NAME = error(
 NO_IMAGE = error("no-image", "Kubernetes runs images, and the service names none.", "Name one with `image`.")
 PROXYS_USER = error(
     "proxys-user",
-    "In Kubernetes an agent's way out is closed to everybody but its proxy's user, and the agent is that user.",
+    "In Kubernetes only the proxy's user may leave an agent's pod, and the agent runs as that user.",
     "Give it another `user`.",
 )

@@ -19,17 +19,17 @@ def _code(severity: Severity, name: str, meaning: str, remedy: str) -> Code:
 
 
 def error(name: str, meaning: str, remedy: str) -> Code:
-    """A kind of mistake with which nothing is written."""
+    """Register an error: with one, nothing is written."""
     return _code("error", name, meaning, remedy)
 
 
 def warning(name: str, meaning: str, remedy: str) -> Code:
-    """A kind of remark, which changes nothing."""
+    """Register a warning: it changes nothing."""
     return _code("warning", name, meaning, remedy)
 
 
 def page() -> str:
-    """``docs/diagnostics.md``, from the registry."""
+    """Return the text of ``docs/diagnostics.md``."""
     intro = (
         "# Diagnostics\n\n"
         "What `claw check` and `claw compile` report. An error means that nothing is written; a warning changes nothing.\n"

@@ -1,1 +1,1 @@
-"""What services say of themselves."""
+"""Descriptors of services, their lock, and skills."""

@@ -1,7 +1,8 @@
-"""A descriptor's tree → what a service says of itself, or what is wrong with it (spec/compile.md "Descriptors").
+"""A descriptor's tree → ``ServiceDescriptor``, or diagnostics (docs/spec/compile.md "Descriptors").
 
 Shapes are the contract's models: a pydantic error's ``loc`` finds its place in the tree. ``rules`` has what relates one part
-to another.
+to another. ``.claw-tools.json``, the result of MCP's ``tools/list``, becomes a descriptor of version 2: the pod or the image's
+label says where the server listens, and a tool whose name is none of ours is left out, for nobody here can rename it.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from pydantic import ValidationError
 
 from claw_compile import codes
 from claw_compile.descriptors.rules import rules
-from claw_compile.diagnostics.diagnostic import Checked, Code, Diagnostic, Note, did_you_mean, quoted
-from claw_compile.reading.node import Entry, ListNode, MapNode, Node, kind, plain_data, span_at
+from claw_compile.diagnostics.diagnostic import Code, Diagnostic, Note, Result, did_you_mean, quote
+from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode, kind, plain_data, span_at
 from claw_contract.descriptor import Descriptor, DescriptorTool, DescriptorV1, DescriptorV2
+from claw_contract.names import TOOL_NAME
 
 _V2_KEYS = ("tools", "mcp", "memory")
 _LISTS = ("tools", "feeds", "endpoints")
@@ -38,11 +40,11 @@ _KNOWN: dict[tuple[str, ...], tuple[str, ...]] = {
 
 
 type Source = Literal["describe-file", "snapshot", "image", "build", "tools-list"]
-"""Where a descriptor is from, in the order of rank."""
+"""The source of a descriptor, in the order of rank."""
 
 
 @dataclass(frozen=True)
-class Described:
+class ServiceDescriptor:
     """A descriptor that has the right shape, and its tree for places. ``digest`` is of its file."""
 
     file: str
@@ -56,17 +58,17 @@ class Described:
         return self.descriptor.tools if isinstance(self.descriptor, DescriptorV2) else ()
 
 
-def read_descriptor(file: str, root: Node) -> Checked[Described]:
-    """The descriptor, with everything that is wrong with it."""
-    found = list(_version(root))
-    if found or not isinstance(root, MapNode):
-        return Checked(None, tuple(found))
-    found.extend(_unknown_keys(root, ()))
+def read_descriptor(file: str, root: Node) -> Result[ServiceDescriptor]:
+    """Return the descriptor, and everything that is wrong with it."""
+    diagnostics = list(_version(root))
+    if diagnostics or not isinstance(root, MapNode):
+        return Result(None, tuple(diagnostics))
+    diagnostics.extend(_unknown_keys(root, ()))
     try:
         descriptor = _validated(root)
     except ValidationError as error:
-        return Checked(None, (*found, *_shape_errors(error, root), *_rules_of_the_rest(error, root)))
-    return Checked(Described(file, descriptor, root), (*found, *rules(descriptor, root)))
+        return Result(None, (*diagnostics, *_shape_errors(error, root), *_rules_of_the_rest(error, root)))
+    return Result(ServiceDescriptor(file, descriptor, root), (*diagnostics, *rules(descriptor, root)))
 
 
 def _validated(root: Node) -> Descriptor:
@@ -77,7 +79,7 @@ def _validated(root: Node) -> Descriptor:
 
 
 def _rules_of_the_rest(error: ValidationError, root: MapNode) -> Iterator[Diagnostic]:
-    """What is wrong with the parts that have their shapes: one bad tool must not hide the mistakes of the others."""
+    """Check the parts that have the right shape: one bad tool must not hide the mistakes of the others."""
     bad = {
         problem["loc"][:2] for problem in error.errors(include_input=False, include_url=False, include_context=False)
     }
@@ -109,7 +111,7 @@ def _version(root: Node) -> Iterator[Diagnostic]:
         for key in _V2_KEYS:
             if (entry := root.get(key)) is not None:
                 notes = [Note(version.value.span, "the version is declared here")]
-                yield codes.DESCRIPTOR_NEEDS_V2.at(entry.key.span, f"{quoted(key)} needs version 2", notes=notes)
+                yield codes.DESCRIPTOR_NEEDS_V2.at(entry.key.span, f"{quote(key)} needs version 2", notes=notes)
 
 
 def _unknown_keys(node: Node, path: tuple[str, ...]) -> Iterator[Diagnostic]:
@@ -121,7 +123,7 @@ def _unknown_keys(node: Node, path: tuple[str, ...]) -> Iterator[Diagnostic]:
     for entry in node.entries:
         name = entry.key.text
         if name not in _KNOWN[path] and not name.startswith("x-"):
-            message = f"the key {quoted(name)} is not known here, and is dropped"
+            message = f"the key {quote(name)} is not known here, and is dropped"
             hint = did_you_mean(name, _KNOWN[path])
             yield codes.DESCRIPTOR_UNKNOWN_KEY.at(entry.key.span, message, hint=hint)
         yield from _unknown_keys(entry.value, (*path, name))
@@ -147,3 +149,35 @@ def _shape_code(path: tuple[str | int, ...]) -> Code:
 
 def _dotted(path: tuple[str | int, ...]) -> str:
     return ".".join(str(part) for part in path)
+
+
+def as_descriptor(root: Node, mcp_path: ScalarNode) -> Result[Node]:
+    """Return a version 2 descriptor with the listed tools, from a ``result`` or from the whole JSON-RPC answer."""
+    listed = root.value("result") if isinstance(root, MapNode) and root.get("jsonrpc") is not None else root
+    if not isinstance(listed, MapNode):
+        at = listed.span if listed is not None else root.span
+        message = f"the result of tools/list is an object, and this is {kind(listed) if listed else 'an error'}"
+        return Result(None, (codes.BAD_TOOLS_LIST.at(at, message),))
+    tools, cursor = listed.get("tools"), listed.value("nextCursor")
+    if tools is None or not isinstance(tools.value, ListNode):
+        at = tools.value.span if tools else listed.span
+        return Result(None, (codes.BAD_TOOLS_LIST.at(at, "the result of tools/list has a list 'tools'"),))
+    if cursor is not None and not (isinstance(cursor, ScalarNode) and cursor.is_null):
+        message = "this is one page of several: 'nextCursor' asks for the next"
+        return Result(None, (codes.BAD_TOOLS_LIST.at(cursor.span, message),))
+    top = listed.span
+    path = MapNode((Entry(ScalarNode("path", mcp_path.span), mcp_path),), mcp_path.span)
+    entries = (
+        Entry(ScalarNode("version", top), ScalarNode("2", top, plain=True)),
+        Entry(ScalarNode("mcp", mcp_path.span), path),
+        Entry(tools.key, ListNode(tuple(each for each in tools.value.items if _name(each) is None), tools.value.span)),
+    )
+    names = (name for each in tools.value.items if (name := _name(each)) is not None)
+    left_out = (codes.TOOL_LEFT_OUT.at(name.span, f"the tool {quote(name.text)} is left out") for name in names)
+    return Result(MapNode(entries, top), tuple(left_out))
+
+
+def _name(tool: Node) -> ScalarNode | None:
+    """Return the name of a tool, if only the name keeps it out."""
+    name = tool.value("name") if isinstance(tool, MapNode) else None
+    return name if isinstance(name, ScalarNode) and not name.plain and not TOOL_NAME.fullmatch(name.text) else None

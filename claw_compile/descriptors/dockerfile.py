@@ -1,9 +1,8 @@
-"""The ``LABEL``s of a Dockerfile: what an image will say of itself once it is built (spec/compile.md, resolution order).
-And its variables, which are in the image too.
+"""The labels and variables of a Dockerfile: what its image will hold once it is built (docs/spec/compile.md "Descriptors").
 
 Rules, as Docker's own: both forms (``LABEL key=value …`` and ``LABEL key value``), quotes and the escape character, lines
 that go on, comments among them, heredocs passed over; the last stage counts, or the target, with the labels of the stages
-that it is built from. Variables are not filled in: who needs such a value is told so.
+that it is built from. Variables are not filled in: a label that needs one is reported.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from claw_compile.reading.node import ScalarNode
-from claw_compile.reading.source import Source
+from claw_compile.parsing.node import ScalarNode
+from claw_compile.parsing.source import Source
 
 _ESCAPE = re.compile(r"#\s*escape\s*=\s*(?P<char>[\\`])\s*", re.IGNORECASE)
 _DIRECTIVE = re.compile(r"#\s*[a-z]+\s*=", re.IGNORECASE)
@@ -27,7 +26,7 @@ type Labels = Mapping[str, ScalarNode]
 
 
 def labels(source: Source, target: str | None = None) -> Labels:
-    """The labels of the image that is built; what is no Dockerfile has none."""
+    """Return the labels of the image that is built; what is no Dockerfile has none."""
     stages: dict[str, dict[str, ScalarNode]] = {}
     current: dict[str, ScalarNode] = {}
     count = 0
@@ -47,8 +46,8 @@ def labels(source: Source, target: str | None = None) -> Labels:
     return stages.get(target.lower(), {}) if target else current
 
 
-def declared(source: Source) -> Iterator[tuple[str, ScalarNode]]:
-    """Every ``ENV``, and every ``ARG`` that has a value, of all stages."""
+def declared_variables(source: Source) -> Iterator[tuple[str, ScalarNode]]:
+    """Yield every ``ENV``, and every ``ARG`` that has a value, of all stages."""
     for line in _logical_lines(source, _escape(source)):
         instruction = _INSTRUCTION.fullmatch(line.text)
         if instruction is not None and instruction["word"].upper() in {"ENV", "ARG"}:
@@ -66,14 +65,14 @@ class _Line:
     escape: str
 
     def node(self, value: str, start: int, end: int) -> ScalarNode:
-        """A value with the place of the word that it stands in."""
+        """Return a value with the place of the word that it stands in."""
         part = bisect.bisect_right(self.starts, start) - 1
         column = start - self.starts[part]
         return ScalarNode(value, self.source.span(self.numbers[part], column, column + end - start))
 
 
 def _escape(source: Source) -> str:
-    """The escape character, if a directive at the top changes it."""
+    """Return the escape character, which a directive at the top may change."""
     for line in source.lines:
         if (directive := _ESCAPE.fullmatch(line.strip())) is not None:
             return directive["char"]
@@ -135,7 +134,7 @@ def _pairs(line: _Line, rest: str, at: int) -> Iterator[tuple[str, ScalarNode]]:
 
 
 def _words(text: str, escape: str) -> Iterator[tuple[str, int, int]]:
-    """The words of an instruction without their quotes, each with its place."""
+    """Return the words of an instruction without their quotes, each with its place."""
     word, start, quote, at = "", -1, "", 0
     while at < len(text):
         char = text[at]

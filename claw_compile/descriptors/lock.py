@@ -1,6 +1,6 @@
-"""``claw.lock``: which tools each service had when somebody looked at them (spec/compile.md "Verbs", claw lock).
+"""``claw.lock``: the tools that each service had when they were last reviewed (docs/spec/compile.md "Verbs", claw lock).
 
-It is JSON with sorted names, one fact a line, so that a change of it reads as a change of authority. ``epochs`` are those of
+It is JSON with sorted names, one fact a line, so that a change of it reads as a change of permissions. ``epochs`` are those of
 the agents' tokens; without ``services`` the tools are not locked. The descriptor that an image holds stands in it, since a
 compile asks no Docker.
 """
@@ -16,9 +16,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from claw_compile import codes
-from claw_compile.descriptors.descriptor import Described, Source
-from claw_compile.diagnostics.diagnostic import Checked, Diagnostic, Span, quoted
-from claw_compile.reading.node import MapNode, Node, kind, plain_data, span_at
+from claw_compile.descriptors.descriptor import ServiceDescriptor, Source
+from claw_compile.diagnostics.diagnostic import Diagnostic, Result, Span, quote
+from claw_compile.parsing.node import MapNode, Node, kind, plain_data, span_at
 from claw_contract.base import JsonObject
 from claw_contract.descriptor import DescriptorTool, DescriptorV2
 from claw_contract.manifest import Effect
@@ -29,11 +29,11 @@ VERSION = 1
 Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
 
 
-class _Locked(BaseModel):
+class _LockPart(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid", populate_by_name=True)
 
 
-class LockedTool(_Locked):
+class LockedTool(_LockPart):
     """One tool: ``call`` is how the proxy calls it, ``digest`` is of all that the descriptor says of it."""
 
     effect: Effect
@@ -42,7 +42,7 @@ class LockedTool(_Locked):
     digest: Digest
 
 
-class LockedService(_Locked):
+class LockedService(_LockPart):
     """One descriptor. ``image`` is the pod's word for it, ``image_digest`` what Docker had under that name."""
 
     source: Source
@@ -54,7 +54,7 @@ class LockedService(_Locked):
     tools: dict[str, LockedTool]
 
 
-class LockContent(_Locked):
+class LockContent(_LockPart):
     """The whole file."""
 
     version: Literal[1] = 1
@@ -75,27 +75,27 @@ class Lock:
         return self.content.services
 
     def place(self, *path: str) -> Span:
-        """Where a service, or a tool of it, stands."""
+        """Return the place of a service in the lock, or of one of its tools."""
         return span_at(self.root, ("services", *path))
 
     def descriptor(self, service: str) -> Node | None:
-        """The tree of the descriptor that an image holds."""
+        """Return the tree of the descriptor that an image holds."""
         node: Node | None = self.root
         for part in ("services", service, "descriptor"):
             node = node.value(part) if isinstance(node, MapNode) else None
         return node
 
 
-def read_lock(file: str, root: Node) -> Checked[Lock]:
-    """The lock, or what is wrong with it; nothing of a lock that is damaged is believed."""
-    found = tuple(_version(root))
-    if found:
-        return Checked(None, found)
+def read_lock(file: str, root: Node) -> Result[Lock]:
+    """Return the lock, or what is wrong with it; nothing of a damaged lock is used."""
+    diagnostics = tuple(_version(root))
+    if diagnostics:
+        return Result(None, diagnostics)
     try:
         content = LockContent.model_validate_json(json.dumps(plain_data(root)), strict=True)
     except ValidationError as error:
-        return Checked(None, tuple(_shape_errors(error, root)))
-    return Checked(Lock(file, content, root))
+        return Result(None, tuple(_shape_errors(error, root)))
+    return Result(Lock(file, content, root))
 
 
 def _version(root: Node) -> Iterator[Diagnostic]:
@@ -115,17 +115,17 @@ def _shape_errors(error: ValidationError, root: Node) -> Iterator[Diagnostic]:
     for problem in error.errors(include_input=False, include_url=False, include_context=False):
         path = tuple(part for part in problem["loc"] if part != "[key]")
         place = ".".join(str(part) for part in path)
-        yield codes.BAD_LOCK.at(span_at(root, path), f"{quoted(place)[1:-1]}: {problem['msg']}")
+        yield codes.BAD_LOCK.at(span_at(root, path), f"{quote(place)[1:-1]}: {problem['msg']}")
 
 
-def locked(described: Described, file: str, image: str | None) -> LockedService:
-    """What the lock has of a descriptor; ``file`` is its path from the pod's directory."""
-    tools = {tool.name: locked_tool(described, tool) for tool in described.tools}
+def lock_service(described: ServiceDescriptor, file: str, image: str | None) -> LockedService:
+    """Return the lock's entry of a descriptor; ``file`` is its path from the pod's directory."""
+    tools = {tool.name: lock_tool(described, tool) for tool in described.tools}
     return LockedService(source=described.source, file=file, digest=described.digest, image=image, tools=tools)
 
 
-def locked_tool(described: Described, tool: DescriptorTool) -> LockedTool:
-    """What the lock has of one tool. The order of a schema's keys is no matter."""
+def lock_tool(described: ServiceDescriptor, tool: DescriptorTool) -> LockedTool:
+    """Return the lock's entry of one tool. The order of a schema's keys does not matter."""
     said = tool.model_dump(mode="json", by_alias=True, exclude_unset=True)
     call = _call(described, tool)
     return LockedTool(
@@ -136,7 +136,7 @@ def locked_tool(described: Described, tool: DescriptorTool) -> LockedTool:
     )
 
 
-def _call(described: Described, tool: DescriptorTool) -> str:
+def _call(described: ServiceDescriptor, tool: DescriptorTool) -> str:
     if tool.http is not None:
         return f"{tool.http.method} {tool.http.path}"
     descriptor = described.descriptor
@@ -149,12 +149,12 @@ def _canonical(data: Any) -> bytes:
 
 
 def sha256(data: bytes) -> str:
-    """A digest as the lock writes it."""
+    """Return a digest as the lock writes it."""
     return "sha256:" + hashlib.sha256(data).hexdigest()
 
 
-def rendered(content: LockContent) -> bytes:
-    """The lock as its file holds it: names sorted, and an image's descriptor in its own order."""
+def render_lock(content: LockContent) -> bytes:
+    """Return the bytes of the lock's file: names sorted, and an image's descriptor in its own order."""
     data: dict[str, Any] = {"version": content.version, "epochs": dict(sorted(content.epochs.items()))}
     if content.services is not None:
         dumped = {

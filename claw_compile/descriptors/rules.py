@@ -1,4 +1,4 @@
-"""What relates one part of a descriptor to another; ``tool_rules`` has those of one tool (spec/compile.md, Rules)."""
+"""Rules between the parts of a descriptor, and of each tool: its schema, its call, its effect (docs/spec/compile.md)."""
 
 from __future__ import annotations
 
@@ -6,17 +6,30 @@ import re
 from collections.abc import Iterator
 
 from claw_compile import codes
-from claw_compile.descriptors.tool_rules import leaves_its_place, tool_rules
-from claw_compile.diagnostics.diagnostic import Diagnostic, Note, quoted
-from claw_compile.reading.node import Node, span_at
-from claw_contract.descriptor import Descriptor, DescriptorV2
-from claw_contract.manifest import PLACEHOLDER
+from claw_compile.descriptors.tool_schema import check_schema
+from claw_compile.diagnostics.diagnostic import Diagnostic, Note, did_you_mean, quote
+from claw_compile.parsing.node import ListNode, MapNode, Node, ScalarNode, span_at
+from claw_contract.descriptor import Descriptor, DescriptorTool, DescriptorV2
+from claw_contract.manifest import PLACEHOLDER, Annotations
 
 _FEED_PATH = re.compile(r"/[^\s#\\]*")
+MAX_DESCRIPTION = 1024
+_BODY_METHODS = {"POST", "PUT", "PATCH"}
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ue000-\uf8ff"
+    "\U000e0000-\U000e0fff]"
+)
+"""Control characters, marks of direction, and letters without a glyph: they show a model what no reviewer sees."""
+_NOT_SINGLE = ("object", "array")
+_OURS = "x-claw."
+_ANNOTATIONS = tuple(
+    field.alias for field in Annotations.model_fields.values() if field.alias and field.alias.startswith(_OURS)
+)
+type _Path = tuple[str | int, ...]
 
 
 def rules(descriptor: Descriptor, root: Node) -> Iterator[Diagnostic]:
-    """Everything that is wrong with a descriptor whose values have the right shapes."""
+    """Yield everything that is wrong with a descriptor whose values have the right shapes."""
     yield from _feeds(descriptor, root)
     yield from _skill(descriptor, root)
     if isinstance(descriptor, DescriptorV2):
@@ -30,12 +43,12 @@ def _feeds(descriptor: Descriptor, root: Node) -> Iterator[Diagnostic]:
         if feed.name in first:
             notes = [Note(span_at(root, ("feeds", first[feed.name])), "the first one is here")]
             at = span_at(root, ("feeds", index))
-            yield codes.DESCRIPTOR_SHAPE.at(at, f"two feeds are called {quoted(feed.name)}", notes=notes)
+            yield codes.DESCRIPTOR_SHAPE.at(at, f"two feeds are called {quote(feed.name)}", notes=notes)
         first.setdefault(feed.name, index)
         parameters = set(PLACEHOLDER.findall(feed.path)) - {"claw_id"}
         if not _FEED_PATH.fullmatch(feed.path) or leaves_its_place(feed.path.partition("?")[0]) or parameters:
             at = span_at(root, ("feeds", index, "path"))
-            message = f"{quoted(feed.path)} is no path of a feed; it takes no parameter but {{claw_id}}"
+            message = f"{quote(feed.path)} is no path of a feed; it takes no parameter but {{claw_id}}"
             yield codes.BAD_PATH.at(at, message)
 
 
@@ -47,7 +60,7 @@ def _skill(descriptor: Descriptor, root: Node) -> Iterator[Diagnostic]:
 
 
 def is_image_path(path: str) -> bool:
-    """Whether a descriptor may name a file of its image so."""
+    """Return whether a descriptor may name a file of its image so."""
     return bool(path.strip("/ ")) and ".." not in path.split("/") and path.isprintable()
 
 
@@ -60,19 +73,125 @@ def _memory(descriptor: DescriptorV2, root: Node) -> Iterator[Diagnostic]:
     for name in ("recall", "retain", "forget"):
         operation = getattr(memory, name)
         if operation is not None and leaves_its_place(operation.path):
-            message = f"{quoted(operation.path)} holds '.' or '..' segments, a stray brace, or a control character"
+            message = f"{quote(operation.path)} holds '.' or '..' segments, a stray brace, or a control character"
             yield codes.BAD_PATH.at(span_at(root, ("memory", name, "path")), message)
 
 
 def _tools(descriptor: DescriptorV2, root: Node) -> Iterator[Diagnostic]:
     if descriptor.mcp is not None and leaves_its_place(descriptor.mcp.path):
-        message = f"{quoted(descriptor.mcp.path)} holds '.' or '..' segments, a stray brace, or a control character"
+        message = f"{quote(descriptor.mcp.path)} holds '.' or '..' segments, a stray brace, or a control character"
         yield codes.BAD_PATH.at(span_at(root, ("mcp", "path")), message)
     first: dict[str, int] = {}
     for index, tool in enumerate(descriptor.tools):
         if tool.name in first:
             notes = [Note(span_at(root, ("tools", first[tool.name], "name")), "the first one is here")]
             at = span_at(root, ("tools", index, "name"))
-            yield codes.DUPLICATE_TOOL.at(at, f"two tools are called {quoted(tool.name)}", notes=notes)
+            yield codes.DUPLICATE_TOOL.at(at, f"two tools are called {quote(tool.name)}", notes=notes)
         first.setdefault(tool.name, index)
         yield from tool_rules(descriptor, root, index)
+
+
+def leaves_its_place(path: str) -> bool:
+    """Return whether a path holds segments that a server resolves away, a stray brace, or invisible characters."""
+    left = PLACEHOLDER.sub("", path)
+    return bool({".", ".."} & set(path.split("/"))) or "{" in left or "}" in left or not path.isprintable()
+
+
+def tool_rules(descriptor: DescriptorV2, root: Node, index: int) -> Iterator[Diagnostic]:
+    """Yield everything that is wrong with one tool."""
+    tool, base = descriptor.tools[index], ("tools", index)
+    if not tool.description.strip():
+        yield codes.MISSING_DESCRIPTION.at(span_at(root, (*base, "name")), f"{quote(tool.name)} has no description")
+    if len(tool.description) > MAX_DESCRIPTION:
+        at = span_at(root, (*base, "description"))
+        yield codes.LONG_DESCRIPTION.at(at, f"the description has {len(tool.description)} characters")
+    hidden = next((each for each in _all_texts(_node(root, base)) if _HIDDEN.search(each.text)), None)
+    if hidden is not None:
+        message = f"{quote(tool.name)} holds characters that nobody sees: {quote(hidden.text)}"
+        yield codes.HIDDEN_TEXT.at(hidden.span, message)
+    yield from check_schema(_node(root, (*base, "inputSchema")), tool.input_schema)
+    yield from _annotations(tool, root, (*base, "annotations"))
+    if tool.http is None and descriptor.mcp is None:
+        yield codes.HTTP_REQUIRED.at(span_at(root, base), f"{quote(tool.name)} needs 'http'")
+    elif tool.http is not None and descriptor.mcp is not None:
+        notes = [Note(span_at(root, ("mcp",)), "'mcp' is here")]
+        message = f"{quote(tool.name)} has 'http' beside 'mcp'"
+        yield codes.HTTP_FORBIDDEN.at(span_at(root, (*base, "http")), message, notes=notes)
+    elif tool.http is not None:
+        yield from _http(tool, root, base)
+
+
+def _http(tool: DescriptorTool, root: Node, base: _Path) -> Iterator[Diagnostic]:
+    http, at_path = tool.http, span_at(root, (*base, "http", "path"))
+    assert http is not None
+    if leaves_its_place(http.path):
+        yield codes.BAD_PATH.at(
+            at_path, f"{quote(http.path)} holds '.' or '..' segments, a stray brace, or a control character"
+        )
+    for name in dict.fromkeys(PLACEHOLDER.findall(http.path)):
+        if name != "claw_id":
+            yield from _parameter(tool, name, root, base)
+    if http.body_key is not None and http.method not in _BODY_METHODS:
+        yield codes.BAD_BODY.at(span_at(root, (*base, "http", "body_key")), f"{http.method} takes no body")
+    if http.method == "DELETE" and tool.annotations.effect == "read":
+        at = span_at(root, (*base, "http", "method"))
+        yield codes.READ_ONLY_DELETE.at(at, f"{quote(tool.name)} is a DELETE that says it only reads")
+
+
+def _parameter(tool: DescriptorTool, name: str, root: Node, base: _Path) -> Iterator[Diagnostic]:
+    """Check that a parameter of the path is one segment: declared, required, and no list."""
+    at_path = span_at(root, (*base, "http", "path"))
+    properties, required = tool.input_schema.get("properties"), tool.input_schema.get("required")
+    if not isinstance(properties, dict) or name not in properties:
+        yield codes.PATH_PARAMETER.at(at_path, f"the schema has no property {quote(name)}")
+        return
+    at = span_at(root, (*base, "inputSchema", "properties", name))
+    notes = [Note(at_path, "the path needs it here")]
+    if not isinstance(required, list) or name not in required:
+        yield codes.PATH_PARAMETER.at(at, f"the property {quote(name)} is not required", notes=notes)
+    declared = properties[name]
+    if isinstance(declared, dict) and declared.get("type") in _NOT_SINGLE:
+        message = f"the property {quote(name)} is an {declared['type']}, and a path takes a single value"
+        yield codes.PATH_PARAMETER.at(at, message, notes=notes)
+
+
+def _annotations(tool: DescriptorTool, root: Node, base: _Path) -> Iterator[Diagnostic]:
+    said, node = tool.annotations, _child(_node(root, base[:-1]), "annotations")
+    if not isinstance(node, MapNode):
+        return
+    if None not in {said.read_only, said.read_only_hint} and said.read_only != said.read_only_hint:
+        notes = [Note(span_at(node, ("readOnly",)), "this one wins")]
+        at = span_at(node, ("readOnlyHint",))
+        yield codes.EFFECT_CONFLICT.at(at, "'readOnlyHint' contradicts 'readOnly'", notes=notes)
+    if said.effect == "read" and (said.model_extra or {}).get("destructiveHint") is True:
+        message = f"{quote(tool.name)} says that it only reads, and that it is destructive"
+        yield codes.EFFECT_CONFLICT.at(span_at(node, ("destructiveHint",)), message)
+    for entry in node.entries:
+        name = entry.key.text
+        if name.startswith(_OURS) and name not in _ANNOTATIONS:
+            message, hint = f"the annotation {quote(name)} is not known", did_you_mean(name, _ANNOTATIONS)
+            yield codes.DESCRIPTOR_UNKNOWN_KEY.at(entry.key.span, message, hint=hint)
+
+
+def _all_texts(node: Node) -> Iterator[ScalarNode]:
+    """Yield every key and value."""
+    if isinstance(node, ScalarNode):
+        yield node
+    for item in node.items if isinstance(node, ListNode) else ():
+        yield from _all_texts(item)
+    for entry in node.entries if isinstance(node, MapNode) else ():
+        yield entry.key
+        yield from _all_texts(entry.value)
+
+
+def _node(root: Node, path: _Path) -> Node:
+    """Return the node at ``path``, which the model has read already."""
+    node: Node | None = root
+    for part in path:
+        node = node.items[part] if isinstance(node, ListNode) and isinstance(part, int) else _child(node, part)
+    assert node is not None
+    return node
+
+
+def _child(node: Node | None, key: str | int) -> Node | None:
+    return node.value(str(key)) if isinstance(node, MapNode) else None

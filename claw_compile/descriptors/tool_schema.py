@@ -1,4 +1,4 @@
-"""What a tool's ``inputSchema`` must be: an object schema, sound, and closed in itself.
+"""The rules of a tool's ``inputSchema``: an object schema, sound, and closed in itself.
 
 A reference that leaves the document would make the proxy ask the network while it checks a call, and one that leads
 nowhere would fail at the first call: both are found here. So are patterns that the proxy can't search for.
@@ -16,7 +16,7 @@ import jsonschema_rs
 
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Diagnostic
-from claw_compile.reading.node import ListNode, MapNode, Node, ScalarNode, span_at
+from claw_compile.parsing.node import ListNode, MapNode, Node, ScalarNode, span_at
 from claw_contract.base import JsonObject
 from claw_contract.pattern import PatternError, compile_pattern, find_patterns
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 _REFERENCES = ("$ref", "$dynamicRef")
 _ANCHORS = ("$anchor", "$dynamicAnchor")
-MOST_CHARACTERS = 65536
-DEEPEST = 24
+MAX_CHARACTERS = 65536
+MAX_DEPTH = 24
 _INDEX = re.compile(r"[0-9]{1,9}")
 
 
 def check_schema(node: Node, schema: JsonObject) -> Iterator[Diagnostic]:
-    """What is wrong with a schema, each at its place under ``node``."""
+    """Yield what is wrong with a schema, each at its place under ``node``."""
     size, depth = len(json.dumps(schema, ensure_ascii=False)), _depth(schema)
-    if size > MOST_CHARACTERS or depth > DEEPEST:
-        what = f"{size} characters" if size > MOST_CHARACTERS else f"{depth} levels"
+    if size > MAX_CHARACTERS or depth > MAX_DEPTH:
+        what = f"{size} characters" if size > MAX_CHARACTERS else f"{depth} levels"
         yield codes.SCHEMA_TOO_LARGE.at(node.span, f"inputSchema has {what}")
         return
     if schema.get("type") != "object":
@@ -60,7 +60,7 @@ def check_schema(node: Node, schema: JsonObject) -> Iterator[Diagnostic]:
 
 
 def _is_sound(schema: JsonObject) -> bool:
-    """Whether it is JSON Schema, by a library that knows at once: most are, and a large pod has thousands.
+    """Return whether this is JSON Schema, by a fast library: most are, and a large pod has thousands.
 
     It would fetch an unknown ``$schema``, and so is asked about those of one draft only; any other answer is left to the
     library that has the place of a mistake.
@@ -105,7 +105,7 @@ def _closed(node: Node, root: Node) -> Iterator[Diagnostic]:
 
 
 def _leads_somewhere(reference: str, root: Node) -> bool:
-    """Whether a JSON pointer, or the name of an anchor, finds something."""
+    """Return whether a JSON pointer, or the name of an anchor, leads somewhere."""
     if reference == "#":
         return True
     if not reference.startswith("#/"):

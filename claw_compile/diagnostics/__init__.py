@@ -1,1 +1,1 @@
-"""What the compiler says, and how it is shown."""
+"""Diagnostics, and how they are shown."""

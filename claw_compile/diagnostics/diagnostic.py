@@ -1,7 +1,7 @@
-"""What the compiler says about a file: a code, a place, a sentence (spec/compile.md "Diagnostics").
+"""Diagnostics: a code, a place, a sentence (docs/spec/compile.md "Diagnostics").
 
 Rules. A user's mistake is a value with a place, never an exception. A message quotes what the *file* says, through
-``quoted``, and never a value that came from the environment.
+``quote``, and never a value that came from the environment.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class Span:
 
 
 def start_of(file: str) -> Span:
-    """The place of a file that has no better place: its first character."""
+    """Return the place of a file that has no better one: its first character."""
     return Span(file, 1, 1, 1)
 
 
 @dataclass(frozen=True)
 class Note:
-    """A related place, and what it has to do with the matter."""
+    """A related place, and how it is related."""
 
     span: Span
     message: str
@@ -42,7 +42,7 @@ class Note:
 
 @dataclass(frozen=True)
 class Code:
-    """One kind of diagnostic: its stable name, what it means, and what to do. All of them are in ``codes.py``."""
+    """One kind of diagnostic: its stable name, its meaning and its remedy. All of them are in ``claw_compile/codes/``."""
 
     name: str
     severity: Severity
@@ -58,9 +58,16 @@ class Code:
         notes: Iterable[Note] = (),
         help_text: str | None = None,
     ) -> Diagnostic:
-        """A diagnostic of this kind. ``hint`` stands beside the carets, ``help_text`` on a line of its own."""
-        told = tuple(Note(note.span, visible(note.message)) for note in notes)
-        return Diagnostic(self, visible(message), span, told, hint and visible(hint), help_text and visible(help_text))
+        """Return a diagnostic of this kind. ``hint`` stands beside the carets, ``help_text`` on a line of its own."""
+        shown_notes = tuple(Note(note.span, escape_controls(note.message)) for note in notes)
+        return Diagnostic(
+            self,
+            escape_controls(message),
+            span,
+            shown_notes,
+            hint and escape_controls(hint),
+            help_text and escape_controls(help_text),
+        )
 
 
 @dataclass(frozen=True)
@@ -78,35 +85,40 @@ class Diagnostic:
 
 
 @dataclass(frozen=True)
-class Checked[T]:
-    """What a phase made, and what it found. ``value`` is None when the next phase has nothing to work on."""
+class Result[T]:
+    """The outcome of a phase: its value, and its diagnostics. ``value`` is None when the next phase has nothing to work on."""
 
     value: T | None
     diagnostics: tuple[Diagnostic, ...] = ()
 
 
-def in_order(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
-    """Sorted by place, each once: a default that ten agents inherit is wrong once."""
-    return tuple(sorted(dict.fromkeys(diagnostics), key=lambda found: (found.span, found.code.name, found.message)))
+def sort_diagnostics(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """Sort diagnostics by place, each once: a default that ten agents inherit is wrong once."""
+    return tuple(
+        sorted(
+            dict.fromkeys(diagnostics),
+            key=lambda diagnostic: (diagnostic.span, diagnostic.code.name, diagnostic.message),
+        )
+    )
 
 
 def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:
-    return any(found.is_error for found in diagnostics)
+    return any(diagnostic.is_error for diagnostic in diagnostics)
 
 
-def quoted(text: str) -> str:
-    r"""Text of a file as a message shows it: in quotes, short, without control characters, and without what looks like a key.
+def quote(text: str) -> str:
+    r"""Quote text of a file for a message: short, without control characters, and without what looks like a key.
 
     >>> print(quoted("get_quote"), quoted("a" + chr(7)))
     'get_quote' 'a\x07'
     """
     text = KEY_SHAPE.sub("•••", text)
     shown = text if len(text) <= SHOWN else text[:SHOWN] + "…"
-    return "'" + visible(shown) + "'"
+    return "'" + escape_controls(shown) + "'"
 
 
-def visible(text: str) -> str:
-    r"""Text without control characters: a descriptor's words must not move a terminal's cursor. Lines stay lines.
+def escape_controls(text: str) -> str:
+    r"""Escape control characters: a descriptor's words must not move a terminal's cursor. Lines stay lines.
 
     >>> print(visible("a" + chr(27) + "[2J"))
     a\x1b[2J
@@ -118,10 +130,10 @@ SHOWN = 80
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str | None:
-    """The closest known word as a hint, if one is close.
+    """Return the closest known word as a hint, if one is close.
 
     >>> did_you_mean("alow", ["allow", "deny"])
     "did you mean 'allow'?"
     """
     close = difflib.get_close_matches(word, sorted(known), n=1, cutoff=0.6)
-    return f"did you mean {quoted(close[0])}?" if close else None
+    return f"did you mean {quote(close[0])}?" if close else None

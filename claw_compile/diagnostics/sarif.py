@@ -14,22 +14,22 @@ _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 def as_sarif(diagnostics: Iterable[Diagnostic]) -> str:
-    """One run with the rules that it needs; a related place for each note."""
-    found = tuple(diagnostics)
-    rules = sorted({each.code.name: each.code for each in found}.items())
+    """Return one SARIF run with the rules that it needs, and a related place for each note."""
+    every = tuple(diagnostics)
+    rules = sorted({each.code.name: each.code for each in every}.items())
     numbers = {name: number for number, (name, _) in enumerate(rules)}
     driver = {"name": "claw", "rules": [_rule(code) for _, code in rules]}
     run = {
         "tool": {"driver": driver},
         "columnKind": "unicodeCodePoints",
-        "results": [_result(each, numbers[each.code.name]) for each in found],
+        "results": [_result(each, numbers[each.code.name]) for each in every],
     }
     data = {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
     return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
 
 
 def as_github(diagnostics: Iterable[Diagnostic]) -> str:
-    """One command a line; the runner of a workflow shows it beside the code."""
+    """Return one workflow command a line; GitHub's runner shows it beside the code."""
     return "".join(f"{_command(each)}\n" for each in diagnostics)
 
 
@@ -42,18 +42,18 @@ def _rule(code: Code) -> dict[str, Any]:
     }
 
 
-def _result(found: Diagnostic, rule: int) -> dict[str, Any]:
+def _result(diagnostic: Diagnostic, rule: int) -> dict[str, Any]:
     result = {
-        "ruleId": found.code.name,
+        "ruleId": diagnostic.code.name,
         "ruleIndex": rule,
-        "level": found.code.severity,
-        "message": {"text": _told(found)},
-        "locations": [_location(found.span)],
+        "level": diagnostic.code.severity,
+        "message": {"text": _full_text(diagnostic)},
+        "locations": [_location(diagnostic.span)],
     }
-    if found.notes:
+    if diagnostic.notes:
         result["relatedLocations"] = [
             {"id": number, **_location(note.span), "message": {"text": note.message}}
-            for number, note in enumerate(found.notes)
+            for number, note in enumerate(diagnostic.notes)
         ]
     return result
 
@@ -64,24 +64,24 @@ def _location(span: Span) -> dict[str, Any]:
     return {"physicalLocation": {"artifactLocation": artifact, "region": region}}
 
 
-def _told(found: Diagnostic) -> str:
-    """The message with its hint and help, for readers that show nothing else."""
-    return "\n".join(part for part in (found.message, found.hint, found.help) if part)
+def _full_text(diagnostic: Diagnostic) -> str:
+    """Return the message with its hint and help, for readers that show nothing else."""
+    return "\n".join(part for part in (diagnostic.message, diagnostic.hint, diagnostic.help) if part)
 
 
-def _command(found: Diagnostic) -> str:
-    span = found.span
+def _command(diagnostic: Diagnostic) -> str:
+    span = diagnostic.span
     properties = {
         "file": span.file,
         "line": str(span.line),
         "col": str(span.column),
         "endColumn": str(span.end_column),
-        "title": found.code.name,
+        "title": diagnostic.code.name,
     }
-    named = ",".join(f"{name}={_escaped(value, ',:')}" for name, value in properties.items())
-    return f"::{found.code.severity} {named}::{_escaped(_told(found))}"
+    named = ",".join(f"{name}={_escape(value, ',:')}" for name, value in properties.items())
+    return f"::{diagnostic.code.severity} {named}::{_escape(_full_text(diagnostic))}"
 
 
-def _escaped(text: str, more: str = "") -> str:
-    """As the runner decodes it: percent, line breaks, and in a property what would end it."""
+def _escape(text: str, more: str = "") -> str:
+    """Escape text as the runner decodes it: percent, line breaks, and in a property what would end it."""
     return "".join(f"%{ord(char):02X}" if char in f"%\r\n{more}" else char for char in text)

@@ -1,6 +1,6 @@
-"""A pod file as values: what it says, with places, before any default is applied.
+"""A pod file as values, with places, before any default is applied.
 
-Rules. Absent is ``None``; ``[]`` and ``null`` are there and empty (spec/compile.md: absent inherits, empty suppresses).
+Rules. Absent is ``None``; ``[]`` and ``null`` are there and empty (docs/spec/compile.md: absent inherits, empty suppresses).
 What Compose owns (``environment``, ``expose``, ``ports``) stays a tree: it is read when a grant needs it.
 """
 
@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from claw_compile.diagnostics.diagnostic import Span
-from claw_compile.grammar.relations import Blocks, Feed, MemoryOf, Models, PodSecret, Principal, Skill, Spending, Stdio
-from claw_compile.reading.node import MapNode, Node, ScalarNode
+from claw_compile.parsing.node import MapNode, Node, ScalarNode
+from claw_contract.context_files import ContextBlock
 from claw_contract.manifest import Policy
+from claw_contract.metadata import Budget
 
 type Mode = Literal["base-url", "proxy", "transparent"]
 MODES: tuple[Mode, ...] = ("base-url", "proxy", "transparent")
@@ -21,6 +22,7 @@ type Delivery = Literal["mediated", "native"]
 DELIVERIES: tuple[Delivery, ...] = ("mediated", "native")
 type Scheme = Literal["service", "volume", "host", "channel", "egress"]
 type Access = Literal["ro", "rw"]
+MEMORY_TIMEOUT_MS = 300
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class All:
+class AllTools:
     """``allow: all``."""
 
     span: Span
@@ -42,7 +44,7 @@ class Grant:
     """One entry of ``tools``."""
 
     service: ScalarNode
-    allow: All | tuple[ScalarNode, ...]
+    allow: AllTools | tuple[ScalarNode, ...]
     deny: tuple[ScalarNode, ...]
     span: Span
 
@@ -60,22 +62,22 @@ class Surface:
 
 
 @dataclass(frozen=True)
-class Listed[T]:
+class EntryList[T]:
     """A list that is there; ``key`` is the place of its key."""
 
     key: Span
     entries: tuple[T | Spread, ...]
 
 
-def written[T](listed: Listed[T] | None) -> tuple[T, ...]:
-    """The entries that stand in the list themselves."""
+def own_entries[T](listed: EntryList[T] | None) -> tuple[T, ...]:
+    """Return the entries that stand in the list itself, without the spread."""
     entries = listed.entries if listed is not None else ()
     return tuple(entry for entry in entries if not isinstance(entry, Spread))
 
 
 @dataclass(frozen=True)
 class Cllama:
-    """Which proxies stand before the agent, and by which entrance; none when ``cllama`` is ``null`` or ``[]``."""
+    """The proxies before the agent, and its entrance to them; none when ``cllama`` is ``null`` or ``[]``."""
 
     key: Span
     proxies: tuple[ScalarNode, ...]
@@ -111,6 +113,104 @@ class ProviderAuth:
 
 
 @dataclass(frozen=True)
+class NamedFeed:
+    """A feed that a service's descriptor declares: ``name``, or ``service/name`` where several declare it."""
+
+    name: ScalarNode
+
+
+@dataclass(frozen=True)
+class OwnFeed:
+    """``{name, source, path, ttl, description}``: a feed that no descriptor declares. ``ttl`` in seconds."""
+
+    name: ScalarNode
+    source: ScalarNode
+    path: ScalarNode
+    ttl: int | None
+    description: str
+    span: Span
+
+
+type Feed = NamedFeed | OwnFeed
+
+
+@dataclass(frozen=True)
+class Skill:
+    """A file that the agent may read; known by its base name."""
+
+    path: ScalarNode
+
+
+@dataclass(frozen=True)
+class Models:
+    """``models``: slot → ``provider/model``, or None where it suppresses the pod's. ``fallback`` is one list, replaced whole.
+
+    With no slots and no fallback (``{}`` or ``null``) all of the pod's are suppressed.
+    """
+
+    key: Span
+    slots: tuple[tuple[ScalarNode, str | None], ...] = ()
+    fallback: tuple[str, ...] | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.slots and self.fallback is None
+
+
+@dataclass(frozen=True)
+class BudgetSetting:
+    """``budget``; none when it is ``null``."""
+
+    key: Span
+    budget: Budget | None
+
+
+@dataclass(frozen=True)
+class MemorySetting:
+    """``memory {service, timeout-ms}``; no service when it is ``null``."""
+
+    key: Span
+    service: ScalarNode | None
+    timeout_ms: int = MEMORY_TIMEOUT_MS
+
+
+@dataclass(frozen=True)
+class ContextSetting:
+    """``context.blocks``, in the order in which they stand in the prompt."""
+
+    key: Span
+    blocks: tuple[ContextBlock, ...]
+
+
+@dataclass(frozen=True)
+class Stdio:
+    """``mcp-stdio {command, args}``: the server that the wrapper of this service runs."""
+
+    command: ScalarNode
+    args: tuple[ScalarNode, ...] = ()
+
+
+@dataclass(frozen=True)
+class PodSecret:
+    """One entry of the pod's ``secrets``: ``NAME: {env: VARIABLE}`` or ``NAME: {file: ./path}``. Tokens refer to it by name."""
+
+    name: ScalarNode
+    source: Literal["env", "file"]
+    reference: ScalarNode
+
+
+@dataclass(frozen=True)
+class Principal:
+    """One entry of an agent's ``service-auth {service, secret|env, principal}``: its own credential at a service."""
+
+    service: ScalarNode
+    source: Literal["env", "secret"]
+    reference: ScalarNode
+    principal: str
+    span: Span
+
+
+@dataclass(frozen=True)
 class ServiceSpec:
     """One Compose service, with its ``x-claw``. It is an agent when it has ``agent``.
 
@@ -122,8 +222,8 @@ class ServiceSpec:
     agent: ScalarNode | None = None
     runner: str = "generic"
     cllama: Cllama | None = None
-    tools: Listed[Grant] | None = None
-    surfaces: Listed[Surface] | None = None
+    tools: EntryList[Grant] | None = None
+    surfaces: EntryList[Surface] | None = None
     limits: Limits | None = None
     describe_file: ScalarNode | None = None
     names_descriptor: bool = False
@@ -136,11 +236,11 @@ class ServiceSpec:
     count_key: Span | None = None
     cllama_env: Mapping[str, Setting] = field(default_factory=dict)
     models: Models | None = None
-    feeds: Listed[Feed] | None = None
-    skills: Listed[Skill] | None = None
-    memory: MemoryOf | None = None
-    spending: Spending | None = None
-    context: Blocks | None = None
+    feeds: EntryList[Feed] | None = None
+    skills: EntryList[Skill] | None = None
+    memory: MemorySetting | None = None
+    spending: BudgetSetting | None = None
+    context: ContextSetting | None = None
     delivery: Delivery = "mediated"
     principals: tuple[Principal, ...] = ()
     carried: Mapping[str, Node] = field(default_factory=dict)
@@ -151,7 +251,7 @@ class ServiceSpec:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The names of its containers: its own, or ``name-0 … name-(N-1)``."""
+        """The names of the service's containers: its own, or ``name-0 … name-(N-1)``."""
         name = self.name.text
         return (name,) if self.count == 1 else tuple(f"{name}-{ordinal}" for ordinal in range(self.count))
 
@@ -163,19 +263,19 @@ class PodSpec:
     file: str
     name: ScalarNode | None
     cllama: Cllama | None
-    tools: Listed[Grant] | None
-    surfaces: Listed[Surface] | None
+    tools: EntryList[Grant] | None
+    surfaces: EntryList[Surface] | None
     limits: Limits | None
     strict_surfaces: bool
     services: tuple[ServiceSpec, ...]
     document: MapNode
     cllama_env: Mapping[str, Setting] = field(default_factory=dict)
     models: Models | None = None
-    feeds: Listed[Feed] | None = None
-    skills: Listed[Skill] | None = None
-    memory: MemoryOf | None = None
-    spending: Spending | None = None
-    context: Blocks | None = None
+    feeds: EntryList[Feed] | None = None
+    skills: EntryList[Skill] | None = None
+    memory: MemorySetting | None = None
+    spending: BudgetSetting | None = None
+    context: ContextSetting | None = None
     secrets: tuple[PodSecret, ...] = ()
     carried: Mapping[str, Node] = field(default_factory=dict)
 
@@ -184,11 +284,11 @@ class PodSpec:
 
     @property
     def owners(self) -> tuple[PodSpec | ServiceSpec, ...]:
-        """Whoever can declare what an agent has: the pod in its defaults, and each service."""
+        """The owners of declarations: the pod in its defaults, and each service."""
         return (self, *self.services)
 
     @property
     def agents(self) -> tuple[ServiceSpec, ...]:
-        """By name, so that no output depends on the order of the file."""
+        """The services that are agents, by name, so that no output depends on the order of the file."""
         agents = (service for service in self.services if service.agent is not None)
         return tuple(sorted(agents, key=lambda service: service.name.text))

@@ -1,4 +1,4 @@
-"""The build context of a service: what its image is made of, as far as it is in the pod's directory.
+"""The build context of a service: the source of its image, as far as it is in the pod's directory.
 
 Compose may build from anywhere; a context that is an address, or outside of the pod's directory, is not looked into.
 """
@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from claw_compile.descriptors.dockerfile import Labels, labels
 from claw_compile.grammar.pod import ServiceSpec
 from claw_compile.loading.files import Files
-from claw_compile.reading.interpolation import Lookup, interpolate
-from claw_compile.reading.node import MapNode, Node, ScalarNode
-from claw_compile.reading.source import Source
+from claw_compile.parsing.interpolation import Lookup, interpolate
+from claw_compile.parsing.node import MapNode, Node, ScalarNode
+from claw_compile.parsing.source import Source
 
 _ADDRESSES = ("git@", "github.com/")
 
@@ -27,25 +27,25 @@ class BuildContext:
     labels: Labels = field(default_factory=dict)
 
 
-def places(directories: Iterable[str], in_image: str) -> tuple[str, ...]:
-    """Where a file of the image may be found before it is built: at its path, or copied from the top."""
+def candidate_paths(directories: Iterable[str], in_image: str) -> tuple[str, ...]:
+    """Return the paths where a file of the image may be before it is built: its own path, or copied from the top."""
     inside = posixpath.normpath(in_image.strip()).lstrip("/")
     names = (inside, posixpath.basename(inside))
     return tuple(dict.fromkeys(posixpath.join(directory, name) for directory in directories for name in names))
 
 
 def build_context(service: ServiceSpec, files: Files, lookup: Lookup) -> BuildContext | None:
-    """The context of ``build: DIR`` or ``build: {context, dockerfile, dockerfile_inline, target}``."""
+    """Return the context of ``build: DIR`` or ``build: {context, dockerfile, dockerfile_inline, target}``."""
     build = service.body.value("build") if service.body else None
     if build is None or (context := _directory(build, files, lookup)) is None:
         return None
     source = dockerfile(build, files, lookup)
-    target = filled(build.value("target"), lookup) if isinstance(build, MapNode) else None
+    target = fill_in(build.value("target"), lookup) if isinstance(build, MapNode) else None
     return BuildContext(context, labels(source, target) if source is not None else {})
 
 
 def dockerfile(build: Node, files: Files, lookup: Lookup, within: str = "") -> Source | None:
-    """The Dockerfile of a service's ``build``; ``within``: where the file with the service is, from the pod's directory."""
+    """Return the Dockerfile of a service's ``build``. ``within`` is the directory of its Compose file, from the pod's."""
     context = _directory(build, files, lookup, within)
     if context is None:
         return None
@@ -54,28 +54,28 @@ def dockerfile(build: Node, files: Files, lookup: Lookup, within: str = "") -> S
     if isinstance(inline, ScalarNode):
         # Its lines are not lines of the pod file: what is said of them is said of the whole.
         return Source(inline.span.file, interpolate(inline.text, lookup).text)
-    name = (filled(parts.value("dockerfile"), lookup) if parts else None) or "Dockerfile"
-    found = files.implied(posixpath.join(context, name), "the Dockerfile")
-    return found.value if found else None
+    name = (fill_in(parts.value("dockerfile"), lookup) if parts else None) or "Dockerfile"
+    source = files.read_if_present(posixpath.join(context, name), "the Dockerfile")
+    return source.value if source else None
 
 
 def _directory(build: Node, files: Files, lookup: Lookup, within: str = "") -> str | None:
-    """The context as a directory of the pod's; None for what is not looked into."""
+    """Return the context as a directory of the pod's; None for what is not looked into."""
     if isinstance(build, ScalarNode) and build.is_null:
         return None
-    context = filled(build.value("context"), lookup) or "." if isinstance(build, MapNode) else filled(build, lookup)
+    context = fill_in(build.value("context"), lookup) or "." if isinstance(build, MapNode) else fill_in(build, lookup)
     if context is None or "://" in context or context.startswith(_ADDRESSES):
         return None
     context = posixpath.join(within, context)
     try:
-        directory = files.target(context)
+        directory = files.resolve_path(context)
         return context if directory is not None and directory.is_dir() else None
     except (OSError, ValueError):
         return None
 
 
-def filled(node: Node | None, lookup: Lookup) -> str | None:
-    """A single value that Compose reads, with its variables; None when it is not there or can't be filled in."""
+def fill_in(node: Node | None, lookup: Lookup) -> str | None:
+    """Return a single value with its variables filled in; None when it is absent or can't be filled in."""
     if not isinstance(node, ScalarNode) or node.is_null:
         return None
     result = interpolate(node.text, lookup)

@@ -14,89 +14,89 @@ from functools import cached_property
 from pathlib import Path
 
 from claw_compile import codes
-from claw_compile.diagnostics.diagnostic import Checked, Diagnostic, Span, quoted, start_of
-from claw_compile.reading.node import ScalarNode
-from claw_compile.reading.source import Source, decode
+from claw_compile.diagnostics.diagnostic import Diagnostic, Result, Span, quote, start_of
+from claw_compile.parsing.node import ScalarNode
+from claw_compile.parsing.source import Source, decode
 
-MOST_BYTES = 4 * 1024 * 1024
+MAX_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True)
 class Files:
-    """The directory of a pod, and what was found while it was read."""
+    """The directory of a pod, and the diagnostics of reading it."""
 
     directory: Path
-    found: list[Diagnostic]
+    diagnostics: list[Diagnostic]
     read: dict[str, bytes] = field(default_factory=dict)
-    """What was read, by its path in the directory."""
+    """The content of each file that was read, by its path in the directory."""
 
     @cached_property
     def root(self) -> Path:
-        """The directory itself, after symlinks."""
+        """The directory, after symlinks."""
         return Path(os.path.realpath(self.directory))
 
-    def shown(self, path: str) -> str:
-        """A path as diagnostics print it: as the user would name it."""
+    def display_path(self, path: str) -> str:
+        """Return a path as diagnostics print it: as the user would name it."""
         return str(self.directory / path)
 
-    def named(self, path: ScalarNode, what: str) -> bytes | None:
-        """The file that the pod names; when it can't be read, that is reported."""
+    def read_named(self, path: ScalarNode, what: str) -> bytes | None:
+        """Return the file that the pod names; when it can't be read, that is reported."""
         try:
-            target = self.target(path.text)
+            target = self.resolve_path(path.text)
         except ValueError:
-            self.found.append(codes.UNREADABLE_FILE.at(path.span, f"{what} {quoted(path.shown)} is not a path"))
+            self.diagnostics.append(codes.UNREADABLE_FILE.at(path.span, f"{what} {quote(path.shown)} is not a path"))
             return None
         if target is None:
-            message = f"{what} {quoted(path.shown)} leads out of the pod's directory"
-            self.found.append(codes.PATH_ESCAPES_POD.at(path.span, message))
+            message = f"{what} {quote(path.shown)} leads out of the pod's directory"
+            self.diagnostics.append(codes.PATH_ESCAPES_POD.at(path.span, message))
             return None
-        data = read_file(target, path.span, f"{what} {quoted(path.shown)}")
-        self.found.extend(data.diagnostics)
+        data = read_file(target, path.span, f"{what} {quote(path.shown)}")
+        self.diagnostics.extend(data.diagnostics)
         self._keep(target, data)
         return data.value
 
-    def target(self, path: str) -> Path | None:
-        """Where a path of the pod leads; None when that is out of its directory. Raises ``ValueError``."""
+    def resolve_path(self, path: str) -> Path | None:
+        """Return the absolute path of a path of the pod; None when it leaves the directory. Raise ``ValueError`` for a NUL."""
         target = Path(os.path.realpath(self.root / path))
         return target if target.is_relative_to(self.root) else None
 
-    def implied(self, path: str, what: str) -> Checked[Source] | None:
-        """A file that nobody names: None when it is not there."""
-        shown = self.shown(path)
+    def read_if_present(self, path: str, what: str) -> Result[Source] | None:
+        """Return a file that nobody names; None when it is not there."""
+        shown = self.display_path(path)
         try:
-            target = self.target(path)
+            target = self.resolve_path(path)
             if not (self.root / path).exists():
                 return None
         except (OSError, ValueError):
             return None
         if target is None:
             message = f"{what} leads out of the pod's directory"
-            return Checked(None, (codes.PATH_ESCAPES_POD.at(start_of(shown), message),))
+            return Result(None, (codes.PATH_ESCAPES_POD.at(start_of(shown), message),))
         data = read_file(target, start_of(shown), what)
         self._keep(target, data)
-        return decode(shown, data.value) if data.value is not None else Checked(None, data.diagnostics)
+        return decode(shown, data.value) if data.value is not None else Result(None, data.diagnostics)
 
-    def _keep(self, target: Path, data: Checked[bytes]) -> None:
+    def _keep(self, target: Path, data: Result[bytes]) -> None:
         if data.value is not None:
             self.read[target.relative_to(self.root).as_posix()] = data.value
 
 
-def read_file(path: Path, at: Span, what: str) -> Checked[bytes]:
-    """The bytes of a regular file of reasonable size."""
+def read_file(path: Path, at: Span, what: str) -> Result[bytes]:
+    """Return the bytes of a regular file of reasonable size."""
     try:
         status = path.stat()
         if stat.S_ISDIR(status.st_mode):
             help_text = f"name the file: {path / 'claw-pod.yml'}" if (path / "claw-pod.yml").is_file() else None
-            return Checked(None, (codes.UNREADABLE_FILE.at(at, f"{what} is a directory", help_text=help_text),))
+            return Result(None, (codes.UNREADABLE_FILE.at(at, f"{what} is a directory", help_text=help_text),))
         if not stat.S_ISREG(status.st_mode):
-            return Checked(None, (codes.UNREADABLE_FILE.at(at, f"{what} is not a regular file"),))
+            return Result(None, (codes.UNREADABLE_FILE.at(at, f"{what} is not a regular file"),))
         with path.open("rb") as file:
-            data = file.read(MOST_BYTES + 1)
+            data = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        return Checked(None, (codes.UNREADABLE_FILE.at(at, f"{what} does not exist"),))
+        return Result(None, (codes.UNREADABLE_FILE.at(at, f"{what} does not exist"),))
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "not a path"
-        return Checked(None, (codes.UNREADABLE_FILE.at(at, f"{what} can't be read: {why}"),))
-    if len(data) > MOST_BYTES:
-        return Checked(None, (codes.UNREADABLE_FILE.at(at, f"{what} is larger than {MOST_BYTES} bytes"),))
-    return Checked(data)
+        return Result(None, (codes.UNREADABLE_FILE.at(at, f"{what} can't be read: {why}"),))
+    if len(data) > MAX_BYTES:
+        return Result(None, (codes.UNREADABLE_FILE.at(at, f"{what} is larger than {MAX_BYTES} bytes"),))
+    return Result(data)

@@ -7,25 +7,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from claw_compile import codes
-from claw_compile.descriptors.descriptor import Described
+from claw_compile.descriptors.descriptor import ServiceDescriptor
 from claw_compile.descriptors.lock import LOCK_FILE, Lock, read_lock
 from claw_compile.descriptors.skill import SkillFile
-from claw_compile.diagnostics.diagnostic import Checked, Diagnostic, Span, quoted, start_of
+from claw_compile.diagnostics.diagnostic import Diagnostic, Result, Span, quote, start_of
 from claw_compile.grammar.pod import PodSpec
-from claw_compile.grammar.read_pod import read_pod
-from claw_compile.identity import SHORTEST_MASTER
-from claw_compile.loading.describing import Describing
+from claw_compile.grammar.pod_file import read_pod
+from claw_compile.identity import MIN_MASTER
+from claw_compile.loading.descriptor_lookup import DescriptorLookup
 from claw_compile.loading.files import Files, read_file
-from claw_compile.loading.given import Given
-from claw_compile.loading.giving import Giving
-from claw_compile.loading.secrets import check_secret_files
-from claw_compile.loading.skills import brought_skills, named_skills
-from claw_compile.reading.dotenv import read_dotenv
-from claw_compile.reading.json_reader import read_json
-from claw_compile.reading.node import MapNode, ScalarNode
-from claw_compile.reading.source import decode
-from claw_compile.reading.variables import Variables
-from claw_compile.reading.yaml_reader import read_yaml
+from claw_compile.loading.leak_scan.collect import LeakInputs
+from claw_compile.loading.leak_scan.inputs import LeakInput
+from claw_compile.loading.skills import find_service_skills, read_named_skills
+from claw_compile.parsing.dotenv import read_dotenv
+from claw_compile.parsing.environment import Variables
+from claw_compile.parsing.json_reader import read_json
+from claw_compile.parsing.node import MapNode, ScalarNode
+from claw_compile.parsing.source import decode
+from claw_compile.parsing.yaml_reader import read_yaml
 from claw_contract.secret import Secret
 
 MASTER_VARIABLE = "CLAW_MASTER_SECRET"
@@ -33,51 +32,51 @@ MASTER_FILE = ".claw-master"
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedPod:
     """All that the other phases need; none of them opens a file. A descriptor that can't be read is ``None``.
 
     ``skills`` are those that the pod names, by their paths.
     """
 
     pod: PodSpec
-    described: Mapping[str, Described | None]
+    descriptors: Mapping[str, ServiceDescriptor | None]
     contracts: Mapping[str, bytes]
     variables: Variables = field(repr=False)
     master: Secret | None = None
     skills: Mapping[str, SkillFile] = field(default_factory=dict)
     lock: Lock | None = None
-    brought: Mapping[str, SkillFile] = field(default_factory=dict)
+    service_skills: Mapping[str, SkillFile] = field(default_factory=dict)
     sources: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     """The files that the pod names, by their path in its directory."""
-    given: Mapping[str, tuple[Given, ...]] = field(default_factory=dict, repr=False)
-    """What each agent's container gets that may hold a credential."""
+    leak_inputs: Mapping[str, tuple[LeakInput, ...]] = field(default_factory=dict, repr=False)
+    """The texts that each agent's container gets and that may hold a credential."""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """The pod's secrets, as far as they are here."""
+    """The values of the pod's secrets, as far as they are known here."""
 
 
-def load(pod_file: Path, environ: Mapping[str, str]) -> Checked[Loaded]:
-    """The pod and the files that it names."""
+def load(pod_file: Path, environ: Mapping[str, str]) -> Result[LoadedPod]:
+    """Load the pod file and the files that it names."""
     file = str(pod_file)
-    data = read_file(pod_file, start_of(file), f"the pod file {quoted(file)}")
+    data = read_file(pod_file, start_of(file), f"the pod file {quote(file)}")
     if data.value is None:
-        return Checked(None, data.diagnostics)
+        return Result(None, data.diagnostics)
     source = decode(file, data.value)
     if source.value is None:
-        return Checked(None, source.diagnostics)
+        return Result(None, source.diagnostics)
     document = read_yaml(source.value)
     variables = _variables(pod_file.parent, environ)
-    found = [*document.diagnostics, *variables.diagnostics]
+    diagnostics = [*document.diagnostics, *variables.diagnostics]
     if document.value is None or variables.value is None:
-        return Checked(None, tuple(found))
-    return _files(pod_file, Files(pod_file.parent, found), document.value, variables.value)
+        return Result(None, tuple(diagnostics))
+    return _files(pod_file, Files(pod_file.parent, diagnostics), document.value, variables.value)
 
 
-def _files(pod_file: Path, files: Files, document: MapNode, variables: Variables) -> Checked[Loaded]:
+def _files(pod_file: Path, files: Files, document: MapNode, variables: Variables) -> Result[LoadedPod]:
     pod = read_pod(str(pod_file), document, variables.lookup)
-    files.found.extend(pod.diagnostics)
+    files.diagnostics.extend(pod.diagnostics)
     assert pod.value is not None
     lock = _lock(files)
-    described = Describing(pod.value, files, lock, variables.lookup).all()
+    described = DescriptorLookup(pod.value, files, lock, variables.lookup).all()
     contracts = {
         agent.name.text: text
         for agent in pod.value.agents
@@ -85,55 +84,55 @@ def _files(pod_file: Path, files: Files, document: MapNode, variables: Variables
     }
     master = _master(files, pod.value, variables)
     check_secret_files(pod.value, files)
-    skills = named_skills(pod.value, files)
-    brought = brought_skills(pod.value, described, files, variables.lookup)
-    giving = Giving(pod.value, files, variables, contracts, skills)
-    loaded = Loaded(
-        *(pod.value, described, contracts, variables, master, skills, lock, brought, files.read),
-        *(giving.all(), giving.secrets()),
+    skills = read_named_skills(pod.value, files)
+    service_skills = find_service_skills(pod.value, described, files, variables.lookup)
+    leak_inputs = LeakInputs(pod.value, files, variables, contracts, skills)
+    loaded = LoadedPod(
+        *(pod.value, described, contracts, variables, master, skills, lock, service_skills, files.read),
+        *(leak_inputs.collect(), leak_inputs.secrets()),
     )
-    return Checked(loaded, tuple(files.found))
+    return Result(loaded, tuple(files.diagnostics))
 
 
-def _variables(directory: Path, environ: Mapping[str, str]) -> Checked[Variables]:
+def _variables(directory: Path, environ: Mapping[str, str]) -> Result[Variables]:
     path = directory / ".env"
     if not path.is_file():
-        return Checked(Variables(environ, {}))
+        return Result(Variables(environ, {}))
     data = read_file(path, start_of(str(path)), "'.env'")
     source = decode(str(path), data.value) if data.value is not None else None
     if source is None or source.value is None:
-        hidden = [_without_text(found) for found in source.diagnostics] if source else []
-        return Checked(Variables(environ, {}), (*data.diagnostics, *hidden))
+        hidden = [_without_text(diagnostic) for diagnostic in source.diagnostics] if source else []
+        return Result(Variables(environ, {}), (*data.diagnostics, *hidden))
     values = read_dotenv(source.value, environ)
-    return Checked(Variables(environ, values.value or {}), values.diagnostics)
+    return Result(Variables(environ, values.value or {}), values.diagnostics)
 
 
-def _without_text(found: Diagnostic) -> Diagnostic:
-    """``.env`` holds secrets: its lines are never shown."""
-    at = found.span
-    return found.code.at(Span(at.file, at.line, at.column, at.end_column), found.message)
+def _without_text(diagnostic: Diagnostic) -> Diagnostic:
+    """Drop the line of a diagnostic: ``.env`` holds secrets."""
+    at = diagnostic.span
+    return diagnostic.code.at(Span(at.file, at.line, at.column, at.end_column), diagnostic.message)
 
 
 def _contract(files: Files, path: ScalarNode) -> bytes | None:
-    data = files.named(path, "the contract")
+    data = files.read_named(path, "the contract")
     if data is None:
         return None
-    text = decode(files.shown(path.shown), data)
-    files.found.extend(text.diagnostics)
+    text = decode(files.display_path(path.shown), data)
+    files.diagnostics.extend(text.diagnostics)
     return data if text.value is not None else None
 
 
 def _lock(files: Files) -> Lock | None:
-    text = files.implied(LOCK_FILE, "the lock")
+    text = files.read_if_present(LOCK_FILE, "the lock")
     root = read_json(text.value) if text is not None and text.value is not None else None
-    lock = read_lock(files.shown(LOCK_FILE), root.value) if root is not None and root.value is not None else None
+    lock = read_lock(files.display_path(LOCK_FILE), root.value) if root is not None and root.value is not None else None
     for checked in (text, root, lock):
-        files.found.extend(checked.diagnostics if checked is not None else ())
+        files.diagnostics.extend(checked.diagnostics if checked is not None else ())
     return lock.value if lock is not None else None
 
 
 def _master(files: Files, spec: PodSpec, variables: Variables) -> Secret | None:
-    """The pod's master secret, if there is one already; only a compile makes it."""
+    """Return the pod's master secret, if there is one already; only a compile makes it."""
     text, origin = variables.lookup(MASTER_VARIABLE), MASTER_VARIABLE
     path = files.directory / MASTER_FILE
     at = spec.name.span if spec.name else start_of(spec.file)
@@ -141,13 +140,37 @@ def _master(files: Files, spec: PodSpec, variables: Variables) -> Secret | None:
         if not path.exists():
             return None
         data = read_file(path, start_of(str(path)), MASTER_FILE)
-        files.found.extend(data.diagnostics)
+        files.diagnostics.extend(data.diagnostics)
         if data.value is None:
             return None
         text, origin, at = data.value.decode("ascii", errors="ignore").strip(), MASTER_FILE, start_of(str(path))
-    if len(text) < SHORTEST_MASTER or not text.isascii():
-        files.found.append(
-            codes.BAD_MASTER_SECRET.at(at, f"{origin} is not {SHORTEST_MASTER} ASCII characters or more")
+    if len(text) < MIN_MASTER or not text.isascii():
+        files.diagnostics.append(
+            codes.BAD_MASTER_SECRET.at(at, f"{origin} is not {MIN_MASTER} ASCII characters or more")
         )
         return None
     return Secret(text)
+
+
+def check_secret_files(pod: PodSpec, files: Files) -> None:
+    """Report each secret file that is missing. An absolute path may be another machine's: it is not looked at."""
+    for secret in pod.secrets:
+        if secret.source == "file" and not secret.reference.text.startswith("/"):
+            _check_secret_file(secret.reference, files)
+
+
+def _check_secret_file(path: ScalarNode, files: Files) -> None:
+    target = files.resolve_path(path.text) if "\0" not in path.text else None
+    if target is None:
+        message = f"the secret {quote(path.shown)} leads out of the pod's directory"
+        files.diagnostics.append(codes.PATH_ESCAPES_POD.at(path.span, message))
+    elif not _is_file(target):
+        files.diagnostics.append(codes.UNREADABLE_FILE.at(path.span, f"the secret {quote(path.shown)} is no file"))
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:
+        # A name that is too long is no file.
+        return False

@@ -1,1 +1,1 @@
-"""Files, and the one phase that writes them."""
+"""The output: the tree of files, and the one phase that writes it."""

@@ -1,4 +1,4 @@
-"""What the files of a deployment are made from: the pod, its agents, its networks, and the compiled tree."""
+"""The source of all files of a deployment: the pod, its agents, its networks, and the compiled tree."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePosixPath
 
-from claw_compile.authority.agent import Agent, Resolved
-from claw_compile.authority.topology import PROXY, Topology, topology
 from claw_compile.grammar.pod import PodSpec
-from claw_compile.identity import hkdf_sha256
+from claw_compile.identity import derive_key
+from claw_compile.policy.agent import Agent, ResolvedPod
+from claw_compile.policy.topology import PROXY, Topology, topology
 from claw_contract.secret import Secret
 
 RUNTIME = ".claw-runtime"
-"""Where the compiled tree stands beside the file that mounts it, whatever ``-o`` says: the file is the same on any machine."""
+"""The compiled tree's path beside the file that mounts it, whatever ``-o`` says: the file is the same on any machine."""
 CA_ROOT = ".claw-ca"
 CA_DIRECTORY = f"{CA_ROOT}/public"
 CA_PRIVATE = f"{CA_ROOT}/private"
 """The pod's CA, beside the pod file: what agents get, and mitmproxy's ``confdir`` with the key."""
-AUTHORITY = "x-claw"
+CLAW_KEY = "x-claw"
 HOLDER = f"{PROXY}-gateway"
-"""Who keeps the network namespace of a proxy that its agents do not know of."""
+"""The service that keeps the network namespace of a proxy that its agents do not know of."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Deployment:
     """``master`` keys the digests: a reader of the file can't test guesses of what a secret is."""
 
     pod: PodSpec
-    resolved: Resolved
+    resolved: ResolvedPod
     tree: Mapping[PurePosixPath, bytes]
     master: Secret
 
@@ -53,7 +53,7 @@ class Deployment:
 
     @property
     def intercepts(self) -> bool:
-        """Whether an agent's traffic reaches its proxy without the agent's knowledge."""
+        """True if some agent's traffic reaches its proxy without the agent's knowledge."""
         return any(agent.has_proxy and agent.mode == "transparent" for agent in self.agents)
 
     @property
@@ -61,11 +61,11 @@ class Deployment:
         return any(agent.has_proxy and agent.mode != "base-url" for agent in self.agents)
 
     def containers(self, service: str) -> Sequence[str]:
-        """The containers that a service becomes: several for an agent with ``count``, in the order of their ordinals."""
+        """Return the containers that a service becomes: several for an agent with ``count``, by ordinal."""
         return [agent.id for agent in self.agents if agent.spec.name.text == service] or [service]
 
     def digest(self, contents: Mapping[str, bytes]) -> str:
-        """Changes with a name or a byte of the contents."""
+        """Return a digest that changes with a name or a byte of the contents."""
         digest = hmac.new(self._digest_key, digestmod="sha256")
         for name in sorted(contents):
             digest.update(name.encode() + b"\0" + str(len(contents[name])).encode() + b"\0" + contents[name])
@@ -73,4 +73,4 @@ class Deployment:
 
     @cached_property
     def _digest_key(self) -> bytes:
-        return hkdf_sha256(self.master.reveal().encode(), b"clawdapus", b"compose-digest", 32)
+        return derive_key(self.master, b"compose-digest", 32)

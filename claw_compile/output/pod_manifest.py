@@ -1,4 +1,4 @@
-"""pod-manifest.json: what was compiled, from what (spec/compile.md "Output").
+"""pod-manifest.json: the result of a compile, and the digests of its sources (docs/spec/compile.md "Output").
 
 ``podName``, ``services`` and ``proxies`` are as the original has them, for dashboards that read it; the rest is ours. It
 holds no credential and no value of a variable, and places by name: the order of the YAML changes no byte of it.
@@ -8,25 +8,24 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, assert_never
 
-from claw_compile.authority.agent import Agent
-from claw_compile.authority.project import Projected
-from claw_compile.authority.reasons import reasons
 from claw_compile.grammar.pod import PodSpec, ServiceSpec
-from claw_compile.grammar.read_original import carried_data
-from claw_compile.reading.node import ScalarNode
+from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode, scalar_value
+from claw_compile.policy.agent import Agent
+from claw_compile.policy.explain import reasons
+from claw_compile.policy.project import ProjectedAgent
 from claw_contract.names import assign_aliases
 
 VERSION = 1
+_MAX_EXACT = 2**53
+"""JavaScript knows no larger integer exactly, and ids of channels are larger."""
 
 
 def pod_manifest(
-    pod: PodSpec, agents: tuple[Projected, ...], digests: Mapping[str, str], sources: Mapping[str, bytes]
+    pod: PodSpec, agents: tuple[ProjectedAgent, ...], digests: Mapping[str, str], sources: Mapping[str, bytes]
 ) -> dict[str, Any]:
-    """The document as data. ``digests``: agent → digest of its context; ``sources``: every
-    file beside the pod file that was read, by its path.
-    """
+    """Return the document as data. ``digests``: agent → digest of its context; ``sources``: path → content."""
     assert pod.name is not None
     proxies = sorted({name for each in agents for name in _proxies(each.agent)})
     return {
@@ -40,8 +39,8 @@ def pod_manifest(
     }
 
 
-def _first(agents: tuple[Projected, ...], service: ServiceSpec) -> Agent:
-    """The agent of a service, or the first one of them: what they were given is the same."""
+def _first(agents: tuple[ProjectedAgent, ...], service: ServiceSpec) -> Agent:
+    """Return the agent of a service, or the first of its ordinals: they differ in nothing that matters here."""
     return next(each.agent for each in agents if each.agent.spec is service)
 
 
@@ -66,11 +65,11 @@ def _proxies(agent: Agent) -> list[str]:
 
 
 def _carried(nodes: Mapping[str, Any]) -> dict[str, Any]:
-    """Keys of the original as the file has them: variables stay ``${NAME}``."""
+    """Return keys of the original as the file has them: variables stay ``${NAME}``."""
     return {name: carried_data(node) for name, node in sorted(nodes.items())}
 
 
-def _agent(pod: PodSpec, projected: Projected, digest: str) -> dict[str, Any]:
+def _agent(pod: PodSpec, projected: ProjectedAgent, digest: str) -> dict[str, Any]:
     agent = projected.agent
     return {
         "service": agent.spec.name.text,
@@ -86,7 +85,7 @@ def _agent(pod: PodSpec, projected: Projected, digest: str) -> dict[str, Any]:
     }
 
 
-def _tools(pod: PodSpec, projected: Projected) -> list[dict[str, Any]]:
+def _tools(pod: PodSpec, projected: ProjectedAgent) -> list[dict[str, Any]]:
     tools = projected.manifest.tools if projected.manifest is not None else ()
     presented = assign_aliases(tool.name for tool in tools)
     return [
@@ -106,5 +105,25 @@ def _tools(pod: PodSpec, projected: Projected) -> list[dict[str, Any]]:
 
 
 def _where(agent: Agent, origin: str) -> str:
-    """Which list a grant stands in."""
+    """Return the list that a grant stands in."""
     return f"x-claw.{origin}" if origin == "tools-defaults" else f"services.{agent.spec.name.text}.x-claw.{origin}"
+
+
+def carried_data(node: Node) -> Any:
+    """Return a carried value as JSON data. Variables keep their names; numbers that a reader might change, their spelling."""
+    match node:
+        case ScalarNode():
+            value = scalar_value(node.text) if node.plain else node.text
+            if value is None or isinstance(value, bool):
+                return value
+            is_exact = isinstance(value, int) and abs(value) <= _MAX_EXACT and str(value) == node.text
+            return value if is_exact else node.text
+        case ListNode():
+            return [carried_data(item) for item in node.items]
+        case MapNode():
+            return {entry.key.text: carried_data(entry.value) for entry in sorted(node.entries, key=_name)}
+    assert_never(node)
+
+
+def _name(entry: Entry) -> str:
+    return entry.key.text

@@ -1,4 +1,4 @@
-"""The proxy's environment: where its files are, and what the operator sets with ``cllama-env`` (spec/contract.md).
+"""The proxy's environment: the paths of its files, and what the operator sets with ``cllama-env`` (docs/spec/contract.md).
 
 Rules. Values of ``cllama-env`` may be credentials, so all of them are in files that only their owner reads, keys of model
 providers in providers.json and the others in ``auth/env``; none is in compose.generated.yml. What the operator sets is not set
@@ -12,27 +12,27 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from urllib.parse import SplitResult, urlsplit
 
-from claw_compile.authority.agent import Resolved
-from claw_compile.authority.model_providers import without_keys
-from claw_compile.authority.proxy_env import EGRESS
 from claw_compile.output.deployment import Deployment
+from claw_compile.policy.agent import ResolvedPod
+from claw_compile.policy.connect import without_provider_keys
+from claw_compile.policy.resolve import EGRESS
 from claw_contract.known_providers import KNOWN_PROVIDERS
 
 ENV_FILE = PurePosixPath("auth", "env")
 RUNTIME_MOUNT, HISTORY, STATE, CA_MOUNT = "/claw/runtime", "/claw/history", "/claw/state", "/claw/ca"
 HOSTS, DRAIN = "CLLAMA_HOSTS", "CLLAMA_DRAIN_MS"
 _DRAIN_MS, _LAST_SECONDS = 25_000, 5
-"""What requests under way have when the proxy is stopped, and what its last steps take (decision 0029)."""
+"""The time for requests under way when the proxy is stopped, and for its last steps (decision 0029)."""
 
 
-def proxy_env_file(resolved: Resolved) -> Mapping[PurePosixPath, bytes]:
-    """``auth/env`` of the compiled tree; nothing, where the pod sets nothing."""
-    lines = [f"{name}={setting.value}\n" for name, setting in without_keys(resolved.proxy_env).items()]
+def proxy_env_file(resolved: ResolvedPod) -> Mapping[PurePosixPath, bytes]:
+    """Return ``auth/env`` of the compiled tree; nothing, where the pod sets nothing."""
+    lines = [f"{name}={setting.value}\n" for name, setting in without_provider_keys(resolved.proxy_env).items()]
     return {ENV_FILE: "".join(lines).encode()} if lines else {}
 
 
 def proxy_environment(deployment: Deployment) -> tuple[dict[str, str], PurePosixPath | None]:
-    """What stands in the Compose file, and the env file that stands beside it."""
+    """Return the environment in the Compose file, and the path of the env file beside it."""
     ours = {
         "CLAW_POD": deployment.pod_name,
         "CLAW_CONTEXT_ROOT": f"{RUNTIME_MOUNT}/context",
@@ -53,7 +53,7 @@ def proxy_environment(deployment: Deployment) -> tuple[dict[str, str], PurePosix
 
 
 def grace_seconds(deployment: Deployment) -> int:
-    """What the proxy has to end; its own setting must fit into it."""
+    """Return the seconds that the proxy has to stop; its own setting must fit into it."""
     setting = deployment.resolved.proxy_env.get(DRAIN)
     text = setting.value if setting else ""
     drain = int(text) if text.isdecimal() and text.isascii() else _DRAIN_MS  # the proxy itself refuses what is none
@@ -61,19 +61,19 @@ def grace_seconds(deployment: Deployment) -> int:
 
 
 def governed_hosts(deployment: Deployment) -> list[str]:
-    """The names of model providers that lead an unaware agent to its proxy."""
+    """Return the hosts of model providers that lead an unaware agent to its proxy."""
     return sorted(_governed(deployment.resolved))
 
 
-def opened_hosts(resolved: Resolved) -> list[str]:
-    """The hosts that the proxy opens TLS of, with a certificate of the pod's CA: those of base URLs of the pod's own too."""
+def opened_hosts(resolved: ResolvedPod) -> list[str]:
+    """Return the hosts that the proxy opens TLS of, with a certificate of the pod's CA; base URLs of the pod's own count."""
     environment = resolved.proxy_env
     set_here = (environment.get(f"{known.env}_BASE_URL") for known in KNOWN_PROVIDERS.values())
     urls = [split for setting in set_here if setting is not None and (split := _split(setting.value)) is not None]
     return sorted(_governed(resolved) | {url.hostname for url in urls if url.scheme == "https" and url.hostname})
 
 
-def _governed(resolved: Resolved) -> set[str]:
+def _governed(resolved: ResolvedPod) -> set[str]:
     known = {urlsplit(each.base_url).hostname for each in KNOWN_PROVIDERS.values() if each.base_url is not None}
     setting = resolved.proxy_env.get(HOSTS)
     stated = {part.partition("=")[0].strip() for part in (setting.value if setting else "").split(",")}
@@ -81,7 +81,7 @@ def _governed(resolved: Resolved) -> set[str]:
 
 
 def _split(url: str) -> SplitResult | None:
-    """None for what is no URL, which was told where the pod was read."""
+    """Split a URL; None for what is none, which was reported where the pod was read."""
     try:
         return urlsplit(url)
     except ValueError:

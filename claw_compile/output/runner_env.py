@@ -1,4 +1,4 @@
-"""What a runner needs to find its proxy: ``agents/<agent-id>/env`` (spec/compile.md "Output"; origin-compile.md 4.1, 4.2).
+"""A runner's environment: ``agents/<agent-id>/env`` (docs/spec/compile.md "Output").
 
     base-url      the base URL for each SDK's way of saying it, and the token as the API key
     proxy         HTTPS_PROXY, the pod's CA, and the token as the API key
@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from claw_compile.authority.agent import Agent
-from claw_compile.authority.topology import PROXY
+from claw_compile.policy.agent import Agent
+from claw_compile.policy.topology import PROXY
 from claw_contract.secret import Secret
 
 BASE_URL = f"http://{PROXY}:8080"
@@ -25,12 +25,12 @@ _ADDS = ("NODE_EXTRA_CA_CERTS", "CODEX_CA_CERTIFICATE")
 
 
 def runner_env(agent: Agent, token: Secret) -> bytes:
-    """The env file, one ``NAME=value`` a line, to be taken as it is."""
+    """Return the env file, one ``NAME=value`` a line, to be taken as it is."""
     return "".join(f"{name}={value}\n" for name, value in _variables(agent, token.reveal()).items()).encode()
 
 
 def _variables(agent: Agent, token: str) -> dict[str, str]:
-    # Codex takes OPENAI_API_KEY by a login only; told no base URL, it would send none.
+    # Codex takes OPENAI_API_KEY by a login only; without a base URL it would send none.
     keys = dict.fromkeys(("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "CODEX_API_KEY", "CLLAMA_TOKEN"), token)
     match agent.mode:
         case "base-url":

@@ -1,4 +1,4 @@
-"""Write: the one phase that writes the disk (spec/contract.md "Layout", spec/compile.md "Verbs"; decision 0019).
+"""Write: the one phase that writes the disk (docs/spec/contract.md "Layout", docs/spec/compile.md "Verbs"; decision 0019).
 
     <directory>/.tree/          the compiled tree; exchanged in one rename
     <directory>/context         → .tree/context; so for each name at the tree's top
@@ -18,14 +18,14 @@ import fcntl
 import os
 import secrets
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from claw_compile import codes
-from claw_compile.diagnostics.diagnostic import Diagnostic, quoted, start_of
-from claw_compile.loading.compiled import TREE
+from claw_compile.diagnostics.diagnostic import Diagnostic, quote, start_of
 from claw_compile.output.emit import Tree, is_for_its_agent
 from claw_contract.secret import Secret
 
@@ -38,7 +38,9 @@ OURS = {
     "compose.generated.yml",
     "kubernetes.generated.yml",
 }
-"""What a compiled tree has at its top."""
+"""The names at the top of a compiled tree."""
+TREE = ".tree"
+"""The directory that is exchanged in one rename, in the directory that stays."""
 _FRESH = f".{TREE}.new-"
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
@@ -54,24 +56,26 @@ def write(tree: Tree, directory: Path, beside: Mapping[Path, bytes] | None = Non
     # A symlink stays one: what it points at is replaced.
     place = Path(os.path.realpath(directory))
     try:
-        if (strange := _strange(place)) is not None:
+        if (foreign := _first_foreign(place)) is not None:
             help_text = "choose a directory that is empty, or not there"
-            return (codes.UNWRITABLE_OUTPUT.at(at, f"{quoted(strange)} in it is not ours", help_text=help_text),)
+            return (codes.UNWRITABLE_OUTPUT.at(at, f"{quote(foreign)} in it is not ours", help_text=help_text),)
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _alone(place), _prepared(beside or {}) as prepared:
+        with _lock_directory(place), _prepare_files(beside or {}) as temporary_files:
             _replace(tree, place)
-            for path, ready in prepared.items():
+            for path, ready in temporary_files.items():
                 ready.replace(path)
     except OSError as error:
         return (codes.UNWRITABLE_OUTPUT.at(at, f"the output can't be written: {error.strerror}"),)
     return ()
 
 
-def create_master(path: Path) -> Secret:
-    """A new master secret in a file that only its owner reads. Raises ``OSError``; an existing file is kept."""
-    secret = Secret(secrets.token_hex(32))
-    _create(path, f"{secret.reveal()}\n".encode())
-    return secret
+def write_master(path: Path, master: Secret) -> tuple[Diagnostic, ...]:
+    """Write a new master secret into a file that only its owner reads; an existing file is an error, and kept."""
+    try:
+        _create(path, f"{master.reveal()}\n".encode())
+    except OSError as error:
+        return (codes.UNWRITABLE_OUTPUT.at(start_of(str(path)), f"it can't be written: {error.strerror}"),)
+    return ()
 
 
 def replace_file(path: Path, content: bytes) -> tuple[Diagnostic, ...]:
@@ -89,8 +93,8 @@ def replace_file(path: Path, content: bytes) -> tuple[Diagnostic, ...]:
     return ()
 
 
-def _strange(place: Path) -> str | None:
-    """The first thing at ``place`` that keeps it from being replaced."""
+def _first_foreign(place: Path) -> str | None:
+    """Return the first thing at ``place`` that the compiler did not make."""
     if not place.exists():
         return None
     if not place.is_dir():
@@ -100,19 +104,19 @@ def _strange(place: Path) -> str | None:
 
 
 @contextmanager
-def _alone(place: Path) -> Iterator[None]:
-    """Two compiles at a time would remove each other's unfinished trees."""
-    held = os.open(place, os.O_RDONLY)
+def _lock_directory(place: Path) -> Iterator[None]:
+    """Hold a lock on the directory: two compiles at a time would remove each other's unfinished trees."""
+    descriptor = os.open(place, os.O_RDONLY)
     try:
-        fcntl.flock(held, fcntl.LOCK_EX)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
-        os.close(held)
+        os.close(descriptor)
 
 
 @contextmanager
-def _prepared(files: Mapping[Path, bytes]) -> Iterator[Mapping[Path, Path]]:
-    """Each file whole beside its place, and gone again if it did not get there."""
+def _prepare_files(files: Mapping[Path, bytes]) -> Iterator[Mapping[Path, Path]]:
+    """Write each file beside its place, and remove what is not renamed into it."""
     ready = {path: path.with_name(f".{path.name}.new") for path in files}
     try:
         for path, temporary in ready.items():
@@ -182,8 +186,30 @@ def _swap(fresh: Path, place: Path) -> None:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Linux's renameat2 with RENAME_EXCHANGE: two directories change places in one step."""
+    """Exchange two directories in one step, by Linux's renameat2 with RENAME_EXCHANGE."""
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is None:
         return False
     return bool(rename(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0)
+
+
+def read_compiled_tree(directory: Path, compose_file: Path) -> Mapping[PurePosixPath, bytes]:
+    """Return the files that the last compile wrote, by path in the tree, and the Compose file by its name.
+
+    Return nothing where nothing was compiled. Raise ``OSError`` when a file can't be read.
+    """
+    root = Path(os.path.realpath(directory)) / TREE
+    files: dict[PurePosixPath, bytes] = {}
+    if compose_file.is_file():
+        files[PurePosixPath(compose_file.name)] = compose_file.read_bytes()
+    for place, _, names in os.walk(root, onerror=_unreadable):
+        for name in names:
+            path = Path(place) / name
+            if stat.S_ISREG(path.lstat().st_mode):
+                files[PurePosixPath(path.relative_to(root).as_posix())] = path.read_bytes()
+    return files
+
+
+def _unreadable(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error

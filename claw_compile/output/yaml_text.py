@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import assert_never
 
 from claw_compile.diagnostics.diagnostic import Span
-from claw_compile.reading.node import Entry, ListNode, MapNode, Node, ScalarNode
+from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode
 
 type Data = str | int | bool | Node | Iterable[Data] | Mapping[str, Data] | None
 
@@ -21,13 +21,13 @@ _OURS = Span("", 0, 0, 0)
 _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
 _WORDS = {"null", "true", "false", "y", "n", "yes", "no", "on", "off"}
-"""What YAML 1.1 or 1.2 would not take for a string."""
+"""Text that YAML 1.1 or 1.2 would not take for a string."""
 _PLAIN_START = re.compile(r"""[^\s\-?:,\[\]{}#&*!|>'"%@`]|[-?:](?=\S)""")
 _NOT_PLAIN = re.compile(r""":(\s|$)|\s#|[^\S ]|^[.-]{3}|\s$""")
 
 
 def as_yaml(root: MapNode, first: Sequence[str] = ()) -> str:
-    """The document; ``first`` are keys that stand at its top."""
+    """Return the document as YAML; ``first`` are keys that stand at its top."""
     top = [MapNode((each,), root.span) for name in first if (each := root.get(name)) is not None]
     rest = MapNode(tuple(each for each in root.entries if each.key.text not in first), root.span)
     lines = [line for part in (*top, rest) for line in _lines(part)]
@@ -35,7 +35,7 @@ def as_yaml(root: MapNode, first: Sequence[str] = ()) -> str:
 
 
 def tree(data: Data) -> Node:
-    """Our own data as a tree; nodes in it stay what they are. A string is quoted, and means itself."""
+    """Return our own data as a tree; nodes in it stay what they are. A string is quoted, and means itself."""
     match data:
         case ScalarNode() | ListNode() | MapNode():
             return data
@@ -54,7 +54,7 @@ def tree(data: Data) -> Node:
 
 
 def mapping(data: Mapping[str, Data]) -> MapNode:
-    """``tree`` of a mapping; its keys are plain where that is sound."""
+    """Return a mapping as a tree; its keys are plain where that is sound."""
     return MapNode(tuple(entry(name, value) for name, value in data.items()), _OURS)
 
 
@@ -64,7 +64,7 @@ def entry(name: str, value: Data) -> Entry:
 
 
 def _lines(node: Node) -> list[str]:
-    """The lines of a collection that holds something."""
+    """Return the lines of a collection that holds something."""
     match node:
         case ScalarNode():
             return []
@@ -89,7 +89,7 @@ def _item(item: Node) -> Iterable[str]:
 
 
 def _head(node: Node) -> str:
-    """What stands on the line of the key: the tag, and the value where it needs no lines of its own."""
+    """Return what stands on the line of the key: the tag, and the value where it needs no lines of its own."""
     match node:
         case ScalarNode():
             value = _scalar(node)
@@ -105,5 +105,5 @@ def _scalar(node: ScalarNode) -> str:
         return "null"
     if node.plain and _PLAIN_START.match(node.text) and not _NOT_PLAIN.search(node.text):
         return node.text
-    quoted = json.dumps(node.text, ensure_ascii=False)
-    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", quoted)
+    quote = json.dumps(node.text, ensure_ascii=False)
+    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", quote)

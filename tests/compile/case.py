@@ -51,11 +51,11 @@ def expectations(case: Path) -> list[Expected]:
 def as_found(case: Path, diagnostics: tuple[Diagnostic, ...]) -> list[Expected]:
     return sorted(
         Expected(
-            str(Path(found.span.file).relative_to(case.parent)),
-            found.span.line,
-            found.span.column,
-            found.code.severity[0].upper(),
-            found.code.name,
+            str(Path(diagnostic.span.file).relative_to(case.parent)),
+            diagnostic.span.line,
+            diagnostic.span.column,
+            diagnostic.code.severity[0].upper(),
+            diagnostic.code.name,
         )
-        for found in diagnostics
+        for diagnostic in diagnostics
     )

@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from claw_compile.authority.agent import Agent, Resolved
-from claw_compile.authority.check import check
-from claw_compile.authority.resolve import resolve
-from claw_compile.diagnostics.diagnostic import Diagnostic, in_order
+from claw_compile.diagnostics.diagnostic import Diagnostic, sort_diagnostics
 from claw_compile.loading.load import load
+from claw_compile.policy.agent import Agent, ResolvedPod
+from claw_compile.policy.check import check
+from claw_compile.policy.resolve import resolve
 
 DESCRIPTORS: Mapping[str, object] = {
     "market.json": {"version": 1, "feeds": [{"name": "prices", "path": "/prices", "ttl": 30}]},
@@ -30,7 +30,7 @@ SERVICES = """
 """
 
 
-def resolved(directory: Path, pod: str, services: str, **environ: str) -> tuple[Resolved, list[Diagnostic]]:
+def resolved(directory: Path, pod: str, services: str, **environ: str) -> tuple[ResolvedPod, list[Diagnostic]]:
     """The pod with ``pod`` in its ``x-claw`` and these services beside market, press and plain; and what is found in it."""
     for name, data in DESCRIPTORS.items():
         (directory / name).write_text(json.dumps(data), encoding="utf-8")
@@ -43,13 +43,13 @@ def resolved(directory: Path, pod: str, services: str, **environ: str) -> tuple[
     assert loaded.value is not None, loaded.diagnostics
     result = resolve(loaded.value)
     assert result.value is not None
-    found = in_order((*loaded.diagnostics, *result.diagnostics, *check(loaded.value, result.value)))
-    return result.value, list(found)
+    diagnostics = sort_diagnostics((*loaded.diagnostics, *result.diagnostics, *check(loaded.value, result.value)))
+    return result.value, list(diagnostics)
 
 
 def agent(directory: Path, claw: str, pod: str = "", **environ: str) -> Agent:
     """The one agent of a pod without errors."""
-    value, found = resolved(directory, pod, f"  one: {{x-claw: {{agent: AGENTS.md{claw}}}}}", **environ)
-    assert [str(each) for each in found if each.is_error] == []
+    value, diagnostics = resolved(directory, pod, f"  one: {{x-claw: {{agent: AGENTS.md{claw}}}}}", **environ)
+    assert [str(each) for each in diagnostics if each.is_error] == []
     (only,) = value.agents
     return only

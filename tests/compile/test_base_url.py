@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from claw_compile.authority.ports import base_url
 from claw_compile.diagnostics.diagnostic import Diagnostic, Span
 from claw_compile.grammar.pod import ServiceSpec
-from claw_compile.reading.node import ScalarNode
-from claw_compile.reading.source import Source
-from claw_compile.reading.yaml_reader import read_yaml
+from claw_compile.parsing.node import ScalarNode
+from claw_compile.parsing.source import Source
+from claw_compile.parsing.yaml_reader import read_yaml
+from claw_compile.policy.base_url import base_url
 
 NAME = ScalarNode("svc", Span("pod", 1, 1, 4))
 
@@ -17,9 +17,9 @@ NAME = ScalarNode("svc", Span("pod", 1, 1, 4))
 def asked(text: str, **environ: str) -> tuple[str | None, list[str]]:
     root = read_yaml(Source("pod", text or "{}")).value
     assert root is not None
-    found: list[Diagnostic] = []
+    diagnostics: list[Diagnostic] = []
     service = ServiceSpec(NAME, expose=root.value("expose"), ports=root.value("ports"))
-    return base_url(service, environ.get, found), [each.code.name for each in found]
+    return base_url(service, environ.get, diagnostics), [each.code.name for each in diagnostics]
 
 
 @pytest.mark.requirement("compile:base-url")
@@ -69,7 +69,7 @@ def test_a_base_url_is_made_of_the_first_tcp_port(text: str, url: str | None, co
     ],
 )
 def test_a_stated_base_url_is_checked(written: str, url: str | None) -> None:
-    found: list[Diagnostic] = []
+    diagnostics: list[Diagnostic] = []
     service = ServiceSpec(NAME, base_url=ScalarNode(written, NAME.span))
-    assert base_url(service, {}.get, found) == url
-    assert [each.code.name for each in found] == ([] if url else ["bad-base-url"])
+    assert base_url(service, {}.get, diagnostics) == url
+    assert [each.code.name for each in diagnostics] == ([] if url else ["bad-base-url"])

@@ -29,23 +29,23 @@ ELSEWHERE = {
 @pytest.mark.requirement("compile:diagnostics-on-the-line", "compile:all-errors-in-one-run")
 @pytest.mark.parametrize("case", case_files(), ids=lambda case: f"{case.parent.name}/{case.stem}")
 def test_a_case_earns_exactly_the_diagnostics_that_it_names(case: Path) -> None:
-    found = check_pod(case, ENVIRON).diagnostics
-    assert [str(each) for each in as_found(case, found)] == [str(each) for each in expectations(case)]
+    diagnostics = check_pod(case, ENVIRON).diagnostics
+    assert [str(each) for each in as_found(case, diagnostics)] == [str(each) for each in expectations(case)]
 
 
 @pytest.mark.requirement("compile:secrets-never-printed")
 @pytest.mark.parametrize("case", case_files(), ids=lambda case: f"{case.parent.name}/{case.stem}")
 def test_no_report_holds_the_value_of_a_variable(case: Path) -> None:
-    found = check_pod(case, ENVIRON).diagnostics
-    for report in (as_text(found), as_json(found)):
+    diagnostics = check_pod(case, ENVIRON).diagnostics
+    for report in (as_text(diagnostics), as_json(diagnostics)):
         assert ENVIRON["CASE_TOKEN"] not in report
         assert "never closed" not in report
 
 
 def test_what_a_descriptor_says_moves_no_cursor() -> None:
-    found = check_pod(Path(__file__).parent / "cases" / "descriptor-checks.yml", ENVIRON).diagnostics
-    assert "\\x1b[2J" in as_text(found)
-    for each in found:
+    diagnostics = check_pod(Path(__file__).parent / "cases" / "descriptor-checks.yml", ENVIRON).diagnostics
+    assert "\\x1b[2J" in as_text(diagnostics)
+    for each in diagnostics:
         assert "\x1b" not in each.message + "".join(note.message for note in each.notes) + (each.hint or "")
 
 
@@ -60,7 +60,8 @@ def test_every_code_has_a_case() -> None:
 def test_diagnostics_are_sorted_by_place() -> None:
     for case in case_files():
         places = [
-            (found.span.file, found.span.line, found.span.column) for found in check_pod(case, ENVIRON).diagnostics
+            (diagnostic.span.file, diagnostic.span.line, diagnostic.span.column)
+            for diagnostic in check_pod(case, ENVIRON).diagnostics
         ]
         assert places == sorted(places)
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from claw_compile.compiler import compile_pod
+from claw_compile.output.compose.proxy_service import REDIRECT
 from claw_compile.output.deployment import HOLDER
-from claw_compile.output.proxy_service import REDIRECT
 from tests.compile.oracle import compose_config
 
 MASTER = "a-master-secret-for-tests"
@@ -24,7 +24,7 @@ def compiled(directory: Path, pod: str, **environ: str) -> dict[str, Any]:
     (directory / "desk.json").write_text(DESCRIPTOR, encoding="utf-8")
     (directory / "claw-pod.yml").write_text(pod, encoding="utf-8")
     result = compile_pod(directory / "claw-pod.yml", {"CLAW_MASTER_SECRET": MASTER, **environ})
-    assert result.value is not None, [(found.code.name, found.message) for found in result.diagnostics]
+    assert result.value is not None, [(diagnostic.code.name, diagnostic.message) for diagnostic in result.diagnostics]
     return compose_config(directory / "compose.generated.yml", **environ)
 
 

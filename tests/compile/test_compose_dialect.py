@@ -1,4 +1,4 @@
-"""Variables and ``.env`` as the real Compose reads them (origin-compile.md section 7, cases 31 and 32)."""
+"""Variables and ``.env`` as the real Compose reads them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from claw_compile.reading.dotenv import read_dotenv
-from claw_compile.reading.interpolation import interpolate
-from claw_compile.reading.source import Source
+from claw_compile.parsing.dotenv import read_dotenv
+from claw_compile.parsing.interpolation import interpolate
+from claw_compile.parsing.source import Source
 from tests.compile.oracle import compose_config
 
 ENVIRON = {"A": "1", "E": "", "S": " "}

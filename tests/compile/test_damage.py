@@ -43,11 +43,11 @@ def judge(pod: str, descriptor: str) -> None:
         (directory / "claw-pod.yml").write_text(pod, encoding="utf-8", newline="")
         result = check_pod(directory / "claw-pod.yml", ENVIRON)
         report = as_text(result.diagnostics) + as_json(result.diagnostics)
-    assert (result.value is None) == any(found.is_error for found in result.diagnostics)
-    for found in result.diagnostics:
-        assert found.code.name in CODES
-        assert found.span.line >= 1
-        assert 1 <= found.span.column <= found.span.end_column
+    assert (result.value is None) == any(diagnostic.is_error for diagnostic in result.diagnostics)
+    for diagnostic in result.diagnostics:
+        assert diagnostic.code.name in CODES
+        assert diagnostic.span.line >= 1
+        assert 1 <= diagnostic.span.column <= diagnostic.span.end_column
     assert not any(value in report for value in ENVIRON.values())
 
 

@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from claw_compile.codes.registry import CODES
-from claw_compile.compiler import check_pod, emitted
+from claw_compile.compiler import check_pod, preview
 from claw_compile.diagnostics.report import as_json, as_text
 from claw_compile.diagnostics.sarif import as_github, as_sarif
-from claw_compile.locking import lock_pod
+from claw_compile.lock_update import lock_pod
 from tests.compile.planted import DOTENV, ENVIRON, POD, planted_pod
 
 BASE = (
@@ -60,11 +60,11 @@ def test_one_damaged_byte_of_any_file_gives_diagnostics(tmp_path: Path, name: st
         rest = b"" if how == "cut" else data[at if how == "insert" else at + 1 :]
         file.write_bytes(data[:at] + put + rest)
         result = check_pod(pod, ENVIRON)
-        assert (result.value is None) == any(found.is_error for found in result.diagnostics)
-        assert all(found.code.name in CODES and found.span.line >= 1 for found in result.diagnostics)
+        assert (result.value is None) == any(diagnostic.is_error for diagnostic in result.diagnostics)
+        assert all(diagnostic.code.name in CODES and diagnostic.span.line >= 1 for diagnostic in result.diagnostics)
         if result.value is not None:
-            emitted(result.value)
-        told = "".join(report(result.diagnostics) for report in REPORTS)
-        assert not [value for value in SECRETS if value in told]
+            preview(result.value)
+        reported = "".join(report(result.diagnostics) for report in REPORTS)
+        assert not [value for value in SECRETS if value in reported]
 
     judge()

@@ -69,7 +69,9 @@ def test_one_damaged_byte_of_what_describes_a_service_gives_diagnostics(tmp_path
         (tmp_path / file).write_text(text, encoding="utf-8")
     sound = FILES[name].encode()
     assert not [
-        found.code.name for found in check_pod(tmp_path / "claw-pod.yml", ENVIRON).diagnostics if found.is_error
+        diagnostic.code.name
+        for diagnostic in check_pod(tmp_path / "claw-pod.yml", ENVIRON).diagnostics
+        if diagnostic.is_error
     ]
 
     @settings(max_examples=60, deadline=None)
@@ -79,8 +81,8 @@ def test_one_damaged_byte_of_what_describes_a_service_gives_diagnostics(tmp_path
         rest = b"" if how == "cut" else sound[at if how == "insert" else at + 1 :]
         (tmp_path / name).write_bytes(sound[:at] + put + rest)
         result = check_pod(tmp_path / "claw-pod.yml", ENVIRON)
-        assert (result.value is None) == any(found.is_error for found in result.diagnostics)
-        assert all(found.code.name in CODES and found.span.line >= 1 for found in result.diagnostics)
+        assert (result.value is None) == any(diagnostic.is_error for diagnostic in result.diagnostics)
+        assert all(diagnostic.code.name in CODES and diagnostic.span.line >= 1 for diagnostic in result.diagnostics)
         report = as_text(result.diagnostics) + as_json(result.diagnostics)
         assert not any(value in report for value in ENVIRON.values())
 

@@ -1,4 +1,4 @@
-"""What an agent has of the pod's defaults and of its own: absent, null and empty differ (origin-compile.md 2.18)."""
+"""The pod's defaults and an agent's own values: absent, null and empty differ."""
 
 from __future__ import annotations
 
@@ -90,10 +90,10 @@ def test_context_blocks_are_replaced_as_a_list_and_an_empty_one_suppresses(tmp_p
 def test_feeds_are_a_list_with_one_spread_and_keep_their_order(
     tmp_path: Path, claw: str, expected: list[str] | None
 ) -> None:
-    value, found = resolved(
+    value, diagnostics = resolved(
         tmp_path, ", feeds-defaults: [market/prices]", f"  one: {{x-claw: {{agent: AGENTS.md{claw}}}}}"
     )
-    codes = [each.code.name for each in found if each.is_error]
+    codes = [each.code.name for each in diagnostics if each.is_error]
     if expected is None:
         assert codes == ["spread-twice"]
     else:
@@ -103,8 +103,8 @@ def test_feeds_are_a_list_with_one_spread_and_keep_their_order(
 
 @pytest.mark.requirement("compile:feeds")
 def test_an_ambiguous_feed_is_told_with_its_candidates(tmp_path: Path) -> None:
-    _, found = resolved(tmp_path, "", "  one: {x-claw: {agent: AGENTS.md, feeds: [prices]}}")
-    (error,) = [each for each in found if each.is_error]
+    _, diagnostics = resolved(tmp_path, "", "  one: {x-claw: {agent: AGENTS.md, feeds: [prices]}}")
+    (error,) = [each for each in diagnostics if each.is_error]
     assert error.code.name == "ambiguous-feed"
     assert error.help == "write one of 'market/prices', 'press/prices'"
 
@@ -170,8 +170,8 @@ def test_the_environment_of_the_proxy_is_the_pods_and_every_agents(tmp_path: Pat
         "  off: {x-claw: {agent: AGENTS.md, cllama: null, cllama-env: {KEY: another}}}\n"
     )
     file_pod = ", secrets: {}"
-    value, found = resolved(tmp_path, file_pod, services, KEY="planted-key", TAKEN="of-the-process")
-    assert found == []
+    value, diagnostics = resolved(tmp_path, file_pod, services, KEY="planted-key", TAKEN="of-the-process")
+    assert diagnostics == []
     env = {name: setting.value for name, setting in value.proxy_env.items()}
     assert env == {"KEY": "planted-key", "LEVEL": "3", "TAKEN": "of-the-process"}
     assert "planted-key" not in repr(value.proxy_env)
@@ -182,8 +182,8 @@ def test_a_counted_agent_is_several_that_differ_in_nothing_but_their_ids(tmp_pat
     services = (
         "  bot: {x-claw: {agent: AGENTS.md, count: '${N:-3}', feeds: ['news-{claw_id}'], models: {primary: openai/b}}}"
     )
-    value, found = resolved(tmp_path, "", services)
-    assert found == []
+    value, diagnostics = resolved(tmp_path, "", services)
+    assert diagnostics == []
     assert [(each.id, each.ordinal) for each in value.agents] == [("bot-0", 0), ("bot-1", 1), ("bot-2", 2)]
     assert [each.feeds[0].path for each in value.agents] == ["/news/bot-0", "/news/bot-1", "/news/bot-2"]
     assert len({each.models for each in value.agents}) == 1
@@ -198,10 +198,10 @@ def test_numbers_without_quotes_are_what_their_key_takes(tmp_path: Path) -> None
     assert len(value.agents) == 3
     handles = value.agents[0].spec.carried["handles"]
     assert [entry.value.text for entry in handles.entries] == ["123456789012345678", "0123"]  # type: ignore[union-attr]
-    _, found = resolved(
+    _, diagnostics = resolved(
         tmp_path, ", memory-defaults: {service: press, timeout-ms: 1e3}", "  one: {x-claw: {agent: AGENTS.md}}"
     )
-    assert [each.code.name for each in found] == ["bad-limit"]
+    assert [each.code.name for each in diagnostics] == ["bad-limit"]
 
 
 @pytest.mark.requirement("compile:timezone")
@@ -234,7 +234,7 @@ SUPPRESSED = "tools: [], surfaces: [], feeds: [], skills: [], models: {}" + "".j
 def test_defaults_that_no_agent_takes_are_told_whatever_they_are_of(tmp_path: Path, key: str) -> None:
     pod = f", {key}: {UNUSED[key]}"
     suppressing, taking = f"one: {{x-claw: {{agent: AGENTS.md, {SUPPRESSED}}}}}", "two: {x-claw: {agent: AGENTS.md}}"
-    _, found = resolved(tmp_path, pod, f"  {suppressing}")
-    assert [each.code.name for each in found if each.code.name == "unused-default"] == ["unused-default"]
-    _, found = resolved(tmp_path, pod, f"  {suppressing}\n  {taking}")
-    assert [each.code.name for each in found if each.code.name == "unused-default"] == []
+    _, diagnostics = resolved(tmp_path, pod, f"  {suppressing}")
+    assert [each.code.name for each in diagnostics if each.code.name == "unused-default"] == ["unused-default"]
+    _, diagnostics = resolved(tmp_path, pod, f"  {suppressing}\n  {taking}")
+    assert [each.code.name for each in diagnostics if each.code.name == "unused-default"] == []

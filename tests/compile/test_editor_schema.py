@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,12 @@ import pytest
 from jsonschema import Draft7Validator
 
 from claw_compile.diagnostics.diagnostic import start_of
-from claw_compile.grammar import read_pod as grammar
-from claw_compile.grammar.reading import Reading
-from claw_compile.reading.node import Entry, ListNode, MapNode, Node, ScalarNode, plain_data
-from claw_compile.reading.source import decode
-from claw_compile.reading.yaml_reader import read_yaml
+from claw_compile.grammar import pod_file as grammar
+from claw_compile.grammar.reader import Reader
+from claw_compile.grammar.shapes import Choice, Place
+from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode, plain_data
+from claw_compile.parsing.source import decode
+from claw_compile.parsing.yaml_reader import read_yaml
 from claw_compile.schema import editor
 from tests.compile.case import case_files, expectations
 from tests.compile.oracle import compose_binary
@@ -142,8 +143,8 @@ def errors(data: Any) -> list[str]:
     """What the grammar has against it."""
     root = node(data)
     assert isinstance(root, MapNode)
-    found = grammar.read_pod("claw-pod.yml", root, lambda _: "set").diagnostics
-    return [each.message for each in found if each.is_error and each.code.name not in RELATIONS]
+    diagnostics = grammar.read_pod("claw-pod.yml", root, lambda _: "set").diagnostics
+    return [each.message for each in diagnostics if each.is_error and each.code.name not in RELATIONS]
 
 
 def closed(schema: Any) -> Iterator[frozenset[str]]:
@@ -175,18 +176,20 @@ def test_the_keys_and_words_are_those_that_the_grammar_reads(monkeypatch: pytest
     keys: set[frozenset[str]] = set()
     options: set[frozenset[str]] = set()
 
-    class Listening(Reading):
-        def keys(self, node: Node, what: str, known: Collection[str]) -> dict[str, Entry]:
-            keys.add(frozenset(known))
-            return super().keys(node, what, known)
+    read_keys, read_word = Reader.keys, Choice.read
 
-        def choice[W: str](self, node: Node, what: str, among: Sequence[W]) -> W | None:
-            options.add(frozenset(among))
-            return super().choice(node, what, among)
+    def note_keys(self: Reader, node: MapNode, what: str, known: Collection[str]) -> dict[str, Entry]:
+        keys.add(frozenset(known))
+        return read_keys(self, node, what, known)
 
-    monkeypatch.setattr(grammar, "Reading", Listening)
+    def note_options(self: Choice[str], reader: Reader, node: Node, place: Place) -> str | None:
+        options.add(frozenset(self.options))
+        return read_word(self, reader, node, place)
+
+    monkeypatch.setattr(Reader, "keys", note_keys)
+    monkeypatch.setattr(Choice, "read", note_options)
     assert errors(data_of(EVERYTHING)) == []
-    ours = [editor.pod(), editor.service()]
+    ours = [SCHEMA["definitions"]["claw_pod"], SCHEMA["definitions"]["claw_service"]]
     assert set(closed(ours)) == keys
     assert set(words(ours)) == options
 
@@ -217,9 +220,9 @@ def test_whatever_stands_at_a_place_the_schema_says_what_the_grammar_says() -> N
     for path in under:
         for value in VALUES:
             data = put(whole, path, value)
-            found = errors(data)
-            if VALIDATOR.is_valid(data) is bool(found):
-                differ.append((".".join(map(str, path)), value, found))
+            diagnostics = errors(data)
+            if VALIDATOR.is_valid(data) is bool(diagnostics):
+                differ.append((".".join(map(str, path)), value, diagnostics))
     assert differ == []
 
 

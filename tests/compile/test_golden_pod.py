@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from claw_compile.output.compose import COMPOSE_FILE
+from claw_compile.output.compose.compose_file import COMPOSE_FILE
 from claw_compile.output.emit import digest
 from claw_contract.manifest import read_manifest
 from claw_contract.metadata import Metadata
@@ -23,15 +23,15 @@ HOW = "python -m tests.compile.worked_pods writes it anew"
 
 @pytest.fixture(params=WORKED_PODS, ids=lambda pod: pod.name)
 def pod(request: pytest.FixtureRequest) -> WorkedPod:
-    found: WorkedPod = request.param
-    return found
+    pod: WorkedPod = request.param
+    return pod
 
 
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, bytes]:
     """What the trading desk compiles to."""
-    (found,) = (each for each in WORKED_PODS if each.name == "trading-desk")
-    return found.compiled(found.directory / "claw-pod.yml", tmp_path_factory.mktemp("desk"))
+    (pod,) = (each for each in WORKED_PODS if each.name == "trading-desk")
+    return pod.compiled(pod.directory / "claw-pod.yml", tmp_path_factory.mktemp("desk"))
 
 
 def test_every_pod_of_the_repository_is_one_of_them() -> None:
@@ -58,11 +58,11 @@ def test_the_order_of_mappings_and_grants_changes_no_authority(pod: WorkedPod, t
     shuffled = yaml.safe_dump(reversed_maps(written), sort_keys=False, width=1000)
     assert list(yaml.safe_load(shuffled)) != list(written)
     file.write_text(shuffled, encoding="utf-8")
-    made, expected = dict(pod.compiled(file, tmp_path / "out")), dict(pod.expected())
+    compiled, expected = dict(pod.compiled(file, tmp_path / "out")), dict(pod.expected())
     # There what the user wrote keeps its spelling, and PyYAML has quotes of its own.
-    one, other = (yaml.safe_load(files.pop(COMPOSE_FILE)) for files in (made, expected))
+    one, other = (yaml.safe_load(files.pop(COMPOSE_FILE)) for files in (compiled, expected))
     assert one == other
-    assert made == expected
+    assert compiled == expected
 
 
 def test_another_place_on_the_disk_changes_no_byte(pod: WorkedPod, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from claw_compile.codes.registry import CODES
-from claw_compile.compiler import check_pod, emitted
+from claw_compile.compiler import check_pod, preview
 from claw_compile.diagnostics.report import as_json, as_text
 
 ORIGINAL = Path(__file__).parent / "original"
@@ -77,11 +77,11 @@ def judge(directory: Path, pod: Any, planted: str) -> None:
     file.write_text(yaml.safe_dump(pod, sort_keys=False), encoding="utf-8")
     result = check_pod(file, {**ENVIRON, "PLANT": planted})
     if result.value is not None:
-        emitted(result.value)
-    assert (result.value is None) == any(found.is_error for found in result.diagnostics)
+        preview(result.value)
+    assert (result.value is None) == any(diagnostic.is_error for diagnostic in result.diagnostics)
     report = as_text(result.diagnostics) + as_json(result.diagnostics)
     assert not [value for value in (*ENVIRON.values(), PLANTED) if value in report]
-    assert all(found.code.name in CODES for found in result.diagnostics)
+    assert all(diagnostic.code.name in CODES for diagnostic in result.diagnostics)
 
 
 @pytest.mark.requirement("compile:original-pods")

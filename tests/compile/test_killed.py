@@ -1,4 +1,4 @@
-"""A compiler that is killed in the middle, and one that runs elsewhere (edge case 40)."""
+"""A compiler that is killed in the middle, and one that runs elsewhere."""
 
 from __future__ import annotations
 

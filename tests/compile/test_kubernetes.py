@@ -11,9 +11,9 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from claw_compile.compiler import Written, compile_pod
-from claw_compile.diagnostics.diagnostic import Checked
-from claw_compile.output.kubernetes_objects import PROXY_UID
+from claw_compile.compiler import CompileResult, compile_pod
+from claw_compile.diagnostics.diagnostic import Result
+from claw_compile.output.kubernetes.objects import PROXY_UID
 from tests.compile.test_compose import DESCRIPTOR, MASTER, agent
 from tests.compile.worked_pods import WORKED_PODS, WorkedPod
 
@@ -22,7 +22,7 @@ OLDEST, NEWEST = "1.29.0", "1.37.0"
 SECRET = "planted: p$word"
 
 
-def compiled(directory: Path, pod: str, **environ: str) -> Checked[Written]:
+def compiled(directory: Path, pod: str, **environ: str) -> Result[CompileResult]:
     (directory / "AGENTS.md").write_text("# Contract\n", encoding="utf-8")
     (directory / "desk.json").write_text(DESCRIPTOR, encoding="utf-8")
     (directory / "claw-pod.yml").write_text(pod, encoding="utf-8")
@@ -32,17 +32,17 @@ def compiled(directory: Path, pod: str, **environ: str) -> Checked[Written]:
 def manifests(directory: Path, pod: str, **environ: str) -> dict[tuple[str, str], dict[str, Any]]:
     """The objects by kind and name, each of them sound."""
     result = compiled(directory, pod, **environ)
-    assert result.value is not None, [(found.code.name, found.message) for found in result.diagnostics]
+    assert result.value is not None, [(diagnostic.code.name, diagnostic.message) for diagnostic in result.diagnostics]
     return read(result.value.deployed)
 
 
 def read(file: Path) -> dict[tuple[str, str], dict[str, Any]]:
-    found = {}
+    manifests = {}
     for document in yaml.safe_load_all(file.read_text(encoding="utf-8")):
         for version in (OLDEST, NEWEST):
             kubernetes_validate.validate(document, version, strict=True)
-        found[document["kind"], document["metadata"]["name"]] = document
-    return found
+        manifests[document["kind"], document["metadata"]["name"]] = document
+    return manifests
 
 
 def spec_of(objects: dict[tuple[str, str], dict[str, Any]], name: str) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def reaches_the_world(policy: dict[str, Any]) -> bool:
 def test_every_worked_pod_is_sound_for_kubernetes(pod: WorkedPod, tmp_path: Path) -> None:
     file = pod.copy(tmp_path)
     result = compile_pod(file, pod.environ, target="kubernetes")
-    assert result.value is not None, [(found.code.name, found.message) for found in result.diagnostics]
+    assert result.value is not None, [(diagnostic.code.name, diagnostic.message) for diagnostic in result.diagnostics]
     assert read(result.value.deployed)
     assert not file.with_name("compose.generated.yml").exists()
 
@@ -203,9 +203,9 @@ def test_what_has_no_counterpart_is_told_each_where_it_stands(tmp_path: Path) ->
     assert result.value is None
     assert not (tmp_path / ".claw-runtime").exists()
     lines = pod.splitlines()
-    told = {
-        (found.code.name, lines[found.span.line - 1][found.span.column - 1 :].split(":")[0])
-        for found in result.diagnostics
+    reported = {
+        (diagnostic.code.name, lines[diagnostic.span.line - 1][diagnostic.span.column - 1 :].split(":")[0])
+        for diagnostic in result.diagnostics
     }
     expected = {
         ("not-carried", "ulimits"),
@@ -219,7 +219,7 @@ def test_what_has_no_counterpart_is_told_each_where_it_stands(tmp_path: Path) ->
         ("kubernetes-name", "odd_name"),
         ("no-image", "odd_name"),
     }
-    assert expected <= told
+    assert expected <= reported
 
 
 @pytest.mark.requirement("kubernetes:modes")
@@ -247,17 +247,17 @@ def test_an_agent_gets_no_right_by_which_it_could_leave_past_its_proxy(tmp_path:
         "allowPrivilegeEscalation": False,
         "capabilities": {"drop": ["ALL"], "add": ["CHOWN"]},
     }
-    told = [found.message for found in result.diagnostics if found.code.name == "not-carried"]
-    assert ["NET_ADMIN" in each or "NET_RAW" in each or "setuid" in each or "privileged" in each for each in told] == [
-        True
-    ] * 4
+    reported = [diagnostic.message for diagnostic in result.diagnostics if diagnostic.code.name == "not-carried"]
+    assert [
+        "NET_ADMIN" in each or "NET_RAW" in each or "setuid" in each or "privileged" in each for each in reported
+    ] == [True] * 4
 
 
 @pytest.mark.requirement("kubernetes:guarded")
 def test_an_agent_is_not_its_proxys_user(tmp_path: Path) -> None:
     result = compiled(tmp_path, agent(compose=f"    user: '{PROXY_UID}:5'"))
     assert result.value is None
-    assert "proxys-user" in {found.code.name for found in result.diagnostics}
+    assert "proxys-user" in {diagnostic.code.name for diagnostic in result.diagnostics}
 
 
 @pytest.mark.requirement("kubernetes:schemas")

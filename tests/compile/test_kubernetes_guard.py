@@ -32,9 +32,9 @@ def rules_of(directory: Path, pod: str) -> str:
     return rules
 
 
-def told(directory: Path, pod: str, *codes: str) -> list[tuple[str, str]]:
-    found = compiled(directory, pod).diagnostics
-    return [(each.code.name, each.message) for each in found if each.code.name in codes]
+def reported(directory: Path, pod: str, *codes: str) -> list[tuple[str, str]]:
+    diagnostics = compiled(directory, pod).diagnostics
+    return [(each.code.name, each.message) for each in diagnostics if each.code.name in codes]
 
 
 @pytest.mark.requirement("kubernetes:surfaces")
@@ -67,11 +67,11 @@ def test_egress_opens_the_world_and_no_private_address(tmp_path: Path) -> None:
 
 @pytest.mark.requirement("kubernetes:surfaces")
 def test_who_is_reached_on_a_surfaces_ports_through_the_policy_alone_is_told(tmp_path: Path) -> None:
-    assert told(tmp_path, pod_with(["service://web"]), "shared-reach") == [
+    assert reported(tmp_path, pod_with(["service://web"]), "shared-reach") == [
         ("shared-reach", "on a port of its surfaces one reaches desk, too")
     ]
-    assert told(tmp_path, pod_with(["egress://"]), "shared-reach") == []
-    assert told(tmp_path, pod_with(["service://desk"]), "shared-reach") == []
+    assert reported(tmp_path, pod_with(["egress://"]), "shared-reach") == []
+    assert reported(tmp_path, pod_with(["service://desk"]), "shared-reach") == []
 
 
 @pytest.mark.requirement("kubernetes:surfaces")
@@ -80,18 +80,18 @@ def test_a_transparent_agent_with_a_surface_on_a_redirected_port_is_refused(port
     pod = pod_with(["service://web"], f"expose: [{port}]", "transparent")
     result = compiled(tmp_path, pod)
     assert result.value is None
-    (found,) = (each for each in result.diagnostics if each.is_error)
-    assert (found.code.name, found.message) == (
+    (error,) = (each for each in result.diagnostics if each.is_error)
+    assert (error.code.name, error.message) == (
         "surface-redirected",
         f"what one sends to port {port} goes to its proxy",
     )
-    assert pod.splitlines()[found.span.line - 1][found.span.column - 1 :].startswith("'service://web'")
+    assert pod.splitlines()[error.span.line - 1][error.span.column - 1 :].startswith("'service://web'")
 
 
 @pytest.mark.requirement("kubernetes:surfaces")
 def test_what_of_a_surface_is_redirected_is_told_and_not_let_out(tmp_path: Path) -> None:
     pod = pod_with(["service://web", "egress://"], "expose: [80, 443/udp, 9000]", "transparent")
-    assert told(tmp_path, pod, "surface-redirected", "surface-partly-redirected") == [
+    assert reported(tmp_path, pod, "surface-redirected", "surface-partly-redirected") == [
         ("surface-partly-redirected", "what one sends to port 80 goes to its proxy"),
         ("surface-partly-redirected", "one reaches governed hosts only on the ports 80 and 443"),
     ]
@@ -113,7 +113,7 @@ def test_other_modes_reach_a_surface_on_any_port(tmp_path: Path) -> None:
 def test_a_surface_without_a_port_and_a_port_that_is_none_are_told(tmp_path: Path) -> None:
     odd = "ports: [{target: 9000, protocol: 'tcp accept; flush ruleset'}, {target: 70000}]"
     pod = pod_with(["service://web"], odd)
-    messages = [message for _, message in told(tmp_path, pod, "not-carried")]
+    messages = [message for _, message in reported(tmp_path, pod, "not-carried")]
     assert len([each for each in messages if "no port of TCP, UDP or SCTP" in each]) == 2
     assert [each for each in messages if "'web' names no port" in each]
     assert "flush ruleset" not in rules_of(tmp_path, pod)

@@ -12,8 +12,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from claw_compile.diagnostics.diagnostic import Checked
-from claw_compile.output.kubernetes_objects import object_name
+from claw_compile.diagnostics.diagnostic import Result
+from claw_compile.output.kubernetes.objects import object_name
 from tests.compile.test_kubernetes import compiled, read, spec_of
 
 type Pod = dict[str, Any]
@@ -58,13 +58,15 @@ def pod_of(agents: list[str], services: list[str], volumes: list[str], secrets: 
     return {"x-claw": authority, "services": members, "volumes": dict.fromkeys(volumes)}
 
 
-def names(result: Checked[Any]) -> list[tuple[str, str]]:
+def names(result: Result[Any]) -> list[tuple[str, str]]:
     """Kind and name of each object, and the Secrets that are made by hand."""
-    assert result.value is not None, [(found.code.name, found.message) for found in result.diagnostics]
+    assert result.value is not None, [(diagnostic.code.name, diagnostic.message) for diagnostic in result.diagnostics]
     documents = yaml.safe_load_all(result.value.deployed.read_text(encoding="utf-8"))
-    by_hand = [found.message.split("'")[1] for found in result.diagnostics if found.code.name == "made-by-hand"]
-    made = [(document["kind"], document["metadata"]["name"]) for document in documents]
-    return [*made, *(("Secret", name) for name in by_hand)]
+    by_hand = [
+        diagnostic.message.split("'")[1] for diagnostic in result.diagnostics if diagnostic.code.name == "made-by-hand"
+    ]
+    objects = [(document["kind"], document["metadata"]["name"]) for document in documents]
+    return [*objects, *(("Secret", name) for name in by_hand)]
 
 
 @pytest.mark.requirement("kubernetes:names")
@@ -84,8 +86,8 @@ def test_no_two_objects_are_of_one_kind_and_one_name(
         services = [name for name in services if not name.startswith(f"{agents[0]}-")]
         agents = [agents[0], *(name for name in agents[1:] if not name.startswith(f"{agents[0]}-"))]
     with tempfile.TemporaryDirectory() as directory:
-        found = names(compiled(Path(directory), json.dumps(pod_of(agents, services, volumes, secrets, count))))
-    assert sorted(set(found)) == sorted(found)
+        object_names = names(compiled(Path(directory), json.dumps(pod_of(agents, services, volumes, secrets, count))))
+    assert sorted(set(object_names)) == sorted(object_names)
 
 
 @pytest.mark.requirement("kubernetes:names")
@@ -118,7 +120,7 @@ volumes: {{{first}: , {second}: }}
 """
     result = compiled(tmp_path, volumes)
     assert result.value is None
-    (found,) = (each for each in result.diagnostics if each.code.name == "duplicate-object")
-    assert (found.span.line, [note.span.line for note in found.notes]) == (5, [4])
-    assert "PersistentVolumeClaim" in found.message
+    (duplicate,) = (each for each in result.diagnostics if each.code.name == "duplicate-object")
+    assert (duplicate.span.line, [note.span.line for note in duplicate.notes]) == (5, [4])
+    assert "PersistentVolumeClaim" in duplicate.message
     assert not (tmp_path / ".claw-runtime").exists()

@@ -15,7 +15,7 @@ from claw_compile.codes.registry import CODES
 from claw_compile.compiler import check_pod, compile_pod
 from claw_compile.descriptors.lock import LockContent
 from claw_compile.diagnostics.diagnostic import Diagnostic
-from claw_compile.locking import Baked, Locked, lock_pod, rotate_pod
+from claw_compile.lock_update import ImageDescriptor, LockResult, lock_pod, rotate_pod
 
 ENVIRON = {"CLAW_MASTER_SECRET": "a-master-secret-for-tests"}
 type Tool = dict[str, Any]
@@ -46,19 +46,19 @@ def describe(directory: Path, *tools: Tool, allow: str = "all", **more: Any) -> 
     return directory / "claw-pod.yml"
 
 
-def codes(found: Iterable[Diagnostic]) -> list[str]:
-    return [each.code.name for each in found if each.code.name != "write-granted-by-all"]
+def codes(diagnostics: Iterable[Diagnostic]) -> list[str]:
+    return [each.code.name for each in diagnostics if each.code.name != "write-granted-by-all"]
 
 
-def locked(pod: Path, *accept: str) -> Locked:
+def locked(pod: Path, *accept: str) -> LockResult:
     result = lock_pod(pod, ENVIRON, accept)
     assert result.value is not None, result.diagnostics
     return result.value
 
 
 def drift_notes(pod: Path) -> list[str]:
-    (found,) = [each for each in check_pod(pod, ENVIRON).diagnostics if each.code.name == "lock-drift"]
-    return [note.message for note in found.notes]
+    (drift,) = [each for each in check_pod(pod, ENVIRON).diagnostics if each.code.name == "lock-drift"]
+    return [note.message for note in drift.notes]
 
 
 @pytest.mark.requirement("compile:lock")
@@ -119,8 +119,8 @@ def test_an_mcp_server_that_moves_is_refused(tmp_path: Path) -> None:
 def test_a_service_that_is_gone_leaves_the_lock_and_an_unknown_one_can_not_be_accepted(tmp_path: Path) -> None:
     pod = describe(tmp_path, QUOTE)
     locked(pod)
-    found = lock_pod(pod, ENVIRON, ["apy"])
-    assert codes(found.diagnostics) == ["unknown-service"]
+    result = lock_pod(pod, ENVIRON, ["apy"])
+    assert codes(result.diagnostics) == ["unknown-service"]
     pod.write_text("x-claw: {pod: desk}\nservices: {one: {x-claw: {agent: AGENTS.md}}}\n", encoding="utf-8")
     assert codes(check_pod(pod, ENVIRON).diagnostics) == ["lock-outdated"]
     assert locked(pod).removed == ("api",)
@@ -133,9 +133,9 @@ def test_an_images_own_descriptor_is_in_the_lock_and_compiles_from_it(tmp_path: 
     assert codes(check_pod(pod, ENVIRON).diagnostics) == ["no-descriptor", "no-descriptor"]
     asked: list[str] = []
 
-    def ask(image: str) -> Baked:
+    def ask(image: str) -> ImageDescriptor:
         asked.append(image)
-        return Baked("/.claw-describe.json", json.dumps({"version": 2, "tools": [TRADE, QUOTE]}).encode())
+        return ImageDescriptor("/.claw-describe.json", json.dumps({"version": 2, "tools": [TRADE, QUOTE]}).encode())
 
     assert lock_pod(pod, ENVIRON, ask=ask).value is not None
     assert asked == ["api:1"]
@@ -159,8 +159,8 @@ def test_what_an_image_says_is_held_to_the_rules_of_descriptors(tmp_path: Path) 
     pod = describe(tmp_path)
     pod.write_text(pod.read_text(encoding="utf-8").replace("x-claw: {describe-file: api.json}", ""), encoding="utf-8")
     for data, code in ((b"{", "json-syntax"), (b"\xff", "not-utf8"), (b'{"version": 7}', "descriptor-version")):
-        found = lock_pod(pod, ENVIRON, ask=lambda _, data=data: Baked("/.claw-describe.json", data))
-        assert codes(found.diagnostics) == [code]
+        result = lock_pod(pod, ENVIRON, ask=lambda _, data=data: ImageDescriptor("/.claw-describe.json", data))
+        assert codes(result.diagnostics) == [code]
         assert not (tmp_path / "claw.lock").exists()
 
 
@@ -200,9 +200,9 @@ def test_rotating_locks_no_tools_and_locking_keeps_the_epochs_also_of_agents_tha
 
 @pytest.mark.requirement("compile:rotate")
 def test_only_an_agent_can_be_rotated(tmp_path: Path) -> None:
-    found = rotate_pod(describe(tmp_path, QUOTE), ENVIRON, "on")
-    assert [each.code.name for each in found.diagnostics] == ["unknown-agent"]
-    assert found.diagnostics[0].hint == "did you mean 'one'?"
+    result = rotate_pod(describe(tmp_path, QUOTE), ENVIRON, "on")
+    assert [each.code.name for each in result.diagnostics] == ["unknown-agent"]
+    assert result.diagnostics[0].hint == "did you mean 'one'?"
     assert not (tmp_path / "claw.lock").exists()
 
 
@@ -234,7 +234,7 @@ def test_one_damaged_character_of_a_lock_is_told_or_does_not_matter(tmp_path: Pa
     def judge(text: str) -> None:
         lock.write_text(text, encoding="utf-8", newline="")
         result = check_pod(pod, ENVIRON)
-        assert all(found.code.name in CODES for found in result.diagnostics)
+        assert all(diagnostic.code.name in CODES for diagnostic in result.diagnostics)
         if result.value is not None:
             # What still compiles says the same of every tool.
             content = LockContent.model_validate_json(text)

@@ -1,4 +1,4 @@
-"""A pod of the original system, with every key of its grammar: it compiles, and what is not acted on is told once."""
+"""A pod of the original system, with every key of its grammar: it compiles, and each key that is not acted on warns once."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 import yaml
 
-from claw_compile.compiler import check_pod, emitted
-from claw_compile.grammar.read_original import ORIGINAL_POD_KEYS, ORIGINAL_SERVICE_KEYS, carried_data
+from claw_compile.compiler import check_pod, preview
+from claw_compile.grammar.service import ORIGINAL_POD_KEYS, ORIGINAL_SERVICE_KEYS
 from claw_compile.loading.load import load
-from claw_compile.reading.source import Source
-from claw_compile.reading.yaml_reader import read_yaml
+from claw_compile.output.pod_manifest import carried_data
+from claw_compile.parsing.source import Source
+from claw_compile.parsing.yaml_reader import read_yaml
 
 POD = Path(__file__).parent / "original" / "claw-pod.yml"
 ENVIRON = {
@@ -32,7 +33,9 @@ def test_a_pod_of_the_original_compiles_and_each_key_that_is_only_carried_warns_
     assert result.value is not None
     carried = [each.message.split("'")[1] for each in result.diagnostics if each.code.name == "not-acted-on"]
     # Of the pod and of its services; claw-api and channel-memory may stand in either.
-    assert sorted(carried) == sorted({*ORIGINAL_POD_KEYS, *ORIGINAL_SERVICE_KEYS, "context.channel"})
+    assert sorted(carried) == sorted(
+        {*(key.name for key in (*ORIGINAL_POD_KEYS, *ORIGINAL_SERVICE_KEYS)), "context.channel"}
+    )
     others = {each.code.name for each in result.diagnostics} - {"not-acted-on"}
     assert others == {"write-granted-by-all", "grant-beside-surface"}
 
@@ -48,7 +51,7 @@ def test_the_order_of_its_keys_changes_no_byte(tmp_path: Path) -> None:
         (directory / "claw-pod.yml").write_text(text, encoding="utf-8")
         plan = check_pod(directory / "claw-pod.yml", ENVIRON).value
         assert plan is not None
-        trees.append(emitted(plan))
+        trees.append(preview(plan))
     assert trees[0] == trees[1]
 
 

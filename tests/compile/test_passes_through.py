@@ -84,7 +84,9 @@ def both_ways(text: str, directory: Path, **environ: str) -> tuple[dict[str, Any
     pod = directory / "claw-pod.yml"
     pod.write_text(text, encoding="utf-8")
     result = compile_pod(pod, {**MASTER, **environ})
-    assert result.value is not None, [(found.code.name, found.span, found.message) for found in result.diagnostics]
+    assert result.value is not None, [
+        (diagnostic.code.name, diagnostic.span, diagnostic.message) for diagnostic in result.diagnostics
+    ]
     before, after = compose_config(pod, **environ), compose_config(directory / "compose.generated.yml", **environ)
     for holder in (before, *before.get("services", {}).values()):
         holder.pop("x-claw", None)

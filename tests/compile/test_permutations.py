@@ -11,7 +11,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from claw_compile.compiler import check_pod, emitted
+from claw_compile.compiler import check_pod, preview
 from tests.compile.planted import ENVIRON, planted_pod
 from tests.compile.worked_pods import WORKED_PODS
 
@@ -35,7 +35,7 @@ def permuted(node: Any, random: Random, key: str = "") -> Any:
 def compiled(pod: Path, environ: dict[str, str]) -> Any:
     plan = check_pod(pod, environ).value
     assert plan is not None
-    return emitted(plan)
+    return preview(plan)
 
 
 @pytest.mark.requirement("compile:order-of-yaml-is-no-matter", "compile:same-input-same-bytes")

@@ -32,7 +32,7 @@ VERBS = [
 OF_A_BROKEN_POD = [*CHECKS, ("compile",), ("plan", "--json"), ("explain", "one"), ("inspect", "one"), ("lock",)]
 
 
-def told(
+def reported(
     directory: Path, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch, verbs: list[tuple[str, ...]] = VERBS
 ) -> str:
     """All that the verbs say."""
@@ -54,8 +54,8 @@ def test_every_planted_secret_is_in_the_files_that_must_hold_it_and_nowhere_else
 ) -> None:
     pod = planted_pod(tmp_path / "pod")
     sources = {path.relative_to(pod.parent) for path in pod.parent.rglob("*")}
-    assert [found.message for found in check_pod(pod, ENVIRON).diagnostics if found.is_error] == []
-    said = told(pod.parent, ENVIRON, monkeypatch)
+    assert [diagnostic.message for diagnostic in check_pod(pod, ENVIRON).diagnostics if diagnostic.is_error] == []
+    said = reported(pod.parent, ENVIRON, monkeypatch)
     # The last compile followed a rotation: two has another token.
     rotated = agent_token(Secret(ENVIRON["CLAW_MASTER_SECRET"]), "two", 1).reveal()
     values = [*HOLDERS, *TOKENS.values(), rotated]
@@ -96,9 +96,9 @@ def test_a_mistake_on_any_line_shows_no_secret_of_it(tmp_path: Path, how: str) -
         lines = POD.splitlines()
         lines[number] = "" if how == "gone" else line + how
         pod.write_text("\n".join(lines), encoding="utf-8")
-        found = check_pod(pod, ENVIRON).diagnostics
+        diagnostics = check_pod(pod, ENVIRON).diagnostics
         for report in (as_text, as_json, as_sarif, as_github):
-            assert spelled([*HOLDERS, *TOKENS.values()], report(found)) == [], line
+            assert spelled([*HOLDERS, *TOKENS.values()], report(diagnostics)) == [], line
 
 
 @pytest.mark.requirement("compile:planted-secrets")
@@ -113,4 +113,4 @@ def test_no_verb_tells_the_value_of_a_variable_of_a_broken_pod(
         shutil.copytree(case.parent, directory, ignore=lambda _, names: [n for n in names if n.endswith(".yml")])
         shutil.copy(case, directory / "claw-pod.yml")
     environ = cases.ENVIRON | {"CLAW_MASTER_SECRET": ENVIRON["CLAW_MASTER_SECRET"]}
-    assert spelled(list(environ.values()), told(directory, environ, monkeypatch, OF_A_BROKEN_POD)) == []
+    assert spelled(list(environ.values()), reported(directory, environ, monkeypatch, OF_A_BROKEN_POD)) == []

@@ -5,24 +5,25 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from claw_compile.compiler import check_pod
 from claw_compile.diagnostics.diagnostic import has_errors
+from claw_compile.grammar.access import AUTH_TYPES
+from claw_compile.grammar.models import BEHAVIORS
 from claw_compile.grammar.pod import DELIVERIES, MODES
-from claw_compile.grammar.read_access import AUTH_TYPES
-from claw_compile.grammar.read_context import PLACEMENTS
-from claw_compile.grammar.read_models import BEHAVIORS
-from claw_compile.grammar.read_original import ORIGINAL_POD_KEYS, ORIGINAL_SERVICE_KEYS
-from claw_compile.grammar.read_pod import POD_KEYS, read_pod
-from claw_compile.grammar.read_service import AGENT_KEYS, PROVIDER_KEYS
-from claw_compile.grammar.read_surfaces import SCHEMES
-from claw_compile.grammar.reading import Reading
+from claw_compile.grammar.pod_file import POD_KEYS, read_pod
+from claw_compile.grammar.prompt import PLACEMENTS
+from claw_compile.grammar.reader import Reader
+from claw_compile.grammar.service import AGENT_KEYS, ORIGINAL_POD_KEYS, ORIGINAL_SERVICE_KEYS, PROVIDER_KEYS, SERVICE
+from claw_compile.grammar.shapes import Key
+from claw_compile.grammar.surfaces import SCHEMES
 from claw_compile.loading.load import load
-from claw_compile.reading.node import Entry, Node
-from claw_compile.reading.source import Source
-from claw_compile.reading.yaml_reader import read_yaml
+from claw_compile.parsing.node import Entry, MapNode
+from claw_compile.parsing.source import Source
+from claw_compile.parsing.yaml_reader import read_yaml
 from claw_contract.manifest import Policy
 from tests.compile.worked_pods import WORKED_PODS
 
@@ -51,25 +52,27 @@ def examples(title: str) -> dict[str, str]:
     ("title", "keys"),
     [
         ("The pod", POD_KEYS),
-        ("A service that is an agent", ("agent", "type", *AGENT_KEYS)),
+        ("A service that is an agent", (*SERVICE.keys[:2], *AGENT_KEYS)),
         ("A service that provides", PROVIDER_KEYS),
     ],
 )
-def test_a_table_has_exactly_the_keys_of_the_grammar_each_with_an_example(title: str, keys: tuple[str, ...]) -> None:
-    assert sorted(rows(title)) == sorted(keys)
+def test_a_table_has_exactly_the_keys_of_the_grammar_each_with_an_example(
+    title: str, keys: tuple[Key[Any], ...]
+) -> None:
+    assert sorted(rows(title)) == sorted(key.name for key in keys)
     assert {key for key, example in examples(title).items() if not example.startswith(f"{key}: ")} == set()
 
 
 @pytest.mark.requirement("compile:keys-are-documented")
 def test_every_key_that_any_part_of_the_grammar_takes_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: set[str] = set()
-    read = Reading.keys
+    read = Reader.keys
 
-    def keys(self: Reading, node: Node, what: str, known: Collection[str]) -> dict[str, Entry]:
+    def keys(self: Reader, node: MapNode, what: str, known: Collection[str]) -> dict[str, Entry]:
         taken.update(known)
         return read(self, node, what, known)
 
-    monkeypatch.setattr(Reading, "keys", keys)
+    monkeypatch.setattr(Reader, "keys", keys)
     for pod in WORKED_PODS:
         load(pod.directory / "claw-pod.yml", pod.environ)
     load(ORIGINAL, {})
@@ -82,7 +85,7 @@ def test_every_key_that_any_part_of_the_grammar_takes_is_named(monkeypatch: pyte
 @pytest.mark.requirement("compile:keys-are-documented")
 def test_keys_of_the_original_are_told_apart() -> None:
     named = set(re.findall(r"`([a-z.-]+)`", section("Keys of the original system").partition(":")[2]))
-    assert named == {*ORIGINAL_POD_KEYS, *ORIGINAL_SERVICE_KEYS, "context.channel"}
+    assert named == {*(key.name for key in (*ORIGINAL_POD_KEYS, *ORIGINAL_SERVICE_KEYS)), "context.channel"}
 
 
 @pytest.mark.requirement("compile:keys-are-documented")
@@ -107,7 +110,7 @@ def test_the_examples_are_sound_and_go_together() -> None:
     tree = read_yaml(Source("docs/pod-file.md", "\n".join(lines)))
     assert tree.value is not None, tree.diagnostics
     pod = read_pod("docs/pod-file.md", tree.value, {"API_TOKEN": "some-token"}.get)
-    assert not has_errors(pod.diagnostics), [str(found) for found in pod.diagnostics]
+    assert not has_errors(pod.diagnostics), [str(diagnostic) for diagnostic in pod.diagnostics]
 
 
 @pytest.mark.requirement("compile:keys-are-documented")
@@ -118,4 +121,4 @@ def test_the_pages_example_compiles(tmp_path: Path) -> None:
     (tmp_path / "agents" / "analyst").mkdir(parents=True)
     (tmp_path / "agents" / "analyst" / "AGENTS.md").write_text("# Contract\n", encoding="utf-8")
     result = check_pod(tmp_path / "claw-pod.yml", {"OPENAI_API_KEY": "planted-provider-key"})
-    assert [str(found) for found in result.diagnostics] == []
+    assert [str(diagnostic) for diagnostic in result.diagnostics] == []

@@ -69,7 +69,9 @@ def test_compose_takes_any_pod_and_nobody_reaches_more_than_it_says(pod: Pod) ->
         for file, text in (("AGENTS.md", "# C\n"), ("desk.json", DESCRIPTOR), ("claw-pod.yml", json.dumps(pod))):
             (directory / file).write_text(text, encoding="utf-8")
         result = compile_pod(directory / "claw-pod.yml", {"CLAW_MASTER_SECRET": MASTER})
-        assert result.value is not None, [(found.code.name, found.message) for found in result.diagnostics]
+        assert result.value is not None, [
+            (diagnostic.code.name, diagnostic.message) for diagnostic in result.diagnostics
+        ]
         config = compose_config(directory / "compose.generated.yml")
     members = networks(config)
     ours = {network: names for network, names in members.items() if network.startswith("claw-")}

@@ -11,11 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from claw_compile.compiler import check_pod
-from claw_compile.reading.json_reader import read_json
-from claw_compile.reading.node import plain_data
-from claw_compile.reading.scalars import typed
-from claw_compile.reading.source import Source
-from claw_compile.reading.yaml_reader import read_yaml
+from claw_compile.parsing.json_reader import read_json
+from claw_compile.parsing.node import plain_data, scalar_value
+from claw_compile.parsing.source import Source
+from claw_compile.parsing.yaml_reader import read_yaml
 
 
 @pytest.mark.requirement("compile:yaml-1-2")
@@ -41,8 +40,8 @@ from claw_compile.reading.yaml_reader import read_yaml
     ],
 )
 def test_a_plain_scalar_means_what_yaml_1_2_says(text: str, value: object) -> None:
-    assert typed(text) == value
-    assert type(typed(text)) is type(value)
+    assert scalar_value(text) == value
+    assert type(scalar_value(text)) is type(value)
 
 
 def test_a_scalar_keeps_its_spelling() -> None:
@@ -89,7 +88,7 @@ def test_json_reads_as_the_standard_library_reads_it(data: object, ascii_only: b
 def test_what_is_not_json_is_one_diagnostic(text: str) -> None:
     result = read_json(Source("x.json", text))
     assert result.value is None
-    assert [found.code.name for found in result.diagnostics] == ["json-syntax"]
+    assert [diagnostic.code.name for diagnostic in result.diagnostics] == ["json-syntax"]
 
 
 @given(st.text(alphabet='{}[]",:\\u0eE1.-tnl \n', max_size=40))
@@ -104,16 +103,16 @@ def test_the_json_reader_accepts_no_more_than_json(text: str) -> None:
 )
 def test_what_is_not_yaml_is_a_diagnostic_with_a_place(text: str) -> None:
     result = read_yaml(Source("pod", text))
-    assert [found.code.name for found in result.diagnostics] == ["yaml-syntax"]
+    assert [diagnostic.code.name for diagnostic in result.diagnostics] == ["yaml-syntax"]
     assert result.diagnostics[0].span.line >= 1
 
 
 def only_code(pod_file: Path) -> str:
     result = check_pod(pod_file, {})
     assert result.value is None
-    (found,) = result.diagnostics
-    assert (found.span.file, found.span.line) == (str(pod_file), 1)
-    return found.code.name
+    (diagnostic,) = result.diagnostics
+    assert (diagnostic.span.file, diagnostic.span.line) == (str(pod_file), 1)
+    return diagnostic.code.name
 
 
 @pytest.mark.requirement("compile:no-traceback")
@@ -140,10 +139,15 @@ def test_a_symlink_out_of_the_pod_is_refused_and_one_inside_is_not(tmp_path: Pat
         (pod / "claw-pod.yml").write_text(
             f"x-claw: {{pod: desk}}\nservices: {{one: {{x-claw: {{agent: {name}}}}}}}\n", encoding="utf-8"
         )
-        assert [found.code.name for found in check_pod(pod / "claw-pod.yml", {}).diagnostics] == codes
+        assert [diagnostic.code.name for diagnostic in check_pod(pod / "claw-pod.yml", {}).diagnostics] == codes
 
 
 def test_a_byte_order_mark_shifts_no_column(tmp_path: Path) -> None:
     (tmp_path / "claw-pod.yml").write_bytes("\ufeffx-claw: {pod: Desk}\r\nservices: {}\r\n".encode())
-    found = check_pod(tmp_path / "claw-pod.yml", {}).diagnostics[0]
-    assert (found.code.name, found.span.line, found.span.column, found.span.end_column) == ("bad-name", 1, 15, 19)
+    diagnostic = check_pod(tmp_path / "claw-pod.yml", {}).diagnostics[0]
+    assert (diagnostic.code.name, diagnostic.span.line, diagnostic.span.column, diagnostic.span.end_column) == (
+        "bad-name",
+        1,
+        15,
+        19,
+    )

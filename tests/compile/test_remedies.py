@@ -1,4 +1,4 @@
-"""What a diagnostic says beside its place: the other place, the name that was meant, the remedy (edge cases, section 7)."""
+"""Notes, hints and help of diagnostics: the other place, the name that was meant, the remedy."""
 
 from __future__ import annotations
 
@@ -50,6 +50,6 @@ from tests.compile.case import CASES, ENVIRON
 def test_a_mistake_is_told_with_what_it_is_about_and_how_it_goes_away(
     case: str, line: int, says: tuple[str, ...]
 ) -> None:
-    found = [each for each in check_pod(CASES / case, ENVIRON).diagnostics if each.span.line == line]
-    told = as_text(found) + "".join(each.code.remedy for each in found)
-    assert [words for words in says if words not in told] == [], told
+    diagnostics = [each for each in check_pod(CASES / case, ENVIRON).diagnostics if each.span.line == line]
+    reported = as_text(diagnostics) + "".join(each.code.remedy for each in diagnostics)
+    assert [words for words in says if words not in reported] == [], reported

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from claw_compile.output.proxy_service import REDIRECT, REDIRECTION
+from claw_compile.output.compose.proxy_service import REDIRECT, REDIRECTION
 from tests.compile.test_compose import agent, compiled
 from tests.compile.test_kubernetes import manifests, spec_of
 from tests.not_tested import need, skip_for_kernel

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from claw_compile.authority.resolve import resolve
 from claw_compile.diagnostics.diagnostic import has_errors
 from claw_compile.loading.load import load
+from claw_compile.policy.resolve import resolve
 
 
 def skills(directory: Path, claw: str) -> dict[str, tuple[str, str]]:

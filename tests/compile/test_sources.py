@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from claw_compile.compiler import check_pod
 from claw_compile.descriptors.dockerfile import labels
-from claw_compile.reading.source import Source
+from claw_compile.parsing.source import Source
 
 DESCRIPTOR = '{"version": 1}'
 
@@ -60,7 +60,9 @@ def test_any_text_has_labels_with_places_or_none(text: str, target: str | None) 
 
 
 def codes(pod: Path) -> list[str]:
-    return [found.code.name for found in check_pod(pod, {}).diagnostics if found.code.name != "no-agents"]
+    return [
+        diagnostic.code.name for diagnostic in check_pod(pod, {}).diagnostics if diagnostic.code.name != "no-agents"
+    ]
 
 
 @pytest.mark.requirement("compile:paths-stay-inside")

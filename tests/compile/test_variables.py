@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claw_compile.reading.dotenv import read_dotenv
-from claw_compile.reading.interpolation import Malformed, Unset, interpolate
-from claw_compile.reading.source import Source, decode
+from claw_compile.parsing.dotenv import read_dotenv
+from claw_compile.parsing.interpolation import MalformedReference, UnsetVariable, interpolate
+from claw_compile.parsing.source import Source, decode
 
 
 @pytest.mark.requirement("compile:interpolation")
@@ -39,16 +39,16 @@ def test_variables_are_filled_in_as_compose_does_it(text: str, environ: dict[str
 @pytest.mark.parametrize(
     ("text", "environ", "problem"),
     [
-        ("$A", {}, Unset("A")),
-        ("${A}", {}, Unset("A")),
-        ("x${A:?need A}", {}, Unset("A", "need A")),
-        ("${A:?need A}", {"A": ""}, Unset("A", "need A")),
-        ("${A?}", {}, Unset("A", "")),
-        ("${A:-a\nb}", {}, Malformed(0)),
-        ("${", {}, Malformed(0)),
-        ("${}", {}, Malformed(0)),
-        ("${A:}", {}, Malformed(0)),
-        ("${1}", {}, Malformed(0)),
+        ("$A", {}, UnsetVariable("A")),
+        ("${A}", {}, UnsetVariable("A")),
+        ("x${A:?need A}", {}, UnsetVariable("A", "need A")),
+        ("${A:?need A}", {"A": ""}, UnsetVariable("A", "need A")),
+        ("${A?}", {}, UnsetVariable("A", "")),
+        ("${A:-a\nb}", {}, MalformedReference(0)),
+        ("${", {}, MalformedReference(0)),
+        ("${}", {}, MalformedReference(0)),
+        ("${A:}", {}, MalformedReference(0)),
+        ("${1}", {}, MalformedReference(0)),
     ],
 )
 def test_what_can_not_be_filled_in_is_a_problem(text: str, environ: dict[str, str], problem: object) -> None:
@@ -103,5 +103,5 @@ def test_a_byte_order_mark_before_dotenv_is_no_part_of_a_name() -> None:
 
 @pytest.mark.parametrize("line", ["X Y", "=1", "X='open", 'X="open', "X='a' b", 'X="a"b', "X=${Z:?why}", "X=${A"])
 def test_a_bad_line_of_dotenv_is_reported_without_its_text(line: str) -> None:
-    (found,) = read_dotenv(Source(".env", f"A=1\n{line}\n"), {}).diagnostics
-    assert (found.code.name, found.span.line, found.span.text) == ("dotenv-syntax", 2, "")
+    (diagnostic,) = read_dotenv(Source(".env", f"A=1\n{line}\n"), {}).diagnostics
+    assert (diagnostic.code.name, diagnostic.span.line, diagnostic.span.text) == ("dotenv-syntax", 2, "")

@@ -27,8 +27,8 @@ SUFFIX = "-with-$word"
 
 @pytest.fixture(params=WORKED_PODS, ids=lambda pod: pod.name)
 def pod(request: pytest.FixtureRequest) -> WorkedPod:
-    found: WorkedPod = request.param
-    return found
+    pod: WorkedPod = request.param
+    return pod
 
 
 @pytest.mark.requirement("pods:worked")
@@ -69,8 +69,8 @@ def test_the_proxy_loads_every_agent_and_leaves_out_only_tools_over_mcp(pod: Wor
         assert (agent.memory is not None) == (root / name / "memory.json").exists()
         assert bool(agent.blocks) == (root / name / "context-blocks.json").exists()
         over_mcp |= {(name, tool) for tool in mcp}
-    told = {(event["claw_id"], event["tool"]) for event in events if event["type"] == "intervention"}
-    assert told == over_mcp
+    reported = {(event["claw_id"], event["tool"]) for event in events if event["type"] == "intervention"}
+    assert reported == over_mcp
     assert [event for event in events if event["type"] == "error"] == []
 
 
@@ -94,9 +94,9 @@ def test_behind_a_compile_plan_has_nothing_to_say_and_explain_knows_each_tool(po
     assert cli.invoke(app, ["plan", file]).exit_code == 0
     manifest = json.loads(pod.expected()["pod-manifest.json"])
     for name, agent in manifest["agents"].items():
-        told = cli.invoke(app, ["explain", name, "--file", file])
-        assert told.exit_code == 0
-        assert all(f"{name} may call {tool['name']} " in told.stdout for tool in agent["tools"])
+        reported = cli.invoke(app, ["explain", name, "--file", file])
+        assert reported.exit_code == 0
+        assert all(f"{name} may call {tool['name']} " in reported.stdout for tool in agent["tools"])
 
 
 @pytest.mark.requirement("pods:worked")

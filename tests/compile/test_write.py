@@ -96,8 +96,8 @@ def test_a_tree_from_before_there_was_a_directory_that_stays_is_replaced(tmp_pat
 def test_a_file_beside_the_tree_is_for_everybody_to_read_and_comes_with_it_or_not_at_all(tmp_path: Path) -> None:
     write(OLD, tmp_path / "out")
     (tmp_path / "taken").mkdir()
-    (found,) = write(NEW, tmp_path / "out", {tmp_path / "made.yml": b"{}\n", tmp_path / "taken": b"{}\n"})
-    assert found.code.name == "unwritable-output"
+    (diagnostic,) = write(NEW, tmp_path / "out", {tmp_path / "made.yml": b"{}\n", tmp_path / "taken": b"{}\n"})
+    assert diagnostic.code.name == "unwritable-output"
     assert content(tmp_path / "out") == b"old"
     assert names(tmp_path) == ["out", "taken"]
     assert write(NEW, tmp_path / "out", {tmp_path / "made.yml": b"{}\n"}) == ()
@@ -127,13 +127,13 @@ def test_a_system_without_an_atomic_exchange_still_gets_the_whole_tree(
 def test_a_directory_with_foreign_files_is_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.txt").write_text("ten years of work", encoding="utf-8")
-    (found,) = write(NEW, tmp_path / "out")
-    assert found.code.name == "unwritable-output"
+    (diagnostic,) = write(NEW, tmp_path / "out")
+    assert diagnostic.code.name == "unwritable-output"
     assert names(tmp_path / "out") == ["thesis.txt"]
 
 
 def test_an_output_that_can_not_be_written_is_a_diagnostic(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     for place in (tmp_path / "file", tmp_path / "file" / "out"):
-        (found,) = write(NEW, place)
-        assert found.code.name == "unwritable-output"
+        (diagnostic,) = write(NEW, place)
+        assert diagnostic.code.name == "unwritable-output"

@@ -48,7 +48,7 @@ class WorkedPod:
     def compiled(self, pod_file: Path, output: Path) -> dict[str, bytes]:
         """What a compile writes, compose.generated.yml with it; it has no more to say than the pod is meant to teach."""
         result = compile_pod(pod_file, self.environ, output)
-        assert tuple(found.code.name for found in result.diagnostics) == self.warnings, result.diagnostics
+        assert tuple(diagnostic.code.name for diagnostic in result.diagnostics) == self.warnings, result.diagnostics
         return files_below(output / ".tree")
 
 

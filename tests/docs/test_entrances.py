@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from claw_compile.output.proxy_service import REDIRECTION
+from claw_compile.output.compose.proxy_service import REDIRECTION
 from tests.docs.conftest import ANSWER, CA, KEY, PAGES, Desk, compiled, compiled_env, start_arguments
 from tests.docs.pages import ENTRANCES, ROOT, Block, blocks
 from tests.not_tested import need

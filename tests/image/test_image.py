@@ -12,9 +12,9 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from claw_compile.output.kubernetes_objects import PROXY_UID
+from claw_compile.output.compose.proxy_service import HEALTH, IMAGE
+from claw_compile.output.kubernetes.objects import PROXY_UID
 from claw_compile.output.proxy_env import CA_MOUNT, HISTORY, RUNTIME_MOUNT, STATE
-from claw_compile.output.proxy_service import HEALTH, IMAGE
 from claw_contract.manifest import read_manifest
 from claw_contract.metadata import Metadata
 from tests.compile.test_compose import agent, compiled

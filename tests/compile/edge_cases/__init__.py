@@ -1,6 +1,6 @@
-"""The original's fifty edge cases (reference/origin-compile.md, section 7), what comes of each, and where that is proved.
+"""Fifty edge cases of the original system, the result of each here, and the tests that prove it.
 
-Forty are known by their numbers there; the ten of the sentence behind the table by a word.
+Forty are known by a number, ten by a word.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ DESCRIPTORS: dict[str, EdgeCase] = {
         "`/users/{id}` and no `id` in the schema, or one that is optional, or a list",
         "path-parameter, at the path or at the property",
         ("compile/cases/descriptor-rules.yml", "compile/cases/descriptor-checks.yml"),
-        "compile.md: every parameter is in the schema and required",
+        "docs/spec/compile.md: every parameter is in the schema and required",
     ),
     "16": EdgeCase(
         "a path or a schema with `claw_id`",
@@ -36,7 +36,7 @@ DESCRIPTORS: dict[str, EdgeCase] = {
             "mediate/test_call.py::test_claw_id_is_the_agents_and_never_the_models",
             "mediate/test_call.py::test_the_model_does_not_see_claw_id_in_the_schema",
         ),
-        "README.md, rulings: the proxy takes it out of the schema, since the schema tells it where to fill it in",
+        "the proxy takes it out of the schema, since the schema tells it where to fill it in",
     ),
     "17": EdgeCase(
         "`x.a` and `x_a`, each with a tool `b`",
@@ -46,7 +46,7 @@ DESCRIPTORS: dict[str, EdgeCase] = {
             REMEDY,
             "contract/test_names.py::test_names_that_would_share_an_alias_are_told_apart_by_their_hash",
         ),
-        "README.md, rulings: provider-safe name",
+        "docs/spec/compile.md, Tools: a name that every provider takes",
     ),
     "18": EdgeCase(
         "a service and a tool whose names have more than 64 characters together",
@@ -55,7 +55,7 @@ DESCRIPTORS: dict[str, EdgeCase] = {
             "compile/cases/presented.yml",
             "contract/test_names.py::test_a_name_of_exactly_the_limit_is_kept_and_one_more_is_cut",
         ),
-        "README.md, rulings: provider-safe name",
+        "docs/spec/compile.md, Tools: a name that every provider takes",
     ),
     "19": EdgeCase('`x-claw.terminalOnSuccess: "true"`', "bad-annotation", ("compile/cases/descriptor-shapes.yml",)),
     "20": EdgeCase(
@@ -93,7 +93,7 @@ DESCRIPTORS: dict[str, EdgeCase] = {
             "compile/cases/token-missing.yml",
             REMEDY,
         ),
-        "compile.md, Auth: a token that an agent sees is an error",
+        "docs/spec/compile.md, Auth: a token that an agent sees is an error",
     ),
     "34": EdgeCase(
         "auth of type `header` or `basic`",

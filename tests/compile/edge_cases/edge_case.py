@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class EdgeCase:
-    """``result`` is ours; where it is not the original study's, ``because`` says what rules so.
+    """One edge case. ``result`` is ours; where the original system does otherwise, ``because`` is the reason.
 
     A proof is a case (``cases/…``), or a test: ``file::function``, from the tests' directory.
     """

@@ -107,6 +107,6 @@ GRAMMAR: dict[str, EdgeCase] = {
             "compile/test_original_pod.py::test_what_is_carried_is_as_it_is_written",
             "compile/cases/not-acted-on.yml",
         ),
-        "compile.md, Grammar: handles are known, and not acted on",
+        "docs/spec/compile.md, Grammar: handles are known, and not acted on",
     ),
 }

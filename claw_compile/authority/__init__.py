@@ -1,1 +1,0 @@
-"""What each agent has, and may not have."""

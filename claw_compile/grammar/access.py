@@ -1,0 +1,156 @@
+"""Addresses and credentials of services: ``auth``, ``service-auth``, ``secrets``, ``mcp``, ``mcp-stdio``."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from claw_compile import codes
+from claw_compile.diagnostics.diagnostic import Note, quote
+from claw_compile.grammar.pod import PodSecret, Principal, ProviderAuth, Stdio
+from claw_compile.grammar.reader import Reader
+from claw_compile.grammar.shapes import (
+    Choice,
+    Conversion,
+    Key,
+    ListOf,
+    Members,
+    MissingKey,
+    Record,
+    Schema,
+    Table,
+    Text,
+    one_of,
+)
+from claw_compile.parsing.node import Node, ScalarNode
+
+type AuthType = Literal["none", "bearer", "header", "basic"]
+AUTH_TYPES: tuple[AuthType, ...] = ("none", "bearer", "header", "basic")
+VARIABLE_NAME = "[A-Za-z_][A-Za-z0-9_]*"
+_DEFAULT_MCP_PATH = "/mcp"
+_SECRET_NAME = "[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"  # noqa: S105 - the form of a name
+_MCP_PATH = r"/(?!(?:[^\s]*/)?\.\.?(?:/|$))[^\s?#\\]*"
+
+_TYPE = Key[AuthType](
+    "type",
+    Choice[AuthType](AUTH_TYPES),
+    "How it is sent.",
+    missing=MissingKey(message=f"'auth' needs 'type': {', '.join(AUTH_TYPES)}"),
+)
+_ENV = Key("env", Text(), "The variable that holds it, of the service that is called.")
+_SECRET = Key(
+    "secret", Text(_SECRET_NAME, "'secret' is the name of one of the pod's secrets"), "One of the pod's secrets."
+)
+_HEADER = Key(
+    "header", Text("[A-Za-z0-9-]{1,64}", "'header' is the name of an HTTP header"), "The header that carries it."
+)
+_USERNAME = Key(
+    "username",
+    Text("[!-9;-~]{1,200}", "'username' has visible characters, and no ':'"),
+    "Who it belongs to; it is the password.",
+)
+
+
+def _build_auth(members: Members) -> ProviderAuth | None:
+    kind, span = members[_TYPE], members.place.span
+    if kind is None or kind == "none":
+        return ProviderAuth("none", span) if kind else None
+    env, secret, header, username = members[_ENV], members[_SECRET], members[_HEADER], members[_USERNAME]
+    members.require_one(_ENV, _SECRET)
+    needed = {"header": _HEADER, "basic": _USERNAME}.get(kind, _TYPE)
+    if needed not in members:
+        message = f"'auth' of type {kind} needs {quote(needed.name)}"
+        members.reader.report(codes.MISSING_KEY, span, message)
+    is_sound = (env is None) != (secret is None) and {"header": header, "basic": username}.get(kind, kind) is not None
+    return ProviderAuth(kind, span, env, secret, header, username) if is_sound else None
+
+
+def _when(types: list[str], then: Schema) -> Schema:
+    return {"if": {"properties": {"type": {"enum": types}}, "required": ["type"]}, "then": then}
+
+
+AUTH = Record(
+    (_TYPE, _ENV, _SECRET, _HEADER, _USERNAME),
+    _build_auth,
+    required=(_TYPE,),
+    rules={
+        "allOf": [
+            _when(["bearer", "header", "basic"], one_of("env", "secret")),
+            _when(["header"], {"required": ["header"]}),
+            _when(["basic"], {"required": ["username"]}),
+        ]
+    },
+)
+
+_SERVICE = Key("service", Text(), "The service.")
+_PRINCIPAL = Key("principal", Text(), "Who the agent is there.")
+
+
+def _build_principal(members: Members) -> Principal | None:
+    service, env, secret, principal = members[_SERVICE], members[_ENV], members[_SECRET], members[_PRINCIPAL]
+    name, span = principal.text if principal else "", members.place.span
+    if service is None or (env is None) == (secret is None):
+        return None
+    if env is not None:
+        return Principal(service, "env", env, name, span)
+    return Principal(service, "secret", secret, name, span) if secret is not None else None
+
+
+def _one_for_each_service(reader: Reader, principals: tuple[Principal, ...], _node: Node) -> tuple[Principal, ...]:
+    by_service: dict[str, Principal] = {}
+    for principal in principals:
+        first = by_service.setdefault(principal.service.text, principal)
+        if first is not principal:
+            notes = [Note(first.span, "the first one is here")]
+            message = f"two credentials for {quote(principal.service.shown)}"
+            reader.report(codes.BAD_VALUE, principal.service.span, message, notes=notes)
+    return tuple(by_service.values())
+
+
+_PRINCIPAL_ENTRY = Record(
+    (_SERVICE, _ENV, _SECRET, _PRINCIPAL), _build_principal, required=(_SERVICE,), either=(_ENV, _SECRET)
+)
+PRINCIPALS = Conversion(ListOf(_PRINCIPAL_ENTRY), _one_for_each_service)
+
+_SECRET_ENV = Key("env", Text(VARIABLE_NAME, "'env' is the name of a variable"), "The variable that holds it.")
+_SECRET_FILE = Key("file", Text(), "The file that holds it, beside the pod file.")
+
+
+def _build_source(members: Members) -> tuple[Literal["env", "file"], ScalarNode] | None:
+    env, file = members[_SECRET_ENV], members[_SECRET_FILE]
+    if (env is None) == (file is None):
+        return None
+    if env is not None and not members.reader.lookup(env.text):
+        help_text = "set it in the environment or in '.env', or remove the secret"
+        members.reader.report(codes.UNSET_VARIABLE, env.span, f"{env.shown} is not set", help_text=help_text)
+    if env is not None:
+        return "env", env
+    return ("file", file) if file is not None else None
+
+
+_SOURCE = Record((_SECRET_ENV, _SECRET_FILE), _build_source, either=(_SECRET_ENV, _SECRET_FILE))
+SECRETS = Conversion(
+    Table("secret", _SECRET_NAME, _SOURCE),
+    lambda _reader, pairs, _node: tuple(PodSecret(name, source, of) for name, (source, of) in pairs),
+)
+
+_PATH = Key(
+    "path", Text(_MCP_PATH, "{shown} is no path of a service", codes.BAD_PATH), "Where it listens.", _DEFAULT_MCP_PATH
+)
+
+
+def _build_mcp(members: Members) -> ScalarNode | None:
+    return members[_PATH] if _PATH in members else ScalarNode(_DEFAULT_MCP_PATH, members.place.span)
+
+
+MCP = Record((_PATH,), _build_mcp, is_nullable=True)
+
+_COMMAND = Key("command", Text(), "What is run; no shell reads it.")
+_ARGS = Key("args", ListOf(Text()), "Its arguments.")
+
+
+def _build_stdio(members: Members) -> Stdio | None:
+    command, args = members[_COMMAND], members[_ARGS]
+    return Stdio(command, args or ()) if command else None
+
+
+STDIO = Record((_COMMAND, _ARGS), _build_stdio, required=(_COMMAND,))

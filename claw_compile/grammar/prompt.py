@@ -1,0 +1,148 @@
+"""Prompts of agents: ``feeds``, ``skills``, ``memory`` and ``context`` (docs/spec/compile.md "Grammar").
+
+Rules. A feed is known by its name, or by ``service/name`` where several services declare it; a mapping declares one of its own.
+A skill is a path. A memory is one service, replaced whole: a time-out that is left out is the contract's, not the pod's.
+The proxy leaves out a context block whose cadence or placement it does not know, so that here they are errors. A list of blocks
+replaces the pod's; ``[]`` suppresses it. ``context.channel`` belongs to the original system: it is carried, and not acted on.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from claw_compile import codes
+from claw_compile.diagnostics.diagnostic import Note, Span
+from claw_compile.grammar.pod import MEMORY_TIMEOUT_MS, ContextSetting, Feed, MemorySetting, NamedFeed, OwnFeed, Skill
+from claw_compile.grammar.reader import Reader, is_null
+from claw_compile.grammar.shapes import (
+    AnyValue,
+    Choice,
+    Conversion,
+    Flag,
+    Key,
+    Limit,
+    ListOf,
+    Members,
+    Prose,
+    Record,
+    ScalarOr,
+    SpreadList,
+    Text,
+)
+from claw_compile.parsing.node import Node, ScalarNode
+from claw_contract.context_files import MAX_BLOCK_CHARS, ContextBlock
+
+_PATH = r"/(?!(?:[^?]*/)?\.\.(?:[/?]|$))[^\s#\\]*"
+_MAX_NAME = 200
+
+_NAME = Key("name", Text(max_length=_MAX_NAME), "What the model knows it by.")
+_SOURCE = Key("source", Text(), "The service that has it.")
+_FEED_PATH = Key(
+    "path",
+    Text(_PATH, "{shown} is no path of a service", codes.BAD_PATH),
+    "Where the service has it; {claw_id} is the agent.",
+)
+_TTL = Key("ttl", Limit(), "For how many seconds it is good.")
+_DESCRIPTION = Key("description", Prose(), "What it is.")
+
+
+def _build_feed(members: Members) -> Feed | None:
+    name, source, path = members[_NAME], members[_SOURCE], members[_FEED_PATH]
+    ttl, description = members[_TTL], members[_DESCRIPTION] or ""
+    if name is None or source is None or path is None:
+        return None
+    return OwnFeed(name, source, path, ttl, description, members.place.span)
+
+
+_OWN_FEED = Record[Feed](
+    (_NAME, _SOURCE, _FEED_PATH, _TTL, _DESCRIPTION), _build_feed, "a feed", required=(_NAME, _SOURCE, _FEED_PATH)
+)
+_FEED = ScalarOr[Feed](
+    Conversion[ScalarNode, Feed](Text(name="a feed"), lambda _reader, name, _node: NamedFeed(name)), _OWN_FEED
+)
+FEEDS = SpreadList[Feed](_FEED)
+DEFAULT_FEEDS = SpreadList[Feed](_FEED, is_default=True)
+
+_SKILL = Conversion(Text(name="a skill"), lambda _reader, path, _node: Skill(path))
+SKILLS = SpreadList(_SKILL)
+DEFAULT_SKILLS = SpreadList(_SKILL, is_default=True)
+
+_SERVICE = Key("service", Text(), "The service that remembers; its descriptor declares 'memory'.")
+_TIMEOUT = Key("timeout-ms", Limit(), "How long a turn waits for it.", MEMORY_TIMEOUT_MS)
+
+
+def _build_memory(members: Members) -> MemorySetting:
+    return MemorySetting(members.place.span, members[_SERVICE], members[_TIMEOUT] or MEMORY_TIMEOUT_MS)
+
+
+MEMORY = Record((_SERVICE, _TIMEOUT), _build_memory, required=(_SERVICE,), is_nullable=True)
+
+
+PLACEMENTS: tuple[Literal["before_feeds", "after_feeds"], ...] = ("before_feeds", "after_feeds")
+_CADENCES: tuple[Literal["every_turn"], ...] = ("every_turn",)
+_MAX_ID = 200
+
+
+def _block_text(reader: Reader, text: str, node: Node) -> str | None:
+    if text.strip():
+        return text
+    reader.report(codes.BAD_BLOCK, node.span, "'text' must not be empty")
+    return None
+
+
+_BLOCK_ID = Key("id", Text(max_length=_MAX_ID, code=codes.BAD_BLOCK), "Its name, once in a list.")
+_BLOCK_TEXT = Key("text", Conversion(Prose(), _block_text, Text().json_schema()), "What is put into the system prompt.")
+_KIND = Key("kind", Text(), "What it is, for the model.", "context_block")
+_ENABLED = Key("enabled", Flag(), "Whether it is shown.", default=True)
+_CADENCE = Key("cadence", Choice(_CADENCES), "When it is shown.", "every_turn")
+_PLACEMENT = Key("placement", Choice(PLACEMENTS), "Where it stands.", "after_feeds")
+_MAX_CHARS = Key("max-chars", Limit(), "How much of it is shown.", MAX_BLOCK_CHARS)
+
+
+def _build_block(members: Members) -> tuple[Span, ContextBlock] | None:
+    name, text, kind, enabled = members[_BLOCK_ID], members[_BLOCK_TEXT], members[_KIND], members[_ENABLED]
+    cadence, placement = members[_CADENCE] or "every_turn", members[_PLACEMENT] or "after_feeds"
+    max_chars = members[_MAX_CHARS] or MAX_BLOCK_CHARS
+    if name is None or text is None:
+        return None
+    if len(text.strip()) > max_chars:
+        message = f"the text has {len(text.strip())} characters, of which {max_chars} are shown"
+        members.reader.report(codes.BLOCK_IS_CUT, members.entries[_BLOCK_TEXT.name].value.span, message)
+    block = ContextBlock(
+        id=name.text,
+        text=text,
+        kind=kind.text if kind else _KIND.default,
+        enabled=enabled,
+        cadence=cadence,
+        placement=placement,
+        max_chars=max_chars,
+    )
+    return members.place.span, block
+
+
+_BLOCK = Record(
+    (_BLOCK_ID, _BLOCK_TEXT, _KIND, _ENABLED, _CADENCE, _PLACEMENT, _MAX_CHARS),
+    _build_block,
+    "a block",
+    required=(_BLOCK_ID, _BLOCK_TEXT),
+)
+_BLOCKS = Key("blocks", ListOf(_BLOCK), "Texts of the operator's for the system prompt.")
+_CHANNEL = Key("channel", AnyValue(), "A key of the original system: carried, and not acted on.", deprecated=True)
+
+
+def _build_context(members: Members) -> ContextSetting | None:
+    """Build the blocks; None when the context says nothing of them, so that the pod's are inherited."""
+    if _BLOCKS not in members:
+        return ContextSetting(members.place.span, ()) if is_null(members.node) else None
+    blocks: dict[str, ContextBlock] = {}
+    places: dict[str, Span] = {}
+    for span, block in members[_BLOCKS] or ():
+        if block.id in blocks:
+            notes = [Note(places[block.id], "the first one is here")]
+            members.reader.report(codes.BAD_BLOCK, span, "two blocks have the same 'id'", notes=notes)
+        else:
+            blocks[block.id], places[block.id] = block, span
+    return ContextSetting(members.entries[_BLOCKS.name].key.span, tuple(blocks.values()))
+
+
+CONTEXT = Record((_BLOCKS, _CHANNEL), _build_context, is_nullable=True)

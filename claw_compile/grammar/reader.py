@@ -1,0 +1,113 @@
+"""The state of one reading of a pod file: where variables come from, and what was reported.
+
+Rules. A reader reports what it does not like and returns None, so that reading goes on and one run reports every mistake.
+What is read here is interpolated; what is not read is left to Compose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from claw_compile import codes
+from claw_compile.diagnostics.diagnostic import Code, Diagnostic, Note, Span, did_you_mean, quote
+from claw_compile.parsing.interpolation import Lookup, MalformedReference, Problem, interpolate
+from claw_compile.parsing.node import Entry, MapNode, Node, ScalarNode, kind
+
+
+@dataclass
+class Reader:
+    """One reading of a pod file. ``carried`` has the places of each key that is carried and not acted on."""
+
+    lookup: Lookup
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+    carried: dict[str, list[Span]] = field(default_factory=dict)
+
+    def report(
+        self,
+        code: Code,
+        span: Span,
+        message: str,
+        *,
+        hint: str | None = None,
+        notes: Collection[Note] = (),
+        help_text: str | None = None,
+    ) -> None:
+        """Add a diagnostic; see ``Code.at``."""
+        self.diagnostics.append(code.at(span, message, hint=hint, notes=notes, help_text=help_text))
+
+    def keys(self, node: MapNode, what: str, known: Collection[str]) -> dict[str, Entry]:
+        """Return the entries of a mapping by key, and report those that are not known."""
+        entries: dict[str, Entry] = {}
+        for entry in node.entries:
+            name = entry.key.text
+            if name in known:
+                entries[name] = entry
+            else:
+                message, hint = f"{what} takes no key {quote(name)}", did_you_mean(name, known)
+                self.report(codes.UNKNOWN_KEY, entry.key.span, message, hint=hint)
+        return entries
+
+    def mapping(self, node: Node, what: str) -> MapNode | None:
+        """Return the node if it is a mapping; report anything else but ``null``."""
+        if isinstance(node, MapNode):
+            return node
+        if not is_null(node):
+            self.report(codes.WRONG_TYPE, node.span, f"{what} is a mapping, and this is {kind(node)}")
+        return None
+
+    def carry(self, key: ScalarNode, name: str | None = None) -> None:
+        """Note a key that is carried and not acted on: one warning for each name, at its first place."""
+        self.carried.setdefault(name or key.text, []).append(key.span)
+
+    def carry_warnings(self) -> list[Diagnostic]:
+        """Return the warnings for all keys that are only carried."""
+        warnings = []
+        for name, spans in self.carried.items():
+            first, *others = sorted(set(spans))
+            notes = [Note(span, "and here") for span in others]
+            message = f"{quote(name)} is carried into pod-manifest.json, and not acted on"
+            warnings.append(codes.NOT_ACTED_ON.at(first, message, notes=notes))
+        return warnings
+
+    def fill(self, node: ScalarNode, allowed: str = "") -> ScalarNode | None:
+        """Fill in the variables of a scalar; it still shows as it is written. ``allowed``: which control characters."""
+        result = interpolate(node.text, self.lookup)
+        self.diagnostics.extend(problem_at(node, problem) for problem in result.problems)
+        if result.problems:
+            return None
+        if any((char < " " and char not in allowed) or "\ud800" <= char <= "\udfff" for char in result.text):
+            self.report(codes.BAD_VALUE, node.span, "a value with control characters")
+            return None
+        return ScalarNode(result.text, node.span, plain=node.plain, raw=node.text)
+
+    def text(self, node: Node, what: str) -> ScalarNode | None:
+        """Return a single value that is not empty, as it is spelled."""
+        if not isinstance(node, ScalarNode) or node.is_null:
+            self.report(codes.WRONG_TYPE, node.span, f"{what} is a single value, and this is {kind(node)}")
+            return None
+        word = self.fill(node)
+        if word is not None and not word.text.strip():
+            self.report(codes.WRONG_TYPE, node.span, f"{what} must not be empty")
+            return None
+        return word
+
+
+def is_null(node: Node) -> bool:
+    """Return whether the node is ``null``, or nothing."""
+    return isinstance(node, ScalarNode) and node.is_null
+
+
+def is_spread(node: Node) -> bool:
+    """Return whether the node is ``...``."""
+    return isinstance(node, ScalarNode) and node.text == "..."
+
+
+def problem_at(node: ScalarNode, problem: Problem) -> Diagnostic:
+    """Return the diagnostic of an interpolation problem at its scalar, in words of the file only."""
+    if isinstance(problem, MalformedReference):
+        return codes.BAD_INTERPOLATION.at(
+            node.span, "a '${' that begins no variable", help_text="a literal '$' is '$$'"
+        )
+    why = f": {quote(problem.message)[1:-1]}" if problem.message else ""
+    return codes.UNSET_VARIABLE.at(node.span, f"{problem.name} is not set{why}")

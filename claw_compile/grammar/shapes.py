@@ -1,0 +1,396 @@
+"""The shapes that values of a pod file take. Each shape reads a value, and describes itself as JSON Schema for editors.
+
+Rules. A shape reports what it does not take and returns None. An editor sees values before their variables are filled in:
+text with a ``$`` may become anything. A plain scalar is a number or a boolean to an editor, and text to the grammar, which
+reads spellings. What relates two places (a service that must exist, ``...`` twice) is not in the JSON Schema.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from claw_compile import codes
+from claw_compile.diagnostics.diagnostic import Code, Note, Span, did_you_mean, quote
+from claw_compile.grammar.pod import EntryList, Spread
+from claw_compile.grammar.reader import Reader, is_null, is_spread
+from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode, kind
+
+type Schema = dict[str, Any]
+MAX_LIMIT = 2**31 - 1
+_NUMBER = re.compile(r"[0-9]{1,10}")
+_ANY_TEXT = r"[\s\S]*\S[\s\S]*"
+_SAMPLES = {"integer": "5", "number": "1.5", "boolean": "true"}
+_NULL: Schema = {"type": "null"}
+_VARIABLE: Schema = {"type": "string", "pattern": r"^(?:[^$]|\$\$)*\$[A-Za-z_{]"}
+_SPREAD: Schema = {"const": "...", "description": "The pod's defaults belong here; once."}
+
+
+def or_variable(schema: Schema) -> Schema:
+    """Return the schema of a value that may be written as a variable."""
+    return {"anyOf": [schema, _VARIABLE]}
+
+
+def or_null(schema: Schema) -> Schema:
+    """Return the schema of a value that may be null."""
+    return {"anyOf": [schema, _NULL]}
+
+
+def one_of(*keys: str) -> Schema:
+    """Return the schema of a mapping that has exactly one of the keys."""
+    return {"oneOf": [{"required": [key]} for key in keys]}
+
+
+@dataclass(frozen=True)
+class Place:
+    """The place of a value: its name in messages, and the span of its key (in a list: of the value itself)."""
+
+    what: str
+    span: Span
+
+
+class Shape[T](Protocol):
+    """One shape: how a value is read into a ``T``, and its JSON Schema."""
+
+    def read(self, reader: Reader, node: Node, place: Place) -> T | None:
+        """Return the value; report why it is none."""
+
+    def json_schema(self) -> Schema:
+        """Return the JSON Schema (draft 7) of the same values."""
+
+
+@dataclass(frozen=True)
+class Text:
+    """A single value that is not empty and fits a pattern. ``{shown}`` in the message is the value as it is written."""
+
+    pattern: str = _ANY_TEXT
+    message: str = ""
+    code: Code = codes.BAD_VALUE
+    name: str = ""
+    max_length: int | None = None
+
+    def read(self, reader: Reader, node: Node, place: Place) -> ScalarNode | None:
+        what = self.name or place.what
+        word = reader.text(node, what)
+        if word is None:
+            return None
+        if self.pattern != _ANY_TEXT and not re.fullmatch(self.pattern, word.text):
+            reader.report(self.code, word.span, self.message.format(shown=quote(word.shown)))
+            return None
+        if self.max_length is not None and len(word.text) > self.max_length:
+            reader.report(self.code, word.span, f"{what} has at most {self.max_length} characters")
+            return None
+        return word
+
+    def json_schema(self) -> Schema:
+        types = ["string", *(name for name, sample in _SAMPLES.items() if re.fullmatch(self.pattern, sample))]
+        schema = or_variable({"type": types, "pattern": f"^(?:{self.pattern})$"})
+        return schema if self.max_length is None else {"allOf": [schema, {"maxLength": self.max_length}]}
+
+
+@dataclass(frozen=True)
+class Prose:
+    """A text of any number of lines, which may be empty."""
+
+    def read(self, reader: Reader, node: Node, place: Place) -> str | None:
+        if not isinstance(node, ScalarNode) or node.is_null:
+            reader.report(codes.WRONG_TYPE, node.span, f"{place.what} is a text, and this is {kind(node)}")
+            return None
+        text = reader.fill(node, allowed="\n\t")
+        return text.text if text else None
+
+    def json_schema(self) -> Schema:
+        return {"type": ["string", "number", "boolean"]}
+
+
+@dataclass(frozen=True)
+class Choice[W: str]:
+    """One word of a closed set."""
+
+    options: tuple[W, ...]
+
+    def read(self, reader: Reader, node: Node, place: Place) -> W | None:
+        word = reader.text(node, place.what)
+        if word is None or word.text in self.options:
+            return next(option for option in self.options if option == word.text) if word else None
+        message, hint = f"{place.what} is one of {', '.join(self.options)}", did_you_mean(word.shown, self.options)
+        reader.report(codes.BAD_VALUE, node.span, message, hint=hint)
+        return None
+
+    def json_schema(self) -> Schema:
+        return or_variable({"enum": list(self.options)})
+
+
+@dataclass(frozen=True)
+class Flag:
+    """True or false, in quotes too."""
+
+    def read(self, reader: Reader, node: Node, place: Place) -> bool | None:
+        word = reader.text(node, place.what)
+        if word is not None and word.text not in {"true", "false"}:
+            reader.report(codes.BAD_VALUE, node.span, f"{place.what} is true or false")
+            return None
+        return word.text == "true" if word is not None else None
+
+    def json_schema(self) -> Schema:
+        return or_variable({"type": ["boolean", "string"], "pattern": "^(?:true|false)$"})
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A positive integer, in quotes too."""
+
+    max: int = MAX_LIMIT
+
+    def read(self, reader: Reader, node: Node, place: Place) -> int | None:
+        number = reader.text(node, place.what)
+        if number is None:
+            return None
+        if not (_NUMBER.fullmatch(number.text) and 0 < int(number.text) <= MAX_LIMIT):
+            reader.report(codes.BAD_LIMIT, node.span, f"{place.what} is a positive integer")
+        elif int(number.text) > self.max:
+            reader.report(codes.BAD_LIMIT, node.span, f"{place.what} is at most {self.max}")
+        else:
+            return int(number.text)
+        return None
+
+    def json_schema(self) -> Schema:
+        pattern = "^0*[1-9][0-9]{0,9}$"
+        return or_variable({"type": ["integer", "string"], "minimum": 1, "maximum": self.max, "pattern": pattern})
+
+
+@dataclass(frozen=True)
+class AnyValue:
+    """Whatever stands there: it is carried as it is."""
+
+    def read(self, _reader: Reader, node: Node, _place: Place) -> Node | None:
+        return node
+
+    def json_schema(self) -> Schema:
+        return {}
+
+
+@dataclass(frozen=True)
+class AnyMapping:
+    """A mapping that is not looked into, or null."""
+
+    def read(self, reader: Reader, node: Node, place: Place) -> MapNode | None:
+        return reader.mapping(node, place.what)
+
+    def json_schema(self) -> Schema:
+        return or_null({"type": "object"})
+
+
+@dataclass(frozen=True)
+class Conversion[S, T]:
+    """Another shape whose value is checked further and converted. ``schema`` is the JSON Schema where the shape's is wider."""
+
+    shape: Shape[S]
+    convert: Callable[[Reader, S, Node], T | None]
+    schema: Schema | None = None
+
+    def read(self, reader: Reader, node: Node, place: Place) -> T | None:
+        value = self.shape.read(reader, node, place)
+        return None if value is None else self.convert(reader, value, node)
+
+    def json_schema(self) -> Schema:
+        return self.shape.json_schema() if self.schema is None else self.schema
+
+
+@dataclass(frozen=True)
+class ScalarOr[T]:
+    """A single value of one shape, or else a list or mapping of another."""
+
+    scalar: Shape[T]
+    other: Shape[T]
+
+    def read(self, reader: Reader, node: Node, place: Place) -> T | None:
+        is_scalar = isinstance(node, ScalarNode) and not node.is_null
+        return (self.scalar if is_scalar else self.other).read(reader, node, place)
+
+    def json_schema(self) -> Schema:
+        return {"anyOf": [self.scalar.json_schema(), self.other.json_schema()]}
+
+
+@dataclass(frozen=True)
+class ListOf[T]:
+    """A list; ``null`` is an empty one. Items that can't be read are left out."""
+
+    item: Shape[T]
+
+    def read(self, reader: Reader, node: Node, place: Place) -> tuple[T, ...]:
+        values = (
+            self.item.read(reader, item, Place(f"an entry of {place.what}", item.span))
+            for item in items(reader, node, place.what)
+        )
+        return tuple(value for value in values if value is not None)
+
+    def json_schema(self) -> Schema:
+        return {"type": ["array", "null"], "items": self.item.json_schema()}
+
+
+@dataclass(frozen=True)
+class SpreadList[T]:
+    """A list with at most one ``...`` for the pod's defaults (docs/spec/compile.md "Defaults"). Defaults take none."""
+
+    item: Shape[T]
+    is_default: bool = False
+
+    def read(self, reader: Reader, node: Node, place: Place) -> EntryList[T]:
+        entries: list[T | Spread] = []
+        first: Spread | None = None
+        for item in items(reader, node, place.what):
+            if not is_spread(item):
+                value = self.item.read(reader, item, Place(f"an entry of {place.what}", item.span))
+                entries.extend(() if value is None else (value,))
+            elif self.is_default:
+                message = f"'...' in {place.what}: these are the defaults themselves"
+                reader.report(codes.SPREAD_WITHOUT_DEFAULTS, item.span, message)
+            elif first is not None:
+                notes = [Note(first.span, "the first one is here")]
+                reader.report(codes.SPREAD_TWICE, item.span, f"'...' twice in {place.what}", notes=notes)
+            else:
+                first = Spread(item.span)
+                entries.append(first)
+        return EntryList(place.span, tuple(entries))
+
+    def json_schema(self) -> Schema:
+        item = self.item.json_schema()
+        either: Schema = {"allOf": [{"not": {"const": "..."}}, item]} if self.is_default else {"anyOf": [_SPREAD, item]}
+        return {"type": ["array", "null"], "items": either}
+
+
+def items(reader: Reader, node: Node, what: str) -> tuple[Node, ...]:
+    """Return the items of a list; ``null`` is an empty one."""
+    if isinstance(node, ListNode):
+        return node.items
+    if not is_null(node):
+        hint = "a spread is an entry of the list: '- ...'" if is_spread(node) else None
+        reader.report(codes.WRONG_TYPE, node.span, f"{what} is a list, and this is {kind(node)}", hint=hint)
+    return ()
+
+
+@dataclass(frozen=True)
+class Table[T]:
+    """A mapping of free names of one kind (``variable``, ``secret``) that fit a pattern; ``null`` is an empty one."""
+
+    kind: str
+    names: str
+    value: Shape[T]
+
+    def read(self, reader: Reader, node: Node, place: Place) -> tuple[tuple[ScalarNode, T], ...]:
+        mapping = reader.mapping(node, place.what)
+        pairs: list[tuple[ScalarNode, T]] = []
+        for entry in mapping.entries if mapping is not None else ():
+            name = entry.key
+            if not re.fullmatch(self.names, name.text):
+                reader.report(codes.BAD_VALUE, name.span, f"{quote(name.text)} can't name a {self.kind}: {self.names}")
+                continue
+            value = self.value.read(reader, entry.value, Place(f"the {self.kind} {quote(name.text)}", name.span))
+            if value is not None:
+                pairs.append((name, value))
+        return tuple(pairs)
+
+    def json_schema(self) -> Schema:
+        names = {"pattern": f"^(?:{self.names})$"}
+        return {"type": ["object", "null"], "propertyNames": names, "additionalProperties": self.value.json_schema()}
+
+
+@dataclass(frozen=True)
+class MissingKey:
+    """The diagnostic of a required key that is absent, where it is another than ``missing-key``."""
+
+    code: Code = codes.MISSING_KEY
+    message: str = ""
+    help_text: str | None = None
+
+
+@dataclass(frozen=True)
+class Key[T]:
+    """A key of a mapping: its name, the shape of its value, and what an editor shows of it."""
+
+    name: str
+    shape: Shape[T]
+    description: str
+    default: Any = None
+    deprecated: bool = False
+    missing: MissingKey = MissingKey()
+
+    def json_schema(self) -> Schema:
+        schema = {"description": self.description, **self.shape.json_schema()}
+        if self.default is not None:
+            schema["default"] = self.default
+        return schema | {"deprecated": True} if self.deprecated else schema
+
+
+@dataclass(frozen=True)
+class Members:
+    """The entries of one mapping. Each is read when it is asked for: ``members[KEY]`` is None where the key is absent."""
+
+    reader: Reader
+    entries: Mapping[str, Entry]
+    node: Node
+    place: Place
+
+    def __contains__(self, key: Key[Any]) -> bool:
+        return key.name in self.entries
+
+    def __getitem__[T](self, key: Key[T]) -> T | None:
+        entry = self.entries.get(key.name)
+        if entry is None:
+            return None
+        return key.shape.read(self.reader, entry.value, Place(quote(key.name), entry.key.span))
+
+    def require(self, *keys: Key[Any]) -> None:
+        """Report each of the keys that is absent."""
+        for key in keys:
+            if key not in self:
+                message = key.missing.message or f"{self.place.what} needs {quote(key.name)}"
+                self.reader.report(key.missing.code, self.place.span, message, help_text=key.missing.help_text)
+
+    def require_one(self, *keys: Key[Any]) -> None:
+        """Report it unless exactly one of the keys is there."""
+        if sum(key in self for key in keys) != 1:
+            either = " or ".join(quote(key.name) for key in keys)
+            self.reader.report(codes.MISSING_KEY, self.place.span, f"{self.place.what} needs either {either}")
+
+
+@dataclass(frozen=True)
+class Record[T]:
+    """A mapping with these keys and no others, and the value that ``build`` makes of it.
+
+    ``null`` is an empty mapping where ``is_nullable``; there ``build`` is also called for a value of another type, which is
+    reported. ``name`` is what messages call it instead of its place; ``rules`` are JSON Schema for what ``build`` checks.
+    """
+
+    keys: tuple[Key[Any], ...]
+    build: Callable[[Members], T | None]
+    name: str = ""
+    required: tuple[Key[Any], ...] = ()
+    either: tuple[Key[Any], ...] = ()
+    is_nullable: bool = False
+    rules: Schema = field(default_factory=dict)
+
+    def read(self, reader: Reader, node: Node, place: Place) -> T | None:
+        place = Place(self.name or place.what, place.span)
+        if isinstance(node, MapNode):
+            entries = reader.keys(node, place.what, [key.name for key in self.keys])
+            members = Members(reader, entries, node, place)
+            members.require(*self.required)
+            if self.either:
+                members.require_one(*self.either)
+            return self.build(members)
+        if not (self.is_nullable and is_null(node)):
+            reader.report(codes.WRONG_TYPE, node.span, f"{place.what} is a mapping, and this is {kind(node)}")
+        return self.build(Members(reader, {}, node, place)) if self.is_nullable else None
+
+    def json_schema(self) -> Schema:
+        properties = {key.name: key.json_schema() for key in self.keys}
+        schema: Schema = {"type": "object", "properties": properties, "additionalProperties": False, **self.rules}
+        if self.required:
+            schema["required"] = [key.name for key in self.required]
+        if self.either:
+            schema |= one_of(*(key.name for key in self.either))
+        return or_null(schema) if self.is_nullable else schema

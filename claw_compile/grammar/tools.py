@@ -1,0 +1,137 @@
+"""``tools`` and ``tool-policy``, of a service or of the pod's defaults (docs/spec/compile.md "Grammar")."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from claw_compile import codes
+from claw_compile.diagnostics.diagnostic import quote
+from claw_compile.grammar.pod import AllTools, Grant, Limits
+from claw_compile.grammar.reader import Reader
+from claw_compile.grammar.shapes import (
+    Choice,
+    Key,
+    Limit,
+    ListOf,
+    Members,
+    MissingKey,
+    Place,
+    Record,
+    Schema,
+    SpreadList,
+    Text,
+    items,
+)
+from claw_compile.parsing.node import MapNode, Node, ScalarNode
+from claw_contract.manifest import (
+    MAX_PARALLEL,
+    MAX_ROUNDS,
+    MAX_TOOL_RESULT_BYTES,
+    TIMEOUT_PER_TOOL_MS,
+    TOTAL_TIMEOUT_MS,
+    Policy,
+)
+
+_ALLOW_HELP = "write 'allow: all' or 'allow: [tool, …]'"
+
+
+@dataclass(frozen=True)
+class _Allow:
+    """``all``, or a list of names that has at least one."""
+
+    def read(self, reader: Reader, node: Node, place: Place) -> AllTools | tuple[ScalarNode, ...] | None:
+        if isinstance(node, ScalarNode) and not node.is_null:
+            word = reader.text(node, place.what)
+            if word is not None and word.text != "all":
+                hint = f"[{quote(word.shown)[1:-1]}]"
+                reader.report(codes.WRONG_TYPE, node.span, "'allow' is 'all' or a list of names", hint=hint)
+            return AllTools(node.span) if word and word.text == "all" else None
+        if not items(reader, node, place.what):
+            if not isinstance(node, MapNode):
+                reader.report(codes.ALLOW_MISSING, node.span, "'allow' is empty", help_text=_ALLOW_HELP)
+            return None
+        names = ListOf(Text()).read(reader, node, place)
+        mixed = [name for name in names if name.text == "all"]
+        for name in mixed:
+            message = "'all' stands in a list of names"
+            reader.report(codes.ALL_MIXED_WITH_NAMES, name.span, message, help_text=_ALLOW_HELP)
+        return None if mixed else names
+
+    def json_schema(self) -> Schema:
+        name = {"allOf": [Text().json_schema(), {"not": {"const": "all"}}]}
+        names: Schema = {"type": "array", "minItems": 1, "items": name}
+        return {"anyOf": [*Choice(("all",)).json_schema()["anyOf"], names]}
+
+
+_SERVICE = Key("service", Text(), "The service that provides the tools.")
+_ALLOW = Key[AllTools | tuple[ScalarNode, ...]](
+    "allow",
+    _Allow(),
+    "Which of its tools: all, or their names.",
+    missing=MissingKey(codes.ALLOW_MISSING, help_text=_ALLOW_HELP),
+)
+_DENY = Key("deny", ListOf(Text()), "Tools that are not granted; beats every 'allow'.")
+
+
+def _build_grant(members: Members) -> Grant | None:
+    service, allow, deny = members[_SERVICE], members[_ALLOW], members[_DENY]
+    return Grant(service, allow, deny or (), members.place.span) if service and allow else None
+
+
+_GRANT = Record((_SERVICE, _ALLOW, _DENY), _build_grant, "a grant", required=(_SERVICE, _ALLOW))
+
+
+@dataclass(frozen=True)
+class _GrantShape:
+    """One entry of ``tools``. The name of a service alone is a common slip, and gets a message of its own."""
+
+    def read(self, reader: Reader, node: Node, place: Place) -> Grant | None:
+        if not isinstance(node, ScalarNode):
+            return _GRANT.read(reader, node, place)
+        name = quote(node.shown)
+        help_text = f"to grant all its tools write '- service: {name[1:-1]}' with 'allow: all'"
+        reader.report(codes.ALLOW_MISSING, node.span, f"{name} is not a grant", help_text=help_text)
+        return None
+
+    def json_schema(self) -> Schema:
+        return _GRANT.json_schema()
+
+
+GRANTS = SpreadList(_GrantShape())
+DEFAULT_GRANTS = SpreadList(_GrantShape(), is_default=True)
+
+_PER_TOOL = Key("timeout-per-tool-ms", Limit(), "How long a call may take.", TIMEOUT_PER_TOOL_MS)
+_TOTAL = Key("total-timeout-ms", Limit(), "How long a turn may take.", TOTAL_TIMEOUT_MS)
+_ON_BUDGET = Key(
+    "on-budget",
+    Choice[Literal["finalize", "error"]](("finalize", "error")),
+    "At the end of rounds or time: one last answer without tools, or an error.",
+    "finalize",
+)
+_LIMITS: tuple[Key[Any], ...] = (
+    Key("max-rounds", Limit(), "How often tools are run in a turn.", MAX_ROUNDS),
+    _PER_TOOL,
+    _TOTAL,
+    Key("max-tool-result-bytes", Limit(), "How much of a result the model sees.", MAX_TOOL_RESULT_BYTES),
+    Key("max-parallel", Limit(), "How many calls run at once.", MAX_PARALLEL),
+    _ON_BUDGET,
+)
+
+
+def _build_limits(members: Members) -> Limits:
+    """Build the policy; a limit that is left out takes the contract's default."""
+    values = {key.name.replace("-", "_"): members[key] for key in _LIMITS}
+    fields: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
+    per_tool = fields.get("timeout_per_tool_ms", TIMEOUT_PER_TOOL_MS)
+    total = fields.get("total_timeout_ms", TOTAL_TIMEOUT_MS)
+    if total < per_tool:
+        at = members.entries[(_TOTAL if _TOTAL in members else _PER_TOOL).name].value.span
+        are_both_set = {"total_timeout_ms", "timeout_per_tool_ms"} <= fields.keys()
+        default = "" if are_both_set else " (one is the default)"
+        message = f"total-timeout-ms {total} is less than timeout-per-tool-ms {per_tool}{default}"
+        members.reader.report(codes.TOTAL_BELOW_PER_TOOL, at, message)
+    return Limits(members.place.span, Policy(**fields))
+
+
+LIMITS = Record(_LIMITS, _build_limits, is_nullable=True)

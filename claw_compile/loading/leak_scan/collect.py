@@ -1,0 +1,273 @@
+"""The collection of leak inputs: agents' services, the services that these extend, and the files that they name.
+
+Rules. A file that Compose must have is an error when it is not there, as Compose would say later; one that it need not have,
+or that may come to be where the pod runs (a secret's), is passed over. Files may be outside of the pod's directory: nothing of
+them is written anywhere. Each is read once, however many agents have it.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from claw_compile.descriptors.dockerfile import declared_variables
+from claw_compile.descriptors.skill import SkillFile
+from claw_compile.diagnostics.diagnostic import Note, Span, quote
+from claw_compile.grammar.pod import PodSecret, PodSpec, ServiceSpec, own_entries
+from claw_compile.loading.build_context import dockerfile, fill_in
+from claw_compile.loading.files import Files, read_file
+from claw_compile.loading.leak_scan.inputs import (
+    LeakInput,
+    file_input,
+    hide_line,
+    mounted_names,
+    references,
+    text_inputs,
+    variable_inputs,
+)
+from claw_compile.loading.leak_scan.private_paths import PrivatePaths, bind_source, expand_home
+from claw_compile.parsing.dotenv import Assignment, read_env_file
+from claw_compile.parsing.environment import Variables
+from claw_compile.parsing.node import Entry, ListNode, MapNode, Node
+from claw_compile.parsing.source import Source
+from claw_compile.parsing.yaml_reader import read_yaml
+
+_HOOKS = ("post_start", "pre_stop")
+_RUNTIME = ".claw-runtime"
+
+
+@dataclass(frozen=True)
+class _ParentService:
+    """A service that another one extends: its ``file`` ("" for the pod's own), its name there, and the place that says so."""
+
+    file: str
+    name: str
+    body: MapNode
+    document: MapNode
+    said: Span
+
+
+@dataclass(frozen=True)
+class LeakInputs:
+    """One collection for all agents of a pod."""
+
+    pod: PodSpec
+    files: Files
+    variables: Variables
+    contracts: Mapping[str, bytes]
+    skills: Mapping[str, SkillFile]
+    texts: dict[str, Source] = field(default_factory=dict)
+
+    def collect(self) -> Mapping[str, tuple[LeakInput, ...]]:
+        """Return agent's service → the inputs of each of its containers."""
+        self.files.diagnostics.extend(self._private.check_surfaces())
+        return {agent.name.text: tuple(self._agent_inputs(agent)) for agent in self.pod.agents}
+
+    @property
+    def _private(self) -> PrivatePaths:
+        return PrivatePaths(self.pod, self.files, self.variables.lookup)
+
+    def secrets(self) -> Mapping[str, str]:
+        """Return the pod's secrets that are known here, by name."""
+        values = ((secret.name.text, self._secret(secret)) for secret in self.pod.secrets)
+        return {name: value for name, value in values if value}
+
+    def text(self, path: str, at: Span, what: str, *, required: bool) -> Source | None:
+        """Return the text of a file, by its path from the pod's directory."""
+        if path in self.texts:
+            return self.texts[path]
+        shown = self.files.display_path(path)
+        data = read_file(self.files.root / path, at, f"{what} {quote(shown)}")
+        if data.value is None:
+            self.files.diagnostics.extend(data.diagnostics if required else ())
+            return None
+        return self.texts.setdefault(path, Source(shown, data.value.decode("utf-8-sig", errors="replace")))
+
+    def _secret(self, secret: PodSecret) -> str | None:
+        if secret.source == "env":
+            return self.variables.lookup(secret.reference.text)
+        source = self.text(secret.reference.text, secret.reference.span, "the secret", required=False)
+        return source.text.strip() if source is not None else None
+
+    def _agent_inputs(self, agent: ServiceSpec) -> Iterator[LeakInput]:
+        yield from self._prose(agent)
+        if agent.body is None:
+            return
+        yield from Container(self, agent, "", ()).inputs(agent.body)
+        self.files.diagnostics.extend(self._private.check_service(agent.body, self.pod.document, ""))
+        own = _ParentService("", agent.name.text, agent.body, self.pod.document, agent.name.span)
+        seen = {(own.file, own.name)}
+        notes: tuple[Note, ...] = ()
+        while (parent := self._parent(own)) is not None and (parent.file, parent.name) not in seen:
+            seen.add((parent.file, parent.name))
+            notes = (*notes, Note(hide_line(parent.said), f"{own.name} extends {parent.name} here"))
+            directory = posixpath.dirname(parent.file)
+            yield from Container(self, agent, directory, notes).inputs(parent.body)
+            self.files.diagnostics.extend(self._private.check_service(parent.body, parent.document, directory))
+            own = parent
+
+    def _prose(self, agent: ServiceSpec) -> Iterator[LeakInput]:
+        contract = self.contracts.get(agent.name.text)
+        if contract is not None and agent.agent is not None:
+            yield file_input("the contract", self._source(agent.agent.shown, contract), "prose")
+        paths = (skill.path for owner in (agent, self.pod) for skill in own_entries(owner.skills))
+        for path in {path.text: path for path in paths}.values():
+            if path.text in self.skills:
+                yield file_input("a skill", self._source(path.shown, self.skills[path.text].content), "prose")
+
+    def _source(self, path: str, content: bytes) -> Source:
+        return Source(self.files.display_path(path), content.decode(errors="replace"))
+
+    def _parent(self, child: _ParentService) -> _ParentService | None:
+        extends = child.body.value("extends")
+        node = extends.value("service") if isinstance(extends, MapNode) else extends
+        name = fill_in(node, self.variables.lookup)
+        if node is None or name is None:
+            return None
+        file = fill_in(extends.value("file"), self.variables.lookup) if isinstance(extends, MapNode) else None
+        path, document = child.file, child.document
+        if file is not None:
+            path = posixpath.normpath(posixpath.join(posixpath.dirname(child.file), file))
+            source = self.text(path, node.span, "the extended file", required=True)
+            read = read_yaml(source) if source is not None else None
+            self.files.diagnostics.extend(read.diagnostics if read is not None else ())
+            if read is None or read.value is None:
+                return None
+            document = read.value
+        services = document.value("services")
+        body = services.value(name) if isinstance(services, MapNode) else None
+        return _ParentService(path, name, body, document, node.span) if isinstance(body, MapNode) else None
+
+
+@dataclass(frozen=True)
+class Container:
+    """One container of an agent. ``directory`` is that of its Compose file, ``notes`` say how the agent gets it."""
+
+    collection: LeakInputs
+    agent: ServiceSpec
+    directory: str
+    notes: tuple[Note, ...]
+
+    def inputs(self, body: MapNode) -> Iterator[LeakInput]:
+        """Yield everything in the body of a service, but what the compiler adds."""
+        for entry in body.entries:
+            yield from self._key_inputs(entry)
+
+    def _key_inputs(self, entry: Entry) -> Iterator[LeakInput]:
+        lookup, node = self.collection.variables.lookup, entry.value
+        match entry.key.text:
+            case "x-claw" | "extends":
+                return
+            case "environment":
+                yield from variable_inputs("the environment", node, lookup, self.notes)
+            case "env_file":
+                yield from self._env_file_inputs(node)
+            case "secrets" | "configs" as section:
+                yield from self._secret_inputs(section, node)
+            case "build":
+                yield from self._build_inputs(node)
+            case key:
+                yield from text_inputs(f"'{key}'", node, lookup, self.notes)
+                if key in _HOOKS:
+                    for hook in node.items if isinstance(node, ListNode) else ():
+                        environment = hook.value("environment") if isinstance(hook, MapNode) else None
+                        yield from variable_inputs(f"the environment of '{key}'", environment, lookup, self.notes)
+                if key == "volumes":
+                    yield from self._bind_mounts(node)
+
+    def _env_file_inputs(self, node: Node) -> Iterator[LeakInput]:
+        for item in node.items if isinstance(node, ListNode) else (node,):
+            parts = item if isinstance(item, MapNode) else None
+            named_by = parts.value("path") if parts else item
+            path = fill_in(named_by, self.collection.variables.lookup)
+            if path is None or named_by is None or self._is_its_own(path):
+                continue
+            required = fill_in(parts.value("required"), self.collection.variables.lookup) if parts else None
+            is_raw = parts is not None and fill_in(parts.value("format"), self.collection.variables.lookup) == "raw"
+            source = self._text(path, named_by, "the env_file", required=required != "false")
+            if source is not None:
+                notes = (*self.notes, Note(hide_line(named_by.span), f"{self.agent.name.text} takes it here"))
+                yield from self._assignments(source, notes, is_raw=is_raw)
+
+    def _is_its_own(self, path: str) -> bool:
+        """Return whether the compiler writes this file for this agent: it may not be there yet."""
+        own = f"{_RUNTIME}/agents/{self.agent.name.text}/env"
+        return self.agent.count == 1 and posixpath.normpath(posixpath.join(self.directory, path)) == own
+
+    def _assignments(self, source: Source, notes: tuple[Note, ...], *, is_raw: bool) -> Iterator[LeakInput]:
+        variables = self.collection.variables
+        if is_raw:
+            lines = enumerate(source.text.split("\n"), start=1)
+            parts = (
+                (number, line.strip().partition("=")) for number, line in lines if line.strip()[:1] not in ("", "#")
+            )
+            assigned = tuple(Assignment(name, value if sign else None, number) for number, (name, sign, value) in parts)
+        else:
+            read = read_env_file(source, {**variables.dotenv, **variables.environ})
+            self.collection.files.diagnostics.extend(read.diagnostics)
+            assigned = read.value or ()
+        for each in assigned:
+            at = Span(source.file, each.line, 1, 1 + len(each.name))
+            refers = references(each.written) if each.value is not None else (each.name,)
+            value = each.value if each.value is not None else variables.lookup(each.name) or ""
+            yield LeakInput(f"{each.name} in the env_file", at, value, "variable", each.name, refers, notes)
+
+    def _secret_inputs(self, section: str, node: Node) -> Iterator[LeakInput]:
+        """Yield secrets or configs, as the pod declares them; of an external one nothing is known."""
+        lookup = self.collection.variables.lookup
+        for name in mounted_names(node):
+            all_of_them = self.collection.pod.document.value(section)
+            declared_as = all_of_them.value(name.text) if isinstance(all_of_them, MapNode) else None
+            if not isinstance(declared_as, MapNode):
+                continue
+            what = f"the {section[:-1]} '{name.text}'"
+            notes = (*self.notes, Note(hide_line(name.span), f"{self.agent.name.text} takes it here"))
+            for key, value in ((each.key.text, each.value) for each in declared_as.entries):
+                if key == "environment" and (variable := fill_in(value, lookup)) is not None:
+                    held = lookup(variable) or ""
+                    yield LeakInput(what, hide_line(value.span), held, "variable", variable, (variable,), notes)
+                elif key == "content":
+                    yield from text_inputs(what, value, lookup, notes)
+                elif key == "file" and (path := fill_in(value, lookup)) is not None:
+                    source = self.collection.text(
+                        posixpath.normpath(expand_home(path, lookup)), value.span, what, required=False
+                    )
+                    if source is not None:
+                        yield file_input(what, source, "file", notes)
+
+    def _build_inputs(self, node: Node) -> Iterator[LeakInput]:
+        lookup = self.collection.variables.lookup
+        for entry in node.entries if isinstance(node, MapNode) else ():
+            match entry.key.text:
+                case "args":
+                    yield from variable_inputs("the build args", entry.value, lookup, self.notes)
+                case "secrets":
+                    yield from self._secret_inputs("secrets", entry.value)
+                case key:
+                    yield from text_inputs(f"'build.{key}'", entry.value, lookup, self.notes)
+        source = dockerfile(node, self.collection.files, lookup, self.directory)
+        if source is None:
+            return
+        inline = node.value("dockerfile_inline") if isinstance(node, MapNode) else None
+        if inline is None:
+            yield file_input("the Dockerfile", source, "text", self.notes)
+        for name, value in declared_variables(source):
+            at = hide_line(value.span if inline is None else inline.span)
+            refers = references(value.text)
+            yield LeakInput(f"{name} in the Dockerfile", at, value.text, "variable", name, refers, self.notes)
+
+    def _bind_mounts(self, node: Node) -> Iterator[LeakInput]:
+        """Yield files of the host that are mounted one by one."""
+        for item in node.items if isinstance(node, ListNode) else ():
+            path = bind_source(item, self.collection.variables.lookup)
+            if path is None:
+                continue
+            source = self._text(path, item, "the mounted file", required=False)
+            if source is not None:
+                notes = (*self.notes, Note(hide_line(item.span), f"{self.agent.name.text} takes it here"))
+                yield file_input("a mounted file", source, "file", notes)
+
+    def _text(self, path: str, node: Node, what: str, *, required: bool) -> Source | None:
+        whole = posixpath.normpath(posixpath.join(self.directory, expand_home(path, self.collection.variables.lookup)))
+        return self.collection.text(whole, node.span, what, required=required)

@@ -1,0 +1,239 @@
+"""A Compose service as a container of Kubernetes: keys with a counterpart are carried over, and the others are reported.
+
+Rules. Variables are filled in here, since kubectl fills in none; so every value of ``environment`` goes into a Secret.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass, field
+from typing import cast
+
+from claw_compile import codes
+from claw_compile.diagnostics.diagnostic import Diagnostic, quote
+from claw_compile.grammar.pod import ServiceSpec
+from claw_compile.grammar.reader import problem_at
+from claw_compile.output.kubernetes.objects import Object, object_name
+from claw_compile.output.yaml_text import Data
+from claw_compile.parsing.environment import variables
+from claw_compile.parsing.interpolation import Lookup, interpolate
+from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode
+from claw_compile.policy.base_url import MAX_PORT
+
+_ELSEWHERE = {
+    "image",
+    "build",
+    "environment",
+    "expose",
+    "networks",
+    "x-claw",
+    "init",
+    "container_name",
+    "deploy",
+    "restart",
+}
+"""Keys that are read elsewhere, or that a Deployment covers by itself."""
+_COMMANDS = {"entrypoint": "command", "command": "args"}
+_SECURITY = {"user", "read_only", "cap_add", "cap_drop", "privileged"}
+_FLAGS = {"stdin_open": "stdin", "tty": "tty"}
+_PORT = re.compile(r"(?P<port>[0-9]{1,5})(/(?P<protocol>[a-z]+))?")
+_TIMES = {"interval": "periodSeconds", "timeout": "timeoutSeconds", "start_period": "initialDelaySeconds"}
+_PROTOCOLS = {"TCP", "UDP", "SCTP"}
+_DURATION = re.compile(r"([0-9]+)(h|m|s)")
+_SECONDS = {"h": 3600, "m": 60, "s": 1}
+
+
+@dataclass
+class Converter:
+    """The conversion of one service. ``volumes`` are those of its pod, ``claims`` the named volumes that it needs."""
+
+    spec: ServiceSpec
+    lookup: Lookup
+    pod: str
+    diagnostics: list[Diagnostic]
+    volumes: list[Data] = field(default_factory=list)
+    mounts: list[Data] = field(default_factory=list)
+    claims: set[str] = field(default_factory=set)
+
+    @property
+    def body(self) -> MapNode:
+        assert self.spec.body is not None
+        return self.spec.body
+
+    def container(self) -> Object:
+        """Return the container, without ``volumeMounts``: more may come to ``mounts``."""
+        result: Object = {"name": "main", "image": self._image()}
+        for entry in sorted(self.body.entries, key=lambda each: each.key.text):
+            self._key(entry, result)
+        return result
+
+    def environment(self) -> dict[str, bytes]:
+        """Return name → value, as Compose would fill it in."""
+        values: dict[str, bytes] = {}
+        for variable in variables(self.body.value("environment"), self.lookup):
+            self.diagnostics.extend(problem_at(variable.node, problem) for problem in variable.value.problems)
+            values[variable.name] = variable.value.text.encode()
+        return values
+
+    def ports(self) -> list[tuple[int, str]]:
+        """Return the container's ports, of ``expose`` and of ``ports``, each once."""
+        ports: set[tuple[int, str]] = set()
+        for key in ("expose", "ports"):
+            node = self.body.value(key)
+            for item in node.items if isinstance(node, ListNode) else ():
+                target = item.value("target") if isinstance(item, MapNode) else item
+                protocol = item.value("protocol") if isinstance(item, MapNode) else None
+                text = self._text(target).rpartition(":")[2] if isinstance(target, ScalarNode) else ""
+                if (match := _PORT.fullmatch(text)) is not None:
+                    said = self._text(protocol) if isinstance(protocol, ScalarNode) else match["protocol"]
+                    port = int(match["port"]), (said or "tcp").upper()
+                    if 0 < port[0] <= MAX_PORT and port[1] in _PROTOCOLS:
+                        ports.add(port)
+                    else:
+                        self._report(item, "what is no port of TCP, UDP or SCTP")
+        return sorted(ports)
+
+    def replicas(self) -> int:
+        deploy = self.body.value("deploy")
+        node = deploy.value("replicas") if isinstance(deploy, MapNode) else None
+        text = self._text(node) if isinstance(node, ScalarNode) else ""
+        return int(text) if text.isdecimal() else 1
+
+    def _key(self, entry: Entry, result: Object) -> None:
+        key, node = entry.key.text, entry.value
+        if key in _ELSEWHERE or key.startswith("x-") or (isinstance(node, ScalarNode) and node.is_null):
+            return
+        if key in _COMMANDS:
+            result[_COMMANDS[key]] = self._words(node)
+        elif key in _FLAGS:
+            result[_FLAGS[key]] = self._words(node) == ["true"]
+        elif key in _SECURITY:
+            self._security(entry, result)
+        elif key == "working_dir" and isinstance(node, ScalarNode):
+            result["workingDir"] = self._text(node)
+        elif key == "healthcheck" and (probe := self._probe(node)) is not None:
+            result["livenessProbe"] = probe
+        elif key in {"tmpfs", "volumes"}:
+            self._storage(key, node)
+        else:
+            what = "a port is reached in the cluster only, by who may" if key == "ports" else quote(key)
+            self._report(entry.key, f"{what} ({self.spec.name.text})")
+
+    def _storage(self, key: str, node: Node) -> None:
+        if key == "tmpfs":
+            for path in self._words(node) or []:
+                self._mount(path.partition(":")[0], {"emptyDir": {"medium": "Memory"}})
+            return
+        for item in node.items if isinstance(node, ListNode) else ():
+            self._volume(item)
+
+    def _report(self, node: Node, what: str) -> None:
+        self.diagnostics.append(codes.NOT_CARRIED.at(node.span, f"not carried over to Kubernetes: {what}"))
+
+    def _image(self) -> str:
+        node, build, name = self.body.value("image"), self.body.get("build"), self.spec.name
+        if isinstance(node, ScalarNode) and not node.is_null:
+            return self._text(node)
+        if build is None:
+            self.diagnostics.append(codes.NO_IMAGE.at(name.span, f"{name.text} names no image"))
+            return ""
+        image = f"{self.pod}-{name.text}"  # what Compose calls what it builds
+        self.diagnostics.append(
+            codes.MADE_BY_HAND.at(build.key.span, f"build and push the image {quote(image)} yourself")
+        )
+        return image
+
+    def _text(self, node: ScalarNode) -> str:
+        filled = interpolate(node.text, self.lookup)
+        self.diagnostics.extend(problem_at(node, problem) for problem in filled.problems)
+        return filled.text
+
+    def _words(self, node: Node) -> list[str] | None:
+        """Return a command: a list, or a line that is split as a shell would."""
+        if isinstance(node, ListNode):
+            return [self._text(item) for item in node.items if isinstance(item, ScalarNode)]
+        if not isinstance(node, ScalarNode) or node.is_null:
+            return None
+        try:
+            return shlex.split(self._text(node))
+        except ValueError:
+            return [self._text(node)]
+
+    def _security(self, entry: Entry, result: Object) -> None:
+        context = cast("Object", result.setdefault("securityContext", {}))
+        capabilities = (
+            cast("Object", context.setdefault("capabilities", {})) if entry.key.text.startswith("cap_") else {}
+        )
+        words = self._words(entry.value) or []
+        match entry.key.text:
+            case "cap_add":
+                capabilities["add"] = [word.removeprefix("CAP_") for word in words]
+            case "cap_drop":
+                capabilities["drop"] = [word.removeprefix("CAP_") for word in words]
+            case "read_only":
+                context["readOnlyRootFilesystem"] = words == ["true"]
+            case "privileged":
+                context["privileged"] = words == ["true"]
+            case _:
+                user, _, group = (words or [""])[0].partition(":")
+                if not user.isdecimal() or (group and not group.isdecimal()):
+                    self._report(entry.key, f"the user {quote(user)}, which is a name and no number")
+                    return
+                context["runAsUser"] = int(user)
+                if group:
+                    context["runAsGroup"] = int(group)
+
+    def _probe(self, node: Node) -> Object | None:
+        test = node.value("test") if isinstance(node, MapNode) else None
+        words = self._words(test) if isinstance(test, ListNode) else None
+        if isinstance(test, ScalarNode):
+            words = ["CMD-SHELL", self._text(test)]
+        if not isinstance(node, MapNode) or not words or words[0] not in {"CMD", "CMD-SHELL"}:
+            return None
+        probe: Object = {"exec": {"command": words[1:] if words[0] == "CMD" else ["/bin/sh", "-c", *words[1:]]}}
+        for key, name in (
+            ("interval", "periodSeconds"),
+            ("timeout", "timeoutSeconds"),
+            ("start_period", "initialDelaySeconds"),
+        ):
+            value = node.value(key)
+            parts = _DURATION.findall(self._text(value)) if isinstance(value, ScalarNode) else []
+            if seconds := sum(int(number) * _SECONDS[unit] for number, unit in parts):
+                probe[name] = seconds
+        retries = node.value("retries")
+        if isinstance(retries, ScalarNode) and self._text(retries).isdecimal():
+            probe["failureThreshold"] = int(self._text(retries))
+        return probe
+
+    def _volume(self, item: Node) -> None:
+        """Mount a named volume; a path of the host has no counterpart."""
+        if isinstance(item, ScalarNode):
+            source, _, rest = self._text(item).partition(":")
+            target, _, mode = rest.partition(":")
+            kind = "volume" if target and not source.startswith((".", "/", "~")) else "bind"
+        elif isinstance(item, MapNode):
+            said = {
+                each.key.text: self._text(each.value) for each in item.entries if isinstance(each.value, ScalarNode)
+            }
+            source, target, kind = said.get("source", ""), said.get("target", ""), said.get("type", "")
+            mode = "ro" if said.get("read_only") == "true" else ""
+        else:
+            return
+        if kind == "tmpfs":
+            self._mount(target, {"emptyDir": {"medium": "Memory"}})
+        elif kind == "volume" and source:
+            self.claim(source, target, read_only="ro" in mode.split(","))
+        else:
+            self._report(item, "a path of the host")
+
+    def claim(self, volume: str, target: str, *, read_only: bool) -> None:
+        """Claim a named volume of the pod file, and mount it at a path."""
+        self.claims.add(volume)
+        name = object_name(self.pod, volume, "volume")
+        self._mount(target, {"persistentVolumeClaim": {"claimName": name}}, read_only=read_only)
+
+    def _mount(self, path: str, source: Object, *, read_only: bool = False) -> None:
+        name = f"volume-{len(self.volumes)}"
+        self.volumes.append(source | {"name": name})
+        self.mounts.append({"name": name, "mountPath": path, "readOnly": read_only})

@@ -1,0 +1,115 @@
+"""Kubernetes objects as data: names, labels, and the plain kinds."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from typing import Literal, cast
+
+from claw_compile.output.yaml_text import Data
+
+type Object = dict[str, Data]
+
+PROXY_UID = 52110
+"""The proxy's user, which no image usually has: the guard lets this user out, and would not hold such an image."""
+_MAX_NAME = 52
+"""The longest name; the controllers add to it."""
+_DIGESTED = re.compile(r".*-[0-9a-f]{8}")
+
+type Kept = Literal["volume", "secret"]
+"""Kinds of names of the pod file that are no member."""
+type PodWide = Literal["ca", "ca-public", "auth", "secrets", "proxy-env", "deny"]
+
+
+def object_name(pod: str, named: str | None = None, what: Kept | PodWide | None = None) -> str:
+    """Return ``pod-member``, ``pod-notes.volume`` or ``pod.deny``: a name that the API takes, and that is unique.
+
+    Nothing of the pod file has a dot here: what follows one is ours, as in a member's ``.env``, and says what it is. A name
+    that had to be changed has a digest, and so has one that looks as if it had.
+    """
+    whole = pod if named is None else f"{pod}-{named}"
+    safe = re.sub(r"[^a-z0-9-]", "-", whole.lower()).strip("-")[:_MAX_NAME]
+    if safe != whole or _DIGESTED.fullmatch(safe):
+        safe = f"{safe}-{hashlib.sha256(whole.encode()).hexdigest()[:8]}"
+    return safe if what is None else f"{safe}.{what}"
+
+
+def labels(pod: str, member: str | None = None) -> dict[str, Data]:
+    """Return the labels of everything in the pod, or of one of its members."""
+    own: dict[str, Data] = {"claw.pod": pod}
+    return own if member is None else own | {"claw.member": member}
+
+
+def kubernetes_object(api: str, kind: str, name: str, pod: str, **body: Data) -> Object:
+    return {"apiVersion": api, "kind": kind, "metadata": {"name": name, "labels": labels(pod)}, **body}
+
+
+def identity(result: Object) -> tuple[str, str]:
+    """Return kind and name: of two objects with the same the cluster keeps only the last."""
+    return str(result["kind"]), str(cast("Object", result["metadata"])["name"])
+
+
+def secret(name: str, pod: str, contents: Mapping[str, bytes]) -> Object:
+    """Return a Secret with its data in base64: a file may be anything."""
+    data: Data = {key: base64.b64encode(content).decode() for key, content in sorted(contents.items())}
+    return kubernetes_object("v1", "Secret", name, pod, type="Opaque", data=data)
+
+
+def config(name: str, pod: str, contents: Mapping[str, bytes]) -> Object:
+    data: Data = {key: base64.b64encode(content).decode() for key, content in sorted(contents.items())}
+    return kubernetes_object("v1", "ConfigMap", name, pod, binaryData=data)
+
+
+def claim(name: str, pod: str) -> Object:
+    spec: Data = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    return kubernetes_object("v1", "PersistentVolumeClaim", name, pod, spec=spec)
+
+
+def service(name: str, pod: str, ports: Sequence[tuple[int, str]]) -> Object:
+    """Return a Service for the host ``name``, with its ports and their protocols."""
+    listed: Data = [
+        {"name": f"{protocol.lower()}-{port}", "port": port, "protocol": protocol} for port, protocol in ports
+    ]
+    return kubernetes_object("v1", "Service", name, pod, spec={"selector": labels(pod, name), "ports": listed})
+
+
+def deployment(name: str, pod: str, member: str, template: Object, replicas: int = 1) -> Object:
+    """Return a Deployment; what holds a volume or an identity is not run twice, even for a moment."""
+    annotations: Data = template.pop("annotations", {})
+    described: Data = {"labels": labels(pod, member), "annotations": annotations}
+    spec: Data = {
+        "replicas": replicas,
+        "strategy": {"type": "Recreate"},
+        "selector": {"matchLabels": labels(pod, member)},
+        "template": {"metadata": described, "spec": template},
+    }
+    return kubernetes_object("apps/v1", "Deployment", name, pod, spec=spec)
+
+
+def parse_env_pairs(env_file: bytes) -> dict[str, bytes]:
+    """Parse an env file of ours: one ``NAME=value`` a line, taken as it is."""
+    lines = (line.partition(b"=") for line in env_file.splitlines())
+    return {name.decode(): value for name, _, value in lines}
+
+
+def secret_keys(paths: Sequence[str]) -> dict[str, str]:
+    """Return path → a key that a Secret takes, each once."""
+    keys: dict[str, str] = {}
+    for index, path in enumerate(sorted(paths)):
+        key = re.sub(r"[^-._a-zA-Z0-9]", "_", path).lstrip(".")[:200]
+        keys[path] = key if key and key not in keys.values() else f"{index}-{key}"
+    return keys
+
+
+def restricted(uid: int | None = None, *, add: Sequence[str] = ()) -> Object:
+    """Return the security context of a container without rights."""
+    capabilities: Data = {"drop": ["ALL"]} | ({"add": list(add)} if add else {})
+    context: Object = {
+        "allowPrivilegeEscalation": False,
+        "capabilities": capabilities,
+        "readOnlyRootFilesystem": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    return context | ({} if uid is None else {"runAsUser": uid, "runAsGroup": uid, "runAsNonRoot": uid != 0})

@@ -1,0 +1,144 @@
+"""The tree that both readers (YAML and JSON) make: values with places.
+
+Rules. A scalar keeps its spelling (``0123`` stays ``0123``); who needs a number asks ``scalar_value``: ``on``, ``yes`` and
+``22:22`` are strings (YAML 1.1 would make them true, true and 1342). ``shown`` is
+what a diagnostic may print: the text of the file, before a variable's value went in.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+from claw_compile.diagnostics.diagnostic import Span
+
+_INT = re.compile(r"[-+]?[0-9]+")
+_OCTAL = re.compile(r"0o[0-7]+")
+_HEX = re.compile(r"0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_WORDS: dict[str, bool | float | None] = (
+    dict.fromkeys(("", "~", "null", "Null", "NULL"))
+    | dict.fromkeys(("true", "True", "TRUE"), True)
+    | dict.fromkeys(("false", "False", "FALSE"), False)
+    | dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), float("inf"))
+    | dict.fromkeys(("-.inf", "-.Inf", "-.INF"), float("-inf"))
+    | dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan"))
+)
+MAX_DIGITS = 400
+"""A longer number stays a string; Python refuses to convert some thousand digits, and nobody means them."""
+
+
+@dataclass(frozen=True)
+class ScalarNode:
+    """``plain`` is a scalar without quotes: only that can be a number, a boolean or null.
+
+    ``tag`` is one that a file writes and YAML's schema does not imply, as Compose's ``!reset``.
+    """
+
+    text: str
+    span: Span
+    plain: bool = False
+    raw: str | None = None
+    tag: str = ""
+
+    @property
+    def shown(self) -> str:
+        return self.text if self.raw is None else self.raw
+
+    @property
+    def is_null(self) -> bool:
+        return self.plain and scalar_value(self.text) is None
+
+
+@dataclass(frozen=True)
+class ListNode:
+    items: tuple[Node, ...]
+    span: Span
+    tag: str = ""
+
+
+@dataclass(frozen=True)
+class Entry:
+    key: ScalarNode
+    value: Node
+
+
+@dataclass(frozen=True)
+class MapNode:
+    """Entries in the order of the file, each key once."""
+
+    entries: tuple[Entry, ...]
+    span: Span
+    tag: str = ""
+
+    def get(self, key: str) -> Entry | None:
+        return next((entry for entry in self.entries if entry.key.text == key), None)
+
+    def value(self, key: str) -> Node | None:
+        entry = self.get(key)
+        return entry.value if entry else None
+
+
+type Node = ScalarNode | ListNode | MapNode
+
+
+def plain_data(node: Node) -> Any:
+    """Return the node as JSON data, for a model or a validator."""
+    match node:
+        case ScalarNode():
+            return scalar_value(node.text) if node.plain else node.text
+        case ListNode():
+            return [plain_data(item) for item in node.items]
+        case MapNode():
+            return {entry.key.text: plain_data(entry.value) for entry in node.entries}
+    assert_never(node)
+
+
+def span_at(node: Node, path: tuple[str | int, ...]) -> Span:
+    """Return the place of ``path`` under ``node``; of the deepest part that exists when the rest is missing.
+
+    A pydantic error's ``loc`` is such a path; parts that name an arm of a union are passed over.
+    """
+    for part in path:
+        match node:
+            case MapNode() if (entry := node.get(str(part))) is not None:
+                node = entry.value
+            case ListNode() if isinstance(part, int) and part < len(node.items):
+                node = node.items[part]
+            case _:
+                continue
+    return node.span
+
+
+def kind(node: Node) -> str:
+    """Return what a message calls the node."""
+    match node:
+        case ScalarNode():
+            return "nothing" if node.is_null else "a single value"
+        case ListNode():
+            return "a list"
+        case MapNode():
+            return "a mapping"
+    assert_never(node)
+
+
+def scalar_value(text: str) -> str | int | float | bool | None:
+    """Return the value of a plain scalar, by YAML 1.2's core schema and nothing more.
+
+    >>> typed("on"), typed("4000:22"), typed("0x10"), typed("1e3"), typed("~")
+    ('on', '4000:22', 16, 1000.0, None)
+    """
+    if text in _WORDS:
+        return _WORDS[text]
+    if len(text) > MAX_DIGITS:
+        return text
+    if _INT.fullmatch(text):
+        return int(text)
+    if _OCTAL.fullmatch(text):
+        return int(text, 8)
+    if _HEX.fullmatch(text):
+        return int(text, 16)
+    if _FLOAT.fullmatch(text):
+        return float(text)
+    return text

@@ -1,0 +1,128 @@
+"""Check: an agent's memory, skills, secrets and proxy (docs/spec/compile.md "Tools", "Grammar")."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import PurePosixPath
+
+from claw_compile import codes
+from claw_compile.diagnostics.diagnostic import Code, Diagnostic, Note, Span, did_you_mean, quote
+from claw_compile.grammar.pod import BudgetSetting, ContextSetting, EntryList, MemorySetting, PodSpec, Skill
+from claw_compile.loading.load import LoadedPod
+from claw_compile.parsing.node import ScalarNode
+from claw_compile.policy.agent import Agent
+from claw_compile.policy.check_grants import no_descriptor, unknown_service
+from claw_compile.policy.defaults import expand_list
+from claw_contract.descriptor import DescriptorV2
+
+type _Keyed = EntryList[object] | MemorySetting | ContextSetting | BudgetSetting
+
+
+def check_proxy_only(agent: Agent, pod: PodSpec) -> Iterator[Diagnostic]:
+    """Report what only a proxy can do, for an agent without one: tools and memory are errors, inherited or not."""
+    if agent.has_proxy:
+        return
+    spec = agent.spec
+    memory = spec.memory if spec.memory is not None else pod.memory
+    remembers = memory is not None and memory.service is not None
+    yield from _without_proxy(agent, codes.TOOLS_WITHOUT_CLLAMA, "tools", bool(agent.grants), (spec.tools, pod.tools))
+    yield from _without_proxy(agent, codes.MEMORY_WITHOUT_CLLAMA, "memory", remembers, (spec.memory, pod.memory))
+    feeds = bool(agent.feeds)
+    yield from _without_proxy(agent, codes.NEEDS_CLLAMA, "feeds", feeds, (spec.feeds, pod.feeds))
+    blocks = bool(agent.blocks)
+    yield from _without_proxy(agent, codes.NEEDS_CLLAMA, "context", blocks, (spec.context, pod.context))
+    spends = agent.budget is not None
+    yield from _without_proxy(agent, codes.NEEDS_CLLAMA, "budget", spends, (spec.spending, pod.spending))
+
+
+def _without_proxy(
+    agent: Agent, code: Code, what: str, there: bool, places: tuple[_Keyed | None, _Keyed | None]
+) -> Iterator[Diagnostic]:
+    if not there:
+        return
+    own, inherited = places
+    at, notes = agent.spec.name.span, []
+    if own is not None:
+        at = own.key
+    elif inherited is not None:
+        notes = [Note(inherited.key, "it is inherited from here")]
+    message = f"{agent.spec.name.text} has {quote(what)}, but no 'cllama' to act on it"
+    help_text = f"add 'cllama: passthrough', or suppress it with '{what}: null'"
+    yield code.at(at, message, notes=notes, help_text=help_text)
+
+
+def check_memories(loaded: LoadedPod) -> Iterator[Diagnostic]:
+    """Check every memory of the file, the pod's too: its service exists, and declares one."""
+    for owner in loaded.pod.owners:
+        wanted = owner.memory.service if owner.memory is not None else None
+        if wanted is not None:
+            yield from _check_memory(wanted, loaded)
+
+
+def _check_memory(wanted: ScalarNode, loaded: LoadedPod) -> Iterator[Diagnostic]:
+    service = loaded.pod.service(wanted.text)
+    if service is None:
+        yield unknown_service(wanted, loaded)
+    elif wanted.text not in loaded.descriptors and not service.wraps_stdio:
+        yield no_descriptor(wanted)
+    elif (service_descriptor := loaded.descriptors.get(wanted.text)) is not None:
+        descriptor = service_descriptor.descriptor
+        memory = descriptor.memory if isinstance(descriptor, DescriptorV2) else None
+        if memory is None or (memory.recall is None and memory.retain is None):
+            message = f"{wanted.text} declares no memory in {service_descriptor.file}"
+            yield codes.NO_MEMORY.at(wanted.span, message)
+
+
+def check_skills(pod: PodSpec) -> Iterator[Diagnostic]:
+    """Check that no two skills of an agent have one base name, by which it knows them."""
+    for agent in pod.agents:
+        yield from _check_unique_names(expand_list(agent.skills, pod.skills, "skills-defaults", []))
+
+
+def _check_unique_names(skills: Iterable[Skill]) -> Iterator[Diagnostic]:
+    first: dict[str, ScalarNode] = {}
+    for skill in skills:
+        name = PurePosixPath(skill.path.text).name
+        other = first.setdefault(name, skill.path)
+        if other.text != skill.path.text:
+            at, note = sorted((skill.path.span, other.span), reverse=True)
+            message = f"two skills are called {quote(PurePosixPath(skill.path.shown).name)}"
+            yield codes.SKILL_TWICE.at(at, message, notes=[Note(note, "the other one is here")])
+
+
+def check_secrets(pod: PodSpec) -> Iterator[Diagnostic]:
+    """Check that every secret that is named is one of the pod's."""
+    known = {secret.name.text for secret in pod.secrets}
+    for name in _secret_references(pod):
+        if name.text not in known:
+            hint = did_you_mean(name.text, known)
+            yield codes.UNKNOWN_SECRET.at(name.span, f"the pod has no secret {quote(name.shown)}", hint=hint)
+
+
+def _secret_references(pod: PodSpec) -> Iterator[ScalarNode]:
+    for service in pod.services:
+        if service.auth is not None and service.auth.secret is not None:
+            yield service.auth.secret
+        yield from (each.reference for each in service.principals if each.source == "secret")
+
+
+def check_principals(loaded: LoadedPod) -> Iterator[Diagnostic]:
+    """Check that a credential of an agent is for a service of the pod."""
+    for service in loaded.pod.services:
+        for principal in service.principals:
+            if loaded.pod.service(principal.service.text) is None:
+                yield unknown_service(principal.service, loaded)
+
+
+def check_proxy_types(agents: Iterable[Agent]) -> Iterator[Diagnostic]:
+    """Check that the pod has one proxy, of one type."""
+    first: ScalarNode | None = None
+    places: dict[Span, ScalarNode] = {}
+    for agent in agents:
+        places |= {proxy.span: proxy for proxy in (agent.cllama.proxies if agent.cllama is not None else ())}
+    for span in sorted(places):
+        first = first or places[span]
+        if places[span].text != first.text:
+            notes = [Note(first.span, "the first one is here")]
+            message = f"{quote(places[span].shown)} beside {quote(first.shown)}: a pod has one type of proxy"
+            yield codes.SEVERAL_PROXIES.at(span, message, notes=notes)

@@ -1,0 +1,182 @@
+"""Connect: base URL and credential of each service that the proxy calls; providers.json (docs/spec/compile.md "Auth").
+
+Rules. An agent's own ``service-auth`` beats the credential of the provider. Feeds and memories carry a bearer token or none:
+another kind is an error here, and not a call without a credential later. Keys of providers come by ``cllama-env`` and go into
+providers.json, which is the proxy's alone; the rest is its environment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from pydantic import ValidationError
+
+from claw_compile import codes
+from claw_compile.diagnostics.diagnostic import Diagnostic, Result, Span, quote
+from claw_compile.grammar.pod import Setting
+from claw_compile.loading.load import LoadedPod
+from claw_compile.policy.agent import Agent, ResolvedFeed, ResolvedPod
+from claw_compile.policy.base_url import base_url
+from claw_compile.policy.credentials import Principals, project_auth, resolve_principals
+from claw_contract.context_files import Feed, Memory, MemoryPath, MemoryRecall
+from claw_contract.descriptor import DescriptorV2
+from claw_contract.known_providers import KNOWN_PROVIDERS, provider_of
+from claw_contract.manifest import Auth, BasicAuth, BearerAuth, HeaderAuth, NoAuth, checked_base_url
+from claw_contract.providers import ProviderEntry, ProviderKey, Providers
+from claw_contract.secret import Secret
+
+
+@dataclass(frozen=True)
+class Provider:
+    """A service as the proxy reaches it. ``mcp_path`` is None for plain HTTP."""
+
+    name: str
+    base_url: str
+    mcp_path: str | None
+    auth: Auth
+
+
+@dataclass(frozen=True)
+class Connections:
+    """Providers by service; and principals, feeds and memory by agent."""
+
+    providers: Mapping[str, Provider]
+    principals: Principals = field(default_factory=dict)
+    feeds: Mapping[str, tuple[Feed, ...]] = field(default_factory=dict)
+    memories: Mapping[str, Memory] = field(default_factory=dict)
+    model_providers: Providers | None = None
+    """providers.json."""
+
+    def auth(self, agent: Agent, service: str) -> Auth:
+        """Return the credential with which the proxy calls the service for this agent."""
+        own = self.principals.get(agent.id, {}).get(service)
+        return self.providers[service].auth if own is None else own.auth
+
+
+def connect(loaded: LoadedPod, resolved: ResolvedPod) -> Result[Connections]:
+    """Return every service that an agent has tools, feeds or memories of; a missing port or token is reported."""
+    diagnostics: list[Diagnostic] = []
+    providers = dict(_providers(loaded, resolved, diagnostics))
+    connections = Connections(
+        providers, resolve_principals(loaded.pod, resolved.agents, loaded.variables.lookup, diagnostics)
+    )
+    feeds = {agent.id: tuple(_feeds(agent, connections, diagnostics)) for agent in resolved.agents}
+    memories = {agent.id: memory for agent in resolved.agents if (memory := _memory(agent, connections, diagnostics))}
+    models = model_providers(resolved.proxy_env, diagnostics)
+    return Result(Connections(providers, connections.principals, feeds, memories, models), tuple(diagnostics))
+
+
+def _providers(
+    loaded: LoadedPod, resolved: ResolvedPod, diagnostics: list[Diagnostic]
+) -> Iterator[tuple[str, Provider]]:
+    for name in sorted({name for agent in resolved.agents for name in agent.providers}):
+        service, service_descriptor = loaded.pod.service(name), loaded.descriptors.get(name)
+        if service is None or (service_descriptor is None and name in loaded.descriptors):
+            continue
+        lookup = loaded.variables.lookup
+        url = base_url(service, lookup, diagnostics)
+        auth = project_auth(loaded.pod, service, service_descriptor, lookup, diagnostics)
+        mcp = (
+            service_descriptor.descriptor.mcp
+            if service_descriptor and isinstance(service_descriptor.descriptor, DescriptorV2)
+            else None
+        )
+        if url is not None and auth is not None:
+            yield name, Provider(name, url, mcp.path if mcp else None, auth)
+
+
+def _feeds(agent: Agent, connections: Connections, diagnostics: list[Diagnostic]) -> Iterator[Feed]:
+    for feed in agent.feeds:
+        provider = connections.providers.get(feed.service)
+        if provider is None:
+            continue
+        bearer = _bearer(connections.auth(agent, feed.service), f"the feed {feed.name}", feed.span, diagnostics)
+        try:
+            yield _feed(feed, provider, bearer)
+        except ValidationError:
+            help_text = "a path is ASCII; write other characters as %XX"
+            message = f"the feed {quote(feed.name)} makes no URL that can be fetched"
+            diagnostics.append(codes.BAD_FEED.at(feed.span, message, help_text=help_text))
+
+
+def _feed(feed: ResolvedFeed, provider: Provider, bearer: BearerAuth | None) -> Feed:
+    fields = {} if feed.ttl is None else {"ttl": feed.ttl}
+    url = provider.base_url.rstrip("/") + feed.path
+    return Feed(
+        name=feed.name,
+        source=feed.service,
+        path=feed.path,
+        url=url,
+        auth=None if bearer is None else bearer.token,
+        **fields,
+    )
+
+
+def _memory(agent: Agent, connections: Connections, diagnostics: list[Diagnostic]) -> Memory | None:
+    relation = agent.memory
+    provider = connections.providers.get(relation.service) if relation else None
+    if relation is None or provider is None:
+        return None
+    bearer = _bearer(connections.auth(agent, relation.service), "the memory", relation.span, diagnostics)
+    paths = relation.paths
+    recall = MemoryRecall(path=paths.recall.path, timeout_ms=relation.timeout_ms) if paths.recall else None
+    return Memory(
+        version=1,
+        service=provider.name,
+        base_url=provider.base_url,
+        recall=recall,
+        retain=MemoryPath(path=paths.retain.path) if paths.retain else None,
+        forget=MemoryPath(path=paths.forget.path) if paths.forget else None,
+        auth=bearer,
+    )
+
+
+def _bearer(auth: Auth, what: str, at: Span, diagnostics: list[Diagnostic]) -> BearerAuth | None:
+    match auth:
+        case NoAuth():
+            return None
+        case BearerAuth():
+            return auth
+        case HeaderAuth() | BasicAuth():
+            message = f"{what} can't be asked for with a credential of type {auth.type}"
+            diagnostics.append(codes.BEARER_ONLY.at(at, message))
+            return None
+    assert_never(auth)
+
+
+def without_provider_keys(environment: Mapping[str, Setting]) -> Mapping[str, Setting]:
+    """Return the proxy's environment without the keys of providers."""
+    return {name: setting for name, setting in environment.items() if provider_of(name) is None}
+
+
+def model_providers(environment: Mapping[str, Setting], diagnostics: list[Diagnostic]) -> Providers | None:
+    """Return version 2 of providers.json; None without a key or a keyless provider. An empty value is no key."""
+    entries: dict[str, ProviderEntry] = {}
+    for name, known in KNOWN_PROVIDERS.items():
+        keys = tuple(
+            ProviderKey(id=f"seed:{variable}", label=variable, secret=Secret(setting.value), source="seed")
+            for variable, setting in sorted(environment.items())
+            if provider_of(variable) == name and setting.value
+        )
+        url = _base_url(environment.get(f"{known.env}_BASE_URL"), diagnostics)
+        if keys or (known.auth == "none" and url is not None):
+            entries[name] = ProviderEntry(
+                base_url=known.base_url if url is None else url,
+                auth=known.auth,
+                api_format=known.api_format,
+                keys=keys,
+                active_key_id=keys[0].id if keys else None,
+            )
+    return Providers(version=2, providers=entries) if entries else None
+
+
+def _base_url(setting: Setting | None, diagnostics: list[Diagnostic]) -> str | None:
+    if setting is None or not setting.value:
+        return None
+    try:
+        return checked_base_url(setting.value)
+    except ValueError as error:
+        diagnostics.append(codes.BAD_BASE_URL.at(setting.key, str(error)))
+        return None
