@@ -1,4 +1,4 @@
-"""``claw state`` as an operator runs it: what is printed, what is not, and how it fails (issue 4, 4)."""
+"""``claw state`` as an operator runs it: what is printed, what is not, and how it fails."""
 
 from __future__ import annotations
 
