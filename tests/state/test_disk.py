@@ -1,4 +1,4 @@
-"""An intent is on the disk before its call leaves, and nobody else waits for that (spec/mediation.md section 5)."""
+"""An intent is on the disk before its call leaves, and nobody else waits for that (docs/spec/mediation.md section 5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an operator is told of a state, and what is forgotten at his word: of a file as of a server (issue 4, 3 and 4)."""
+"""The inventory of a state and its deletion, in a file as on a server."""
 
 from __future__ import annotations
 

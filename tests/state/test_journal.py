@@ -1,4 +1,4 @@
-"""The turn journal, in a file as on a server: what a turn did, found by whoever asks again (spec/mediation.md section 5)."""
+"""The turn journal, in a file as on a server: the record of a turn, found by its retries (docs/spec/mediation.md section 5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What agents have spent, in a file as on a server: one limit for all proxies (spec/mediation.md section 8)."""
+"""What agents have spent, in a file as on a server: one limit for all proxies (docs/spec/mediation.md section 8)."""
 
 from __future__ import annotations
 
