@@ -26,7 +26,7 @@ import stage
 import wire
 from stored import fill
 
-from claw_mediate.core.http import Exchange, Request
+from claw_mediate.core.http import Request, RunnerResponse
 from claw_mediate.mediator import Mediator
 from claw_mediate.settings import SETTINGS, Settings
 from claw_mediate.telemetry.event_log import EventLog
@@ -132,14 +132,14 @@ class Desk:
         headers = [("authorization", f"Bearer {agent}:{wire.AGENT_SECRET}"), ("content-type", "application/json")]
         request = Request("POST", "/v1/chat/completions", headers, body)
         admitted = self._mediator.admit(request)
-        assert not isinstance(admitted, Exchange)
+        assert not isinstance(admitted, RunnerResponse)
         exchange = await self._mediator.exchange(admitted, request)
-        assert isinstance(exchange, Exchange)
+        assert isinstance(exchange, RunnerResponse)
         said = b"".join([chunk async for chunk in exchange.chunks])
         assert exchange.status == 200, said
         assert wire.answer(talk[-1])[:20].encode() in said, said
-        assert exchange.handed is not None
-        await exchange.handed()
+        assert exchange.on_delivered is not None
+        await exchange.on_delivered()
 
 
 class Bench:

@@ -22,12 +22,12 @@ from claw_mediate.agents import authenticate
 from claw_mediate.agents.authenticate import Admitted
 from claw_mediate.agents.directory import Agent, Agents
 from claw_mediate.core import json_splice
-from claw_mediate.core.api_paths import End, end_of
-from claw_mediate.core.http import Exchange, Forward, Request, refused, said, stopping
+from claw_mediate.core.api_paths import Endpoint, find_endpoint
+from claw_mediate.core.http import Forward, Request, RunnerResponse, refuse, refuse_stopping, respond_json
 from claw_mediate.dialects.anthropic import messages as anthropic_messages
 from claw_mediate.dialects.base import Dialect, RunnerRequest, UnreadableRequestError
+from claw_mediate.dialects.model_only import read_model
 from claw_mediate.dialects.openai import chat as openai_chat
-from claw_mediate.dialects.routed import read_model
 from claw_mediate.prompt.build import Context
 from claw_mediate.providers.failover import ProviderFailover
 from claw_mediate.providers.registry import Auth, Registry
@@ -56,7 +56,7 @@ class Spoken(NamedTuple):
     counts: bool = False
 
 
-DIALECTS: Final[Mapping[End, Spoken]] = {
+DIALECTS: Final[Mapping[Endpoint, Spoken]] = {
     "/chat/completions": Spoken(openai_chat),
     "/messages": Spoken(anthropic_messages),
     "/messages/count_tokens": Spoken(anthropic_messages, counts=True),
@@ -111,7 +111,7 @@ class Mediator:
             problems.append(
                 f"no context directory at {str(self._settings.context)!r} (run `claw compile`, then set CLAW_CONTEXT_ROOT)"
             )
-        usable = any(provider.usable for provider in self.registry.all().values())
+        usable = any(provider.is_usable for provider in self.registry.all().values())
         if not usable and not self.registry.may_be_filled:
             names = ", ".join(KEY_VARIABLES)
             nowhere = f"no provider has a key (set one of {names}, or CLAW_AUTH_DIR with providers.json)"
@@ -144,29 +144,29 @@ class Mediator:
     def turns_under_way(self) -> int:
         return len(self._turns)
 
-    async def own(self, request: Request) -> Exchange | None:
+    async def own(self, request: Request) -> RunnerResponse | None:
         """Answer what needs no credential: ``/health`` and ``/ready`` on the proxy's own port, and ``HEAD /``.
 
         Claude Code sends the latter first of all. The answers give no details; the log says why we are not ready.
         """
         if request.method == "HEAD" and request.bare_path == "/":
-            return said(200, {})
+            return respond_json(200, {})
         if request.host is not None or request.method not in {"GET", "HEAD"}:
             return None
         if request.bare_path == "/health":
-            return said(200, {"ok": True})
+            return respond_json(200, {"ok": True})
         if request.bare_path == "/ready":
             problem = await self._not_ready()
             if problem is not None and problem != self._problem:
                 self._log.event("error", error="not_ready", reason=problem)
             self._problem = problem
-            return said(503 if problem else 200, {"ready": not problem})
+            return respond_json(503 if problem else 200, {"ready": not problem})
         return None
 
-    def admit(self, request: Request) -> Admitted | Exchange:
+    def admit(self, request: Request) -> Admitted | RunnerResponse:
         """Return the agent that sent a request, or the refusal."""
         if self._stops:
-            return stopping(request.path)
+            return refuse_stopping(request.path)
         return authenticate.admit(self._agents, request, self._log)
 
     def must_read(self, admitted: Admitted, request: Request) -> bool:
@@ -175,13 +175,13 @@ class Mediator:
 
     def dialect(self, request: Request) -> Spoken | None:
         """Return the dialect of a request; None for a request of no dialect (``other_paths``)."""
-        end = end_of(request.path) if request.method.upper() == "POST" else None
+        end = find_endpoint(request.path) if request.method.upper() == "POST" else None
         return None if end is None else DIALECTS[end]
 
-    async def exchange(self, admitted: Admitted, request: Request) -> Exchange | Forward:
+    async def exchange(self, admitted: Admitted, request: Request) -> RunnerResponse | Forward:
         """Decide about an admitted request whose body has arrived. Cancelled when the runner leaves."""
         if self._stops:  # while its body was on the way
-            return stopping(request.path)
+            return refuse_stopping(request.path)
         spoken = self.dialect(request)
         try:
             body = await _without_own_token(admitted, request.body)
@@ -192,17 +192,17 @@ class Mediator:
                 admitted, request, view, spoken.dialect, self.redactor(admitted), only_counts=spoken.counts
             )
             return await self._pipeline.answer(incoming)
-        except (UnreadableRequestError, json_splice.WireError) as error:
-            return refused(request.path, 400, "invalid_request", str(error))
+        except (UnreadableRequestError, json_splice.JsonSpliceError) as error:
+            return refuse(request.path, 400, "invalid_request", str(error))
 
     async def exchange_unread(
         self, admitted: Admitted, request: Request, problem: tuple[int, str, str]
-    ) -> Exchange | Forward:
+    ) -> RunnerResponse | Forward:
         """Decide about an admitted request whose body can't be read. ``problem``: status, code and message for a dialect's."""
         if self._stops:
-            return stopping(request.path)
+            return refuse_stopping(request.path)
         if self.dialect(request) is not None:
-            return refused(request.path, *problem)
+            return refuse(request.path, *problem)
         return await self.other_paths.decide_unread(admitted, request, problem[2])
 
     def reread(self) -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from claw_contract.manifest import HttpExecution
 from claw_contract.transcript.text import as_line, printable
 from claw_mediate.agents.directory import Agent, Agents
-from claw_mediate.core.provider import Provider
+from claw_mediate.core.model_policy import Provider
 from claw_mediate.providers.registry import Registry
 from claw_mediate.telemetry.event_log import EventLog
 

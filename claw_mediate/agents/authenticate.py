@@ -8,7 +8,7 @@ from urllib.parse import unquote
 from claw_contract.names import is_agent_id
 from claw_contract.secret import Secret
 from claw_mediate.agents.directory import Agent, Agents
-from claw_mediate.core.http import Exchange, Request, refused
+from claw_mediate.core.http import Request, RunnerResponse, refuse
 from claw_mediate.http.headers import tells
 from claw_mediate.telemetry.event_log import EventLog
 
@@ -22,7 +22,7 @@ class Admitted:
     secret: Secret
 
 
-def admit(agents: Agents, request: Request, log: EventLog) -> Admitted | Exchange:
+def admit(agents: Agents, request: Request, log: EventLog) -> Admitted | RunnerResponse:
     """The agent, or the refusal: 401 for a missing or malformed credential, 403 for one that is not right. The log is told more
     of it than who asks.
     """
@@ -30,24 +30,24 @@ def admit(agents: Agents, request: Request, log: EventLog) -> Admitted | Exchang
     if len(shown) != 1:
         problem = "two different credentials were sent" if shown else "no credential was sent"
         _tell(log, problem)
-        return refused(request.path, 401, "invalid_api_key", f"{problem}; send the agent's token as the API key")
+        return refuse(request.path, 401, "invalid_api_key", f"{problem}; send the agent's token as the API key")
     token = shown.pop()
     agent_id, colon, secret = token.partition(":")
     if not (agent_id and colon and secret):
         problem = "the credential is not an agent's token"
         _tell(log, problem)
-        return refused(request.path, 401, "invalid_api_key", f"{problem}; send <agent-id>:<secret> as the API key")
+        return refuse(request.path, 401, "invalid_api_key", f"{problem}; send <agent-id>:<secret> as the API key")
     agent = agents.find(agent_id) if is_agent_id(agent_id) else None
     if agent is None or not agent.metadata.admits(agent_id, secret):
         _tell(
             log,
             "the token is of no agent that is known" if agent is None else f"the token of {agent.id} is another one",
         )
-        return refused(request.path, 403, "agent_not_admitted", "this token is not admitted here")
+        return refuse(request.path, 403, "agent_not_admitted", "this token is not admitted here")
     if tells(unquote(request.path), Secret(secret)):
         _tell(log, f"the token of {agent.id} stands in a URL")
         message = "a credential must not stand in a URL; send it as a header"
-        return refused(request.path, 400, "credential_in_url", message)
+        return refuse(request.path, 400, "credential_in_url", message)
     return Admitted(agent, Secret(token), Secret(secret))
 
 

@@ -31,7 +31,7 @@ from claw_contract.manifest import (
 from claw_contract.metadata import Metadata
 from claw_contract.names import is_agent_id
 from claw_contract.secret import Secret, SecretRef
-from claw_mediate.core.json_schema import schema_problem
+from claw_mediate.core.json_schema import find_schema_problem
 from claw_mediate.core.types import Limits
 from claw_mediate.file_cache import Identity, identity, read_at
 from claw_mediate.telemetry.event_log import EventLog
@@ -164,7 +164,15 @@ class Agents:
         )
         placed = self._placed(told, blocks)
         return Agent(
-            agent_id, metadata, tools, Limits.of(manifest.policy), digest, feeds.root, memory, placed, quarantined
+            agent_id,
+            metadata,
+            tools,
+            Limits.from_policy(manifest.policy),
+            digest,
+            feeds.root,
+            memory,
+            placed,
+            quarantined,
         )
 
     def _placed(self, told: _Read, blocks: ContextBlocks) -> tuple[ContextBlock, ...]:
@@ -236,7 +244,7 @@ def _parsed[T](name: str, contents: Mapping[str, bytes], parse: Callable[[bytes]
 def _problem(tool: Tool) -> str | None:
     if not isinstance(tool.execution, HttpExecution):
         return f"transport {tool.execution.transport!r} is not served by this version of the proxy"
-    return schema_problem(tool.input_schema)
+    return find_schema_problem(tool.input_schema)
 
 
 def _secrets(auth: Auth) -> list[Secret]:

@@ -1,4 +1,4 @@
-"""Which protocol a path speaks (spec/mediation.md section 1)."""
+"""The protocol of an API path (docs/spec/mediation.md section 1)."""
 
 from __future__ import annotations
 
@@ -8,70 +8,70 @@ from functools import lru_cache
 from typing import Literal
 from urllib.parse import unquote
 
-type End = Literal["/chat/completions", "/messages", "/messages/count_tokens"]
-"""The end of a path that speaks a protocol of ours."""
+type Endpoint = Literal["/chat/completions", "/messages", "/messages/count_tokens"]
+"""The end of a path whose protocol is a dialect."""
 
-_ENDS: tuple[End, ...] = ("/chat/completions", "/messages", "/messages/count_tokens")
-_THREAD = re.compile(r"/threads/[^/]+/messages$")
+_ENDPOINTS: tuple[Endpoint, ...] = ("/chat/completions", "/messages", "/messages/count_tokens")
+_THREAD_MESSAGES = re.compile(r"/threads/[^/]+/messages$")
 """OpenAI's Assistants: a message is added to a thread, and no model is asked."""
-type ModelPlace = Literal["nowhere", "optional", "required", "hidden"]
-"""Where a POST of no dialect names its model: in its body or not at all, in its body, or where nobody reads it."""
-_UPLOAD = re.compile(r"/(?:files|uploads/[^/]+/parts|skills|skills/[^/]+/versions)$")
-_REQUIRED = re.compile(
+type ModelLocation = Literal["nowhere", "optional", "required", "hidden"]
+"""The place of the model's name in a POST of no dialect: none, the body or none, the body, or out of the proxy's sight."""
+_NO_MODEL = re.compile(r"/(?:files|uploads/[^/]+/parts|skills|skills/[^/]+/versions)$")
+_MODEL_REQUIRED = re.compile(
     r"/(?:responses|responses/(?:compact|input_tokens)|embeddings|completions|complete|rerank|videos"
     r"|images/[^/]+|audio/[^/]+|assistants|threads/runs|threads/[^/]+/runs|fine_tuning/jobs)$"
 )
-_HIDDEN = re.compile(
-    # In the path; in the entries of a batch, or in a file; within a session that is spoken to past the proxy.
+_MODEL_HIDDEN = re.compile(
+    # In the path; in the entries of a batch, or in a file; within a session that bypasses the proxy.
     r"/models?/[^/:]+[/:]|/(?:engines|deployments|tunedmodels)/|/batches$"
     r"|/(?:realtime|evals|chatkit)(?:/|$)"
 )
 _SLASHES = re.compile(r"[/\\]+")
 _QUERY = re.compile(r"[?#]")
 _PARAMETERS = re.compile(r";[^/]*")
-_LONGEST_KEPT = 512
-"""Of a path, which anybody may send."""
+_MAX_CACHED_LENGTH = 512
+"""Longer paths are not cached: anybody may send them."""
 
 
-def meant(path: str) -> str:
-    """What a lenient provider would make of a path: its spelling must not be a way round.
+def normalize_path(path: str) -> str:
+    """Return the path as a lenient provider would understand it: no spelling must bypass governance.
 
-    >>> meant("/v1/x/../Chat%2F/completions;a=b/?c")
+    >>> normalize_path("/v1/x/../Chat%2F/completions;a=b/?c")
     '/v1/chat/completions'
     """
     plain = _SLASHES.sub("/", _QUERY.split(unquote(path))[0])
     return posixpath.normpath(_PARAMETERS.sub("", plain)).lower()
 
 
-def end_of(path: str) -> End | None:
-    """The end by which a path's protocol is known; None where it speaks none of ours."""
-    return _known_end(path) if len(path) <= _LONGEST_KEPT else _end(path)
+def find_endpoint(path: str) -> Endpoint | None:
+    """Return the endpoint that a path ends in; None where its protocol is no dialect."""
+    return _find_cached(path) if len(path) <= _MAX_CACHED_LENGTH else _find_endpoint(path)
 
 
 @lru_cache(maxsize=256)
-def _known_end(path: str) -> End | None:
-    return _end(path)
+def _find_cached(path: str) -> Endpoint | None:
+    return _find_endpoint(path)
 
 
-def _end(path: str) -> End | None:
-    plain = meant(path)
-    return next((end for end in _ENDS if plain.endswith(end) and not _THREAD.search(plain)), None)
+def _find_endpoint(path: str) -> Endpoint | None:
+    plain = normalize_path(path)
+    return next((end for end in _ENDPOINTS if plain.endswith(end) and not _THREAD_MESSAGES.search(plain)), None)
 
 
-def model_place(path: str) -> ModelPlace:
+def locate_model(path: str) -> ModelLocation:
     """Return where a POST to a path of no dialect names its model.
 
-    >>> [model_place(path) for path in ("/v1/files", "/v1/conversations", "/v1/embeddings", "/v1/models/m:embed")]
+    >>> [locate_model(path) for path in ("/v1/files", "/v1/conversations", "/v1/embeddings", "/v1/models/m:embed")]
     ['nowhere', 'optional', 'required', 'hidden']
     """
-    plain = meant(path)
-    if _HIDDEN.search(plain):
+    plain = normalize_path(path)
+    if _MODEL_HIDDEN.search(plain):
         return "hidden"
-    if _UPLOAD.search(plain):
+    if _NO_MODEL.search(plain):
         return "nowhere"
-    return "required" if _REQUIRED.search(plain) else "optional"
+    return "required" if _MODEL_REQUIRED.search(plain) else "optional"
 
 
 def is_anthropic(path: str) -> bool:
-    """Whether Anthropic's protocol is spoken there."""
-    return end_of(path) in {"/messages", "/messages/count_tokens"}
+    """Return True if the path's protocol is Anthropic's."""
+    return find_endpoint(path) in {"/messages", "/messages/count_tokens"}

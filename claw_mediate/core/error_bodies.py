@@ -1,4 +1,4 @@
-"""Refusals in the dialect's own shape, for every path of a governed host; and the words of a provider's errors."""
+"""Error bodies in a dialect's own shape, for every path of a governed host; and the message in a provider's error body."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ _ANTHROPIC_TYPES = {
 }
 
 
-def refusal(path: str, status: int, code: str, message: str, more: Mapping[str, object] | None = None) -> bytes:
-    """An error body: Anthropic's shape where its protocol is spoken, OpenAI's elsewhere. ``more``: members beside ``error``."""
+def build_error_body(
+    path: str, status: int, code: str, message: str, more: Mapping[str, object] | None = None
+) -> bytes:
+    """Return an error body: Anthropic's shape on its paths, else OpenAI's. ``more``: members beside ``error``."""
     if is_anthropic(path):
         error: dict[str, object] = {"type": _ANTHROPIC_TYPES.get(status, "api_error"), "message": message}
         return json.dumps({"type": "error", "error": error, **(more or {})}).encode()
@@ -40,8 +42,8 @@ class _Error(msgspec.Struct):
     error: Any
 
 
-def error_words(body: bytes) -> str:
-    """What an error body says, in whichever dialect; empty where it is none."""
+def read_error_message(body: bytes) -> str:
+    """Return the message of an error body of any dialect; "" where there is none."""
     try:
         error = msgspec.json.decode(body, type=_Error).error
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):

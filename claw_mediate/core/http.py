@@ -1,4 +1,4 @@
-"""What comes in at the door and what goes out: neutral of mitmproxy, and of the event loop."""
+"""A runner's request and the response to it, independent of mitmproxy and of the event loop."""
 
 from __future__ import annotations
 
@@ -6,18 +6,22 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
-from claw_mediate.core.api_paths import meant
-from claw_mediate.core.error_bodies import refusal
+from claw_mediate.core.api_paths import normalize_path
+from claw_mediate.core.error_bodies import build_error_body
 from claw_mediate.core.observer import RequestObserver
 
 type HeaderList = list[tuple[str, str]]
 GONE = 499
 """The status in history of a request whose runner left (nginx's code)."""
+STOPPING = ("shutting_down", "the proxy is being stopped; ask again, and the turn goes on where it was")
+"""Code and message."""
+RETRY_AFTER = "5"
+"""Seconds in which a restarted proxy is ready."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A runner's request. ``host`` is None at the base-URL entrance, else the governed destination host."""
+    """A runner's request. ``host`` is the governed destination host, or None if it came to the base-URL listener."""
 
     method: str
     path: str
@@ -25,78 +29,70 @@ class Request:
     headers: HeaderList
     body: bytes
     host: str | None = None
-    watch: RequestObserver | None = field(default=None, compare=False, repr=False)
-    """Who looks on at what becomes of it."""
+    observer: RequestObserver | None = field(default=None, compare=False, repr=False)
 
     @property
     def bare_path(self) -> str:
         return self.path.partition("?")[0]
 
     @property
-    def meant_path(self) -> str:
-        """What a lenient provider would make of the path."""
-        return meant(self.path)
+    def normalized_path(self) -> str:
+        """The path as a lenient provider would understand it."""
+        return normalize_path(self.path)
 
     def header(self, name: str) -> list[str]:
         return [value for key, value in self.headers if key.lower() == name]
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
-    """The answer to a request: chunk by chunk, as they come."""
+class RunnerResponse:
+    """The response to a request, whose chunks come as they are made."""
 
     status: int
     headers: HeaderList
     chunks: AsyncIterator[bytes]
     streaming: bool = False
-    handed: Callable[[], Awaitable[None]] | None = None
-    """To be told when the whole answer went to the runner's connection."""
+    on_delivered: Callable[[], Awaitable[None]] | None = None
+    """To be called when the whole response went to the runner's connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """Not mediated: the host sends it on to ``target`` below ``base_url``, with ``credential`` in place of the runner's.
-
-    ``body`` None: as the runner sent it. ``refusal``: what the runner is told when the provider can't be reached.
-    """
+    """A request that is not mediated: mitmproxy sends it to ``target`` below ``base_url``, with ``credential``."""
 
     base_url: str
     target: str
     credential: HeaderList
-    refusal: Callable[[], bytes]
+    write_refusal: Callable[[], bytes]
+    """Makes the body of the error that the runner gets when the provider can't be reached."""
     body: bytes | None
-    dropped: tuple[str, ...]
+    """None: as the runner sent it."""
+    dropped_headers: tuple[str, ...]
     """Names of headers that hold the agent's credential where none belongs."""
-    ticket: object
-    """The mediator's own note of it, which the host hands back with what became of it."""
+    handle: object
+    """The mediator's own note of it, which mitmproxy's side hands back with the result."""
 
 
-def answered(status: int, body: bytes, content_type: str = "application/json", retry_after: str = "") -> Exchange:
-    """A whole answer."""
+def respond(status: int, body: bytes, content_type: str = "application/json", retry_after: str = "") -> RunnerResponse:
+    """Return a response of one chunk."""
     later = [("retry-after", retry_after)] if retry_after else []
-    return Exchange(status, [("content-type", content_type), *later], _once(body))
+    return RunnerResponse(status, [("content-type", content_type), *later], _single_chunk(body))
 
 
-def refused(path: str, status: int, code: str, message: str, more: Mapping[str, object] | None = None) -> Exchange:
-    """A refusal in the shape of the path's dialect."""
-    return answered(status, refusal(path, status, code, message, more))
+def refuse(path: str, status: int, code: str, message: str, more: Mapping[str, object] | None = None) -> RunnerResponse:
+    """Return an error in the shape of the path's dialect."""
+    return respond(status, build_error_body(path, status, code, message, more))
 
 
-STOPPING = ("shutting_down", "the proxy is being stopped; ask again, and the turn goes on where it was")
-"""Code and message."""
-RETRY_AFTER = "5"
-"""Seconds in which a proxy that is started anew is there."""
+def refuse_stopping(path: str) -> RunnerResponse:
+    """Return the error of a proxy that shuts down."""
+    return respond(503, build_error_body(path, 503, *STOPPING), retry_after=RETRY_AFTER)
 
 
-def stopping(path: str) -> Exchange:
-    """What a runner is told by a proxy that ends."""
-    return answered(503, refusal(path, 503, *STOPPING), retry_after=RETRY_AFTER)
+def respond_json(status: int, document: object) -> RunnerResponse:
+    """Return a small JSON document of the proxy's own."""
+    return respond(status, json.dumps(document).encode())
 
 
-def said(status: int, document: object) -> Exchange:
-    """A small JSON document of our own."""
-    return answered(status, json.dumps(document).encode())
-
-
-async def _once(body: bytes) -> AsyncIterator[bytes]:
+async def _single_chunk(body: bytes) -> AsyncIterator[bytes]:
     yield body

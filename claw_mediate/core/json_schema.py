@@ -1,7 +1,7 @@
-"""JSON Schema, by the jsonschema library: all drafts' keywords, formats off, and no reference is ever fetched.
+"""JSON Schema by the jsonschema library: all drafts' keywords, formats off, and no reference is ever fetched.
 
-What a model or a schema could make slow or inexact is ours (``keywords``). A check ends within a budget of steps: a value
-that is not checked through is not valid.
+Keywords that a model or a schema could make slow or inexact are our own (``json_schema_keywords``). A check ends within a
+budget of steps: a value that is not checked to the end is not valid.
 """
 
 from __future__ import annotations
@@ -20,21 +20,28 @@ from jsonschema.validators import validator_for
 from jsonschema_specifications import REGISTRY as SPECIFICATIONS  # type: ignore[import-untyped]
 
 from claw_contract.pattern import PatternError, compile_pattern, find_patterns
-from claw_mediate.core.json_schema_keywords import MOST_WORK, TooMuchWorkError, Work, bounded, shortened, work
-from claw_mediate.core.number import exact
+from claw_mediate.core.json_schema_keywords import (
+    MAX_WORK,
+    TooMuchWorkError,
+    Work,
+    bounded_validator,
+    current_work,
+    parse_exact,
+    shorten,
+)
 
-_MOST_WORK_AT_LOAD = 2 * MOST_WORK
+_MAX_WORK_AT_LOAD = 2 * MAX_WORK
 
 
 class _Validator(Protocol):
     def iter_errors(self, instance: Any) -> Iterator[ValidationError]: ...
 
 
-def schema_problem(schema: dict[str, Any]) -> str | None:
-    """Why a tool can't be offered with this schema: it is none, refers to something outside, or has a hopeless pattern."""
+def find_schema_problem(schema: dict[str, Any]) -> str | None:
+    """Return why a tool can't have this schema: it is none, refers to another document, or has a hopeless pattern."""
     try:
-        if (wrong := _first_error(schema)) is not None:
-            return f"inputSchema is not a valid JSON Schema: {wrong.message}"
+        if (violation := _first_error(schema)) is not None:
+            return f"inputSchema is not a valid JSON Schema: {violation.message}"
         _resolve_references(schema)
         for _, source in find_patterns(schema):
             compile_pattern(source)
@@ -51,13 +58,13 @@ def schema_problem(schema: dict[str, Any]) -> str | None:
     return None
 
 
-def check(schema: dict[str, Any], instance: Any, most: int) -> list[dict[str, str]]:
-    """At most ``most`` violations, in the order of their places: ``{path, message}``, the path as ``a.b[1]``.
+def check_instance(schema: dict[str, Any], instance: Any, limit: int) -> list[dict[str, str]]:
+    """Return at most ``limit`` violations, in the order of their places: ``{path, message}``, the path as ``a.b[1]``.
 
-    Numbers of the instance are ``int`` or ``number.Number``.
+    Numbers of the instance are ``int`` or ``json_schema_keywords.Number``.
     """
     errors: list[ValidationError] = []
-    token = work.set(Work(MOST_WORK))
+    token = current_work.set(Work(MAX_WORK))
     try:
         errors.extend(_validator(json.dumps(schema)).iter_errors(instance))
     except TooMuchWorkError:
@@ -67,49 +74,48 @@ def check(schema: dict[str, Any], instance: Any, most: int) -> list[dict[str, st
         # A loop of references, nesting or a number beyond what can be compared: not checked is not valid.
         return [{"path": "", "message": "these arguments can't be checked against the schema"}]
     finally:
-        work.reset(token)
-    errors.sort(key=_place)
-    return [{"path": shortened(_path(error)), "message": error.message} for error in errors[:most]]
+        current_work.reset(token)
+    errors.sort(key=_sort_key)
+    return [{"path": shorten(_format_path(error)), "message": error.message} for error in errors[:limit]]
 
 
 def _first_error(schema: dict[str, Any]) -> ValidationError | None:
-    """What is wrong with a schema, by its draft's own."""
-    document = json.loads(json.dumps(schema), parse_float=exact)
+    """Return the first error of a schema, by the schema of its draft."""
+    document = json.loads(json.dumps(schema), parse_float=parse_exact)
     draft = validator_for(document, default=Draft202012Validator)
-    token = work.set(Work(_MOST_WORK_AT_LOAD))
+    token = current_work.set(Work(_MAX_WORK_AT_LOAD))
     try:
-        return next(_of_schemas(draft).iter_errors(document), None)
+        return next(_meta_validator(draft).iter_errors(document), None)
     finally:
-        work.reset(token)
+        current_work.reset(token)
 
 
 @lru_cache(maxsize=16)
-def _of_schemas(draft: Any) -> _Validator:
-    """The validator of a draft's schemas."""
-    parts = [(uri, _bare(SPECIFICATIONS.contents(uri))) for uri in SPECIFICATIONS]
+def _meta_validator(draft: Any) -> _Validator:
+    """Return the validator of a draft's schemas."""
+    parts = [(uri, _resource(SPECIFICATIONS.contents(uri))) for uri in SPECIFICATIONS]
     registry = (
         referencing.Registry().with_resources(parts).crawl()
     )  # before the library adds its own: its anchors would win
-    made = bounded(draft)(_without_dialects(draft.META_SCHEMA), registry=registry)
-    validator: _Validator = made
+    validator: _Validator = bounded_validator(draft)(_without_dialects(draft.META_SCHEMA), registry=registry)
     return validator
 
 
-def _bare(document: dict[str, Any]) -> referencing.jsonschema.SchemaResource:
+def _resource(document: dict[str, Any]) -> referencing.jsonschema.SchemaResource:
     specification = referencing.jsonschema.specification_with(document["$schema"])
     return specification.create_resource(_without_dialects(document))
 
 
 @lru_cache(maxsize=1024)
 def _validator(schema: str) -> _Validator:
-    document = json.loads(schema, parse_float=exact)
+    document = json.loads(schema, parse_float=parse_exact)
     draft = validator_for(document, default=Draft202012Validator)
-    validator: _Validator = bounded(draft)(_without_dialects(document), registry=referencing.Registry())
+    validator: _Validator = bounded_validator(draft)(_without_dialects(document), registry=referencing.Registry())
     return validator
 
 
 def _without_dialects(node: Any) -> Any:
-    """Without ``$schema``: where the library meets one it goes on with its own keywords instead of ours."""
+    """Return the schema without ``$schema``: where the library meets one, it goes on with its own keywords instead of ours."""
     if isinstance(node, dict):
         return {
             key: _without_dialects(value)
@@ -119,11 +125,11 @@ def _without_dialects(node: Any) -> Any:
     return [_without_dialects(value) for value in node] if isinstance(node, list) else node
 
 
-def _place(error: ValidationError) -> tuple[list[tuple[bool, Any]], str]:
+def _sort_key(error: ValidationError) -> tuple[list[tuple[bool, Any]], str]:
     return [(isinstance(part, str), part) for part in error.absolute_path], error.message
 
 
-def _path(error: ValidationError) -> str:
+def _format_path(error: ValidationError) -> str:
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.absolute_path)
     return text.lstrip(".")
 

@@ -1,4 +1,4 @@
-"""Editing JSON without rebuilding it: every byte that is not ours stays as it was (spec/mediation.md section 3, 5.).
+"""Edits of JSON without rebuilding it: every byte that is not ours stays as it was (docs/spec/mediation.md section 3, 5.).
 
 Unknown fields, number spellings, key order, escapes, repeated keys and white space survive by construction, because only
 the spans of the members that we own are replaced. Documents must have been validated before (``msgspec`` does it).
@@ -18,35 +18,35 @@ import msgspec
 # Possessive quantifiers: a hostile string must not make the expression backtrack.
 _STRING = rb'"(?:[^"\\]++|\\.)*+"'
 _SPACE = re.compile(rb"[ \t\r\n]*+")
-_WHITE = (b" ", b"\t", b"\r", b"\n")
+_SPACES = (b" ", b"\t", b"\r", b"\n")
 _SCALAR = re.compile(_STRING + rb"|[^\s,\]}]++", re.DOTALL)
 _NESTING = re.compile(rb'(?:[^"{}\[\]]++|' + _STRING + rb")*+([{}\[\]])", re.DOTALL)
 """A bracket, with all that is before it: one step of the loop each, and none for strings."""
 
 
-MOST_MEMBERS = 1000
-"""An object with more is not read: no request or response of a provider has them."""
-_LARGE = 4096
+MAX_MEMBERS = 1000
+"""Objects with more members are not read: no request or response of a provider has them."""
+_MIN_DECODED_SIZE = 4096
 """Bytes from which on it pays to let msgspec find where values end."""
 _SLICE = 1 << 20
 
 type Cut = tuple[int, int, bytes | memoryview]
-"""A span, and what stands there instead."""
+"""A span, and its replacement."""
 
 _raw_values = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _raw_elements = msgspec.json.Decoder(list[msgspec.Raw])
 
 
-class WireError(ValueError):
+class JsonSpliceError(ValueError):
     """A document that we do not edit. The message is one sentence, for the runner."""
 
 
-class TooManyMembersError(WireError):
+class TooManyMembersError(JsonSpliceError):
     def __init__(self) -> None:
-        super().__init__(f"an object has more than {MOST_MEMBERS} members")
+        super().__init__(f"an object has more than {MAX_MEMBERS} members")
 
 
-class RepeatedMemberError(WireError):
+class RepeatedMemberError(JsonSpliceError):
     """A member that we must read or change stands twice: two parsers could disagree about which one counts."""
 
     def __init__(self, name: str) -> None:
@@ -63,7 +63,10 @@ class Member(NamedTuple):
 
 
 def check_utf8(document: bytes) -> None:
-    """Raises ``UnicodeDecodeError``: msgspec steps over text that it does not read. In slices, for bodies may be large."""
+    """Raise ``UnicodeDecodeError`` unless the document is UTF-8: msgspec steps over text that it does not read.
+
+    In slices, because bodies may be large.
+    """
     if not document.isascii():
         decoder = codecs.getincrementaldecoder("utf-8")()
         for start in range(0, len(document), _SLICE):
@@ -71,91 +74,94 @@ def check_utf8(document: bytes) -> None:
         decoder.decode(b"", final=True)
 
 
-def members(document: bytes, at: int = 0) -> list[Member]:
-    """The members of the object that begins at ``at`` (after white space), in order, repeated ones too.
+def list_members(document: bytes, at: int = 0) -> list[Member]:
+    """Return the members of the object that begins at ``at`` (after white space), in order, repeated ones too.
 
     Raises ``TooManyMembersError``.
     """
-    sizes = _sizes(document) if at == 0 and len(document) > _LARGE else {}
-    found: list[Member] = []
-    position = _skip(document, _skip(document, at) + 1)
+    values = _decode_values(document) if at == 0 and len(document) > _MIN_DECODED_SIZE else {}
+    members: list[Member] = []
+    position = _skip_space(document, _skip_space(document, at) + 1)
     while document[position : position + 1] != b"}":
-        if len(found) == MOST_MEMBERS:
+        if len(members) == MAX_MEMBERS:
             raise TooManyMembersError
-        key_end = _end(document, position)
-        start = _skip(document, _skip(document, key_end) + 1)
-        name = _name(document[position:key_end])
-        end = _known_end(document, start, sizes.get(name)) or _end(document, start)
-        found.append(Member(name, position, start, end))
-        position = _next(document, end)
-    return found
+        key_end = _find_end(document, position)
+        start = _skip_space(document, _skip_space(document, key_end) + 1)
+        name = _decode_name(document[position:key_end])
+        end = _end_if_equal(document, start, values.get(name)) or _find_end(document, start)
+        members.append(Member(name, position, start, end))
+        position = _find_next(document, end)
+    return members
 
 
-def once(document: bytes, names: Collection[str], at: int = 0) -> dict[str, Member]:
-    """Of these names the members that are there. Raises ``RepeatedMemberError``."""
-    found: dict[str, Member] = {}
-    for member in members(document, at):
+def find_members(document: bytes, names: Collection[str], at: int = 0) -> dict[str, Member]:
+    """Return the members with these names that are there. Raises ``RepeatedMemberError``."""
+    members: dict[str, Member] = {}
+    for member in list_members(document, at):
         if member.name in names:
-            if member.name in found:
+            if member.name in members:
                 raise RepeatedMemberError(member.name)
-            found[member.name] = member
-    return found
+            members[member.name] = member
+    return members
 
 
-def elements(document: bytes, at: int = 0) -> list[tuple[int, int]]:
-    """The spans of the elements of the array that begins at ``at`` (after white space)."""
-    sizes = iter(_element_sizes(document) if at == 0 and len(document) > _LARGE else ())
-    found: list[tuple[int, int]] = []
-    position = _skip(document, _skip(document, at) + 1)
+def element_spans(document: bytes, at: int = 0) -> list[tuple[int, int]]:
+    """Return the spans of the elements of the array that begins at ``at`` (after white space)."""
+    sizes = iter(_decode_element_sizes(document) if at == 0 and len(document) > _MIN_DECODED_SIZE else ())
+    spans: list[tuple[int, int]] = []
+    position = _skip_space(document, _skip_space(document, at) + 1)
     while document[position : position + 1] != b"]":
         size = next(sizes, None)
-        end = _end(document, position) if size is None else position + size
-        found.append((position, end))
-        position = _next(document, end)
-    return found
+        end = _find_end(document, position) if size is None else position + size
+        spans.append((position, end))
+        position = _find_next(document, end)
+    return spans
 
 
-def edited(document: bytes, changes: Mapping[str, bytes | None]) -> bytes:
-    """The object with members replaced, added at its end, or (None) removed. Raises ``WireError``."""
-    return Object(document).edited(changes)
+def edit(document: bytes, changes: Mapping[str, bytes | None]) -> bytes:
+    """Return the object with members replaced, added at its end, or (None) removed. Raises ``JsonSpliceError``."""
+    return Object(document).edit(changes)
 
 
 class Object:
     """An object whose members are found once, and that is edited in several ways."""
 
-    def __init__(self, document: bytes, once: Collection[str] = ()) -> None:
-        """Of the names of ``once`` none stands twice. Raises ``TooManyMembersError`` or ``RepeatedMemberError``."""
+    def __init__(self, document: bytes, unique: Collection[str] = ()) -> None:
+        """Find the members; none of the names in ``unique`` may stand twice.
+
+        Raises ``TooManyMembersError`` or ``RepeatedMemberError``.
+        """
         self._document = document
-        self._members = members(document)
-        names = [member.name for member in self._members if member.name in once]
+        self._members = list_members(document)
+        names = [member.name for member in self._members if member.name in unique]
         if repeated := next((name for name in names if names.count(name) > 1), None):
             raise RepeatedMemberError(repeated)
 
     def value(self, name: str) -> bytes | None:
-        """The exact bytes of a member's value; None where there is no such member. Raises ``RepeatedMemberError``."""
+        """Return the exact bytes of a member's value; None where there is no such member. Raises ``RepeatedMemberError``."""
         index = self._place(name)
         return None if index is None else self._document[self._members[index].start : self._members[index].end]
 
-    def edited(self, changes: Mapping[str, bytes | None]) -> bytes:
-        """As the function of that name."""
-        return spliced(self._document, self._cuts(changes))
+    def edit(self, changes: Mapping[str, bytes | None]) -> bytes:
+        """Return the edited object, like the function ``edit``."""
+        return splice(self._document, self._cuts_for(changes))
 
     def split(self, changes: Mapping[str, bytes | None], name: str) -> tuple[bytes, bytes]:
-        """The edited object in two parts: up to the last element of the array ``name``, and from there on."""
+        """Return the edited object in two parts: up to the last element of the array ``name``, and from there on."""
         place = self._place(name)
         assert place is not None
         own = self._members[place]
         array = changes.get(name) or self._document[own.start : own.end]
         closing = array.rindex(b"]")
-        while array[closing - 1 : closing] in _WHITE:
+        while array[closing - 1 : closing] in _SPACES:
             closing -= 1
-        cuts = self._cuts({other: value for other, value in changes.items() if other != name})
+        cuts = self._cuts_for({other: value for other, value in changes.items() if other != name})
         before = [cut for cut in cuts if cut[1] <= own.start]
         behind = [cut for cut in cuts if cut[0] >= own.end]
-        head = spliced(self._document, [*before, (own.start, len(self._document), memoryview(array)[:closing])])
-        return head, spliced(self._document, [(0, own.end, memoryview(array)[closing:]), *behind])
+        head = splice(self._document, [*before, (own.start, len(self._document), memoryview(array)[:closing])])
+        return head, splice(self._document, [(0, own.end, memoryview(array)[closing:]), *behind])
 
-    def _cuts(self, changes: Mapping[str, bytes | None]) -> list[Cut]:
+    def _cuts_for(self, changes: Mapping[str, bytes | None]) -> list[Cut]:
         places = {name: index for name in changes if (index := self._place(name)) is not None}
         removed = sorted(index for name, index in places.items() if changes[name] is None)
         cuts: list[Cut] = [
@@ -177,7 +183,7 @@ class Object:
         return places[0] if places else None
 
     def _removals(self, removed: list[int]) -> list[Cut]:
-        """Each with its comma: the one behind it, or, of those that end the object, the one before them."""
+        """Return a cut for each removed member with its comma: the one behind it, or, at the object's end, the one before."""
         present = self._members
         kept = max((index for index in range(len(present)) if index not in removed), default=-1)
         cuts: list[Cut] = [(present[index].at, present[index + 1].at, b"") for index in removed if index < kept]
@@ -186,8 +192,8 @@ class Object:
         return cuts
 
 
-def spliced(document: bytes, cuts: Collection[Cut]) -> bytes:
-    """The document with spans replaced; spans must not overlap. Copied once: it may be large."""
+def splice(document: bytes, cuts: Collection[Cut]) -> bytes:
+    """Return the document with spans replaced; spans must not overlap. Copied once: it may be large."""
     view = memoryview(document)
     parts: list[bytes | memoryview] = []
     position = 0
@@ -197,49 +203,49 @@ def spliced(document: bytes, cuts: Collection[Cut]) -> bytes:
     return b"".join([*parts, view[position:]]) if cuts else document
 
 
-def appended(array: bytes, entries: Iterable[bytes]) -> bytes:
-    """The array with entries behind its own."""
+def append(array: bytes, entries: Iterable[bytes]) -> bytes:
+    """Return the array with entries behind its own."""
     new = b",".join(entries)
     if not new:
         return array
     end = array.rindex(b"]")
-    return array[:end] + _comma(array, end) + new + array[end:]
+    return array[:end] + _leading_comma(array, end) + new + array[end:]
 
 
-def _comma(document: bytes, end: int) -> bytes:
-    """What goes before a new last entry: nothing where the bracket that closes at ``end`` was opened just before."""
-    while document[end - 1 : end] in _WHITE:
+def _leading_comma(document: bytes, end: int) -> bytes:
+    """Return what goes before a new last entry: nothing where the bracket that closes at ``end`` was opened just before."""
+    while document[end - 1 : end] in _SPACES:
         end -= 1
     return b"" if document[end - 1 : end] == b"[" else b","
 
 
-def _sizes(document: bytes) -> dict[str, bytes]:
+def _decode_values(document: bytes) -> dict[str, bytes]:
     try:
         return {name: bytes(raw) for name, raw in _raw_values.decode(document).items()}
     except (msgspec.DecodeError, RecursionError):
         return {}
 
 
-def _element_sizes(array: bytes) -> list[int]:
+def _decode_element_sizes(array: bytes) -> list[int]:
     try:
         return [memoryview(raw).nbytes for raw in _raw_elements.decode(array)]
     except (msgspec.DecodeError, RecursionError):
         return []
 
 
-def _known_end(document: bytes, start: int, raw: bytes | None) -> int | None:
-    """Where a nested value ends, by its known bytes; None where they are another's (a repeated name), or it is a scalar."""
+def _end_if_equal(document: bytes, start: int, raw: bytes | None) -> int | None:
+    """Return where a nested value ends, by its decoded bytes; None where they are of a repeated name, or it is a scalar."""
     if raw is None or raw[:1] not in (b"{", b"[") or not document.startswith(raw, start):
         return None
     return start + len(raw)
 
 
-def _name(key: bytes) -> str:
+def _decode_name(key: bytes) -> str:
     text: str = json.loads(key) if b"\\" in key else key[1:-1].decode()
     return text
 
 
-def _skip(document: bytes, position: int) -> int:
+def _skip_space(document: bytes, position: int) -> int:
     if document[position : position + 1] > b" ":
         return position
     space = _SPACE.match(document, position)
@@ -247,14 +253,14 @@ def _skip(document: bytes, position: int) -> int:
     return space.end()
 
 
-def _next(document: bytes, end: int) -> int:
-    """Where the next member or element begins, or the closing bracket stands."""
-    position = _skip(document, end)
-    return _skip(document, position + 1) if document[position : position + 1] == b"," else position
+def _find_next(document: bytes, end: int) -> int:
+    """Return where the next member or element begins, or the closing bracket stands."""
+    position = _skip_space(document, end)
+    return _skip_space(document, position + 1) if document[position : position + 1] == b"," else position
 
 
-def _end(document: bytes, position: int) -> int:
-    """Where the value that begins at ``position`` ends."""
+def _find_end(document: bytes, position: int) -> int:
+    """Return where the value that begins at ``position`` ends."""
     if document[position : position + 1] not in (b"{", b"["):
         scalar = _SCALAR.match(document, position)
         assert scalar is not None

@@ -1,20 +1,20 @@
-"""Every rule of spec/mediation.md section 4, as pure functions of the ledger.
+"""Every rule of docs/spec/mediation.md section 4, as pure functions of the ledger.
 
-reply holds                                verdict
+the response has                           verdict
 ─────────────────────────────────────────  ─────────────────────────────────────────────────────────────
 no calls                                   Finish(Deliver)
-native calls only                          Finish(Deliver): the runner's to run; hidden rounds are kept
+native calls only                          Finish(Deliver): the runner runs them; hidden rounds are kept
 any call, though tools are forbidden       Finish(Refuse)  → 502
-managed ones, rounds or time spent         Answered: tool_budget_exhausted, then one last model call
+managed calls, rounds or time spent        AnswerAll: tool_budget_exhausted, then one last model call
                                            (``on_budget: error``: Finish(Refuse) → 502 at once)
-more calls than one reply may hold         Answered: too_many_calls, to every call; nothing runs
-native before a managed or unknown one     Answered: managed_tools_first, to every call; nothing runs
-a terminal call that is not the last       Answered: terminal_on_success_order, to every call
-managed and unknown, native ones behind    Run the prefix; the native suffix leaves the transcript
+more calls than one response may hold      AnswerAll: too_many_calls, to every call; nothing runs
+native before a managed or unknown call    AnswerAll: managed_tools_first, to every call; nothing runs
+a terminal call that is not the last       AnswerAll: terminal_on_success_order, to every call
+managed and unknown, native ones behind    RunCalls: the prefix; the native suffix leaves the transcript
 
-of a call that is about to run             it is settled without running when
+a call that is about to run                is answered without running when
 ─────────────────────────────────────────  ─────────────────────────────────────────────────────────────
-in this order                              time is spent · the tool is unknown · the arguments are not one
+the first of these that holds              time is spent · the tool is unknown · the arguments are not one
                                            JSON object · it is a repeat · they break the tool's schema
 """
 
@@ -25,34 +25,45 @@ from dataclasses import dataclass
 from claw_contract.manifest import Tool
 from claw_mediate.core import tool_result
 from claw_mediate.core.ledger import AnsweredCall, Ledger
-from claw_mediate.core.talk import Deliver, Outcome, Refuse, RunTools, ToolUse
-from claw_mediate.core.tool_call import violations
-from claw_mediate.core.types import ModelResponse, ToolCall, ToolResult, UnreadableArguments
+from claw_mediate.core.tool_call import find_violations
+from claw_mediate.core.types import (
+    Deliver,
+    ModelResponse,
+    Outcome,
+    Refuse,
+    RunTools,
+    ToolCall,
+    ToolResult,
+    ToolUse,
+    UnreadableArguments,
+)
 
 MAX_CALLS = 128
-"""Calls of one reply; a model that makes more has lost its way, and would take the service along."""
+"""Calls of one response. A model that makes more has lost its way, and would overload the service."""
 MAX_IDLE_ROUNDS = 3
 """Rounds in a row that only repeat calls, before the model must answer."""
 MAX_READ_RETRIES = 2
-"""How often a turn runs a read again because its latest run failed."""
+"""Runs of a read in one turn that follow a failed one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finish:
+    """The turn is over."""
+
     outcome: Outcome
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerAll:
-    """Every call is answered by us, and nothing runs."""
+    """Every call is answered by the proxy, and nothing runs."""
 
-    answers: tuple[ToolResult, ...]
-    use: ToolUse
+    results: tuple[ToolResult, ...]
+    tool_use: ToolUse
 
 
 @dataclass(frozen=True, slots=True)
 class RunCalls:
-    """These calls are to be run or settled, in order."""
+    """These calls are to be run, or answered without running, in order."""
 
     calls: tuple[ToolCall, ...]
 
@@ -61,85 +72,89 @@ class RunCalls:
 class AnswerOne:
     """One call that is answered without running."""
 
-    answer: ToolResult
+    result: ToolResult
 
 
 type Verdict = Finish | AnswerAll | RunCalls
 
 
-def judge(ledger: Ledger, reply: ModelResponse) -> Verdict:
-    """What happens to a reply of the model: the first table above."""
-    ours = [index for index, call in enumerate(reply.calls) if call.owner != "native"]
-    if reply.calls and ledger.use is ToolUse.FORBIDDEN:
-        return Finish(_spent(ledger, "the model asked for tools after the turn's tool budget was spent"))
+def judge(ledger: Ledger, response: ModelResponse) -> Verdict:
+    """Return what happens to a response of the model: the first table above."""
+    calls = response.calls
+    ours = sum(call.owner != "native" for call in calls)
+    if calls and ledger.tool_use is ToolUse.FORBIDDEN:
+        return Finish(_refuse_spent(ledger, "the model asked for tools after the turn's tool budget was spent"))
     if not ours:
-        return Finish(Deliver(reply, ledger.rounds, ledger.usage))
-    if ledger.rounds_spent or ledger.tool_seconds_left <= 0:
+        return Finish(Deliver(response, ledger.rounds, ledger.usage))
+    if ledger.has_spent_rounds or ledger.tool_seconds_left <= 0:
         if ledger.limits.on_budget == "error":
-            return Finish(_spent(ledger, "the turn's tool budget is spent"))
-        return AnswerAll(tuple(tool_result.budget_exhausted(call) for call in reply.calls), ToolUse.FORBIDDEN)
-    if len(reply.calls) > MAX_CALLS:
-        return AnswerAll(tuple(tool_result.too_many_calls(call, MAX_CALLS) for call in reply.calls), ledger.use)
-    prefix = reply.calls[: len(ours)]
+            return Finish(_refuse_spent(ledger, "the turn's tool budget is spent"))
+        return AnswerAll(tuple(tool_result.tool_budget_exhausted(call) for call in calls), ToolUse.FORBIDDEN)
+    if len(calls) > MAX_CALLS:
+        return AnswerAll(tuple(tool_result.too_many_calls(call, MAX_CALLS) for call in calls), ledger.tool_use)
+    prefix = calls[:ours]
     if any(call.owner == "native" for call in prefix):
-        return AnswerAll(tuple(tool_result.managed_tools_first(call) for call in reply.calls), ledger.use)
-    if any(_is_terminal(call) for call in reply.calls[:-1]):
-        return AnswerAll(tuple(tool_result.terminal_order(call) for call in reply.calls), ledger.use)
+        return AnswerAll(tuple(tool_result.managed_tools_first(call) for call in calls), ledger.tool_use)
+    if any(_is_terminal(call) for call in calls[:-1]):
+        return AnswerAll(tuple(tool_result.terminal_on_success_order(call) for call in calls), ledger.tool_use)
     return RunCalls(prefix)
 
 
 def next_step(ledger: Ledger, pending: tuple[ToolCall, ...]) -> AnswerOne | RunTools:
-    """Of calls that are to run: the first is settled, or it runs now, with those behind it that may run beside it."""
+    """Answer the first pending call without running it, or run it now, with those behind it that may run beside it."""
     first, *rest = pending
-    if (answer := _settled(ledger, first)) is not None:
-        return AnswerOne(answer)
+    if (result := _answer_without_running(ledger, first)) is not None:
+        return AnswerOne(result)
     group = [first]
     for call in rest:
-        if len(group) >= ledger.limits.max_parallel or not _may_join(group, call) or _settled(ledger, call) is not None:
+        if len(group) >= ledger.limits.max_parallel or not _may_join(group, call):
+            break
+        if _answer_without_running(ledger, call) is not None:
             break
         group.append(call)
-    return RunTools(tuple(group), ledger.round, min(ledger.limits.per_tool, ledger.tool_seconds_left))
+    return RunTools(tuple(group), ledger.round, min(ledger.limits.tool_seconds, ledger.tool_seconds_left))
 
 
-def use_after(ledger: Ledger, answers: tuple[ToolResult, ...]) -> ToolUse:
-    """What the model may do after a round: released once a managed call was answered, forbidden when time is spent."""
+def tool_use_after(ledger: Ledger, results: tuple[ToolResult, ...]) -> ToolUse:
+    """Return the tool use after a round: released once a managed call was answered, forbidden when time is spent."""
     if ledger.tool_seconds_left <= 0:
         return ToolUse.FORBIDDEN
-    repeats_only = all(answer.first_round is not None for answer in answers)
+    repeats_only = all(result.first_round is not None for result in results)
     if repeats_only and ledger.idle_rounds + 1 >= MAX_IDLE_ROUNDS:
         return ToolUse.FORBIDDEN
-    return ToolUse.RELEASED if any(answer.call.owner == "managed" for answer in answers) else ledger.use
+    return ToolUse.RELEASED if any(result.call.owner == "managed" for result in results) else ledger.tool_use
 
 
-def ends_turn(answers: tuple[ToolResult, ...]) -> bool:
-    """``x-claw.terminalOnSuccess``: the last call succeeded, and needs no further word of the model."""
-    last = answers[-1]
+def ends_turn(results: tuple[ToolResult, ...]) -> bool:
+    """Return True if the last call succeeded and its tool ends turns (``x-claw.terminalOnSuccess``)."""
+    last = results[-1]
     return last.ok and last.ran and _is_terminal(last.call)
 
 
-def _settled(ledger: Ledger, call: ToolCall) -> ToolResult | None:
+def _answer_without_running(ledger: Ledger, call: ToolCall) -> ToolResult | None:
+    """Return the result of a call that must not run: the second table above."""
     if call.sent:
         return None
     if ledger.tool_seconds_left <= 0:
-        return tool_result.budget_exhausted(call)
+        return tool_result.tool_budget_exhausted(call)
     if call.tool is None:
         return tool_result.unknown_tool(call)
     if isinstance(call.arguments, UnreadableArguments):
         return tool_result.invalid_arguments(call, call.arguments.reason)
-    if (earlier := ledger.equal(call)) and not _may_repeat(ledger, call.tool, earlier):
-        return tool_result.duplicate(call, earlier[0].round, len(earlier))
-    if found := violations(call.tool, call.arguments):
-        return tool_result.schema_violations(call, found)
+    if (earlier := ledger.find_equal(call)) and not _may_repeat(ledger, call.tool, earlier):
+        return tool_result.duplicate_tool_call(call, earlier[0].round, len(earlier))
+    if violations := find_violations(call.tool, call.arguments):
+        return tool_result.schema_validation(call, violations)
     return None
 
 
 def _may_repeat(ledger: Ledger, tool: Tool, earlier: tuple[AnsweredCall, ...]) -> bool:
-    """Return whether an equal call may run again: the latest of ``earlier`` that was no repeat itself decides."""
+    """Return True if an equal call may run again: the latest of ``earlier`` that was no repeat itself decides."""
     if tool.annotations.repeatable:
         return True
-    tried = [seen for seen in earlier if seen.answer.first_round is None]
-    retries = sum(not before.answer.ok for before in tried[:-1])
-    is_retry = not tried[-1].answer.ok and retries < MAX_READ_RETRIES
+    tried = [past for past in earlier if past.result.first_round is None]
+    retries = sum(not past.result.ok for past in tried[:-1])
+    is_retry = not tried[-1].result.ok and retries < MAX_READ_RETRIES
     return tool.effect == "read" and (is_retry or ledger.wrote_since(tried[-1]))
 
 
@@ -152,5 +167,5 @@ def _is_terminal(call: ToolCall) -> bool:
     return call.tool is not None and call.tool.annotations.terminal_on_success
 
 
-def _spent(ledger: Ledger, message: str) -> Refuse:
+def _refuse_spent(ledger: Ledger, message: str) -> Refuse:
     return Refuse(502, tool_result.TOOL_BUDGET_EXHAUSTED, message, ledger.rounds, ledger.usage)

@@ -1,7 +1,7 @@
-"""Who looks on at a turn, and what they are told of it (spec/inspect.md): the requests that its runner does not see, as they
+"""The port through which an observer sees a turn (docs/spec/inspect.md): the requests that its runner does not see, as they
 are made, and how the turn ended.
 
-Nothing that is told holds a secret. Where nobody looks on, nothing is made ready to be told.
+Nothing that an observer receives holds a secret. Without an observer nothing is prepared.
 """
 
 from __future__ import annotations
@@ -16,151 +16,154 @@ from claw_contract.redaction.stream import redact_stream
 from claw_contract.secret import DOTS
 
 type Kind = Literal["model", "tool"]
-type Fields = Sequence[tuple[str, str]]
+type Headers = Sequence[tuple[str, str]]
 
 ABANDONED = "nobody waits for it any longer: its time is over, or the runner has left"
 
 
 class Subject(NamedTuple):
-    """What a hidden request is for. ``name``: the provider's, or the tool's canonical one."""
+    """The purpose of a hidden request. ``name``: the provider's, or the tool's canonical one."""
 
     kind: Kind
     round: int
     name: str
     duplicate: bool = False
     replayed: bool = False
-    """Whether its answer is known of an earlier attempt: it is not made again."""
+    """True if its response is known from an earlier attempt: it is not made again."""
 
 
 class RequestInfo(NamedTuple):
-    """A request. ``url`` is empty where none was made: then ``body`` is what was asked for."""
+    """A hidden request. ``url`` is empty where none was made: then ``body`` is what the model asked for."""
 
     method: str
     url: str
-    headers: Fields
+    headers: Headers
     body: bytes
 
 
 class ResponseInfo(NamedTuple):
-    """A response."""
+    """The response to a hidden request."""
 
     status: int
     content_type: str
     body: bytes
     size: int | None = None
-    """How long the body was, of which this may be the beginning."""
+    """The length of the whole body, where ``body`` is only its beginning."""
 
 
 @dataclass(frozen=True, slots=True)
-class Hidden:
+class HiddenRequest:
     """A request that the runner does not see."""
 
     turn_id: str
     agent_id: str
-    about: Subject
-    asked: RequestInfo
+    subject: Subject
+    request: RequestInfo
 
 
 class ExchangeObserver(Protocol):
-    """Told once what became of a hidden request."""
+    """An observer of one hidden request. One of the methods is called, once."""
 
-    def answered(self, said: ResponseInfo) -> None: ...
-    def failed(self, why: str) -> None: ...
+    def on_response(self, response: ResponseInfo) -> None: ...
+    def on_failure(self, reason: str) -> None: ...
 
 
 class RequestObserver(Protocol):
-    """Who looks on at one request of a runner."""
+    """An observer of one request of a runner."""
 
-    def turn(self, turn_id: str, agent_id: str) -> None:
-        """The request begins a turn, or joins one."""
+    def on_turn(self, turn_id: str, agent_id: str) -> None:
+        """Note that the request begins a turn, or joins one."""
 
-    def asked(self, hidden: Hidden) -> ExchangeObserver: ...
+    def on_request(self, hidden: HiddenRequest) -> ExchangeObserver:
+        """Return the observer of a hidden request, which is made now."""
 
-    def ended(self, entry: bytes) -> None:
-        """The turn is over; ``entry`` is its line of history, whether or not one is kept."""
+    def on_end(self, entry: bytes) -> None:
+        """Note that the turn is over; ``entry`` is its line of history, whether or not one is kept."""
 
 
 class TurnObserver:
-    """A turn, as it is told to whoever looks on at it, if anybody does."""
+    """A turn's reports to the observer of its request, if there is one."""
 
-    def __init__(self, watch: RequestObserver | None, turn_id: str, agent_id: str, redactor: Redactor) -> None:
-        self._watch = watch
+    def __init__(self, observer: RequestObserver | None, turn_id: str, agent_id: str, redactor: Redactor) -> None:
+        self._observer = observer
         self._turn_id = turn_id
         self._agent_id = agent_id
         self._redactor = redactor
 
     @contextmanager
-    def asking(
-        self, about: Subject, asked: RequestInfo, redactor: Redactor | None = None
+    def observe(
+        self, subject: Subject, request: RequestInfo, redactor: Redactor | None = None
     ) -> Iterator[ExchangeObserver]:
-        """A request that is made now. Its headers are without credentials; ``redactor`` knows more secrets than the turn's."""
-        if self._watch is None:
-            yield IGNORED
+        """Report a request that is made within this context.
+
+        Its headers are without credentials; ``redactor`` knows more secrets than the turn's.
+        """
+        if self._observer is None:
+            yield NO_EXCHANGE_OBSERVER
             return
-        heard = _Redacted(self._told(about, asked, redactor or self._redactor), redactor or self._redactor)
+        exchange = self._begin(subject, request, redactor or self._redactor)
         try:
-            yield heard
+            yield exchange
         except BaseException:
-            heard.failed(ABANDONED)
+            exchange.on_failure(ABANDONED)
             raise
-        if not heard.told:
-            heard.failed(ABANDONED)
+        if not exchange.has_reported:
+            exchange.on_failure(ABANDONED)
 
-    def known(self, about: Subject, said: ResponseInfo) -> None:
-        """What an earlier attempt was answered, and is not asked again."""
-        if self._watch is not None:
-            asked = RequestInfo("POST", "", (), b"")
-            _Redacted(self._told(about._replace(replayed=True), asked, self._redactor), self._redactor).answered(said)
+    def report_replayed(self, subject: Subject, response: ResponseInfo) -> None:
+        """Report a response that an earlier attempt got, and that is not asked for again."""
+        if self._observer is not None:
+            request = RequestInfo("POST", "", (), b"")
+            self._begin(subject._replace(replayed=True), request, self._redactor).on_response(response)
 
-    def unmade(self, about: Subject, arguments: bytes, why: str) -> None:
-        """A call that is answered without being made."""
-        if self._watch is not None:
-            asked = RequestInfo("POST", "", (), arguments)
-            _Redacted(self._told(about, asked, self._redactor), self._redactor).failed(why)
+    def report_not_made(self, subject: Subject, arguments: bytes, reason: str) -> None:
+        """Report a call that is answered without being made."""
+        if self._observer is not None:
+            self._begin(subject, RequestInfo("POST", "", (), arguments), self._redactor).on_failure(reason)
 
-    def _told(self, about: Subject, asked: RequestInfo, redactor: Redactor) -> ExchangeObserver:
-        assert self._watch is not None
+    def _begin(self, subject: Subject, request: RequestInfo, redactor: Redactor) -> _RedactingObserver:
+        assert self._observer is not None
         clear = RequestInfo(
-            asked.method,
-            redactor.text(asked.url),
-            [(name, redactor.text(value)) for name, value in asked.headers],
-            redactor.document(asked.body),
+            request.method,
+            redactor.text(request.url),
+            [(name, redactor.text(value)) for name, value in request.headers],
+            redactor.document(request.body),
         )
-        about = about._replace(name=redactor.text(about.name))
-        return self._watch.asked(Hidden(self._turn_id, self._agent_id, about, clear))
+        subject = subject._replace(name=redactor.text(subject.name))
+        hidden = HiddenRequest(self._turn_id, self._agent_id, subject, clear)
+        return _RedactingObserver(self._observer.on_request(hidden), redactor)
 
 
-def unnamed(credentials: Fields) -> Fields:
-    """Headers whose values nobody sees."""
+def mask_values(credentials: Headers) -> Headers:
+    """Return the headers with dots for their values."""
     return [(name, DOTS) for name, _ in credentials]
 
 
-class _Redacted:
-    """Tells the first thing that is said, without secrets."""
+class _RedactingObserver:
+    """Passes on the first report, without secrets."""
 
-    def __init__(self, heard: ExchangeObserver, redactor: Redactor) -> None:
-        self._heard = heard
+    def __init__(self, observer: ExchangeObserver, redactor: Redactor) -> None:
+        self._observer = observer
         self._redactor = redactor
-        self.told = False
+        self.has_reported = False
 
-    def answered(self, said: ResponseInfo) -> None:
-        if not self.told:
-            self.told = True
-            kind = self._redactor.text(said.content_type)
-            body = redact_stream(said.body, self._redactor) if "event-stream" in kind else said.body
-            self._heard.answered(said._replace(content_type=kind, body=self._redactor.document(body)))
+    def on_response(self, response: ResponseInfo) -> None:
+        if not self.has_reported:
+            self.has_reported = True
+            kind = self._redactor.text(response.content_type)
+            body = redact_stream(response.body, self._redactor) if "event-stream" in kind else response.body
+            self._observer.on_response(response._replace(content_type=kind, body=self._redactor.document(body)))
 
-    def failed(self, why: str) -> None:
-        if not self.told:
-            self.told = True
-            self._heard.failed(self._redactor.text(why))
-
-
-class _Nobody:
-    def answered(self, said: ResponseInfo) -> None: ...
-    def failed(self, why: str) -> None: ...
+    def on_failure(self, reason: str) -> None:
+        if not self.has_reported:
+            self.has_reported = True
+            self._observer.on_failure(self._redactor.text(reason))
 
 
-IGNORED: ExchangeObserver = _Nobody()
-"""Of whom nobody is told."""
-NOBODY = TurnObserver(None, "", "", Redactor(()))
+class _NullExchangeObserver:
+    def on_response(self, response: ResponseInfo) -> None: ...
+    def on_failure(self, reason: str) -> None: ...
+
+
+NO_EXCHANGE_OBSERVER: ExchangeObserver = _NullExchangeObserver()
+NO_OBSERVER = TurnObserver(None, "", "", Redactor(()))

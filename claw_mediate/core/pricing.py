@@ -1,4 +1,4 @@
-"""The price of a request, from what its provider says or from the price list. Pure."""
+"""The price of a request, from its provider's own figure or from the price list. Pure."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from claw_contract.base import JsonObject
 from claw_contract.prices import Price
 
 _MILLION = 1_000_000
-_BEYOND_ANY_BILL = 1e12
+_MAX_AMOUNT = 1e12
 
 
-def priced(prices: Mapping[str, Price], provider: str, model: str) -> Price | None:
-    """The price of a model: of all names that it begins with, the longest, that with its provider before that without."""
+def find_price(prices: Mapping[str, Price], provider: str, model: str) -> Price | None:
+    """Return the price of a model: of all names that it begins with, the longest, with its provider before without."""
     for name in (f"{provider}/{model}", model):
-        if fitting := [known for known in prices if name.startswith(known)]:
-            return prices[max(fitting, key=len)]
+        if matches := [known for known in prices if name.startswith(known)]:
+            return prices[max(matches, key=len)]
     return None
 
 
-def cost_of(usage: JsonObject, price: Price | None) -> float | None:
-    """US dollars: what the provider says, else what the price list says, else None. An answer without usage tells nothing."""
+def compute_cost(usage: JsonObject, price: Price | None) -> float | None:
+    """Return US dollars: the provider's own figure, else the price list's, else None. A response without usage has no cost."""
     reported = _amount(usage.get("cost"))
     if reported is not None or price is None:
         return reported
@@ -33,7 +33,7 @@ def cost_of(usage: JsonObject, price: Price | None) -> float | None:
 
 
 def _openai_tokens(usage: JsonObject) -> tuple[float, float, float] | None:
-    """(fresh input, cached input, output): the cached ones are a part of the input."""
+    """Return (fresh input, cached input, output): the cached tokens are a part of the input."""
     chat = "prompt_tokens", "prompt_tokens_details", "completion_tokens"
     responses = "input_tokens", "input_tokens_details", "output_tokens"
     names = responses if responses[1] in usage else chat
@@ -45,7 +45,7 @@ def _openai_tokens(usage: JsonObject) -> tuple[float, float, float] | None:
 
 
 def _anthropic_tokens(usage: JsonObject) -> tuple[float, float, float] | None:
-    """The same: what was read from a cache or written to it comes beside ``input_tokens``."""
+    """Return (fresh input, cached input, output): cache reads and writes are counted beside ``input_tokens``."""
     fresh, written, cached, output = (
         _amount(usage.get(name))
         for name in ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
@@ -54,7 +54,7 @@ def _anthropic_tokens(usage: JsonObject) -> tuple[float, float, float] | None:
 
 
 def _amount(value: object) -> float | None:
-    """A number that a bill can hold: a provider's odd numbers must not give money back."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _BEYOND_ANY_BILL:
+    """Return a plausible amount, or None: a provider's odd numbers must not give money back."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _MAX_AMOUNT:
         return None
     return float(value)

@@ -1,7 +1,7 @@
-"""Which conversation a request belongs to, where its runner says so (spec/mediation.md section 7). One table, pure.
+"""The conversation that a request belongs to, where its runner names it (docs/spec/mediation.md section 7). One table, pure.
 
-It is evidence, never a requirement: most runners say nothing, and a runner may say it in one request and not in the next.
-The names are those of reference/runners.md and reference/gateways.md section 2.2.
+A session is evidence, never a requirement: most runners name none, and a runner may name it in one request and not in the
+next.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ HEADERS = (
 )
 """In the order in which they are believed."""
 MEMBERS = ("session_id", "openclaw_session_id", "conversation_id", "thread_id")
-"""Of ``metadata``."""
+"""Members of ``metadata``."""
 _LEGACY_USER_ID = re.compile(r"_session_([0-9a-fA-F-]{8,64})$")
-_LONGEST = 200
+_MAX_LENGTH = 200
 
 
 @dataclass(frozen=True, slots=True)
 class SessionHints:
-    """Members of a request's body that may name its session; hostile until looked at."""
+    """Members of a request's body that may name its session. They may hold anything."""
 
     metadata: object = None
     prompt_cache_key: object = None
@@ -44,28 +44,28 @@ class SessionHints:
 NO_HINTS = SessionHints()
 
 
-def session(headers: Iterable[tuple[str, str]], hints: SessionHints) -> str:
-    """The session's name, or "".
+def read_session_id(headers: Iterable[tuple[str, str]], hints: SessionHints) -> str:
+    """Return the session's name, or "".
 
-    >>> session([("X-Claude-Code-Session-Id", "s1")], SessionHints())
+    >>> read_session_id([("X-Claude-Code-Session-Id", "s1")], SessionHints())
     'x-claude-code-session-id:s1'
     """
     metadata, cache_key = hints.metadata, hints.prompt_cache_key
-    told = {name.lower(): value for name, value in headers}
+    values = {name.lower(): value for name, value in headers}
     for name in HEADERS:
-        if value := told.get(name, "").strip():
-            return _named(name, value)
+        if value := values.get(name, "").strip():
+            return _with_prefix(name, value)
     members = metadata if isinstance(metadata, dict) else {}
     for name in MEMBERS:
         if isinstance(member := members.get(name), str) and member:
-            return _named(name, member)
-    if found := _in_user_id(members.get("user_id")):
-        return _named("session_id", found)
-    return _named("prompt_cache_key", cache_key) if isinstance(cache_key, str) and cache_key else ""
+            return _with_prefix(name, member)
+    if session := _read_user_id(members.get("user_id")):
+        return _with_prefix("session_id", session)
+    return _with_prefix("prompt_cache_key", cache_key) if isinstance(cache_key, str) and cache_key else ""
 
 
-def _in_user_id(user_id: Any) -> str | None:
-    """Claude Code puts its session into ``metadata.user_id``: as JSON, or, before, behind ``_session_``."""
+def _read_user_id(user_id: Any) -> str | None:
+    """Return the session in Claude Code's ``metadata.user_id``: in a JSON document, or, before that, behind ``_session_``."""
     if not isinstance(user_id, str):
         return None
     try:
@@ -77,5 +77,5 @@ def _in_user_id(user_id: Any) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _named(name: str, value: str) -> str:
-    return f"{name}:{value[:_LONGEST]}".encode(errors="replace").decode()  # a header may hold anything
+def _with_prefix(name: str, value: str) -> str:
+    return f"{name}:{value[:_MAX_LENGTH]}".encode(errors="replace").decode()  # a header may hold anything

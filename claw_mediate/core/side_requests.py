@@ -1,11 +1,11 @@
-"""A runner's own side requests, told apart by rule (spec/mediation.md section 8). Pure; the table is all there is to it.
+"""The rules that tell a runner's side requests from turns (docs/spec/mediation.md section 8). Pure; the table is all of it.
 
-Such a request gets no tools and no context: a title needs neither, and what a model called there would be for nobody.
+A side request gets no tools and no context: a title needs neither, and nobody would use what a model called there.
 Evidence is what a runner's program writes: the system prompt's own sentence, together with the tools that the request
-declares. A user's text alone is none, or a user could take an agent's tools away. Requests that a runner tells from a turn
-by their last message only are therefore turns: Claude Code's memory extraction and its names for sessions, Qwen Code's
+declares. A user's text alone is none, or a user could take an agent's tools away. Side requests that differ from a turn
+only in their last message are therefore turns: Claude Code's memory extraction and its names for sessions, Qwen Code's
 suggestions, OpenClaw's file names. The sentences are those of the runners' own packages (OpenCode 1.18.33, Claude Code
-2.1.197, Qwen Code 0.15.10); those of OpenCode and of Qwen's fork were seen on the wire as well.
+2.1.197, Qwen Code 0.15.10); those of OpenCode and of Qwen's fork were also seen on the wire.
 """
 
 from __future__ import annotations
@@ -14,101 +14,101 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol, assert_never
 
-type Tools = Literal["none", "schema", "any"]
-"""What the request declares: no tool, only the one that carries a schema for the answer, or whatever its fork does."""
+type DeclaredTools = Literal["none", "schema", "any"]
+"""The tools that the request declares: none, only the one that carries a schema for the answer, or whatever its fork has."""
 _SCHEMA_TOOL: Final = ("respond_in_schema",)
 """Qwen Code's way to ask for JSON."""
 
 
-class Asked(Protocol):
-    """What the rules look at."""
+class RequestView(Protocol):
+    """The parts of a request that the rules read."""
 
     @property
     def system(self) -> str: ...
 
     @property
-    def said(self) -> Sequence[str]: ...
+    def user_texts(self) -> Sequence[str]: ...
 
     @property
-    def declared(self) -> Sequence[str]: ...
+    def declared_tools(self) -> Sequence[str]: ...
 
     @property
-    def most_tokens(self) -> int | None: ...
+    def max_tokens(self) -> int | None: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Sign:
-    """How one runner's side request looks: a line of its system prompt begins with ``line``."""
+class Rule:
+    """The mark of one kind of side request: a line of its system prompt begins with ``line``."""
 
     id: str
     runner: str
     reason: str
     line: str
-    tools: Tools = "none"
+    tools: DeclaredTools = "none"
 
 
-SIGNS: Final = (
-    Sign(
+RULES: Final = (
+    Rule(
         "opencode-title", "OpenCode", "a thread's title", "You are a title generator. You output ONLY a thread title."
     ),
-    Sign(
+    Rule(
         "claude-code-title",
         "Claude Code",
         "a session's title",
         "Generate a concise, sentence-case title (3-7 words) that captures the main topic or goal of this coding session.",
     ),
-    Sign(
+    Rule(
         "claude-code-summary-title",
         "Claude Code before 2.1",
         "a session's title",
         "Summarize this coding conversation in under 50 characters.",
     ),
-    Sign(
+    Rule(
         "claude-code-topic",
         "Claude Code before 2.1",
         "the terminal's title",
         "Analyze if this message indicates a new conversation topic.",
     ),
-    Sign(
+    Rule(
         "tool-label",
         "Claude Code, Qwen Code",
         "a label for tool calls that are done",
         "Write a short summary label describing what these tool calls accomplished.",
     ),
-    Sign(
+    Rule(
         "crush-title",
         "Crush",
         "a session's title",
         "you will generate a short title based on the first message a user begins a conversation with",
     ),
-    Sign(
+    Rule(
         "qwen-title",
         "Qwen Code",
         "a session's title",
         "Generate a concise, sentence-case title (3-7 words) that captures what this programming-assistant session is about.",
         tools="schema",
     ),
-    Sign(
+    Rule(
         "qwen-memory-selection",
         "Qwen Code",
         "which memory files to read",
         "You are selecting memories that will be useful to an AI coding assistant",
         tools="schema",
     ),
-    Sign(
+    Rule(
         "qwen-recap",
         "Qwen Code",
         "a recap for who comes back",
         "You generate session recaps for a programming assistant CLI.",
     ),
-    Sign(
+    Rule(
         "qwen-memory-extraction",
         "Qwen Code",
         "a fork that writes memory files",
         "You are now acting as the managed memory extraction subagent for an AI coding assistant.",
         tools="any",
     ),
-    Sign(
+    Rule(
         "qwen-memory-dream",
         "Qwen Code",
         "a fork that tidies memory files",
@@ -118,31 +118,38 @@ SIGNS: Final = (
 )
 
 CLAUDE_CODE_QUOTA: Final = "claude-code-quota"
-"""No system prompt, no tools, room for one token, and one word: the probe reads the response's headers only."""
+"""The probe has no system prompt, no tools, room for one token, and one word: it reads the response's headers only."""
 
 
-def housekeeping(asked: Asked) -> str | None:
-    """The rule that tells this request from a turn; None: it is one."""
-    if not asked.system and not asked.declared and asked.most_tokens == 1 and tuple(asked.said) == ("quota",):
+def find_side_request(request: RequestView) -> str | None:
+    """Return the id of the rule that fits a side request; None for a turn."""
+    if (
+        not request.system
+        and not request.declared_tools
+        and request.max_tokens == 1
+        and tuple(request.user_texts) == ("quota",)
+    ):
         return CLAUDE_CODE_QUOTA
-    if not asked.system:
+    if not request.system:
         return None
-    return next((sign.id for sign in SIGNS if _declares(asked, sign.tools) and _opens(asked.system, sign)), None)
+    return next(
+        (rule.id for rule in RULES if _has_tools(request, rule.tools) and _has_line(request.system, rule)), None
+    )
 
 
-def _declares(asked: Asked, tools: Tools) -> bool:
+def _has_tools(request: RequestView, tools: DeclaredTools) -> bool:
     match tools:
         case "none":
-            return not asked.declared
+            return not request.declared_tools
         case "schema":
-            return tuple(asked.declared) == _SCHEMA_TOOL
+            return tuple(request.declared_tools) == _SCHEMA_TOOL
         case "any":
             return True
         case _:
             assert_never(tools)
 
 
-def _opens(system: str, sign: Sign) -> bool:
-    """A request with tools of its own is told by how its prompt begins; without, by any line: Claude Code puts two before."""
-    lines = system.lstrip().splitlines() if sign.tools == "none" else [system.lstrip()]
-    return any(line.lstrip(" -").casefold().startswith(sign.line.casefold()) for line in lines)
+def _has_line(system: str, rule: Rule) -> bool:
+    """Return True if the rule's line opens the prompt, or, without tools, any line of it: Claude Code puts two before."""
+    lines = system.lstrip().splitlines() if rule.tools == "none" else [system.lstrip()]
+    return any(line.lstrip(" -").casefold().startswith(rule.line.casefold()) for line in lines)

@@ -1,6 +1,6 @@
-"""A managed call, from the model's text to the request to make. Pure: nothing is sent here.
+"""A managed call, from the model's text to the HTTP request. Pure: nothing is sent here.
 
-Rules (spec/mediation.md section 4). Arguments are one JSON object without repeated keys, or the call is not run.
+Rules (docs/spec/mediation.md section 4). Arguments are one JSON object without repeated keys, or the call is not run.
 ``claw_id`` is the authenticated agent, whatever the model sends for it. A path argument is a scalar, percent-encoded
 once as one segment, and never empty, ``.``, ``..`` or anything that a server could take for a separator.
 Every number is sent in the spelling that the model gave it.
@@ -17,14 +17,14 @@ from urllib.parse import quote
 import msgspec
 
 from claw_contract.manifest import PLACEHOLDER, HttpExecution, Tool
-from claw_mediate.core.json_schema import check
-from claw_mediate.core.number import exact
+from claw_mediate.core.json_schema import check_instance
+from claw_mediate.core.json_schema_keywords import parse_exact
 from claw_mediate.core.types import Arguments, ToolCall, UnreadableArguments
 
 CLAW_ID = "claw_id"
 MAX_VIOLATIONS = 8
 MAX_TARGET = 32_768
-"""Characters of path and query together; what is longer is refused before any client or server does it in its own way."""
+"""Characters of path and query together. Clients and servers treat longer targets differently, so they are refused here."""
 _NUMBER = re.compile(r"(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?")
 
 _TOO_LONG = "the arguments are too long for a URL."
@@ -42,11 +42,13 @@ class ToolRequest:
 
 
 def read_arguments(text: str) -> Arguments | UnreadableArguments:
-    """The arguments as the model wrote them. Blank text is a call without arguments."""
+    """Return the arguments that the model wrote. Blank text is a call without arguments."""
     if not text.strip():
         return Arguments({}, {}, "{}")
     try:
-        values = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=exact)
+        values = json.loads(
+            text, object_pairs_hook=_object_of_unique_keys, parse_constant=_refuse_constant, parse_float=parse_exact
+        )
         if not isinstance(values, dict):
             return UnreadableArguments("the arguments must be one JSON object.", text)
         raw = {name: bytes(value) for name, value in _split.decode(text.encode()).items()}
@@ -59,11 +61,11 @@ def read_arguments(text: str) -> Arguments | UnreadableArguments:
 def _without_claw_id(values: dict[str, Any], raw: dict[str, bytes]) -> Arguments:
     values.pop(CLAW_ID, None)
     raw.pop(CLAW_ID, None)
-    return Arguments(values, raw, _signature(raw))
+    return Arguments(values, raw, _canonical_text(raw))
 
 
 def visible_schema(tool: Tool) -> dict[str, Any]:
-    """The schema that the model sees, and is held to: the declared one without ``claw_id``."""
+    """Return the schema that the model sees and must obey: the declared one without ``claw_id``."""
     schema = {"type": "object", **tool.input_schema}
     properties = schema.get("properties")
     if isinstance(properties, dict) and CLAW_ID in properties:
@@ -75,13 +77,13 @@ def visible_schema(tool: Tool) -> dict[str, Any]:
     return schema
 
 
-def violations(tool: Tool, arguments: Arguments) -> list[dict[str, str]]:
-    """Up to eight places where the arguments break the tool's schema: ``{path, message}``."""
-    return check(visible_schema(tool), arguments.values, MAX_VIOLATIONS)
+def find_violations(tool: Tool, arguments: Arguments) -> list[dict[str, str]]:
+    """Return up to eight places where the arguments break the tool's schema: ``{path, message}``."""
+    return check_instance(visible_schema(tool), arguments.values, MAX_VIOLATIONS)
 
 
-def http_request(tool: Tool, arguments: Arguments, agent_id: str) -> ToolRequest | str:
-    """The request of a call over HTTP, or the reason why its arguments can't make one."""
+def build_http_request(tool: Tool, arguments: Arguments, agent_id: str) -> ToolRequest | str:
+    """Return the request of a call over HTTP, or a sentence that says why its arguments can't make one."""
     execution = tool.execution
     assert isinstance(execution, HttpExecution)
     rest = dict(arguments.raw)
@@ -90,59 +92,59 @@ def http_request(tool: Tool, arguments: Arguments, agent_id: str) -> ToolRequest
         rest[CLAW_ID] = json.dumps(agent_id).encode()
     path = execution.path
     for name in dict.fromkeys(PLACEHOLDER.findall(path)):
-        segment = quote(agent_id, safe="") if name == CLAW_ID else _segment(rest.get(name))
+        segment = quote(agent_id, safe="") if name == CLAW_ID else _path_segment(rest.get(name))
         if segment is None:
             return f"the argument {name!r} must be one plain path segment: text or a number, without separators."
         path = path.replace(f"{{{name}}}", segment)
         rest.pop(name, None)
     if execution.method in {"GET", "DELETE"}:
-        query = "&".join(f"{quote(name, safe='')}={quote(_plain(value), safe='')}" for name, value in rest.items())
+        query = "&".join(f"{quote(name, safe='')}={quote(_plain_text(value), safe='')}" for name, value in rest.items())
         target = f"{path}?{query}" if query else path
         return _TOO_LONG if len(target) > MAX_TARGET else ToolRequest(execution.method, target, None)
     if len(path) > MAX_TARGET:
         return _TOO_LONG
-    body = _object(rest)
+    body = _write_object(rest)
     if execution.body_key is not None:
-        body = _object({execution.body_key: body})
+        body = _write_object({execution.body_key: body})
     return ToolRequest(execution.method, path, body)
 
 
-def key_of(turn_id: str, round_number: int, place: int) -> str:
-    """What a call is known by, to the service too: its place among the calls of its reply."""
+def call_key(turn_id: str, round_number: int, place: int) -> str:
+    """Return the key of a call, which its service sees too: turn, round, and place among the calls of its response."""
     return f"{turn_id}.{round_number}.{place}"
 
 
-def round_of(key: str) -> int:
-    """The round that the call with this key is of."""
+def round_of_key(key: str) -> int:
+    """Return the round in the key of a call."""
     return int(key.rsplit(".", 2)[1])
 
 
-def argument_text(call: ToolCall) -> bytes:
-    """The arguments of a call, as the model wrote each of them."""
+def write_arguments(call: ToolCall) -> bytes:
+    """Return the arguments of a call as JSON, each in the model's own text."""
     return (
         call.arguments.text.encode(errors="replace")
         if isinstance(call.arguments, UnreadableArguments)
-        else _object(call.arguments.raw)
+        else _write_object(call.arguments.raw)
     )
 
 
-def _object(members: dict[str, bytes]) -> bytes:
+def _write_object(members: dict[str, bytes]) -> bytes:
     return b"{" + b",".join(json.dumps(name).encode() + b":" + value for name, value in members.items()) + b"}"
 
 
-def _segment(raw: bytes | None) -> str | None:
-    """One path segment, encoded once; None for what must not stand in a path."""
+def _path_segment(raw: bytes | None) -> str | None:
+    """Return a value as one path segment, encoded once; None for what must not stand in a path."""
     if raw is None or raw[:1] in b"{[n":  # objects, arrays, null
         return None
-    text = _plain(raw)
+    text = _plain_text(raw)
     decoded = text.lower().replace("%2e", ".")
     if decoded in {"", ".", ".."} or any(mark in decoded for mark in ("/", "\\", "\0", "%2f", "%5c", "%00")):
         return None
     return quote(text, safe="")
 
 
-def _plain(raw: bytes) -> str:
-    """A string's text; anything else in its own JSON spelling."""
+def _plain_text(raw: bytes) -> str:
+    """Return a string's text; anything else in its own JSON spelling."""
     return json.loads(raw) if raw[:1] == b'"' else raw.decode()
 
 
@@ -150,35 +152,35 @@ class _RepeatedKeyError(ValueError):
     pass
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    seen = dict(pairs)
-    if len(seen) != len(pairs):
+def _object_of_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    document = dict(pairs)
+    if len(document) != len(pairs):
         names = [name for name, _ in pairs]
         repeated = next(name for name in names if names.count(name) > 1)
         raise _RepeatedKeyError(f"the key {repeated[:64]!r} stands twice in one object.")
-    return seen
+    return document
 
 
-def _no_constant(name: str) -> Any:
+def _refuse_constant(name: str) -> Any:
     raise ValueError(name)
 
 
-def _signature(raw: dict[str, bytes]) -> str:
-    """Canonical JSON: keys sorted, numbers by exact value, so that ``1``, ``1.0`` and ``10e-1`` are equal."""
-    exact = {
-        name: json.loads(value, parse_int=_number, parse_float=_number, object_pairs_hook=_escaped)
+def _canonical_text(raw: dict[str, bytes]) -> str:
+    """Return canonical JSON: keys sorted, numbers by exact value, so that ``1``, ``1.0`` and ``10e-1`` are equal."""
+    document = {
+        name: json.loads(value, parse_int=_exact_number, parse_float=_exact_number, object_pairs_hook=_escape_keys)
         for name, value in raw.items()
     }
-    return json.dumps(exact, sort_keys=True, separators=(",", ":"))
+    return json.dumps(document, sort_keys=True, separators=(",", ":"))
 
 
-def _escaped(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object whose keys can't be taken for the mark of a number."""
+def _escape_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object with no key that looks like the mark of a number."""
     return {f"#{name}" if name.startswith("#") else name: value for name, value in pairs}
 
 
-def _number(text: str) -> dict[str, str]:
-    """The exact value, in one spelling. By digits: Decimal gives up on exponents that JSON allows."""
+def _exact_number(text: str) -> dict[str, str]:
+    """Return the exact value in one spelling. By digits: Decimal gives up on exponents that JSON allows."""
     parts = _NUMBER.fullmatch(text)
     assert parts is not None
     sign, whole, fraction, exponent = parts.groups("")

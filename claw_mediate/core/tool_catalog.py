@@ -1,4 +1,4 @@
-"""An agent's tools beside the runner's own, in one request: who owns a name, what is presented, and under which alias."""
+"""An agent's tools beside the runner's own, in one request: who owns a name, which tools are offered, and under which alias."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from claw_mediate.core.types import ToolCall, UnreadableArguments
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Offered:
-    """A managed tool as the model sees it. Each is like itself only, so that what was made of it can be found again."""
+class OfferedTool:
+    """A managed tool as the model sees it. Compared by identity, so that its encoded form can be cached by it."""
 
     alias: str
     description: str
@@ -21,39 +21,39 @@ class Offered:
 
 
 @dataclass(frozen=True, slots=True)
-class Catalog:
-    """Whose a name is: the runner's when the runner declared it in this request, else a granted tool's, else nobody's."""
+class ToolCatalog:
+    """The owner of each name: the runner if it declared the name in this request, else a granted tool, else nobody."""
 
-    offered: tuple[Offered, ...]
+    offered: tuple[OfferedTool, ...]
     managed: dict[str, Tool]
-    """By alias and by canonical name."""
+    """Keyed by alias and by canonical name."""
     native: frozenset[str]
 
     @classmethod
-    def of(cls, tools: Collection[Tool], native: Collection[str], room: int) -> Catalog:
-        """Tools in manifest order; at most ``room`` of them are offered, the last ones are left out."""
-        chosen = list(tools)[: max(room, 0)]
-        names = assign_aliases((tool.name for tool in chosen), native)
+    def build(cls, tools: Collection[Tool], native: Collection[str], room: int) -> ToolCatalog:
+        """Return the catalog of tools in manifest order. Tools beyond ``room`` are left out."""
+        present = list(tools)[: max(room, 0)]
+        names = assign_aliases((tool.name for tool in present), native)
         return cls(
-            offered=tuple(Offered(names[tool.name], tool.description, visible_schema(tool)) for tool in chosen),
-            managed={tool.name: tool for tool in chosen} | {names[tool.name]: tool for tool in chosen},
+            offered=tuple(OfferedTool(names[tool.name], tool.description, visible_schema(tool)) for tool in present),
+            managed={tool.name: tool for tool in present} | {names[tool.name]: tool for tool in present},
             native=frozenset(native),
         )
 
-    def alias(self, name: str) -> str | None:
-        """The alias of a managed tool that is called by its canonical name; None for any other name."""
+    def find_alias(self, name: str) -> str | None:
+        """Return the alias of a managed tool that is called by its canonical name; None for any other name."""
         if name in self.native or name not in self.managed:
             return None
         tool = self.managed[name]
         return next((alias for alias, owner in self.managed.items() if owner is tool and alias != tool.name), None)
 
-    def call(self, call_id: str, name: str, arguments: str, *, cut: bool = False) -> ToolCall:
-        """A call of the model's reply, with its owner. ``cut``: the model ran out of tokens while it wrote the arguments."""
+    def make_call(self, call_id: str, name: str, arguments: str, *, cut: bool = False) -> ToolCall:
+        """Return a call of the model's response, with its owner. ``cut``: the model ran out of tokens within the arguments."""
         unfinished = UnreadableArguments("the answer was cut off before the call was complete.", arguments)
         parsed = unfinished if cut else read_arguments(arguments)
         if name in self.native:
             return ToolCall(call_id, name, "native", parsed)
         if (tool := self.managed.get(name)) is not None:
-            return ToolCall(call_id, name, "managed", parsed, tool, told_as=self.alias(name))
+            return ToolCall(call_id, name, "managed", parsed, tool, safe_name=self.find_alias(name))
         safe = provider_safe_name(name)
-        return ToolCall(call_id, name, "unknown", parsed, told_as=None if safe == name else safe)
+        return ToolCall(call_id, name, "unknown", parsed, safe_name=None if safe == name else safe)

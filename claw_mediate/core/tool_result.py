@@ -1,7 +1,8 @@
-"""Result envelopes: what a model is told about a call (spec/mediation.md section 4, "Results").
+"""Result envelopes: what the model receives for a call (docs/spec/mediation.md section 4, "Results").
 
 ``{"ok": true, "status_code", "data"}`` or ``{"ok": false, "error": {"code", "message", "details"?}, "status_code"?}``.
-Messages never hold a URL, an address, a header or a stack trace. This module is the registry of the codes.
+Messages never hold a URL, an address, a header or a stack trace. This module is the registry of the codes: a function is
+named by the code of its result.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ UNKNOWN_TOOL = "unknown_tool"
 DUPLICATE_TOOL_CALL = "duplicate_tool_call"
 MANAGED_TOOLS_FIRST = "managed_tools_first"
 TOOL_BUDGET_EXHAUSTED = "tool_budget_exhausted"
-TERMINAL_ORDER = "terminal_on_success_order"
+TERMINAL_ON_SUCCESS_ORDER = "terminal_on_success_order"
 TOO_MANY_CALLS = "too_many_calls"
 TIMEOUT = "timeout"
 OUTCOME_UNKNOWN = "outcome_unknown"
@@ -28,14 +29,14 @@ REDIRECT_REFUSED = "redirect_refused"
 RESPONSE_TOO_LARGE = "response_too_large"
 CANCELED = "canceled"
 
-NOT_REPLAYED = frozenset(
-    {MANAGED_TOOLS_FIRST, TERMINAL_ORDER, TOO_MANY_CALLS, TOOL_BUDGET_EXHAUSTED, DUPLICATE_TOOL_CALL}
+NOT_REINJECTED = frozenset(
+    {MANAGED_TOOLS_FIRST, TERMINAL_ON_SUCCESS_ORDER, TOO_MANY_CALLS, TOOL_BUDGET_EXHAUSTED, DUPLICATE_TOOL_CALL}
 )
-"""Advice for one turn only: answers with these codes are kept out of what later turns see (section 7)."""
+"""Codes of advice for one turn only: results with them are left out of later turns (docs/spec/mediation.md section 7)."""
 
 
 def failure(call: ToolCall, code: str, message: str, **more: Any) -> ToolResult:
-    """A failed call. ``more``: ``details``, ``status_code``, ``ran``, ``first_round``, ``repeats``."""
+    """Return the result of a failed call. ``more``: ``details``, ``status_code``, ``ran``, ``first_round``, ``repeats``."""
     error: dict[str, Any] = {"code": code, "message": message}
     if (details := more.pop("details", None)) is not None:
         error["details"] = details
@@ -45,7 +46,7 @@ def failure(call: ToolCall, code: str, message: str, **more: Any) -> ToolResult:
     return ToolResult(call, msgspec.json.encode(envelope), ok=False, code=code, **more)
 
 
-def budget_exhausted(call: ToolCall) -> ToolResult:
+def tool_budget_exhausted(call: ToolCall) -> ToolResult:
     return failure(
         call,
         TOOL_BUDGET_EXHAUSTED,
@@ -64,21 +65,21 @@ def managed_tools_first(call: ToolCall) -> ToolResult:
     )
 
 
-def terminal_order(call: ToolCall) -> ToolResult:
+def terminal_on_success_order(call: ToolCall) -> ToolResult:
     return failure(
         call,
-        TERMINAL_ORDER,
+        TERMINAL_ON_SUCCESS_ORDER,
         "Nothing was run. A tool that ends the turn must be the last call of its response.",
         details={"tools_executed": False},
     )
 
 
-def too_many_calls(call: ToolCall, most: int) -> ToolResult:
+def too_many_calls(call: ToolCall, limit: int) -> ToolResult:
     return failure(
         call,
         TOO_MANY_CALLS,
-        f"Nothing was run. One response may hold {most} calls at most; make fewer.",
-        details={"most": most, "tools_executed": False},
+        f"Nothing was run. One response may hold {limit} calls at most; make fewer.",
+        details={"most": limit, "tools_executed": False},
     )
 
 
@@ -92,16 +93,16 @@ def invalid_arguments(call: ToolCall, reason: str) -> ToolResult:
     return failure(call, INVALID_ARGUMENTS, f"The call was not run: {reason}")
 
 
-def schema_violations(call: ToolCall, found: Sequence[dict[str, str]]) -> ToolResult:
+def schema_validation(call: ToolCall, violations: Sequence[dict[str, str]]) -> ToolResult:
     return failure(
         call,
         SCHEMA_VALIDATION,
         "The call was not run: its arguments do not fit the tool's schema.",
-        details={"violations": list(found)},
+        details={"violations": list(violations)},
     )
 
 
-def duplicate(call: ToolCall, first_round: int, repeats: int) -> ToolResult:
+def duplicate_tool_call(call: ToolCall, first_round: int, repeats: int) -> ToolResult:
     return failure(
         call,
         DUPLICATE_TOOL_CALL,
@@ -112,8 +113,8 @@ def duplicate(call: ToolCall, first_round: int, repeats: int) -> ToolResult:
     )
 
 
-def timed_out(call: ToolCall, seconds: float) -> ToolResult:
-    """Cut off by time. Of a call that may write, the truth is not known, and the model is told so."""
+def timeout(call: ToolCall, seconds: float) -> ToolResult:
+    """Return the result of a call that ran out of time. The outcome of one that may write is unknown."""
     message = f"The service did not answer within {seconds:g} s."
     if call.tool is None or call.tool.effect != "read":
         message += " Its outcome is unknown: it may have taken effect. Check before trying again."
@@ -125,7 +126,7 @@ def canceled(call: ToolCall) -> ToolResult:
 
 
 def outcome_unknown(call: ToolCall) -> ToolResult:
-    """An earlier attempt at this turn sent the call, and was cut off before its answer was written down."""
+    """Return the result of a call that an earlier attempt at this turn sent, and whose result it could not record."""
     message = (
         "An earlier attempt at this turn made this call, and what came of it is not known: it may have taken effect. "
         "It was not made again. Check before trying again."
@@ -133,26 +134,29 @@ def outcome_unknown(call: ToolCall) -> ToolResult:
     return failure(call, OUTCOME_UNKNOWN, message, ran=True)
 
 
-def not_noted(call: ToolCall) -> ToolResult:
-    """A write that can't be written down first is not made: nothing would keep it from being made twice."""
+def not_journaled(call: ToolCall) -> ToolResult:
+    """Return the result of a write that is not made because the journal can't record it: a retry could make it twice."""
     return failure(
         call, REQUEST_FAILED, "The call was not made: the proxy can't keep its journal now. Try again later."
     )
 
 
 def request_failed(call: ToolCall, message: str, *, sent: bool) -> ToolResult:
-    """The service could not be reached (``sent`` false: nothing can have happened), or broke off after it was asked."""
+    """Return the result of a call whose service could not be reached (``sent`` False: nothing happened), or broke off later."""
     if sent and (call.tool is None or call.tool.effect != "read"):
         return failure(call, OUTCOME_UNKNOWN, f"{message} Its outcome is unknown: it may have taken effect.", ran=True)
     return failure(call, REQUEST_FAILED, message, ran=sent)
 
 
-def from_http(call: ToolCall, status: int, body: bytes, size: int, limit: int) -> ToolResult:
-    """A service's HTTP answer. ``body`` is its beginning (at least ``limit`` bytes of it), ``size`` its true length."""
+def read_http_response(call: ToolCall, status: int, body: bytes, size: int, limit: int) -> ToolResult:
+    """Return the result of a service's HTTP response.
+
+    ``body`` is its beginning (at least ``limit`` bytes, if there are as many), ``size`` its full length.
+    """
     if 300 <= status < 400:  # noqa: PLR2004
         message = "The service answered with a redirect, which is not followed."
         return failure(call, REDIRECT_REFUSED, message, status_code=status, ran=True)
-    data, truncated = _data(body, size, limit)
+    data, truncated = _read_body(body, size, limit)
     cut = {"truncated": True, "original_bytes": size} if truncated else {}
     if 200 <= status < 300:  # noqa: PLR2004
         envelope = {"ok": True, "status_code": status, **({} if data is None else {"data": data}), **cut}
@@ -164,8 +168,8 @@ def from_http(call: ToolCall, status: int, body: bytes, size: int, limit: int) -
     return ToolResult(call, content, ok=False, code=f"http_{status}", status_code=status, ran=True)
 
 
-def _data(body: bytes, size: int, limit: int) -> tuple[Any, bool]:
-    """The body as JSON where it is JSON (its exact bytes), else as text; and whether it had to be cut."""
+def _read_body(body: bytes, size: int, limit: int) -> tuple[Any, bool]:
+    """Return the body as JSON (its exact bytes) or as text, and True if it had to be cut."""
     if size > limit:
         return utf8_prefix(body, limit), True
     if not body.strip():
@@ -179,7 +183,7 @@ def _data(body: bytes, size: int, limit: int) -> tuple[Any, bool]:
 
 
 def utf8_prefix(body: bytes, limit: int) -> str:
-    """At most ``limit`` bytes of the text, never half a character.
+    """Return at most ``limit`` bytes of the text, never half a character.
 
     >>> utf8_prefix("aé".encode(), 2)
     'a'
@@ -188,8 +192,7 @@ def utf8_prefix(body: bytes, limit: int) -> str:
     for back in range(min(4, len(cut))):
         if cut[len(cut) - back - 1] & 0xC0 != 0x80:  # noqa: PLR2004 - a UTF-8 lead byte; continuation bytes are 10xxxxxx
             tail = cut[len(cut) - back - 1 :]
-            whole = _is_utf8(tail)
-            cut = cut if whole else cut[: len(cut) - back - 1]
+            cut = cut if _is_utf8(tail) else cut[: len(cut) - back - 1]
             break
     return cut.decode(errors="replace")
 
@@ -202,8 +205,8 @@ def _is_utf8(data: bytes) -> bool:
     return True
 
 
-def argument_record(call: ToolCall) -> Any:
-    """The arguments for history: each value in its exact JSON text, or the text that could not be read."""
+def record_arguments(call: ToolCall) -> Any:
+    """Return the arguments for history: each value in its exact JSON text, or the text that could not be read."""
     if isinstance(call.arguments, UnreadableArguments):
         return call.arguments.text
     # In JSON a line break can only be white space between tokens; history is one line a turn.

@@ -1,4 +1,4 @@
-"""A turn as history tells it: ``tool_trace`` and ``usage`` of spec/contract.md "history.jsonl". Pure."""
+"""A turn's ``tool_trace`` and ``usage`` in history (docs/spec/contract.md, "history.jsonl"). Pure."""
 
 from __future__ import annotations
 
@@ -8,38 +8,38 @@ import msgspec
 
 from claw_contract.base import JsonObject
 from claw_contract.history import RoundRecord, TokenUsage, ToolCallRecord, UsageRecord
-from claw_mediate.core.tool_result import argument_record
+from claw_mediate.core.tool_result import record_arguments
 from claw_mediate.core.types import Round, ToolResult
 
 
 def tool_trace(rounds: Sequence[Round]) -> tuple[RoundRecord, ...]:
-    """Every round that was answered by us, rejected ones too."""
+    """Return the record of every round that the proxy answered, rejected ones too."""
     return tuple(
         RoundRecord(
             round=past.number,
             wall_time_ms=past.wall_ms,
-            tool_calls=tuple(map(call_record, past.answers)),
-            round_usage=token_usage(past.reply.usage) if past.reply.usage else None,
+            tool_calls=tuple(map(call_record, past.results)),
+            round_usage=token_usage(past.response.usage) if past.response.usage else None,
         )
         for past in rounds
     )
 
 
-def call_record(answer: ToolResult) -> ToolCallRecord:
-    """One call and what came of it."""
+def call_record(result: ToolResult) -> ToolCallRecord:
+    """Return the record of one call and its result."""
     return ToolCallRecord(
-        name=answer.call.canonical,
-        arguments=argument_record(answer.call),
-        result=msgspec.json.decode(answer.content),
-        latency_ms=answer.latency_ms,
-        service=answer.call.service,
-        status="ok" if answer.ok else "error",
-        status_code=answer.status_code,
-        duplicate=answer.first_round is not None,
-        duplicate_of_round=answer.first_round,
-        duplicate_count=answer.repeats or None,
-        effect=answer.call.tool.effect if answer.call.tool else None,
-        ran=answer.ran,
+        name=result.call.canonical,
+        arguments=record_arguments(result.call),
+        result=msgspec.json.decode(result.content),
+        latency_ms=result.latency_ms,
+        service=result.call.service,
+        status="ok" if result.ok else "error",
+        status_code=result.status_code,
+        duplicate=result.first_round is not None,
+        duplicate_of_round=result.first_round,
+        duplicate_count=result.repeats or None,
+        effect=result.call.tool.effect if result.call.tool else None,
+        ran=result.ran,
     )
 
 

@@ -1,9 +1,14 @@
-"""The neutral words of mediation: calls, replies, answers, rounds, limits. Values only; nothing here decides or waits."""
+"""The vocabulary of a turn: calls, responses, results, rounds, limits, and what a turn yields, receives and returns.
+
+Values only: nothing here decides or waits. ``Command``, ``TurnInput`` and ``Outcome`` are closed unions.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Generator
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, Literal
 
 from claw_contract.base import JsonObject
@@ -14,17 +19,17 @@ type Owner = Literal["managed", "native", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """A call's arguments: parsed to be checked, and each one's exact JSON text to be sent on (numbers keep their spelling)."""
+    """A call's arguments: parsed to be checked, and the exact JSON text of each to be sent (numbers keep their spelling)."""
 
     values: JsonObject
     raw: dict[str, bytes]
     signature: str
-    """JSON-canonical with exact numbers: equal arguments have equal signatures."""
+    """Canonical JSON with exact numbers: equal arguments have equal signatures."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnreadableArguments:
-    """Arguments that are not one JSON object. They are never run, and never taken for ``{}``."""
+    """Arguments that are not one JSON object. They are never run, and never replaced by ``{}``."""
 
     reason: str
     text: str
@@ -32,19 +37,19 @@ class UnreadableArguments:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One call in a model's reply."""
+    """One call in a model's response."""
 
     id: str
     name: str
-    """As the model wrote it: an alias, a canonical name, a native name, or an invention."""
+    """The model's own spelling: an alias, a canonical name, a native name, or an invented one."""
     owner: Owner
     arguments: Arguments | UnreadableArguments
     tool: Tool | None = None
-    """The granted tool; of managed calls only."""
-    told_as: str | None = None
-    """The name in later requests, where ``name`` is none that providers take back."""
+    """The granted tool. Managed calls only."""
+    safe_name: str | None = None
+    """The name in later requests, where providers do not take ``name`` back."""
     sent: bool = False
-    """Whether an earlier attempt at this turn made it: what is known of it counts, whatever is granted now."""
+    """True if an earlier attempt at this turn made the call: its journaled result counts, whatever is granted now."""
 
     @property
     def canonical(self) -> str:
@@ -56,7 +61,7 @@ class ToolCall:
 
     @property
     def signature(self) -> str | None:
-        """What a repeated call is known by; None when the arguments could not be read."""
+        """The text that equal calls have in common; None when the arguments could not be read."""
         return f"{self.canonical}\0{self.arguments.signature}" if isinstance(self.arguments, Arguments) else None
 
 
@@ -73,7 +78,10 @@ class ModelResponse:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What the model is told about one call. ``content`` is the result envelope of spec section 4, "Results"."""
+    """The result of one call, as the model receives it.
+
+    ``content`` is the result envelope of docs/spec/mediation.md section 4, "Results".
+    """
 
     call: ToolCall
     content: bytes
@@ -82,54 +90,143 @@ class ToolResult:
     status_code: int | None = None
     latency_ms: int = 0
     ran: bool = False
-    """Whether the service was called: only then may the call have had an effect."""
+    """True if the service was called: only then may the call have had an effect."""
     first_round: int | None = None
-    """Of a duplicate: the round whose answer counts."""
+    """Duplicates only: the round whose result counts."""
     repeats: int = 0
     replayed: bool = False
-    """Whether an earlier attempt at this turn ran it."""
+    """True if an earlier attempt at this turn ran the call."""
     started: str | None = None
-    """When it was tried, in this attempt."""
+    """When this attempt began to run the call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One response that was answered by us. ``answers`` cover the calls that stay in the transcript, in their order."""
+    """One response that the proxy answered itself. ``results`` cover the calls that stay in the transcript, in their order."""
 
     number: int
-    reply: ModelResponse
-    answers: tuple[ToolResult, ...]
+    response: ModelResponse
+    results: tuple[ToolResult, ...]
     wall_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a turn may spend. Seconds, counts, bytes."""
+    """The limits of a turn, in seconds, counts and bytes."""
 
     max_rounds: int
-    per_tool: float
-    total: float
-    soft: float
+    tool_seconds: float
+    """For one call."""
+    total_seconds: float
+    soft_seconds: float
+    """Until the soft deadline, after which no tool starts."""
     result_bytes: int
     max_parallel: int
     on_budget: Literal["finalize", "error"]
 
     @classmethod
-    def of(cls, policy: Policy) -> Limits:
-        total = policy.total_timeout_ms / 1000
+    def from_policy(cls, policy: Policy) -> Limits:
+        total_seconds = policy.total_timeout_ms / 1000
         return cls(
             max_rounds=policy.max_rounds,
-            per_tool=policy.timeout_per_tool_ms / 1000,
-            total=total,
-            soft=total * policy.soft_deadline_ratio,
+            tool_seconds=policy.timeout_per_tool_ms / 1000,
+            total_seconds=total_seconds,
+            soft_seconds=total_seconds * policy.soft_deadline_ratio,
             result_bytes=policy.max_tool_result_bytes,
             max_parallel=policy.max_parallel,
             on_budget=policy.on_budget,
         )
 
 
+class ToolUse(Enum):
+    """The use of tools in the next model call."""
+
+    AS_REQUESTED = "as requested"
+    """The runner's own ``tool_choice`` holds."""
+    RELEASED = "released"
+    """A forced choice has been obeyed. From here on it is ``auto``, else the model could never end the turn."""
+    FORBIDDEN = "forbidden"
+    """The last call of a turn whose budget is spent: tools stay in the request and are forbidden by ``tool_choice``."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskModel:
+    """Ask the model, with the hidden rounds so far. ``seconds`` is what is left of the turn."""
+
+    rounds: tuple[Round, ...]
+    tool_use: ToolUse
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunTools:
+    """Run these calls at the same time; the results keep their order. ``seconds`` bounds each of them."""
+
+    calls: tuple[ToolCall, ...]
+    round: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReplied:
+    """The model's response to ``AskModel``. ``now`` is when it came, in seconds of the turn's clock."""
+
+    response: ModelResponse
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFailed:
+    """The model could not be asked, or answered with an error. ``body`` is the provider's own error, if it sent one."""
+
+    status: int
+    code: str
+    message: str
+    now: float
+    body: bytes | None = None
+    content_type: str = "application/json"
+    retry_after: str = ""
+    """The value of the provider's header."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolsAnswered:
+    """The results of ``RunTools``, in the order of its calls."""
+
+    results: tuple[ToolResult, ...]
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """The turn's response for the runner. ``terminal``: a tool ended the turn, and its call is not shown."""
+
+    response: ModelResponse
+    rounds: tuple[Round, ...]
+    usage: tuple[dict[str, object], ...]
+    terminal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """The error of a failed turn. ``failure`` is the provider's own error where it must be passed on."""
+
+    status: int
+    code: str
+    message: str
+    rounds: tuple[Round, ...] = ()
+    usage: tuple[dict[str, object], ...] = ()
+    failure: ModelFailed | None = None
+
+
+type Command = AskModel | RunTools
+type TurnInput = ModelReplied | ModelFailed | ToolsAnswered
+type Outcome = Deliver | Refuse
+type TurnGenerator[T] = Generator[Command, TurnInput, T]
+
+
 def add_usage(parts: tuple[JsonObject, ...]) -> JsonObject:
-    """The sum of provider usage objects: numbers add up, nested objects likewise, anything else keeps its last value.
+    """Return the sum of provider usage objects: numbers and nested objects add up, anything else keeps its last value.
 
     >>> add_usage(({"prompt_tokens": 3, "details": {"cached": 1}}, {"prompt_tokens": 4, "details": {"cached": 2}}))
     {'prompt_tokens': 7, 'details': {'cached': 3}}
@@ -137,7 +234,7 @@ def add_usage(parts: tuple[JsonObject, ...]) -> JsonObject:
     total: dict[str, Any] = {}
     for part in parts:
         for key, value in part.items():
-            total[key] = _added(total.get(key), value)
+            total[key] = _add(total.get(key), value)
     return total
 
 
@@ -150,11 +247,11 @@ def runner_usage(parts: tuple[JsonObject, ...]) -> JsonObject:
     >>> runner_usage(({"prompt_tokens": 3, "completion_tokens": 1}, {"prompt_tokens": 4, "completion_tokens": 2}))
     {'prompt_tokens': 4, 'completion_tokens': 3}
     """
-    given = next((part for part in reversed(parts) if not _INPUT_USAGE.isdisjoint(part)), {})
+    latest = next((part for part in reversed(parts) if not _INPUT_USAGE.isdisjoint(part)), {})
     usage = {
-        name: given[name] if name in _INPUT_USAGE else value
+        name: latest[name] if name in _INPUT_USAGE else value
         for name, value in add_usage(parts).items()
-        if name not in _INPUT_USAGE or name in given
+        if name not in _INPUT_USAGE or name in latest
     }
     last = next((part for part in reversed(parts) if part.get("total_tokens") is not None), {})
     total, own, output = last.get("total_tokens"), last.get("completion_tokens"), usage.get("completion_tokens")
@@ -173,15 +270,15 @@ _INPUT_USAGE = frozenset(
         "cache_creation",
     }
 )
-"""Members of a usage object that count what a model call was given (OpenAI, Anthropic)."""
+"""Members of a usage object that count a model call's input (OpenAI, Anthropic)."""
 
 
-def _added(before: Any, value: Any) -> Any:
+def _add(before: Any, value: Any) -> Any:
     if isinstance(value, bool) or isinstance(before, bool):
         return value
     if isinstance(value, int | float) and isinstance(before, int | float):
         total = before + value
-        return total if abs(total) < math.inf else before  # a sum that JSON can't spell
+        return total if abs(total) < math.inf else before  # JSON can't spell an infinite sum.
     if isinstance(value, dict):
         return add_usage((before, value)) if isinstance(before, dict) else value
     return before if value is None else value

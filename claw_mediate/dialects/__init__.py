@@ -1,4 +1,4 @@
-"""A dialect is a module of pure functions over wire JSON: it reads views, keeps the raw bytes, and edits by splicing.
+"""Dialects: modules of pure functions over wire JSON, which read views, keep the raw bytes, and edit by splicing.
 
-``base.Dialect`` is what each of them provides. Rules live in ``judge``; a dialect decides nothing.
+``base.Dialect`` is the interface. Rules live in ``core.judge``; a dialect decides nothing.
 """

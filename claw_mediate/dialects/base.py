@@ -1,4 +1,4 @@
-"""What a dialect provides, and the neutral view of a runner's request."""
+"""The interface of a dialect, and the neutral view of a runner's request."""
 
 from __future__ import annotations
 
@@ -9,22 +9,21 @@ from typing import Literal, Protocol
 from claw_contract.base import JsonObject
 from claw_mediate.core.continuity import Evidence
 from claw_mediate.core.session_id import NO_HINTS, SessionHints
-from claw_mediate.core.talk import ToolUse
-from claw_mediate.core.tool_catalog import Catalog
-from claw_mediate.core.types import ModelResponse, Round
+from claw_mediate.core.tool_catalog import ToolCatalog
+from claw_mediate.core.types import ModelResponse, Round, ToolUse
 from claw_state.continuity import Anchor
 
-MOST_MESSAGES = 50_000
-"""More is no conversation."""
-MOST_PARTS = 10_000
-"""Calls, or blocks, of one response; more is no model's answer, and reading it would keep every other turn waiting."""
+MAX_MESSAGES = 50_000
+"""A request with more is no conversation."""
+MAX_PARTS = 10_000
+"""Calls, or blocks, of one response. Reading a larger one would keep every other turn waiting."""
 
 
 class UnreadableRequestError(ValueError):
-    """The runner's body is not a request of this dialect. The message is for the runner, and is one sentence."""
+    """The runner's body is not a request of this dialect. The message is one sentence, for the runner."""
 
 
-class UnreadableReplyError(ValueError):
+class UnreadableResponseError(ValueError):
     """The provider's body is not a response of this dialect."""
 
 
@@ -36,47 +35,46 @@ class RunnerRequest:
     model: str
     stream: bool
     include_usage: bool
-    declared: tuple[str, ...]
+    declared_tools: tuple[str, ...]
     """Names of the runner's own tools, of any type."""
     bypass: str | None = None
-    """Why no tools are offered in this request, where its form rules them out: an intervention's name."""
-    choice: JsonObject | str | None = None
-    """The runner's ``tool_choice``."""
-    read_evidence: Callable[[], Evidence] = Evidence
-    """Every word of the conversation goes into it: read once, and only where it is asked for."""
-    session: SessionHints = NO_HINTS
-    said: tuple[str, ...] = ()
-    """What the user said, oldest first; each part of a message on a line of its own: it is a word's end."""
+    """The intervention by which this request gets no tools, where its form rules them out."""
+    tool_choice: JsonObject | str | None = None
+    load_evidence: Callable[[], Evidence] = Evidence
+    """Reads every word of the conversation: called once, and only where the evidence is needed."""
+    session_hints: SessionHints = NO_HINTS
+    user_texts: tuple[str, ...] = ()
+    """The user's messages, oldest first; the parts of a message are separated by line breaks, since words end there."""
     system: str = ""
     """The visible text of the system prompt."""
-    most_tokens: int | None = None
-    """How long an answer the runner takes."""
-    begun: str | None = None
-    """The text of the assistant's message that stands last, which the model is to go on with; None where none does."""
-    legacy: bool = False
-    """Whether the runner speaks of ``functions`` (OpenAI, before tools), and expects a ``function_call`` back."""
+    max_tokens: int | None = None
+    """The limit of the response's length."""
+    prefill_text: str | None = None
+    """The text of the last message where it is the assistant's, which the model is to continue."""
+    uses_functions: bool = False
+    """True if the runner declares ``functions`` (OpenAI, before tools), and expects a ``function_call`` back."""
     model_span: tuple[int, int] | None = None
-    """Where a form names its model in ``body``; None: the body is JSON."""
-    recorded: bytes | None = None
-    """What history keeps of a form, as JSON: its fields, and the sizes of its files."""
+    """The place of the model's name in a form; None where the body is JSON."""
+    history_body: bytes | None = None
+    """A form as history records it, as JSON: its fields, and the sizes of its files."""
 
     @property
     def evidence(self) -> Evidence:
-        return self.read_evidence()
+        return self.load_evidence()
 
 
 @dataclass(frozen=True, slots=True)
 class Additions:
-    """What the proxy adds to a request beside tools."""
+    """The proxy's additions to a request beside tools."""
 
-    woven: Mapping[int, bytes] = field(default_factory=dict)
+    insertions: Mapping[int, bytes] = field(default_factory=dict)
     """Hidden messages (JSON, comma separated) by the index of the message that they stand before."""
     context: str = ""
     """Text for the end of the system prompt."""
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class ProviderRequest:
     """A request for the provider, split where this turn's hidden rounds go: a round costs no further parse."""
 
     head: bytes
@@ -88,30 +86,30 @@ class Offer:
 
     @property
     def body(self) -> bytes:
-        return self.followed_by([self.prefill] if self.prefill else [])
+        return self.with_messages([self.prefill] if self.prefill else [])
 
-    def followed_by(self, messages: Sequence[bytes]) -> bytes:
-        """The request with messages behind its own."""
+    def with_messages(self, messages: Sequence[bytes]) -> bytes:
+        """Return the request with messages behind its own."""
         comma = b"" if self.head.endswith(b"[") or not messages else b","
         return self.head + comma + b",".join(messages) + self.tail
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
-    """What a stream says of itself when it must speak before its answer is there. What comes later says the same."""
+class StreamOpening:
+    """The head of a stream that begins before its response is there. Later chunks repeat it."""
 
     id: str
     model: str
     created: int
 
 
-type Offers = Callable[[ToolUse], Offer]
+type RequestVariants = Callable[[ToolUse], ProviderRequest]
 """The request with the managed tools, for each use of tools."""
 type Keepalive = Literal["comment", "native"]
 
 
 TERMINAL_TEXT = "Done."
-"""What a turn that a tool ended says where the model said nothing: runners drop empty messages, and providers refuse them."""
+"""The text of a turn that a tool ended without a word of the model: runners drop empty messages, providers refuse them."""
 
 
 class Dialect(Protocol):
@@ -121,43 +119,48 @@ class Dialect(Protocol):
     def NAME(self) -> str: ...  # noqa: N802 - a constant of the module
 
     @property
-    def MOST_TOOLS(self) -> int: ...  # noqa: N802
+    def MAX_TOOLS(self) -> int: ...  # noqa: N802
 
     def read_request(self, body: bytes) -> RunnerRequest:
-        """Raises ``UnreadableRequestError``."""
+        """Return the view of a runner's request. Raises ``UnreadableRequestError``."""
 
-    def offer(self, request: RunnerRequest, catalog: Catalog, additions: Additions) -> Offers:
-        """The request with the managed tools behind the runner's own. Raises ``UnreadableRequestError``."""
+    def build_request(self, request: RunnerRequest, catalog: ToolCatalog, additions: Additions) -> RequestVariants:
+        """Return the request with the managed tools behind the runner's own. Raises ``UnreadableRequestError``."""
 
-    def with_context(self, request: RunnerRequest, context: str) -> bytes:
-        """A request that is not mediated, with text at the end of its system prompt. Raises ``UnreadableRequestError``."""
+    def add_context(self, request: RunnerRequest, context: str) -> bytes:
+        """Return the body of a request that is not mediated, with text at the end of its system prompt.
 
-    def write_request(self, offer: Offer, hidden: Sequence[bytes]) -> bytes:
-        """The offered request with hidden messages, of this turn's rounds, behind its own."""
+        Raises ``UnreadableRequestError``.
+        """
 
-    def read_reply(self, body: bytes, catalog: Catalog) -> ModelResponse:
-        """Raises ``UnreadableReplyError``."""
+    def write_request(self, request: ProviderRequest, hidden: Sequence[bytes]) -> bytes:
+        """Return the body for the provider, with the hidden messages of this turn's rounds behind its own."""
 
-    def write_reply(self, reply: ModelResponse, request: RunnerRequest, usage: JsonObject, *, terminal: bool) -> bytes:
-        """The response for the runner: upstream's bytes, with the usage that the runner is shown."""
+    def read_response(self, body: bytes, catalog: ToolCatalog) -> ModelResponse:
+        """Return the view of a provider's response. Raises ``UnreadableResponseError``."""
 
-    def stream(self, body: bytes, request: RunnerRequest, opening: Opening | None = None) -> Iterator[bytes]:
-        """A response, as ``write_reply`` made it, as one well-formed stream of events. ``opening``: how it began."""
+    def write_response(
+        self, response: ModelResponse, request: RunnerRequest, usage: JsonObject, *, terminal: bool
+    ) -> bytes:
+        """Return the body for the runner: the provider's bytes, with the usage that the runner is shown."""
 
-    def hidden_messages(self, rounds: Sequence[Round], *, replayed: bool) -> tuple[bytes, ...]:
-        """The messages of rounds; ``replayed`` leaves out what was advice for one turn only."""
+    def stream(self, body: bytes, request: RunnerRequest, opening: StreamOpening | None = None) -> Iterator[bytes]:
+        """Yield a body of ``write_response`` as one well-formed stream of events. ``opening``: how it began."""
 
-    def shortened(self, messages: bytes) -> bytes:
-        """Hidden messages with their calls and how each went, and no more: for those that a request has no room for."""
+    def write_hidden_rounds(self, rounds: Sequence[Round], *, replayed: bool) -> tuple[bytes, ...]:
+        """Return the messages of rounds; ``replayed`` leaves out what was advice for one turn only."""
 
-    def reply_anchor(self, reply: ModelResponse, request: RunnerRequest, *, terminal: bool) -> Anchor:
-        """The anchor under which this reply's hidden rounds are found again."""
+    def summarize(self, messages: bytes) -> bytes:
+        """Return hidden messages with their calls and how each went, and no more, for a request without room for all."""
 
-    def keepalive(self, note: str, kind: Keepalive, opening: Opening) -> bytes:
-        """An event that says that the turn is alive, and nothing else."""
+    def response_anchor(self, response: ModelResponse, request: RunnerRequest, *, terminal: bool) -> Anchor:
+        """Return the anchor by which this response's hidden rounds are found again."""
+
+    def keepalive(self, note: str, kind: Keepalive, opening: StreamOpening) -> bytes:
+        """Return an event that only says that the turn is alive."""
 
     def stream_error(self, error: bytes) -> bytes:
-        """An error that comes after the headers."""
+        """Return the events of an error that comes after the headers."""
 
     def error_body(self, body: bytes) -> bytes | None:
-        """A provider's error body as one line of JSON; None when it is not of the dialect's shape."""
+        """Return a provider's error body as one line of JSON; None when it is not of the dialect's shape."""

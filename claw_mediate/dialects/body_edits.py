@@ -1,4 +1,4 @@
-"""Editing a request on the wire, for every dialect: what is added goes in by splicing, and all else stays byte for byte."""
+"""Edits of a request on the wire, for every dialect: additions are spliced in, and all else stays byte for byte."""
 
 from __future__ import annotations
 
@@ -6,50 +6,50 @@ import json
 from collections.abc import Callable, Mapping
 
 from claw_mediate.core import json_splice
-from claw_mediate.core.talk import ToolUse
-from claw_mediate.dialects.base import Offer
+from claw_mediate.core.types import ToolUse
+from claw_mediate.dialects.base import ProviderRequest
 
 type Changes = dict[str, bytes | None]
 
 
-def compact(value: object) -> bytes:
-    """JSON as we write it: the same value gives the same bytes, so that a provider's prompt cache holds."""
+def encode(value: object) -> bytes:
+    """Return compact JSON: the same value gives the same bytes, so that a provider's prompt cache holds."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(errors="surrogatepass")
 
 
-def array(body: json_splice.Object, name: str) -> bytes:
-    """The array of that name; an absent one is empty."""
+def array_member(body: json_splice.Object, name: str) -> bytes:
+    """Return the array of that name; an absent one is empty."""
     value = body.value(name)
     return b"[]" if value in (None, b"null") else value or b"[]"
 
 
-def weave(messages: bytes, woven: Mapping[int, bytes], *cuts: tuple[int, int, bytes]) -> bytes:
-    """Hidden messages go right before the message at their index; ``cuts`` are other edits of the same array."""
-    places = json_splice.elements(messages) if woven else []
-    return json_splice.spliced(
-        messages, [*((places[i][0], places[i][0], hidden + b",") for i, hidden in woven.items()), *cuts]
+def insert_messages(messages: bytes, insertions: Mapping[int, bytes], *cuts: tuple[int, int, bytes]) -> bytes:
+    """Insert hidden messages right before the message at their index; ``cuts`` are other edits of the same array."""
+    places = json_splice.element_spans(messages) if insertions else []
+    return json_splice.splice(
+        messages, [*((places[i][0], places[i][0], hidden + b",") for i, hidden in insertions.items()), *cuts]
     )
 
 
-def with_text(content: bytes, text: str) -> bytes:
-    """Text behind a content of either form: a string grows, a list of blocks gets one more."""
+def append_text(content: bytes, text: str) -> bytes:
+    """Append text to a content of either form: a string grows, a list of blocks gets one more."""
     if content[:1] == b"[":
-        return json_splice.appended(content, [compact({"type": "text", "text": text})])
+        return json_splice.append(content, [encode({"type": "text", "text": text})])
     if content[:1] != b'"':
-        return compact(text)
+        return encode(text)
     separator = b"" if content == b'""' else b"\\n\\n"
-    return content[:-1] + separator + compact(text)[1:]
+    return content[:-1] + separator + encode(text)[1:]
 
 
-def offers(
+def request_variants(
     body: json_splice.Object, changes: Changes, choice: Callable[[ToolUse], Changes]
-) -> Callable[[ToolUse], Offer]:
-    """The edited request for each use of tools, made when it is asked for: bodies may be large."""
-    made: dict[ToolUse, Offer] = {}
+) -> Callable[[ToolUse], ProviderRequest]:
+    """Return the edited request for each use of tools, made when it is needed: bodies may be large."""
+    built: dict[ToolUse, ProviderRequest] = {}
 
-    def offer(use: ToolUse) -> Offer:
-        if use not in made:
-            made[use] = Offer(*body.split(changes | choice(use), "messages"))
-        return made[use]
+    def build(use: ToolUse) -> ProviderRequest:
+        if use not in built:
+            built[use] = ProviderRequest(*body.split(changes | choice(use), "messages"))
+        return built[use]
 
-    return offer
+    return build

@@ -1,4 +1,4 @@
-"""Reading a request for its view, for every dialect. What no rule of ours needs to know is the provider's to judge."""
+"""Reading a request for its view, for every dialect. Members that no rule of ours needs are left for the provider to judge."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, Protocol
 import msgspec
 
 from claw_mediate.core import json_splice
-from claw_mediate.core.continuity import NOTHING_SAID, Evidence, Transcript, is_kept
-from claw_mediate.dialects.base import MOST_MESSAGES, UnreadableRequestError
+from claw_mediate.core.continuity import EMPTY_TEXT_KEY, Evidence, Transcript, is_resent
+from claw_mediate.dialects.base import MAX_MESSAGES, UnreadableRequestError
 from claw_state.continuity import Anchor
 
 ABSENT = msgspec.Raw(b"null")
@@ -27,8 +27,8 @@ class _Message(Protocol):
     def role(self) -> Any: ...
 
 
-def read[R: _Request](decoder: msgspec.json.Decoder[R], body: bytes, name: str) -> R:
-    """A request's view. Raises ``UnreadableRequestError`` with a sentence that says that it is no ``name``."""
+def decode_request[R: _Request](decoder: msgspec.json.Decoder[R], body: bytes, name: str) -> R:
+    """Return a request's view. Raises ``UnreadableRequestError`` with a sentence that says that it is no ``name``."""
     try:
         json_splice.check_utf8(body)
         view = decoder.decode(body)
@@ -36,44 +36,44 @@ def read[R: _Request](decoder: msgspec.json.Decoder[R], body: bytes, name: str) 
         raise UnreadableRequestError(f"the request is not a {name}: it is not UTF-8") from error
     except (msgspec.DecodeError, RecursionError) as error:
         raise UnreadableRequestError(f"the request is not a {name}: {error}") from error
-    if len(view.messages) > MOST_MESSAGES:
-        raise UnreadableRequestError(f"the request has more than {MOST_MESSAGES} messages")
+    if len(view.messages) > MAX_MESSAGES:
+        raise UnreadableRequestError(f"the request has more than {MAX_MESSAGES} messages")
     return view
 
 
-def known[T](decoder: msgspec.json.Decoder[T], raw: msgspec.Raw) -> T | None:
-    """A member in a form that we know; None for any other."""
+def decode_or_none[T](decoder: msgspec.json.Decoder[T], raw: msgspec.Raw) -> T | None:
+    """Return a member in a form that we know; None for any other."""
     try:
         return decoder.decode(raw)
     except (msgspec.DecodeError, RecursionError):
         return None
 
 
-def evidence_of[M: _Message](
+def evidence_reader[M: _Message](
     messages: Sequence[M], parts_of: Callable[[M], Sequence[str]], key_of: Callable[[M, str], str]
 ) -> Callable[[], Evidence]:
-    """Return a function that reads it once. ``key_of``: the key of an assistant's message with its text."""
+    """Return a function that reads the evidence once. ``key_of``: the key of an assistant's message with its text."""
 
     @cache
     def evidence() -> Evidence:
         anchors: dict[int, Anchor] = {}
         gaps: dict[int, Anchor] = {}
         transcript = Transcript()
-        waits = False
+        is_unanswered = False
         for index, message in enumerate(messages):
             if message.role in _RESULTS:
-                waits = True
+                is_unanswered = True
             elif message.role == "user":
                 parts = parts_of(message)
-                if waits and is_kept("".join(parts)):
-                    gaps[index] = Anchor(NOTHING_SAID, transcript.before)
-                transcript.user_says(*parts)
-                waits = True
+                if is_unanswered and is_resent("".join(parts)):
+                    gaps[index] = Anchor(EMPTY_TEXT_KEY, transcript.before)
+                transcript.add_user(*parts)
+                is_unanswered = True
             elif message.role == "assistant":
                 text = "".join(parts_of(message))
-                anchors[index] = transcript.anchor(key_of(message, text), text)
-                transcript.says(text)
-                waits = False
+                anchors[index] = transcript.add_assistant(key_of(message, text), text)
+                transcript.add_text(text)
+                is_unanswered = False
         return Evidence(anchors, gaps, transcript.before, transcript.earlier)
 
     return evidence

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from claw_contract.redaction.redactor import Redactor
 from claw_contract.secret import Secret
-from claw_mediate.core.provider import Provider
+from claw_mediate.core.model_policy import Provider
 
 type Headers = list[tuple[str, str]]
 type RawHeaders = list[tuple[bytes, bytes]]

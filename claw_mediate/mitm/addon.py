@@ -20,7 +20,7 @@ from typing import Any
 from mitmproxy import ctx, exceptions, http
 
 from claw_mediate.agents.authenticate import Admitted
-from claw_mediate.core.http import Exchange, Forward, Request, refused
+from claw_mediate.core.http import Forward, Request, RunnerResponse, refuse
 from claw_mediate.http.content_coding import DecodingError, codings, decode
 from claw_mediate.mediator import Mediator
 from claw_mediate.mitm import install, listeners, options
@@ -94,12 +94,12 @@ class Cllama:
             return
         self._life().begins(flow)
         own = veil.real(flow)
-        decision: Exchange | Forward | Admitted
+        decision: RunnerResponse | Forward | Admitted
         if (problem := guard.malformed(own)) is not None:
-            decision = refused(own.path, 400, "malformed_request", problem)
+            decision = refuse(own.path, 400, "malformed_request", problem)
         else:
             decision = await self._by_the_head(flow, _request(flow, own, b"", hosts))
-        if isinstance(decision, Exchange):
+        if isinstance(decision, RunnerResponse):
             await self._life().answer(flow, decision)
             if flow.request.headers.pop("expect", None) is not None and flow.response is not None:
                 flow.response.headers["connection"] = "close"  # what the runner asked leave for is not to be sent
@@ -109,15 +109,15 @@ class Cllama:
         else:
             self._life().admitted(flow, decision)
 
-    async def _by_the_head(self, flow: http.HTTPFlow, request: Request) -> Exchange | Forward | Admitted:
+    async def _by_the_head(self, flow: http.HTTPFlow, request: Request) -> RunnerResponse | Forward | Admitted:
         """What can be decided without the body."""
         assert self._mediator is not None
         if any("websocket" in value.lower() for value in request.header("upgrade")):
-            return refused(request.path, 426, "upgrade_required", "WebSocket is not served; use POST")
+            return refuse(request.path, 426, "upgrade_required", "WebSocket is not served; use POST")
         if (own := await self._mediator.own(request)) is not None:
             return own
         admitted = self._mediator.admit(request)
-        if isinstance(admitted, Exchange):
+        if isinstance(admitted, RunnerResponse):
             return admitted
         veil.knows(flow, partial(self._mediator.secrets, admitted))
         if not self._mediator.must_read(admitted, request):
@@ -140,7 +140,7 @@ class Cllama:
             problem = error.status, "unreadable_content_encoding", str(error)
             exchange = self._mediator.exchange_unread(admitted, request, problem)
         decision = await self._life().decided(flow, exchange)
-        if isinstance(decision, Exchange):
+        if isinstance(decision, RunnerResponse):
             await self._life().answer(flow, decision)
         else:
             forward.send(flow, self._mediator, decision)

@@ -20,7 +20,7 @@ from typing import Any
 from mitmproxy import connection, ctx, http
 
 from claw_mediate.agents.authenticate import Admitted
-from claw_mediate.core.http import Exchange, Forward, stopping
+from claw_mediate.core.http import Forward, RunnerResponse, refuse_stopping
 from claw_mediate.mediator import Mediator
 from claw_mediate.mitm import metrics
 from claw_mediate.mitm.flow_state import Passing, all_over, deciding, gone, passing
@@ -85,20 +85,20 @@ class Life:
         return by
 
     async def decided(
-        self, flow: http.HTTPFlow, decision: Coroutine[Any, Any, Exchange | Forward]
-    ) -> Exchange | Forward:
+        self, flow: http.HTTPFlow, decision: Coroutine[Any, Any, RunnerResponse | Forward]
+    ) -> RunnerResponse | Forward:
         """What was decided; cut off by the end of the proxy, what it tells who waits."""
         try:
             return await door.while_connected(flow, decision)
         except asyncio.CancelledError:
             if not _stopping():
                 raise
-            return stopping(flow.request.path)
+            return refuse_stopping(flow.request.path)
 
-    async def answer(self, flow: http.HTTPFlow, exchange: Exchange) -> None:
+    async def answer(self, flow: http.HTTPFlow, exchange: RunnerResponse) -> None:
         """Answer this flow with the exchange."""
         if flow.id in passing:
-            passing[flow.id].handed = exchange.handed
+            passing[flow.id].handed = exchange.on_delivered
         if exchange.streaming:
             door.answer(flow, exchange)
         else:

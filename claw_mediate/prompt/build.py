@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 from claw_contract.base import JsonObject
 from claw_contract.redaction.redactor import Redactor
 from claw_mediate.agents.directory import Agent
-from claw_mediate.core.prompt_context import assembled, block_section, feed_notice, feed_section, memory_section
+from claw_mediate.core.prompt_context import assemble, block_section, feed_notice, feed_section, memory_section
 from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.prompt.feeds import FeedLimits, FeedRead, Feeds
 from claw_mediate.prompt.fetch import Asker
@@ -69,7 +69,7 @@ class Context:
         )
         remembered = memory_section(agent.memory.service, memories) if agent.memory else ""
         sections = [remembered, *before, *self._placed(agent, view, feeds), *after, self._time(agent)]
-        return redactor.text(assembled(sections))
+        return redactor.text(assemble(sections))
 
     def retain(self, agent: Agent, entry: JsonObject, redactor: Redactor) -> None:
         """A turn of the agent is over."""

@@ -22,7 +22,7 @@ from pathlib import Path
 from claw_contract.context_files import Feed
 from claw_contract.redaction.redactor import Redactor
 from claw_mediate.agents.directory import Agent
-from claw_mediate.core.prompt_context import readable
+from claw_mediate.core.prompt_context import decode_printable
 from claw_mediate.file_cache import MissingCredentialError, resolve_secret
 from claw_mediate.http.headers import bearer
 from claw_mediate.prompt.fetch import Ask, Asker, Heard, Unheard, asking
@@ -121,7 +121,7 @@ class Feeds:
             if isinstance(heard, Heard) and problem is None:
                 copy.cut = heard.more or len(heard.body) > self.limits.feed_bytes
                 body = redactor.cut(heard.body, self.limits.feed_bytes) if copy.cut else heard.body
-                copy.text = readable(redactor.document(body), self.limits.feed_bytes)
+                copy.text = decode_printable(redactor.document(body), self.limits.feed_bytes)
                 copy.fetched = self._clock()
             else:
                 copy.rests_until = self._clock() + min(_REST_SECONDS, max(feed.ttl, 1))

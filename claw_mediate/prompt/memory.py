@@ -19,7 +19,7 @@ from claw_contract.manifest import BearerAuth
 from claw_contract.redaction.redactor import Redactor
 from claw_contract.secret import Secret
 from claw_mediate.agents.directory import Agent
-from claw_mediate.core.prompt_context import one_line, readable, without_credentials
+from claw_mediate.core.prompt_context import decode_printable, flatten_name, redact_credentials
 from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.file_cache import MissingCredentialError, resolve_secret
 from claw_mediate.http.headers import bearer
@@ -69,7 +69,7 @@ class Memories:
                 {
                     "agent_id": agent.id,
                     "pod": agent.metadata.pod,
-                    "messages": [{"role": "user", "content": text} for text in _latest(view.said)],
+                    "messages": [{"role": "user", "content": text} for text in _latest(view.user_texts)],
                     "metadata": _about(agent, view.model),
                 }
             )
@@ -103,7 +103,7 @@ class Memories:
         model = entry.get("requested_model")
         about = {"agent_id": agent.id, "pod": agent.metadata.pod, "metadata": _about(agent, model)}
         clear = redactor.document(encoded({**about, "entry": entry}))
-        body = without_credentials(clear.decode(errors="replace")).encode()
+        body = redact_credentials(clear.decode(errors="replace")).encode()
         heard = await self._post(agent, memory, path, body, RETAIN_SECONDS)
         self._tell(agent, model, "retain", heard, _problem(heard))
 
@@ -161,7 +161,7 @@ def _latest(said: tuple[str, ...]) -> list[str]:
     for text in reversed(said):
         if room <= 0:
             break
-        kept.append(readable(text.encode(errors="replace"), room))
+        kept.append(decode_printable(text.encode(errors="replace"), room))
         room -= len(kept[-1].encode())
     return kept[::-1]
 
@@ -204,10 +204,12 @@ def _kept(entry: Any) -> str | None:
     except msgspec.ValidationError:
         return None
     kind, source = memory.kind.strip().lower(), memory.source.strip().lower()
-    text = without_credentials(readable(memory.text.encode(errors="replace"), MOST_TEXT_BYTES + 1))
+    text = redact_credentials(decode_printable(memory.text.encode(errors="replace"), MOST_TEXT_BYTES + 1))
     if not text or kind in _RAW or source in _RAW:
         return None
     marks = [
-        f"{name}={one_line(value)}" for name, value in (("kind", kind), ("source", source), ("ts", memory.ts)) if value
+        f"{name}={flatten_name(value)}"
+        for name, value in (("kind", kind), ("source", source), ("ts", memory.ts))
+        if value
     ]
     return f"[{', '.join(marks)}]\n{text}" if marks else text

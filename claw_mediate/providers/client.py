@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import httpx2
 
-from claw_mediate.core.provider import Provider
+from claw_mediate.core.model_policy import Provider
 from claw_mediate.http.client import ConnectionPool, tls_context
 from claw_mediate.http.content_coding import read_bounded
 from claw_mediate.http.headers import Headers, as_read

@@ -18,10 +18,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from claw_mediate.core.observer import NOBODY, RequestInfo, ResponseInfo, Subject, TurnObserver, unnamed
-from claw_mediate.core.provider import Provider
+from claw_mediate.core.model_policy import Provider
+from claw_mediate.core.observer import NO_OBSERVER, RequestInfo, ResponseInfo, Subject, TurnObserver, mask_values
 from claw_mediate.core.types import ModelResponse
-from claw_mediate.dialects.base import UnreadableReplyError
+from claw_mediate.dialects.base import UnreadableResponseError
 from claw_mediate.http.headers import Headers, provider_auth
 from claw_mediate.providers.client import (
     BROKE_OFF,
@@ -65,14 +65,14 @@ type ModelAnswer = ModelBody | ProviderResponse | TransportFailure
 
 @dataclass(frozen=True, slots=True)
 class ModelCall:
-    """One model call. ``read`` raises ``UnreadableReplyError``; ``again`` is asked once it has failed; ``until``: loop time."""
+    """A model call. ``read`` raises ``UnreadableResponseError``; ``again`` is asked after a failure; ``until``: loop time."""
 
     body: bytes
     read: Callable[[bytes], ModelResponse]
     again: Callable[[], bool]
     until: float
     round: int = 1
-    onlooker: TurnObserver = NOBODY
+    onlooker: TurnObserver = NO_OBSERVER
 
 
 class ProviderFailover:
@@ -153,19 +153,19 @@ class ProviderFailover:
     async def _send(self, route: Route, call: ModelCall, credential: Headers) -> ProviderResult:
         """One request, of which whoever looks on is told."""
         provider = route.candidate.provider
-        body, below = route.body(call.body), provider.below(route.path)
-        shown = [*route.headers, *unnamed(credential)]
+        body, below = route.body(call.body), provider.strip_base_path(route.path)
+        shown = [*route.headers, *mask_values(credential)]
         asked = RequestInfo("POST", provider.base_url.rstrip("/") + below, shown, body)
-        with call.onlooker.asking(Subject("model", call.round, provider.name), asked) as heard:
+        with call.onlooker.observe(Subject("model", call.round, provider.name), asked) as heard:
             headers = [*route.headers, *credential]
             with route.stopwatch.asking(route.candidate) as told:
                 answer = await self._sender.send(route.asker.agent.id, provider, below, headers, body)
                 if isinstance(answer, ProviderResponse):
                     told(answer.status)
             if isinstance(answer, TransportFailure):
-                heard.failed(answer.message)
+                heard.on_failure(answer.message)
             else:
-                heard.answered(ResponseInfo(answer.status, answer.content_type, answer.body))
+                heard.on_response(ResponseInfo(answer.status, answer.content_type, answer.body))
         return answer
 
     def _no_key(self, provider: Provider) -> TransportFailure:
@@ -196,7 +196,7 @@ def understood(answer: ProviderResult, read: Callable[[bytes], ModelResponse]) -
         return answer
     try:
         return ModelBody(read(answer.body))
-    except UnreadableReplyError as error:
+    except UnreadableResponseError as error:
         return TransportFailure(BAD_REPLY, str(error))
 
 

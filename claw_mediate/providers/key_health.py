@@ -23,7 +23,7 @@ from pydantic import ValidationError
 from claw_contract.base import error_line
 from claw_contract.providers import KeyRecord
 from claw_contract.secret import Secret
-from claw_mediate.core.provider import Key
+from claw_mediate.core.model_policy import PoolKey
 from claw_mediate.file_cache import Identity, identity, read_at
 from claw_mediate.telemetry.event_log import EventLog, rfc3339
 
@@ -48,13 +48,13 @@ class KeyStates:
         self._broken: dict[str, Identity] = {}
         self._may_write = True
 
-    def wakes_at(self, provider: str, key: Key) -> float:
+    def wakes_at(self, provider: str, key: PoolKey) -> float:
         """POSIX time, in the past for a key that is ready."""
         self._read()
         name = _name(provider, key)
-        return max(key.rests_until, self._written.get(name, 0.0), self._unwritten.get(name, 0.0))
+        return max(key.unavailable_until, self._written.get(name, 0.0), self._unwritten.get(name, 0.0))
 
-    def note(self, provider: str, key: Key, until: float, status: int) -> bool:
+    def note(self, provider: str, key: PoolKey, until: float, status: int) -> bool:
         """From now on, and after a restart. ``status``: what the provider answered. False: it was known already."""
         if until <= self.wakes_at(provider, key) + _SAME_SECONDS:
             return False
@@ -132,7 +132,7 @@ def posix(text: str) -> float:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def _name(provider: str, key: Key) -> str:
+def _name(provider: str, key: PoolKey) -> str:
     return _file_of(provider, key.secret)
 
 

@@ -25,7 +25,7 @@ from claw_contract.known_providers import KNOWN_PROVIDERS, KnownProvider
 from claw_contract.manifest import checked_base_url
 from claw_contract.providers import ApiFormat, ProviderEntry, ProviderKey, Providers
 from claw_contract.secret import Secret
-from claw_mediate.core.provider import Candidate, Key, KeyState, Provider
+from claw_mediate.core.model_policy import Candidate, KeyState, PoolKey, Provider
 from claw_mediate.file_cache import Identity, identity, read_at
 from claw_mediate.providers.key_health import LONGEST_REST_SECONDS, KeyStates, posix
 from claw_mediate.telemetry.event_log import EventLog, rfc3339
@@ -134,12 +134,12 @@ class Registry:
         if slash and prefix in providers:
             return Candidate(providers[prefix], rest)
         default = providers[api_format]  # a protocol is called as the provider whose it is
-        if default.usable:
+        if default.is_usable:
             return Candidate(default, model)
-        others = (p for p in providers.values() if p.usable and p.api_format == api_format)
+        others = (p for p in providers.values() if p.is_usable and p.api_format == api_format)
         return Candidate(next(others, default), model)
 
-    def ready(self, provider: Provider) -> list[Key | None]:
+    def ready(self, provider: Provider) -> list[PoolKey | None]:
         """The keys that may be tried now, in their order; [None] for a provider that takes none."""
         if provider.auth == "none":
             return [None]
@@ -171,7 +171,7 @@ class Registry:
         """What ``Retry-After`` asks for, in seconds."""
         return rest_seconds(retry_after, self._states.now())
 
-    def spend(self, provider: Provider, key: Key, status: int, retry_after: str, body: bytes = b"") -> bool:
+    def spend(self, provider: Provider, key: PoolKey, status: int, retry_after: str, body: bytes = b"") -> bool:
         """Note what an answer says of its key; whether the next key should be tried."""
         now = self._states.now()
         quota = out_of_quota(status, body)
@@ -233,10 +233,10 @@ def _merged(written: Providers, env: Mapping[str, str]) -> dict[str, Provider]:
     return merged
 
 
-def _file_keys(entry: ProviderEntry) -> tuple[Key, ...]:
+def _file_keys(entry: ProviderEntry) -> tuple[PoolKey, ...]:
     keys = sorted(entry.keys, key=lambda key: key.id != entry.active_key_id)
-    from_v1 = [Key("api_key", entry.api_key)] if entry.api_key else []
-    return (*(Key(key.id, key.secret, _rests_until(key)) for key in keys), *from_v1)
+    from_v1 = [PoolKey("api_key", entry.api_key)] if entry.api_key else []
+    return (*(PoolKey(key.id, key.secret, _rests_until(key)) for key in keys), *from_v1)
 
 
 def _rests_until(key: ProviderKey) -> float:
@@ -249,14 +249,14 @@ def _rests_until(key: ProviderKey) -> float:
         return 0.0
 
 
-def _env_keys(known: KnownProvider | None, env: Mapping[str, str]) -> tuple[Key, ...]:
+def _env_keys(known: KnownProvider | None, env: Mapping[str, str]) -> tuple[PoolKey, ...]:
     """``NAME``, ``NAME_1``, ``NAME_2`` …, in that order, each value once."""
-    found: dict[str, Key] = {}
+    found: dict[str, PoolKey] = {}
     for name in known.keys if known else ():
         numbered = sorted(
             (key for key in env if re.fullmatch(rf"{name}_\d+", key)), key=lambda key: int(key.rpartition("_")[2])
         )
         for variable in (name, *numbered):
             if value := env.get(variable, "").strip():
-                found.setdefault(value, Key(f"env:{variable}", Secret(value)))
+                found.setdefault(value, PoolKey(f"env:{variable}", Secret(value)))
     return tuple(found.values())

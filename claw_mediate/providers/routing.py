@@ -16,11 +16,10 @@ from claw_contract.providers import ApiFormat
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core import json_splice
 from claw_mediate.core.api_paths import is_anthropic
-from claw_mediate.core.http import Exchange, Request, refused
-from claw_mediate.core.model_policy import Choice, Reach, choose
-from claw_mediate.core.provider import Candidate
+from claw_mediate.core.http import Request, RunnerResponse, refuse
+from claw_mediate.core.model_policy import Candidate, ModelChoice, ProviderScope, choose_models
 from claw_mediate.dialects.base import RunnerRequest
-from claw_mediate.dialects.routed import NO_DIALECT
+from claw_mediate.dialects.model_only import NO_DIALECT
 from claw_mediate.http.headers import Headers
 from claw_mediate.providers.registry import Registry
 from claw_mediate.telemetry.event_log import EventLog
@@ -94,7 +93,9 @@ class Routing:
         self._log = log
         self._told: set[tuple[str, str, str, str]] = set()
 
-    def candidates(self, asker: Asker, request: Request, view: RunnerRequest | None) -> Sequence[Candidate] | Exchange:
+    def candidates(
+        self, asker: Asker, request: Request, view: RunnerRequest | None
+    ) -> Sequence[Candidate] | RunnerResponse:
         """At least one, best first; or the refusal."""
         api_format: ApiFormat = "anthropic" if is_anthropic(request.path) else "openai"
         model = view.model if view is not None else ""
@@ -103,16 +104,16 @@ class Routing:
         elif (only := self._registry.by_host(request.host)) is not None:
             named = Candidate(only, model)
         else:
-            return refused(request.path, 502, "no_provider", "no provider is configured for this host")
+            return refuse(request.path, 502, "no_provider", "no provider is configured for this host")
         policy = asker.agent.metadata.model_policy
         if request.host is not None or policy is None or not policy.allowed or view is None:
-            if not named.provider.usable:
+            if not named.provider.is_usable:
                 message = f"the provider {named.provider.name!r} has no key"
-                return refused(request.path, 502, NO_KEY, message)
+                return refuse(request.path, 502, NO_KEY, message)
             if policy is None or not policy.allowed or view is None:
                 return (named,)
-        reach = Reach(self._registry.all(), api_format, named.provider if request.host is not None else None)
-        choice = choose(policy, model, reach)
+        reach = ProviderScope(self._registry.all(), api_format, named.provider if request.host is not None else None)
+        choice = choose_models(policy, model, reach)
         self._tell(asker, model, choice)
         return choice.candidates or _nothing_allowed(request)
 
@@ -126,21 +127,21 @@ class Routing:
     def naming(self, agent: Agent, view: RunnerRequest, model: str) -> bytes:
         """The request for that model, and under a policy for no other: named twice, it would be the provider's to choose.
 
-        Raises ``wire.WireError``.
+        Raises ``JsonSpliceError``.
         """
         if model == view.model:
             if (
                 agent.metadata.model_policy is not None and view.bypass != NO_DIALECT
             ):  # which was looked at when it was read
-                json_splice.once(view.body, ["model"])
+                json_splice.find_members(view.body, ["model"])
             return view.body
         if view.model_span is not None:
-            return json_splice.spliced(view.body, [(*view.model_span, model.encode())])
+            return json_splice.splice(view.body, [(*view.model_span, model.encode())])
         return with_model(view.body, model)
 
-    def _tell(self, asker: Asker, model: str, choice: Choice) -> None:
+    def _tell(self, asker: Asker, model: str, choice: ModelChoice) -> None:
         agent = asker.agent
-        for ref, reason in choice.broken.items():
+        for ref, reason in choice.unusable_refs.items():
             told = (agent.id, agent.digest, ref, reason)
             if told not in self._told:  # it is so in every request
                 self._told.add(told)
@@ -160,8 +161,8 @@ class Routing:
 
 
 def with_model(body: bytes, model: str) -> bytes:
-    """The request for that model; every other byte as it was. Raises ``wire.WireError``."""
-    return json_splice.edited(body, {"model": json.dumps(model).encode()})
+    """The request for that model; every other byte as it was. Raises ``JsonSpliceError``."""
+    return json_splice.edit(body, {"model": json.dumps(model).encode()})
 
 
 def log_failover(log: EventLog, asker: Asker, move: tuple[Candidate, Candidate], reason: str) -> None:
@@ -180,7 +181,7 @@ def log_failover(log: EventLog, asker: Asker, move: tuple[Candidate, Candidate],
     )
 
 
-def _nothing_allowed(request: Request) -> Exchange:
+def _nothing_allowed(request: Request) -> RunnerResponse:
     if request.host is not None:
-        return refused(request.path, 403, "model_not_allowed", "the model policy allows no model of this provider")
-    return refused(request.path, 502, "no_provider", "no model that the model policy allows can be asked here")
+        return refuse(request.path, 403, "model_not_allowed", "the model policy allows no model of this provider")
+    return refuse(request.path, 502, "no_provider", "no model that the model policy allows can be asked here")

@@ -19,7 +19,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 from prometheus_client.openmetrics import exposition as openmetrics
 
 from claw_mediate.core.http import GONE
-from claw_mediate.core.provider import KeyState
+from claw_mediate.core.model_policy import KeyState
 from claw_mediate.telemetry.event_log import Event
 
 UNKNOWN_TOOL: Final = "unknown"

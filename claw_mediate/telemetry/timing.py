@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from claw_contract.log.turns import ModelCallRecord
-from claw_mediate.core.provider import Candidate
+from claw_mediate.core.model_policy import Candidate
 from claw_mediate.telemetry.event_log import now_rfc3339
 
 

@@ -20,15 +20,15 @@ from claw_contract.secret import Secret
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core import tool_result
 from claw_mediate.core.observer import (
-    NOBODY,
+    NO_OBSERVER,
     ExchangeObserver,
     RequestInfo,
     ResponseInfo,
     Subject,
     TurnObserver,
-    unnamed,
+    mask_values,
 )
-from claw_mediate.core.tool_call import ToolRequest, argument_text, http_request, round_of
+from claw_mediate.core.tool_call import ToolRequest, build_http_request, round_of_key, write_arguments
 from claw_mediate.core.types import Arguments, ToolCall, ToolResult
 from claw_mediate.file_cache import MissingCredentialError, resolve_secret
 from claw_mediate.http.client import ConnectionPool, tls_context
@@ -50,7 +50,7 @@ class CallContext:
     turn_id: str
     redactor: Redactor = field(default_factory=lambda: Redactor(()))
     """Of all secrets that are known: a service may say what another one told it."""
-    onlooker: TurnObserver = NOBODY
+    onlooker: TurnObserver = NO_OBSERVER
 
 
 class HttpToolExecutor:
@@ -72,7 +72,7 @@ class HttpToolExecutor:
             async with asyncio.timeout(allowed):
                 answer = await self._run(caller, call, key)
         except TimeoutError:
-            answer = tool_result.timed_out(call, allowed)
+            answer = tool_result.timeout(call, allowed)
         return replace(answer, latency_ms=round((time.monotonic() - started) * 1000))
 
     async def close(self) -> None:
@@ -84,7 +84,7 @@ class HttpToolExecutor:
         assert call.tool is not None
         assert isinstance(call.tool.execution, HttpExecution)
         assert isinstance(call.arguments, Arguments)
-        request = http_request(call.tool, call.arguments, caller.agent.id)
+        request = build_http_request(call.tool, call.arguments, caller.agent.id)
         if isinstance(request, str):
             return _unmade(caller, key, tool_result.invalid_arguments(call, request))
         try:
@@ -97,12 +97,12 @@ class HttpToolExecutor:
             headers.append(("content-type", "application/json"))
         caller = replace(caller, redactor=caller.redactor.with_secrets(secrets))
         base_url = call.tool.execution.base_url.rstrip("/")
-        shown = [*unnamed(credentials), *headers]
+        shown = [*mask_values(credentials), *headers]
         asked = RequestInfo(request.method, base_url + request.target, shown, request.body or b"")
-        about = Subject("tool", round_of(key), call.canonical)
-        with caller.onlooker.asking(about, asked, caller.redactor) as heard:
+        about = Subject("tool", round_of_key(key), call.canonical)
+        with caller.onlooker.observe(about, asked, caller.redactor) as heard:
             answer = await self._send(caller, call, request, [*credentials, *headers], heard)
-            heard.failed(answer.code or "")  # where it has not answered
+            heard.on_failure(answer.code or "")  # where it has not answered
         return answer
 
     async def _send(
@@ -130,8 +130,8 @@ class HttpToolExecutor:
             )
         # Before the result is made: what is cut must not be cut through a credential, and what is JSON stays JSON.
         body = redactor.document(redactor.cut(body, limit) if size > limit else body)
-        heard.answered(ResponseInfo(response.status_code, response.headers.get("content-type", ""), body, size))
-        return tool_result.from_http(call, response.status_code, body, size, limit)
+        heard.on_response(ResponseInfo(response.status_code, response.headers.get("content-type", ""), body, size))
+        return tool_result.read_http_response(call, response.status_code, body, size, limit)
 
     def _of(self, agent_id: str, service: str, base_url: str) -> ConnectionPool:
         key = (agent_id, service, base_url)
@@ -157,8 +157,8 @@ class HttpToolExecutor:
 
 def _unmade(caller: CallContext, key: str, answer: ToolResult) -> ToolResult:
     """The answer to a call that is not made, which whoever looks on is told of."""
-    about = Subject("tool", round_of(key), answer.call.canonical)
-    caller.onlooker.unmade(about, argument_text(answer.call), answer.code or "")
+    about = Subject("tool", round_of_key(key), answer.call.canonical)
+    caller.onlooker.report_not_made(about, write_arguments(answer.call), answer.code or "")
     return answer
 
 

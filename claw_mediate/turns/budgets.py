@@ -19,8 +19,8 @@ from claw_contract.base import JsonObject, error_line
 from claw_contract.metadata import Budget
 from claw_contract.prices import Prices
 from claw_mediate.agents.directory import Agent
-from claw_mediate.core.http import Exchange, Request, refused
-from claw_mediate.core.pricing import cost_of, priced
+from claw_mediate.core.http import Request, RunnerResponse, refuse
+from claw_mediate.core.pricing import compute_cost, find_price
 from claw_mediate.file_cache import Identity, identity, read_at
 from claw_mediate.settings import Settings
 from claw_mediate.telemetry.event_log import EventLog
@@ -46,7 +46,7 @@ class Budgets:
         self._warned: dict[str, float] = {}
         """When each agent's requests of unknown cost were last logged."""
 
-    async def admit(self, agent: Agent, request: Request, model: str) -> Exchange | None:
+    async def admit(self, agent: Agent, request: Request, model: str) -> RunnerResponse | None:
         """Count a request; return the refusal when the agent's budget is spent."""
         budget = agent.metadata.budget
         if budget is None or (budget.max_requests is None and budget.limit_usd is None):
@@ -89,19 +89,19 @@ class Budgets:
     async def close(self) -> None:
         await self._spending.close()
 
-    def _unavailable(self, agent: Agent, request: Request, model: str, error: StoreError) -> Exchange | None:
+    def _unavailable(self, agent: Agent, request: Request, model: str, error: StoreError) -> RunnerResponse | None:
         self._log.event("intervention", agent, model=model, intervention="budget_check_unavailable", reason=str(error))
         if self._fail_mode == "open":
             return None
-        return refused(request.path, 503, "budget_unavailable", "what this agent has spent can't be read at the moment")
+        return refuse(request.path, 503, "budget_unavailable", "what this agent has spent can't be read at the moment")
 
 
-def _refusal(request: Request, code: str, budget: Budget, excess: BudgetExcess) -> Exchange:
+def _refusal(request: Request, code: str, budget: Budget, excess: BudgetExcess) -> RunnerResponse:
     message = (
         f"the agent's budget is spent: {_describe(budget, excess)} within {budget.window}; "
         f"try again in {excess.retry_after} seconds"
     )
-    answer = refused(request.path, 429, code, message, {"budget": _budget_member(budget, excess)})
+    answer = refuse(request.path, 429, code, message, {"budget": _budget_member(budget, excess)})
     headers = [*answer.headers, ("retry-after", str(excess.retry_after))]
     if excess.retry_after > _MAX_RETRY_SECONDS:
         headers.append(("x-should-retry", "false"))
@@ -139,7 +139,7 @@ class PriceList:
     def cost(self, provider: str, model: str, usage: JsonObject) -> float | None:
         """Return US dollars for a usage object; None where the cost is not known."""
         self._reload()
-        return cost_of(usage, priced(self._prices.root, provider, model))
+        return compute_cost(usage, find_price(self._prices.root, provider, model))
 
     def _reload(self) -> None:
         """Read the file if it changed. A broken list counts as none, with one event: a wrong price is worse."""
@@ -166,7 +166,7 @@ class Accounts:
     def of(cls, settings: Settings, log: EventLog, spending: Spending) -> Accounts:
         return cls(Budgets(spending, log, settings.budget_fail_mode), PriceList(settings.auth, log))
 
-    async def admit(self, agent: Agent, request: Request, model: str) -> Exchange | None:
+    async def admit(self, agent: Agent, request: Request, model: str) -> RunnerResponse | None:
         """Count a request; return the refusal when the agent's budget is spent."""
         return await self._budgets.admit(agent, request, model)
 

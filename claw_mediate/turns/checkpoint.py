@@ -144,7 +144,7 @@ class TurnCheckpoint:
         except StoreError as error:
             self._report(error)
             if _may_write(call):
-                refused = tool_result.not_noted(call)
+                refused = tool_result.not_journaled(call)
                 await self._write(partial(record_result, _encode_result(refused)))
                 return refused
         result = await run()

@@ -8,8 +8,8 @@ from claw_contract.redaction.redactor import Redactor
 from claw_mediate.agents.authenticate import Admitted
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core.http import Request
-from claw_mediate.core.tool_catalog import Catalog
-from claw_mediate.dialects.base import Dialect, Offers, RunnerRequest
+from claw_mediate.core.tool_catalog import ToolCatalog
+from claw_mediate.dialects.base import Dialect, RequestVariants, RunnerRequest
 from claw_mediate.providers.routing import Route
 from claw_state.journal import Attempt
 
@@ -61,8 +61,8 @@ class TurnContext(RequestContext):
 
     view: RunnerRequest
     dialect: Dialect
-    catalog: Catalog
-    variants: Offers
+    catalog: ToolCatalog
+    variants: RequestVariants
     """The request with the managed tools, for each use of tools."""
     session: str = ""
     """The conversation, where the runner names it."""

@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import batched
 
 from claw_mediate.core.continuity import Evidence
-from claw_mediate.core.recall import recalled
+from claw_mediate.core.reinjection import plan_reinjection
 from claw_mediate.dialects.base import Dialect
 from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.turns.context import DialectRequest, TurnContext
@@ -43,16 +43,18 @@ class Continuity:
             return {}
         try:
             stored = await self._candidates(agent.id, {key for anchor in anchors for key in anchor.keys})
-            recall = recalled(evidence, stored, _digest(session), dialect.shortened)
-            await self._store.mark_used(agent.id, recall.used)
+            recall = plan_reinjection(evidence, stored, _digest(session), dialect.summarize)
+            await self._store.mark_used(agent.id, recall.rounds)
         except StateUnavailableError:
             return {}
         except StoreError as error:
             self._log.event("error", agent, turn_id=turn_id, error="continuity_not_read", reason=str(error))
             return {}
-        if recall.told.anchors:
-            self._log.event("continuity", agent, turn_id=turn_id, model=incoming.view.model, **recall.told.model_dump())
-        return recall.woven
+        if recall.event.anchors:
+            self._log.event(
+                "continuity", agent, turn_id=turn_id, model=incoming.view.model, **recall.event.model_dump()
+            )
+        return recall.insertions
 
     async def _candidates(self, agent_id: str, keys: Collection[str]) -> list[StoredRounds]:
         """Ask the store for a few keys at a time, so that a conversation of 100,000 messages keeps no other one waiting."""

@@ -8,13 +8,23 @@ from dataclasses import dataclass
 from typing import Protocol, assert_never
 
 from claw_mediate.core import tool_result
-from claw_mediate.core.error_bodies import error_words
-from claw_mediate.core.observer import NOBODY, ResponseInfo, Subject, TurnObserver
-from claw_mediate.core.talk import AskModel, Asks, ModelFailed, ModelReplied, RunTools, ToolsAnswered
-from claw_mediate.core.tool_call import argument_text, key_of
-from claw_mediate.core.tool_catalog import Catalog
-from claw_mediate.core.types import ModelResponse, Round, ToolCall, ToolResult
-from claw_mediate.dialects.base import Dialect, Offers, UnreadableReplyError
+from claw_mediate.core.error_bodies import read_error_message
+from claw_mediate.core.observer import NO_OBSERVER, ResponseInfo, Subject, TurnObserver
+from claw_mediate.core.tool_call import call_key, write_arguments
+from claw_mediate.core.tool_catalog import ToolCatalog
+from claw_mediate.core.types import (
+    AskModel,
+    ModelFailed,
+    ModelReplied,
+    ModelResponse,
+    Round,
+    RunTools,
+    ToolCall,
+    ToolResult,
+    ToolsAnswered,
+    TurnGenerator,
+)
+from claw_mediate.dialects.base import Dialect, RequestVariants, UnreadableResponseError
 from claw_mediate.providers.client import ProviderResponse, TransportFailure
 from claw_mediate.providers.failover import ModelAnswer, ModelBody, ModelCall
 from claw_mediate.turns.checkpoint import TurnCheckpoint
@@ -44,7 +54,7 @@ class Ports:
     model: Model
     tools: Tools
     now: Callable[[], float]
-    onlooker: TurnObserver = NOBODY
+    onlooker: TurnObserver = NO_OBSERVER
 
 
 class Progress:
@@ -64,8 +74,8 @@ class TurnDriver:
     def __init__(
         self,
         dialect: Dialect,
-        catalog: Catalog,
-        variants: Offers,
+        catalog: ToolCatalog,
+        variants: RequestVariants,
         ports: Ports,
         checkpoint: TurnCheckpoint,
     ) -> None:
@@ -92,12 +102,12 @@ class TurnDriver:
         number = len(command.rounds) + 1
         if (recorded := await self._checkpoint.response(number)) is not None:
             self.progress.committed.set()
-            self._ports.onlooker.known(Subject("model", number, ""), ResponseInfo(_OK, _JSON, recorded))
+            self._ports.onlooker.report_replayed(Subject("model", number, ""), ResponseInfo(_OK, _JSON, recorded))
             self.response = await self._checkpoint.mark_sent(number, self._read(recorded))
             return ModelReplied(self.response, self._ports.now())
         self.progress.set_waiting(number, "model")
         call = ModelCall(
-            self._dialect.write_request(self._variants(command.use), self._hidden(command.rounds)),
+            self._dialect.write_request(self._variants(command.tool_use), self._hidden(command.rounds)),
             read=self._read,
             again=self.progress.committed.is_set,
             until=asyncio.get_running_loop().time() + command.seconds,
@@ -146,11 +156,11 @@ class TurnDriver:
     async def _record_unmade(self, rounds: tuple[Round, ...]) -> None:
         """Record the calls of closed rounds that were not made, mostly for want of time: the model is shown that now."""
         for past in rounds[len(self.rounds) :]:
-            for result in past.answers:
+            for result in past.results:
                 if result.call.owner != "native" and not any(result is known for known in self.results):
-                    await self._checkpoint.record_unmade(past.number, _place(past.reply, result.call), result)
-                    self._ports.onlooker.unmade(
-                        _subject(past.number, result), argument_text(result.call), result.code or ""
+                    await self._checkpoint.record_unmade(past.number, _place(past.response, result.call), result)
+                    self._ports.onlooker.report_not_made(
+                        _subject(past.number, result), write_arguments(result.call), result.code or ""
                     )
 
     async def _run(self, command: RunTools, call: ToolCall) -> ToolResult:
@@ -163,22 +173,24 @@ class TurnDriver:
             nonlocal is_made
             is_made = True
             return await self._ports.tools(
-                call, key_of(self._checkpoint.turn_id, command.round, place), command.seconds
+                call, call_key(self._checkpoint.turn_id, command.round, place), command.seconds
             )
 
         result = await self._checkpoint.call(command.round, place, call, run)
         if result.replayed:
-            self._ports.onlooker.known(
+            self._ports.onlooker.report_replayed(
                 _subject(command.round, result), ResponseInfo(result.status_code or _OK, _JSON, result.content)
             )
         elif not is_made:
-            self._ports.onlooker.unmade(_subject(command.round, result), argument_text(call), result.code or "")
+            self._ports.onlooker.report_not_made(
+                _subject(command.round, result), write_arguments(call), result.code or ""
+            )
         return result
 
     def _hidden(self, rounds: tuple[Round, ...]) -> list[bytes]:
         """Return the messages of rounds; each round is written once, since rounds are only ever added."""
         for past in rounds[len(self._messages) :]:
-            self._messages.append(self._dialect.hidden_messages([past], replayed=False))
+            self._messages.append(self._dialect.write_hidden_rounds([past], replayed=False))
         return [message for messages in self._messages for message in messages]
 
     def now(self) -> float:
@@ -194,13 +206,13 @@ class TurnDriver:
     def _read(self, body: bytes) -> ModelResponse:
         """Read a response. One that can't be read may be an error with status 200: its own words go into the message."""
         try:
-            return self._dialect.read_reply(body, self._catalog)
-        except UnreadableReplyError as unreadable:
-            text = error_words(body)[:_MAX_ERROR_TEXT]
-            raise UnreadableReplyError(f"{unreadable}: {text}" if text else str(unreadable)) from None
+            return self._dialect.read_response(body, self._catalog)
+        except UnreadableResponseError as unreadable:
+            text = read_error_message(body)[:_MAX_ERROR_TEXT]
+            raise UnreadableResponseError(f"{unreadable}: {text}" if text else str(unreadable)) from None
 
 
-async def drive[T](turn: Asks[T], driver: TurnDriver) -> T:
+async def drive[T](turn: TurnGenerator[T], driver: TurnDriver) -> T:
     """Run a turn to its end. Cancellation goes through to whatever it waits for."""
     heard: ModelReplied | ModelFailed | ToolsAnswered | None = None
     while True:

@@ -20,9 +20,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from claw_contract.redaction.redactor import Redactor
-from claw_mediate.core.continuity import is_kept
+from claw_mediate.core.continuity import is_resent
 from claw_mediate.core.http import Request
-from claw_mediate.core.session_id import session
+from claw_mediate.core.session_id import read_session_id
 from claw_mediate.dialects.base import RunnerRequest
 from claw_state.journal import Journal, PreviousAttempt, RequestFingerprint, StoredResponse
 from claw_state.url import StoreError
@@ -54,9 +54,9 @@ def fingerprint(request: Request, view: RunnerRequest, redactor: Redactor) -> Re
     The path is part of them, since another protocol could not read what was recorded in this one; and the session, where it is
     named, since equal words in two conversations are two turns.
     """
-    earlier, named = view.evidence.earlier, session(request.headers, view.session)
-    scope = request.meant_path, named
-    words = redactor.text(next(filter(is_kept, reversed(view.said)), ""))  # it is stored, and may hold anything
+    earlier, named = view.evidence.earlier, read_session_id(request.headers, view.session_hints)
+    scope = request.normalized_path, named
+    words = redactor.text(next(filter(is_resent, reversed(view.user_texts)), ""))  # it is stored, and may hold anything
     key = (request.header("idempotency-key") or [""])[0]
     return RequestFingerprint(
         _digest(*scope, body=request.body),

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from claw_mediate.agents.authenticate import Admitted
 from claw_mediate.agents.directory import Agent
-from claw_mediate.core.api_paths import ModelPlace, model_place
-from claw_mediate.core.http import Exchange, Forward, Request, refused
+from claw_mediate.core.api_paths import ModelLocation, locate_model
+from claw_mediate.core.http import Forward, Request, RunnerResponse, refuse
 from claw_mediate.dialects.base import RunnerRequest, UnreadableRequestError
-from claw_mediate.dialects.routed import read_named, view_without_model
+from claw_mediate.dialects.model_only import read_other_path, view_without_model
 from claw_mediate.turns.budgets import Accounts
 from claw_mediate.turns.passthrough import Passthrough
 
@@ -37,10 +37,10 @@ class OtherPaths:
             return False
         return place != "hidden" if _has_policy(agent) else _is_structured(request)
 
-    async def decide(self, admitted: Admitted, request: Request, body: bytes) -> Exchange | Forward:
+    async def decide(self, admitted: Admitted, request: Request, body: bytes) -> RunnerResponse | Forward:
         """Decide about a request by its body: unpacked, and without the agent's credential."""
         try:
-            view = read_named(body, _content_type(request))
+            view = read_other_path(body, _content_type(request))
         except UnreadableRequestError as error:
             return await self.decide_unread(admitted, request, str(error))
         place = _place(request)
@@ -50,18 +50,20 @@ class OtherPaths:
 
     async def decide_unread(
         self, admitted: Admitted, request: Request, reason: str = "", view: RunnerRequest | None = None
-    ) -> Exchange | Forward:
+    ) -> RunnerResponse | Forward:
         """Decide about a request whose model is not known. ``reason``: why it is not; ``view``: what its body says of it."""
         place = _place(request)
         if place != "nowhere" and _has_policy(admitted.agent):
             reason = _HIDDEN if place == "hidden" else reason
             message = f"the agent has a model policy, and the model of this request can't be read: {reason}"
-            return refused(request.path, 403, "model_not_allowed", message)
+            return refuse(request.path, 403, "model_not_allowed", message)
         if place in {"required", "hidden"}:
             view = view or view_without_model(request.body)
         return await self._forward(admitted, request, view)
 
-    async def _forward(self, admitted: Admitted, request: Request, view: RunnerRequest | None) -> Exchange | Forward:
+    async def _forward(
+        self, admitted: Admitted, request: Request, view: RunnerRequest | None
+    ) -> RunnerResponse | Forward:
         if view is not None:
             refusal = await self._accounts.admit(admitted.agent, request, view.model)
             if refusal is not None:
@@ -69,8 +71,8 @@ class OtherPaths:
         return self._passthrough.forward(admitted, request, view)
 
 
-def _place(request: Request) -> ModelPlace:
-    return model_place(request.path) if request.method.upper() == "POST" else "nowhere"
+def _place(request: Request) -> ModelLocation:
+    return locate_model(request.path) if request.method.upper() == "POST" else "nowhere"
 
 
 def _has_policy(agent: Agent) -> bool:

@@ -16,11 +16,11 @@ from urllib.parse import urlsplit
 from claw_contract.base import JsonObject
 from claw_contract.redaction.redactor import Redactor
 from claw_mediate.agents.authenticate import Admitted
-from claw_mediate.core.error_bodies import refusal
-from claw_mediate.core.http import Exchange, Forward, Request, answered, refused
-from claw_mediate.core.provider import Candidate, Key, Provider
+from claw_mediate.core.error_bodies import build_error_body
+from claw_mediate.core.http import Forward, Request, RunnerResponse, refuse, respond
+from claw_mediate.core.model_policy import Candidate, PoolKey, Provider
 from claw_mediate.dialects.base import RunnerRequest
-from claw_mediate.dialects.routed import NO_DIALECT
+from claw_mediate.dialects.model_only import NO_DIALECT
 from claw_mediate.http.headers import holding, provider_auth
 from claw_mediate.providers.registry import THROTTLED, Registry, out_of_quota
 from claw_mediate.providers.routing import NO_KEY, Asker, Route, Routing, new_turn_id, with_model
@@ -34,7 +34,7 @@ class PassthroughHandle:
 
     context: RequestContext
     provider: Provider
-    key: Key | None
+    key: PoolKey | None
     started: float
     is_dialect: bool
     """True for a request of a dialect. A status of other paths says nothing about a key: some refuse every ordinary one."""
@@ -56,14 +56,14 @@ class Passthrough:
         *,
         only_counts: bool = False,
         is_side_request: bool = False,
-    ) -> Exchange | Forward:
+    ) -> RunnerResponse | Forward:
         """Return where the view's bytes go, with the credential swapped and the model's prefix removed, or a refusal.
 
         The answer of a request that ``only_counts`` is no line of history; that of a side request is not remembered.
         """
         asker = Asker(admitted.agent, new_turn_id())
         candidates = self._routing.candidates(asker, request, view)
-        if isinstance(candidates, Exchange):
+        if isinstance(candidates, RunnerResponse):
             return candidates
         candidate = self._routing.ready(asker, candidates)
         if candidate is None:
@@ -85,17 +85,17 @@ class Passthrough:
             is_side_request=is_side_request,
         )
         self._recorder.log_request(context)
-        base_url, target = provider.base_url, provider.below(request.path)
+        base_url, target = provider.base_url, provider.strip_base_path(request.path)
         if not is_dialect:
             base_url, target = _other_target(provider, request)
         return Forward(
             base_url=base_url,
             target=target,
             credential=provider_auth(provider, key.secret if key else None),
-            refusal=partial(_unreached, request.path, provider.name),
+            write_refusal=partial(_unreached, request.path, provider.name),
             body=None if view is None or view.body is request.body else view.body,
-            dropped=holding(request.headers, admitted.secret),
-            ticket=PassthroughHandle(context, provider, key, time.monotonic(), is_dialect),
+            dropped_headers=holding(request.headers, admitted.secret),
+            handle=PassthroughHandle(context, provider, key, time.monotonic(), is_dialect),
         )
 
     def answered(self, ticket: PassthroughHandle, status: int, retry_after: str) -> None:
@@ -112,26 +112,26 @@ class Passthrough:
         result = TurnResult(status, is_ok, body, latency_ms=latency_ms)
         self._recorder.record_forwarded(ticket.context, result, usage)
 
-    def _no_key(self, request: Request, candidates: Sequence[Candidate]) -> Exchange:
+    def _no_key(self, request: Request, candidates: Sequence[Candidate]) -> RunnerResponse:
         """Return the refusal where no key is usable: keys that rest will be back, dead ones will not."""
         seconds = min(self._registry.wait(candidate.provider) for candidate in candidates)
         message = f"no key of the provider {candidates[0].provider.name!r} is usable now"
         if seconds == math.inf:
-            return refused(request.path, 502, NO_KEY, message)
-        body = refusal(request.path, 503, NO_KEY, message)
-        return answered(503, body, retry_after=str(math.ceil(seconds)))
+            return refuse(request.path, 502, NO_KEY, message)
+        body = build_error_body(request.path, 503, NO_KEY, message)
+        return respond(503, body, retry_after=str(math.ceil(seconds)))
 
 
 def _recorded(request: Request, view: RunnerRequest | None, model: str) -> tuple[Request, RunnerRequest | None]:
     """Return what is recorded of a request and its view: of a form its fields, in place of its files."""
-    if view is None or view.recorded is None:
+    if view is None or view.history_body is None:
         return request, view
-    body = view.recorded if model == view.model else with_model(view.recorded, model)
-    return replace(request, body=view.recorded), replace(view, body=body)
+    body = view.history_body if model == view.model else with_model(view.history_body, model)
+    return replace(request, body=view.history_body), replace(view, body=body)
 
 
 def _unreached(path: str, provider: str) -> bytes:
-    return refusal(path, 502, "provider_unreachable", f"the provider {provider!r} gave no response")
+    return build_error_body(path, 502, "provider_unreachable", f"the provider {provider!r} gave no response")
 
 
 def _other_target(provider: Provider, request: Request) -> tuple[str, str]:
@@ -140,7 +140,7 @@ def _other_target(provider: Provider, request: Request) -> tuple[str, str]:
     Claude Code asks its host for ``/api/…`` too: a runner that names a host, or such a path, means it from the root,
     wherever the API begins there.
     """
-    below = provider.below(request.path)
+    below = provider.strip_base_path(request.path)
     from_the_root = request.host is not None or request.path.startswith("/api/")
     if below == request.path and from_the_root:
         return urlsplit(provider.base_url)._replace(path="").geturl(), request.path

@@ -16,11 +16,11 @@ from functools import partial
 from weakref import WeakValueDictionary
 
 from claw_contract.log.turns import JoinKind
-from claw_mediate.core.http import Exchange, Forward
-from claw_mediate.core.session_id import session
-from claw_mediate.core.side_requests import housekeeping
-from claw_mediate.core.talk import ToolUse
-from claw_mediate.dialects.routed import NOT_READ
+from claw_mediate.core.http import Forward, RunnerResponse
+from claw_mediate.core.session_id import read_session_id
+from claw_mediate.core.side_requests import find_side_request
+from claw_mediate.core.types import ToolUse
+from claw_mediate.dialects.model_only import NOT_READ
 from claw_mediate.http.headers import for_provider
 from claw_mediate.prompt.build import Context
 from claw_mediate.providers.routing import Asker, Route, Routing, new_turn_id, with_model
@@ -64,12 +64,12 @@ class TurnPipeline:
         self._retries = RetryLookup(turns.journal)
         self._entering: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
-    async def answer(self, incoming: DialectRequest) -> Exchange | Forward:
+    async def answer(self, incoming: DialectRequest) -> RunnerResponse | Forward:
         """Answer a request, or return how it is to be forwarded. Cancelled when the runner leaves.
 
-        Raise ``UnreadableRequestError`` and ``WireError``.
+        Raise ``UnreadableRequestError`` and ``JsonSpliceError``.
         """
-        rule = housekeeping(incoming.view)
+        rule = find_side_request(incoming.view)
         if rule is not None:
             return await self._forward_side_request(incoming, rule)
         if not incoming.agent.tools or incoming.view.bypass is not None:
@@ -78,14 +78,14 @@ class TurnPipeline:
             return await self._forward_count(incoming)
         return await self._mediate(incoming)
 
-    async def _forward_side_request(self, incoming: DialectRequest, rule: str) -> Exchange | Forward:
+    async def _forward_side_request(self, incoming: DialectRequest, rule: str) -> RunnerResponse | Forward:
         if (refusal := await self._admit(incoming)) is not None:
             return refusal
         name = f"housekeeping:{rule}"
         self._log.event("intervention", incoming.agent, model=incoming.view.model, intervention=name)
         return self._pass(incoming, is_side_request=True)
 
-    async def _forward_without_tools(self, incoming: DialectRequest) -> Exchange | Forward:
+    async def _forward_without_tools(self, incoming: DialectRequest) -> RunnerResponse | Forward:
         """Forward a request that is offered no tools: the agent has none, or the form of the request rules them out."""
         if (refusal := await self._admit(incoming)) is not None:
             return refusal
@@ -94,23 +94,23 @@ class TurnPipeline:
         if incoming.agent.tools:
             self._log.event("intervention", incoming.agent, model=view.model, intervention=view.bypass)
         if text:
-            incoming = replace(incoming, view=replace(view, body=incoming.dialect.with_context(view, text)))
+            incoming = replace(incoming, view=replace(view, body=incoming.dialect.add_context(view, text)))
         return self._pass(incoming)
 
-    async def _forward_count(self, incoming: DialectRequest) -> Exchange | Forward:
+    async def _forward_count(self, incoming: DialectRequest) -> RunnerResponse | Forward:
         """Count tokens as they would be spent: with the managed tools, the hidden rounds and the context."""
         text = await self._prompt_text(incoming)
         _, variants = await self._preparer.prepare(incoming, text, _session(incoming))
-        body = variants(ToolUse.AS_ASKED).body
+        body = variants(ToolUse.AS_REQUESTED).body
         return self._pass(replace(incoming, view=replace(incoming.view, body=body)))
 
-    def _pass(self, incoming: DialectRequest, *, is_side_request: bool = False) -> Exchange | Forward:
+    def _pass(self, incoming: DialectRequest, *, is_side_request: bool = False) -> RunnerResponse | Forward:
         admitted, request, view = incoming.admitted, incoming.request, incoming.view
         return self._passthrough.forward(
             admitted, request, view, only_counts=incoming.only_counts, is_side_request=is_side_request
         )
 
-    async def _mediate(self, incoming: DialectRequest) -> Exchange:
+    async def _mediate(self, incoming: DialectRequest) -> RunnerResponse:
         agent = incoming.agent
         known_by = fingerprint(incoming.request, incoming.view, incoming.redactor)
         # Two equal requests at one moment must not both find that there is no turn yet.
@@ -124,19 +124,19 @@ class TurnPipeline:
                 self._log_join(incoming, turn.context.turn_id, "running", waiting=turn.waiting + 1)
             else:
                 entered = await self._enter(incoming, known_by)
-                if isinstance(entered, Exchange):
+                if isinstance(entered, RunnerResponse):
                     return entered
                 turn = entered
         return await self._turns.attend(turn, self._settings.pace(incoming.dialect.NAME))
 
-    async def _enter(self, incoming: DialectRequest, known_by: RequestFingerprint) -> RunningTurn | Exchange:
+    async def _enter(self, incoming: DialectRequest, known_by: RequestFingerprint) -> RunningTurn | RunnerResponse:
         turn_id, stopwatch = new_turn_id(), Stopwatch()
         earlier = await self._find_earlier(incoming, known_by, turn_id)
         if isinstance(earlier, Completed):
             how: JoinKind = "awaited" if earlier.awaited else "answered"
             self._log_join(incoming, earlier.turn_id, how, size=len(earlier.response.body))
             exchange = stored_response(incoming.view, incoming.dialect, earlier.response)
-            return replace(exchange, handed=partial(self._mark_delivered, earlier.turn_id))
+            return replace(exchange, on_delivered=partial(self._mark_delivered, earlier.turn_id))
         attempt: Attempt = "unknown" if isinstance(earlier, StoreError) else "first"
         if isinstance(earlier, Resume):
             turn_id, attempt = earlier.turn_id, "resumed" if earlier.has_steps else "first"
@@ -144,7 +144,7 @@ class TurnPipeline:
         has_started = False
         try:
             context = await self._admit(incoming) or await self._prepare(incoming, turn_id, stopwatch)
-            if isinstance(context, Exchange):
+            if isinstance(context, RunnerResponse):
                 return context
             turn = self._turns.start(replace(context, fingerprint=known_by.request, attempt=attempt))
             has_started = True
@@ -165,14 +165,16 @@ class TurnPipeline:
             self._log.event("error", incoming.agent, error="journal_not_read", reason=str(error))
             return error
 
-    async def _prepare(self, incoming: DialectRequest, turn_id: str, stopwatch: Stopwatch) -> TurnContext | Exchange:
+    async def _prepare(
+        self, incoming: DialectRequest, turn_id: str, stopwatch: Stopwatch
+    ) -> TurnContext | RunnerResponse:
         """Return the turn's context, or the refusal where no provider may be asked."""
         with stopwatch.away():
             text = await self._prompt_text(incoming)
         agent, request, view = incoming.agent, incoming.request, incoming.view
         asker = Asker(agent, turn_id)
         candidates = self._routing.candidates(asker, request, view)
-        if isinstance(candidates, Exchange):
+        if isinstance(candidates, RunnerResponse):
             return candidates
         if candidates[0].model != view.model:
             view = replace(view, body=with_model(view.body, candidates[0].model))
@@ -194,7 +196,7 @@ class TurnPipeline:
             session=named,
         )
 
-    async def _admit(self, incoming: DialectRequest) -> Exchange | None:
+    async def _admit(self, incoming: DialectRequest) -> RunnerResponse | None:
         """Count the request in the agent's budget; return the refusal when that is spent."""
         if incoming.only_counts:
             return None
@@ -214,11 +216,11 @@ class TurnPipeline:
     def _log_join(
         self, incoming: DialectRequest, turn_id: str, how: JoinKind, *, waiting: int = 0, size: int = 0
     ) -> None:
-        if incoming.request.watch is not None:
-            incoming.request.watch.turn(turn_id, incoming.agent.id)
+        if incoming.request.observer is not None:
+            incoming.request.observer.on_turn(turn_id, incoming.agent.id)
         model = incoming.view.model
         self._log.event("join", incoming.agent, turn_id=turn_id, model=model, how=how, waiting=waiting, bytes=size)
 
 
 def _session(incoming: DialectRequest) -> str:
-    return session(incoming.request.headers, incoming.view.session)
+    return read_session_id(incoming.request.headers, incoming.view.session_hints)

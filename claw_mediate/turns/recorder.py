@@ -17,11 +17,10 @@ from claw_contract.redaction.redactor import Redactor
 from claw_contract.redaction.stream import redact_stream
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core.http import GONE
-from claw_mediate.core.talk import ToolUse
 from claw_mediate.core.tool_trace import tool_trace, usage_record
-from claw_mediate.core.types import Round, ToolResult
+from claw_mediate.core.types import Round, ToolResult, ToolUse
 from claw_mediate.dialects.base import RunnerRequest
-from claw_mediate.dialects.routed import NO_DIALECT
+from claw_mediate.dialects.model_only import NO_DIALECT
 from claw_mediate.telemetry.event_log import EventLog, now_rfc3339, rfc3339
 from claw_mediate.telemetry.history import BODY_LIMIT, History, recorded_body
 from claw_mediate.telemetry.timing import Timings
@@ -51,9 +50,9 @@ class Recorder:
 
     def log_request(self, context: RequestContext, tools_count: int = 0) -> None:
         """Log that a request begins: a turn, or one that is forwarded."""
-        view, watch = context.view, context.request.watch
+        view, watch = context.view, context.request.observer
         if watch is not None:
-            watch.turn(context.turn_id, context.agent.id)
+            watch.on_turn(context.turn_id, context.agent.id)
         self._log.event(
             "request",
             context.agent,
@@ -97,7 +96,7 @@ class Recorder:
         """Record a turn that is over: its calls, interventions and response in the log, then its line of history."""
         for past in rounds:
             self._log_round(context, past)
-        sent = context.route.body(context.variants(ToolUse.AS_ASKED).body)
+        sent = context.route.body(context.variants(ToolUse.AS_REQUESTED).body)
         entry = {
             **_common_members(context, context.view, result),
             **({} if result.code is None else {"error": result.code}),
@@ -136,7 +135,7 @@ class Recorder:
         self._log.event(kind, context.agent, turn_id=context.turn_id, model=context.model, **members)
 
     def _log_round(self, context: TurnContext, past: Round) -> None:
-        for result in past.answers:
+        for result in past.results:
             if result.call.owner != "native" and not result.replayed:
                 self._log_tool_call(context, past.number, result)
         for name in _interventions(past):
@@ -189,7 +188,7 @@ class Recorder:
 
     def _append(self, context: RequestContext, entry: dict[str, Any], *, is_retained: bool) -> dict[str, Any]:
         """Append a line of history. Return what the final event says of it, so that the log knows every line."""
-        agent, redactor, watch = context.agent, context.redactor, context.request.watch
+        agent, redactor, watch = context.agent, context.redactor, context.request.observer
         appended = None
         try:
             if self._history is not None:
@@ -199,7 +198,7 @@ class Recorder:
         if appended is not None and appended.cut:
             self._log.event("error", agent, turn_id=context.turn_id, error="history_cut")
         if watch is not None:
-            watch.ended(appended.line if appended else redactor.document(encoded(entry)))
+            watch.on_end(appended.line if appended else redactor.document(encoded(entry)))
         if is_retained:
             self._retain(agent, entry, redactor)
         if appended is None:
@@ -283,10 +282,10 @@ def _is_free(usage: JsonObject, status: int) -> bool:
 
 def _interventions(past: Round) -> list[str]:
     """Return the interventions of a round, once each."""
-    codes = Counter(result.code for result in past.answers)
+    codes = Counter(result.code for result in past.results)
     names = [name for code, name in ROUND_INTERVENTIONS.items() if codes[code]]
-    per_call = ((CALL_INTERVENTIONS.get(result.code or ""), result.call.canonical) for result in past.answers)
+    per_call = ((CALL_INTERVENTIONS.get(result.code or ""), result.call.canonical) for result in past.results)
     names += [f"{name}:{tool}" for name, tool in per_call if name is not None]
-    if len(past.answers) < len(past.reply.calls):
+    if len(past.results) < len(past.response.calls):
         names.append("managed_prefix_native_suffix_serialized")
     return list(dict.fromkeys(names))

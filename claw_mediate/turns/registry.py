@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from claw_mediate.core.http import Exchange
+from claw_mediate.core.http import RunnerResponse
 from claw_mediate.core.observer import TurnObserver
 from claw_mediate.core.types import ToolCall, ToolResult
 from claw_mediate.providers.failover import ModelAnswer, ModelCall, ProviderFailover
@@ -99,7 +99,7 @@ class TurnRegistry:
         with suppress(StoreError):
             await self.journal.end(turn_id, None)
 
-    async def attend(self, turn: RunningTurn, pace: Pace) -> Exchange:
+    async def attend(self, turn: RunningTurn, pace: Pace) -> RunnerResponse:
         """Return the answer of a running turn, for one more runner."""
         turn.waiting += 1
         try:
@@ -112,7 +112,7 @@ class TurnRegistry:
         except asyncio.CancelledError:
             turn.disconnect()
             raise
-        return replace(exchange, handed=turn.checkpoint.mark_delivered)
+        return replace(exchange, on_delivered=turn.checkpoint.mark_delivered)
 
     async def finish(self, seconds: float) -> None:
         """Let running turns end for ``seconds``, then cancel them, and then what they wait for too."""
@@ -139,7 +139,7 @@ class TurnRegistry:
                 continue  # the turns themselves report it
 
     def _ports(self, context: TurnContext) -> Ports:
-        onlooker = TurnObserver(context.request.watch, context.turn_id, context.agent.id, context.redactor)
+        onlooker = TurnObserver(context.request.observer, context.turn_id, context.agent.id, context.redactor)
         caller = CallContext(context.agent, context.turn_id, context.redactor, onlooker)
 
         async def model(call: ModelCall) -> ModelAnswer:

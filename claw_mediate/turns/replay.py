@@ -20,13 +20,12 @@ from claw_contract.redaction.redactor import Redactor
 from claw_contract.transcript.text import as_array, as_object
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core import tool_result
-from claw_mediate.core.error_bodies import refusal
-from claw_mediate.core.talk import Deliver, Outcome
-from claw_mediate.core.tool_call import round_of
-from claw_mediate.core.tool_catalog import Catalog
+from claw_mediate.core.error_bodies import build_error_body
+from claw_mediate.core.tool_call import round_of_key
+from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.tool_trace import tool_trace, usage_record
 from claw_mediate.core.turn import turn
-from claw_mediate.core.types import ToolCall, ToolResult, add_usage, runner_usage
+from claw_mediate.core.types import Deliver, Outcome, ToolCall, ToolResult, add_usage, runner_usage
 from claw_mediate.dialects.base import Additions, Dialect
 from claw_mediate.providers.client import ProviderResponse, TransportFailure
 from claw_mediate.providers.failover import ModelAnswer, ModelCall, understood
@@ -94,20 +93,22 @@ class Replayed:
 
 
 async def replayed(recording: Recording, agent: Agent, dialect: Dialect) -> Replayed:
-    """Play it. Raises ``UnreadableRequestError`` and ``WireError`` for a request that is none."""
+    """Play it. Raises ``UnreadableRequestError`` and ``JsonSpliceError`` for a request that is none."""
     view = dialect.read_request(recording.body)
-    catalog = Catalog.of(agent.tools, view.declared, dialect.MOST_TOOLS - len(view.declared))
+    catalog = ToolCatalog.build(agent.tools, view.declared_tools, dialect.MAX_TOOLS - len(view.declared_tools))
     peers = _Peers(recording, agent)
     ports = Ports(peers.model, peers.tools, lambda: peers.clock)
     turn_id = str(recording.entry.get("turn_id"))
-    world = TurnDriver(dialect, catalog, dialect.offer(view, catalog, Additions()), ports, NullCheckpoint(turn_id))
+    world = TurnDriver(
+        dialect, catalog, dialect.build_request(view, catalog, Additions()), ports, NullCheckpoint(turn_id)
+    )
     outcome = await drive(turn(agent.limits, peers.clock), world)
     if isinstance(outcome, Deliver):
-        body = dialect.write_reply(outcome.reply, view, runner_usage(outcome.usage), terminal=outcome.terminal)
+        body = dialect.write_response(outcome.response, view, runner_usage(outcome.usage), terminal=outcome.terminal)
         ended: tuple[int, bytes, str | None] = 200, body, None
     else:
         own = outcome.failure.body if outcome.failure is not None else None
-        body = own or refusal(recording.path, outcome.status, outcome.code, outcome.message)
+        body = own or build_error_body(recording.path, outcome.status, outcome.code, outcome.message)
         ended = outcome.status, body, outcome.code
     status, body, code = ended
     about = {
@@ -160,7 +161,7 @@ class _Peers:
 
     async def tools(self, call: ToolCall, key: str, seconds: float) -> ToolResult:
         assert call.tool is not None
-        place = (round_of(key), call.canonical)
+        place = (round_of_key(key), call.canonical)
         answers, told = self._answers.get(place), self._told.get(place)
         recorded = answers.popleft() if answers else None
         known = told.popleft() if told else None
@@ -170,7 +171,7 @@ class _Peers:
         own = call.tool.annotations.timeout_ms
         allowed = seconds if own is None else min(seconds, own / 1000)
         if recorded.status is not None and recorded.latency_ms > allowed * 1000:
-            return replace(tool_result.timed_out(call, allowed), latency_ms=recorded.latency_ms)
+            return replace(tool_result.timeout(call, allowed), latency_ms=recorded.latency_ms)
         limit = call.tool.annotations.max_result_bytes or self._agent.limits.result_bytes
         return replace(_answer(call, recorded, known, limit), latency_ms=recorded.latency_ms)
 
@@ -179,7 +180,7 @@ def _answer(call: ToolCall, recorded: Recorded, known: JsonObject | None, limit:
     """The answer to a call, as its service's response is read now; without one, as the model was told then."""
     if recorded.status is not None and not recorded.whole:
         cut = min(limit, len(recorded.body)) if recorded.size > len(recorded.body) else limit
-        return tool_result.from_http(call, recorded.status, recorded.body, recorded.size, cut)
+        return tool_result.read_http_response(call, recorded.status, recorded.body, recorded.size, cut)
     told = as_object(json.loads(recorded.body)) if recorded.whole else as_object(as_object(known).get("result"))
     code = as_object(told.get("error")).get("code")
     status = told.get("status_code")

@@ -10,9 +10,9 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
-from claw_mediate.core.error_bodies import refusal
-from claw_mediate.core.http import Exchange, answered
-from claw_mediate.dialects.base import Dialect, Opening, RunnerRequest
+from claw_mediate.core.error_bodies import build_error_body
+from claw_mediate.core.http import RunnerResponse, respond
+from claw_mediate.dialects.base import Dialect, RunnerRequest, StreamOpening
 from claw_mediate.settings import Pace
 from claw_mediate.turns.context import TurnContext, TurnResult
 from claw_mediate.turns.driver import Progress
@@ -51,7 +51,7 @@ class ClientStream:
             on_disconnect()
 
 
-async def json_response(task: asyncio.Task[TurnResult]) -> Exchange:
+async def json_response(task: asyncio.Task[TurnResult]) -> RunnerResponse:
     """Return the answer of a turn that was not asked to stream. Several runners may wait for the same task."""
     await asyncio.wait([task])
     return _whole(task.result())
@@ -59,7 +59,7 @@ async def json_response(task: asyncio.Task[TurnResult]) -> Exchange:
 
 async def sse_response(
     context: TurnContext, progress: Progress, task: asyncio.Task[TurnResult], pace: Pace, on_disconnect: OnDisconnect
-) -> Exchange:
+) -> RunnerResponse:
     """Return the answer of a turn that was asked to stream: its error while the status is open, else its stream."""
     committed = asyncio.ensure_future(progress.committed.wait())
     try:
@@ -69,30 +69,32 @@ async def sse_response(
     progress.committed.set()
     if task.done() and not (result := task.result()).ok:
         return _whole(result)
-    return Exchange(200, _STREAM, ClientStream(_events(context, progress, task, pace), on_disconnect), streaming=True)
+    return RunnerResponse(
+        200, _STREAM, ClientStream(_events(context, progress, task, pace), on_disconnect), streaming=True
+    )
 
 
-def stored_response(view: RunnerRequest, dialect: Dialect, stored: StoredResponse) -> Exchange:
+def stored_response(view: RunnerRequest, dialect: Dialect, stored: StoredResponse) -> RunnerResponse:
     """Return once more the answer that a turn ended with."""
     if not view.stream:
-        return answered(stored.status, stored.body, stored.content_type)
+        return respond(stored.status, stored.body, stored.content_type)
 
     async def events() -> AsyncIterator[bytes]:
         for event in dialect.stream(stored.body, view, None):
             yield event
 
-    return Exchange(200, _STREAM, events(), streaming=True)
+    return RunnerResponse(200, _STREAM, events(), streaming=True)
 
 
-def _whole(result: TurnResult) -> Exchange:
-    return answered(result.status, result.body, result.content_type, result.retry_after)
+def _whole(result: TurnResult) -> RunnerResponse:
+    return respond(result.status, result.body, result.content_type, result.retry_after)
 
 
 async def _events(
     context: TurnContext, progress: Progress, task: asyncio.Task[TurnResult], pace: Pace
 ) -> AsyncGenerator[bytes]:
     dialect = context.dialect
-    opening = Opening("chatcmpl" + context.turn_id.removeprefix("turn_"), context.view.model, int(time.time()))
+    opening = StreamOpening("chatcmpl" + context.turn_id.removeprefix("turn_"), context.view.model, int(time.time()))
     has_opened = False
     while not task.done():
         if pace.kind != "off":
@@ -112,4 +114,4 @@ def _error_event(context: TurnContext, result: TurnResult) -> bytes:
     if own := context.dialect.error_body(result.body):
         return own
     message = f"the provider answered with status {result.status}"
-    return refusal(context.request.path, result.status, f"provider_http_{result.status}", message)
+    return build_error_body(context.request.path, result.status, f"provider_http_{result.status}", message)

@@ -11,12 +11,11 @@ import time
 from dataclasses import replace
 
 from claw_contract.history import UsageRecord
-from claw_mediate.core.continuity import NOTHING_SAID
-from claw_mediate.core.error_bodies import refusal
+from claw_mediate.core.continuity import EMPTY_TEXT_KEY
+from claw_mediate.core.error_bodies import build_error_body
 from claw_mediate.core.http import GONE, RETRY_AFTER, STOPPING
-from claw_mediate.core.talk import Deliver, Outcome, Refuse
 from claw_mediate.core.turn import turn
-from claw_mediate.core.types import add_usage, runner_usage
+from claw_mediate.core.types import Deliver, Outcome, Refuse, add_usage, runner_usage
 from claw_mediate.turns.checkpoint import TurnCheckpoint
 from claw_mediate.turns.context import TurnContext, TurnResult
 from claw_mediate.turns.continuity import Continuity
@@ -80,10 +79,10 @@ class TurnRun:
         context = self._context
         if isinstance(outcome, Deliver):
             await self._remember(outcome)
-            if context.view.legacy and len(outcome.reply.calls) > 1 and not outcome.terminal:
+            if context.view.uses_functions and len(outcome.response.calls) > 1 and not outcome.terminal:
                 self._recorder.log_intervention(context, "legacy_function_calls_serialized")
             usage = runner_usage(outcome.usage)
-            body = context.dialect.write_reply(outcome.reply, context.view, usage, terminal=outcome.terminal)
+            body = context.dialect.write_response(outcome.response, context.view, usage, terminal=outcome.terminal)
             return TurnResult(200, ok=True, body=context.redactor.document(body))
         await self._remember_unanswered(outcome)
         failure = outcome.failure
@@ -92,22 +91,22 @@ class TurnRun:
             body = context.redactor.document(failure.body)
             media_type = _valid(_MEDIA_TYPE, failure.content_type.partition(";")[0]) or "application/octet-stream"
             return TurnResult(failure.status, False, body, media_type, outcome.code, retry_after)
-        body = refusal(context.request.path, outcome.status, outcome.code, outcome.message)
+        body = build_error_body(context.request.path, outcome.status, outcome.code, outcome.message)
         body = context.redactor.document(body)
         return TurnResult(outcome.status, ok=False, body=body, code=outcome.code, retry_after=retry_after)
 
     async def _remember(self, outcome: Deliver) -> None:
         """Store the hidden rounds under the anchor of the message that they led to."""
         context = self._context
-        hidden = context.dialect.hidden_messages(outcome.rounds, replayed=True)
-        anchor = context.dialect.reply_anchor(outcome.reply, context.view, terminal=outcome.terminal)
+        hidden = context.dialect.write_hidden_rounds(outcome.rounds, replayed=True)
+        anchor = context.dialect.response_anchor(outcome.response, context.view, terminal=outcome.terminal)
         await self._continuity.remember(context, anchor, hidden)
 
     async def _remember_unanswered(self, outcome: Refuse) -> None:
         """Store what a failed turn did where its answer would stand: the runner may go on behind it."""
         context = self._context
-        hidden = context.dialect.hidden_messages(outcome.rounds, replayed=True)
-        await self._continuity.remember(context, Anchor(NOTHING_SAID, context.view.evidence.before), hidden)
+        hidden = context.dialect.write_hidden_rounds(outcome.rounds, replayed=True)
+        await self._continuity.remember(context, Anchor(EMPTY_TEXT_KEY, context.view.evidence.before), hidden)
 
     def _record(self, outcome: Outcome, result: TurnResult) -> None:
         latency_ms = round((time.monotonic() - self._started) * 1000)

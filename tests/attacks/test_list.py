@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from claw_mediate.core.http import Exchange, Request
+from claw_mediate.core.http import Request, RunnerResponse
 from tests import raw
 from tests.attacks.table import ATTACKS, page, unknown
 from tests.failures.stage import TOKEN, Stage
@@ -39,7 +39,7 @@ async def test_nothing_but_the_credential_is_one_and_no_peer_hears_of_the_rest(
     async with stage.open() as mediator:
         stage.provider.script = stage.service.script = [raw.answers(200, b"{}")]
         answer = mediator.admit(Request("POST", stage.dialect.PATH, headers, stage.request().body))
-        assert isinstance(answer, Exchange)
+        assert isinstance(answer, RunnerResponse)
         assert answer.status in (401, 403)
         assert "planted" not in b"".join([chunk async for chunk in answer.chunks]).decode()
     assert stage.provider.received == stage.service.received == []

@@ -178,14 +178,14 @@ def test_the_codes_of_interventions_are_those_of_results() -> None:
     """One registry: what the contract knows of codes is what the mediator answers with."""
     call = called(granted())
     by_itself = [
-        tool_result.budget_exhausted(call),
+        tool_result.tool_budget_exhausted(call),
         tool_result.managed_tools_first(call),
-        tool_result.terminal_order(call),
+        tool_result.terminal_on_success_order(call),
         tool_result.too_many_calls(call, 1),
         tool_result.unknown_tool(call),
         tool_result.invalid_arguments(call, ""),
-        tool_result.schema_violations(call, []),
-        tool_result.duplicate(call, 1, 1),
+        tool_result.schema_validation(call, []),
+        tool_result.duplicate_tool_call(call, 1, 1),
     ]
     assert {answer.code for answer in by_itself} == interventions.CODES_NOT_RUN
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from claw_mediate.core.http import Exchange, Request
+from claw_mediate.core.http import Request, RunnerResponse
 from claw_mediate.http.client import tls_context
 from claw_mediate.mediator import Mediator
 from claw_mediate.providers import client
@@ -47,9 +47,9 @@ async def _answer(mediator: Mediator, fate: Fate, reader: asyncio.StreamReader, 
     length = next(int(value) for name, value in headers if name.lower() == "content-length")
     request = Request(method, path, headers, await reader.readexactly(length))
     admitted = mediator.admit(request)
-    assert not isinstance(admitted, Exchange)
+    assert not isinstance(admitted, RunnerResponse)
     exchange = await mediator.exchange(admitted, request)
-    assert isinstance(exchange, Exchange)
+    assert isinstance(exchange, RunnerResponse)
     about = "".join(f"{name}: {value}\r\n" for name, value in exchange.headers)
     opening = f"HTTP/1.1 {exchange.status} Said\r\n{about}connection: close\r\n\r\n".encode()
     if exchange.streaming:
@@ -70,6 +70,6 @@ async def _answer(mediator: Mediator, fate: Fate, reader: asyncio.StreamReader, 
     writer.close()
 
 
-async def _handed(exchange: Exchange) -> None:
-    if exchange.handed is not None:
-        await exchange.handed()
+async def _handed(exchange: RunnerResponse) -> None:
+    if exchange.on_delivered is not None:
+        await exchange.on_delivered()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from claw_mediate.agents.authenticate import Admitted
-from claw_mediate.core.http import Exchange, Request
+from claw_mediate.core.http import Request, RunnerResponse
 from claw_mediate.mediator import Mediator
 from claw_mediate.settings import SETTINGS, Settings
 from claw_mediate.telemetry.event_log import EventLog
@@ -112,7 +112,7 @@ class Stage:
         admitted = mediator.admit(request)
         assert isinstance(admitted, Admitted)
         exchange = await mediator.exchange(admitted, request)
-        assert isinstance(exchange, Exchange)
+        assert isinstance(exchange, RunnerResponse)
         chunks = [await anext(exchange.chunks)]
         self.go.set()
         chunks += [chunk async for chunk in exchange.chunks]

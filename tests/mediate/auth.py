@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from claw_contract.log import COMMON
-from claw_mediate.core.provider import Key, Provider
+from claw_mediate.core.model_policy import PoolKey, Provider
 from claw_mediate.providers.registry import Auth as AuthDirectories
 from claw_mediate.providers.registry import Registry
 from claw_mediate.telemetry.event_log import EventLog
@@ -54,6 +54,6 @@ def ready(registry: Registry, name: str = "openai") -> list[str]:
     return [key.secret.reveal() for key in registry.ready(registry.all()[name]) if key is not None]
 
 
-def key(registry: Registry, secret: str, name: str = "openai") -> tuple[Provider, Key]:
+def key(registry: Registry, secret: str, name: str = "openai") -> tuple[Provider, PoolKey]:
     provider = registry.all()[name]
     return provider, next(key for key in provider.keys if key.secret.reveal() == secret)

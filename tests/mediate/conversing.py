@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from claw_mediate.agents.authenticate import Admitted
-from claw_mediate.core.http import Exchange, Request
+from claw_mediate.core.http import Request, RunnerResponse
 from tests.mediate.desk import Desk
 from tests.wires import Body, Wire, openai
 
@@ -224,14 +224,14 @@ class Conversing:
             return ""
         return (talk.wire.assembled(body) if exchange.streaming else body).decode()
 
-    async def _exchanged(self, request: Request) -> tuple[Exchange, bytes]:
+    async def _exchanged(self, request: Request) -> tuple[RunnerResponse, bytes]:
         admitted: Any = self.desk.mediator.admit(request)
         assert isinstance(admitted, Admitted)
         exchange = await self.desk.mediator.exchange(admitted, request)
-        assert isinstance(exchange, Exchange)
+        assert isinstance(exchange, RunnerResponse)
         body = b"".join([chunk async for chunk in exchange.chunks])
         if self.desk.model.fault is not None:
             raise self.desk.model.fault
-        if exchange.handed is not None:
-            await exchange.handed()
+        if exchange.on_delivered is not None:
+            await exchange.on_delivered()
         return exchange, body

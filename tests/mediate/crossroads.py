@@ -15,7 +15,7 @@ from claw_contract.metadata import Metadata
 from claw_contract.providers import ApiFormat
 from claw_contract.secret import Secret
 from claw_mediate.agents.directory import Agent
-from claw_mediate.core.provider import Candidate
+from claw_mediate.core.model_policy import Candidate
 from claw_mediate.core.types import Limits, ModelResponse
 from claw_mediate.dialects.anthropic import messages as anthropic_messages
 from claw_mediate.dialects.base import Dialect
@@ -111,7 +111,7 @@ class Crossroads:
         await asyncio.sleep(0)
 
     def _read(self, body: bytes) -> ModelResponse:
-        return self.dialect.read_reply(body, catalog())
+        return self.dialect.read_response(body, catalog())
 
     def _entry(self, name: str, keys: int, api_format: ApiFormat) -> dict[str, Any]:
         auth = "x-api-key" if api_format == "anthropic" else "bearer"

@@ -16,7 +16,7 @@ import pytest
 from claw_contract.history import HistoryEntry
 from claw_mediate.agents.authenticate import Admitted
 from claw_mediate.agents.directory import Agent
-from claw_mediate.core.http import Exchange, Forward, Request
+from claw_mediate.core.http import Forward, Request, RunnerResponse
 from claw_mediate.mediator import Mediator
 from claw_mediate.settings import SETTINGS, Settings
 from claw_mediate.telemetry.event_log import EventLog
@@ -171,12 +171,12 @@ class Desk:
             body = b"".join([chunk async for chunk in exchange.chunks])
             if self.model.fault is not None:
                 raise self.model.fault
-            if exchange.handed is not None and self.listens:
-                await exchange.handed()
+            if exchange.on_delivered is not None and self.listens:
+                await exchange.on_delivered()
             self._answered(exchange, body)
         return "\n" + "\n".join(self.lines) + "\n"
 
-    def _answered(self, exchange: Exchange, body: bytes) -> None:
+    def _answered(self, exchange: RunnerResponse, body: bytes) -> None:
         self.status = exchange.status
         error = self.wire.stream_error(body) if exchange.streaming else body if exchange.status != 200 else None
         if error is not None:

@@ -23,7 +23,7 @@ from tests.mediate.made import limits
 from tests.peers import Service
 
 TOKEN = "feed-token-planted"
-VIEW = RunnerRequest(b"{}", "m", False, False, (), said=("I live in Paris.", "What should I buy?"))
+VIEW = RunnerRequest(b"{}", "m", False, False, (), user_texts=("I live in Paris.", "What should I buy?"))
 
 
 class Gathering:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from claw_contract.manifest import Tool
 from claw_mediate.core.tool_call import read_arguments
-from claw_mediate.core.tool_catalog import Catalog
+from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.types import Arguments, Limits, ModelResponse, Owner, ToolCall
 
 SPACE = st.text(alphabet=" \t\r\n", max_size=2)
@@ -96,16 +96,16 @@ def reply(*calls: ToolCall, **usage: Any) -> ModelResponse:
     return ModelResponse(b"{}", b"{}", tuple(calls), usage)
 
 
-def catalog(*tools: Tool, native: Sequence[str] = (), room: int = 128) -> Catalog:
-    return Catalog.of(tools, native, room)
+def catalog(*tools: Tool, native: Sequence[str] = (), room: int = 128) -> ToolCatalog:
+    return ToolCatalog.build(tools, native, room)
 
 
 def limits(**more: Any) -> Limits:
     values: dict[str, Any] = {
         "max_rounds": 8,
-        "per_tool": 30.0,
-        "total": 100.0,
-        "soft": 90.0,
+        "tool_seconds": 30.0,
+        "total_seconds": 100.0,
+        "soft_seconds": 90.0,
         "result_bytes": 16384,
         "max_parallel": 8,
         "on_budget": "finalize",

@@ -165,11 +165,11 @@ class Services:
         taken = self.takes.get(call.canonical, 0.0)
         self.desk.clock += min(taken, seconds)
         if taken > seconds:
-            return tool_result.timed_out(call, seconds)
+            return tool_result.timeout(call, seconds)
         answers = self.script.get(call.canonical, [(200, {})])
         status, data = answers.pop(0) if len(answers) > 1 else answers[0]
         body = json.dumps(data).encode()
-        return tool_result.from_http(call, status, body, len(body), caller.agent.limits.result_bytes)
+        return tool_result.read_http_response(call, status, body, len(body), caller.agent.limits.result_bytes)
 
     async def close(self) -> None:
         return

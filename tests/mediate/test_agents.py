@@ -69,7 +69,7 @@ def test_an_agent_is_its_directory_with_or_without_tools(pod: Pod) -> None:
     assert (pod.names(), pod.names("clerk"), pod.names("nobody")) == (["desk.x"], [], None)
     found = pod.agents.find("analyst")
     assert found is not None
-    assert (found.limits.max_rounds, found.limits.total, found.limits.soft) == (3, 120.0, 108.0)
+    assert (found.limits.max_rounds, found.limits.total_seconds, found.limits.soft_seconds) == (3, 120.0, 108.0)
     assert pod.agents.ids() == ["analyst", "clerk"]
     assert [event["tools_count"] for event in pod.said("tool_manifest_loaded")] == [1, 0]
 

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from claw_mediate.core import tool_result
-from claw_mediate.core.talk import ToolUse
-from claw_mediate.core.types import Round
+from claw_mediate.core.types import Round, ToolUse
 from claw_mediate.dialects.anthropic import messages as anthropic_messages
 from claw_mediate.dialects.base import Additions, UnreadableRequestError
 from tests.mediate.made import JSON_TEXT, catalog, granted
@@ -22,7 +21,9 @@ MANAGED = b'{"name":"desk__get","description":"","input_schema":{"type":"object"
 
 def offered(body: bytes, additions: Additions | None = None) -> dict[ToolUse, bytes]:
     request = anthropic_messages.read_request(body)
-    offer = anthropic_messages.offer(request, catalog(GET, native=request.declared), additions or Additions())
+    offer = anthropic_messages.build_request(
+        request, catalog(GET, native=request.declared_tools), additions or Additions()
+    )
     return {use: offer(use).body for use in ToolUse}
 
 
@@ -40,7 +41,7 @@ def offered(body: bytes, additions: Additions | None = None) -> dict[ToolUse, by
     ],
 )
 def test_managed_tools_stand_behind_the_runners_own(tools: bytes, after: bytes) -> None:
-    assert offered(b'{"messages":[ ]' + tools + b"}")[ToolUse.AS_ASKED] == b'{"messages":[ ]' + after
+    assert offered(b'{"messages":[ ]' + tools + b"}")[ToolUse.AS_REQUESTED] == b'{"messages":[ ]' + after
 
 
 @pytest.mark.requirement("wire:byte-fidelity")
@@ -49,7 +50,7 @@ def test_managed_tools_stand_behind_the_runners_own(tools: bytes, after: bytes) 
 def test_the_blocks_and_unknown_fields_keep_their_bytes(sources: list[str], other: str) -> None:
     blocks = ",".join(f'{{ "type":"image", "source" :{source}}}' for source in sources)
     head = f'{{ "x-unknown": {other} , "messages" : [{{"role":"user","content":[{blocks}]}} ]'
-    body = offered(f'{head},"stream":true }}'.encode())[ToolUse.AS_ASKED]
+    body = offered(f'{head},"stream":true }}'.encode())[ToolUse.AS_REQUESTED]
     assert body == f'{head},"stream":false ,"tools":['.encode() + MANAGED + b"]}"
 
 
@@ -71,13 +72,13 @@ def test_the_blocks_and_unknown_fields_keep_their_bytes(sources: list[str], othe
 def test_a_forced_choice_holds_once_and_names_the_alias(choice: str, asked: str, released: str) -> None:
     bodies = offered(f'{{"messages":[],"tool_choice":{choice}}}'.encode())
     shown = {use: bodies[use].decode().partition('"tool_choice":')[2].partition(',"tools"')[0] for use in ToolUse}
-    assert shown == {ToolUse.AS_ASKED: asked, ToolUse.RELEASED: released, ToolUse.FORBIDDEN: '{"type":"none"}'}
+    assert shown == {ToolUse.AS_REQUESTED: asked, ToolUse.RELEASED: released, ToolUse.FORBIDDEN: '{"type":"none"}'}
 
 
 @pytest.mark.requirement("injection:tool-choice-kept")
 def test_no_choice_stays_no_choice_until_tools_are_forbidden() -> None:
     bodies = offered(b'{"messages":[]}')
-    assert "tool_choice" not in json.loads(bodies[ToolUse.AS_ASKED])
+    assert "tool_choice" not in json.loads(bodies[ToolUse.AS_REQUESTED])
     assert "tool_choice" not in json.loads(bodies[ToolUse.RELEASED])
     assert json.loads(bodies[ToolUse.FORBIDDEN])["tool_choice"] == {"type": "none"}
 
@@ -99,10 +100,10 @@ def test_no_choice_stays_no_choice_until_tools_are_forbidden() -> None:
 def test_context_stands_at_the_end_of_the_system_prompt_and_nothing_else_moves(system: str, after: str) -> None:
     body = f'{{{system}"messages":[ {{"role":"user","content":"Q"}}]}}'.encode()
     request = anthropic_messages.read_request(body)
-    edited = anthropic_messages.with_context(request, 'Live: "x"').decode()
+    edited = anthropic_messages.add_context(request, 'Live: "x"').decode()
     assert f'"system":{after}' in edited
     assert '"messages":[ {"role":"user","content":"Q"}]' in edited
-    mediated = offered(body, Additions(context='Live: "x"'))[ToolUse.AS_ASKED].decode()
+    mediated = offered(body, Additions(context='Live: "x"'))[ToolUse.AS_REQUESTED].decode()
     assert f'"system":{after}' in mediated
 
 
@@ -123,7 +124,7 @@ def test_a_content_of_another_form_is_the_providers_to_judge(content: str) -> No
     messages = ",".join(f'{{"role":"{role}","content":{content}}}' for role in ("user", "assistant", "new"))
     for end in ("", f',{{"role":"assistant","content":{content}}}'):
         body = f'{{"system":{content},"messages":[{messages}{end}]'.encode()
-        assert offered(body + b"}")[ToolUse.AS_ASKED].startswith(body)
+        assert offered(body + b"}")[ToolUse.AS_REQUESTED].startswith(body)
 
 
 @pytest.mark.requirement("failure:bad-request")
@@ -141,15 +142,15 @@ def test_hidden_rounds_go_on_with_the_message_that_the_runner_began(prefill: str
     body = f'{{"messages":[{{"role":"user","content":"Q"}} , {{"role":"assistant","content":{prefill}}} ]}}'.encode()
     request = anthropic_messages.read_request(body)
     names = catalog(GET)
-    offer = anthropic_messages.offer(request, names, Additions())(ToolUse.AS_ASKED)
+    offer = anthropic_messages.build_request(request, names, Additions())(ToolUse.AS_REQUESTED)
     assert json.loads(offer.body)["messages"] == json.loads(body)["messages"]
     content = [
         {"type": "text", "text": "let me look."},
         {"type": "tool_use", "id": "t", "name": "desk__get", "input": {}},
     ]
-    reply = anthropic_messages.read_reply(json.dumps({"content": content}).encode(), names)
+    reply = anthropic_messages.read_response(json.dumps({"content": content}).encode(), names)
     rounds = [Round(number, reply, (tool_result.unknown_tool(reply.calls[0]),)) for number in (1, 2)]
-    hidden = anthropic_messages.hidden_messages(rounds, replayed=False)
+    hidden = anthropic_messages.write_hidden_rounds(rounds, replayed=False)
     messages: list[dict[str, Any]] = json.loads(anthropic_messages.write_request(offer, hidden))["messages"]
     assert [message["role"] for message in messages] == ["user", "assistant", "user", "assistant", "user"]
     assert messages[1]["content"] == [{"type": "text", "text": "Sure, "}, *content]
@@ -164,7 +165,7 @@ def test_what_an_agent_said_is_read_without_its_tool_results() -> None:
     ]
     body = {"messages": messages, "system": [{"type": "text", "text": "S"}], "max_tokens": 7, "model": "m"}
     request = anthropic_messages.read_request(json.dumps(body).encode())
-    assert (request.said, request.system, request.most_tokens) == (("Q",), "S", 7)
+    assert (request.user_texts, request.system, request.max_tokens) == (("Q",), "S", 7)
     assert list(request.evidence.anchors) == [1]
 
 
@@ -182,7 +183,7 @@ def test_what_an_agent_said_is_read_without_its_tool_results() -> None:
 def test_an_answer_is_found_again_however_the_runner_spells_it(spelled: Any) -> None:
     asked = anthropic_messages.read_request(b'{"messages":[{"role":"user","content":"Q"}]}')
     content = [{"type": "thinking", "thinking": "long", "signature": "s"}, {"type": "text", "text": "Hi"}]
-    reply = anthropic_messages.read_reply(json.dumps({"content": content}).encode(), catalog())
-    anchor = anthropic_messages.reply_anchor(reply, asked, terminal=False)
+    reply = anthropic_messages.read_response(json.dumps({"content": content}).encode(), catalog())
+    anchor = anthropic_messages.response_anchor(reply, asked, terminal=False)
     again = [{"role": "user", "content": [{"type": "text", "text": "Q"}]}, {"role": "assistant", "content": spelled}]
     assert anthropic_messages.read_request(json.dumps({"messages": again}).encode()).evidence.anchors == {1: anchor}

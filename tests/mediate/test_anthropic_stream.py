@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from claw_mediate.dialects.anthropic import messages as anthropic_messages
-from claw_mediate.dialects.base import Opening
+from claw_mediate.dialects.base import StreamOpening
 from tests.mediate.made import JSON_TEXT, catalog
 from tests.wires.anthropic import message
 
@@ -32,12 +32,12 @@ BLOCK = st.one_of(
 )
 ASKED = anthropic_messages.read_request(b'{"messages":[]}')
 
-OPENING = Opening("unused", "unused", 0)
+OPENING = StreamOpening("unused", "unused", 0)
 
 
 def streamed(body: Any) -> bytes:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    anthropic_messages.read_reply(data, catalog())
+    anthropic_messages.read_response(data, catalog())
     return b"".join(anthropic_messages.stream(data, ASKED))
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from claw_mediate.core import tool_result
 from claw_mediate.core.types import Round
 from claw_mediate.dialects.anthropic import messages as anthropic_messages
-from claw_mediate.dialects.base import Dialect, UnreadableReplyError
+from claw_mediate.dialects.base import Dialect, UnreadableResponseError
 from claw_mediate.dialects.openai import chat as openai_chat
 from tests.mediate import openai_sdk, test_anthropic_stream
 from tests.mediate.any_reply import WIRES, bodies
@@ -32,18 +32,18 @@ def test_any_response_is_refused_or_its_stream_is_one_that_the_sdk_reads(name: s
     dialect, wire = DIALECTS[name], WIRES[name]
     body = data.draw(bodies(wire))
     try:
-        reply = dialect.read_reply(body, CATALOG)
-    except UnreadableReplyError:
+        reply = dialect.read_response(body, CATALOG)
+    except UnreadableResponseError:
         return
     asked = wire.request([wire.user("Go")], (), stream=True, more={})
     request = dialect.read_request(json.dumps(asked).encode())
     handed = all(call.owner == "native" for call in reply.calls)
     for terminal in (False, True) if handed else (True,):
-        answer = dialect.write_reply(reply, request, {**reply.usage, "n": 1}, terminal=terminal)
+        answer = dialect.write_response(reply, request, {**reply.usage, "n": 1}, terminal=terminal)
         stream = b"".join(dialect.stream(answer, request))
         wire.assembled(stream)
         FINAL[name](stream)
-        assert dialect.reply_anchor(reply, request, terminal=terminal)
+        assert dialect.response_anchor(reply, request, terminal=terminal)
     answers = tuple(tool_result.unknown_tool(call) for call in reply.calls)
-    for message in dialect.hidden_messages([Round(1, reply, answers)], replayed=False):
+    for message in dialect.write_hidden_rounds([Round(1, reply, answers)], replayed=False):
         json.loads(message)

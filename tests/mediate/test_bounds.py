@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claw_mediate.core.continuity import MOST_REINJECTED, bounded
-from claw_mediate.core.json_splice import elements
+from claw_mediate.core.json_splice import element_spans
+from claw_mediate.core.reinjection import MAX_REINJECTED_BYTES, fit_to_limit
 from claw_mediate.dialects.anthropic import messages as anthropic_messages
 from claw_mediate.dialects.openai import chat as openai_chat
 from tests.mediate.desk import Desk, tool
@@ -34,7 +34,7 @@ def numbered(sizes: list[int]) -> dict[int, bytes]:
 @given(SIZES)
 def test_however_long_a_conversation_is_what_is_reinjected_fits_and_the_latest_is_whole(sizes: list[int]) -> None:
     hidden = numbered(sizes)
-    kept = bounded(hidden, halved, 100)
+    kept = fit_to_limit(hidden, halved, 100)
     assert sum(map(len, kept.values())) <= 100
     assert all(messages in (hidden[index], halved(hidden[index])) for index, messages in kept.items())
     if sizes and sizes[-1] <= 100:
@@ -44,13 +44,13 @@ def test_however_long_a_conversation_is_what_is_reinjected_fits_and_the_latest_i
 
 @pytest.mark.requirement("continuity:bounds")
 def test_what_fits_is_whole() -> None:
-    assert bounded(numbered([50, 30, 20]), halved, 100) == numbered([50, 30, 20])
+    assert fit_to_limit(numbered([50, 30, 20]), halved, 100) == numbered([50, 30, 20])
 
 
 @pytest.mark.requirement("continuity:bounds")
 def test_the_beginning_changes_once_in_a_long_while_and_not_with_every_request() -> None:
     """Prompt caches hold: of 500 requests, the hidden part of a few differs from the beginning of the next one's."""
-    seen = [bounded(numbered([5] * number), halved, 100) for number in range(1, 250)]
+    seen = [fit_to_limit(numbered([5] * number), halved, 100) for number in range(1, 250)]
     breaks = sum(
         any(later.get(index) != messages for index, messages in earlier.items()) for earlier, later in pairwise(seen)
     )
@@ -95,9 +95,9 @@ def test_a_call_that_shrinks_keeps_its_name_its_id_and_how_it_went(
     dialect: ModuleType, arguments: dict[str, Any], told: dict[str, Any]
 ) -> None:
     messages = hidden_round(dialect, 1, arguments, told)
-    short = dialect.shortened(messages)
+    short = dialect.summarize(messages)
     assert len(short) < 1000
-    assert dialect.shortened(messages) == short, "the same bytes every time"
+    assert dialect.summarize(messages) == short, "the same bytes every time"
     assert [json.loads(b"[%b]" % short)[n]["role"] for n in (0, 1)] == [
         "assistant",
         "tool" if dialect is openai_chat else "user",
@@ -105,7 +105,7 @@ def test_a_call_that_shrinks_keeps_its_name_its_id_and_how_it_went(
     assert b"Let me see" not in short
     assert all(word in short for word in (b'"signature": "s"', b"call1", b"desk__quote"))
     assert (b"timeout" in short) is not told["ok"]
-    assert len(elements(b"[%b]" % short)) == 2
+    assert len(element_spans(b"[%b]" % short)) == 2
 
 
 @pytest.mark.requirement("continuity:bounds")
@@ -117,7 +117,7 @@ async def test_a_long_conversation_goes_on_within_the_bounds_and_stays_valid(des
         desk.model_says(f"Answer {number}.")
         await desk.asks(f"Question {number}?")
     firsts = desk.model.raw[::2]
-    assert max(map(len, firsts)) < MOST_REINJECTED + 20_000
+    assert max(map(len, firsts)) < MAX_REINJECTED_BYTES + 20_000
     last = desk.model.bodies[-2]
     assert desk.wire.called(last) == ["desk__quote"] * 23, "every call is still told of"
     told = [json.loads(content) for _, content in desk.wire.answers(last["messages"])]

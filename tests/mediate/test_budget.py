@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from claw_contract.metadata import Budget
 from claw_contract.prices import Price
-from claw_mediate.core.pricing import cost_of, priced
+from claw_mediate.core.pricing import compute_cost, find_price
 from claw_state.spending import Bucket, bucket_end, find_excess
 
 
@@ -103,7 +103,7 @@ PRICES = {
     ],
 )
 def test_the_longest_name_that_fits_is_the_price(provider: str, model: str, name: str | None) -> None:
-    assert priced(PRICES, provider, model) == (PRICES[name] if name else None)
+    assert find_price(PRICES, provider, model) == (PRICES[name] if name else None)
 
 
 @pytest.mark.requirement("budget:cost")
@@ -141,7 +141,7 @@ def test_the_longest_name_that_fits_is_the_price(provider: str, model: str, name
 def test_a_cost_is_what_the_provider_says_else_what_the_list_says_else_unknown(
     usage: dict[str, Any], price: str | None, cost: float | None
 ) -> None:
-    found = cost_of(usage, PRICES[price] if price else None)
+    found = compute_cost(usage, PRICES[price] if price else None)
     assert found == (None if cost is None else pytest.approx(cost))
 
 
@@ -158,5 +158,5 @@ def test_odd_numbers_of_a_provider_never_give_money_back(odd: Any) -> None:
         {"input_tokens": odd, "output_tokens": odd},
         {"prompt_tokens": 10, "completion_tokens": odd, "prompt_tokens_details": {"cached_tokens": odd}},
     ):
-        cost = cost_of(usage, price)
+        cost = compute_cost(usage, price)
         assert cost is None or 0 <= cost < 1e6

@@ -13,7 +13,7 @@ import pytest
 
 from claw_contract.metadata import Metadata
 from claw_mediate.agents.directory import Agent
-from claw_mediate.core.http import Exchange, Request
+from claw_mediate.core.http import Request, RunnerResponse
 from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.turns.budgets import Budgets, FailMode, PriceList
 from claw_state.sqlite.connection import Database
@@ -51,7 +51,7 @@ class Desk:
         )
         return self.budgets
 
-    def ask(self, agent: Agent, request: Request = CHAT) -> Exchange | None:
+    def ask(self, agent: Agent, request: Request = CHAT) -> RunnerResponse | None:
         return done(self.budgets.admit(agent, request, "m"))
 
     def admitted(self, agent: Agent, times: int) -> int:
@@ -74,7 +74,7 @@ def desk() -> Any:
     done(made.budgets.close())
 
 
-async def body(exchange: Exchange) -> dict[str, Any]:
+async def body(exchange: RunnerResponse) -> dict[str, Any]:
     told: dict[str, Any] = json.loads(b"".join([chunk async for chunk in exchange.chunks]))
     return told
 

@@ -57,7 +57,7 @@ class Desk:
     async def call(self, checkpoint: TurnCheckpoint, round_number: int, place: int, call: ToolCall) -> ToolResult:
         async def run() -> ToolResult:
             self.made.append(call)
-            return tool_result.from_http(call, 200, b"{}", 2, 100)
+            return tool_result.read_http_response(call, 200, b"{}", 2, 100)
 
         return await checkpoint.call(round_number, place, call, run)
 

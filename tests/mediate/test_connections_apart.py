@@ -10,7 +10,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from claw_mediate.core.provider import Provider
+from claw_mediate.core.model_policy import Provider
 from claw_mediate.prompt.fetch import Ask, Asker
 from claw_mediate.providers.client import ProviderClient, ProviderResponse
 from claw_mediate.tools.http import HttpToolExecutor

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from claw_mediate.core.continuity import Transcript, call_key, calls_key, chosen, keys_in_text, text_key
+from claw_mediate.core.continuity import Transcript, call_key, calls_key, keys_in_text, match_rounds, text_key
 from claw_state.continuity import Anchor, StoredRounds
 
 
@@ -54,7 +54,7 @@ KEY = text_key("Done.")
 def said(*texts: str) -> tuple[str, ...]:
     transcript = Transcript()
     for text in texts:
-        transcript.says(text)
+        transcript.add_text(text)
     return transcript.before
 
 
@@ -67,9 +67,9 @@ def found(conversation: Sequence[str], turns: Sequence[StoredRounds], session: s
     transcript, anchors = Transcript(), {}
     for index, text in enumerate(conversation):
         if text == "Done.":
-            anchors[index] = transcript.anchor(KEY)
-        transcript.says(text)
-    return {index: one.id for index, one in chosen(anchors, turns, session).items()}
+            anchors[index] = transcript.add_assistant(KEY)
+        transcript.add_text(text)
+    return {index: one.id for index, one in match_rounds(anchors, turns, session).items()}
 
 
 @pytest.mark.requirement("continuity:evidence")
@@ -148,7 +148,7 @@ def test_an_answer_that_is_given_day_and_night_costs_no_more_for_each_time_that_
     looked = []
     for length in (1_000, 10_000):
         Looked.times = 0
-        found = chosen({index: Anchor("text:ok", Looked(("beat",))) for index in range(length)}, kept, "")
+        found = match_rounds({index: Anchor("text:ok", Looked(("beat",))) for index in range(length)}, kept, "")
         looked.append(Looked.times)
         assert sorted(found) == list(range(length - 64, length))
     assert looked[0] == looked[1]
@@ -161,9 +161,9 @@ def is_same(parts: Sequence[str], others: Sequence[str]) -> bool:
     """Whether an answer behind the one message is found behind the other."""
     transcripts = [Transcript(), Transcript()]
     for transcript, message in zip(transcripts, (parts, others), strict=True):
-        transcript.user_says(*message)
-    kept, sent = (transcript.anchor(KEY) for transcript in transcripts)
-    return bool(chosen({1: sent}, [StoredRounds(1, kept, "", b"{}")], ""))
+        transcript.add_user(*message)
+    kept, sent = (transcript.add_assistant(KEY) for transcript in transcripts)
+    return bool(match_rounds({1: sent}, [StoredRounds(1, kept, "", b"{}")], ""))
 
 
 @pytest.mark.requirement("continuity:parts")
@@ -208,21 +208,21 @@ def test_a_message_that_is_the_same_as_a_whole_says_no_less_than_several_that_ne
     def after(number: int, *messages: list[str]) -> StoredRounds:
         transcript = Transcript()
         for parts in messages:
-            transcript.user_says(*parts)
-        return StoredRounds(number, transcript.anchor(KEY), "", b"{}")
+            transcript.add_user(*parts)
+        return StoredRounds(number, transcript.add_assistant(KEY), "", b"{}")
 
     own = after(1, ["Beat"])
     other = after(2, [NOTE, "Beat"], [OTHER_NOTE, "Beat"], [NOTE, "Beat"])
     sent = after(3, ["Beat"], ["Beat"]).anchor
-    assert chosen({1: sent}, [own, other], "") == {1: own}
+    assert match_rounds({1: sent}, [own, other], "") == {1: own}
 
 
 @pytest.mark.requirement("continuity:parts")
 def test_what_an_earlier_version_kept_of_a_message_in_parts_is_known_as_a_whole() -> None:
     transcript = Transcript()
-    transcript.user_says("context", "Buy")
+    transcript.add_user("context", "Buy")
     old = StoredRounds(1, Anchor(KEY, said("contextBuy")), "", b"{}")
-    assert chosen({1: transcript.anchor(KEY)}, [old], "") == {1: old}
+    assert match_rounds({1: transcript.add_assistant(KEY)}, [old], "") == {1: old}
 
 
 @pytest.mark.requirement("continuity:calls-as-text")
@@ -248,8 +248,8 @@ def test_a_mentioned_id_is_no_evidence() -> None:
     for before, ids in ((["Buy"], [1]), (["Buy", "Sell"], []), (["Sell"], []), ([], [])):
         transcript = Transcript()
         for words in before:
-            transcript.user_says(words)
-        result = chosen({1: transcript.anchor(text_key(text), text)}, [handed_over], "")
+            transcript.add_user(words)
+        result = match_rounds({1: transcript.add_assistant(text_key(text), text)}, [handed_over], "")
         assert [one.id for one in result.values()] == ids
 
 

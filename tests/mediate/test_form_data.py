@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from claw_mediate.dialects.base import UnreadableRequestError
-from claw_mediate.dialects.form_data import MAX_FIELDS, fields
+from claw_mediate.dialects.model_only import MAX_FIELDS, read_form_fields
 
 CONTENT_TYPE = "multipart/form-data; boundary=edge"
 
@@ -23,7 +23,9 @@ def form(*parts: tuple[str, bytes]) -> bytes:
 
 
 def values(content_type: str, body: bytes) -> list[tuple[str, bytes, bool]]:
-    return [(field.name, body[field.start : field.end], field.is_text) for field in fields(content_type, body)]
+    return [
+        (field.name, body[field.start : field.end], field.is_text) for field in read_form_fields(content_type, body)
+    ]
 
 
 @pytest.mark.requirement("policy:forms")
@@ -47,7 +49,7 @@ def test_heads_of_other_clients_are_read() -> None:
     ]
     for head in heads:
         assert values(CONTENT_TYPE, b"--edge\r\n" + head + b"\r\n\r\nx\r\n--edge--") == [("model", b"x", True)]
-    assert fields('multipart/form-data; boundary="ed ge"', b"--ed ge--") == []
+    assert read_form_fields('multipart/form-data; boundary="ed ge"', b"--ed ge--") == []
 
 
 PART = b'--edge\r\nContent-Disposition: form-data; name="model"\r\n\r\nx\r\n'
@@ -80,7 +82,7 @@ ODD = {
 def test_what_parsers_read_in_several_ways_is_no_form(body: bytes) -> None:
     assert values(CONTENT_TYPE, PART + b"--edge--") == [("model", b"x", True)]
     with pytest.raises(UnreadableRequestError):
-        fields(CONTENT_TYPE, body)
+        read_form_fields(CONTENT_TYPE, body)
 
 
 @pytest.mark.requirement("policy:forms")
@@ -95,14 +97,14 @@ def test_what_parsers_read_in_several_ways_is_no_form(body: bytes) -> None:
 )
 def test_a_content_type_that_names_no_one_boundary_is_no_forms(content_type: str) -> None:
     with pytest.raises(UnreadableRequestError):
-        fields(content_type, PART + b"--edge--")
+        read_form_fields(content_type, PART + b"--edge--")
 
 
 @pytest.mark.requirement("policy:forms")
 def test_a_form_of_too_many_fields_is_none() -> None:
-    assert len(fields(CONTENT_TYPE, PART * MAX_FIELDS + b"--edge--")) == MAX_FIELDS
+    assert len(read_form_fields(CONTENT_TYPE, PART * MAX_FIELDS + b"--edge--")) == MAX_FIELDS
     with pytest.raises(UnreadableRequestError):
-        fields(CONTENT_TYPE, PART * (MAX_FIELDS + 1) + b"--edge--")
+        read_form_fields(CONTENT_TYPE, PART * (MAX_FIELDS + 1) + b"--edge--")
 
 
 @pytest.mark.requirement("policy:forms")
@@ -112,4 +114,4 @@ def test_a_form_of_too_many_fields_is_none() -> None:
 )
 def test_a_file_and_text_of_another_charset_are_no_text(more: str, is_text: bool) -> None:
     body = PART.replace(b'"model"', b'"model"' + more.encode()) + b"--edge--"
-    assert [field.is_text for field in fields(CONTENT_TYPE, body)] == [is_text]
+    assert [field.is_text for field in read_form_fields(CONTENT_TYPE, body)] == [is_text]

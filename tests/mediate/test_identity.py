@@ -9,7 +9,7 @@ import pytest
 
 from claw_mediate.agents.authenticate import Admitted, admit
 from claw_mediate.agents.directory import Agents
-from claw_mediate.core.http import Exchange, Request
+from claw_mediate.core.http import Request, RunnerResponse
 from claw_mediate.telemetry.event_log import EventLog
 
 GOOD = "analyst:secret"
@@ -27,12 +27,12 @@ def agents(tmp_path: Path) -> Agents:
 
 def ask(
     agents: Agents, *headers: tuple[str, str], path: str = CHAT, told: list[bytes] | None = None
-) -> Admitted | Exchange:
+) -> Admitted | RunnerResponse:
     return admit(agents, Request("POST", path, list(headers), b""), EventLog(([] if told is None else told).append))
 
 
-async def refusal(answer: Admitted | Exchange) -> tuple[int, bytes]:
-    assert isinstance(answer, Exchange)
+async def refusal(answer: Admitted | RunnerResponse) -> tuple[int, bytes]:
+    assert isinstance(answer, RunnerResponse)
     return answer.status, b"".join([chunk async for chunk in answer.chunks])
 
 

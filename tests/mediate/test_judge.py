@@ -17,11 +17,10 @@ from claw_mediate.core.judge import (
     ends_turn,
     judge,
     next_step,
-    use_after,
+    tool_use_after,
 )
 from claw_mediate.core.ledger import Ledger
-from claw_mediate.core.talk import Deliver, Refuse, RunTools, ToolUse
-from claw_mediate.core.types import ToolCall, ToolResult
+from claw_mediate.core.types import Deliver, Refuse, RunTools, ToolCall, ToolResult, ToolUse
 from tests.mediate.made import called, granted, limits, reply
 
 GET = granted("desk.get", annotations={"readOnly": True})
@@ -36,28 +35,28 @@ UNKNOWN = called(None)
 
 
 def ledger(**more: Any) -> Ledger:
-    return Ledger.opened(limits(**more), 0.0)
+    return Ledger.start(limits(**more), 0.0)
 
 
 def ran(call: ToolCall, *, status: int = 200) -> ToolResult:
-    return tool_result.from_http(call, status, b"{}", 2, 100)
+    return tool_result.read_http_response(call, status, b"{}", 2, 100)
 
 
-def after(book: Ledger, *answers: ToolResult, use: ToolUse = ToolUse.RELEASED) -> Ledger:
+def after(book: Ledger, *answers: ToolResult, tool_use: ToolUse = ToolUse.RELEASED) -> Ledger:
     """A round in which these answers were given."""
-    book = book.answered(tuple(answers), book.now)
-    return book.closed(reply(*(answer.call for answer in answers)), tuple(answers), use)
+    book = book.add_results(tuple(answers), book.now)
+    return book.close_round(reply(*(answer.call for answer in answers)), tuple(answers), tool_use)
 
 
 def codes(verdict: Any) -> list[str | None]:
     assert isinstance(verdict, AnswerAll)
-    return [answer.code for answer in verdict.answers]
+    return [answer.code for answer in verdict.results]
 
 
 def settled(book: Ledger, call: ToolCall) -> str | None:
     """The code with which the call is settled; None when it runs."""
     step = next_step(book, (call,))
-    return step.answer.code if isinstance(step, AnswerOne) else None
+    return step.result.code if isinstance(step, AnswerOne) else None
 
 
 @pytest.mark.requirement("loop:no-calls")
@@ -83,14 +82,14 @@ def test_a_native_suffix_is_dropped_and_the_prefix_runs(first: ToolCall) -> None
 @pytest.mark.parametrize(
     "calls", [(NATIVE, called(GET)), (NATIVE, UNKNOWN), (called(GET), NATIVE, called(SET)), (UNKNOWN, NATIVE, UNKNOWN)]
 )
-@pytest.mark.parametrize("use", [ToolUse.AS_ASKED, ToolUse.RELEASED])
+@pytest.mark.parametrize("tool_use", [ToolUse.AS_REQUESTED, ToolUse.RELEASED])
 def test_native_before_ours_rejects_every_call_and_leaves_the_choice_alone(
-    calls: tuple[ToolCall, ...], use: ToolUse
+    calls: tuple[ToolCall, ...], tool_use: ToolUse
 ) -> None:
-    verdict = judge(replace(ledger(), use=use), reply(*calls))
+    verdict = judge(replace(ledger(), tool_use=tool_use), reply(*calls))
     assert codes(verdict) == ["managed_tools_first"] * len(calls)
     assert isinstance(verdict, AnswerAll)
-    assert verdict.use is use
+    assert verdict.tool_use is tool_use
 
 
 @pytest.mark.requirement("budget:rounds")
@@ -99,7 +98,7 @@ def test_when_rounds_are_spent_every_call_is_answered_and_tools_are_forbidden(ca
     verdict = judge(after(ledger(max_rounds=1), ran(called(SET))), reply(*calls))
     assert codes(verdict) == ["tool_budget_exhausted"] * len(calls)
     assert isinstance(verdict, AnswerAll)
-    assert verdict.use is ToolUse.FORBIDDEN
+    assert verdict.tool_use is ToolUse.FORBIDDEN
 
 
 @pytest.mark.requirement("budget:soft-deadline")
@@ -108,7 +107,7 @@ def test_behind_the_soft_deadline_the_same_happens() -> None:
     assert codes(judge(late, reply(called(GET)))) == ["tool_budget_exhausted"]
     assert judge(replace(ledger(), now=89.9), reply(called(GET))) == RunCalls((called(GET),))
     assert settled(late, called(GET)) == "tool_budget_exhausted"
-    assert use_after(late, (ran(called(GET)),)) is ToolUse.FORBIDDEN
+    assert tool_use_after(late, (ran(called(GET)),)) is ToolUse.FORBIDDEN
 
 
 @pytest.mark.requirement("budget:on-budget-error")
@@ -123,7 +122,7 @@ def test_on_budget_error_refuses_at_once() -> None:
 @pytest.mark.requirement("budget:finalization-fails")
 @pytest.mark.parametrize("calls", [(called(GET),), (NATIVE,), (UNKNOWN,)])
 def test_any_call_though_tools_are_forbidden_is_a_502(calls: tuple[ToolCall, ...]) -> None:
-    verdict = judge(replace(ledger(), use=ToolUse.FORBIDDEN), reply(*calls))
+    verdict = judge(replace(ledger(), tool_use=ToolUse.FORBIDDEN), reply(*calls))
     assert isinstance(verdict, Finish)
     assert isinstance(verdict.outcome, Refuse)
     assert verdict.outcome.status == 502
@@ -150,7 +149,7 @@ def test_only_a_terminal_call_that_ran_well_ends_the_turn() -> None:
     assert ends_turn((ran(called(GET)), ran(called(END))))
     assert not ends_turn((ran(called(END), status=500),))
     assert not ends_turn((ran(called(GET)),))
-    assert not ends_turn((tool_result.duplicate(called(END), 1, 1),))
+    assert not ends_turn((tool_result.duplicate_tool_call(called(END), 1, 1),))
 
 
 @pytest.mark.requirement("calls:order-of-checks")
@@ -170,10 +169,10 @@ def test_an_equal_call_is_answered_with_its_first_round_and_count(text: str) -> 
     book = after(ledger(), ran(called(SET, '{"a":1}')))
     step = next_step(book, (called(SET, text),))
     assert isinstance(step, AnswerOne)
-    assert (step.answer.code, step.answer.first_round, step.answer.repeats) == ("duplicate_tool_call", 1, 1)
-    again = next_step(after(book, step.answer), (called(SET, text),))
+    assert (step.result.code, step.result.first_round, step.result.repeats) == ("duplicate_tool_call", 1, 1)
+    again = next_step(after(book, step.result), (called(SET, text),))
     assert isinstance(again, AnswerOne)
-    assert (again.answer.first_round, again.answer.repeats) == (1, 2)
+    assert (again.result.first_round, again.result.repeats) == (1, 2)
 
 
 @pytest.mark.requirement("calls:duplicate")
@@ -206,19 +205,19 @@ def test_a_read_may_be_repeated_after_a_write_in_its_own_service_that_ran() -> N
 
 @pytest.mark.requirement("calls:idle-rounds")
 def test_the_third_round_of_nothing_but_repeats_forbids_tools() -> None:
-    repeat = tool_result.duplicate(called(SET), 1, 1)
+    repeat = tool_result.duplicate_tool_call(called(SET), 1, 1)
     book = after(ledger(), ran(called(SET)))
-    assert use_after(book, (repeat,)) is ToolUse.RELEASED
+    assert tool_use_after(book, (repeat,)) is ToolUse.RELEASED
     book = after(after(book, repeat), repeat)
-    assert use_after(book, (repeat,)) is ToolUse.FORBIDDEN
-    assert use_after(book, (repeat, ran(called(GET)))) is ToolUse.RELEASED
+    assert tool_use_after(book, (repeat,)) is ToolUse.FORBIDDEN
+    assert tool_use_after(book, (repeat, ran(called(GET)))) is ToolUse.RELEASED
 
 
 @pytest.mark.requirement("injection:tool-choice-released")
 def test_a_forced_choice_is_released_by_a_managed_call_and_by_nothing_else() -> None:
-    assert use_after(ledger(), (ran(called(GET)),)) is ToolUse.RELEASED
-    assert use_after(ledger(), (tool_result.invalid_arguments(called(GET), "x"),)) is ToolUse.RELEASED
-    assert use_after(ledger(), (tool_result.unknown_tool(UNKNOWN),)) is ToolUse.AS_ASKED
+    assert tool_use_after(ledger(), (ran(called(GET)),)) is ToolUse.RELEASED
+    assert tool_use_after(ledger(), (tool_result.invalid_arguments(called(GET), "x"),)) is ToolUse.RELEASED
+    assert tool_use_after(ledger(), (tool_result.unknown_tool(UNKNOWN),)) is ToolUse.AS_REQUESTED
 
 
 @pytest.mark.requirement("calls:parallel")

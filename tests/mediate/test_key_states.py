@@ -265,7 +265,7 @@ def test_keys_that_the_operator_laid_off_are_still_blanked_out_everywhere(auth: 
     )
     registry = auth.registry()
     assert [secret.reveal() for secret in registry.secrets()] == ["sk-off"]
-    assert not registry.all()["openai"].usable
+    assert not registry.all()["openai"].is_usable
 
 
 @pytest.mark.requirement("providers:ready")

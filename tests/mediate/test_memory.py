@@ -77,7 +77,7 @@ async def test_a_request_that_only_counts_tokens_asks_for_no_memory(desk: Gather
 @pytest.mark.requirement("memory:recall")
 async def test_of_a_long_conversation_the_latest_is_sent(desk: Gathering) -> None:
     recalls(desk)
-    view = RunnerRequest(b"{}", "m", False, False, (), said=(*(f"{n} " + "é" * 5000 for n in range(100)), "last"))
+    view = RunnerRequest(b"{}", "m", False, False, (), user_texts=(*(f"{n} " + "é" * 5000 for n in range(100)), "last"))
     await desk.context.text(desk.agent, view, Redactor(()))
     messages = [message["content"] for message in desk.service.received[0].json["messages"]]
     assert messages[-1] == "last"
@@ -169,7 +169,7 @@ PLANTED = ("sk-provider-planted", "analyst:s3cret-planted", "memory-token-plante
 @pytest.mark.requirement("memory:redaction")
 async def test_no_credential_goes_to_a_recall_or_comes_back_from_it(desk: Gathering) -> None:
     recalls(desk, {"text": f"keys: {' '.join(PLANTED)} Bearer abcdefgh123 sk-else0123", "kind": PLANTED[2]})
-    view = RunnerRequest(b"{}", "m", False, False, (), said=(f"my key is {PLANTED[0]} and {PLANTED[1]}",))
+    view = RunnerRequest(b"{}", "m", False, False, (), user_texts=(f"my key is {PLANTED[0]} and {PLANTED[1]}",))
     redactor = Redactor([*desk.agent.secrets, Secret(PLANTED[0])])
     text = await desk.context.text(desk.agent, view, redactor)
     sent = desk.service.received[0].body.decode()

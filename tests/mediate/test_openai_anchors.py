@@ -85,9 +85,9 @@ def found(message: Message, mutate: Mutation) -> bool:
     """Whether the message that we handed over is found in the request that follows."""
     body = completion()
     body["choices"][0]["message"] = message
-    reply = openai_chat.read_reply(json.dumps(body).encode(), NAMES)
+    reply = openai_chat.read_response(json.dumps(body).encode(), NAMES)
     asked = openai_chat.read_request(json.dumps({"messages": [USER]}).encode())
-    anchor = openai_chat.reply_anchor(reply, asked, terminal=False)
+    anchor = openai_chat.response_anchor(reply, asked, terminal=False)
     kept = copy.deepcopy(message)
     mutate(kept)
     user = {**USER, "content": [{"type": "text", "text": USER["content"], "cache_control": {"type": "ephemeral"}}]}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from claw_mediate.core.talk import ToolUse
+from claw_mediate.core.types import ToolUse
 from claw_mediate.dialects.base import Additions, UnreadableRequestError
 from claw_mediate.dialects.openai import chat as openai_chat
 from tests.mediate.made import catalog, granted
@@ -18,7 +18,7 @@ GET = granted("desk.get")
 
 def offered(body: bytes, woven: dict[int, bytes] | None = None) -> dict[ToolUse, bytes]:
     request = openai_chat.read_request(body)
-    offer = openai_chat.offer(request, catalog(GET, native=request.declared), Additions(woven or {}))
+    offer = openai_chat.build_request(request, catalog(GET, native=request.declared_tools), Additions(woven or {}))
     return {use: offer(use).body for use in ToolUse}
 
 
@@ -36,7 +36,7 @@ MANAGED = b'{"type":"function","function":{"name":"desk__get","description":"","
     ],
 )
 def test_managed_tools_stand_behind_the_runners_own(tools: bytes, after: bytes) -> None:
-    assert offered(b'{"messages":[ ]' + tools + b"}")[ToolUse.AS_ASKED] == b'{"messages":[ ]' + after
+    assert offered(b'{"messages":[ ]' + tools + b"}")[ToolUse.AS_REQUESTED] == b'{"messages":[ ]' + after
 
 
 @pytest.mark.requirement("injection:same-bytes")
@@ -73,7 +73,7 @@ def test_the_same_manifest_gives_the_same_bytes() -> None:
 def test_a_choice_is_kept_at_first_and_a_forced_one_is_released(choice: Any, as_asked: Any, released: Any) -> None:
     body = json.dumps({"messages": [], "tool_choice": choice}).encode()
     bodies = offered(body)
-    assert json.loads(bodies[ToolUse.AS_ASKED])["tool_choice"] == (as_asked or choice)
+    assert json.loads(bodies[ToolUse.AS_REQUESTED])["tool_choice"] == (as_asked or choice)
     assert json.loads(bodies[ToolUse.RELEASED])["tool_choice"] == (released or choice)
     assert json.loads(bodies[ToolUse.FORBIDDEN])["tool_choice"] == "none"
     assert all(len(json.loads(body)["tools"]) == 1 for body in bodies.values())
@@ -103,7 +103,11 @@ def test_names_of_tools_of_any_type_are_the_runners() -> None:
         {"type": "web_search"},
         {"type": "function", "function": None},
     ]
-    assert openai_chat.read_request(json.dumps({"messages": [], "tools": tools}).encode()).declared == ("a", "b", "c")
+    assert openai_chat.read_request(json.dumps({"messages": [], "tools": tools}).encode()).declared_tools == (
+        "a",
+        "b",
+        "c",
+    )
 
 
 @pytest.mark.requirement("wire:large-bodies")
@@ -117,7 +121,7 @@ def test_of_an_image_nothing_is_made_to_read_a_request() -> None:
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert request.said == ("Was siehst du? Ä",)
+    assert request.user_texts == ("Was siehst du? Ä",)
     assert most < 4_000_000
 
 
@@ -128,7 +132,7 @@ def test_of_an_image_nothing_is_made_to_read_a_request() -> None:
 def test_a_content_of_another_form_is_the_providers_to_judge(content: str) -> None:
     messages = ",".join(f'{{"role":"{role}","content":{content}}}' for role in ("system", "user", "assistant", "tool"))
     body = f'{{"messages":[{messages}]'.encode()
-    assert offered(body + b"}")[ToolUse.AS_ASKED].startswith(body)
+    assert offered(body + b"}")[ToolUse.AS_REQUESTED].startswith(body)
 
 
 @pytest.mark.requirement("failure:bad-request")
@@ -172,7 +176,7 @@ def test_a_member_that_we_change_and_that_stands_twice_is_refused(name: str) -> 
 @pytest.mark.requirement("loop:handoff-continuity")
 def test_hidden_messages_are_woven_in_right_before_their_message() -> None:
     body = b'{"messages":[ {"role":"user"} , {"role":"assistant","content":"x"}],"a":1e400}'
-    woven = offered(body, {1: b'{"h":1},{"h":2}'})[ToolUse.AS_ASKED]
+    woven = offered(body, {1: b'{"h":1},{"h":2}'})[ToolUse.AS_REQUESTED]
     assert woven.startswith(
         b'{"messages":[ {"role":"user"} , {"h":1},{"h":2},{"role":"assistant","content":"x"}],"a":1e400'
     )

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from claw_mediate.dialects import sse
-from claw_mediate.dialects.base import Opening
+from claw_mediate.dialects.base import StreamOpening
 from claw_mediate.dialects.openai import chat as openai_chat
 from tests.mediate.openai_sdk import chunks, final
 from tests.wires.openai import completion
 
-OPENING = Opening("chatcmplturn", "asked-for", 7)
+OPENING = StreamOpening("chatcmplturn", "asked-for", 7)
 ASKED = openai_chat.read_request(b'{"messages":[]}')
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from claw_mediate.core.talk import ToolUse
+from claw_mediate.core.types import ToolUse
 from claw_mediate.dialects.base import Additions
 from claw_mediate.dialects.openai import chat as openai_chat
 from tests.mediate.made import JSON_TEXT, catalog, granted
@@ -55,7 +55,7 @@ def test_a_request_keeps_its_bytes_but_for_what_is_added(
     declared = [written(function).encode() for function in functions]
     request = openai_chat.read_request(b'{ "functions" : [%b ] , ' % b" ,".join(declared) + asked[2:])
     hidden = {index: f'{{"hidden":{index}}}'.encode() for index in range(len(said))}
-    offer = openai_chat.offer(request, NAMES, Additions(hidden))(ToolUse.AS_ASKED)
+    offer = openai_chat.build_request(request, NAMES, Additions(hidden))(ToolUse.AS_REQUESTED)
     tools = b",".join([*(b'{"type":"function","function":%b}' % function for function in declared), MANAGED])
     expected = asked[:-1].replace(b'"stream"\t:true', b'"stream"\t:false') + b',"tools":[' + tools + b"]}"
     woven = "[" + " , ".join(f'{{"hidden":{index}}},{message}' for index, message in enumerate(said)) + " ]"
@@ -73,8 +73,8 @@ def test_context_is_added_to_one_message_and_changes_no_other_byte(
     longer = rb'"Be good. \u00e9\n\n' + json.dumps(words, ensure_ascii=False).encode()[1:]
     expected = asked.replace(rb'"Be good. \u00e9"', longer)
     request = openai_chat.read_request(asked)
-    assert openai_chat.with_context(request, words) == expected
-    offer = openai_chat.offer(request, NAMES, Additions(context=words))(ToolUse.AS_ASKED)
+    assert openai_chat.add_context(request, words) == expected
+    offer = openai_chat.build_request(request, NAMES, Additions(context=words))(ToolUse.AS_REQUESTED)
     assert offer.body == expected[:-1] + b',"tools":[' + MANAGED + b"]}"
 
 
@@ -122,8 +122,8 @@ TEXT = st.one_of(WORDS.map(json.dumps), WORDS.map(lambda text: json.dumps(text, 
 @settings(max_examples=120)
 @given(responses())
 def test_a_stream_put_together_as_a_client_does_is_the_response(body: bytes) -> None:
-    reply = openai_chat.read_reply(body, NAMES)
-    assert openai_chat.write_reply(reply, ASKED, reply.usage, terminal=False) == body
+    reply = openai_chat.read_response(body, NAMES)
+    assert openai_chat.write_response(reply, ASKED, reply.usage, terminal=False) == body
     whole = b"".join(openai_chat.stream(body, ASKED))
     chunks = [
         exact(event.removeprefix(b"data: ")) for event in whole.removesuffix(b"data: [DONE]\n\n").split(b"\n\n")[:-1]

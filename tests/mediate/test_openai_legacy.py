@@ -13,9 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claw_mediate.core.continuity import chosen
-from claw_mediate.core.talk import ToolUse
-from claw_mediate.core.types import ModelResponse
+from claw_mediate.core.continuity import match_rounds
+from claw_mediate.core.types import ModelResponse, ToolUse
 from claw_mediate.dialects.base import Additions, UnreadableRequestError
 from claw_mediate.dialects.openai import chat as openai_chat
 from claw_state.continuity import StoredRounds
@@ -30,9 +29,9 @@ ANSWER = {"role": "function", "name": "shell", "content": "ok"}
 USER = {"role": "user", "content": "Go"}
 
 
-def offered(body: bytes | dict[str, Any], use: ToolUse = ToolUse.AS_ASKED) -> bytes:
+def offered(body: bytes | dict[str, Any], use: ToolUse = ToolUse.AS_REQUESTED) -> bytes:
     request = openai_chat.read_request(body if isinstance(body, bytes) else json.dumps(body).encode())
-    return openai_chat.offer(request, catalog(GET, native=request.declared), Additions())(use).body
+    return openai_chat.build_request(request, catalog(GET, native=request.declared_tools), Additions())(use).body
 
 
 def handed(
@@ -42,10 +41,10 @@ def handed(
     asked = openai_chat.read_request(json.dumps(request or {"messages": [USER], **FUNCTIONS}).encode())
     message = {"role": "assistant", "content": None, "tool_calls": list(calls)}
     body = json.dumps({"id": "a", "choices": [{"message": message, "finish_reason": "tool_calls", **more}]}).encode()
-    reply: ModelResponse = openai_chat.read_reply(body, catalog(GET, native=["shell"]))
-    written = openai_chat.write_reply(reply, asked, reply.usage, terminal=False)
+    reply: ModelResponse = openai_chat.read_response(body, catalog(GET, native=["shell"]))
+    written = openai_chat.write_response(reply, asked, reply.usage, terminal=False)
     stream = b"".join(openai_chat.stream(written, asked))
-    return json.loads(written)["choices"][0], openai_chat.reply_anchor(reply, asked, terminal=False), stream
+    return json.loads(written)["choices"][0], openai_chat.response_anchor(reply, asked, terminal=False), stream
 
 
 def call(arguments: Any = "{}", **more: Any) -> dict[str, Any]:
@@ -76,7 +75,7 @@ def test_functions_become_tools_in_their_own_bytes_between_the_runners_tools_and
 )
 def test_a_choice_of_functions_is_one_of_tools(choice: dict[str, Any], as_asked: Any, released: Any) -> None:
     body = {"messages": [], **FUNCTIONS, **choice}
-    for use, expected in ((ToolUse.AS_ASKED, as_asked), (ToolUse.RELEASED, released), (ToolUse.FORBIDDEN, "none")):
+    for use, expected in ((ToolUse.AS_REQUESTED, as_asked), (ToolUse.RELEASED, released), (ToolUse.FORBIDDEN, "none")):
         request = json.loads(offered(body, use))
         assert request.get("tool_choice") == expected
         assert not request.keys() & {"functions", "function_call"}
@@ -221,7 +220,7 @@ def test_equal_handoffs_of_one_conversation_are_told_apart_by_their_order() -> N
     anchors = openai_chat.read_request(json.dumps(request).encode()).evidence.anchors
     assert list(anchors.values()) == made
     kept = [StoredRounds(number, anchor, "", b"") for number, anchor in enumerate(made)]
-    assert [one.id for _, one in sorted(chosen(anchors, kept, "").items())] == [0, 1, 2]
+    assert [one.id for _, one in sorted(match_rounds(anchors, kept, "").items())] == [0, 1, 2]
     other = {"messages": [{"role": "user", "content": "Stop"}], **FUNCTIONS}
     assert handed(call(), request=other)[1] not in made
 

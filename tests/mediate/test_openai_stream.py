@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from claw_mediate.dialects.deltas import CHUNK
 from claw_mediate.dialects.openai import chat as openai_chat
+from claw_mediate.dialects.sse import DELTA_LENGTH
 from tests.mediate.made import catalog
 from tests.mediate.openai_sdk import chunks, final
 from tests.peers import completion
@@ -38,7 +38,7 @@ CALL = st.tuples(
 
 def streamed(body: Any, *, include_usage: bool = True) -> bytes:
     data = json.dumps(body).encode()
-    openai_chat.read_reply(data, catalog())
+    openai_chat.read_response(data, catalog())
     options = {"messages": [], "stream_options": {"include_usage": include_usage}}
     request = openai_chat.read_request(json.dumps(options).encode())
     return b"".join(openai_chat.stream(data, request))
@@ -71,7 +71,7 @@ def test_the_stream_is_one_well_formed_lifecycle(words: str, made: list[tuple[st
     assert {chunk.object for chunk in seen} == {"chat.completion.chunk"}
     deltas = [choice.delta for chunk in seen for choice in chunk.choices]
     assert [delta.role for delta in deltas] == ["assistant"] + [None] * (len(deltas) - 1)
-    assert all(len(delta.content or "") <= CHUNK for delta in deltas)
+    assert all(len(delta.content or "") <= DELTA_LENGTH for delta in deltas)
     parts = [call for delta in deltas for call in delta.tool_calls or []]
     assert [part.index for part in parts if part.id] == list(range(len(made)))
     assert [part.index for part in parts] == sorted(part.index for part in parts)

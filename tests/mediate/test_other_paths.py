@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from claw_mediate.agents.authenticate import Admitted
-from claw_mediate.core.http import Exchange, Forward, Request
+from claw_mediate.core.http import Forward, Request, RunnerResponse
 from tests.mediate.conftest import WIRES
 from tests.mediate.test_form_data import CONTENT_TYPE, form
 from tests.mediate.test_routing import CHAIN, TOKEN, Pod
@@ -50,7 +50,7 @@ class OtherPod(Pod):
 
     async def posts(
         self, path: str, body: bytes, content_type: str = JSON, host: str | None = None, method: str = "POST"
-    ) -> Exchange | Forward:
+    ) -> RunnerResponse | Forward:
         headers = [("authorization", f"Bearer {TOKEN}"), ("content-type", content_type)]
         head = Request(method, path, headers, b"", host)
         admitted = self.mediator.admit(head)
@@ -66,12 +66,12 @@ class OtherPod(Pod):
 
     async def refuses(self, path: str, body: bytes, content_type: str = JSON, **where: Any) -> tuple[int, str]:
         decision = await self.posts(path, body, content_type, **where)
-        assert isinstance(decision, Exchange)
+        assert isinstance(decision, RunnerResponse)
         error = json.loads(b"".join([chunk async for chunk in decision.chunks]))["error"]
         return decision.status, error["code"]
 
     def ended(self, decision: Forward, usage: dict[str, Any], body: bytes = b"{}") -> None:
-        self.mediator.forwarding.over(decision.ticket, 200, usage, body, whole=True)  # type: ignore[arg-type]
+        self.mediator.forwarding.over(decision.handle, 200, usage, body, whole=True)  # type: ignore[arg-type]
 
     def history(self) -> list[dict[str, Any]]:
         file = self.home / "history" / "analyst" / "history.jsonl"
@@ -294,7 +294,7 @@ async def test_what_a_response_costs_counts_in_the_budget(pod: OtherPod) -> None
 async def test_a_refusal_there_kills_no_key(pod: OtherPod) -> None:
     pod.agent(CHAIN)
     decision = await pod.passes(RESPONSES, b'{"model":"big"}')
-    pod.mediator.forwarding.answered(decision.ticket, 401, "")  # type: ignore[arg-type]
+    pod.mediator.forwarding.answered(decision.handle, 401, "")  # type: ignore[arg-type]
     assert key(await pod.passes(RESPONSES, b'{"model":"big"}')) == "sk-own"
 
 

@@ -52,7 +52,7 @@ def test_keys_of_the_environment_are_numbered_and_each_counts_once(auth: Auth) -
     assert keys(providers["openai"]) == ["sk-0", "sk-2", "sk-10"]
     assert [key.id for key in providers["openai"].keys] == [f"env:OPENAI_API_KEY{n}" for n in ("", "_2", "_10")]
     assert keys(providers["google"]) == ["g1", "g2"]
-    assert not providers["xai"].usable
+    assert not providers["xai"].is_usable
 
 
 @pytest.mark.requirement("providers:environment")
@@ -80,7 +80,7 @@ def test_a_provider_without_keys_works_when_it_takes_none(auth: Auth) -> None:
         {"providers": {"ollama": {"base_url": "http://ollama:11434/v1", "auth": "none"}, "nowhere": {"auth": "none"}}}
     )
     providers = auth.registry().all()
-    assert providers["ollama"].usable
+    assert providers["ollama"].is_usable
     assert "nowhere" not in providers
 
 
@@ -89,14 +89,14 @@ def test_ollama_is_known_where_its_address_is(auth: Auth) -> None:
     assert "ollama" not in auth.registry({"OPENAI_API_KEY": "o"}).all()
     registry = auth.registry({"OLLAMA_BASE_URL": "http://ollama:11434/"})
     ollama = registry.all()["ollama"]
-    assert (ollama.auth, ollama.base_url, ollama.usable, registry.ready(ollama)) == (
+    assert (ollama.auth, ollama.base_url, ollama.is_usable, registry.ready(ollama)) == (
         "none",
         "http://ollama:11434",
         True,
         [None],
     )
-    assert registry.by_model("ollama/qwen", "openai").place == ("ollama", "qwen")
-    assert ollama.below("/v1/chat/completions") == "/v1/chat/completions"
+    assert registry.by_model("ollama/qwen", "openai").id == ("ollama", "qwen")
+    assert ollama.strip_base_path("/v1/chat/completions") == "/v1/chat/completions"
     assert "ollama" in registry.hosts()
 
 
@@ -128,7 +128,7 @@ def test_a_broken_file_keeps_the_last_good_state_with_one_event(auth: Auth, text
 def test_a_file_that_is_broken_from_the_start_leaves_no_key_at_all(auth: Auth) -> None:
     auth.write("{")
     registry = auth.registry({"OPENAI_API_KEY": "sk-env"})
-    assert not any(provider.usable for provider in registry.all().values())
+    assert not any(provider.is_usable for provider in registry.all().values())
     assert "api.openai.com" in registry.hosts()
 
 
@@ -158,14 +158,14 @@ def test_the_models_prefix_picks_the_provider_else_the_dialects_default_does(
     auth: Auth, model: str, api_format: Any, provider: str, name: str
 ) -> None:
     found = auth.registry({"OPENAI_API_KEY": "o", "ANTHROPIC_API_KEY": "a"}).by_model(model, api_format)
-    assert found.place == (provider, name)
+    assert found.id == (provider, name)
 
 
 @pytest.mark.requirement("providers:routing")
 def test_when_the_default_has_no_key_another_of_its_format_serves(auth: Auth) -> None:
     auth.write({"providers": {"ollama": {"base_url": "http://ollama/v1", "auth": "none"}}})
     assert auth.registry().by_model("llama", "openai").provider.name == "ollama"
-    assert not auth.registry().by_model("claude", "anthropic").provider.usable
+    assert not auth.registry().by_model("claude", "anthropic").provider.is_usable
 
 
 @pytest.mark.requirement("providers:hosts")

@@ -12,7 +12,7 @@ import pytest
 from starlette.responses import Response
 
 from claw_mediate.agents.authenticate import Admitted
-from claw_mediate.core.http import Exchange, Forward, Request
+from claw_mediate.core.http import Forward, Request, RunnerResponse
 from claw_mediate.mediator import Mediator
 from claw_mediate.settings import SETTINGS, Settings
 from claw_mediate.telemetry.event_log import EventLog
@@ -67,7 +67,7 @@ class Pod:
     def host(self) -> str:
         return f"api.{self.name}.com"
 
-    async def sends(self, body: bytes, path: str = "", host: str | None = None) -> Exchange | Forward:
+    async def sends(self, body: bytes, path: str = "", host: str | None = None) -> RunnerResponse | Forward:
         request = Request("POST", path or self.wire.PATH, [("authorization", f"Bearer {TOKEN}")], body, host)
         admitted = self.mediator.admit(request)
         assert isinstance(admitted, Admitted)
@@ -80,7 +80,7 @@ class Pod:
 
     async def answers(self, body: bytes, host: str | None = None) -> tuple[int, Any]:
         decision = await self.sends(body, host=host)
-        assert isinstance(decision, Exchange)
+        assert isinstance(decision, RunnerResponse)
         return decision.status, json.loads(b"".join([chunk async for chunk in decision.chunks]))
 
     def request(self, model: str | None) -> bytes:
@@ -142,12 +142,12 @@ async def test_a_model_that_is_named_twice_is_refused(pod: Pod, tools: tuple[dic
 async def test_what_is_sent_once_goes_to_the_first_model_whose_key_is_ready(pod: Pod) -> None:
     pod.agent(CHAIN)
     decision = await pod.forwards(pod.request("big"))
-    pod.mediator.forwarding.answered(decision.ticket, 429, "60")  # type: ignore[arg-type]
+    pod.mediator.forwarding.answered(decision.handle, 429, "60")  # type: ignore[arg-type]
     assert (await pod.forwards(pod.request("big"))).body == pod.request("other")
     moves = [(e["from_model"], e["to_model"], e["reason"]) for e in pod.events if e["type"] == "failover"]
     assert moves == [("big", "other", "provider_key_unavailable")]
     decision = await pod.forwards(pod.request("other"))
-    pod.mediator.forwarding.answered(decision.ticket, 401, "")  # type: ignore[arg-type]
+    pod.mediator.forwarding.answered(decision.handle, 401, "")  # type: ignore[arg-type]
     assert (await pod.answers(pod.request("big")))[0] == 503
 
 
@@ -156,10 +156,10 @@ async def test_what_is_sent_once_goes_to_the_first_model_whose_key_is_ready(pod:
 async def test_what_another_path_refuses_kills_no_key_and_what_it_throttles_rests(pod: Pod, status: int) -> None:
     pod.agent([("primary", "{}/big")])
     decision = await pod.forwards(b"", "/v1/organization/costs", pod.host)
-    pod.mediator.forwarding.answered(decision.ticket, status, "")  # type: ignore[arg-type]
+    pod.mediator.forwarding.answered(decision.handle, status, "")  # type: ignore[arg-type]
     assert isinstance(await pod.sends(pod.request("big")), Forward)
-    pod.mediator.forwarding.answered(decision.ticket, 429, "60")  # type: ignore[arg-type]
-    assert isinstance(await pod.sends(pod.request("big")), Exchange)
+    pod.mediator.forwarding.answered(decision.handle, 429, "60")  # type: ignore[arg-type]
+    assert isinstance(await pod.sends(pod.request("big")), RunnerResponse)
 
 
 @pytest.mark.requirement("providers:key-verdicts")
@@ -167,8 +167,8 @@ async def test_a_forwarded_request_that_finds_the_account_empty_kills_its_key(po
     pod.agent([("primary", "{}/big")])
     decision = await pod.forwards(pod.request("big"))
     forwarding: Any = pod.mediator.forwarding
-    forwarding.answered(decision.ticket, 429, "60")
-    forwarding.over(decision.ticket, 429, {}, b'{"error": {"code": "insufficient_quota"}}', whole=True)
+    forwarding.answered(decision.handle, 429, "60")
+    forwarding.over(decision.handle, 429, {}, b'{"error": {"code": "insufficient_quota"}}', whole=True)
     assert (await pod.answers(pod.request("big")))[0] == 502
     assert [event["action"] for event in pod.events if event["type"] == "provider_pool"] == ["cooldown", "dead"]
 
@@ -180,7 +180,7 @@ async def test_a_runner_is_told_when_to_come_again(pod: Pod) -> None:
     told = []
     for _ in range(2):
         decided = await pod.sends(pod.request("big"))
-        assert isinstance(decided, Exchange)
+        assert isinstance(decided, RunnerResponse)
         told.append((decided.status, int(dict(decided.headers)["retry-after"])))
     (first, second), (status, seconds) = told
     assert (first, second, status, 0 < seconds <= 60) == (429, 60, 503, True)

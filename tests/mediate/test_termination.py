@@ -9,20 +9,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from claw_mediate.core import tool_result
-from claw_mediate.core.talk import (
+from claw_mediate.core.turn import turn
+from claw_mediate.core.types import (
     AskModel,
     Deliver,
-    Heard,
+    Limits,
     ModelFailed,
     ModelReplied,
+    ModelResponse,
     Outcome,
     Refuse,
     RunTools,
+    ToolCall,
+    ToolResult,
     ToolsAnswered,
     ToolUse,
+    TurnInput,
 )
-from claw_mediate.core.turn import turn
-from claw_mediate.core.types import Limits, ModelResponse, ToolCall, ToolResult
 from tests.mediate.made import called, granted, limits
 
 TOOLS = [
@@ -41,9 +44,9 @@ REPLY = st.lists(CALL, max_size=4) | st.lists(MANAGED, min_size=1, max_size=4)
 LIMITS = st.builds(
     limits,
     max_rounds=st.integers(1, 5),
-    total=st.just(100.0),
-    soft=st.sampled_from([10.0, 90.0]),
-    per_tool=st.sampled_from([1.0, 30.0]),
+    total_seconds=st.just(100.0),
+    soft_seconds=st.sampled_from([10.0, 90.0]),
+    tool_seconds=st.sampled_from([1.0, 30.0]),
     max_parallel=st.integers(1, 4),
     on_budget=st.sampled_from(["finalize", "error"]),
 )
@@ -62,7 +65,7 @@ class World:
 
     def play(self) -> Outcome:
         playing = turn(self.limits, self.clock)
-        heard: Heard | None = None
+        heard: TurnInput | None = None
         while True:
             try:
                 command = next(playing) if heard is None else playing.send(heard)
@@ -72,7 +75,7 @@ class World:
             self.clock += self.data.draw(st.sampled_from([0.0, 0.0, 1.0, 20.0, 95.0, 1000.0]))
             heard = self.model(command) if isinstance(command, AskModel) else self.tools(command)
 
-    def model(self, command: AskModel) -> Heard:
+    def model(self, command: AskModel) -> TurnInput:
         self.asked.append(command)
         assert len(self.asked) <= self.limits.max_rounds + 2
         if self.data.draw(st.integers(0, 9)) == 0:
@@ -80,8 +83,8 @@ class World:
         calls = tuple(self.data.draw(REPLY))
         return ModelReplied(ModelResponse(b"{}", b"{}", calls, {"total_tokens": 1}), self.clock)
 
-    def tools(self, command: RunTools) -> Heard:
-        assert 0 < command.seconds <= self.limits.per_tool
+    def tools(self, command: RunTools) -> TurnInput:
+        assert 0 < command.seconds <= self.limits.tool_seconds
         assert 1 <= len(command.calls) <= self.limits.max_parallel
         allowed = [self.may_repeat(call) for call in command.calls]
         answers = tuple(self.answer(call) for call in command.calls)
@@ -90,7 +93,7 @@ class World:
 
     def answer(self, call: ToolCall) -> ToolResult:
         status = self.data.draw(st.sampled_from([200, 200, 404, 503, 0]))
-        return tool_result.from_http(call, status, b"{}", 2, 100) if status else tool_result.timed_out(call, 1)
+        return tool_result.read_http_response(call, status, b"{}", 2, 100) if status else tool_result.timeout(call, 1)
 
     def may_repeat(self, call: ToolCall) -> bool:
         """The exceptions of spec/mediation.md section 4, "Repeats", told by what ran."""
@@ -126,11 +129,11 @@ def test_any_turn_ends_within_its_budgets_and_repeats_nothing_that_it_may_not(
 def test_what_ran_is_told_and_what_is_told_ran(data: st.DataObject, limits: Limits) -> None:
     world = World(data, limits)
     outcome = world.play()
-    told = [answer for round_ in outcome.rounds for answer in round_.answers if answer.ran]
+    told = [answer for round_ in outcome.rounds for answer in round_.results if answer.ran]
     assert told == [answer for _, answer, _ in world.ran]
     for round_ in outcome.rounds:
-        ours = [call for call in round_.reply.calls if call.owner != "native"]
-        assert len(round_.answers) in (len(ours), len(round_.reply.calls))
+        ours = [call for call in round_.response.calls if call.owner != "native"]
+        assert len(round_.results) in (len(ours), len(round_.response.calls))
 
 
 @pytest.mark.requirement("budget:rounds")
@@ -141,11 +144,11 @@ def test_nothing_runs_once_tools_are_forbidden_and_the_answer_is_the_models(
 ) -> None:
     world = World(data, limits)
     outcome = world.play()
-    uses = [command.use for command in world.asked]
+    uses = [command.tool_use for command in world.asked]
     if ToolUse.FORBIDDEN in uses:
         assert uses.index(ToolUse.FORBIDDEN) == len(uses) - 1
     if isinstance(outcome, Deliver) and not outcome.terminal:
-        assert {call.owner for call in outcome.reply.calls} <= {"native"}
+        assert {call.owner for call in outcome.response.calls} <= {"native"}
     if isinstance(outcome, Refuse):
         assert outcome.status in (502, 503)
     assert len(outcome.usage) in (len(world.asked), len(world.asked) - 1)
@@ -161,9 +164,11 @@ def test_a_model_that_never_stops_calling_is_asked_two_times_more_than_it_has_ro
             asked += 1
             assert asked <= rounds + 2
             call = called(TOOLS[0], f'{{"a":{asked}}}')
-            heard: Heard = ModelReplied(ModelResponse(b"{}", b"{}", (call,), {}), clock)
+            heard: TurnInput = ModelReplied(ModelResponse(b"{}", b"{}", (call,), {}), clock)
         else:
-            heard = ToolsAnswered(tuple(tool_result.from_http(call, 200, b"", 0, 9) for call in command.calls), clock)
+            heard = ToolsAnswered(
+                tuple(tool_result.read_http_response(call, 200, b"", 0, 9) for call in command.calls), clock
+            )
         try:
             command = playing.send(heard)
         except StopIteration as end:

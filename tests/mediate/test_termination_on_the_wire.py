@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from claw_mediate.core import tool_result
-from claw_mediate.core.talk import Deliver, Refuse
 from claw_mediate.core.turn import turn
-from claw_mediate.core.types import Limits, ToolCall, ToolResult
+from claw_mediate.core.types import Deliver, Limits, Refuse, ToolCall, ToolResult
 from claw_mediate.dialects.base import Additions
 from claw_mediate.providers.client import ProviderResponse
 from claw_mediate.providers.failover import ModelAnswer, ModelCall, understood
@@ -31,7 +30,7 @@ from tests.wires import Body, Wire
 LIMITS = st.builds(
     limits,
     max_rounds=st.integers(1, 4),
-    soft=st.sampled_from([10.0, 90.0]),
+    soft_seconds=st.sampled_from([10.0, 90.0]),
     max_parallel=st.integers(1, 3),
     on_budget=st.sampled_from(["finalize", "error"]),
 )
@@ -56,10 +55,10 @@ class Peers:
         return understood(ProviderResponse(status, "application/json", self.data.draw(bodies(self.wire))), call.read)
 
     async def tools(self, call: ToolCall, _key: str, seconds: float) -> ToolResult:
-        assert 0 < seconds <= self.limits.per_tool
+        assert 0 < seconds <= self.limits.tool_seconds
         self.ran.append(call)
         status = self.data.draw(st.sampled_from([200, 200, 404, 503]))
-        return tool_result.from_http(call, status, b'{"a": 1.0}', 10, 100)
+        return tool_result.read_http_response(call, status, b'{"a": 1.0}', 10, 100)
 
 
 @pytest.mark.requirement("loop:terminates-on-the-wire")
@@ -73,7 +72,7 @@ async def test_any_bytes_end_a_turn_and_never_spoil_the_conversation(
     peers = Peers(data, wire, limits)
     asked = wire.request([wire.user("Go")], ["shell"], stream=True, more={"x_mine": 1.5})
     view = dialect.read_request(json.dumps(asked).encode())
-    offered = dialect.offer(view, CATALOG, Additions())
+    offered = dialect.build_request(view, CATALOG, Additions())
     journal = SqliteJournal(Database(""), Owner.current())
     await journal.begin("turn_1", "analyst", RequestFingerprint("request", "", "", ""))
     tape = TurnCheckpoint(journal, "turn_1", pytest.fail, "first")
@@ -88,9 +87,9 @@ async def test_any_bytes_end_a_turn_and_never_spoil_the_conversation(
         assert request["messages"][0] == asked["messages"][0]
         calls_and_answers(wire, request)
     if isinstance(outcome, Deliver):
-        body = dialect.write_reply(outcome.reply, view, {}, terminal=outcome.terminal)
+        body = dialect.write_response(outcome.response, view, {}, terminal=outcome.terminal)
         wire.assembled(b"".join(dialect.stream(body, view)))
-        assert outcome.terminal or {call.owner for call in outcome.reply.calls} <= {"native"}
+        assert outcome.terminal or {call.owner for call in outcome.response.calls} <= {"native"}
     else:
         assert isinstance(outcome, Refuse)
         assert outcome.status in (502, 503)

@@ -13,7 +13,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from claw_contract.log import JoinEvent, ResumeEvent
-from claw_mediate.core.http import Exchange
+from claw_mediate.core.http import RunnerResponse
 from claw_mediate.mitm.flow_state import Source
 from tests.mediate.desk import Desk, tool, with_tools
 from tests.waiting import happens
@@ -30,10 +30,10 @@ async def failed_after_a_trade(desk: Desk, words: str = "Buy") -> str:
 async def answer(desk: Desk) -> bytes:
     """What one more runner gets that sends the same."""
     exchange = await desk.mediator.exchange(desk._admitted(), desk._request())
-    assert isinstance(exchange, Exchange)
+    assert isinstance(exchange, RunnerResponse)
     body = b"".join([chunk async for chunk in exchange.chunks])
-    if exchange.handed is not None:
-        await exchange.handed()
+    if exchange.on_delivered is not None:
+        await exchange.on_delivered()
     return body
 
 
@@ -211,7 +211,7 @@ async def test_the_last_runner_that_leaves_a_stream_before_its_first_chunk_takes
     desk.messages = [desk.wire.user("Look")]
     desk.model_says(("desk.quote", {}))
     exchanges = [await desk.mediator.exchange(desk._admitted(), desk._request()) for _ in range(2)]
-    runners = [Source(exchange.chunks) for exchange in exchanges if isinstance(exchange, Exchange)]
+    runners = [Source(exchange.chunks) for exchange in exchanges if isinstance(exchange, RunnerResponse)]
     for left, runner in enumerate(runners, 1):
         pulling = asyncio.ensure_future(runner.pull())
         if pulled:

@@ -11,57 +11,58 @@ from claw_mediate.core.continuity import calls_key, text_key
 from claw_mediate.core.types import ModelResponse
 from claw_mediate.dialects import sse
 from claw_mediate.dialects.anthropic import request as anthropic_request
-from claw_mediate.dialects.anthropic import response as anthropic_reply
-from claw_mediate.dialects.anthropic import shortened as anthropic_shortened
+from claw_mediate.dialects.anthropic import response as anthropic_response
 from claw_mediate.dialects.anthropic import stream as anthropic_stream
-from claw_mediate.dialects.base import TERMINAL_TEXT, Keepalive, Offer, Opening, RunnerRequest
+from claw_mediate.dialects.base import TERMINAL_TEXT, Keepalive, ProviderRequest, RunnerRequest, StreamOpening
 from claw_state.continuity import Anchor
 
 NAME: Final = "anthropic-messages"
-MOST_TOOLS: Final = 10_000
-"""Anthropic names no limit; more is no manifest."""
+MAX_TOOLS: Final = 10_000
+"""Anthropic names no limit; no manifest has more."""
 _PING = sse.event(b'{"type":"ping"}', "ping")
 
 read_request = anthropic_request.read_request
-offer = anthropic_request.offer
-with_context = anthropic_request.with_context
-read_reply = anthropic_reply.read_reply
-write_reply = anthropic_reply.write_reply
-hidden_messages = anthropic_reply.hidden_messages
-shortened = anthropic_shortened.shortened
+build_request = anthropic_request.build_request
+add_context = anthropic_request.add_context
+read_response = anthropic_response.read_response
+write_response = anthropic_response.write_response
+write_hidden_rounds = anthropic_response.write_hidden_rounds
+summarize = anthropic_response.summarize
 stream = anthropic_stream.stream
 
 
-def write_request(offer: Offer, hidden: Sequence[bytes]) -> bytes:
-    """Hidden rounds go behind the last message; one that the runner began is gone on with."""
+def write_request(request: ProviderRequest, hidden: Sequence[bytes]) -> bytes:
+    """Return the body with hidden rounds behind the last message; a message that the runner began is continued."""
     if not hidden:
-        return offer.body
+        return request.body
     first, *rest = hidden
-    return offer.followed_by([anthropic_reply.merged(offer.prefill, first) if offer.prefill else first, *rest])
+    return request.with_messages(
+        [anthropic_response.merge_messages(request.prefill, first) if request.prefill else first, *rest]
+    )
 
 
-def reply_anchor(reply: ModelResponse, request: RunnerRequest, *, terminal: bool) -> Anchor:
-    """By the native calls' ids where there are any, else by the text, with what the runner began of it."""
-    if reply.calls and not terminal:
-        return Anchor(calls_key(call.id for call in reply.calls), request.evidence.before)
-    text = anthropic_reply.text_of(reply)
+def response_anchor(response: ModelResponse, request: RunnerRequest, *, terminal: bool) -> Anchor:
+    """Return the anchor: by the native calls' ids where there are any, else by the text, with what the runner began of it."""
+    if response.calls and not terminal:
+        return Anchor(calls_key(call.id for call in response.calls), request.evidence.before)
+    text = anthropic_response.response_text(response)
     text = text if text.strip() or not terminal else TERMINAL_TEXT
-    return Anchor(text_key((request.begun or "") + text), request.evidence.before)
+    return Anchor(text_key((request.prefill_text or "") + text), request.evidence.before)
 
 
-def keepalive(note: str, kind: Keepalive, opening: Opening) -> bytes:
-    """``event: ping``, as the API itself does; or a comment with the note. Neither opens the message."""
+def keepalive(note: str, kind: Keepalive, opening: StreamOpening) -> bytes:
+    """Return ``event: ping``, as the API itself does; or a comment with the note. Neither opens the message."""
     del opening
     return sse.comment(note) if kind == "comment" else _PING
 
 
 def stream_error(error: bytes) -> bytes:
-    """The error as an event."""
+    """Return the error as an event."""
     return sse.event(error, "error")
 
 
 def error_body(body: bytes) -> bytes | None:
-    """``{"type": "error", "error": …}`` in one line, or None."""
+    """Return ``{"type": "error", "error": …}`` in one line, or None."""
     try:
         document = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):

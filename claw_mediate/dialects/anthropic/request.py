@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -12,21 +12,70 @@ from claw_contract.base import JsonObject
 from claw_mediate.core import json_splice
 from claw_mediate.core.continuity import calls_key, text_key
 from claw_mediate.core.session_id import SessionHints
-from claw_mediate.core.talk import ToolUse
-from claw_mediate.core.tool_catalog import Catalog, Offered
-from claw_mediate.dialects.anthropic.wire_types import Message, call_ids, read_content, text_blocks, visible_text
+from claw_mediate.core.tool_catalog import OfferedTool, ToolCatalog
+from claw_mediate.core.types import ToolUse
 from claw_mediate.dialects.base import (
     Additions,
-    Offer,
-    Offers,
+    ProviderRequest,
+    RequestVariants,
     RunnerRequest,
     UnreadableRequestError,
 )
-from claw_mediate.dialects.body_edits import Changes, array, compact, offers, weave, with_text
-from claw_mediate.dialects.decode import ABSENT, evidence_of, known, read
+from claw_mediate.dialects.body_edits import (
+    Changes,
+    append_text,
+    array_member,
+    encode,
+    insert_messages,
+    request_variants,
+)
+from claw_mediate.dialects.decode import ABSENT, decode_or_none, decode_request, evidence_reader
 
 
-class _Sent(msgspec.Struct):
+class Block(msgspec.Struct):
+    """A content block of any type."""
+
+    type: str = ""
+    text: Any = None
+    id: Any = None
+    name: Any = None
+    input: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+type Content = str | list[Block] | None
+
+
+class Message(NamedTuple):
+    """A message. ``content`` is None where it is absent, or of a form that we do not know."""
+
+    role: Any
+    content: Content
+
+
+read_content: msgspec.json.Decoder[Content] = msgspec.json.Decoder(Content.__value__)
+read_block = msgspec.json.Decoder(Block)
+
+
+def visible_text(content: Content) -> str:
+    """Return the visible text of a content: a string, blocks, or nothing. Thinking is not part of it."""
+    return "".join(text_blocks(content))
+
+
+def text_blocks(content: Content) -> Sequence[str]:
+    """Return the same, block by block."""
+    if isinstance(content, str):
+        return [content]
+    return [block.text for block in content or () if block.type == "text" and isinstance(block.text, str)]
+
+
+def call_ids(content: Content) -> Sequence[str]:
+    """Return the ids of the calls in a content."""
+    if not isinstance(content, list):
+        return ()
+    return [block.id if isinstance(block.id, str) else "" for block in content if block.type == "tool_use"]
+
+
+class _SentMessage(msgspec.Struct):
     role: Any = ""
     content: msgspec.Raw = ABSENT
 
@@ -36,7 +85,7 @@ class _Tool(msgspec.Struct):
 
 
 class _Request(msgspec.Struct):
-    messages: list[_Sent]
+    messages: list[_SentMessage]
     model: str = ""
     stream: bool | None = None
     system: msgspec.Raw = ABSENT
@@ -51,97 +100,97 @@ _READ = frozenset(_Request.__struct_fields__)
 
 
 def read_request(body: bytes) -> RunnerRequest:
-    """The view of a runner's request, also of one that counts tokens. Raises ``UnreadableRequestError``."""
-    view = read(_read_request, body, "messages request")
-    messages = [Message(sent.role, known(read_content, sent.content)) for sent in view.messages]
+    """Return the view of a runner's request, also of one that counts tokens. Raises ``UnreadableRequestError``."""
+    view = decode_request(_read_request, body, "messages request")
+    messages = [Message(sent.role, decode_or_none(read_content, sent.content)) for sent in view.messages]
     choice = view.tool_choice
     return RunnerRequest(
         body=body,
         model=view.model,
         stream=view.stream is True,
         include_usage=True,
-        declared=tuple(tool.name for tool in view.tools or () if isinstance(tool.name, str) and tool.name),
+        declared_tools=tuple(tool.name for tool in view.tools or () if isinstance(tool.name, str) and tool.name),
         bypass="tool_choice_none" if choice is not None and choice.get("type") == "none" else None,
-        choice=choice,
-        read_evidence=evidence_of(messages, _text_parts, _key),
-        session=SessionHints(view.metadata),
-        said=tuple(filter(None, ("\n".join(text_blocks(one.content)) for one in messages if one.role == "user"))),
-        system="\n".join(text_blocks(known(read_content, view.system))),
-        most_tokens=view.max_tokens if type(view.max_tokens) is int else None,
-        begun=_begun(messages),
+        tool_choice=choice,
+        load_evidence=evidence_reader(messages, _text_parts, _key),
+        session_hints=SessionHints(view.metadata),
+        user_texts=tuple(filter(None, ("\n".join(text_blocks(one.content)) for one in messages if one.role == "user"))),
+        system="\n".join(text_blocks(decode_or_none(read_content, view.system))),
+        max_tokens=view.max_tokens if type(view.max_tokens) is int else None,
+        prefill_text=_prefill(messages),
     )
 
 
-def offer(request: RunnerRequest, catalog: Catalog, additions: Additions) -> Offers:
-    """The body for the provider, but for the rounds of this turn. Managed tools stand behind the runner's own.
+def build_request(request: RunnerRequest, catalog: ToolCatalog, additions: Additions) -> RequestVariants:
+    """Return the body for the provider without the rounds of this turn. Managed tools stand behind the runner's own.
 
-    A member that counts and stands twice is refused: two parsers could disagree about which one is meant.
+    A member that is read and stands twice is refused: two parsers could disagree about which one is meant.
     """
     try:
-        body = json_splice.Object(request.body, once=_READ)
-        changes: Changes = {"tools": json_splice.appended(array(body, "tools"), map(_wire_tool, catalog.offered))}
-        if additions.woven:
-            changes["messages"] = weave(array(body, "messages"), additions.woven)
+        body = json_splice.Object(request.body, unique=_READ)
+        changes: Changes = {"tools": json_splice.append(array_member(body, "tools"), map(_wire_tool, catalog.offered))}
+        if additions.insertions:
+            changes["messages"] = insert_messages(array_member(body, "messages"), additions.insertions)
         if additions.context:
-            changes |= _with_context(body, additions.context)
+            changes |= _system_with_context(body, additions.context)
         if body.value("stream") is not None:
             changes["stream"] = b"false"
         choices: dict[ToolUse, Changes] = {
-            ToolUse.AS_ASKED: _as_asked(request.choice, catalog),
-            ToolUse.RELEASED: _released(request.choice),
+            ToolUse.AS_REQUESTED: _choice_as_requested(request.tool_choice, catalog),
+            ToolUse.RELEASED: _released_choice(request.tool_choice),
             ToolUse.FORBIDDEN: {"tool_choice": b'{"type":"none"}'},
         }
-        made = offers(body, changes, choices.__getitem__)
-        return (lambda use: _before_prefill(made(use))) if request.begun is not None else made
-    except json_splice.WireError as error:
+        variants = request_variants(body, changes, choices.__getitem__)
+        return (lambda use: _split_prefill(variants(use))) if request.prefill_text is not None else variants
+    except json_splice.JsonSpliceError as error:
         raise UnreadableRequestError(str(error)) from error
 
 
-def with_context(request: RunnerRequest, context: str) -> bytes:
-    """The request with text at the end of its system prompt, and nothing else changed."""
+def add_context(request: RunnerRequest, context: str) -> bytes:
+    """Return the request with text at the end of its system prompt, and nothing else changed."""
     try:
         body = json_splice.Object(request.body)
-        return body.edited(_with_context(body, context))
-    except json_splice.WireError as error:
+        return body.edit(_system_with_context(body, context))
+    except json_splice.JsonSpliceError as error:
         raise UnreadableRequestError(str(error)) from error
 
 
-def _with_context(body: json_splice.Object, context: str) -> Changes:
-    return {"system": with_text(body.value("system") or b'""', context)}
+def _system_with_context(body: json_splice.Object, context: str) -> Changes:
+    return {"system": append_text(body.value("system") or b'""', context)}
 
 
-def _before_prefill(offer: Offer) -> Offer:
-    """The runner began the assistant's message: hidden rounds begin with it, since roles must take turns."""
-    start = json_splice.elements(
-        b"%b]" % offer.head, json_splice.once(b"%b]}" % offer.head, ["messages"])["messages"].start
+def _split_prefill(request: ProviderRequest) -> ProviderRequest:
+    """Split off the assistant's message that the runner began: hidden rounds begin with it, since roles must take turns."""
+    start = json_splice.element_spans(
+        b"%b]" % request.head, json_splice.find_members(b"%b]}" % request.head, ["messages"])["messages"].start
     )[-1][0]
-    return Offer(offer.head[:start].rstrip(b" \t\r\n,"), offer.tail, prefill=offer.head[start:])
+    return ProviderRequest(request.head[:start].rstrip(b" \t\r\n,"), request.tail, prefill=request.head[start:])
 
 
 @lru_cache(maxsize=4096)
-def _wire_tool(offered: Offered) -> bytes:
-    return compact({"name": offered.alias, "description": offered.description, "input_schema": offered.schema})
+def _wire_tool(offered: OfferedTool) -> bytes:
+    return encode({"name": offered.alias, "description": offered.description, "input_schema": offered.schema})
 
 
-def _as_asked(choice: JsonObject | str | None, catalog: Catalog) -> Changes:
-    """A choice that names a managed tool canonically names its alias; any other stays in the runner's bytes."""
+def _choice_as_requested(choice: JsonObject | str | None, catalog: ToolCatalog) -> Changes:
+    """Return the change of a choice that names a managed tool canonically, to its alias. Others stay as they are."""
     name = choice.get("name") if isinstance(choice, dict) else None
-    alias = catalog.alias(name) if isinstance(name, str) else None
-    return {} if alias is None or not isinstance(choice, dict) else {"tool_choice": compact({**choice, "name": alias})}
+    alias = catalog.find_alias(name) if isinstance(name, str) else None
+    return {} if alias is None or not isinstance(choice, dict) else {"tool_choice": encode({**choice, "name": alias})}
 
 
-def _released(choice: JsonObject | str | None) -> Changes:
+def _released_choice(choice: JsonObject | str | None) -> Changes:
     if not isinstance(choice, dict) or choice.get("type") not in {"any", "tool"}:
         return {}
     kept = {name: value for name, value in choice.items() if name == "disable_parallel_tool_use"}
-    return {"tool_choice": compact({"type": "auto", **kept})}
+    return {"tool_choice": encode({"type": "auto", **kept})}
 
 
 def _text_parts(message: Message) -> Sequence[str]:
     return text_blocks(message.content)
 
 
-def _begun(messages: Sequence[Message]) -> str | None:
+def _prefill(messages: Sequence[Message]) -> str | None:
     if not messages or messages[-1].role != "assistant" or messages[-1].content is None:
         return None
     return visible_text(messages[-1].content)

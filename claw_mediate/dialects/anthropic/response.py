@@ -1,4 +1,4 @@
-"""Anthropic messages, the provider's response: its view, and the messages of hidden rounds.
+"""Anthropic messages, the provider's response: its view, the body for the runner, and the messages of hidden rounds.
 
 Blocks of every type survive as they came: thinking with its signature, server tools and their results, citations, images,
 types that nobody knows yet. Only the calls that leave the transcript are taken out, and blank text, which the API gives now
@@ -15,11 +15,12 @@ import msgspec
 
 from claw_contract.base import JsonObject
 from claw_mediate.core import json_splice, tool_result
-from claw_mediate.core.tool_catalog import Catalog
+from claw_mediate.core.reinjection import summarize_arguments, summarize_result
+from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.types import ModelResponse, Round, ToolCall, ToolResult
-from claw_mediate.dialects.anthropic.wire_types import Block, read_block, visible_text
-from claw_mediate.dialects.base import MOST_PARTS, TERMINAL_TEXT, RunnerRequest, UnreadableReplyError
-from claw_mediate.dialects.body_edits import Changes, compact
+from claw_mediate.dialects.anthropic.request import Block, read_block, visible_text
+from claw_mediate.dialects.base import MAX_PARTS, TERMINAL_TEXT, RunnerRequest, UnreadableResponseError
+from claw_mediate.dialects.body_edits import Changes, encode
 
 
 class _Response(msgspec.Struct):
@@ -28,109 +29,112 @@ class _Response(msgspec.Struct):
     usage: dict[str, Any] | None = None
 
 
-_read_response = msgspec.json.Decoder(_Response)
+_THINKING = ("thinking", "redacted_thinking")
+_response_decoder = msgspec.json.Decoder(_Response)
 
 
-def read_reply(body: bytes, catalog: Catalog) -> ModelResponse:
-    """The view of a response; its ``message`` is the array of content blocks."""
+def read_response(body: bytes, catalog: ToolCatalog) -> ModelResponse:
+    """Return the view of a response; its ``message`` is the array of content blocks. Raises ``UnreadableResponseError``."""
     try:
         json_splice.check_utf8(body)
-        view = _read_response.decode(body)
+        view = _response_decoder.decode(body)
         if not all(block.type for block in view.content):
-            raise UnreadableReplyError("the provider's response has a block without a type")
-        if len(view.content) > MOST_PARTS:
-            raise UnreadableReplyError(f"the provider's response holds more than {MOST_PARTS} blocks")
-        place = json_splice.once(body, ("content", "usage", "stop_reason"))["content"]
-        for start, _ in json_splice.elements(body, place.start):
-            json_splice.once(body, ("type", "id", "name", "input", "text"), start)
-        calls = _calls(view, catalog, hashlib.sha256(body).hexdigest()[:16])
-    except json_splice.WireError as error:
-        raise UnreadableReplyError(f"the provider's response is ambiguous: {error}") from error
+            raise UnreadableResponseError("the provider's response has a block without a type")
+        if len(view.content) > MAX_PARTS:
+            raise UnreadableResponseError(f"the provider's response holds more than {MAX_PARTS} blocks")
+        place = json_splice.find_members(body, ("content", "usage", "stop_reason"))["content"]
+        for start, _ in json_splice.element_spans(body, place.start):
+            json_splice.find_members(body, ("type", "id", "name", "input", "text"), start)
+        calls = _read_calls(view, catalog, hashlib.sha256(body).hexdigest()[:16])
+    except json_splice.JsonSpliceError as error:
+        raise UnreadableResponseError(f"the provider's response is ambiguous: {error}") from error
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise UnreadableReplyError("the provider's response is not a message") from error
+        raise UnreadableResponseError("the provider's response is not a message") from error
     return ModelResponse(body, body[place.start : place.end], calls, view.usage or {})
 
 
-def write_reply(reply: ModelResponse, request: RunnerRequest, usage: JsonObject, *, terminal: bool) -> bytes:
-    """Upstream's bytes; ``usage`` is the turn's. A terminal reply is the model's words without its call."""
+def write_response(response: ModelResponse, request: RunnerRequest, usage: JsonObject, *, terminal: bool) -> bytes:
+    """Return the provider's bytes with ``usage``. A terminal response has the model's words without its call."""
     del request
     changes: dict[str, bytes | None] = {}
-    if usage != reply.usage:
-        changes["usage"] = compact(usage)
+    if usage != response.usage:
+        changes["usage"] = encode(usage)
     if terminal:
-        words = [block for block in _blocks(reply, ()) if not _is_blank(block)]
-        said = any(read_block.decode(block).type == "text" for block in words)
-        done = [] if said else [compact({"type": "text", "text": TERMINAL_TEXT})]
-        changes |= {"content": _array([*words, *done]), "stop_reason": b'"end_turn"'}
-    elif (named := _blocks(reply, reply.calls)) != _raw_blocks(reply):
-        changes["content"] = _array(named)  # with the ids that were minted
-    return json_splice.edited(reply.body, changes) if changes else reply.body
+        words = [block for block in _blocks_with_calls(response, ()) if not _is_blank(block)]
+        has_text = any(read_block.decode(block).type == "text" for block in words)
+        done = [] if has_text else [encode({"type": "text", "text": TERMINAL_TEXT})]
+        changes |= {"content": _write_array([*words, *done]), "stop_reason": b'"end_turn"'}
+    elif (named := _blocks_with_calls(response, response.calls)) != _raw_blocks(response):
+        changes["content"] = _write_array(named)  # with the ids that were minted
+    return json_splice.edit(response.body, changes) if changes else response.body
 
 
-def hidden_messages(rounds: Sequence[Round], *, replayed: bool) -> tuple[bytes, ...]:
-    """Of each round the assistant's message with the calls that were answered, and the user's with their results."""
+def write_hidden_rounds(rounds: Sequence[Round], *, replayed: bool) -> tuple[bytes, ...]:
+    """Return, for each round, the assistant's message with the calls that were answered, and the user's with their results."""
     messages: list[bytes] = []
     for past in rounds:
-        kept = [answer for answer in past.answers if not (replayed and answer.code in tool_result.NOT_REPLAYED)]
+        kept = [result for result in past.results if not (replayed and result.code in tool_result.NOT_REINJECTED)]
         if kept:
-            said = _blocks(past.reply, [answer.call for answer in kept], taken_back=True)
+            blocks = _blocks_with_calls(past.response, [result.call for result in kept], resendable=True)
             messages += [
-                b'{"role":"assistant","content":%b}' % _array([block for block in said if not _is_blank(block)]),
-                compact({"role": "user", "content": [_result(answer) for answer in kept]}),
+                b'{"role":"assistant","content":%b}'
+                % _write_array([block for block in blocks if not _is_blank(block)]),
+                encode({"role": "user", "content": [_result_block(result) for result in kept]}),
             ]
     return tuple(messages)
 
 
-def merged(prefill: bytes, message: bytes) -> bytes:
-    """An assistant's message that the runner began and the model went on with, as one message."""
-    begun = json_splice.Object(prefill).value("content") or b"[]"
-    blocks = _array([compact({"type": "text", "text": msgspec.json.decode(begun)})]) if begun[:1] == b'"' else begun
-    went_on = json_splice.Object(message).value("content") or b"[]"
-    content = json_splice.appended(blocks, [went_on[start:end] for start, end in json_splice.elements(went_on)])
+def merge_messages(prefill: bytes, message: bytes) -> bytes:
+    """Return an assistant's message that the runner began and the model continued, as one message."""
+    blocks = json_splice.Object(prefill).value("content") or b"[]"
+    if blocks[:1] == b'"':
+        blocks = _write_array([encode({"type": "text", "text": msgspec.json.decode(blocks)})])
+    continued = json_splice.Object(message).value("content") or b"[]"
+    content = json_splice.append(blocks, [continued[start:end] for start, end in json_splice.element_spans(continued)])
     return b'{"role":"assistant","content":%b}' % content
 
 
-def text_of(reply: ModelResponse) -> str:
-    """The visible text of a reply."""
-    return visible_text([read_block.decode(block) for block in _raw_blocks(reply)])
+def response_text(response: ModelResponse) -> str:
+    """Return the visible text of a response."""
+    return visible_text([read_block.decode(block) for block in _raw_blocks(response)])
 
 
-def _calls(view: _Response, catalog: Catalog, seed: str) -> tuple[ToolCall, ...]:
-    """The calls, each with an id of its own: one that is missing or taken is minted, of letters and digits only."""
+def _read_calls(view: _Response, catalog: ToolCatalog, seed: str) -> tuple[ToolCall, ...]:
+    """Return the calls, each with an id of its own: one that is missing or taken is minted, of letters and digits only."""
     calls: list[ToolCall] = []
     taken: set[str] = set()
     for block in view.content:
         if block.type == "tool_use":
             index = len(calls)
             own = isinstance(block.id, str) and bool(block.id) and block.id not in taken
-            # The last block of an answer that ran out of tokens may have been closed for the model.
+            # The last block of a response that ran out of tokens may have been closed for the model.
             cut = view.stop_reason == "max_tokens" and block is view.content[-1]
             name = block.name if isinstance(block.name, str) else ""
             text = bytes(block.input).decode()
             call_id = block.id if own else f"toolu{seed}{index}"
             taken.add(call_id)
-            calls.append(catalog.call(call_id, name, text, cut=cut))
+            calls.append(catalog.make_call(call_id, name, text, cut=cut))
     return tuple(calls)
 
 
-def _raw_blocks(reply: ModelResponse) -> list[bytes]:
-    return [reply.message[start:end] for start, end in json_splice.elements(reply.message)]
+def _raw_blocks(response: ModelResponse) -> list[bytes]:
+    return [response.message[start:end] for start, end in json_splice.element_spans(response.message)]
 
 
-def _blocks(reply: ModelResponse, kept: Sequence[ToolCall], *, taken_back: bool = False) -> list[bytes]:
-    """The blocks of a reply with exactly the kept calls, each with the id that its answer names."""
-    calls = iter(reply.calls)
+def _blocks_with_calls(response: ModelResponse, kept: Sequence[ToolCall], *, resendable: bool = False) -> list[bytes]:
+    """Return the blocks of a response with exactly the kept calls, each with the id that its result names."""
+    calls = iter(response.calls)
     ids = {call.id for call in kept}
     blocks: list[bytes] = []
-    for raw in _raw_blocks(reply):
+    for raw in _raw_blocks(response):
         view = read_block.decode(raw)
         if view.type != "tool_use":
             blocks.append(raw)
         elif (call := next(calls)).id in ids:
-            changes: Changes = {} if view.id == call.id else {"id": compact(call.id)}
-            if taken_back:
-                changes |= _taken_back(view, call)
-            blocks.append(json_splice.edited(raw, changes) if changes else raw)
+            changes: Changes = {} if view.id == call.id else {"id": encode(call.id)}
+            if resendable:
+                changes |= _resendable_changes(view, call)
+            blocks.append(json_splice.edit(raw, changes) if changes else raw)
     return blocks
 
 
@@ -139,18 +143,45 @@ def _is_blank(block: bytes) -> bool:
     return view.type == "text" and isinstance(view.text, str) and not view.text.strip()
 
 
-def _taken_back(view: Block, call: ToolCall) -> Changes:
-    """What must change for the API to take a call back: its name is of plain characters, its input an object."""
-    changes: Changes = {} if call.told_as is None else {"name": compact(call.told_as)}
+def _resendable_changes(view: Block, call: ToolCall) -> Changes:
+    """Return the changes that let the API take a call back: its name is of plain characters, its input an object."""
+    changes: Changes = {} if call.safe_name is None else {"name": encode(call.safe_name)}
     if bytes(view.input)[:1] != b"{":
         changes["input"] = b'{"invalid_json":%b}' % view.input
     return changes
 
 
-def _result(answer: ToolResult) -> JsonObject:
-    block: JsonObject = {"type": "tool_result", "tool_use_id": answer.call.id, "content": answer.content.decode()}
-    return block if answer.ok else {**block, "is_error": True}
+def _result_block(result: ToolResult) -> JsonObject:
+    block: JsonObject = {"type": "tool_result", "tool_use_id": result.call.id, "content": result.content.decode()}
+    return block if result.ok else {**block, "is_error": True}
 
 
-def _array(blocks: Sequence[bytes]) -> bytes:
+def _write_array(blocks: Sequence[bytes]) -> bytes:
     return b"[" + b",".join(blocks) + b"]"
+
+
+def summarize(messages: bytes) -> bytes:
+    """Return hidden messages with their calls and how each went, without what was said, sent and answered.
+
+    The thinking before a call stays: it is signed, and the API takes the call with all of it or not at all.
+    """
+    array = b"[%b]" % messages
+    return b",".join(_summarize_message(array[start:end]) for start, end in json_splice.element_spans(array))
+
+
+def _summarize_message(message: bytes) -> bytes:
+    parsed = json_splice.Object(message)
+    content = parsed.value("content") or b"[]"
+    blocks = [_summarize_block(content[start:end]) for start, end in json_splice.element_spans(content)]
+    return parsed.edit({"content": b"[%b]" % b",".join(filter(None, blocks))})
+
+
+def _summarize_block(block: bytes) -> bytes:
+    view = read_block.decode(block)
+    if view.type == "tool_use":
+        summary = summarize_arguments(bytes(view.input).decode())
+        return block if summary is None else json_splice.edit(block, {"input": encode(summary)})
+    if view.type == "tool_result":
+        result = msgspec.json.decode(json_splice.Object(block).value("content") or b'""', type=str)
+        return json_splice.edit(block, {"content": encode(summarize_result(result))})
+    return block if view.type in _THINKING else b""

@@ -1,4 +1,4 @@
-"""A finished Anthropic message as one well-formed stream (spec/mediation.md section 6).
+"""A finished Anthropic message as one well-formed stream (docs/spec/mediation.md section 6).
 
 One ``message_start``, block indexes 0, 1, 2 … without gaps, every block type with its own deltas (text and its citations,
 thinking and its signature, the input of calls), all other blocks whole; ``message_delta`` with the stop reason and the usage,
@@ -13,69 +13,77 @@ from typing import Any
 import msgspec
 
 from claw_mediate.dialects import sse
-from claw_mediate.dialects.base import Opening, RunnerRequest
-from claw_mediate.dialects.deltas import Members, elements, members, one_line, pieces, text, verbatim
+from claw_mediate.dialects.base import RunnerRequest, StreamOpening
+from claw_mediate.dialects.sse import (
+    Members,
+    as_raw,
+    split_array,
+    split_object,
+    split_text,
+    string_member,
+    without_line_breaks,
+)
 
-_AT_THE_END = ("stop_reason", "stop_sequence")
+_FINAL_MEMBERS = ("stop_reason", "stop_sequence")
 
 
-def stream(body: bytes, request: RunnerRequest, opening: Opening | None = None) -> Iterator[bytes]:
-    """The events of a response body that ``read_reply`` has accepted."""
+def stream(body: bytes, request: RunnerRequest, opening: StreamOpening | None = None) -> Iterator[bytes]:
+    """Yield the events of a response body that ``read_response`` has accepted."""
     del request, opening
-    message = members(one_line(body))
+    message = split_object(without_line_breaks(body))
     usage = _usage(message.get("usage"))
-    ended = verbatim({name: message.pop(name, b"null") for name in _AT_THE_END})
-    content = elements(message.pop("content"))
-    begun: dict[str, Any] = {
-        **verbatim(message),
+    final = as_raw({name: message.pop(name, b"null") for name in _FINAL_MEMBERS})
+    content = split_array(message.pop("content"))
+    opening_message: dict[str, Any] = {
+        **as_raw(message),
         "content": [],
-        **dict.fromkeys(_AT_THE_END),
+        **dict.fromkeys(_FINAL_MEMBERS),
         "usage": {**usage, "output_tokens": 0},
     }
-    yield _event("message_start", message=begun)
+    yield _event("message_start", message=opening_message)
     for index, block in enumerate(content):
-        start, deltas = _block(members(block))
+        start, deltas = _block(split_object(block))
         yield _event("content_block_start", index=index, content_block=start)
         for delta in deltas:
             yield _event("content_block_delta", index=index, delta=delta)
         yield _event("content_block_stop", index=index)
-    yield _event("message_delta", delta=ended, usage=usage)
+    yield _event("message_delta", delta=final, usage=usage)
     yield _event("message_stop")
 
 
 def _block(block: Members) -> tuple[dict[str, Any], Iterator[dict[str, Any]]]:
-    """How a block begins, and the deltas that complete it."""
-    match text(block, "type"):
-        case "text" if text(block, "text") is not None:
-            return _begun(block, text=""), _text_deltas(block)
-        case "thinking" if text(block, "thinking") is not None:
-            return _begun(block, thinking="", signature=""), _thinking_deltas(block)
+    """Return the beginning of a block, and the deltas that complete it."""
+    match string_member(block, "type"):
+        case "text" if string_member(block, "text") is not None:
+            return _empty_block(block, text=""), _text_deltas(block)
+        case "thinking" if string_member(block, "thinking") is not None:
+            return _empty_block(block, thinking="", signature=""), _thinking_deltas(block)
         case "tool_use" | "server_tool_use" | "mcp_tool_use" if block.get("input", b"")[:1] == b"{":
-            return _begun(block, input={}), _input_deltas(block)
+            return _empty_block(block, input={}), _input_deltas(block)
         case _:
-            return verbatim(block), iter(())
+            return as_raw(block), iter(())
 
 
-def _begun(block: Members, **empty: Any) -> dict[str, Any]:
-    return {**verbatim(block), **empty, **({"citations": []} if _citations(block) else {})}
+def _empty_block(block: Members, **empty: Any) -> dict[str, Any]:
+    return {**as_raw(block), **empty, **({"citations": []} if _citations(block) else {})}
 
 
 def _text_deltas(block: Members) -> Iterator[dict[str, Any]]:
-    for piece in pieces(text(block, "text") or ""):
+    for piece in split_text(string_member(block, "text") or ""):
         yield {"type": "text_delta", "text": piece}
     for citation in _citations(block):
         yield {"type": "citations_delta", "citation": citation}
 
 
 def _thinking_deltas(block: Members) -> Iterator[dict[str, Any]]:
-    for piece in pieces(text(block, "thinking") or ""):
+    for piece in split_text(string_member(block, "thinking") or ""):
         yield {"type": "thinking_delta", "thinking": piece}
-    if signature := text(block, "signature"):
+    if signature := string_member(block, "signature"):
         yield {"type": "signature_delta", "signature": signature}
 
 
 def _input_deltas(block: Members) -> Iterator[dict[str, Any]]:
-    for piece in pieces(block["input"].decode()):
+    for piece in split_text(block["input"].decode()):
         yield {"type": "input_json_delta", "partial_json": piece}
 
 

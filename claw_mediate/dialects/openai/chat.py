@@ -10,56 +10,58 @@ import msgspec
 from claw_mediate.core.continuity import calls_key, text_key
 from claw_mediate.core.types import ModelResponse
 from claw_mediate.dialects import sse
-from claw_mediate.dialects.base import TERMINAL_TEXT, Keepalive, Offer, Opening, RunnerRequest
-from claw_mediate.dialects.openai import functions as openai_legacy
-from claw_mediate.dialects.openai import offer as openai_offer
+from claw_mediate.dialects.base import TERMINAL_TEXT, Keepalive, ProviderRequest, RunnerRequest, StreamOpening
+from claw_mediate.dialects.openai import functions as openai_functions
 from claw_mediate.dialects.openai import request as openai_request
-from claw_mediate.dialects.openai import response as openai_reply
-from claw_mediate.dialects.openai import shortened as openai_shortened
+from claw_mediate.dialects.openai import response as openai_response
 from claw_mediate.dialects.openai import stream as openai_stream
 from claw_mediate.dialects.openai.wire_types import read_message, visible_text
 from claw_state.continuity import Anchor
 
 NAME: Final = "openai-chat"
-MOST_TOOLS: Final = 128
-"""How many tools OpenAI takes in one request."""
+MAX_TOOLS: Final = 128
+"""OpenAI's limit of tools in one request."""
 
 read_request = openai_request.read_request
-offer = openai_offer.offer
-with_context = openai_offer.with_context
-read_reply = openai_reply.read_reply
-write_reply = openai_reply.write_reply
-hidden_messages = openai_reply.hidden_messages
-shortened = openai_shortened.shortened
+build_request = openai_request.build_request
+add_context = openai_request.add_context
+read_response = openai_response.read_response
+write_response = openai_response.write_response
+write_hidden_rounds = openai_response.write_hidden_rounds
+summarize = openai_response.summarize
 stream = openai_stream.stream
 
 
-def write_request(offer: Offer, hidden: Sequence[bytes]) -> bytes:
-    """Hidden rounds go behind the last message."""
-    return offer.followed_by(hidden)
+def write_request(request: ProviderRequest, hidden: Sequence[bytes]) -> bytes:
+    """Return the body with hidden rounds behind the last message."""
+    return request.with_messages(hidden)
 
 
-def reply_anchor(reply: ModelResponse, request: RunnerRequest, *, terminal: bool) -> Anchor:
-    """By the native calls' ids where there are any, else by the text."""
-    if terminal or not reply.calls:
-        text = visible_text(read_message.decode(reply.message)) or TERMINAL_TEXT * terminal
+def response_anchor(response: ModelResponse, request: RunnerRequest, *, terminal: bool) -> Anchor:
+    """Return the anchor: by the native calls' ids where there are any, else by the text."""
+    if terminal or not response.calls:
+        text = visible_text(read_message.decode(response.message)) or TERMINAL_TEXT * terminal
         return Anchor(text_key(text), request.evidence.before)
-    key = openai_legacy.handoff_key(reply.calls[0]) if request.legacy else calls_key(call.id for call in reply.calls)
+    key = (
+        openai_functions.handoff_key(response.calls[0])
+        if request.uses_functions
+        else calls_key(call.id for call in response.calls)
+    )
     return Anchor(key, request.evidence.before)
 
 
-def keepalive(note: str, kind: Keepalive, opening: Opening) -> bytes:
-    """A comment, which every SDK skips (reference/gateways.md section 2.8); native: a chunk whose delta is empty."""
+def keepalive(note: str, kind: Keepalive, opening: StreamOpening) -> bytes:
+    """Return a comment, which every SDK skips; native: a chunk whose delta is empty."""
     return sse.comment(note) if kind == "comment" else openai_stream.empty_chunk(opening)
 
 
 def stream_error(error: bytes) -> bytes:
-    """The error as data, then the end."""
+    """Return the error as data, then the end."""
     return sse.event(error) + sse.DONE
 
 
 def error_body(body: bytes) -> bytes | None:
-    """``{"error": …}`` in one line, or None."""
+    """Return ``{"error": …}`` in one line, or None."""
     try:
         document = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):

@@ -1,7 +1,8 @@
-"""OpenAI before tools: ``functions``, ``function_call``, and messages of the role ``function`` (spec section 3, 1.).
+"""OpenAI before tools: ``functions``, ``function_call``, and messages of the role ``function``.
 
-A runner that speaks so is answered so, one call a reply, and its provider hears of tools only: hidden rounds can't be told in
-the old form, which has no ids and one call a message. The ids that calls get on their way are the same in every request.
+docs/spec/mediation.md section 3. A runner that uses functions is answered with them, one call a
+response, and its provider gets tools only: the old form can't express hidden rounds, since it has no ids and one call a
+message. The ids that calls get are the same in every request.
 (The provider is not asked for one call at a time: OpenAI's reasoning models refuse ``parallel_tool_calls``.)
 """
 
@@ -17,71 +18,74 @@ from claw_mediate.core.continuity import call_key
 from claw_mediate.core.tool_call import read_arguments
 from claw_mediate.core.types import Arguments, ToolCall, UnreadableArguments
 from claw_mediate.dialects.body_edits import Changes
-from claw_mediate.dialects.openai.wire_types import Function, Message, arguments_text, function_call, named
+from claw_mediate.dialects.openai.wire_types import Function, Message, arguments_text, function_call, message_name
 
 _read_messages = msgspec.json.Decoder(list[Message])
 _NO_TEXT = (b"", b"null")
 
 
-def as_tools(functions: bytes) -> list[bytes]:
-    """The runner's functions as tools, each in its own bytes."""
+def functions_as_tools(functions: bytes) -> list[bytes]:
+    """Return the runner's functions as tools, each in its own bytes."""
     return [
-        b'{"type":"function","function":%b}' % functions[start:end] for start, end in json_splice.elements(functions)
+        b'{"type":"function","function":%b}' % functions[start:end]
+        for start, end in json_splice.element_spans(functions)
     ]
 
 
-def as_tool_messages(messages: bytes) -> list[tuple[int, int, bytes]]:
-    """The cuts that make calls of functions, with the answers right behind them, calls of tools and their answers.
+def functions_as_tool_messages(messages: bytes) -> list[tuple[int, int, bytes]]:
+    """Return the cuts that turn calls of functions, with the answers right behind them, into calls of tools and their answers.
 
-    A call without its answer, or an answer without its call, stays as it is: the old form may say so, that of tools may not.
+    A call without its answer, or an answer without its call, stays as it is: the old form allows it, that of tools does not.
     """
     if b"function_call" not in messages:
         return []
     views = _read_messages.decode(messages)
-    calls = [(index, made) for index, answer in enumerate(views[1:]) if (made := _answered(views[index], answer))]
-    places = json_splice.elements(messages) if calls else []
+    calls = [(index, call) for index, answer in enumerate(views[1:]) if (call := _answered_call(views[index], answer))]
+    places = json_splice.element_spans(messages) if calls else []
     equal: Counter[str] = Counter()
     cuts: list[tuple[int, int, bytes]] = []
-    for index, made in calls:
-        digest = hashlib.sha256(f"{made.name}\0{_signature(made)}".encode()).hexdigest()[:24]
+    for index, call in calls:
+        digest = hashlib.sha256(f"{call.name}\0{_canonical_arguments(call)}".encode()).hexdigest()[:24]
         call_id = f'"call{digest}n{equal[digest]}"'.encode()
         equal[digest] += 1
         changes = _as_tool_call(bytes(views[index].function_call), call_id), _as_tool_message(views[index + 1], call_id)
         for (start, end), changed in zip(places[index : index + 2], changes, strict=True):
-            cuts.append((start, end, json_splice.edited(messages[start:end], changed)))
+            cuts.append((start, end, json_splice.edit(messages[start:end], changed)))
     return cuts
 
 
-def as_function_call(choice: bytes) -> bytes:
-    """A choice of the provider with its first call in the old form. What else the model called, it can call again."""
+def tool_call_as_function(choice: bytes) -> bytes:
+    """Return a choice of the provider with its first call in the old form. The model can repeat its other calls."""
     message = json_splice.Object(choice).value("message") or b"{}"
     calls = json_splice.Object(message).value("tool_calls") or b"[]"
-    first = json_splice.Object(calls[slice(*json_splice.elements(calls)[0])])
+    first = json_splice.Object(calls[slice(*json_splice.element_spans(calls)[0])])
     function = first.value("function")
     if function in (None, b"null"):
         custom = json_splice.Object(first.value("custom") or b"{}")
         function = b'{"name":%b,"arguments":%b}' % (custom.value("name") or b'""', custom.value("input") or b'""')
-    changes: Changes = {"message": json_splice.edited(message, {"tool_calls": None, "function_call": function})}
+    changes: Changes = {"message": json_splice.edit(message, {"tool_calls": None, "function_call": function})}
     if json_splice.Object(choice).value("finish_reason") == b'"tool_calls"':
         changes["finish_reason"] = b'"function_call"'
-    return json_splice.edited(choice, changes)
+    return json_splice.edit(choice, changes)
 
 
 def function_key(function: Function) -> str:
-    """What a call in the old form is found again by."""
-    return call_key(function.name, _signature(function))
+    """Return the key by which a call in the old form is found again."""
+    return call_key(function.name, _canonical_arguments(function))
 
 
 def handoff_key(call: ToolCall) -> str:
-    """The same of a call that is handed over in the old form."""
-    read = read_arguments(call.arguments.text) if isinstance(call.arguments, UnreadableArguments) else call.arguments
-    return call_key(call.name, _canonical(read))
+    """Return the same key for a call that is handed over in the old form."""
+    arguments = call.arguments
+    if isinstance(arguments, UnreadableArguments):
+        arguments = read_arguments(arguments.text)
+    return call_key(call.name, _arguments_text(arguments))
 
 
-def _answered(message: Message, answer: Message) -> Function | None:
-    """The call that a message makes, where the message behind it is its answer."""
-    made = function_call(message) if message.role == "assistant" else None
-    return made if made and answer.role == "function" and named(answer) in (None, made.name) else None
+def _answered_call(message: Message, answer: Message) -> Function | None:
+    """Return the call of a message, where the message behind it is its answer."""
+    call = function_call(message) if message.role == "assistant" else None
+    return call if call and answer.role == "function" and message_name(answer) in (None, call.name) else None
 
 
 def _as_tool_call(function: bytes, call_id: bytes) -> Changes:
@@ -90,15 +94,15 @@ def _as_tool_call(function: bytes, call_id: bytes) -> Changes:
 
 
 def _as_tool_message(answer: Message, call_id: bytes) -> Changes:
-    """A tool's answer must have a content."""
+    """Return the changes of an answer. A tool's answer must have a content."""
     empty: Changes = {"content": b'""'} if bytes(answer.content) in _NO_TEXT else {}
     return {"role": b'"tool"', "tool_call_id": call_id, **empty}
 
 
-def _signature(function: Function) -> str:
-    return _canonical(read_arguments(arguments_text(function)))
+def _canonical_arguments(function: Function) -> str:
+    return _arguments_text(read_arguments(arguments_text(function)))
 
 
-def _canonical(arguments: Arguments | UnreadableArguments) -> str:
-    """What re-serialised arguments have in common."""
+def _arguments_text(arguments: Arguments | UnreadableArguments) -> str:
+    """Return a text that re-serialised arguments have in common."""
     return arguments.signature if isinstance(arguments, Arguments) else arguments.text

@@ -1,9 +1,9 @@
-"""A finished chat completion as one well-formed stream (spec/mediation.md section 6).
+"""A finished chat completion as one well-formed stream (docs/spec/mediation.md section 6).
 
 One id, the role in the first chunk of a choice only, content in chunks of a few dozen characters, tool calls with index from
-0 and arguments in parts, ``finish_reason`` as upstream gave it, a usage chunk if it was asked for, ``[DONE]``. Members that we
-do not know travel once and as they are: a message's in its first delta, a choice's in its last chunk, the response's in the
-first chunk of all (``openai`` in Python makes its completion of that one).
+0 and arguments in parts, ``finish_reason`` as the provider gave it, a usage chunk if it was asked for, ``[DONE]``. Members
+that we do not know travel once and as they are: a message's in its first delta, a choice's in its last chunk, the response's
+in the first chunk of all (``openai`` in Python makes its completion of that one).
 """
 
 from __future__ import annotations
@@ -15,111 +15,126 @@ from typing import Any
 import msgspec
 
 from claw_mediate.dialects import sse
-from claw_mediate.dialects.base import Opening, RunnerRequest
-from claw_mediate.dialects.deltas import Members, elements, members, one_line, pieces, text, verbatim
+from claw_mediate.dialects.base import RunnerRequest, StreamOpening
+from claw_mediate.dialects.sse import (
+    Members,
+    as_raw,
+    split_array,
+    split_object,
+    split_text,
+    string_member,
+    without_line_breaks,
+)
 
 _FRAME = ("id", "object", "created", "model", "system_fingerprint", "service_tier")
 """Members of a response that every chunk repeats."""
-_THOUGHTS = ("reasoning_content", "reasoning")
+_REASONING = ("reasoning_content", "reasoning")
 """Members that stream before the text, each whole: the SDK of JavaScript knows neither, and would keep the last part only."""
 _TEXTS = ("content", "refusal")
 """Members of a message that grow as they stream, in the order in which they are shown."""
 _CALLS = ("tool_calls", "function_call")
 
 
-def stream(body: bytes, request: RunnerRequest, opening: Opening | None = None) -> Iterator[bytes]:
-    """The events of a response body that ``read_reply`` has accepted."""
-    response = members(one_line(body)) | (members(msgspec.json.encode(opening)) if opening is not None else {})
+def stream(body: bytes, request: RunnerRequest, opening: StreamOpening | None = None) -> Iterator[bytes]:
+    """Yield the events of a response body that ``read_response`` has accepted."""
+    response = split_object(without_line_breaks(body)) | (
+        split_object(msgspec.json.encode(opening)) if opening is not None else {}
+    )
     usage = response.pop("usage", b"null")
-    choices = [members(choice) for choice in elements(response.pop("choices"))]
-    response |= {"object": b'"chat.completion.chunk"', "id": _id(response, body)}
-    frame = _head({name: response[name] for name in _FRAME if name in response})
-    head = _head(response)
+    choices = [split_object(choice) for choice in split_array(response.pop("choices"))]
+    response |= {"object": b'"chat.completion.chunk"', "id": _response_id(response, body)}
+    frame = _chunk_head({name: response[name] for name in _FRAME if name in response})
+    head = _chunk_head(response)
     for index, choice in enumerate(choices):
-        for delta in _deltas(members(choice["message"])):
+        for delta in _deltas(split_object(choice["message"])):
             yield _chunk(head, {"index": index, "delta": delta, "finish_reason": None})
             head = frame
-        yield _chunk(frame, {**verbatim(_last(choice)), "index": index, "delta": {}})
+        yield _chunk(frame, {**as_raw(_last_members(choice)), "index": index, "delta": {}})
     if request.include_usage:
         yield sse.event(frame + b'],"usage":' + usage + b"}")
     yield sse.DONE
 
 
-def empty_chunk(opening: Opening) -> bytes:
-    """The SDK of Python keeps the first id and model that a stream shows, that of JavaScript the last ones. A choice is there,
-    though it says nothing: clients ask every chunk for its first one.
+def empty_chunk(opening: StreamOpening) -> bytes:
+    """Return a chunk that says nothing. It has a choice, since clients read the first one of every chunk.
+
+    The SDK of Python keeps the first id and model that a stream shows, that of JavaScript the last ones.
     """
-    frame = {**members(msgspec.json.encode(opening)), "object": b'"chat.completion.chunk"'}
-    return _chunk(_head(frame), {"index": 0, "delta": {}, "finish_reason": None})
+    frame = {**split_object(msgspec.json.encode(opening)), "object": b'"chat.completion.chunk"'}
+    return _chunk(_chunk_head(frame), {"index": 0, "delta": {}, "finish_reason": None})
 
 
-def _id(response: Members, body: bytes) -> bytes:
-    """One is always there."""
+def _response_id(response: Members, body: bytes) -> bytes:
+    """Return the response's id, or one that is made from the body."""
     own = response.get("id", b"")
     return own if own[:1] == b'"' else b'"chatcmpl%s"' % hashlib.sha256(body).hexdigest()[:24].encode()
 
 
-def _last(choice: Members) -> Members:
-    """What is told of a choice when its message is complete. A stream without a ``finish_reason`` is a broken one, and
-    ``logprobs`` that are none break an SDK.
+def _last_members(choice: Members) -> Members:
+    """Return the members of a choice that follow its complete message.
+
+    A stream without a ``finish_reason`` is a broken one, and ``logprobs`` that are none break an SDK.
     """
     rest = {name: value for name, value in choice.items() if name != "message"}
     if rest.get("logprobs", b"{")[:1] != b"{":
         del rest["logprobs"]
-    if not text(choice, "finish_reason"):
-        rest["finish_reason"] = b'"tool_calls"' if _made_calls(members(choice["message"])) else b'"stop"'
+    if not string_member(choice, "finish_reason"):
+        rest["finish_reason"] = b'"tool_calls"' if _tool_calls(split_object(choice["message"])) else b'"stop"'
     return rest
 
 
 def _deltas(message: Members) -> Iterator[dict[str, Any]]:
-    grown = {name: whole for name in _TEXTS if (whole := text(message, name))}
-    thoughts = {name: message[name] for name in _THOUGHTS if text(message, name)}
-    first = {name: value for name, value in message.items() if name not in {*grown, *thoughts, *_CALLS}}
-    if text(message, "role") is None:
+    growing = {name: whole for name in _TEXTS if (whole := string_member(message, name))}
+    thoughts = {name: message[name] for name in _REASONING if string_member(message, name)}
+    first = {name: value for name, value in message.items() if name not in {*growing, *thoughts, *_CALLS}}
+    if string_member(message, "role") is None:
         first["role"] = b'"assistant"'
-    yield {**verbatim(first), **({"content": ""} if "content" in grown else {})}
+    yield {**as_raw(first), **({"content": ""} if "content" in growing else {})}
     for name, thought in thoughts.items():
-        yield verbatim({name: thought})
-    for name, whole in grown.items():
-        for piece in pieces(whole):
+        yield as_raw({name: thought})
+    for name, whole in growing.items():
+        for piece in split_text(whole):
             yield {name: piece}
-    for index, call in enumerate(_made_calls(message)):
-        yield from _call_deltas(index, members(call))
+    for index, call in enumerate(_tool_calls(message)):
+        yield from _call_deltas(index, split_object(call))
     if (function := message.get("function_call", b""))[:1] == b"{":
-        for parts in _arguments(members(function)):
+        for parts in _function_deltas(split_object(function)):
             yield {"function_call": parts}
 
 
-def _made_calls(message: Members) -> list[bytes]:
+def _tool_calls(message: Members) -> list[bytes]:
     calls = message.get("tool_calls", b"")
-    return elements(calls) if calls[:1] == b"[" else []
+    return split_array(calls) if calls[:1] == b"[" else []
 
 
 def _call_deltas(index: int, call: Members) -> Iterator[dict[str, Any]]:
-    """``openai`` in JS refuses a call without a type. A custom call goes whole: its parts would replace each other there."""
+    """Yield the deltas of a call. ``openai`` in JS refuses one without a type.
+
+    A custom call goes whole: its parts would replace each other there.
+    """
     function = call.get("function", b"")
     if function[:1] != b"{":
-        yield {"tool_calls": [{**verbatim(call), "index": index}]}
+        yield {"tool_calls": [{**as_raw(call), "index": index}]}
         return
-    kind = {} if text(call, "type") else {"type": "function"}
-    first, *rest = _arguments(members(function))
-    yield {"tool_calls": [{**verbatim(call), **kind, "index": index, "function": first}]}
+    kind = {} if string_member(call, "type") else {"type": "function"}
+    first, *rest = _function_deltas(split_object(function))
+    yield {"tool_calls": [{**as_raw(call), **kind, "index": index, "function": first}]}
     for part in rest:
         yield {"tool_calls": [{"index": index, "function": part}]}
 
 
-def _arguments(function: Members) -> Iterator[dict[str, Any]]:
-    """A function with its name first, then its arguments in parts; some providers give them as an object."""
+def _function_deltas(function: Members) -> Iterator[dict[str, Any]]:
+    """Yield a function with its name first, then its arguments in parts; some providers give them as an object."""
     raw = function.get("arguments", b"null")
-    whole = text(function, "arguments") if raw[:1] == b'"' else "" if raw == b"null" else raw.decode()
-    yield {**verbatim(function), "arguments": ""}
-    for piece in pieces(whole or ""):
+    whole = string_member(function, "arguments") if raw[:1] == b'"' else "" if raw == b"null" else raw.decode()
+    yield {**as_raw(function), "arguments": ""}
+    for piece in split_text(whole or ""):
         yield {"arguments": piece}
 
 
-def _head(frame: Members) -> bytes:
-    """A chunk up to its choices."""
-    return msgspec.json.encode(verbatim(frame))[:-1] + b',"choices":['
+def _chunk_head(frame: Members) -> bytes:
+    """Return a chunk up to its choices."""
+    return msgspec.json.encode(as_raw(frame))[:-1] + b',"choices":['
 
 
 def _chunk(head: bytes, choice: dict[str, Any]) -> bytes:

@@ -1,7 +1,7 @@
-"""What is read of OpenAI messages: views of the wire JSON, never rebuilt from.
+"""Views of OpenAI messages: wire JSON that is read and never rebuilt.
 
-A member is decoded when it is asked for, and of a content only its text: an image of 30 MB is stepped over. What has
-another shape than we know is nothing to us, and stays the provider's to judge.
+A member is decoded when it is needed, and of a content only its text: an image of 30 MB is stepped over. Anything of a shape
+that we do not know is ignored, and left for the provider to judge.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-from claw_mediate.dialects.decode import ABSENT, known
+from claw_mediate.dialects.decode import ABSENT, decode_or_none
 
 SYSTEM = ("system", "developer")
-"""Roles that speak for whoever runs the agent."""
+"""Roles that speak for the agent's operator."""
 
 
 class Function(msgspec.Struct):
@@ -50,34 +50,34 @@ _string = msgspec.json.Decoder(str)
 
 
 def visible_text(message: Message, between: str = "") -> str:
-    """The visible text of a message, whether it is a string, its parts, null or absent."""
+    """Return the visible text of a message, whose content may be a string, parts, null or absent."""
     return between.join(text_parts(message))
 
 
 def text_parts(message: Message) -> Sequence[str]:
-    """The same, part by part."""
-    content = known(_content, message.content)
+    """Return the same, part by part."""
+    content = decode_or_none(_content, message.content)
     if isinstance(content, list):
         return [part.text for part in content if isinstance(part.text, str)]
     return [content] if content else ()
 
 
 def tool_calls(message: Message) -> list[WireCall]:
-    """The calls that a message makes."""
-    return known(_calls, message.tool_calls) or []
+    """Return the calls of a message."""
+    return decode_or_none(_calls, message.tool_calls) or []
 
 
 def function_call(message: Message) -> Function | None:
-    """The one call of a message from before tools."""
-    return None if tool_calls(message) else known(_function, message.function_call)
+    """Return the one call of a message from before tools."""
+    return None if tool_calls(message) else decode_or_none(_function, message.function_call)
 
 
-def named(message: Message) -> str | None:
-    """The name that a message gives."""
-    return known(_string, message.name)
+def message_name(message: Message) -> str | None:
+    """Return the name in a message."""
+    return decode_or_none(_string, message.name)
 
 
 def arguments_text(function: Function) -> str:
-    """The text of a call's arguments; some providers give them as an object instead."""
+    """Return the text of a call's arguments; some providers give them as an object instead."""
     raw = bytes(function.arguments)
     return _string.decode(raw) if raw[:1] == b'"' else raw.decode()

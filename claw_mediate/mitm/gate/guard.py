@@ -20,7 +20,7 @@ from weakref import WeakSet
 from mitmproxy import http
 from mitmproxy.proxy.mode_specs import ReverseMode
 
-from claw_mediate.core.error_bodies import refusal
+from claw_mediate.core.error_bodies import build_error_body
 from claw_mediate.mitm import options
 
 VERDICT = "claw.verdict"
@@ -139,7 +139,7 @@ def refuse(flow: http.HTTPFlow, status: int, code: str, message: str) -> None:
     if flow.request.stream and flow.response is None and flow.killable:
         flow.kill()
         return
-    body = refusal(flow.request.path, status, code, message)
+    body = build_error_body(flow.request.path, status, code, message)
     flow.response = http.Response.make(status, body, {"content-type": "application/json"})
 
 

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from mitmproxy import http
 
-from claw_mediate.core.error_bodies import refusal
+from claw_mediate.core.error_bodies import build_error_body
 from claw_mediate.core.http import Forward
 from claw_mediate.http.content_coding import DecodingError, codings, readable
 from claw_mediate.http.headers import CREDENTIALS, as_read
@@ -60,15 +60,15 @@ def send(flow: http.HTTPFlow, mediator: Mediator, decision: Forward) -> None:
         frame(flow.request)
     # Whom the key is for, and not what the runner's handshake named: mitmproxy would ask for that, and trust it.
     flow.server_conn.sni = flow.request.host
-    door.if_unreachable(flow, _UNREACHED, decision.refusal)
-    assert isinstance(decision.ticket, PassthroughHandle)
-    _under_way[flow.id] = Forwarded(mediator, decision.ticket)
-    guard.metadata(flow, "forward", provider=decision.ticket.provider.name)
+    door.if_unreachable(flow, _UNREACHED, decision.write_refusal)
+    assert isinstance(decision.handle, PassthroughHandle)
+    _under_way[flow.id] = Forwarded(mediator, decision.handle)
+    guard.metadata(flow, "forward", provider=decision.handle.provider.name)
 
 
 def _redirect(request: http.Request, decision: Forward) -> None:
     _keep_options(request)
-    gone = _GONE.union(name.lower().encode(errors="surrogateescape") for name in decision.dropped)
+    gone = _GONE.union(name.lower().encode(errors="surrogateescape") for name in decision.dropped_headers)
     kept = (field for field in request.headers.fields if field[0].lower() not in gone)
     request.headers.fields = (*kept, *as_read(decision.credential))
     # Part by part: a path is never read as a part of the authority.
@@ -171,7 +171,7 @@ def _keep_keys_out(ticket: PassthroughHandle, response: http.Response) -> None:
         body = readable(packed, codings(response.headers.get_all("content-encoding")), _MOST_UNPACKED, _SECONDS)
         clear = redactor.document(body)
     except DecodingError:
-        body, clear = packed, refusal(ticket.context.request.path, response.status_code, *_UNREADABLE)
+        body, clear = packed, build_error_body(ticket.context.request.path, response.status_code, *_UNREADABLE)
         response.headers["content-type"] = "application/json"
     if clear != body:
         response.headers.pop("content-encoding", None)

@@ -19,14 +19,14 @@ from typing import Any
 from mitmproxy import connection, ctx, http
 from mitmproxy.proxy.layers import http as layers
 
-from claw_mediate.core.http import Exchange
+from claw_mediate.core.http import RunnerResponse
 from claw_mediate.mitm.flow_state import Source, deciding, fallbacks, held, sources
 from claw_mediate.mitm.gate import guard
 from claw_mediate.mitm.response_stream import backpressure, fixes
 from claw_mediate.mitm.response_stream.layer import DoorStream
 
 
-def answer(to: http.HTTPFlow, exchange: Exchange) -> None:
+def answer(to: http.HTTPFlow, exchange: RunnerResponse) -> None:
     """Answer this flow with the exchange, chunk by chunk. Called in its ``request`` hook."""
     headers = [(name.encode(), value.encode()) for name, value in exchange.headers]
     if to.request.http_version == "HTTP/1.1":
@@ -37,7 +37,7 @@ def answer(to: http.HTTPFlow, exchange: Exchange) -> None:
     sources[to.id] = Source(exchange.chunks)
 
 
-async def whole(to: http.HTTPFlow, exchange: Exchange) -> None:
+async def whole(to: http.HTTPFlow, exchange: RunnerResponse) -> None:
     """Answer this flow with the exchange as one body."""
     body = b"".join([chunk async for chunk in exchange.chunks])
     to.response = http.Response.make(exchange.status, body, [(n.encode(), v.encode()) for n, v in exchange.headers])

@@ -32,7 +32,14 @@ from mitmproxy.proxy.layers.http import (
 )
 from mitmproxy.proxy.mode_specs import ReverseMode
 
-from claw_mediate.core.observer import IGNORED, ExchangeObserver, Hidden, RequestInfo, RequestObserver, ResponseInfo
+from claw_mediate.core.observer import (
+    NO_EXCHANGE_OBSERVER,
+    ExchangeObserver,
+    HiddenRequest,
+    RequestInfo,
+    RequestObserver,
+    ResponseInfo,
+)
 from claw_mediate.http.headers import as_read
 
 _log = logging.getLogger(__name__)
@@ -123,21 +130,21 @@ class _Parent:
         self._flow = parent
 
     @_harmless(None)
-    def turn(self, turn_id: str, agent_id: str) -> None:
+    def on_turn(self, turn_id: str, agent_id: str) -> None:
         self._flow.metadata |= {TURN: turn_id, AGENT: agent_id}
         self._flow.comment = f"claw {turn_id} of {agent_id}"
         self._flow.marked = self._flow.marked or MARKS["turn"]
         _turns.setdefault(turn_id, []).append(self._flow)
         tell(hooks.UpdateHook([self._flow]))
 
-    @_harmless(IGNORED)
-    def asked(self, hidden: Hidden) -> ExchangeObserver:
-        if hidden.about.kind == "model" and hidden.asked.url:
-            self._leads_to(hidden.asked.url)
+    @_harmless(NO_EXCHANGE_OBSERVER)
+    def on_request(self, hidden: HiddenRequest) -> ExchangeObserver:
+        if hidden.subject.kind == "model" and hidden.request.url:
+            self._leads_to(hidden.request.url)
         return _Child(self._flow, hidden)
 
     @_harmless(None)
-    def ended(self, entry: bytes) -> None:
+    def on_end(self, entry: bytes) -> None:
         """For all who wait for the turn: also for those who have joined it, and where this one has left."""
         text = _bounded(entry)
         waiting = _turns.pop(self._flow.metadata.get(TURN, ""), [])
@@ -161,13 +168,13 @@ class _Parent:
 class _Child:
     """The flow of one hidden request."""
 
-    def __init__(self, parent: http.HTTPFlow, hidden: Hidden) -> None:
+    def __init__(self, parent: http.HTTPFlow, hidden: HiddenRequest) -> None:
         self._started = time.monotonic()
         self._flow = made = _flow(parent, hidden)
         tell(HttpRequestHeadersHook(made), HttpRequestHook(made))
 
     @_harmless(None)
-    def answered(self, said: ResponseInfo) -> None:
+    def on_response(self, said: ResponseInfo) -> None:
         now = time.time()
         length = len(said.body) if said.size is None else said.size
         fields = as_read([("content-type", said.content_type), ("content-length", str(length))])
@@ -179,7 +186,7 @@ class _Child:
         self._end(HttpResponseHeadersHook(self._flow), HttpResponseHook(self._flow))
 
     @_harmless(None)
-    def failed(self, why: str) -> None:
+    def on_failure(self, why: str) -> None:
         self._flow.error = flow.Error(f"cllama: {why}")
         self._end(HttpErrorHook(self._flow))
 
@@ -189,22 +196,22 @@ class _Child:
         tell(*told)
 
 
-def _flow(parent: http.HTTPFlow, hidden: Hidden) -> http.HTTPFlow:
-    about, now = hidden.about, time.time()
+def _flow(parent: http.HTTPFlow, hidden: HiddenRequest) -> http.HTTPFlow:
+    about, now = hidden.subject, time.time()
     name = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in about.name[:_LONGEST_NAME])
-    scheme, host, port, path = _place(hidden.asked.url or _not_asked(hidden, name))
+    scheme, host, port, path = _place(hidden.request.url or _not_asked(hidden, name))
     server = connection.Server(address=(host, port), timestamp_start=now)
     made = http.HTTPFlow(parent.client_conn, server)
     made.request = http.Request(
         host,
         port,
-        hidden.asked.method.encode(),
+        hidden.request.method.encode(),
         scheme.encode(),
         b"",
         path.encode(errors="surrogateescape"),
         b"HTTP/1.1",
-        _headers(hidden.asked, url.hostport(scheme, host, port)),
-        hidden.asked.body[:MOST_SHOWN],
+        _headers(hidden.request, url.hostport(scheme, host, port)),
+        hidden.request.body[:MOST_SHOWN],
         None,
         now,
         now,
@@ -231,9 +238,9 @@ def _headers(asked: RequestInfo, authority: str) -> http.Headers:
     return http.Headers([*fields, (b"content-length", b"%d" % len(asked.body))] if asked.body else fields)
 
 
-def _not_asked(hidden: Hidden, name: str) -> str:
-    host = _RECORDED if hidden.about.replayed else NOT_MADE
-    return f"http://{host}/{quote(name or hidden.about.kind, safe='.')}"
+def _not_asked(hidden: HiddenRequest, name: str) -> str:
+    host = _RECORDED if hidden.subject.replayed else NOT_MADE
+    return f"http://{host}/{quote(name or hidden.subject.kind, safe='.')}"
 
 
 def _place(text: str) -> tuple[str, str, int, str]:

@@ -16,7 +16,7 @@ from claw_contract.transcript.diff import diff_entries
 from claw_contract.transcript.text import as_line, as_object
 from claw_mediate.agents.directory import Agents
 from claw_mediate.core import json_splice
-from claw_mediate.core.api_paths import end_of
+from claw_mediate.core.api_paths import find_endpoint
 from claw_mediate.dialects.base import Dialect, UnreadableRequestError
 from claw_mediate.mediator import DIALECTS
 from claw_mediate.mitm.view import hidden_flows, turn_view
@@ -52,7 +52,7 @@ async def replay(of: http.HTTPFlow, flows: Iterable[http.HTTPFlow], agents: Agen
         raise NotReplayableError(f"the recording is not complete: it lacks {', '.join(lost)}")
     try:
         again = await replayed(recording, agent, _dialect(parent.request.path))
-    except (UnreadableRequestError, json_splice.WireError) as error:
+    except (UnreadableRequestError, json_splice.JsonSpliceError) as error:
         raise NotReplayableError(f"the runner's request can't be read: {error}") from error
     except Exception as error:  # a file may hold anything
         raise NotReplayableError(f"the recording can't be played: {type(error).__name__}") from error
@@ -149,7 +149,7 @@ def _content(message: http.Message) -> bytes:
 
 
 def _dialect(path: str) -> Dialect:
-    end = end_of(path)
+    end = find_endpoint(path)
     if end is None or DIALECTS[end].counts:
         raise NotReplayableError("this request was forwarded as it was: there was nothing to decide")
     return DIALECTS[end].dialect

@@ -33,8 +33,8 @@ DESCRIPTORS: dict[str, EdgeCase] = {
         "the path needs no such property; the model does not see it, and what it sends for it reaches nobody",
         (
             "compile/cases/descriptor-rules.yml",
-            "mediate/test_call.py::test_claw_id_is_the_agents_and_never_the_models",
-            "mediate/test_call.py::test_the_model_does_not_see_claw_id_in_the_schema",
+            "mediate/test_tool_call.py::test_claw_id_is_the_agents_and_never_the_models",
+            "mediate/test_tool_call.py::test_the_model_does_not_see_claw_id_in_the_schema",
         ),
         "the proxy takes it out of the schema, since the schema tells it where to fill it in",
     ),

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from claw_mediate.core.tool_call import MAX_TARGET, ToolRequest, http_request, read_arguments, visible_schema
+from claw_mediate.core.tool_call import MAX_TARGET, ToolRequest, build_http_request, read_arguments, visible_schema
 from claw_mediate.core.types import UnreadableArguments
 from tests.mediate.made import JSON_TEXT, NUMBER, SPACE, arguments, granted
 
@@ -19,7 +19,7 @@ DECLARES = {"type": "object", "properties": {"claw_id": {"type": "string"}, "a":
 
 
 def request(text: str, **execution: Any) -> ToolRequest | str:
-    return http_request(granted(**execution), arguments(text), "analyst-0")
+    return build_http_request(granted(**execution), arguments(text), "analyst-0")
 
 
 def made(text: str, **execution: Any) -> ToolRequest:
@@ -90,7 +90,7 @@ def test_a_body_holds_every_argument_in_its_own_bytes(values: dict[str, str]) ->
     if isinstance(read, UnreadableArguments):
         assert "twice" in read.reason
         return
-    got = http_request(granted(method="POST"), read, "a")
+    got = build_http_request(granted(method="POST"), read, "a")
     assert isinstance(got, ToolRequest)
     expected = ",".join(f"{json.dumps(name)}:{value}" for name, value in values.items())
     assert got.body == f"{{{expected}}}".encode()

@@ -9,14 +9,13 @@ import pytest
 from claw_contract.metadata import ModelPolicy
 from claw_contract.providers import ApiFormat, ProviderAuth
 from claw_contract.secret import Secret
-from claw_mediate.core.model_policy import Choice, Reach, choose
-from claw_mediate.core.provider import Key, Provider
+from claw_mediate.core.model_policy import ModelChoice, PoolKey, Provider, ProviderScope, choose_models
 
 
 def provider(
     name: str, api_format: ApiFormat = "openai", keys: int = 1, auth: ProviderAuth = "bearer", until: float = 0.0
 ) -> Provider:
-    pool = tuple(Key(f"k{number}", Secret(f"sk-{name}-{number}"), until) for number in range(keys))
+    pool = tuple(PoolKey(f"k{number}", Secret(f"sk-{name}-{number}"), until) for number in range(keys))
     return Provider(name, f"http://{name}", auth, api_format, pool)
 
 
@@ -41,14 +40,14 @@ def chosen(
     api_format: ApiFormat = "openai",
     only: str | None = None,
     providers: dict[str, Provider] = HERE,
-) -> Choice:
+) -> ModelChoice:
     entries = allowed.items() if isinstance(allowed, dict) else allowed
     policy = ModelPolicy.model_validate({"allowed": tuple({"slot": slot, "ref": ref} for slot, ref in entries)})
-    return choose(policy, requested, Reach(providers, api_format, providers[only] if only else None))
+    return choose_models(policy, requested, ProviderScope(providers, api_format, providers[only] if only else None))
 
 
-def drawn(choice: Choice) -> str:
-    return ", ".join("/".join(candidate.place) for candidate in choice.candidates)
+def drawn(choice: ModelChoice) -> str:
+    return ", ".join("/".join(candidate.id) for candidate in choice.candidates)
 
 
 @pytest.mark.requirement("policy:clamp")
@@ -125,7 +124,7 @@ def test_a_ref_that_is_of_no_use_is_left_out_with_its_reason_and_the_others_work
     allowed = [("primary", "nowhere/main"), *(("fallback", ref) for ref in bad), ("fallback", "ollama/qwen")]
     choice = chosen(allowed, "")
     assert (drawn(choice), choice.intervention) == ("ollama/qwen", "missing")
-    assert choice.broken == {
+    assert choice.unusable_refs == {
         "nowhere/main": "no provider 'nowhere' is configured",
         "nowhere/x": "no provider 'nowhere' is configured",
         "keyless/x": "the provider 'keyless' has no key",
@@ -157,7 +156,7 @@ def test_only_providers_that_speak_the_requests_protocol_are_asked(
     api_format: ApiFormat, requested: str, intervention: str, candidates: str
 ) -> None:
     choice = chosen({"primary": "anthropic/claude", "fallback": "openai/gpt"}, requested, api_format)
-    assert (choice.intervention, drawn(choice), choice.broken) == (intervention, candidates, {})
+    assert (choice.intervention, drawn(choice), choice.unusable_refs) == (intervention, candidates, {})
 
 
 @pytest.mark.requirement("policy:protocol")
@@ -194,4 +193,4 @@ def test_with_a_destination_only_models_of_its_provider_count_by_their_names_the
 def test_the_destination_counts_and_not_the_protocol_and_nothing_leads_elsewhere() -> None:
     allowed = {"primary": "openai/gpt", "fallback": "anthropic/claude"}
     assert drawn(chosen(allowed, "claude", "openai", "anthropic", BRIDGED)) == "anthropic/claude"
-    assert chosen(allowed, "grok", "openai", "xai", BRIDGED) == Choice((), None, {})
+    assert chosen(allowed, "grok", "openai", "xai", BRIDGED) == ModelChoice((), None, {})

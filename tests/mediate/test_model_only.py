@@ -12,9 +12,9 @@ import pytest
 from claw_contract.redaction.redactor import Redactor
 from claw_contract.secret import DOTS
 from claw_mediate.agents.authenticate import Admitted
-from claw_mediate.core.http import Exchange, Forward, Request
+from claw_mediate.core.http import Forward, Request, RunnerResponse
 from claw_mediate.dialects.base import UnreadableRequestError
-from claw_mediate.dialects.routed import read_model
+from claw_mediate.dialects.model_only import read_model
 from tests.mediate.desk import Desk
 from tests.wires import Wire, anthropic, openai
 
@@ -28,7 +28,7 @@ ODD: dict[str, dict[str, Any]] = {
 }
 
 
-async def exchanged(desk: Desk, body: bytes) -> Exchange | Forward:
+async def exchanged(desk: Desk, body: bytes) -> RunnerResponse | Forward:
     request = Request("POST", desk.wire.PATH, [("authorization", f"Bearer {desk.token}")], body)
     admitted = desk.mediator.admit(request)
     assert isinstance(admitted, Admitted)
@@ -69,7 +69,7 @@ async def test_a_request_that_no_rule_reads_goes_to_its_provider_as_it_is(
     desk = Desk(tmp_path, wire, stream=False)
     body = json.dumps(ODD[name]).encode()
     refused = await exchanged(desk, body)
-    assert isinstance(refused, Exchange)
+    assert isinstance(refused, RunnerResponse)
     assert refused.status == 400
     desk.grant()
     forwarded = await exchanged(desk, body)
@@ -99,5 +99,5 @@ def test_a_body_that_names_no_model_or_could_name_two_is_refused(body: bytes) ->
 
 def test_the_model_is_read_and_whether_a_stream_is_asked_for() -> None:
     view = read_model(b'{"stream":true,"model":"a","x":1e400}')
-    assert (view.model, view.stream, view.declared) == ("a", True, ())
+    assert (view.model, view.stream, view.declared_tools) == ("a", True, ())
     assert not read_model(b'{"stream":"yes","model":"a"}').stream

@@ -8,7 +8,7 @@ import pytest
 
 from claw_contract.log import ContinuityEvent
 from claw_mediate.core.continuity import Evidence
-from claw_mediate.core.recall import Recall, recalled
+from claw_mediate.core.reinjection import Reinjection, plan_reinjection
 from claw_state.continuity import Anchor, StoredRounds
 from tests.mediate.desk import Desk
 from tests.mediate.test_turn_conversations import said
@@ -16,9 +16,9 @@ from tests.mediate.test_turn_conversations import said
 ROOM = 256 * 1024
 
 
-def recall(anchors: dict[int, str], *kept: StoredRounds, session: str = "") -> Recall:
+def recall(anchors: dict[int, str], *kept: StoredRounds, session: str = "") -> Reinjection:
     evidence = Evidence({index: Anchor(key, ("asked",)) for index, key in anchors.items()})
-    return recalled(evidence, kept, session, lambda messages: messages[: len(messages) // 2])
+    return plan_reinjection(evidence, kept, session, lambda messages: messages[: len(messages) // 2])
 
 
 def kept(number: int, key: str, messages: bytes = b"", *, before: str = "asked", evicted: bool = False) -> StoredRounds:
@@ -58,18 +58,18 @@ async def test_a_request_tells_what_it_got_back_and_of_which_turn_it_is(desk: De
 )
 def test_of_a_message_that_got_nothing_back_it_is_told_why(turn: StoredRounds, why: str) -> None:
     found = recall({1: "text:a"}, turn)
-    numbers = found.told.model_dump()
+    numbers = found.event.model_dump()
     numbers |= numbers.pop("missed")
     expected = {"anchors", why} | ({"hits", "turns", "bytes"} if why in {"turns", "shortened"} else set())
     assert {name for name, number in numbers.items() if number} == expected
-    assert numbers["bytes"] == sum(map(len, found.woven.values()))
-    assert numbers["anchors"] == numbers["hits"] + sum(found.told.missed.model_dump().values())
+    assert numbers["bytes"] == sum(map(len, found.insertions.values()))
+    assert numbers["anchors"] == numbers["hits"] + sum(found.event.missed.model_dump().values())
 
 
 @pytest.mark.requirement("log:continuity")
 def test_the_place_of_an_answer_that_was_dropped_counts_where_something_was_hidden_there() -> None:
     key = "text:nothing"
     for turns, number in (((kept(1, key, b"{},{}"),), 1), ((), 0)):
-        found = recalled(Evidence(gaps={2: Anchor(key, ("asked",))}), turns, "", bytes)
-        assert (found.told.anchors, found.told.hits, found.told.turns) == (number,) * 3
-        assert len(found.woven) == number
+        found = plan_reinjection(Evidence(gaps={2: Anchor(key, ("asked",))}), turns, "", bytes)
+        assert (found.event.anchors, found.event.hits, found.event.turns) == (number,) * 3
+        assert len(found.insertions) == number

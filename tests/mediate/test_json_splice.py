@@ -70,7 +70,7 @@ def test_replacing_changes_the_values_of_these_members_and_no_other_byte(
         for part in members
     ]
     changes: dict[str, bytes | None] = dict.fromkeys(sorted(present), b'"NEW"')
-    assert json_splice.edited(written(members, outer), changes) == written(new, outer)
+    assert json_splice.edit(written(members, outer), changes) == written(new, outer)
 
 
 @pytest.mark.requirement("wire:byte-fidelity")
@@ -79,7 +79,7 @@ def test_adding_and_removing_leave_every_other_member_in_its_own_spelling(
     members: list[Part], outer: str, changes: dict[str, bytes | None]
 ) -> None:
     document = written(members, outer)
-    result = json_splice.edited(document, changes)
+    result = json_splice.edit(document, changes)
     before, after = pairs(document), pairs(result)
     assert [pair for pair in after if pair[0] not in changes] == [pair for pair in before if pair[0] not in changes]
     said = dict(after)
@@ -104,7 +104,7 @@ def test_a_document_in_two_parts_is_the_document_parted_behind_the_last_element(
     document = document if anew else written([*members, Part("", '"array"', " : ", array, " ")])
     changes = {name: None if name == "tools" else b"[0]" for name in changed} | ({"array": b"[1 ]"} if anew else {})
     head, tail = json_splice.Object(document).split(changes, "array")
-    assert head + tail == json_splice.edited(document, changes)
+    assert head + tail == json_splice.edit(document, changes)
     assert head.endswith(b"[1" if anew else (own[-1] if own else "[").encode())
     assert tail.startswith(b" ]" if anew else b"\n]" if own else b" \n]")
 
@@ -114,7 +114,7 @@ def test_members_are_found_where_they_stand(members: list[Part], outer: str) -> 
     document = written(members, outer)
     found = [
         (m.name, document[m.at : m.end].decode(), document[m.start : m.end].decode())
-        for m in json_splice.members(document)
+        for m in json_splice.list_members(document)
     ]
     assert found == [(json.loads(part.name), part.own, part.value) for part in members]
 
@@ -123,11 +123,11 @@ def test_members_are_found_where_they_stand(members: list[Part], outer: str) -> 
 @given(st.lists(st.tuples(SPACE, JSON_TEXT, SPACE), max_size=4), SPACE, st.lists(JSON_TEXT, max_size=3))
 def test_appending_leaves_the_array_as_it_was(own: list[tuple[str, str, str]], outer: str, new: list[str]) -> None:
     array = (outer + "[" + (",".join(map("".join, own)) or " ") + "]" + outer).encode()
-    spans = json_splice.elements(array)
+    spans = json_splice.element_spans(array)
     assert [array[start:end].decode() for start, end in spans] == [text for _, text, _ in own]
-    result = json_splice.appended(array, [text.encode() for text in new])
+    result = json_splice.append(array, [text.encode() for text in new])
     assert result.startswith(array[: array.rindex(b"]")])
-    assert [result[start:end].decode() for start, end in json_splice.elements(result)] == [
+    assert [result[start:end].decode() for start, end in json_splice.element_spans(result)] == [
         *(t for _, t, _ in own),
         *new,
     ]
@@ -138,8 +138,8 @@ def test_appending_leaves_the_array_as_it_was(own: list[tuple[str, str, str]], o
 def test_what_is_large_is_found_as_what_is_small(members: list[Part], own: list[tuple[str, str, str]]) -> None:
     large = '["' + "x" * 5000 + '"]'
     for document, find in (
-        (written([Part("", '"large"', ":", large, ""), *members]), json_splice.members),
-        (f"[{','.join([large, *map(''.join, own)])} ]".encode(), json_splice.elements),
+        (written([Part("", '"large"', ":", large, ""), *members]), json_splice.list_members),
+        (f"[{','.join([large, *map(''.join, own)])} ]".encode(), json_splice.element_spans),
     ):
         assert find(document) == shifted(find(b" " + document, 1))
 
@@ -161,7 +161,7 @@ def test_splicing_replaces_spans_in_any_order(document: bytes, data: st.DataObje
     expected = bytearray(document)
     for start, end, value in reversed(cuts):
         expected[start:end] = value
-    assert json_splice.spliced(document, data.draw(st.permutations(cuts))) == bytes(expected)
+    assert json_splice.splice(document, data.draw(st.permutations(cuts))) == bytes(expected)
 
 
 @pytest.mark.requirement("wire:repeated-member")
@@ -169,17 +169,17 @@ def test_splicing_replaces_spans_in_any_order(document: bytes, data: st.DataObje
 @pytest.mark.parametrize("value", [None, b"[]"])
 def test_a_member_that_must_change_and_stands_twice_is_refused(document: bytes, value: bytes | None) -> None:
     with pytest.raises(json_splice.RepeatedMemberError, match="tools"):
-        json_splice.edited(document, {"tools": value})
+        json_splice.edit(document, {"tools": value})
 
 
 def test_a_member_that_is_repeated_and_not_ours_stays_twice() -> None:
-    assert json_splice.edited(b'{"a":1,"a":2}', {"tools": b"[]"}) == b'{"a":1,"a":2,"tools":[]}'
+    assert json_splice.edit(b'{"a":1,"a":2}', {"tools": b"[]"}) == b'{"a":1,"a":2,"tools":[]}'
 
 
 def test_once_finds_members_and_refuses_a_second_one() -> None:
-    assert json_splice.once(b'{"a":1,"b":2}', ("b", "c")).keys() == {"b"}
+    assert json_splice.find_members(b'{"a":1,"b":2}', ("b", "c")).keys() == {"b"}
     with pytest.raises(json_splice.RepeatedMemberError):
-        json_splice.once(b'[{"b":1,"b":2}]', ("b",), 1)
+        json_splice.find_members(b'[{"b":1,"b":2}]', ("b",), 1)
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_once_finds_members_and_refuses_a_second_one() -> None:
 )
 def test_hostile_values_are_walked_over_and_kept(inner: bytes) -> None:
     document = b'{"x": ' + inner + b' , "tools": [ ]}'
-    assert json_splice.edited(document, {"tools": b"[1]"}) == b'{"x": ' + inner + b' , "tools": [1]}'
+    assert json_splice.edit(document, {"tools": b"[1]"}) == b'{"x": ' + inner + b' , "tools": [1]}'
 
 
 @pytest.mark.parametrize("document", [b'{"a":"' + b"x" * 100_000, b'{"a":"' + b'\\"' * 100_000, b"[" * 100_000])
@@ -210,7 +210,7 @@ def test_unterminated_documents_never_pass_the_parser_that_comes_first(document:
 @given(st.dictionaries(st.text(max_size=4), st.integers(), max_size=3), st.text(max_size=6))
 def test_any_name_can_be_added(own: dict[str, int], name: str) -> None:
     document = json.dumps(own).encode()
-    assert json.loads(json_splice.edited(document, {name: b"true"})) == own | {name: True}
+    assert json.loads(json_splice.edit(document, {name: b"true"})) == own | {name: True}
 
 
 @given(st.text(), st.binary(max_size=6), st.integers(0, 3))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claw_mediate.core.side_requests import CLAUDE_CODE_QUOTA, SIGNS, housekeeping
+from claw_mediate.core.side_requests import CLAUDE_CODE_QUOTA, RULES, find_side_request
 from claw_mediate.dialects.anthropic import messages as anthropic_messages
 from claw_mediate.dialects.openai import chat as openai_chat
 
@@ -33,9 +33,9 @@ FILES = ("read_file", "grep_search", "glob", "list_directory", "run_shell_comman
 @dataclass(frozen=True)
 class Asked:
     system: str = ""
-    said: tuple[str, ...] = ("Say hello",)
-    declared: tuple[str, ...] = ()
-    most_tokens: int | None = None
+    user_texts: tuple[str, ...] = ("Say hello",)
+    declared_tools: tuple[str, ...] = ()
+    max_tokens: int | None = None
 
 
 @pytest.mark.requirement("housekeeping:told-apart")
@@ -43,7 +43,7 @@ class Asked:
     ("asked", "rule"),
     [
         (Asked(OPENCODE), "opencode-title"),
-        (Asked(CLAUDE, most_tokens=32000), "claude-code-title"),
+        (Asked(CLAUDE, max_tokens=32000), "claude-code-title"),
         (Asked(CLAUDE_OLD), "claude-code-summary-title"),
         (Asked(TOPIC), "claude-code-topic"),
         (Asked("Write a short summary label describing what these tool calls accomplished. It"), "tool-label"),
@@ -51,22 +51,25 @@ class Asked:
             Asked("\n- you will generate a short title based on the first message a user begins a conversation with"),
             "crush-title",
         ),
-        (Asked(QWEN_TITLE, declared=("respond_in_schema",)), "qwen-title"),
-        (Asked(QWEN_FORK, declared=FILES), "qwen-memory-extraction"),
-        (Asked("You are performing a managed memory dream — a reflective pass", declared=FILES), "qwen-memory-dream"),
+        (Asked(QWEN_TITLE, declared_tools=("respond_in_schema",)), "qwen-title"),
+        (Asked(QWEN_FORK, declared_tools=FILES), "qwen-memory-extraction"),
+        (
+            Asked("You are performing a managed memory dream — a reflective pass", declared_tools=FILES),
+            "qwen-memory-dream",
+        ),
         (Asked("You generate session recaps for a programming assistant CLI.\n\nThe user"), "qwen-recap"),
         (
             Asked(
                 "You are selecting memories that will be useful to an AI coding assistant as",
-                declared=("respond_in_schema",),
+                declared_tools=("respond_in_schema",),
             ),
             "qwen-memory-selection",
         ),
-        (Asked("", said=("quota",), most_tokens=1), CLAUDE_CODE_QUOTA),
+        (Asked("", user_texts=("quota",), max_tokens=1), CLAUDE_CODE_QUOTA),
     ],
 )
 def test_each_rule_knows_its_runners_request(asked: Asked, rule: str) -> None:
-    assert housekeeping(asked) == rule
+    assert find_side_request(asked) == rule
 
 
 @pytest.mark.requirement("housekeeping:told-apart")
@@ -90,24 +93,24 @@ def test_requests_are_told_apart_as_they_come_over_the_wire() -> None:
         (anthropic_messages, {**title, "tools": [{"name": "Bash"}]}, None),
         (openai_chat, {**fork, "messages": fork["messages"][1:]}, None),
     ):
-        assert housekeeping(dialect.read_request(json.dumps(body).encode())) == rule
+        assert find_side_request(dialect.read_request(json.dumps(body).encode())) == rule
 
 
 TURNS: list[Asked] = [
     Asked(),
-    Asked("You are opencode, an interactive CLI tool.", declared=("bash", "edit")),
-    Asked(OPENCODE, declared=("bash",)),
-    Asked(CLAUDE, declared=("Bash",)),
+    Asked("You are opencode, an interactive CLI tool.", declared_tools=("bash", "edit")),
+    Asked(OPENCODE, declared_tools=("bash",)),
+    Asked(CLAUDE, declared_tools=("Bash",)),
     Asked(QWEN_TITLE),
-    Asked(QWEN_TITLE, declared=("respond_in_schema", "shell")),
-    Asked(f"You are Qwen Code. A user wrote:\n{QWEN_FORK}", declared=FILES),
-    Asked("", said=(OPENCODE,)),
-    Asked("You are an assistant.", said=(CLAUDE, QWEN_FORK, TOPIC)),
-    Asked("", said=("quota",)),
-    Asked("", said=("quota",), most_tokens=100),
-    Asked("", said=("hello", "quota"), most_tokens=1),
-    Asked("You are an assistant.", said=("quota",), most_tokens=1),
-    Asked("", said=("quota",), most_tokens=1, declared=("shell",)),
+    Asked(QWEN_TITLE, declared_tools=("respond_in_schema", "shell")),
+    Asked(f"You are Qwen Code. A user wrote:\n{QWEN_FORK}", declared_tools=FILES),
+    Asked("", user_texts=(OPENCODE,)),
+    Asked("You are an assistant.", user_texts=(CLAUDE, QWEN_FORK, TOPIC)),
+    Asked("", user_texts=("quota",)),
+    Asked("", user_texts=("quota",), max_tokens=100),
+    Asked("", user_texts=("hello", "quota"), max_tokens=1),
+    Asked("You are an assistant.", user_texts=("quota",), max_tokens=1),
+    Asked("", user_texts=("quota",), max_tokens=1, declared_tools=("shell",)),
     Asked("The title generator of ours says: You are a title generator. You output ONLY a thread title."),
 ]
 
@@ -115,18 +118,20 @@ TURNS: list[Asked] = [
 @pytest.mark.requirement("housekeeping:told-apart")
 @pytest.mark.parametrize("asked", TURNS)
 def test_what_lacks_one_part_of_the_evidence_is_a_turn(asked: Asked) -> None:
-    assert housekeeping(asked) is None
+    assert find_side_request(asked) is None
 
 
 @pytest.mark.requirement("housekeeping:told-apart")
 @given(st.data())
 def test_no_text_of_a_user_makes_a_turn_housekeeping(data: Any) -> None:
-    lines = [sign.line for sign in SIGNS] + ["quota"]
+    lines = [sign.line for sign in RULES] + ["quota"]
     said = data.draw(st.lists(st.one_of(st.sampled_from(lines), st.text(max_size=20)), max_size=4).map(tuple))
     declared = data.draw(st.sampled_from([(), ("shell",), ("respond_in_schema",), FILES]))
-    assert housekeeping(Asked("You are a trading agent.", said, declared, data.draw(st.none() | st.just(1)))) is None
+    assert (
+        find_side_request(Asked("You are a trading agent.", said, declared, data.draw(st.none() | st.just(1)))) is None
+    )
 
 
 def test_every_rule_says_whose_it_is_and_why() -> None:
-    assert len({sign.id for sign in SIGNS}) == len(SIGNS)
-    assert all(sign.runner and sign.reason and sign.line for sign in SIGNS)
+    assert len({sign.id for sign in RULES}) == len(RULES)
+    assert all(sign.runner and sign.reason and sign.line for sign in RULES)

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claw_mediate.core.json_schema import check, schema_problem
-from claw_mediate.core.number import exact, is_multiple
+from claw_mediate.core.json_schema import check_instance, find_schema_problem
+from claw_mediate.core.json_schema_keywords import is_multiple, parse_exact
 from claw_mediate.core.tool_call import MAX_VIOLATIONS, read_arguments
 from claw_mediate.core.types import Arguments
 
@@ -104,7 +104,9 @@ def check_hostile_ones() -> None:
     for name, (schema, value) in HOSTILE.items():
         spent = resource.getrusage(resource.RUSAGE_SELF).ru_utime
         resource.setrlimit(resource.RLIMIT_CPU, (int(spent) + CPU_SECONDS, resource.RLIM_INFINITY))
-        print(json.dumps([name, schema_problem(schema), check(schema, value, MAX_VIOLATIONS)]), flush=True)
+        print(
+            json.dumps([name, find_schema_problem(schema), check_instance(schema, value, MAX_VIOLATIONS)]), flush=True
+        )
 
 
 @pytest.mark.long
@@ -123,31 +125,31 @@ def test_no_schema_and_no_value_makes_a_check_work_for_long() -> None:
 def test_what_a_large_call_of_an_ordinary_tool_needs_is_there() -> None:
     row = {f"p{n}": {"type": "string", "maxLength": 99, "pattern": r"^[a-z]+$"} for n in range(10)}
     schema = one({"items": {"type": "object", "properties": row, "required": ["p0"], "additionalProperties": False}})
-    assert check(schema, {"a": [dict.fromkeys(row, "word")] * 2000}, 8) == []
-    assert check(one({"maxLength": 2_000_000, "pattern": r"^[^\0]*$"}), {"a": "x\n" * 250_000}, 8) == []
+    assert check_instance(schema, {"a": [dict.fromkeys(row, "word")] * 2000}, 8) == []
+    assert check_instance(one({"maxLength": 2_000_000, "pattern": r"^[^\0]*$"}), {"a": "x\n" * 250_000}, 8) == []
 
 
 @pytest.mark.long
 @pytest.mark.requirement("calls:schema-bounded")
 def test_a_check_that_runs_out_of_steps_tells_what_it_found() -> None:
-    told = check(one({"items": {"type": "string"}}), {"a": [*range(100), *([""] * 200_000)]}, 3)
+    told = check_instance(one({"items": {"type": "string"}}), {"a": [*range(100), *([""] * 200_000)]}, 3)
     assert [found["path"] for found in told] == ["a[0]", "a[1]", "a[2]"]
-    assert check(one({"items": {"type": "string"}}), {"a": [""] * 200_000}, 3) == [
+    assert check_instance(one({"items": {"type": "string"}}), {"a": [""] * 200_000}, 3) == [
         {"path": "", "message": "these arguments are too large to be checked against the schema"}
     ]
 
 
 @pytest.mark.requirement("calls:schema-bounded")
 def test_messages_and_paths_keep_both_ends_and_are_short() -> None:
-    (told,) = check(one({"maxLength": 5}), {"a": "x" * 5000}, 8)
+    (told,) = check_instance(one({"maxLength": 5}), {"a": "x" * 5000}, 8)
     assert told["message"].startswith("'xxx")
     assert told["message"].endswith("x' is too long")
-    (told,) = check({"additionalProperties": {"type": "null"}}, {"k" * 5000: "x" * 5000}, 8)
+    (told,) = check_instance({"additionalProperties": {"type": "null"}}, {"k" * 5000: "x" * 5000}, 8)
     assert (len(told["path"]), len(told["message"])) == (200, 200)
 
 
 def test_places_are_told_in_the_order_of_the_document() -> None:
-    told = check(one({"items": {"type": "string"}}), {"a": list(range(12))}, 12)
+    told = check_instance(one({"items": {"type": "string"}}), {"a": list(range(12))}, 12)
     assert [found["path"] for found in told] == [f"a[{n}]" for n in range(12)]
 
 
@@ -173,26 +175,26 @@ def test_every_keyword_with_a_pattern_speaks_ecma_262_in_every_draft(draft: str)
         bound.append({"patternProperties": {hopeless: {}}, "unevaluatedProperties": False})
     for rule in rules:
         schema = {"$schema": DRAFTS[draft], "type": "object", **rule}
-        assert schema_problem(schema) is None
-        assert check(schema, {"é": "ü"}, 8) == []
-        assert check(schema, {"é": 1} if "properties" not in rule else {"é": "1"}, 8) != []
-        assert check(schema, {"é\n": "ü"}, 8) != []
+        assert find_schema_problem(schema) is None
+        assert check_instance(schema, {"é": "ü"}, 8) == []
+        assert check_instance(schema, {"é": 1} if "properties" not in rule else {"é": "1"}, 8) != []
+        assert check_instance(schema, {"é\n": "ü"}, 8) != []
     for rule in bound:
-        told = check({"$schema": DRAFTS[draft], "type": "object", **rule}, value, 8)
+        told = check_instance({"$schema": DRAFTS[draft], "type": "object", **rule}, value, 8)
         assert [found["message"] for found in told] == ["these arguments can't be checked against the schema"]
 
 
 @pytest.mark.requirement("calls:schema-patterns")
 def test_a_dialect_that_is_named_inside_is_no_way_round() -> None:
     inner = {"$schema": DRAFTS["7"], "patternProperties": {r"^(a|a)*\1$": {}}}
-    told = check({"$schema": DRAFTS["7"], "properties": {"a": inner}}, {"a": {"a" * 40 + "!": 1}}, 8)
+    told = check_instance({"$schema": DRAFTS["7"], "properties": {"a": inner}}, {"a": {"a" * 40 + "!": 1}}, 8)
     assert [found["message"] for found in told] == ["these arguments can't be checked against the schema"]
 
 
 @pytest.mark.requirement("contract:quarantine", "calls:schema-bounded")
 def test_a_pattern_that_can_not_be_used_is_the_reason_of_a_quarantine() -> None:
     for schema in (one({"pattern": r"^a\Z"}), {"$schema": DRAFTS["4"], "patternProperties": {r"^a\Z": {}}}):
-        assert schema_problem(schema) == (
+        assert find_schema_problem(schema) == (
             "inputSchema has a pattern that can't be used: '^a\\\\Z' is no regular expression of ECMA-262, or too large"
         )
 
@@ -211,9 +213,9 @@ def test_no_schema_is_read_for_long(draft: str) -> None:
         {"dependencies": {"a": MIXED}},
         one(nested({}, 5000, name="not")),
     ):
-        problem = schema_problem({"$schema": DRAFTS[draft], "type": "object", **schema})
+        problem = find_schema_problem({"$schema": DRAFTS[draft], "type": "object", **schema})
         assert problem is None or len(problem) < 300
-    assert schema_problem({"$schema": DRAFTS[draft], "properties": {f"p{n}": {} for n in range(30_000)}}) == (
+    assert find_schema_problem({"$schema": DRAFTS[draft], "properties": {f"p{n}": {} for n in range(30_000)}}) == (
         "inputSchema is too large"
     )
 
@@ -221,9 +223,9 @@ def test_no_schema_is_read_for_long(draft: str) -> None:
 @pytest.mark.requirement("calls:schema-keywords")
 @pytest.mark.parametrize("draft", DRAFTS)
 def test_what_is_wrong_with_a_schema_is_said_in_every_draft(draft: str) -> None:
-    assert schema_problem({"$schema": DRAFTS[draft], **one({"minLength": 1, "items": {"maximum": 0.5}})}) is None
+    assert find_schema_problem({"$schema": DRAFTS[draft], **one({"minLength": 1, "items": {"maximum": 0.5}})}) is None
     wrong = {"$schema": DRAFTS[draft], **one({"minLength": "1"})}
-    assert schema_problem(wrong) == "inputSchema is not a valid JSON Schema: '1' is not of type 'integer'"
+    assert find_schema_problem(wrong) == "inputSchema is not a valid JSON Schema: '1' is not of type 'integer'"
 
 
 def unevaluated(rule: dict[str, Any], *, items: bool = False) -> dict[str, Any]:
@@ -271,9 +273,9 @@ def unevaluated(rule: dict[str, Any], *, items: bool = False) -> dict[str, Any]:
     ],
 )
 def test_what_is_not_evaluated_is_found(schema: dict[str, Any], good: Any, bad: Any) -> None:
-    assert schema_problem(schema) is None
-    assert check(schema, good, 8) == []
-    assert check(schema, bad, 8) != []
+    assert find_schema_problem(schema) is None
+    assert check_instance(schema, good, 8) == []
+    assert check_instance(schema, bad, 8) != []
 
 
 @pytest.mark.requirement("calls:schema-exact")
@@ -300,14 +302,14 @@ def test_what_is_not_evaluated_is_found(schema: dict[str, Any], good: Any, bad: 
     ],
 )
 def test_numbers_compare_exactly(rule: dict[str, Any], good: str, bad: str) -> None:
-    assert [schema_problem(one(rule)), told(rule, good)] == [None, []]
+    assert [find_schema_problem(one(rule)), told(rule, good)] == [None, []]
     assert told(rule, bad) != []
 
 
 def told(rule: dict[str, Any], text: str) -> list[dict[str, str]]:
     arguments = read_arguments(f'{{"a": {text}}}')
     assert isinstance(arguments, Arguments)
-    return check(one(rule), arguments.values, 8)
+    return check_instance(one(rule), arguments.values, 8)
 
 
 @pytest.mark.requirement("calls:schema-exact")
@@ -328,4 +330,4 @@ def test_a_multiple_is_what_fractions_say(value: int | Decimal, factor: int | De
 
 @given(DECIMAL)
 def test_a_number_is_read_exactly(value: Decimal) -> None:
-    assert Fraction(exact(str(value))) == Fraction(value)
+    assert Fraction(parse_exact(str(value))) == Fraction(value)

@@ -24,7 +24,7 @@ def told(answer: ToolResult) -> dict[str, Any]:
 
 
 def http(status: int, body: bytes, *, limit: int = 100, size: int | None = None) -> dict[str, Any]:
-    return told(tool_result.from_http(READ, status, body, len(body) if size is None else size, limit))
+    return told(tool_result.read_http_response(READ, status, body, len(body) if size is None else size, limit))
 
 
 @pytest.mark.requirement("results:truncation")
@@ -99,7 +99,7 @@ def test_an_empty_body_is_a_success_without_data(status: int, body: bytes) -> No
 @pytest.mark.requirement("calls:exact-numbers")
 def test_json_of_a_service_keeps_its_own_bytes() -> None:
     body = b'{"id": 9007199254740993, "x": 1.0, "big": 1e300, "z":-0}'
-    assert body in tool_result.from_http(READ, 200, body, len(body), 100).content
+    assert body in tool_result.read_http_response(READ, 200, body, len(body), 100).content
 
 
 @pytest.mark.requirement("calls:error-results")
@@ -122,8 +122,8 @@ def test_a_redirect_is_an_error_that_does_not_say_where_to(status: int) -> None:
 
 @pytest.mark.requirement("calls:timeout")
 def test_a_write_that_broke_off_has_an_unknown_outcome_and_a_read_just_failed() -> None:
-    assert "outcome is unknown" in told(tool_result.timed_out(WRITE, 3))["error"]["message"]
-    assert "outcome is unknown" not in told(tool_result.timed_out(READ, 3))["error"]["message"]
+    assert "outcome is unknown" in told(tool_result.timeout(WRITE, 3))["error"]["message"]
+    assert "outcome is unknown" not in told(tool_result.timeout(READ, 3))["error"]["message"]
     assert told(tool_result.request_failed(WRITE, "It broke.", sent=True))["error"]["code"] == "outcome_unknown"
     assert told(tool_result.request_failed(WRITE, "Down.", sent=False))["error"]["code"] == "request_failed"
     assert told(tool_result.request_failed(READ, "It broke.", sent=True))["error"]["code"] == "request_failed"
@@ -134,14 +134,14 @@ def test_a_write_that_broke_off_has_an_unknown_outcome_and_a_read_just_failed() 
 @pytest.mark.parametrize(
     "answer",
     [
-        tool_result.budget_exhausted(READ),
+        tool_result.tool_budget_exhausted(READ),
         tool_result.managed_tools_first(called(None, owner="native")),
-        tool_result.terminal_order(WRITE),
+        tool_result.terminal_on_success_order(WRITE),
         tool_result.unknown_tool(called(None)),
         tool_result.invalid_arguments(READ, "why."),
-        tool_result.schema_violations(READ, [{"path": "a", "message": "no"}]),
-        tool_result.duplicate(READ, 1, 2),
-        tool_result.timed_out(WRITE, 1),
+        tool_result.schema_validation(READ, [{"path": "a", "message": "no"}]),
+        tool_result.duplicate_tool_call(READ, 1, 2),
+        tool_result.timeout(WRITE, 1),
         tool_result.canceled(READ),
         tool_result.request_failed(READ, "m", sent=False),
     ],
@@ -157,5 +157,5 @@ def test_every_failure_has_the_one_shape_and_can_be_recorded(answer: ToolResult)
 
 @pytest.mark.requirement("calls:duplicate-advice")
 def test_a_duplicate_tells_tool_first_round_and_count() -> None:
-    details = told(tool_result.duplicate(READ, 3, 2))["error"]["details"]
+    details = told(tool_result.duplicate_tool_call(READ, 3, 2))["error"]["details"]
     assert details == {"tool": "desk.get", "first_round": 3, "count": 2}

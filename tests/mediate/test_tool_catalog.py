@@ -20,7 +20,9 @@ def test_tools_are_offered_by_alias_in_manifest_order() -> None:
 @pytest.mark.requirement("names:owner")
 def test_alias_and_canonical_name_are_managed_the_runners_are_native_and_the_rest_unknown() -> None:
     names = catalog(GET, native=["shell"])
-    owners = {name: names.call("c", name, "{}").owner for name in ("desk__get", "desk.get", "shell", "desk__typo", "")}
+    owners = {
+        name: names.make_call("c", name, "{}").owner for name in ("desk__get", "desk.get", "shell", "desk__typo", "")
+    }
     assert owners == {
         "desk__get": "managed",
         "desk.get": "managed",
@@ -34,15 +36,15 @@ def test_alias_and_canonical_name_are_managed_the_runners_are_native_and_the_res
 @pytest.mark.parametrize("name", ["desk.get", "desk__get"])
 def test_what_the_runner_declared_is_the_runners_by_that_name(name: str) -> None:
     names = catalog(GET, native=[name])
-    assert names.call("c", name, "{}").owner == "native"
-    assert names.call("c", names.offered[0].alias, "{}").tool is GET
-    assert names.alias(name) is None
+    assert names.make_call("c", name, "{}").owner == "native"
+    assert names.make_call("c", names.offered[0].alias, "{}").tool is GET
+    assert names.find_alias(name) is None
 
 
 @pytest.mark.requirement("names:aliases")
 def test_a_runner_that_takes_the_alias_leaves_the_hashed_one() -> None:
     assert catalog(GET, native=["desk__get"]).offered[0].alias == hashed_alias("desk.get")
-    assert catalog(GET, native=["desk__get"]).alias("desk.get") == hashed_alias("desk.get")
+    assert catalog(GET, native=["desk__get"]).find_alias("desk.get") == hashed_alias("desk.get")
 
 
 @pytest.mark.requirement("names:room")
@@ -50,16 +52,16 @@ def test_a_runner_that_takes_the_alias_leaves_the_hashed_one() -> None:
 def test_tools_without_room_are_left_out_from_the_end(room: int, offered: int) -> None:
     names = catalog(GET, SET, room=room)
     assert [one.alias for one in names.offered] == ["desk__get", "desk__set"][:offered]
-    assert names.call("c", "desk.set", "{}").owner == ("managed" if offered == 2 else "unknown")
+    assert names.make_call("c", "desk.set", "{}").owner == ("managed" if offered == 2 else "unknown")
 
 
 def test_the_alias_is_told_for_canonical_names_only() -> None:
     names = catalog(GET, native=["shell"])
-    assert [names.alias(name) for name in ("desk.get", "shell", "nobody")] == ["desk__get", None, None]
+    assert [names.find_alias(name) for name in ("desk.get", "shell", "nobody")] == ["desk__get", None, None]
 
 
 def test_a_call_keeps_what_could_not_be_read() -> None:
-    call = catalog(GET).call("c", "desk__get", '{"a":')
+    call = catalog(GET).make_call("c", "desk__get", '{"a":')
     assert isinstance(call.arguments, UnreadableArguments)
     assert call.signature is None
     assert (call.canonical, call.service) == ("desk.get", "desk")

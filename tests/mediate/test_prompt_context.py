@@ -12,15 +12,15 @@ from inline_snapshot import snapshot
 from claw_contract.context_files import ContextBlock
 from claw_mediate.core.prompt_context import (
     NOT_THE_USER,
-    assembled,
+    assemble,
     block_section,
+    decode_printable,
     feed_notice,
     feed_section,
-    fenced,
+    fence,
+    flatten_name,
     memory_section,
-    one_line,
-    readable,
-    without_credentials,
+    redact_credentials,
 )
 
 
@@ -30,7 +30,7 @@ def block(text: str, **more: object) -> ContextBlock:
 
 @pytest.mark.requirement("context:order")
 def test_the_sections_stand_behind_one_sentence_that_says_whose_text_this_is() -> None:
-    text = assembled(
+    text = assemble(
         [
             memory_section("mem", ["[kind=fact]\nLikes tea.", "Lives in Paris."]),
             block_section(block("Be brief.", kind="style")),
@@ -67,7 +67,7 @@ Current time: 2026-01-02 3:04 PM UTC (UTC)\
 
 
 def test_nothing_to_add_is_nothing() -> None:
-    assert assembled(["", memory_section("mem", []), memory_section("mem", [""]), block_section(block("  \n"))]) == ""
+    assert assemble(["", memory_section("mem", []), memory_section("mem", [""]), block_section(block("  \n"))]) == ""
 
 
 HOSTILE = [
@@ -95,24 +95,24 @@ def test_what_a_service_says_cannot_end_its_fence(text: str) -> None:
 @pytest.mark.requirement("context:fence")
 @given(st.text(alphabet="`\n a~", max_size=40))
 def test_no_text_holds_its_own_fence(text: str) -> None:
-    made = fenced(text)
-    fence = made.split("\n")[0]
-    assert len(fence) >= 3
-    assert made == f"{fence}\n{text}\n{fence}"
-    assert fence not in text
+    block = fence(text)
+    marks = block.split("\n")[0]
+    assert len(marks) >= 3
+    assert block == f"{marks}\n{text}\n{marks}"
+    assert marks not in text
 
 
 @pytest.mark.requirement("context:fence")
 @given(st.text(max_size=300))
 def test_a_name_is_one_short_line(name: str) -> None:
-    assert len(one_line(name).splitlines()) <= 1
-    assert len(one_line(name)) <= 120
-    assert "`" not in one_line(name)
+    assert len(flatten_name(name).splitlines()) <= 1
+    assert len(flatten_name(name)) <= 120
+    assert "`" not in flatten_name(name)
 
 
 @given(st.binary(max_size=60), st.integers(1, 50))
 def test_any_bytes_are_read_as_text_of_no_more_bytes_than_asked(data: bytes, limit: int) -> None:
-    text = readable(data, limit)
+    text = decode_printable(data, limit)
     assert len(text.encode()) <= limit
     assert "\0" not in text
     assert "\x1b" not in text
@@ -120,7 +120,7 @@ def test_any_bytes_are_read_as_text_of_no_more_bytes_than_asked(data: bytes, lim
 
 @pytest.mark.requirement("feeds:caps")
 def test_a_cut_leaves_no_half_of_a_character() -> None:
-    assert [readable("aé€".encode(), limit) for limit in range(1, 7)] == ["a", "a", "aé", "aé", "aé", "aé€"]
+    assert [decode_printable("aé€".encode(), limit) for limit in range(1, 7)] == ["a", "a", "aé", "aé", "aé", "aé€"]
 
 
 @pytest.mark.requirement("context:blocks")
@@ -143,4 +143,4 @@ def test_a_block_is_cut_to_its_length_in_characters(more: dict[str, int], length
     ],
 )
 def test_what_looks_like_a_credential_is_blanked_out(text: str, clear: str) -> None:
-    assert without_credentials(text) == clear
+    assert redact_credentials(text) == clear

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claw_mediate.core.session_id import SessionHints, session
+from claw_mediate.core.session_id import SessionHints, read_session_id
 from claw_mediate.dialects.anthropic import messages as anthropic_messages
 from claw_mediate.dialects.openai import chat as openai_chat
 
@@ -37,7 +37,7 @@ CLAUDE = json.dumps({"device_id": "d", "account_uuid": "", "session_id": ID})
     ],
 )
 def test_what_a_runner_names_its_session(headers: dict[str, str], hints: SessionHints, named: str) -> None:
-    assert session(headers.items(), hints).endswith(f":{named}")
+    assert read_session_id(headers.items(), hints).endswith(f":{named}")
 
 
 @pytest.mark.requirement("continuity:session")
@@ -58,14 +58,17 @@ def test_what_a_runner_names_its_session(headers: dict[str, str], hints: Session
 )
 def test_a_runner_that_names_none_has_none(hints: SessionHints) -> None:
     """Roo, Zed and Cursor, nanobot and pi; and whatever a hostile one puts there."""
-    assert session([("user-agent", "pi"), ("x-claude-code-session-id", "  ")], hints) == ""
+    assert read_session_id([("user-agent", "pi"), ("x-claude-code-session-id", "  ")], hints) == ""
 
 
 @pytest.mark.requirement("continuity:session")
 def test_names_of_different_kinds_are_different_sessions_and_a_header_is_believed_first() -> None:
-    by_header, by_body = session([("session-id", "a")], SessionHints()), session([], SessionHints(None, "a"))
+    by_header, by_body = (
+        read_session_id([("session-id", "a")], SessionHints()),
+        read_session_id([], SessionHints(None, "a")),
+    )
     assert by_header != by_body
-    assert session([("session-id", "a")], SessionHints({"session_id": "b"}, "c")) == by_header
+    assert read_session_id([("session-id", "a")], SessionHints({"session_id": "b"}, "c")) == by_header
 
 
 JSON = st.recursive(
@@ -77,11 +80,11 @@ JSON = st.recursive(
 
 @given(JSON, JSON, st.text())
 def test_whatever_stands_there_a_session_is_a_short_text(metadata: Any, key: Any, text: str) -> None:
-    assert len(session([("session-id", text)], SessionHints(metadata, key))) < 300
+    assert len(read_session_id([("session-id", text)], SessionHints(metadata, key))) < 300
 
 
 @pytest.mark.requirement("continuity:session")
 @pytest.mark.parametrize("dialect", [openai_chat, anthropic_messages])
 def test_every_dialect_reads_what_the_body_says_of_it(dialect: Any) -> None:
     body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "metadata": {"session_id": "s"}}
-    assert session([], dialect.read_request(json.dumps(body).encode()).session) == "session_id:s"
+    assert read_session_id([], dialect.read_request(json.dumps(body).encode()).session_hints) == "session_id:s"

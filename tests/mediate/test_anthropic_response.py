@@ -10,7 +10,7 @@ import pytest
 from claw_mediate.core import tool_result
 from claw_mediate.core.types import Arguments, ModelResponse, Round, UnreadableArguments
 from claw_mediate.dialects.anthropic import messages as anthropic_messages
-from claw_mediate.dialects.base import UnreadableReplyError
+from claw_mediate.dialects.base import UnreadableResponseError
 from tests.mediate.made import catalog, granted
 
 NAMES = catalog(granted("desk.get"), native=["shell"])
@@ -30,11 +30,11 @@ def call(name: str = "desk__get", call_id: Any = "toolu_1", **arguments: Any) ->
 
 def replied(*blocks: Any, **more: Any) -> ModelResponse:
     body = {"type": "message", "role": "assistant", "content": list(blocks), **more}
-    return anthropic_messages.read_reply(json.dumps(body).encode(), NAMES)
+    return anthropic_messages.read_response(json.dumps(body).encode(), NAMES)
 
 
 def delivered(reply: ModelResponse, *, terminal: bool = False, **usage: Any) -> dict[str, Any]:
-    body: dict[str, Any] = json.loads(anthropic_messages.write_reply(reply, ASKED, usage, terminal=terminal))
+    body: dict[str, Any] = json.loads(anthropic_messages.write_response(reply, ASKED, usage, terminal=terminal))
     return body
 
 
@@ -42,7 +42,7 @@ def delivered(reply: ModelResponse, *, terminal: bool = False, **usage: Any) -> 
 def test_blocks_of_every_type_stay_in_the_transcript_and_in_the_answer() -> None:
     reply = replied(*EVERY, call(), usage={"input_tokens": 1})
     past = Round(1, reply, (tool_result.unknown_tool(reply.calls[0]),))
-    assistant, user = map(json.loads, anthropic_messages.hidden_messages([past], replayed=False))
+    assistant, user = map(json.loads, anthropic_messages.write_hidden_rounds([past], replayed=False))
     assert assistant == {"role": "assistant", "content": [*EVERY, call()]}
     assert [block["tool_use_id"] for block in user["content"]] == ["toolu_1"]
     answer = replied(*EVERY, usage={"input_tokens": 1})
@@ -53,7 +53,7 @@ def test_blocks_of_every_type_stay_in_the_transcript_and_in_the_answer() -> None
 def test_calls_that_leave_the_transcript_leave_without_a_result() -> None:
     reply = replied(THINKING, call(call_id="a"), call("shell", "b", cmd="ls"))
     past = Round(1, reply, (tool_result.unknown_tool(reply.calls[0]),))
-    assistant, user = map(json.loads, anthropic_messages.hidden_messages([past], replayed=True))
+    assistant, user = map(json.loads, anthropic_messages.write_hidden_rounds([past], replayed=True))
     assert assistant["content"] == [THINKING, call(call_id="a")]
     assert [block["tool_use_id"] for block in user["content"]] == ["a"]
 
@@ -66,7 +66,7 @@ def test_every_call_has_an_id_of_its_own_in_the_transcript_and_in_the_answer(ids
     assert len(set(own)) == len(ids)
     assert [block["id"] for block in delivered(reply)["content"]] == own
     past = Round(1, reply, tuple(map(tool_result.unknown_tool, reply.calls)))
-    assistant, user = map(json.loads, anthropic_messages.hidden_messages([past], replayed=False))
+    assistant, user = map(json.loads, anthropic_messages.write_hidden_rounds([past], replayed=False))
     assert [block["id"] for block in assistant["content"]] == own
     assert [block["tool_use_id"] for block in user["content"]] == own
     assert all(made.isalnum() for made in own)
@@ -74,13 +74,13 @@ def test_every_call_has_an_id_of_its_own_in_the_transcript_and_in_the_answer(ids
 
 def test_an_answer_that_needs_no_change_is_delivered_in_its_own_bytes() -> None:
     reply = replied(*EVERY, call("shell"), usage={"output_tokens": 1.0})
-    assert anthropic_messages.write_reply(reply, ASKED, reply.usage, terminal=False) is reply.body
+    assert anthropic_messages.write_response(reply, ASKED, reply.usage, terminal=False) is reply.body
 
 
 @pytest.mark.requirement("calls:exact-numbers")
 def test_arguments_keep_the_spelling_of_their_numbers() -> None:
     body = b'{"content":[{"type":"tool_use","id":"a","name":"desk__get","input":{ "n" : 12345678901234567890.10 }}]}'
-    (made,) = anthropic_messages.read_reply(body, NAMES).calls
+    (made,) = anthropic_messages.read_response(body, NAMES).calls
     assert isinstance(made.arguments, Arguments)
     assert made.arguments.raw == {"n": b"12345678901234567890.10"}
 
@@ -89,7 +89,7 @@ def test_arguments_keep_the_spelling_of_their_numbers() -> None:
 @pytest.mark.parametrize("bad", ['"x"', "[]", "null", '{"a":1,"a":2}', '"{\\"a\\":1}"'])
 def test_an_input_that_is_no_sound_object_is_never_run_and_never_taken_for_an_empty_one(bad: str) -> None:
     body = f'{{"content":[{{"type":"tool_use","id":"a","name":"desk__get","input":{bad}}}]}}'.encode()
-    (made,) = anthropic_messages.read_reply(body, NAMES).calls
+    (made,) = anthropic_messages.read_response(body, NAMES).calls
     assert isinstance(made.arguments, UnreadableArguments)
 
 
@@ -104,7 +104,7 @@ def test_the_last_call_of_an_answer_that_ran_out_of_tokens_is_never_run() -> Non
 def test_blank_text_is_not_given_back_to_a_provider_that_refuses_it() -> None:
     reply = replied({"type": "text", "text": " \n"}, call())
     past = Round(1, reply, (tool_result.unknown_tool(reply.calls[0]),))
-    assistant = json.loads(anthropic_messages.hidden_messages([past], replayed=False)[0])
+    assistant = json.loads(anthropic_messages.write_hidden_rounds([past], replayed=False)[0])
     assert assistant["content"] == [call()]
 
 
@@ -140,5 +140,5 @@ REFUSED = {
 @pytest.mark.requirement("failure:bad-reply")
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_reply_that_is_broken_or_ambiguous_is_refused_as_a_whole(name: str) -> None:
-    with pytest.raises(UnreadableReplyError):
-        anthropic_messages.read_reply(REFUSED[name], NAMES)
+    with pytest.raises(UnreadableResponseError):
+        anthropic_messages.read_response(REFUSED[name], NAMES)

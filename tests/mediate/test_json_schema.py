@@ -10,19 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claw_mediate.core.json_schema import check, schema_problem
-from claw_mediate.core.json_schema_keywords import MAX_MESSAGE
-from claw_mediate.core.number import exact
+from claw_mediate.core.json_schema import check_instance, find_schema_problem
+from claw_mediate.core.json_schema_keywords import MAX_MESSAGE, parse_exact
 
 
 def problems(schema: dict[str, Any], value: Any) -> list[str]:
-    assert schema_problem(schema) is None
-    return [f"{found['path']}: {found['message']}" for found in check(schema, exactly(value), 8)]
+    assert find_schema_problem(schema) is None
+    return [f"{found['path']}: {found['message']}" for found in check_instance(schema, exactly(value), 8)]
 
 
 def exactly(value: Any) -> Any:
     """The value as a model's text has it: with exact numbers."""
-    return json.loads(json.dumps(value), parse_float=exact)
+    return json.loads(json.dumps(value), parse_float=parse_exact)
 
 
 def one(rule: Any) -> dict[str, Any]:
@@ -95,24 +94,24 @@ def test_a_reference_that_leads_outside_is_never_fetched(reference: str, monkeyp
     monkeypatch.setattr(socket, "getaddrinfo", forbidden)
     monkeypatch.setattr("pathlib.Path.open", forbidden)
     schema = one({"$ref": reference})
-    assert "references are never fetched" in (schema_problem(schema) or "")
-    assert len(check(schema, {"a": 1}, 8)) == 1
-    schema_problem({"$schema": reference, "type": "object"})
+    assert "references are never fetched" in (find_schema_problem(schema) or "")
+    assert len(check_instance(schema, {"a": 1}, 8)) == 1
+    find_schema_problem({"$schema": reference, "type": "object"})
 
 
 @pytest.mark.requirement("calls:schema-eight")
 def test_at_most_eight_violations_are_told_in_a_stable_order() -> None:
     schema = {"additionalProperties": {"type": "string"}, "required": ["z"]}
     value = {f"k{n:02}": n for n in range(20)}
-    told = check(schema, value, 8)
+    told = check_instance(schema, value, 8)
     assert [found["path"] for found in told] == ["", *(f"k{n:02}" for n in range(7))]
-    assert told == check(schema, dict(reversed(value.items())), 8)
+    assert told == check_instance(schema, dict(reversed(value.items())), 8)
 
 
 def test_a_violation_has_a_path_and_a_bounded_message() -> None:
     schema = one({"items": {"properties": {"b": {"type": "integer"}}}})
-    assert check(schema, {"a": [{}, {"b": "x" * 5000}]}, 8)[0]["path"] == "a[1].b"
-    assert len(check(schema, {"a": [{"b": "x" * 5000}]}, 8)[0]["message"]) == MAX_MESSAGE
+    assert check_instance(schema, {"a": [{}, {"b": "x" * 5000}]}, 8)[0]["path"] == "a[1].b"
+    assert len(check_instance(schema, {"a": [{"b": "x" * 5000}]}, 8)[0]["message"]) == MAX_MESSAGE
 
 
 @pytest.mark.requirement("contract:quarantine")
@@ -133,7 +132,7 @@ def test_a_violation_has_a_path_and_a_bounded_message() -> None:
     ],
 )
 def test_an_invalid_schema_is_a_reason_and_never_a_fault(schema: dict[str, Any]) -> None:
-    problem = schema_problem(schema)
+    problem = find_schema_problem(schema)
     assert problem is not None
     assert "\n" not in problem[:40]
 
@@ -145,8 +144,8 @@ def test_an_invalid_schema_is_a_reason_and_never_a_fault(schema: dict[str, Any])
         ({"$ref": "#"}, {}),
         (one({"$ref": "#"}), json.loads('{"a":' * 900 + "{}" + "}" * 900)),
         (one({"multipleOf": 0.01}), {"a": float("inf")}),
-        (one({"minimum": 5}), {"a": exact("1e99999999999999999999")}),
-        (one({"const": 5}), {"a": exact("1e99999999999999999999")}),
+        (one({"minimum": 5}), {"a": parse_exact("1e99999999999999999999")}),
+        (one({"const": 5}), {"a": parse_exact("1e99999999999999999999")}),
         (
             {"$id": "http://a/", "properties": {"a": {"$id": "http://b/", "$ref": "#/$defs/y"}}, "$defs": {"y": {}}},
             {"a": 1},
@@ -155,7 +154,7 @@ def test_an_invalid_schema_is_a_reason_and_never_a_fault(schema: dict[str, Any])
     ids=["loop", "deep", "infinity", "huge", "huge-const", "scoped-reference"],
 )
 def test_what_cannot_be_checked_is_not_valid_and_no_fault(schema: dict[str, Any], value: Any) -> None:
-    assert [found["message"] for found in check(schema, value, 8)] == [
+    assert [found["message"] for found in check_instance(schema, value, 8)] == [
         "these arguments can't be checked against the schema"
     ]
 
@@ -186,5 +185,5 @@ def test_unique_items_agrees_with_the_library(items: list[Any]) -> None:
     st.dictionaries(st.sampled_from(["type", "$ref", "$id", "properties", "items", "enum", "pattern", "$schema"]), JSON)
 )
 def test_any_schema_is_sound_or_has_a_problem(schema: dict[str, Any]) -> None:
-    if schema_problem(schema) is None:
-        check(schema, {"a": 1}, 8)
+    if find_schema_problem(schema) is None:
+        check_instance(schema, {"a": 1}, 8)
