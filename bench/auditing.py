@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import median
 
 from claw_audit.audit import AuditQuery, audit
-from claw_contract.chain import GENESIS, sealed
+from claw_contract.chain import GENESIS, seal_entry
 
 CALLS = 4
 TEXT = 'What a runner sends and a model answers is mostly text, with \\"marks\\" and\\nlines in it. ' * 40
@@ -72,7 +72,7 @@ def made(home: Path, turns: int) -> tuple[Path, Path]:
     file.parent.mkdir(parents=True)
     with file.open("wb") as history, log.open("wb") as told:
         for number in range(turns):
-            data, prev = sealed(line(number), prev)
+            data, prev = seal_entry(line(number), prev)
             history.write(data)
             told.write(events(number))
     return file, log

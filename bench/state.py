@@ -41,8 +41,11 @@ _AGENTS = [f"agent-{number}" for number in range(8)]
 _STATE: dict[type, tuple[str, ...]] = {
     kind: names
     for kinds, names in (
-        ((SqliteContinuityStore, ValkeyContinuityStore), ("keep", "candidates", "used")),
-        ((SqliteJournal, ValkeyJournal), ("find", "begin", "replied", "intends", "answered", "ended", "handed")),
+        ((SqliteContinuityStore, ValkeyContinuityStore), ("save", "find", "mark_used")),
+        (
+            (SqliteJournal, ValkeyJournal),
+            ("find", "begin", "record_response", "record_intent", "record_result", "end", "mark_delivered"),
+        ),
     )
     for kind in kinds
 }

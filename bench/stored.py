@@ -7,16 +7,16 @@ import hashlib
 import time
 from collections.abc import Callable
 
+import msgspec
 import wire
 
-from claw_mediate.core.types import ToolCall, ToolResult, UnreadableArguments
 from claw_state.continuity import Anchor, ContinuityStore
 from claw_state.journal import RESUME_SECONDS, Journal, RequestFingerprint, StoredResponse
 from claw_state.lease import Owner
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.continuity import SqliteContinuityStore
 from claw_state.sqlite.journal import SqliteJournal
-from claw_state.url import Server, place
+from claw_state.url import Server, parse_place
 from claw_state.valkey.continuity import ValkeyContinuityStore
 from claw_state.valkey.journal import ValkeyJournal
 from claw_state.valkey.link import Link
@@ -48,23 +48,23 @@ async def _turn(store: ContinuityStore, journal: Journal, agent: str, name: str)
     digests = [hashlib.sha256(f"{part} {name}".encode()).hexdigest() for part in ("request", "earlier", "key")]
     turn_id = f"turn_{int(name):032x}"
     await journal.begin(turn_id, agent, RequestFingerprint(digests[0], digests[1], f"What of {name}?", ""))
-    await journal.replied(turn_id, 1, wire.call(0))
-    await journal.answered(turn_id, 1, 0, _ANSWER)
-    await journal.replied(turn_id, 2, _GIVEN.body)
-    await store.keep(agent, Anchor(f"openai_chat:words:{digests[2]}", (digests[0][:16],)), "", _HIDDEN)
-    await journal.ended(turn_id, _GIVEN)
-    await journal.handed(turn_id)
+    await journal.record_response(turn_id, 1, wire.call(0))
+    await journal.record_result(turn_id, 1, 0, _ANSWER)
+    await journal.record_response(turn_id, 2, _GIVEN.body)
+    await store.save(agent, Anchor(f"openai_chat:words:{digests[2]}", (digests[0][:16],)), "", _HIDDEN)
+    await journal.end(turn_id, _GIVEN)
+    await journal.mark_delivered(turn_id)
 
 
 _GIVEN = StoredResponse(200, "application/json", wire.completion(wire.TEXT))
-_CALL = ToolCall("call_1", "desk__position", "managed", UnreadableArguments("of no matter here", ""))
-_ANSWER = ToolResult(_CALL, wire.result(0), True, None, 200, 3, True)
+_ANSWER = msgspec.msgpack.encode([wire.result(0), True, None, 200, 3, True])
+"""As ``claw_mediate.turns.checkpoint`` encodes the result of a call."""
 
 
 def _opened(state: str, clock: Callable[[], float]) -> tuple[ContinuityStore, Journal]:
-    where, owner = place(state), Owner("bench", 1, "earlier")
+    where, owner = parse_place(state), Owner("bench", 1, "earlier")
     if isinstance(where, Server):
-        return ValkeyContinuityStore(Link(where, seconds=10), clock), ValkeyJournal(
-            Link(where, seconds=10), owner, clock
+        return ValkeyContinuityStore(Link(where, timeout=10), clock), ValkeyJournal(
+            Link(where, timeout=10), owner, clock
         )
     return SqliteContinuityStore(Database(where.path), clock), SqliteJournal(Database(where.path), owner, clock)

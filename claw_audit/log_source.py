@@ -39,7 +39,7 @@ from claw_audit.turns import (
     to_count,
     usage_of_attempt,
 )
-from claw_contract.interventions import OF_CALL, OF_ROUND
+from claw_contract.interventions import CALL_INTERVENTIONS, ROUND_INTERVENTIONS
 
 _COLOUR: Final = re.compile(rb"\x1b\[[0-9;]*m")
 _PREFIX: Final = re.compile(
@@ -57,7 +57,7 @@ _MAX_CALLS: Final = 10_000
 """Calls of one turn."""
 _OF_TURN: Final = frozenset({"request", "tool_call", "resume"})
 """Events of a turn before it ends."""
-_TRACED: Final = frozenset({*OF_ROUND.values(), *OF_CALL.values()})
+_TRACED: Final = frozenset({*ROUND_INTERVENTIONS.values(), *CALL_INTERVENTIONS.values()})
 """Interventions that a trace has."""
 
 
@@ -272,7 +272,9 @@ def interventions(turn: Turn) -> Iterator[str]:
     """Return the interventions that a turn's calls show, each once a round."""
     seen: set[tuple[int, str]] = set()
     for call in turn.calls:
-        name = OF_ROUND.get(call.code) or (f"{OF_CALL[call.code]}:{call.tool}" if call.code in OF_CALL else "")
+        name = ROUND_INTERVENTIONS.get(call.code) or (
+            f"{CALL_INTERVENTIONS[call.code]}:{call.tool}" if call.code in CALL_INTERVENTIONS else ""
+        )
         if name and (call.round, name) not in seen:
             seen.add((call.round, name))
             yield name

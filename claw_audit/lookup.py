@@ -13,7 +13,7 @@ from claw_audit.filters import has_id_prefix
 from claw_audit.history_source import decode_turn
 from claw_audit.sources import Progress, SourceError, agent_directories, ignore, open_history, read_lines
 from claw_audit.turns import UnreadableLineError
-from claw_contract.transcript.render import headline
+from claw_contract.transcript.render import render_headline
 
 _MAX_TURNS = 10
 """Turns of one prefix that are named."""
@@ -34,7 +34,7 @@ class Attempts:
     def add(self, at: float, entry: Any) -> None:
         """Add an attempt. It comes after others of the same time."""
         self.count += 1
-        self._headlines.add(at, headline(entry))
+        self._headlines.add(at, render_headline(entry))
         if at >= self._last_at:
             self.last, self._last_at = entry, at
 

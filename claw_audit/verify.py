@@ -41,7 +41,7 @@ from claw_audit.sources import (
     open_history,
     read_lines,
 )
-from claw_contract.chain import GENESIS, Reading, Seal
+from claw_contract.chain import GENESIS, Seal, SealReader
 from claw_contract.names import is_agent_id
 
 _MAX_AGENTS = 10_000
@@ -99,7 +99,7 @@ class ChainWalk:
         self.first: int | None = None
         self._last: str | None = None
         """Hash of the last sealed line."""
-        self._reading = Reading()
+        self._reading = SealReader()
 
     def verify(self, files: Iterable[HistoryFile]) -> Verdict:
         """Return the verdict on the files, the rotated one first."""
@@ -137,7 +137,7 @@ class ChainWalk:
     def _seal(self, line: Line) -> Seal | None:
         if line.data is not None and not line.data.endswith(b"\n"):
             self._reading.add(b"\n")  # a line that only lacks its line break is complete
-        seal, self._reading = self._reading.seal(), Reading()
+        seal, self._reading = self._reading.seal(), SealReader()
         return seal
 
     def _check(self, place: _Place, line: Line, seal: Seal) -> None:
@@ -145,7 +145,7 @@ class ChainWalk:
         self.first = hash_prefix(seal.hash) if self.first is None else self.first
         self._seen.add(hash_prefix(seal.hash))
         agent = _AGENT.search(line.data or b"", 0, _HEAD_BYTES)
-        if not seal.holds:
+        if not seal.is_intact:
             self._verdict.add_break(*place, "was edited: its hash does not match its bytes")
         elif agent is not None and agent[1].decode(errors="replace") != self._agent:
             self._verdict.add_break(*place, "is a line of another agent")

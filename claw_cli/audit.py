@@ -39,7 +39,7 @@ from claw_cli.audit_arguments import (
 )
 from claw_cli.audit_output import csv_writer, print_tables
 from claw_cli.screen import console, plain
-from claw_contract.transcript.render import transcript
+from claw_contract.transcript.render import render_transcript
 
 _SHOW_PROGRESS_FROM = 64 << 20
 """Bytes. Less is read in a moment."""
@@ -144,7 +144,7 @@ def _transcript_lines(attempts: Attempts) -> Iterator[str]:
     if more := attempts.count - 1 - len(earlier):
         yield f"{more} earlier attempts, and"
     yield from (f"an earlier attempt: {line}" for line in earlier)
-    yield from transcript(attempts.last).split("\n")
+    yield from render_transcript(attempts.last).split("\n")
 
 
 @audit_verbs.command("verify")

@@ -191,11 +191,11 @@ def check_ca(at: Surroundings) -> Iterator[Row]:
 def check_state(at: Surroundings) -> Iterator[Row]:
     """Check that what CLAW_STATE and CLAW_SESSION_HISTORY_DIR name can be written."""
     from claw_state.url import File as StateFile
-    from claw_state.url import place
+    from claw_state.url import parse_place
 
     named = at.environ.get("CLAW_STATE", "")
     try:
-        where = place(named)
+        where = parse_place(named)
     except ValueError as error:
         yield Row("state", "missing", f"CLAW_STATE: {error}", "correct it")
         return

@@ -14,9 +14,9 @@ import typer
 
 from claw_cli.arguments import AsJson
 from claw_cli.screen import console, fail, plain, table
-from claw_state.inventory import TURN_STATES, AgentState, Forgotten, Inventory, Kept
+from claw_state.inventory import TURN_STATES, AgentState, DeletionCounts, Inventory, StateInventory
 from claw_state.sqlite.inventory import SqliteInventory
-from claw_state.url import File, Server, StoreError, place
+from claw_state.url import File, Server, StoreError, parse_place
 
 _MAX_NAMES = 10
 _NO_STATE = (
@@ -79,11 +79,11 @@ def forget(
         sys.stdout.write("".join(f"{line}\n" for line in _summary(agent, forgotten)))
 
 
-def _open(named: str) -> Kept:
+def _open(named: str) -> StateInventory:
     if not named:
         fail(_NO_STATE, 2)
     try:
-        where = place(named)
+        where = parse_place(named)
     except ValueError as error:
         fail(f"--state: {error}", 2)
     match where:
@@ -106,7 +106,7 @@ def _errors() -> Iterator[None]:
         fail(str(error), 1)
 
 
-def _summary(agent: str, forgotten: Forgotten) -> Iterator[str]:
+def _summary(agent: str, forgotten: DeletionCounts) -> Iterator[str]:
     marks = f", {_many(forgotten.marks, 'mark')}" if forgotten.marks else ""
     yield f"forgot of {agent}: {_many(forgotten.rounds, 'hidden round')}{marks}, {_many(forgotten.turns, 'turn')}"
     if forgotten.running:

@@ -22,7 +22,7 @@ from claw_compile.policy.project import ProjectedAgent
 from claw_compile.policy.topology import topology
 from claw_contract.descriptor import DescriptorTool
 from claw_contract.manifest import Tool
-from claw_contract.names import aliases, canonical_name
+from claw_contract.names import assign_aliases, canonical_name
 
 type Facts = dict[str, Any]
 _REFERENCE = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
@@ -49,7 +49,7 @@ def inspect_pod(plan: Plan, word: str) -> Facts | UnknownName:
 def _agent(plan: Plan, projected: ProjectedAgent) -> Facts:
     agent = projected.agent
     tools = projected.manifest.tools if projected.manifest is not None else ()
-    presented = aliases(tool.name for tool in tools)
+    presented = assign_aliases(tool.name for tool in tools)
     return {
         "id": agent.id,
         "service": agent.spec.name.text,

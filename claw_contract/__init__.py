@@ -1,6 +1,6 @@
-"""What crosses a process border: the files of spec/contract.md as strict, frozen models; names; secrets.
+"""Everything that crosses a process border: the files of docs/spec/contract.md as strict, frozen models; names; secrets.
 
-Rules of this package. It imports nothing of ours. Types are strict (no coercion); unknown keys are ignored on reading,
-so that a context directory of the original system, or of a newer compiler, loads here. What is malformed raises
-``pydantic.ValidationError``; who reads the file decides what fails closed.
+This package imports nothing of ours. Types are strict (no coercion). Unknown keys are ignored, so that a context directory of
+the original system or of a newer compiler loads here. A malformed file raises ``pydantic.ValidationError``; its reader decides
+what fails closed.
 """

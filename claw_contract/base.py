@@ -1,4 +1,4 @@
-"""The one configuration that every model of the contract shares."""
+"""The base of every model of the contract."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ type JsonObject = dict[str, Any]
 
 
 class Contract(BaseModel):
-    """Strict (a string is never taken for a number), frozen, and tolerant of keys that it does not know."""
+    """A model that is strict (a string is never a number), frozen, and tolerant of unknown keys."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="ignore", populate_by_name=True)
 
 
 def error_line(error: Exception) -> str:
-    """One line for a log: where a document is wrong and why, and never the value that was found there.
+    """Return one line for a log: the place and the reason of an error, and never the invalid value.
 
     >>> error_line(ValueError("not JSON"))
     'not JSON'

@@ -1,9 +1,9 @@
-"""The chain of a history file: how a line is sealed, and what a seal says (spec/contract.md "history.jsonl").
+"""The hash chain of a history file (docs/spec/contract.md "history.jsonl").
 
     {…the entry…,"prev":"<hash of the line before>","id":"hist1_<A>","hash":"<B>"}
 
-Rules. A is the SHA-256 of the line as it would be without ``id`` and ``hash``, B that of the line without ``hash``. The
-first line's ``prev`` is ``GENESIS``. A line of which this is not true was not written so, or is not all there.
+A is the SHA-256 of the line without ``id`` and ``hash``, B that of the line without ``hash``. The first line's ``prev`` is
+``GENESIS``. A line that breaks these rules was changed, or is incomplete.
 """
 
 from __future__ import annotations
@@ -21,27 +21,26 @@ _ID = b',"id":"hist1_%b"'
 _HASH = b',"hash":"%b"}\n'
 _ID_BYTES, _HASH_BYTES = len(_ID % GENESIS.encode()), len(_HASH % GENESIS.encode())
 SEAL_BYTES: Final = len(_PREV % GENESIS.encode()) + _ID_BYTES + _HASH_BYTES
-"""So many bytes at the end of a line are its seal, the line break among them."""
+"""Length of the seal at the end of a line, including the line break."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """What the end of a line says of it."""
+    """The end of a line. ``is_intact``: no byte of the line was changed."""
 
     prev: str
     hash: str
-    holds: bool
-    """Whether the line is what was sealed: no byte of it was changed."""
+    is_intact: bool
 
 
-def sealed(entry: bytes, prev: str) -> tuple[bytes, str]:
-    """A line for an entry (a JSON object with something in it), and its hash.
+def seal_entry(entry: bytes, prev: str) -> tuple[bytes, str]:
+    """Return the line for an entry (a JSON object that is not empty), and the line's hash.
 
-    >>> sealed(b'{"a":1}', GENESIS)[0][:17]
+    >>> seal_entry(b'{"a":1}', GENESIS)[0][:17]
     b'{"a":1,"prev":"00'
     """
     body = entry[:-1] + _PREV % prev.encode()
-    # Both digests are of what begins alike.
+    # Both digests begin with the same bytes.
     digest = hashlib.sha256(body)
     name = digest.copy()
     name.update(b"}")
@@ -50,36 +49,36 @@ def sealed(entry: bytes, prev: str) -> tuple[bytes, str]:
     return b"".join((body, identity, _HASH % digest.hexdigest().encode())), digest.hexdigest()
 
 
-class Reading:
-    """A line that is read piece by piece, however long it is."""
+class SealReader:
+    """Checks the seal of one line of any length, piece by piece."""
 
     def __init__(self) -> None:
         self._digest = hashlib.sha256()
         self._end = b""
 
     def add(self, piece: bytes) -> None:
-        """The next bytes of the line, its line break among them."""
+        """Read the next bytes of the line. The last ones are its line break."""
         data = self._end + piece if self._end else piece
         cut = max(0, len(data) - SEAL_BYTES)
         self._digest.update(memoryview(data)[:cut])
         self._end = data[cut:]
 
     def seal(self) -> Seal | None:
-        """Of the whole line; None where it has none."""
-        found = _SEAL.fullmatch(self._end)
-        if found is None:
+        """Return the seal of the bytes read so far, or None if they do not end with one."""
+        match = _SEAL.fullmatch(self._end)
+        if match is None:
             return None
-        prev, identity, claimed = (group.decode() for group in found.groups())
+        prev, identity, claimed = (group.decode() for group in match.groups())
         digest, end = self._digest.copy(), self._end
         digest.update(end[: -_ID_BYTES - _HASH_BYTES])
         name = digest.copy()
         name.update(b"}")
         digest.update(end[-_ID_BYTES - _HASH_BYTES : -_HASH_BYTES] + b"}")
-        return Seal(prev, claimed, holds=(name.hexdigest(), digest.hexdigest()) == (identity, claimed))
+        return Seal(prev, claimed, is_intact=(name.hexdigest(), digest.hexdigest()) == (identity, claimed))
 
 
-def seal_of(line: bytes) -> Seal | None:
-    """What a line's end says of it; None where it has no seal."""
-    reading = Reading()
-    reading.add(line)
-    return reading.seal()
+def read_seal(line: bytes) -> Seal | None:
+    """Return the seal of a line, or None if it has none."""
+    reader = SealReader()
+    reader.add(line)
+    return reader.seal()

@@ -1,4 +1,4 @@
-"""feeds.json, memory.json, context-blocks.json and service-auth/*.json (spec/contract.md "feeds.json, memory.json, …")."""
+"""feeds.json, memory.json, context-blocks.json and service-auth/*.json (docs/spec/contract.md "feeds.json, memory.json, …")."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from claw_contract.base import Contract
 from claw_contract.manifest import BaseUrl, BearerAuth, UrlPath
 from claw_contract.secret import Secret, SecretRef
 
-MOST_CHARS = 800
-"""Of a context block that says nothing else; the original's default."""
+MAX_BLOCK_CHARS = 800
+"""The default length of a context block, as in the original system."""
 _PLAIN = re.compile(r"[\x21-\x7e]+")
 
 
 def _checked_url(url: str) -> str:
     parts = urlsplit(url)
-    wrong = parts.scheme not in {"http", "https"} or not parts.hostname or "@" in parts.netloc or parts.port == 0
-    if wrong or parts.fragment or "\\" in url or _PLAIN.fullmatch(url) is None:
+    is_wrong = parts.scheme not in {"http", "https"} or not parts.hostname or "@" in parts.netloc or parts.port == 0
+    if is_wrong or parts.fragment or "\\" in url or _PLAIN.fullmatch(url) is None:
         raise ValueError("a feed's URL is http(s)://host[:port][/path][?query], without user or fragment")
     return url
 
@@ -30,7 +30,7 @@ Label = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 
 class Feed(Contract):
-    """Live data for the system prompt; ``ttl`` in seconds; ``auth`` a bare bearer token, or + a reference to one."""
+    """Live data for the system prompt. ``ttl``: seconds; ``auth``: a bearer token, or a reference to one."""
 
     name: Label
     source: Label
@@ -66,27 +66,27 @@ class Memory(Contract):
 
 
 class ContextBlock(Contract):
-    """A text of the operator's for the system prompt. A placement or cadence that is not served leaves the block out."""
+    """A text of the operator for the system prompt. A block with an unsupported placement or cadence is left out."""
 
     id: Label
     kind: str = ""
     text: str
     enabled: bool | None = None
-    """None, as the original leaves it: enabled."""
+    """None means enabled, as in the original system."""
     placement: Annotated[str, AfterValidator(lambda text: text.strip() or "after_feeds")] = "after_feeds"
-    max_chars: Annotated[int, AfterValidator(lambda most: most if most > 0 else MOST_CHARS)] = MOST_CHARS
+    max_chars: Annotated[int, AfterValidator(lambda chars: chars if chars > 0 else MAX_BLOCK_CHARS)] = MAX_BLOCK_CHARS
     cadence: Annotated[str, AfterValidator(lambda text: text.strip() or "every_turn")] = "every_turn"
 
 
 class ContextBlocks(Contract):
-    """context-blocks.json, in the order in which the blocks stand in the prompt."""
+    """context-blocks.json, in the order of the prompt."""
 
     version: Literal[1]
     blocks: tuple[ContextBlock, ...] = ()
 
 
 class ServiceAuth(Contract):
-    """A projected principal: the credential with which calls for this agent reach a service."""
+    """The credential with which calls for this agent reach a service (a projected principal)."""
 
     service: str
     auth_type: Literal["bearer"]

@@ -1,7 +1,7 @@
-"""claw.describe, versions 1 and 2: what a service says of itself (spec/compile.md "Descriptors").
+"""claw.describe, versions 1 and 2: a service's description of itself (docs/spec/compile.md "Descriptors").
 
-The models state shapes. What relates one part of a descriptor to another (``http`` against ``mcp``, a path's parameters against
-the schema) is the compiler's to check, because it can point at the place.
+The models check shapes only. The compiler checks relations between parts (``http`` and ``mcp``, a path's parameters and the
+schema), because it can point at the place.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ ToolName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,48}$")]
 
 
 class DescriptorAuth(Contract):
-    """How the service wants to be called; ``env`` is a variable of the service's own environment.
+    """The credential that the service expects.
 
-    It holds the token, or the password of ``username``.
+    ``env``: the variable of the service's own environment that holds the token, or the password of ``username``.
     """
 
     type: Annotated[Literal["bearer", "header", "basic", "none"], BeforeValidator(_lower)]
@@ -49,7 +49,7 @@ class DescriptorFeed(Contract):
 
 
 class DescriptorEndpoint(Contract):
-    """For operators; an agent never sees it."""
+    """An endpoint for operators; an agent never sees it."""
 
     method: str
     path: Annotated[str, StringConstraints(pattern=r"^/")]
@@ -62,7 +62,7 @@ class DescriptorMcp(Contract):
 
 
 class DescriptorHttp(Contract):
-    """How a call becomes one HTTP request."""
+    """The HTTP request that a call becomes."""
 
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
     path: UrlPath
@@ -71,7 +71,7 @@ class DescriptorHttp(Contract):
 
 
 class DescriptorTool(Contract):
-    """One tool in MCP's vocabulary; ``http`` is for the proxy and never for the model."""
+    """One tool in the vocabulary of MCP. The model never sees ``http``."""
 
     name: ToolName
     description: str = ""
@@ -81,7 +81,7 @@ class DescriptorTool(Contract):
 
     @property
     def effect(self) -> Effect:
-        """What a call does to the world; a DELETE is never a read."""
+        """The effect of a call. A DELETE is never a read."""
         return "write" if self.http is not None and self.http.method == "DELETE" else self.annotations.effect
 
 
@@ -96,7 +96,7 @@ class DescriptorMemory(Contract):
 
 
 class DescriptorV1(Contract):
-    """Version 1: feeds, endpoints, auth, skill. ``x-claw-discovery`` says how a snapshot was made."""
+    """Version 1: feeds, endpoints, auth, skill. ``x-claw-discovery`` describes the origin of a snapshot."""
 
     version: Literal[1]
     description: str = ""

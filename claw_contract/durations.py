@@ -1,4 +1,4 @@
-"""Durations as Go spells them (``24h``, ``1h30m``, ``500ms``): the windows of metadata.json (spec/contract.md)."""
+"""Durations in the syntax of Go (``24h``, ``1h30m``, ``500ms``): the windows of metadata.json (docs/spec/contract.md)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _PART = re.compile(r"([0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18})(ns|us|µs|μs
 _WHOLE = re.compile(rf"\+?(?:{_PART.pattern})+")
 
 
-def seconds(text: str) -> float:
-    """A duration's seconds. Raises ``ValueError`` for what is none, or is not above zero.
+def parse_duration(text: str) -> float:
+    """Return a duration in seconds. Raise ``ValueError`` if it is malformed or not above zero.
 
-    >>> seconds("1h30m"), seconds("500ms"), seconds("1.5h")
+    >>> parse_duration("1h30m"), parse_duration("500ms"), parse_duration("1.5h")
     (5400.0, 0.5, 5400.0)
     """
     total = sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
@@ -25,9 +25,9 @@ def seconds(text: str) -> float:
 
 
 def _checked(text: str) -> str:
-    seconds(text)
+    parse_duration(text)
     return text
 
 
 Duration = Annotated[str, AfterValidator(_checked)]
-"""A duration above zero, in its own spelling."""
+"""A duration above zero, as it was written."""

@@ -1,4 +1,4 @@
-"""history.jsonl: one line a turn (spec/contract.md "history.jsonl")."""
+"""history.jsonl: one line for each turn (docs/spec/contract.md "history.jsonl")."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from claw_contract.manifest import Effect
 
 
 class ToolCallRecord(Contract):
-    """One managed call: what was asked, what came back. ``arguments`` is text when the model's JSON did not parse."""
+    """One managed call and its result. ``arguments`` is text if the model's JSON did not parse."""
 
     name: str
     arguments: Any
@@ -22,13 +22,13 @@ class ToolCallRecord(Contract):
     duplicate_of_round: int | None = None
     duplicate_count: int | None = None
     effect: Effect | None = None
-    """As the tool's manifest had it; None: no tool of that name was granted."""
+    """The effect in the tool's manifest; None: no tool of that name was granted."""
     ran: bool = True
-    """Whether its service was asked. A call that is answered with advice, or is a repeat, does not run."""
+    """True if the service was called. A repeated call, or one answered with advice, does not run."""
 
 
 class TokenUsage(Contract):
-    """Token counts, in these names whatever the provider calls them."""
+    """Token counts, under the same names for every provider."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -45,14 +45,14 @@ class RoundRecord(Contract):
 
 
 class UsageRecord(TokenUsage):
-    """Tokens over all model calls of the turn."""
+    """Tokens of all model calls of the turn."""
 
     reported_cost_usd: float | None = None
     total_rounds: int = 0
 
 
 class ResponseRecord(Contract):
-    """What the runner got: ``json`` a parsed body, ``text`` a stream or a body that is not JSON."""
+    """The runner's response: ``json`` is a parsed body, ``text`` a stream or a body that is not JSON."""
 
     format: Literal["json", "sse"]
     json_body: Any = None
@@ -60,14 +60,14 @@ class ResponseRecord(Contract):
 
 
 class WithheldTool(Contract):
-    """A tool by its own name, and why: over_limit, side_request, "quarantined: …", or the form of the request."""
+    """A tool by its canonical name. ``reason``: over_limit, side_request, "quarantined: …", or the form of the request."""
 
     name: str
     reason: str
 
 
 class HistoryEntry(Contract):
-    """One turn. ``prev``, ``id`` and ``hash`` are the line's seal (``chain``)."""
+    """One turn. ``prev``, ``id`` and ``hash`` are the line's seal (``claw_contract/chain.py``)."""
 
     version: Literal[1] = 1
     id: str
@@ -83,16 +83,14 @@ class HistoryEntry(Contract):
     status_code: int
     latency_ms: int | None = None
     error: str | None = None
-    """The code of an error of ours, or of the provider's as we call it."""
+    """Our code of an error, ours or the provider's."""
     stream: bool
     resumed: bool = False
-    """Whether an earlier attempt began this turn, and is told of by an earlier line. Usage is this attempt's own; the trace is
-    the whole turn's.
-    """
+    """True if an earlier attempt began this turn. ``usage`` covers this attempt, ``tool_trace`` the whole turn."""
     tools_offered: tuple[str, ...] = ()
-    """The aliases of the managed tools that the model was shown."""
+    """Aliases of the managed tools that were offered to the model."""
     tools_withheld: tuple[WithheldTool, ...] = ()
-    """Granted tools that it was not shown."""
+    """Granted tools that were not offered."""
     request_original: Any
     request_effective: Any
     response: JsonObject

@@ -1,6 +1,6 @@
-"""What the proxy makes of a model's calls by itself: the codes of its results, and the names of the log for it.
+"""Calls that the proxy answers by itself: the codes of their results, and the names of the log's interventions.
 
-``claw_mediate.core.tool_result`` is the registry of the codes; a test holds these to it.
+``claw_mediate.core.tool_result`` is the registry of the codes; a test compares the two.
 """
 
 from __future__ import annotations
@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-OF_ROUND: Final[Mapping[str, str]] = {
+ROUND_INTERVENTIONS: Final[Mapping[str, str]] = {
     "managed_tools_first": "mixed_tool_order_internal_retry",
     "terminal_on_success_order": "managed_tool_terminal_order_rejected",
     "too_many_calls": "managed_tool_calls_over_limit",
     "tool_budget_exhausted": "managed_tool_budget_finalization",
 }
-"""By the code that every call of a round was answered with; the original's names."""
-OF_CALL: Final[Mapping[str, str]] = {
+"""Names of the original system, by the code with which every call of a round was answered."""
+CALL_INTERVENTIONS: Final[Mapping[str, str]] = {
     "duplicate_tool_call": "duplicate_managed_tool_call",
     "schema_validation": "managed_tool_schema_rejected",
     "unknown_tool": "unknown_tool_rejected",
 }
-"""By the code of one call; the log names its tool too."""
-NOT_ASKED: Final = frozenset({*OF_ROUND, *OF_CALL, "invalid_arguments"})
-"""Codes of calls that no service was asked for."""
+"""Names by the code of one call. The log names the tool too."""
+CODES_NOT_RUN: Final = frozenset({*ROUND_INTERVENTIONS, *CALL_INTERVENTIONS, "invalid_arguments"})
+"""Codes of calls for which no service was called."""

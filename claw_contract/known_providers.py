@@ -1,6 +1,6 @@
-"""The model providers that need no entry in providers.json, and the variables that hold their keys (spec/contract.md).
+"""The model providers that need no entry in providers.json, and the variables that hold their keys (docs/spec/contract.md).
 
-The proxy reaches them; the compiler makes sure that no agent holds one of these variables.
+The proxy reaches these providers; the compiler checks that no agent has one of their variables.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from claw_contract.providers import ApiFormat, ProviderAuth
 
 @dataclass(frozen=True, slots=True)
 class KnownProvider:
-    """A provider as it is without a word of the operator's. ``keys`` are variables, each also with ``_1``, ``_2``, …"""
+    """The defaults of a provider. ``keys``: variables, each of which may end in ``_1``, ``_2``, …"""
 
     base_url: str | None
     auth: ProviderAuth
     api_format: ApiFormat
     env: str
-    """What its environment names begin with: ``<env>_BASE_URL``."""
+    """The prefix of its variables: ``<env>_BASE_URL``."""
     keys: tuple[str, ...] = ()
 
 
@@ -40,27 +40,27 @@ KNOWN_PROVIDERS: Final[dict[str, KnownProvider]] = {
 }
 KEY_VARIABLES: Final = tuple(name for known in KNOWN_PROVIDERS.values() for name in known.keys)
 OTHER_KEY_VARIABLES: Final = (
-    # What runners and SDKs take in place of a key, and what the original's seeds were called.
+    # Read by runners and SDKs in place of a key, and the seeds of the original system.
     *("ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_API_KEY", "CODEX_API_KEY", "PROVIDER_API_KEY"),
     *("GOOGLE_GENERATIVE_AI_API_KEY", "VERCEL_AI_GATEWAY_API_KEY", "OLLAMA_API_KEY", "GROK_API_KEY"),
-    # The clouds that sell the same models: Bedrock, Vertex, Azure, Foundry.
+    # Clouds that sell the same models: Bedrock, Vertex, Azure, Foundry.
     *("AWS_BEARER_TOKEN_BEDROCK", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "GOOGLE_APPLICATION_CREDENTIALS"),
     *("AZURE_API_KEY", "AZURE_OPENAI_API_KEY", "AZURE_OPENAI_AD_TOKEN", "ANTHROPIC_FOUNDRY_API_KEY", "VERTEX_API_KEY"),
     # Providers that a runner reaches by itself.
     *("GROQ_API_KEY", "MISTRAL_API_KEY", "DEEPSEEK_API_KEY", "COHERE_API_KEY", "CO_API_KEY", "TOGETHER_API_KEY"),
     *("FIREWORKS_API_KEY", "PERPLEXITY_API_KEY", "CEREBRAS_API_KEY", "MOONSHOT_API_KEY", "ZAI_API_KEY"),
 )
-"""Variables that hold a credential for models, of providers that the proxy has no entry for."""
+"""Variables that hold a credential of other model providers."""
 _NUMBER = re.compile(r"_[0-9]+$")
 KEY_SHAPE: Final = re.compile(
     r"(?<![A-Za-z0-9_-])(?:sk-(?:ant|or|proj)-[A-Za-z0-9_-]{4,}|sk-[A-Za-z0-9_-]{8,}|AIza[A-Za-z0-9_-]{8,}"
     r"|xai-[A-Za-z0-9_-]{8,}|gsk_[A-Za-z0-9]{8,}|vck_[A-Za-z0-9]{8,}|AKIA[A-Z0-9]{12,})"
 )
-"""What a key looks like that Anthropic, OpenAI, OpenRouter, Google, xAI, Groq, Vercel or AWS gives out."""
+"""The form of keys of Anthropic, OpenAI, OpenRouter, Google, xAI, Groq, Vercel and AWS."""
 
 
 def provider_of(variable: str) -> str | None:
-    """The provider whose key a variable holds: ``OPENAI_API_KEY``, ``OPENAI_API_KEY_1``, …
+    """Return the provider whose key a variable holds: ``OPENAI_API_KEY``, ``OPENAI_API_KEY_1``, …
 
     >>> provider_of("OPENAI_API_KEY_2"), provider_of("OPENAI_API_KEYS")
     ('openai', None)
@@ -74,7 +74,7 @@ def provider_of(variable: str) -> str | None:
 
 
 def is_key_variable(variable: str) -> bool:
-    """Whether a variable of that name holds a credential for models, of whatever provider."""
+    """Return True if a variable of that name holds a credential of any model provider."""
     return provider_of(variable) is not None or _NUMBER.sub("", variable) in _OTHERS
 
 

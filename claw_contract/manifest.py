@@ -1,6 +1,6 @@
-"""tools.json: what one agent may do, and how the proxy does it (spec/contract.md "tools.json").
+"""tools.json: the tools of one agent, and how the proxy calls them (docs/spec/contract.md "tools.json").
 
-What the model sees of a tool is ``name`` (as an alias), ``description`` and ``inputSchema``; the rest is for the proxy.
+The model sees ``name`` (as an alias), ``description`` and ``inputSchema`` of a tool; the rest is for the proxy.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SOFT_DEADLINE_RATIO = 0.9
 MAX_PARALLEL = 8
 
 type Effect = Literal["read", "write", "unknown"]
-"""What a call may do to the world. ``unknown`` is treated as ``write``."""
+"""The effect of a call. ``unknown`` is treated as ``write``."""
 
 _NOT_PLAIN = re.compile(r"[^\x21-\x7e]|[?#\\]")
 PLACEHOLDER = re.compile(r"\{([A-Za-z0-9_]+)\}")
@@ -54,10 +54,10 @@ Auth = Annotated[NoAuth | BearerAuth | HeaderAuth | BasicAuth, Field(discriminat
 
 
 def checked_base_url(url: str) -> str:
-    """The URL itself. Raises ``ValueError``, which never holds it."""
+    """Return the URL. Raise ``ValueError``, which never contains it, if it is no base URL."""
     parts = urlsplit(url)
-    wrong = parts.scheme not in {"http", "https"} or not parts.hostname or "@" in parts.netloc or parts.port == 0
-    if wrong or _NOT_PLAIN.search(url):
+    is_wrong = parts.scheme not in {"http", "https"} or not parts.hostname or "@" in parts.netloc or parts.port == 0
+    if is_wrong or _NOT_PLAIN.search(url):
         raise ValueError("a base URL is http(s)://host[:port][/path], without user, query or fragment")
     return url
 
@@ -67,7 +67,7 @@ UrlPath = Annotated[str, StringConstraints(pattern=r"^/[^\s?#\\]*$")]
 
 
 class HttpExecution(Contract):
-    """One HTTP request a call. GET and DELETE take the arguments in the query, the others in a JSON body."""
+    """One HTTP request for each call. Arguments go into the query of GET and DELETE, else into a JSON body."""
 
     transport: Literal["http"]
     service: str
@@ -100,7 +100,7 @@ Execution = Annotated[HttpExecution | McpExecution, Field(discriminator="transpo
 
 
 class Annotations(Contract):
-    """The annotations that the proxy acts on, each of its type, else the tool is left out; others are carried along."""
+    """The annotations that the proxy acts on. A wrong type quarantines the tool; other annotations are kept."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="allow", populate_by_name=True)
 
@@ -116,7 +116,7 @@ class Annotations(Contract):
 
     @property
     def effect(self) -> Effect:
-        """``readOnly`` (ours) beats ``readOnlyHint`` (MCP's); neither means unknown."""
+        """The declared effect. ``readOnly`` (ours) overrides ``readOnlyHint`` (MCP's); without both it is unknown."""
         declared = self.read_only if self.read_only is not None else self.read_only_hint
         return "unknown" if declared is None else "read" if declared else "write"
 
@@ -140,7 +140,7 @@ class Tool(Contract):
 
     @property
     def effect(self) -> Effect:
-        """A DELETE is never a read, whatever it says of itself."""
+        """The effect of a call. A DELETE is never a read, whatever its annotations say."""
         if isinstance(self.execution, HttpExecution) and self.execution.method == "DELETE":
             return "write"
         return self.annotations.effect
@@ -155,7 +155,7 @@ def _default_if_zero(value: int, default: int) -> int:
 
 
 class Policy(Contract):
-    """Limits of a turn; a limit that is absent or zero takes its default."""
+    """Limits of a turn. An absent limit, or zero, means the default."""
 
     max_rounds: Annotated[int, AfterValidator(lambda n: _default_if_zero(n, MAX_ROUNDS))] = MAX_ROUNDS
     timeout_per_tool_ms: Annotated[int, AfterValidator(lambda n: _default_if_zero(n, TIMEOUT_PER_TOOL_MS))] = (
@@ -171,15 +171,15 @@ class Policy(Contract):
 
 
 class Manifest(Contract):
-    """The whole of tools.json, as the compiler writes it."""
+    """All of tools.json, as the compiler writes it."""
 
     version: Literal[1]
     tools: tuple[Tool, ...] = ()
     policy: Policy = Policy()
 
 
-class Quarantined(Contract):
-    """A tool that is not offered, and why (one line, no values)."""
+class QuarantinedTool(Contract):
+    """A tool that is not offered because its entry is invalid. ``reason``: one line without values."""
 
     name: str
     reason: str
@@ -191,24 +191,24 @@ class _Envelope(Contract):
     policy: Policy = Policy()
 
 
-def read_manifest(data: bytes) -> tuple[Manifest, tuple[Quarantined, ...]]:
-    """The bytes of tools.json → the manifest of its sound tools, and those left out (spec/contract.md: quarantine).
+def read_manifest(data: bytes) -> tuple[Manifest, tuple[QuarantinedTool, ...]]:
+    """Return the manifest of the valid tools in tools.json, and the others (docs/spec/contract.md: quarantine).
 
-    Raises ``ValidationError`` when the document itself is malformed: then the whole agent fails closed.
+    Raise ``ValidationError`` if the document itself is malformed: then the whole agent fails closed.
     """
     envelope = _Envelope.model_validate_json(data)
-    sound: dict[str, Tool] = {}
-    left_out: list[Quarantined] = []
+    valid: dict[str, Tool] = {}
+    quarantined: list[QuarantinedTool] = []
     for index, entry in enumerate(envelope.tools):
         name = entry.get("name") if isinstance(entry, dict) else None
         label = name if isinstance(name, str) else f"tools[{index}]"
         try:
             tool = Tool.model_validate(entry)
         except ValidationError as error:
-            left_out.append(Quarantined(name=label, reason=error_line(error)))
+            quarantined.append(QuarantinedTool(name=label, reason=error_line(error)))
             continue
-        if tool.name in sound:
-            left_out.append(Quarantined(name=label, reason="the name is declared twice; the first one stays"))
+        if tool.name in valid:
+            quarantined.append(QuarantinedTool(name=label, reason="the name is declared twice; the first one stays"))
             continue
-        sound[tool.name] = tool
-    return Manifest(version=1, tools=tuple(sound.values()), policy=envelope.policy), tuple(left_out)
+        valid[tool.name] = tool
+    return Manifest(version=1, tools=tuple(valid.values()), policy=envelope.policy), tuple(quarantined)

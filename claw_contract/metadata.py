@@ -1,4 +1,4 @@
-"""metadata.json: who an agent is (spec/contract.md "metadata.json")."""
+"""metadata.json: the identity of an agent (docs/spec/contract.md "metadata.json")."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, StringConstraints, model_validator
 
 from claw_contract.base import Contract
-from claw_contract.durations import Duration, seconds
+from claw_contract.durations import Duration, parse_duration
 from claw_contract.names import is_agent_id
 from claw_contract.secret import Secret
 
@@ -17,21 +17,21 @@ Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
 class AllowedModel(Contract):
-    """One model that the agent may use: ``ref`` is ``provider/model``."""
+    """One model that the agent may use. ``ref``: ``provider/model``."""
 
     slot: str
     ref: str
 
 
 class ModelPolicy(Contract):
-    """Which models the agent may use; ``clamp`` replaces any other by the primary one."""
+    """The models that the agent may use. ``clamp`` replaces any other by the primary one."""
 
     mode: Literal["clamp"] = "clamp"
     allowed: tuple[AllowedModel, ...] = ()
 
 
 class Budget(Contract):
-    """What the agent may spend in a window (a Go duration such as ``24h``)."""
+    """The agent's limits in a window (a Go duration such as ``24h``)."""
 
     limit_usd: Annotated[float, Field(gt=0, strict=False)] | None = None
     max_requests: Annotated[int, Field(gt=0)] | None = None
@@ -40,12 +40,12 @@ class Budget(Contract):
 
     @property
     def seconds(self) -> float:
-        """The length of the window."""
-        return seconds(self.window)
+        """The length of the window in seconds."""
+        return parse_duration(self.window)
 
 
 class Metadata(Contract):
-    """An agent's identity. Exactly one of ``token`` (the wire form ``<agent-id>:<secret>``) and ``token_sha256``."""
+    """An agent's identity. It has either ``token`` (``<agent-id>:<secret>``, as on the wire) or ``token_sha256``."""
 
     service: str
     ordinal: int | None = None
@@ -65,8 +65,11 @@ class Metadata(Contract):
         return self
 
     def admits(self, agent_id: str, secret: str) -> bool:
-        """Whether ``secret`` is this agent's, in constant time. The original also stores the bare secret."""
-        # A header may hold any bytes, which mitmproxy shows as surrogates: they are wrong, not a fault.
+        """Return True if the secret is this agent's, in constant time.
+
+        The original system may also store the bare secret.
+        """
+        # A header may hold any bytes. mitmproxy decodes them to surrogates, which must not raise here.
         presented = f"{agent_id}:{secret}".encode(errors="surrogatepass")
         if self.token_sha256 is not None:
             return hmac.compare_digest(hashlib.sha256(presented).hexdigest(), self.token_sha256)

@@ -1,4 +1,4 @@
-"""Names: agents, tools, and the aliases under which a model sees a tool (spec/contract.md, spec/README.md rulings)."""
+"""Names of agents and tools, and the aliases under which a model sees a tool (docs/spec/contract.md)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def is_agent_id(text: str) -> bool:
-    """Whether ``text`` may name an agent, and so a directory. Asked before any path is built from it.
+    """Return True if ``text`` may name an agent, and therefore a directory. Check this before building a path from it.
 
     >>> is_agent_id("analyst-0"), is_agent_id("../analyst"), is_agent_id("a..b")
     (True, False, False)
@@ -38,12 +38,12 @@ AgentId = Annotated[str, AfterValidator(_checked_agent_id)]
 
 
 def canonical_name(service: str, tool: str) -> str:
-    """The name of a tool in manifests, logs and history: ``<service>.<tool>``."""
+    """Return the name of a tool in manifests, logs and history: ``<service>.<tool>``."""
     return f"{service}.{tool}"
 
 
 def tool_part(canonical: str, service: str) -> str:
-    """The tool's own name in ``<service>.<tool>``.
+    """Return the tool's own name in ``<service>.<tool>``.
 
     >>> tool_part("trading-api.get_quote", "trading-api")
     'get_quote'
@@ -51,36 +51,36 @@ def tool_part(canonical: str, service: str) -> str:
     return canonical.removeprefix(f"{service}.")
 
 
-def provider_safe(name: str) -> str:
-    """A name that every provider takes, as near to ``name`` as can be.
+def provider_safe_name(name: str) -> str:
+    """Return the name with every character replaced that some provider rejects.
 
-    >>> provider_safe("multi_tool_use.parallel"), provider_safe("")
+    >>> provider_safe_name("multi_tool_use.parallel"), provider_safe_name("")
     ('multi_tool_use_parallel', 'unnamed')
     """
     return _UNSAFE.sub("_", name)[:ALIAS_LIMIT] or "unnamed"
 
 
 def plain_alias(canonical: str) -> str:
-    """The alias of a tool whose name is short enough and alone.
+    """Return the alias of a tool whose name is short and unique.
 
     >>> plain_alias("trading.api.get_quote")
     'trading_api__get_quote'
     """
-    # The last dot divides: a service's name may hold dots, a tool's may not.
+    # Split at the last dot: a service's name may contain dots, a tool's may not.
     service, _, tool = canonical.rpartition(".")
     return _UNSAFE.sub("_", f"{service}__{tool}" if service else tool)
 
 
 def hashed_alias(canonical: str) -> str:
-    """The alias that cannot collide: cut, and 8 hex digits of the canonical name's SHA-256 behind it."""
+    """Return an alias that does not collide: truncated, with 8 hex digits of the canonical name's SHA-256."""
     suffix = "_" + hashlib.sha256(canonical.encode()).hexdigest()[:8]
     return plain_alias(canonical)[: ALIAS_LIMIT - len(suffix)] + suffix
 
 
-def aliases(canonicals: Iterable[str], taken: Collection[str] = ()) -> dict[str, str]:
-    """Provider-safe names, canonical → alias, in the given order. Never one of ``taken`` (the runner's own names).
+def assign_aliases(canonicals: Iterable[str], taken: Collection[str] = ()) -> dict[str, str]:
+    """Return aliases by canonical name, in the given order. None is in ``taken`` (the runner's own names).
 
-    >>> aliases(["trading-api.get_quote"])
+    >>> assign_aliases(["trading-api.get_quote"])
     {'trading-api.get_quote': 'trading-api__get_quote'}
     """
     names = list(dict.fromkeys(canonicals))

@@ -1,7 +1,7 @@
 """Patterns of JSON Schemas: ECMA-262 regular expressions, searched in bounded time (docs/decisions/0010).
 
-A pattern runs on a linear engine if it can. Look-around and back-references need backtracking, which is counted and cut
-off. What neither engine takes is no pattern, and is known when the schema is read, not when a model calls.
+A pattern runs on a linear engine if possible. Look-around and back-references need backtracking, which is counted and limited.
+A pattern that neither engine supports is rejected when the schema is read, not when a model calls.
 """
 
 from __future__ import annotations
@@ -18,26 +18,29 @@ _TINY = 32 * 1024
 _SMALL = 256 * 1024
 _LARGE = 10 * 1024 * 1024
 """Bytes of a compiled pattern. Counted repetitions of Unicode classes are large: ``^\\p{L}{1,100}$`` takes megabytes."""
-_MOST_BACKTRACKS = 10_000
+_MAX_BACKTRACKS = 10_000
 _ESCAPE = re.compile(r"\\(?:u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})|0(?![0-9])|.)", re.IGNORECASE | re.DOTALL)
 _VALUES = frozenset({"const", "default", "enum", "examples"})
-"""Keywords of a schema that hold values, where ``pattern`` is a word like another."""
+"""Keywords of a schema that contain values, in which ``pattern`` has no special meaning."""
 
 
 class PatternError(ValueError):
-    """A pattern that can't be used, or a text that can't be searched for it."""
+    """A pattern that can't be used, or a text that can't be searched."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A pattern that can be used. ``price``: how long one character may take at worst, in microseconds, roughly."""
+    """A compiled pattern. ``price``: the worst-case time for one character, in microseconds, roughly."""
 
     source: str
     price: int
     engine: jsonschema_rs.Validator
 
-    def found_in(self, text: str) -> bool:
-        """Whether it matches somewhere. Raises ``PatternError``: too much backtracking, or text that is no Unicode."""
+    def matches(self, text: str) -> bool:
+        """Return True if the pattern matches anywhere in the text.
+
+        Raise ``PatternError`` after too much backtracking, or if the text is not valid Unicode.
+        """
         try:
             if self.engine.is_valid(text):
                 return True
@@ -50,13 +53,13 @@ class Pattern:
 
 
 @lru_cache(maxsize=256)
-def pattern(source: str) -> Pattern:
-    """The pattern, compiled. Raises ``PatternError``."""
+def compile_pattern(source: str) -> Pattern:
+    """Compile a pattern. Raise ``PatternError``."""
     engines = (
         (1, jsonschema_rs.RegexOptions(size_limit=_TINY)),
         (10, jsonschema_rs.RegexOptions(size_limit=_SMALL)),
         (400, jsonschema_rs.RegexOptions(size_limit=_LARGE)),
-        (20, jsonschema_rs.FancyRegexOptions(backtrack_limit=_MOST_BACKTRACKS, size_limit=_SMALL)),
+        (20, jsonschema_rs.FancyRegexOptions(backtrack_limit=_MAX_BACKTRACKS, size_limit=_SMALL)),
     )
     rust = _ESCAPE.sub(_as_rust, source)
     for price, options in engines:
@@ -69,17 +72,17 @@ def pattern(source: str) -> Pattern:
 
 
 def _as_rust(escape: re.Match[str]) -> str:
-    """The two escapes that the engine does not know: NUL, and a character in its surrogates."""
+    """Translate the two escapes that the engine does not support: NUL, and a surrogate pair."""
     high, low = escape.groups()
     if high is not None:
         return f"\\u{{{0x10000 + ((int(high, 16) - 0xD800) << 10) + int(low, 16) - 0xDC00:x}}}"
     return r"\x00" if escape[0] == r"\0" else escape[0]
 
 
-def patterns(schema: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Every pattern of a schema, with its path.
+def find_patterns(schema: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Yield the path and source of every pattern in a schema.
 
-    Those below a property that is called like one of ``_VALUES`` are missed; they are refused when they are used.
+    Patterns below a property that is named like one of ``_VALUES`` are missed; they are rejected when they are used.
     """
     if isinstance(schema, dict):
         if isinstance(source := schema.get("pattern"), str):
@@ -89,4 +92,4 @@ def patterns(schema: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[tupl
     parts = schema.items() if isinstance(schema, dict) else enumerate(schema) if isinstance(schema, list) else ()
     for part, value in parts:
         if part not in _VALUES:
-            yield from patterns(value, (*at, part))
+            yield from find_patterns(value, (*at, part))

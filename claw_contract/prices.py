@@ -1,4 +1,4 @@
-"""prices.json: what tokens cost, where a provider's answer does not say it. Beside providers.json, and optional."""
+"""prices.json: the cost of tokens, for providers that do not report it. Optional, beside providers.json."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Dollars = Annotated[float, Field(ge=0, lt=1e6, strict=False)]
 
 
 class Price(Contract):
-    """US dollars for a million tokens. ``cached_input`` is what input read from a cache costs; absent: as other input."""
+    """US dollars for a million tokens. ``cached_input``: input read from a cache; by default the price of other input."""
 
     input: Dollars
     output: Dollars
@@ -20,4 +20,4 @@ class Price(Contract):
 
 
 class Prices(RootModel[dict[str, Price]]):
-    """By ``provider/model`` or ``model``; the longest name that the model's begins with counts."""
+    """Prices by ``provider/model`` or ``model``. The longest name that is a prefix of the model's name counts."""

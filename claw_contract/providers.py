@@ -1,6 +1,6 @@
-"""providers.json v1 and v2: model providers and their keys (spec/contract.md "providers.json").
+"""providers.json v1 and v2: model providers and their keys (docs/spec/contract.md "providers.json").
 
-And what the proxy itself finds out about a key, in a file of its own: providers.json is the operator's, and only read.
+providers.json belongs to the operator and is only read. The proxy stores the state of a key in a file of its own.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ProviderKey(Contract):
 
 
 class ProviderEntry(Contract):
-    """One provider: v1 has ``api_key``, v2 has ``keys`` and ``active_key_id``."""
+    """One provider. Version 1 has ``api_key``, version 2 ``keys`` and ``active_key_id``."""
 
     base_url: BaseUrl | None = None
     auth: ProviderAuth | None = None
@@ -43,14 +43,14 @@ class ProviderEntry(Contract):
 
 
 class Providers(Contract):
-    """The whole file; a missing ``version`` is v1, as the original writes it."""
+    """All of providers.json. A missing ``version`` is 1, as the original system writes it."""
 
     version: Literal[1, 2] = 1
     providers: Annotated[dict[str, ProviderEntry], Field(default_factory=dict)]
 
 
 class KeyRecord(Contract):
-    """One file of ``<auth dir>/key-states/``: a key that a provider refused or throttled, known by its digest."""
+    """One file of ``<auth dir>/key-states/``: a key that a provider rejected or throttled, identified by its digest."""
 
     version: Literal[1] = 1
     provider: str

@@ -1,6 +1,6 @@
-"""The JSON Schemas of the contract's files, generated from the models: ``python -m claw_contract.published`` rewrites them.
+"""The JSON Schemas of the contract's files. ``python -m claw_contract.published`` generates them from the models.
 
-They describe what is read. A reader ignores keys that it does not know, so the schemas allow them.
+They describe what is accepted: a reader ignores unknown keys, so the schemas allow them.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ _FILES: Final[dict[str, tuple[str, Any]]] = {
 
 
 def schemas() -> dict[str, dict[str, Any]]:
-    """File name → schema."""
-    found: dict[str, dict[str, Any]] = {}
+    """Return the schemas by file name."""
+    result: dict[str, dict[str, Any]] = {}
     for name, (title, model) in _FILES.items():
         schema = TypeAdapter(model).json_schema(by_alias=True, mode="validation")
-        found[f"{name}.schema.json"] = {**schema, "$schema": _DRAFT, "title": title}
-    return found
+        result[f"{name}.schema.json"] = {**schema, "$schema": _DRAFT, "title": title}
+    return result
 
 
 def text(schema: dict[str, Any]) -> str:
-    """A schema as its file holds it."""
+    """Return the content of a schema's file."""
     return json.dumps(schema, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def publish(directory: Path = DIRECTORY) -> list[str]:
-    """Write every schema; the names of the files."""
+    """Write all schemas, and return the names of their files."""
     directory.mkdir(exist_ok=True)
     for name, schema in schemas().items():
         (directory / name).write_text(text(schema), encoding="utf-8")

@@ -1,7 +1,7 @@
-"""Secrets are a type that prints as dots (CONTRIBUTING.md, "Security is a feature").
+"""A type for secrets that prints as dots.
 
-Rules. ``str``, ``repr``, ``format`` and JSON give dots; only ``reveal()`` gives the value, so that every place that
-needs the value is found with one search. Comparison takes constant time.
+``str``, ``repr``, ``format`` and JSON give dots. Only ``reveal()`` gives the value, so that one search finds every use of it.
+Comparison takes constant time.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from claw_contract.base import Contract
 
 DOTS = "••••••"
 REVEAL = {"reveal": True}
-"""Serialization context that writes values instead of dots: ``model_dump_json(context=REVEAL)``, for 0600 files."""
+"""A serialization context that writes values instead of dots: ``model_dump_json(context=REVEAL)``, for 0600 files."""
 
 
 class Secret:
-    """A value that must not be seen. Empty values are refused: an empty credential is a missing one."""
+    """A value that must not be seen. An empty value is rejected: it is a missing credential."""
 
     __slots__ = ("_value",)
 
@@ -30,7 +30,7 @@ class Secret:
         self._value = value
 
     def reveal(self) -> str:
-        """The value itself, for the one place that must send or store it."""
+        """Return the value, for the one place that must send or store it."""
         return self._value
 
     def __repr__(self) -> str:
@@ -58,6 +58,6 @@ class Secret:
 
 
 class SecretRef(Contract):
-    """A reference to a file of the secrets directory, so that a manifest itself holds no credential."""
+    """A reference to a file of the secrets directory, so that a manifest contains no credential."""
 
     secret: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$")]

@@ -132,12 +132,12 @@ class Mediator:
         if not self.registry.has_usable_key():
             return "no key of any provider is usable now"
         shown = self._settings.state.shown
-        return None if await self.state.store.writable() else f"the state {shown!r} can't be written"
+        return None if await self.state.store.is_writable() else f"the state {shown!r} can't be written"
 
     async def observed(self) -> HealthSnapshot:
         """Return what ``/metrics`` reports of the state and the keys."""
         problem = await self._not_ready()
-        writable = problem is None or await self.state.store.writable()
+        writable = problem is None or await self.state.store.is_writable()
         return HealthSnapshot(problem is None, writable, self.registry.count_keys())
 
     @property

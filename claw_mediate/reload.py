@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from claw_contract.manifest import HttpExecution
-from claw_contract.transcript.text import shown, word
+from claw_contract.transcript.text import as_line, printable
 from claw_mediate.agents.directory import Agent, AgentDirectory
 from claw_mediate.core.model_policy import Provider
 from claw_mediate.providers.registry import ProviderRegistry
@@ -19,7 +19,7 @@ def describe_agents(context: Path) -> str:
     """Return every agent of a context root with its granted tools and its problems, as text."""
     agents = AgentDirectory(context)
     lines = [line for agent_id in agents.ids() for line in _describe(agents, agent_id)]
-    return "\n".join(lines) or f"there is no agent in {shown(str(context))}"
+    return "\n".join(lines) or f"there is no agent in {printable(str(context))}"
 
 
 def _describe(agents: AgentDirectory, agent_id: str) -> Iterator[str]:
@@ -27,13 +27,13 @@ def _describe(agents: AgentDirectory, agent_id: str) -> Iterator[str]:
     if agent is None:
         yield f"{agent_id} · refused: its context directory can't be read"
     else:
-        yield f"{agent_id} · {_count(len(agent.tools), 'tool')} · pod {word(agent.digest)[:_DIGEST]}"
+        yield f"{agent_id} · {_count(len(agent.tools), 'tool')} · pod {as_line(agent.digest)[:_DIGEST]}"
         for tool in agent.tools:
             service = tool.execution.service if isinstance(tool.execution, HttpExecution) else ""
-            yield f"  {word(tool.name)} · {tool.effect} · {word(service)}"
+            yield f"  {as_line(tool.name)} · {tool.effect} · {as_line(service)}"
     for problem in agents.problems(agent_id):
-        name = word(problem.name) if problem.kind == "file" else f"{problem.kind} {word(problem.name)}"
-        yield f"  problem: {name}: {shown(problem.reason)}"
+        name = as_line(problem.name) if problem.kind == "file" else f"{problem.kind} {as_line(problem.name)}"
+        yield f"  problem: {name}: {printable(problem.reason)}"
 
 
 def reload_files(agents: AgentDirectory, registry: ProviderRegistry) -> list[str]:
@@ -71,7 +71,7 @@ def _agent_changes(
         changes += [f"{name} changed" for name in are if name in were and are[name] != were[name]]
         if replace(old, tools=(), digest="") != replace(new, tools=(), digest=""):
             changes.append("settings other than tools changed")
-        yield f"{agent_id}: {word(', '.join(changes)) or 'compiled again, unchanged'}"
+        yield f"{agent_id}: {as_line(', '.join(changes)) or 'compiled again, unchanged'}"
 
 
 def _provider_changes(old: Provider | None, new: Provider | None) -> Iterator[str]:
@@ -88,7 +88,7 @@ def _provider_changes(old: Provider | None, new: Provider | None) -> Iterator[st
 
 
 def _key_names(provider: Provider) -> str:
-    return word(", ".join(key.id for key in provider.keys)) or "none"
+    return as_line(", ".join(key.id for key in provider.keys)) or "none"
 
 
 def _count(number: int, noun: str) -> str:

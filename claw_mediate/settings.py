@@ -7,7 +7,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Literal
 
-from claw_state.url import Place, place
+from claw_state.url import Place, parse_place
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,7 @@ def _listener(values: dict[str, str], name: str) -> ListenAddress | None:
 
 def _place(text: str) -> Place:
     try:
-        return place(text)
+        return parse_place(text)
     except ValueError as error:
         raise ValueError(f"cllama_state: {error}") from None
 

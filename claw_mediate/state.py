@@ -12,19 +12,19 @@ from typing import NamedTuple, assert_never
 
 from claw_mediate.telemetry.event_log import EventLog
 from claw_state.continuity import ContinuityStore
-from claw_state.health import Health, Tell
+from claw_state.health import Health, OnHealthChange
 from claw_state.journal import Journal
 from claw_state.lease import Owner
 from claw_state.spending import Spending
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.continuity import SqliteContinuityStore
 from claw_state.sqlite.journal import SqliteJournal
-from claw_state.sqlite.schema import reason
+from claw_state.sqlite.schema import describe_error
 from claw_state.sqlite.spending import SqliteSpending
 from claw_state.url import File, Place, Server
 from claw_state.valkey.continuity import ValkeyContinuityStore
 from claw_state.valkey.journal import ValkeyJournal
-from claw_state.valkey.link import Link, probe
+from claw_state.valkey.link import Link, probe_server
 from claw_state.valkey.spending import ValkeySpending
 
 
@@ -49,31 +49,31 @@ def open_state(place: Place, log: EventLog, before: State | None = None) -> Stat
         case File(path):
             try:
                 if before is not None and before.place == place and before.database is not None:
-                    return _in_file(place, before.database.again())
+                    return _in_file(place, before.database.share())
                 return _in_file(place, Database(path, health=Health(_health_log(log, place))))
             except (OSError, sqlite3.Error) as error:
-                raise ValueError(f"the state {path!r} can't be opened: {reason(error)}") from error
+                raise ValueError(f"the state {path!r} can't be opened: {describe_error(error)}") from error
         case Server():
             log.protect(place.secrets)
             health = Health(_health_log(log, place))
-            if (problem := probe(place)) is not None:
-                health.failed(problem)
+            if (problem := probe_server(place)) is not None:
+                health.fail(problem)
             link = Link(place, health)
-            return State(ValkeyContinuityStore(link), ValkeyJournal(link, Owner.this()), ValkeySpending(link), place)
+            return State(ValkeyContinuityStore(link), ValkeyJournal(link, Owner.current()), ValkeySpending(link), place)
         case _:
             assert_never(place)
 
 
 def _in_file(place: Place, database: Database) -> State:
     try:
-        journal = SqliteJournal(database, Owner.this())
+        journal = SqliteJournal(database, Owner.current())
         return State(SqliteContinuityStore(database), journal, SqliteSpending(database), place, database)
     except OSError:
         database.close()
         raise
 
 
-def _health_log(log: EventLog, place: Place) -> Tell:
+def _health_log(log: EventLog, place: Place) -> OnHealthChange:
     """Return a function that logs the loss of the state, with its reason, or its return."""
 
     def log_change(problem: str | None) -> None:

@@ -1,1 +1,1 @@
-"""Where conversations and turns are kept, and how: the proxy writes it, and ``claw state`` tells of it."""
+"""All persistence: ports and records, and their backends ``sqlite`` and ``valkey``. The only package with SQL or Lua."""

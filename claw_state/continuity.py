@@ -1,6 +1,6 @@
-"""Hidden rounds of earlier turns, by agent and anchor: the port of the continuity store, and its records.
+"""The continuity store: hidden rounds of earlier turns, by agent and anchor (docs/spec/mediation.md section 7).
 
-Bounded for each agent by turns, bytes and age, least recently used first out (docs/spec/mediation.md section 7).
+Each agent's share is bounded by turns, bytes and age. The least recently used entry is evicted first.
 """
 
 from __future__ import annotations
@@ -13,32 +13,34 @@ MAX_TURNS = 256
 MAX_AGE_SECONDS = 7 * 24 * 3600.0
 MAX_BYTES = 8 * 1024 * 1024
 MAX_MARKS = 1024
-"""Of one agent's turns without hidden messages, those that are kept: the latest."""
-MAX_EQUAL = 64
-"""Of one agent's turns with equal anchors, those that are looked at: the latest."""
+"""Entries without hidden messages that are kept for each agent: the latest."""
+MAX_CANDIDATES = 64
+"""Entries of one agent with equal anchors that are read: the latest."""
 EVICTED = b"-"
-"""What is stored in the place of messages that there was no room for."""
+"""Stored in the place of messages that were evicted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """Of an assistant's message: what it is, and what was said before it (digests, oldest first)."""
+    """An assistant message as a key: its digest, and digests of the messages before it (oldest first)."""
 
     key: str
     before: tuple[str, ...] = ()
     alternatives: tuple[str, ...] = ()
-    """Keys that it may be kept under instead, where a runner wrote its calls into its text."""
+    """Other keys of the same message, for runners that write their calls into its text."""
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """All keys that it is looked for by."""
+        """All keys to look it up by."""
         return self.key, *self.alternatives
 
 
 @dataclass(frozen=True, slots=True)
 class StoredRounds:
-    """Hidden messages of an earlier turn, by its anchor. ``id`` grows: a higher one is later. No messages: nothing was hidden
-    before that answer, which tells it from an equal one that had something; or (``evicted``) there was no room for them.
+    """Hidden messages of one earlier turn. A higher ``id`` is later.
+
+    Without messages either nothing was hidden, which distinguishes this answer from an equal one that had something, or
+    (``evicted``) the messages were dropped for want of room.
     """
 
     id: int
@@ -49,26 +51,24 @@ class StoredRounds:
 
 
 class ContinuityStore(Protocol):
-    """What later requests need of earlier turns."""
+    """A persistent store of hidden rounds. Every method but the last two raises ``StoreError``."""
 
-    async def keep(self, agent_id: str, anchor: Anchor, session: str, messages: bytes) -> None:
-        """Hidden messages (JSON, comma separated) that led to the message with that anchor; none, where nothing was hidden.
-        Raises ``StoreError``.
-        """
+    async def save(self, agent_id: str, anchor: Anchor, session: str, messages: bytes) -> None:
+        """Store the hidden messages (JSON, comma separated, possibly none) that led to the anchor's message."""
 
-    async def candidates(self, agent_id: str, keys: Collection[str]) -> list[StoredRounds]:
-        """The turns whose anchors have one of these keys. Raises ``StoreError``."""
+    async def find(self, agent_id: str, keys: Collection[str]) -> list[StoredRounds]:
+        """Return the entries whose anchor has one of these keys."""
 
-    async def used(self, agent_id: str, kept: Collection[StoredRounds]) -> None:
-        """These were reinjected: they are the last to be forgotten. Raises ``StoreError``."""
+    async def mark_used(self, agent_id: str, entries: Collection[StoredRounds]) -> None:
+        """Record that these entries were injected again, so that they are evicted last."""
 
-    async def writable(self) -> bool:
-        """For ``/ready``."""
+    async def is_writable(self) -> bool:
+        """Return True if the state can be written now (for ``/ready``)."""
 
     async def close(self) -> None: ...
 
 
-def stored_rounds(number: int, anchor: Anchor, session: str, stored: bytes) -> StoredRounds:
-    """A turn as it is stored."""
+def decode_stored_rounds(number: int, anchor: Anchor, session: str, stored: bytes) -> StoredRounds:
+    """Return an entry from its stored columns."""
     evicted = stored == EVICTED
     return StoredRounds(number, anchor, session, b"" if evicted else stored, evicted)

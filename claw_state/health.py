@@ -1,5 +1,6 @@
-"""Whether a state can be used, as it was last found. One event when it can't, one when it is written to again: a state that can
-only be read (a full disk, a replica) is not one that can be used.
+"""The health of one state, as last seen. It reports once when the state fails, and once when it is written to again.
+
+A state that can only be read (a full disk, a replica) counts as unusable.
 """
 
 from __future__ import annotations
@@ -9,53 +10,53 @@ from collections.abc import Callable
 
 from claw_state.url import StoreError
 
-_REST_SECONDS = 1.0
+_BACK_OFF_SECONDS = 1.0
 
-type Tell = Callable[[str | None], None]
-"""Told why it can't be used; and None: it can be, again."""
+type OnHealthChange = Callable[[str | None], None]
+"""Called with the reason when the state becomes unusable, and with None when it is usable again."""
 
 
-class GoneError(StoreError):
-    """The state can't be used now, as its own event tells: it is not told of each turn as well."""
+class StateUnavailableError(StoreError):
+    """The state is unusable. ``Health`` reports that once, so callers do not log it for each turn."""
 
 
 class Health:
-    """Of one state."""
+    """The health of one state."""
 
-    def __init__(self, tell: Tell = lambda _: None) -> None:
-        self._tell = tell
-        self._gone = False
-        self._over: str | None = None
-        self._rests_until = 0.0
+    def __init__(self, on_change: OnHealthChange = lambda _: None) -> None:
+        self._on_change = on_change
+        self._is_unusable = False
+        self._permanent: str | None = None
+        self._backs_off_until = 0.0
 
     def check(self) -> None:
-        """Raises ``GoneError`` where it is over."""
-        if self._over is not None:
-            raise GoneError(self._over)
+        """Raise ``StateUnavailableError`` if this process can never use the state again."""
+        if self._permanent is not None:
+            raise StateUnavailableError(self._permanent)
 
-    def rest(self) -> None:
-        """What was waited for in vain is not asked for by everybody."""
-        self._rests_until = time.monotonic() + _REST_SECONDS
+    def back_off(self) -> None:
+        """Spare other callers a wait that was just in vain: for a second ``is_backing_off`` is true."""
+        self._backs_off_until = time.monotonic() + _BACK_OFF_SECONDS
 
     @property
-    def resting(self) -> bool:
-        return time.monotonic() < self._rests_until
+    def is_backing_off(self) -> bool:
+        return time.monotonic() < self._backs_off_until
 
-    def over(self, why: str) -> GoneError:
-        """It can't be used any more, by nobody of this process: what to raise."""
-        self._over = why
-        return self.failed(why)
+    def fail_permanently(self, reason: str) -> StateUnavailableError:
+        """Record that this process can't use the state any more, and return the error to raise."""
+        self._permanent = reason
+        return self.fail(reason)
 
-    def failed(self, why: str) -> GoneError:
-        """What to raise."""
-        if not self._gone:
-            self._gone = True
-            self._tell(why)
-        return GoneError(why)
+    def fail(self, reason: str) -> StateUnavailableError:
+        """Record a failure, and return the error to raise."""
+        if not self._is_unusable:
+            self._is_unusable = True
+            self._on_change(reason)
+        return StateUnavailableError(reason)
 
-    def written(self) -> None:
-        """Something was."""
-        self._rests_until = 0.0
-        if self._gone and self._over is None:
-            self._gone = False
-            self._tell(None)
+    def record_write(self) -> None:
+        """Record that a write succeeded."""
+        self._backs_off_until = 0.0
+        if self._is_unusable and self._permanent is None:
+            self._is_unusable = False
+            self._on_change(None)

@@ -1,13 +1,11 @@
-"""What is kept of each agent, in counts and sizes, and forgetting it: what ``claw state`` asks of a state, and is told.
+"""The port behind ``claw state``: counts and sizes of each agent's entries, and their deletion. Never their content.
 
-Never what is kept: an operator's screen is no place for a conversation.
-
-    running    a process is at it
-    abandoned  its runner has left, and a process awaits what a write of it brings
-    cut off    it was one of these, and its process has died or gone silent
-    failed     there was no answer
-    answered   there is one, which was not yet handed to the runner
-    done       it was handed over
+running    a process runs the turn
+abandoned  its runner left, and a process awaits the result of a write
+cut off    it was running or abandoned, and its process died or went silent
+failed     it ended without an answer
+answered   it has an answer that was not yet delivered to the runner
+done       its answer was delivered
 """
 
 from __future__ import annotations
@@ -20,15 +18,14 @@ from claw_state.lease import Owner
 
 type TurnState = Literal["running", "abandoned", "cut_off", "failed", "answered", "done"]
 TURN_STATES: tuple[TurnState, ...] = get_args(TurnState.__value__)
-
-
-_AT_WORK = ("running", "abandoned")
+_UNFINISHED = ("running", "abandoned")
 
 
 @dataclass(frozen=True, slots=True)
-class Rounds:
-    """Hidden rounds: of how many answers, their bytes, and when they were last used (seconds since 1970). ``marks``: answers
-    that have none, or none any more, which are kept to be told from those.
+class RoundStats:
+    """Hidden rounds: entries with messages, bytes, and times of use (seconds since 1970).
+
+    ``marks``: entries without messages, kept to distinguish an answer from an equal one.
     """
 
     count: int = 0
@@ -39,26 +36,26 @@ class Rounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
-    """What is on record of an agent's budget."""
+class SpendingTotal:
+    """The recorded spending of an agent, in requests and US dollars."""
 
     requests: int
     cost: float
     unknown: int
-    """Requests of which nobody knows the cost."""
+    """Requests of unknown cost."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentState:
     agent: str
-    rounds: Rounds = Rounds()
+    rounds: RoundStats = RoundStats()
     turns: dict[TurnState, int] = field(default_factory=dict)
-    spent: Spent | None = None
+    spent: SpendingTotal | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """``size`` and ``log``: bytes of the file and of the log beside it; ``keys``: of a server."""
+    """A state's agents. ``size`` and ``log``: bytes of the file and of its write-ahead log; ``keys``: of a server."""
 
     place: str
     store: Literal["SQLite", "Valkey"]
@@ -70,9 +67,10 @@ class Inventory:
 
 
 @dataclass(frozen=True, slots=True)
-class Forgotten:
-    """``running``: turns that were left, because a process is at them. ``lingers``: what is forgotten could not yet be taken
-    out of the log beside the file.
+class DeletionCounts:
+    """The result of ``forget``. ``running``: turns that were spared, because a process runs them.
+
+    ``lingers``: the deleted data could not yet be removed from the write-ahead log.
     """
 
     rounds: int
@@ -82,29 +80,30 @@ class Forgotten:
     lingers: bool = False
 
 
-class Kept(Protocol):
-    """A state. Every method raises ``StoreError`` with one line: the thing, the place, and the remedy."""
+class StateInventory(Protocol):
+    """A state as an operator sees it. Every method raises ``StoreError`` with one line: problem, place and remedy."""
 
     def inventory(self) -> Inventory:
-        """Changes nothing."""
+        """Count the entries. Changes nothing."""
 
-    def forget(self, agent_id: str) -> Forgotten | None:
-        """Hidden rounds and turns of an agent, but for turns that somebody is at; None: nothing was kept of it. What it has
-        spent stays: forgetting is no way round a budget.
+    def forget(self, agent_id: str) -> DeletionCounts | None:
+        """Delete an agent's hidden rounds and its turns that no process runs; return None if it has neither.
+
+        Spending stays, so that deletion is no way around a budget.
         """
 
 
-def as_it_is(me: Owner, state: str, owner: str, silent: float) -> str:
-    """The state of a turn of which nothing was heard for so many seconds."""
-    return "cut_off" if state in _AT_WORK and not me.believes(owner, silent) else state
+def current_state(me: Owner, state: str, owner: str, silent: float) -> str:
+    """Return a turn's state, given the seconds since its owner was last heard of."""
+    return "cut_off" if state in _UNFINISHED and not me.may_be_held(owner, silent) else state
 
 
-def may_go(state: str) -> bool:
-    """Whether nobody is at a turn."""
-    return state not in _AT_WORK
+def is_deletable(state: str) -> bool:
+    """Return True if no process runs a turn in this state."""
+    return state not in _UNFINISHED
 
 
-def counted(states: Iterable[str]) -> dict[TurnState, int]:
-    """How many turns are in each state; a state that is none of ours is nobody's turn."""
-    found = list(states)
-    return {state: number for state in TURN_STATES if (number := found.count(cast("str", state)))}
+def count_states(states: Iterable[str]) -> dict[TurnState, int]:
+    """Count the turns in each state. Unknown states are ignored."""
+    present = list(states)
+    return {state: number for state in TURN_STATES if (number := present.count(cast("str", state)))}

@@ -1,5 +1,13 @@
-"""What can be asked of a journal of turns, and what it knows (spec/mediation.md section 5). ``journal`` keeps one in SQLite,
-``valkey_journal`` one on a server that several proxies share.
+"""The turn journal: its port and its records (docs/spec/mediation.md section 5).
+
+begin            running    a process runs the turn
+record_response             a good response of the model; it is never asked for again
+record_intent               a call that may write is about to leave; from here on its outcome is unknown until
+record_result               its result is known; it is never run again
+abandon          abandoned  the runner left while a write is in flight; every retry waits for it
+end              answered   there is an answer, not yet delivered; the steps that led to it are deleted
+failed     there is none
+mark_delivered   done       the whole answer went to the runner's connection
 """
 
 from __future__ import annotations
@@ -15,17 +23,17 @@ import msgspec
 from claw_state.lease import Owner
 
 RESUME_SECONDS = 600.0
-"""Seconds in which the same request resumes a turn that failed, was cut off or still runs."""
+"""Time in which an equal request resumes a turn that failed, was cut off or still runs."""
 LEASE_LOST = "this turn is not in the journal, or goes on in another process"
 type TurnState = Literal["running", "abandoned", "failed", "answered", "done"]
 type Attempt = Literal["first", "resumed", "unknown"]
-"""At a turn: the first one; one that goes on where another was; one of which the journal, unread, could not tell."""
-MAX_ALIKE = 256
-"""Of turns whose earlier messages are equal, those whose last words are looked at: the latest."""
-_WORDS = re.compile(r"[1-9][0-9]{0,11}:[0-9a-f]{64}")
+"""The attempt at a turn: the first; one that resumes an earlier one; unknown, because the journal could not be read."""
+MAX_CANDIDATES = 256
+"""Turns with equal earlier messages whose last messages are compared: the latest."""
+_MESSAGE_DIGEST = re.compile(r"[1-9][0-9]{0,11}:[0-9a-f]{64}")
 _NEW_WORD = re.compile(r"\W|_")
 _NOTE = re.compile(r"[^\S\r\n]*[\r\n\[<({]")
-"""A new line, or a bracket: as OpenClaw puts ``[Queued user message …]`` there."""
+"""A new line or a bracket, as OpenClaw begins ``[Queued user message …]``."""
 
 
 class StoredResponse(msgspec.Struct, frozen=True, array_like=True):
@@ -38,69 +46,82 @@ class StoredResponse(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclass(frozen=True, slots=True)
 class RequestFingerprint:
-    """What a request is known by: all of it (``request``); and, for runners that alter it when they try again, all but the last
-    words (``earlier``) and those words (``said``). ``attempt``: the digest of the runner's ``Idempotency-Key``, which may hold
-    anything. ``alone``: nothing came before those words and no session is named, so that nothing else tells which
-    conversation it is.
+    """The parts of a request by which its retries are recognized.
+
+    ``request``: the digest of all of it. ``earlier``: the digest of all messages but the last. ``last_message``: the text of
+    the last one. ``idempotency_key``: the digest of the runner's ``Idempotency-Key``, which may hold anything. ``alone``:
+    there is no earlier message and no named session, so nothing else identifies the conversation.
     """
 
     request: str
     earlier: str
-    said: str
-    attempt: str
+    last_message: str
+    idempotency_key: str
     alone: bool = False
 
     @property
-    def words(self) -> str:
-        """What is kept of ``said``: its length and digest. It may be 30 MB, and is nobody's to read."""
-        end = len(self.said.rstrip())
-        return f"{end}:{hashlib.sha256(self.said[:end].encode()).hexdigest()}" if end else ""
+    def message_digest(self) -> str:
+        """The length and digest of the last message: it may be 30 MB, and nobody should read it in the state."""
+        end = len(self.last_message.rstrip())
+        return f"{end}:{hashlib.sha256(self.last_message[:end].encode()).hexdigest()}" if end else ""
 
-    def goes_on_from(self, attempts: Collection[tuple[str, str]]) -> set[tuple[str, str]]:
-        """Of earlier attempts (their ``words`` and state) those whose words are these, or these with something behind them that
-        is no part of them: it does not go on within a word, and where the request is ``alone``, or would be given an answer as
-        it is, not within a line ("Buy", "Buy me a car"), but for a note in brackets.
+    @property
+    def columns(self) -> tuple[str, str, str, str]:
+        """The values to store."""
+        return self.request, self.earlier, self.message_digest, self.idempotency_key
+
+    def openclaw_retry_of(self, attempts: Collection[tuple[str, str]]) -> set[tuple[str, str]]:
+        """Return those of earlier attempts (``message_digest``, state) that this request may repeat with a note appended.
+
+        OpenClaw appends a note to the last message when it tries again. So the message must be equal, or begin with the
+        earlier one and not continue within a word. If the request is ``alone``, or would get a finished answer, it must not
+        continue within a line either ("Buy", "Buy me a car"), except for a note in brackets.
         """
-        ends = {words: int(words.partition(":")[0]) for words, _ in attempts if _WORDS.fullmatch(words)}
-        begins, digest, at = set(), hashlib.sha256(), 0
-        for words, length in sorted(ends.items(), key=lambda one: one[1]):
-            if length > len(self.said):
+        ends = {digest: int(digest.partition(":")[0]) for digest, _ in attempts if _MESSAGE_DIGEST.fullmatch(digest)}
+        prefixes, running, at = set(), hashlib.sha256(), 0
+        for digest, length in sorted(ends.items(), key=lambda item: item[1]):
+            if length > len(self.last_message):
                 break
-            digest.update(self.said[at:length].encode())
+            running.update(self.last_message[at:length].encode())
             at = length
-            if words == f"{length}:{digest.hexdigest()}":
-                begins.add(words)
-        return {(words, state) for words, state in attempts if words in begins and self._follows(ends[words], state)}
+            if digest == f"{length}:{running.hexdigest()}":
+                prefixes.add(digest)
+        return {
+            (digest, state) for digest, state in attempts if digest in prefixes and self._is_note(ends[digest], state)
+        }
 
-    def _follows(self, end: int, state: str) -> bool:
-        more = self.said[end:]
-        return not more.strip() or (_NOTE if self.alone or state == "answered" else _NEW_WORD).match(more) is not None
+    def _is_note(self, end: int, state: str) -> bool:
+        appended = self.last_message[end:]
+        pattern = _NOTE if self.alone or state == "answered" else _NEW_WORD
+        return not appended.strip() or pattern.match(appended) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class PreviousAttempt:
-    """An earlier attempt at the same turn. ``alive``: another process is at it now."""
+    """An earlier attempt at the same turn. ``is_alive``: another mediator holds it now."""
 
     turn_id: str
     state: TurnState
-    alive: bool
-    attempt: str
-    given: StoredResponse | None
+    is_alive: bool
+    idempotency_key: str
+    response: StoredResponse | None
     owner: str
     seen: float
 
 
 def holds_lease(me: Owner, state: str, owner: str, silent: float, *, altered: bool = False) -> bool:
-    """Whether somebody else is at a turn; or anybody, this mediator too, at the last write of one that its runner left, or, for
-    an ``altered`` request, at handing over its answer: to whom that one went, it would be somebody else's.
+    """Return True if a retry must wait for the turn's owner, given the seconds since it was last heard of.
+
+    Of a running turn: another mediator. Of an abandoned one, and for an ``altered`` request also of an answered one: any
+    mediator, this one too, since its answer may be on its way to another client.
     """
     match state:
         case "running":
-            return me.may_be_at(owner, silent)
+            return me.may_be_held_elsewhere(owner, silent)
         case "abandoned":
-            return me.believes(owner, silent)
+            return me.may_be_held(owner, silent)
         case "answered":
-            return altered and me.believes(owner, silent)
+            return altered and me.may_be_held(owner, silent)
         case _:
             return False
 
@@ -108,40 +129,40 @@ def holds_lease(me: Owner, state: str, owner: str, silent: float, *, altered: bo
 class Journal(Protocol):
     """The turns of all agents. Every method raises ``StoreError`` when the journal can't be read or written."""
 
-    async def find(self, agent_id: str, asked: RequestFingerprint) -> PreviousAttempt | None:
-        """The latest attempt at this request; else one that failed, or lost its answer, that this one goes on with."""
+    async def find(self, agent_id: str, fingerprint: RequestFingerprint) -> PreviousAttempt | None:
+        """Return the latest attempt at this request, else one that failed or lost its answer and that this one repeats."""
 
-    async def begin(self, turn_id: str, agent_id: str, asked: RequestFingerprint) -> bool:
-        """A new turn; False: another process just began it."""
+    async def begin(self, turn_id: str, agent_id: str, fingerprint: RequestFingerprint) -> bool:
+        """Begin a new turn; return False if another process just began one for this request."""
 
-    async def resume(self, past: PreviousAttempt, asked: RequestFingerprint) -> bool:
-        """A turn that failed, or whose process died, goes on here; False: it goes on elsewhere by now."""
+    async def resume(self, past: PreviousAttempt, fingerprint: RequestFingerprint) -> bool:
+        """Take over a turn that failed or whose process died; return False if another process was faster."""
 
-    async def alive(self, turn_ids: Collection[str]) -> None:
-        """These turns still run here."""
+    async def renew_leases(self, turn_ids: Collection[str]) -> None:
+        """Record that these turns still run here."""
 
-    async def replied(self, turn_id: str, round_number: int, body: bytes) -> None:
-        """A model's good answer of this round."""
+    async def record_response(self, turn_id: str, round_number: int, body: bytes) -> None:
+        """Record the model's good response of this round."""
 
-    async def reply(self, turn_id: str, round_number: int) -> bytes | None:
-        """What the model said in this round."""
+    async def response(self, turn_id: str, round_number: int) -> bytes | None:
+        """Return the model's recorded response of this round."""
 
-    async def intends(self, turn_id: str, round_number: int, place: int, record: bytes) -> None:
-        """A call is about to leave; it must not, when this fails: as it does where the turn went on elsewhere meanwhile."""
+    async def record_intent(self, turn_id: str, round_number: int, place: int, record: bytes) -> None:
+        """Record that a call is about to leave. It must not leave if this raises, as it does when the lease is lost."""
 
-    async def answered(self, turn_id: str, round_number: int, place: int, record: bytes) -> None:
-        """What came of a call."""
+    async def record_result(self, turn_id: str, round_number: int, place: int, record: bytes) -> None:
+        """Record the result of a call."""
 
-    async def answer(self, turn_id: str, round_number: int, place: int) -> bytes | None:
-        """The latest record of a call; None where there is none."""
+    async def call_record(self, turn_id: str, round_number: int, place: int) -> bytes | None:
+        """Return the latest record of a call."""
 
-    async def abandoned(self, turn_id: str) -> None:
-        """The runner has left while a write is on its way: until the turn ends it is waited for, whatever is asked again."""
+    async def abandon(self, turn_id: str) -> None:
+        """Record that the runner left while a write is in flight: until the turn ends, every retry waits for it."""
 
-    async def ended(self, turn_id: str, given: StoredResponse | None) -> None:
-        """The turn has its answer, which is all that is kept of it from then on; or failed."""
+    async def end(self, turn_id: str, response: StoredResponse | None) -> None:
+        """Record the turn's answer, and delete its steps; or, without one, that it failed."""
 
-    async def handed(self, turn_id: str) -> None:
-        """The whole answer went to the runner's connection."""
+    async def mark_delivered(self, turn_id: str) -> None:
+        """Record that the whole answer went to the runner's connection."""
 
     async def close(self) -> None: ...

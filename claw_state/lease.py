@@ -1,49 +1,109 @@
-"""Who is at a turn: a mediator, by a life that nobody else has. Its machine and process are for people to read. A process may
-have two: with new settings one begins, while the turns of the one before go on.
+"""The lease on a turn: which mediator runs it, and proof that this mediator is alive.
+
+Each mediator has a unique id, its ``life``. A process may have two mediators: with new settings a second one starts while
+the turns of the first go on. Host names and process numbers are only for people to read: two containers may share both.
+
+On a server the lease alone counts. With a file of SQLite each mediator also holds a lock on a file beside it, which the
+kernel releases when the process dies. (All users of such a file are on one machine: SQLite's write-ahead log requires it.)
 """
 
 from __future__ import annotations
 
+import fcntl
+import glob
 import os
 import socket
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass, replace
-
-from claw_state.life import lives
+from pathlib import Path
 
 LEASE_SECONDS = 10.0
-"""How long a process is believed to be at a turn that it said nothing more of."""
+"""Time without a sign of life after which a process no longer holds a turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Of a mediator, as others see it in a store that they share."""
+    """A mediator as others see it in a shared state. ``file``: the SQLite file beside which it proves that it is alive."""
 
     node: str
     pid: int
     life: str
     file: str = ""
-    """Of SQLite, beside which a mediator proves that it lives (``life``). Of a state on a server the lease alone says it."""
 
     @classmethod
-    def this(cls) -> Owner:
+    def current(cls) -> Owner:
+        """Return a new owner in this process."""
         return cls(socket.gethostname(), os.getpid(), uuid.uuid4().hex)
 
-    def beside(self, file: str) -> Owner:
+    def with_file(self, file: str) -> Owner:
         return replace(self, file=file)
 
     @property
     def name(self) -> str:
         return f"{self.node}/{self.pid}/{self.life}"
 
-    def may_be_at(self, name: str, silent: float) -> bool:
-        """Whether somebody else may be at a turn that runs, and of which nothing was heard for so many seconds. What this
-        mediator has begun it knows itself.
-        """
-        return name != self.name and self.believes(name, silent)
+    def may_be_held_elsewhere(self, name: str, silent: float) -> bool:
+        """Return True if another mediator may still hold a turn, given the seconds since it was last heard of."""
+        return name != self.name and self.may_be_held(name, silent)
 
-    def believes(self, name: str, silent: float) -> bool:
-        """Whether a mediator, this one or another, may still be at a turn."""
+    def may_be_held(self, name: str, silent: float) -> bool:
+        """Return True if a mediator, this one or another, may still hold a turn."""
         if silent >= LEASE_SECONDS:
             return False
-        return name == self.name or not self.file or lives(self.file, name.rpartition("/")[-1])
+        return name == self.name or not self.file or holder_lives(self.file, name.rpartition("/")[-1])
+
+
+class LifeLock:
+    """Proof that a mediator lives: a lock file beside the state, held until ``close`` or the end of the process."""
+
+    def __init__(self, file: str, name: str) -> None:
+        """Raise ``OSError`` if the lock can't be taken. Lock files of dead mediators are removed."""
+        self._path = _lock_path(file, name)
+        for other in self._path.parent.glob(f"{glob.escape(Path(file).name)}-life-*"):
+            with suppress(OSError):
+                if not _is_locked(other):
+                    other.unlink()
+        self._descriptor: int | None = _lock(self._path)
+
+    def close(self) -> None:
+        """Release the lock. A second call does nothing: the descriptor may be somebody else's by then."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            with suppress(OSError):
+                self._path.unlink()
+            os.close(descriptor)
+
+
+def holder_lives(file: str, name: str) -> bool:
+    """Return True if the mediator of that life is alive, or if that can't be determined."""
+    try:
+        return _is_locked(_lock_path(file, name))
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+
+
+def _lock_path(file: str, name: str) -> Path:
+    return Path(f"{file}-life-{name}")
+
+
+def _lock(path: Path) -> int:
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if os.fstat(descriptor).st_nlink:
+            return descriptor
+        os.close(descriptor)  # another process has just removed it
+
+
+def _is_locked(path: Path) -> bool:
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False

@@ -1,7 +1,7 @@
-"""What each agent has spent in its budget's window: the port, its records, and the arithmetic of buckets.
+"""Spending of agents in the window of their budget: the port, its records, and the arithmetic of buckets.
 
-Spending is kept in buckets, each named by when it ends: what happened in it has left the window when the window begins behind
-that end. So a bucket never leaves too early, and ``Retry-After`` is never too short (docs/spec/mediation.md section 8).
+A bucket is named by its end, and leaves the window when the window begins after that end. So no bucket leaves too early, and
+``Retry-After`` is never too short (docs/spec/mediation.md section 8).
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from typing import Literal, Protocol
 from claw_contract.metadata import Budget
 
 type OnWriteError = Callable[[str], None]
-_BUCKETS = 60
-"""In a window, at least; no bucket is longer than a minute, and none shorter than a second."""
+_MIN_BUCKETS = 60
+"""Buckets of a window. No bucket is longer than a minute or shorter than a second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """What was spent until ``ends``."""
+    """Spending in the interval that ends at ``ends`` (seconds since 1970)."""
 
     ends: float
     requests: int
     cost: float
     unknown: int
-    """Requests whose cost nobody told."""
+    """Requests of unknown cost."""
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetExcess:
-    """A budget that is spent: which limit, and the seconds until enough of the window has passed."""
+    """An exhausted budget: the limit, the seconds until a request fits, and the totals of the window."""
 
     limit: Literal["max_requests", "limit_usd"]
     retry_after: int
@@ -41,26 +41,28 @@ class BudgetExcess:
 
 
 def bucket_width(budget: Budget) -> float:
-    """Seconds of a bucket."""
-    return max(1.0, min(60.0, budget.seconds / _BUCKETS))
+    """Return the length of a bucket in seconds."""
+    return max(1.0, min(60.0, budget.seconds / _MIN_BUCKETS))
 
 
 def bucket_end(budget: Budget, now: float) -> float:
-    """The end of the bucket that ``now`` belongs to."""
+    """Return the end of the bucket that contains ``now``."""
     width = bucket_width(budget)
     return (math.floor(now / width) + 1) * width
 
 
 def find_excess(budget: Budget, buckets: Sequence[Bucket], now: float) -> BudgetExcess | None:
-    """The limit that leaves no room for one more request; None when there is room."""
-    current = sorted((bucket for bucket in buckets if bucket.ends > now - budget.seconds), key=lambda kept: kept.ends)
+    """Return the limit that allows no further request, or None."""
+    current = sorted(
+        (bucket for bucket in buckets if bucket.ends > now - budget.seconds), key=lambda bucket: bucket.ends
+    )
     requests = sum(bucket.requests for bucket in current)
     cost = math.fsum(bucket.cost for bucket in current)
     unknown = sum(bucket.unknown for bucket in current)
     limits: list[tuple[Literal["max_requests", "limit_usd"], float]] = []
     if budget.max_requests is not None and requests >= budget.max_requests:
-        left = [bucket.requests for bucket in current]
-        limits.append(("max_requests", _free_at(current, left, budget.max_requests)))
+        counts = [bucket.requests for bucket in current]
+        limits.append(("max_requests", _free_at(current, counts, budget.max_requests)))
     if budget.limit_usd is not None and cost >= budget.limit_usd:
         limits.append(("limit_usd", _free_at(current, [bucket.cost for bucket in current], budget.limit_usd)))
     if not limits:
@@ -70,7 +72,7 @@ def find_excess(budget: Budget, buckets: Sequence[Bucket], now: float) -> Budget
 
 
 def _free_at(buckets: Sequence[Bucket], amounts: Sequence[float], limit: float) -> float:
-    """The end of the bucket with which enough goes."""
+    """Return the end of the bucket whose removal brings the sum below the limit."""
     left = math.fsum(amounts)
     for bucket, amount in zip(buckets, amounts, strict=True):
         left -= amount
@@ -80,13 +82,16 @@ def _free_at(buckets: Sequence[Bucket], amounts: Sequence[float], limit: float) 
 
 
 class Spending(Protocol):
-    """What each agent has spent in its window."""
+    """A persistent count of each agent's spending."""
 
-    async def count(self, agent_id: str, budget: Budget) -> BudgetExcess | None:
-        """One more request, where there is room for it, or where the budget only tells. Raises ``StoreError``."""
+    async def count_request(self, agent_id: str, budget: Budget) -> BudgetExcess | None:
+        """Return the exceeded limit, or count one more request. Raise ``StoreError``.
 
-    def add(self, agent_id: str, budget: Budget, cost: float | None, failed: OnWriteError) -> None:
-        """What a request cost that was counted; None: nobody knows. It may be written later."""
+        A budget that only alerts (``soft_alert``) counts the request in either case.
+        """
+
+    def add_cost(self, agent_id: str, budget: Budget, cost: float | None, on_error: OnWriteError) -> None:
+        """Add the cost of a counted request; None if it is unknown. The write may happen later."""
 
     async def close(self) -> None:
-        """When all is written."""
+        """Wait for pending writes, and close."""

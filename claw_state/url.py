@@ -1,6 +1,6 @@
-"""What ``CLAW_STATE`` names: nothing (memory), a file (SQLite), or a server (``redis://`` or ``rediss://``: Valkey or Redis).
+"""The value of ``CLAW_STATE``: empty (memory), a file (SQLite), or a ``redis://`` or ``rediss://`` URL (Valkey or Redis).
 
-A server's URL may hold its password, so the whole of it is a secret; ``shown`` is what may be printed.
+A server's URL may hold its password, so all of it is a secret; ``shown`` may be printed.
 """
 
 from __future__ import annotations
@@ -12,16 +12,19 @@ from urllib.parse import unquote, urlsplit
 from claw_contract.secret import Secret
 
 _SCHEMES = ("redis", "rediss")
-_TAKES = "a file, or redis://[USER:PASSWORD@]HOST[:PORT][/DB] (rediss:// for TLS)"
+_SYNTAX = "a file, or redis://[USER:PASSWORD@]HOST[:PORT][/DB] (rediss:// for TLS)"
 
 
 class StoreError(Exception):
-    """The state can't be read or written now. It costs the memory of earlier turns, never the turn."""
+    """The state can't be read or written now. The turn goes on without its memory of earlier turns."""
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A database of SQLite; without a path, in memory. Never the name of a link to it: what belongs to it stands beside it."""
+    """A SQLite database; in memory if the path is empty.
+
+    The path is never that of a symbolic link, because the log and the locks lie beside the real file.
+    """
 
     path: str
 
@@ -32,21 +35,20 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server that several proxies share."""
+    """A server that several proxies share. ``secrets``: the parts of its URL to redact from our messages."""
 
     url: Secret
     shown: str
     secrets: tuple[Secret, ...] = ()
-    """What of the URL no line of ours may hold."""
 
 
 type Place = File | Server
 
 
-def place(text: str) -> Place:
-    """Raises ``ValueError`` with one line, which never holds what may be a password.
+def parse_place(text: str) -> Place:
+    """Parse the value of ``CLAW_STATE``. Raise ``ValueError`` with one line that contains no password.
 
-    >>> place("redis://:hush-hush@cache:6380/2").shown
+    >>> parse_place("redis://:hush-hush@cache:6380/2").shown
     'redis://cache:6380/2'
     """
     scheme, separator, _ = text.partition("://")
@@ -56,12 +58,12 @@ def place(text: str) -> Place:
         parts = urlsplit(text)
         port = parts.port or 6379
     except ValueError:
-        raise ValueError(f"the port of the state's URL is no number; the state is {_TAKES}") from None
+        raise ValueError(f"the port of the state's URL is not a number; the state is {_SYNTAX}") from None
     database = parts.path.removeprefix("/") or "0"
     if scheme.lower() not in _SCHEMES or not parts.hostname or not database.isdecimal() or parts.query:
-        raise ValueError(f"the state is {_TAKES}")
+        raise ValueError(f"the state is {_SYNTAX}")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    told = (text, *((parts.password, unquote(parts.password)) if parts.password else ()))
+    secrets = (text, *((parts.password, unquote(parts.password)) if parts.password else ()))
     return Server(
-        Secret(text), f"{scheme.lower()}://{host}:{port}/{database}", tuple(Secret(value) for value in set(told))
+        Secret(text), f"{scheme.lower()}://{host}:{port}/{database}", tuple(Secret(value) for value in set(secrets))
     )

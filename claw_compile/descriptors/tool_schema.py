@@ -18,7 +18,7 @@ from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Diagnostic
 from claw_compile.parsing.node import ListNode, MapNode, Node, ScalarNode, span_at
 from claw_contract.base import JsonObject
-from claw_contract.pattern import PatternError, pattern, patterns
+from claw_contract.pattern import PatternError, compile_pattern, find_patterns
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import SchemaError
@@ -51,9 +51,9 @@ def check_schema(node: Node, schema: JsonObject) -> Iterator[Diagnostic]:
             at = span_at(node, tuple(wrong.absolute_path))
             yield codes.BAD_SCHEMA.at(at, f"{place} is not JSON Schema ({wrong.validator})")
             return
-    for path, source in patterns(schema):
+    for path, source in find_patterns(schema):
         try:
-            pattern(source)
+            compile_pattern(source)
         except PatternError as error:
             yield codes.BAD_SCHEMA.at(span_at(node, path), f"the pattern {error}")
     yield from _closed(node, node)

@@ -31,7 +31,7 @@ from claw_compile.grammar.shapes import (
     or_variable,
 )
 from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode
-from claw_contract.durations import seconds
+from claw_contract.durations import parse_duration
 from claw_contract.known_providers import KNOWN_PROVIDERS
 from claw_contract.metadata import Budget
 
@@ -124,7 +124,7 @@ _DURATION = r"(?=.*[1-9])\+?(?:(?:[0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18})(?
 
 def _window(reader: Reader, word: ScalarNode, node: Node) -> str | None:
     try:
-        seconds(word.text)
+        parse_duration(word.text)
     except ValueError:
         reader.report(codes.BAD_BUDGET, node.span, "'window' is a duration above zero such as 90s, 30m or 24h")
         return None

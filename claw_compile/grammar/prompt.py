@@ -30,7 +30,7 @@ from claw_compile.grammar.shapes import (
     Text,
 )
 from claw_compile.parsing.node import Node, ScalarNode
-from claw_contract.context_files import MOST_CHARS, ContextBlock
+from claw_contract.context_files import MAX_BLOCK_CHARS, ContextBlock
 
 _PATH = r"/(?!(?:[^?]*/)?\.\.(?:[/?]|$))[^\s#\\]*"
 _MAX_NAME = 200
@@ -96,13 +96,13 @@ _KIND = Key("kind", Text(), "What it is, for the model.", "context_block")
 _ENABLED = Key("enabled", Flag(), "Whether it is shown.", default=True)
 _CADENCE = Key("cadence", Choice(_CADENCES), "When it is shown.", "every_turn")
 _PLACEMENT = Key("placement", Choice(PLACEMENTS), "Where it stands.", "after_feeds")
-_MAX_CHARS = Key("max-chars", Limit(), "How much of it is shown.", MOST_CHARS)
+_MAX_CHARS = Key("max-chars", Limit(), "How much of it is shown.", MAX_BLOCK_CHARS)
 
 
 def _build_block(members: Members) -> tuple[Span, ContextBlock] | None:
     name, text, kind, enabled = members[_BLOCK_ID], members[_BLOCK_TEXT], members[_KIND], members[_ENABLED]
     cadence, placement = members[_CADENCE] or "every_turn", members[_PLACEMENT] or "after_feeds"
-    max_chars = members[_MAX_CHARS] or MOST_CHARS
+    max_chars = members[_MAX_CHARS] or MAX_BLOCK_CHARS
     if name is None or text is None:
         return None
     if len(text.strip()) > max_chars:

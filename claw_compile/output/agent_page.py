@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from claw_compile.policy.project import ProjectedAgent, ReachableService
-from claw_contract.names import aliases
+from claw_contract.names import assign_aliases
 
 SKILLS = "skills"
 """The directory of an agent's skills, beside this page."""
@@ -87,7 +87,7 @@ def _tools(agent: ProjectedAgent) -> Iterator[str]:
         yield ""
         yield "Call them by these names. They are run for you; you need no address and no key."
         yield ""
-        presented = aliases(tool.name for tool in agent.manifest.tools)
+        presented = assign_aliases(tool.name for tool in agent.manifest.tools)
         yield from (f"- `{presented[tool.name]}`{_about(tool.description)}" for tool in agent.manifest.tools)
 
 

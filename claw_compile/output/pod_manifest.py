@@ -15,7 +15,7 @@ from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode
 from claw_compile.policy.agent import Agent
 from claw_compile.policy.explain import reasons
 from claw_compile.policy.project import ProjectedAgent
-from claw_contract.names import aliases
+from claw_contract.names import assign_aliases
 
 VERSION = 1
 _MAX_EXACT = 2**53
@@ -87,7 +87,7 @@ def _agent(pod: PodSpec, projected: ProjectedAgent, digest: str) -> dict[str, An
 
 def _tools(pod: PodSpec, projected: ProjectedAgent) -> list[dict[str, Any]]:
     tools = projected.manifest.tools if projected.manifest is not None else ()
-    presented = aliases(tool.name for tool in tools)
+    presented = assign_aliases(tool.name for tool in tools)
     return [
         {
             "name": tool.name,

@@ -12,7 +12,7 @@ from claw_compile.loading.load import LoadedPod
 from claw_compile.parsing.node import ListNode, ScalarNode, span_at
 from claw_compile.policy.agent import Agent, GrantedTool
 from claw_contract.descriptor import DescriptorTool
-from claw_contract.names import ALIAS_LIMIT, SERVICE_NAME, aliases, canonical_name, plain_alias
+from claw_contract.names import ALIAS_LIMIT, SERVICE_NAME, assign_aliases, canonical_name, plain_alias
 
 MAX_HOST_LENGTH = 63
 
@@ -114,7 +114,7 @@ def check_tool_names(agent: Agent, loaded: LoadedPod) -> Iterator[Diagnostic]:
     for name in granted:
         plain.setdefault(plain_alias(name), []).append(name)
     odd = {alias: names for alias, names in plain.items() if len(names) > 1 or len(alias) > ALIAS_LIMIT}
-    presented = aliases(granted) if odd else {}
+    presented = assign_aliases(granted) if odd else {}
     for alias, names in odd.items():
         for name in names:
             others = [other for other in names if other != name]

@@ -18,7 +18,7 @@ from claw_compile.policy.project import ProjectedPod
 from claw_contract.context_files import ServiceAuth
 from claw_contract.descriptor import DescriptorTool
 from claw_contract.manifest import BasicAuth, BearerAuth, HeaderAuth, NoAuth, Tool
-from claw_contract.names import aliases, canonical_name
+from claw_contract.names import assign_aliases, canonical_name
 from claw_contract.secret import SecretRef
 
 
@@ -84,7 +84,7 @@ def explain(pod: ProjectedPod, agent_id: str, word: str | None = None) -> tuple[
     all_tools = dict(_all_tools(pod))
     if word is None:
         return tuple(_verdict(pod, agent, name) for name in sorted(all_tools))
-    alias_of = aliases(sorted(all_tools))
+    alias_of = assign_aliases(sorted(all_tools))
     named = [name for name, (_, base) in all_tools.items() if word in {name, base, alias_of[name]}]
     if not named:
         known = [*all_tools, *(base for _, base in all_tools.values()), *alias_of.values()]
@@ -173,7 +173,7 @@ def _declared(service_descriptor: ServiceDescriptor, base: str) -> Step:
 
 
 def _runs(pod: ProjectedPod, agent: Agent, tool: Tool) -> Iterator[Step]:
-    alias_of = aliases(each.name for each in _granted_tools(pod, agent))[tool.name]
+    alias_of = assign_aliases(each.name for each in _granted_tools(pod, agent))[tool.name]
     yield Step(f"presented to the model as '{alias_of}'")
     execution = tool.execution
     service = pod.spec.service(execution.service)

@@ -1,7 +1,6 @@
-"""The log: one JSON object a line on stdout (spec/contract.md "The log"). Here are all of its lines.
+"""All lines of the log, one JSON object each, on stdout (docs/spec/contract.md "The log").
 
-A reader that meets a type, or a member, that it does not know ignores it. Of two lines whose type is ``error``, that of a
-request which is over has a ``status_code``.
+A reader ignores unknown types and members. An ``error`` line that ends a request has a ``status_code``; any other has none.
 """
 
 from __future__ import annotations

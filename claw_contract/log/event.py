@@ -1,4 +1,4 @@
-"""What every line of the log has, and which lines there are."""
+"""The types of log lines, and the members that all have."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ type EventType = Literal[
 ]
 
 COMMON = ("ts", "type", "claw_id", "turn_id", "model", "intervention", "digest")
-"""The members of every line, null where they do not apply."""
+"""The members of every line; null where they do not apply."""
 
 
 class Event(Contract):
-    """One line."""
+    """One line of the log."""
 
     ts: str
     claw_id: str | None
@@ -37,4 +37,4 @@ class Event(Contract):
     model: str | None
     intervention: str | None
     digest: str | None
-    """Of the agent's compiled tree: it names the exact compile. None: it is no event of an agent, or its tree is broken."""
+    """Digest of the agent's compiled files. None: no agent is concerned, or its files are broken."""

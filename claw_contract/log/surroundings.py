@@ -1,4 +1,4 @@
-"""Lines of the log that tell of what surrounds turns: files, keys, services, the state."""
+"""Lines of the log about the surroundings of turns: files, keys, services, the state."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ type Fault = Literal[
 
 
 class FaultEvent(Event):
-    """Something does not work, or somebody was not admitted. It ends no request of an agent's."""
+    """A fault, or a client that was not admitted. It ends no request of an agent."""
 
     type: Literal["error"]
     error: Fault
     reason: str | None = None
     file: str | None = None
     place: str | None = None
-    """Of a state."""
+    """The place of a state."""
     ca: str | None = None
     host: str | None = None
-    """That runners reach, and the CA does not sign for."""
+    """A host that runners use, and that the CA does not sign for."""
     lines: int | None = None
-    """Of the log, which nobody read."""
+    """Number of log lines that were dropped because nobody read them."""
 
 
 class ProviderPoolEvent(Event):
@@ -59,7 +59,7 @@ class ProviderPoolEvent(Event):
 
 
 class FeedFetchEvent(Event):
-    """A feed was asked for."""
+    """A feed was fetched."""
 
     type: Literal["feed_fetch"]
     feed_name: str
@@ -68,13 +68,13 @@ class FeedFetchEvent(Event):
     latency_ms: int
     feed_source_bytes: int | None
     feed_source_exact: bool
-    """Whether the feed was no longer than what was read of it."""
+    """True if the whole feed was read."""
     feed_fetched_at: str | None
     error: str | None
 
 
 class FeedInjectionEvent(Event):
-    """A feed was put into a prompt, or is named there as missing."""
+    """A feed was put into a prompt, or named there as missing."""
 
     type: Literal["feed_injection"]
     feed_name: str
@@ -88,7 +88,7 @@ class FeedInjectionEvent(Event):
 
 
 class MemoryOpEvent(Event):
-    """A memory service was asked to recall, or to retain."""
+    """A memory service was called to recall or to retain."""
 
     type: Literal["memory_op"]
     memory_service: str
@@ -103,7 +103,7 @@ class MemoryOpEvent(Event):
 
 
 class ManifestEvent(Event):
-    """An agent's files were read, at first or because they are others now."""
+    """An agent's files were read for the first time, or again after a change."""
 
     type: Literal["tool_manifest_loaded"]
     manifest_present: bool
@@ -112,7 +112,7 @@ class ManifestEvent(Event):
 
 
 class StateEvent(Event):
-    """The state can be used again. When it can't, that is an ``error``."""
+    """The state is usable again. An unusable one is an ``error``."""
 
     type: Literal["state"]
     state: Literal["usable"]

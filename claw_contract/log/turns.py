@@ -1,4 +1,4 @@
-"""Lines of the log that tell of requests and turns."""
+"""Lines of the log about requests and turns."""
 
 from __future__ import annotations
 
@@ -7,40 +7,40 @@ from typing import Literal
 from claw_contract.base import Contract
 from claw_contract.log.event import Event
 
-type How = Literal["running", "awaited", "answered"]
-"""How a request came to the answer of a turn: it is under way here; it was in another process; it had ended."""
+type JoinKind = Literal["running", "awaited", "answered"]
+"""The turn whose answer a request gets: one that runs here, one that ran in another process, or one that had ended."""
 
 
-class Missed(Contract):
-    """Assistant's messages of a request that got no hidden rounds back, though there may have been some."""
+class MissedRounds(Contract):
+    """Numbers of assistant messages in a request that got no hidden rounds back, though there may have been some."""
 
     unknown: int = 0
-    """Nothing is kept of such a message: it was no turn of ours, or too long ago, or the runner altered it."""
+    """Nothing is stored for the message: another program made it, it is too old, or the runner altered it."""
     evicted: int = 0
-    """The agent had no room for its rounds any more."""
+    """The rounds were evicted for want of room."""
     other_conversation: int = 0
-    """What is kept of such a message belongs elsewhere."""
+    """The stored rounds belong to another conversation."""
     over_bound: int = 0
-    """The request had no room for its rounds, not even shortened."""
+    """The request had no room for the rounds, not even shortened."""
 
 
-class Reinjected(Contract):
-    """What a conversation got back of its hidden rounds: numbers, never words."""
+class ReinjectedRounds(Contract):
+    """Numbers of hidden rounds that a conversation got back."""
 
     anchors: int
-    """Assistant's messages that were looked for."""
+    """Assistant messages that were looked up."""
     hits: int
-    """Those whose turn was found, and what was hidden before it, if anything, was put there."""
+    """Those whose turn was found, and whose hidden rounds, if any, were injected."""
     turns: int
-    """Turns whose hidden rounds were put there."""
+    """Turns whose hidden rounds were injected."""
     bytes: int
     shortened: int
-    """Of those turns, such as had to shrink to a line a call."""
-    missed: Missed
+    """Those turns that were shortened to one line for each call."""
+    missed: MissedRounds
 
 
 class RequestEvent(Event):
-    """A turn begins, or a request is sent on as it is."""
+    """A turn begins, or a request is passed through."""
 
     type: Literal["request"]
     path: str
@@ -48,11 +48,11 @@ class RequestEvent(Event):
     manifest_present: bool
     tools_count: int
     mediated: bool
-    """Whether tools are run for it here."""
+    """True if the proxy runs tools for it."""
 
 
 class ModelCallRecord(Contract):
-    """One request to a provider. A turn makes one a round, and more of them where a provider fails."""
+    """One request to a provider. A turn makes one for each round, and more if a provider fails."""
 
     provider: str
     model: str
@@ -60,68 +60,68 @@ class ModelCallRecord(Contract):
     """None: there was no response."""
     started: str
     latency_ms: int
-    """Until the whole response was there."""
+    """Time to the end of the response."""
 
 
-class _Ended(Event):
+class _RequestEnd(Event):
     status_code: int
     latency_ms: int
     tokens_in: int
     tokens_out: int
     cached_tokens: int
     cost_usd: float | None
-    """None: nobody knows."""
+    """None: unknown."""
     total_rounds: int
-    """Replies of the model that were paid for."""
+    """Responses of the model that were paid for."""
     mediated: bool
     provider: str
-    """Who answered; of several the one that was asked last."""
+    """The provider that answered, or the last that was asked."""
     model_calls: tuple[ModelCallRecord, ...]
     overhead_ms: float | None
-    """The turn's time without the times at which it waited for a provider or a service. None: it is not mediated."""
+    """The turn's time without its waits for providers and services. None: it is not mediated."""
     history_hash: str | None = None
-    """Of its line of history, where one was written: who has the log knows by it which lines there were."""
+    """Hash of its line of history, if one was written: the log proves which lines there were."""
     history_rotated: bool = False
-    """Whether that line is the first of a file, since the one before was full."""
+    """True if that line is the first of a new file, because the previous file was full."""
 
 
-class ResponseEvent(_Ended):
-    """A request is over, and was answered well."""
+class ResponseEvent(_RequestEnd):
+    """A request ended with a good response."""
 
     type: Literal["response"]
 
 
-class FailedEvent(_Ended):
-    """A request is over, and its runner was told of an error, or left."""
+class FailedEvent(_RequestEnd):
+    """A request ended with an error, or its runner left."""
 
     type: Literal["error"]
     error: str | None = None
-    """A code of ours, or of the provider's as we call it."""
+    """Our code of an error, ours or the provider's."""
 
 
 class ToolCallEvent(Event):
-    """A managed call was run, or was answered without running."""
+    """A managed call was run, or answered without running."""
 
     type: Literal["tool_call"]
     name: str
-    """The tool's; where there is none, what the model wrote."""
+    """The tool's name, or the name that the model wrote if there is no such tool."""
     service: str
     """Empty: there is no such tool."""
     round: int
     status: Literal["ok", "error"]
     code: str | None
-    """Of an error (``claw_mediate/core/tool_result.py``)."""
+    """The code of an error (``claw_mediate/core/tool_result.py``)."""
     status_code: int | None
     latency_ms: int
     effect: Literal["read", "write"] | None
     ran: bool
-    """Whether the service was called."""
+    """True if the service was called."""
     started: str | None
-    """None: it was not tried."""
+    """None: the call was not tried."""
 
 
 class InterventionEvent(Event):
-    """The proxy did otherwise than it was asked to. What else is told of it depends on what it is."""
+    """The proxy did something else than the request or the model asked for. Other members depend on the intervention."""
 
     type: Literal["intervention"]
     intervention: str
@@ -135,7 +135,7 @@ class InterventionEvent(Event):
     tools: tuple[str, ...] | None = None
     timezone: str | None = None
     limit: str | None = None
-    """Of a budget, as all that follows: which of its limits."""
+    """The exceeded limit of a budget. All following members belong to a budget too."""
     retry_after: int | None = None
     behavior: str | None = None
     window: str | None = None
@@ -147,7 +147,7 @@ class InterventionEvent(Event):
 
 
 class FailoverEvent(Event):
-    """Another model, or another provider, is asked."""
+    """Another model or provider is asked."""
 
     type: Literal["failover"]
     from_provider: str
@@ -157,30 +157,30 @@ class FailoverEvent(Event):
     reason: str
 
 
-class ContinuityEvent(Event, Reinjected):
-    """A request whose conversation has messages of the assistant's. Without a turn it only counts tokens."""
+class ContinuityEvent(Event, ReinjectedRounds):
+    """A request whose conversation has assistant messages. Without a turn it only counts tokens."""
 
     type: Literal["continuity"]
 
 
 class ResumeEvent(Event):
-    """A turn goes on where an earlier attempt was: told when all that is known of it was played."""
+    """A turn goes on where an earlier attempt stopped. Logged once everything known of that attempt was replayed."""
 
     type: Literal["resume"]
     replies: int
-    """The model's replies that were not asked for again."""
+    """Responses of the model that were not requested again."""
     calls: int
-    """Calls that were not made again, since their results were known."""
+    """Calls that were not made again, because their results were known."""
     unknown: int
-    """Calls that were not made again, since their outcome is not known."""
+    """Calls that were not made again, because their outcome is unknown."""
 
 
 class JoinEvent(Event):
-    """A request gets the answer of a turn that an equal one began."""
+    """A request gets the answer of a turn that an equal request began."""
 
     type: Literal["join"]
-    how: How
+    how: JoinKind
     waiting: int
-    """Runners that wait for a turn that is under way here, this one among them."""
+    """Number of runners that wait for a turn that runs here, including this one."""
     bytes: int
-    """Of the answer that is given again; 0 while there is none."""
+    """Size of the answer that is sent again; 0 while there is none."""

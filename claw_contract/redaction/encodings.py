@@ -1,4 +1,4 @@
-"""How a secret may be spelled where it stands in other text (``Redactor``)."""
+"""The encodings in which a secret may appear inside other text."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import base64
 import json
 from urllib.parse import quote
 
-_LEAST_BASE64 = 8
-"""Characters of base64 that are no chance find."""
+_MIN_BASE64 = 8
+"""The shortest base64 text that is unlikely to appear by chance."""
 
 
-def spellings(value: str) -> frozenset[bytes]:
-    """The value itself, and as JSON writers, URLs and base64 spell it."""
+def encoded_forms(value: str) -> frozenset[bytes]:
+    """Return the value itself, and its forms in JSON, URLs and base64."""
     texts = {value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
     texts |= {text.replace("/", "\\/") for text in texts}
     texts |= {text.translate(_HTML_SAFE) for text in texts}
@@ -19,17 +19,17 @@ def spellings(value: str) -> frozenset[bytes]:
     forms = {text.encode(errors="surrogatepass") for text in texts}
     raw = value.encode(errors="surrogatepass")
     forms |= {quote(raw, safe=safe).encode() for safe in ("", "/", "!'()*")}
-    return frozenset(forms | {form for form in _in_base64(raw) if len(form) >= _LEAST_BASE64})
+    return frozenset(forms | {form for form in _in_base64(raw) if len(form) >= _MIN_BASE64})
 
 
 _HTML_SAFE = {ord(mark): f"\\u{ord(mark):04x}" for mark in "&<>"}
-"""How writers of JSON that may stand in a page spell these."""
+"""Escapes of JSON writers whose output may be part of an HTML page."""
 
 
 def _in_base64(raw: bytes) -> set[bytes]:
-    """What is the same of it wherever it stands in a longer text: by the three ways in which it can fall into groups."""
-    packed = set()
+    """Return the base64 that is the same wherever the value is in a longer text, for each of the three alignments."""
+    encoded = set()
     for skipped in range(3):
         whole = raw[skipped : len(raw) - (len(raw) - skipped) % 3]
-        packed |= {base64.b64encode(whole), base64.urlsafe_b64encode(whole)}
-    return packed
+        encoded |= {base64.b64encode(whole), base64.urlsafe_b64encode(whole)}
+    return encoded

@@ -1,4 +1,4 @@
-"""Redaction: secrets are replaced by dots in text, bytes and JSON documents, in every encoding that hides them."""
+"""Redaction: replaces secrets by dots in text, bytes and JSON documents, in the usual encodings."""
 
 from __future__ import annotations
 
@@ -9,30 +9,32 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from heapq import merge
 
-from claw_contract.redaction.encodings import spellings
+from claw_contract.redaction.encodings import encoded_forms
 from claw_contract.secret import DOTS, Secret
 
 
 class Redactor:
-    """Replaces known secrets, by value, in what leaves the process (history, log, errors, tool results).
+    """Replaces known secrets, by value, in all output of the process (history, log, errors, tool results).
 
-    A secret is also known as JSON spells it (and JSON within JSON), percent-encoded, and in base64. A peer that means to
-    hide one can always do so; what is caught is what echoes and error texts hold.
+    A secret is also recognized in JSON (and JSON within JSON), percent-encoded, and in base64. This catches echoes and error
+    texts; a peer that wants to hide a secret always can.
 
-    A ``Secret`` is of the pod's files: how it is spelled is kept. A text is what anybody shows as a credential: nothing of it
-    stays.
+    The encoded forms of a ``Secret``, which is from the pod's files, are cached. A plain string, which is a credential that a
+    client presented, leaves nothing behind.
     """
 
     def __init__(self, secrets: Iterable[Secret | str]) -> None:
         every = [*secrets]
-        known = _long(each.reveal() for each in every if isinstance(each, Secret))
-        self._values, self._forms = known, _forms(known)
-        if len(known) < len(every) and (shown := _long(each for each in every if isinstance(each, str)) - known):
-            self._values |= shown
-            self._forms += tuple(form for value in shown for form in spellings(value))
+        known = _long_enough(each.reveal() for each in every if isinstance(each, Secret))
+        self._values, self._forms = known, _cached_forms(known)
+        if len(known) < len(every) and (
+            strings := _long_enough(each for each in every if isinstance(each, str)) - known
+        ):
+            self._values |= strings
+            self._forms += tuple(form for value in strings for form in encoded_forms(value))
 
-    def including(self, secrets: Iterable[Secret | str]) -> Redactor:
-        """The same, with these too."""
+    def with_secrets(self, secrets: Iterable[Secret | str]) -> Redactor:
+        """Return a redactor of these secrets too."""
         more = Redactor(each for each in secrets if _value(each) not in self._values)
         if not more._values:
             return self
@@ -41,30 +43,33 @@ class Redactor:
         return more
 
     @property
-    def longest(self) -> int:
-        """Bytes of the longest form of a secret."""
+    def max_form_bytes(self) -> int:
+        """Length of the longest form of a secret, in bytes."""
         return max(map(len, self._forms), default=0)
 
     def text(self, text: str) -> str:
         return self.data(text.encode(errors="surrogatepass")).decode(errors="surrogatepass")
 
     def data(self, data: bytes) -> bytes:
-        """Any bytes, without the secrets."""
+        """Return the bytes without the secrets."""
         spans = self._spans(data)
-        return next(_cleared([data], spans)) if spans else data
+        return next(_replace_spans([data], spans)) if spans else data
 
     def lines(self, lines: Sequence[bytes]) -> Sequence[bytes]:
-        """Each of these without the secrets. However many they are, they are searched at once."""
+        """Return each line without the secrets. All lines are searched at once."""
         spans = self._spans(b"\n".join(lines))
-        return [*_cleared(lines, spans, between=1)] if spans else lines
+        return [*_replace_spans(lines, spans, between=1)] if spans else lines
 
     def pieces(self, pieces: Sequence[bytes]) -> Sequence[bytes]:
-        """The pieces of one text, without the secrets that are in it when it is put together."""
+        """Return the pieces of one text without the secrets of the joined text."""
         spans = self._spans(b"".join(pieces))
-        return [*_cleared(pieces, spans)] if spans else pieces
+        return [*_replace_spans(pieces, spans)] if spans else pieces
 
     def document(self, document: bytes) -> bytes:
-        """JSON without the secrets, and still JSON: a number that holds one becomes text. Other bytes: as ``data``."""
+        """Return JSON without the secrets, and still JSON: a number that contains one becomes a string.
+
+        Other bytes are treated as by ``data``.
+        """
         spans = self._spans(document)
         if not spans and not (self._forms and _HIDING.search(document)):
             return document
@@ -75,49 +80,48 @@ class Redactor:
         return b"".join(self._pieces(document, spans))
 
     def cut(self, data: bytes, limit: int) -> bytes:
-        """The first ``limit`` bytes, and never the first half of a secret."""
+        """Return the first ``limit`` bytes, and never a part of a secret."""
         for start, end in self._spans(data):
             if start < limit < end:
                 return data[:start]
         return data[:limit]
 
     def _pieces(self, document: bytes, spans: Spans) -> Iterator[bytes]:
-        """A document, in which only those tokens are looked at that a secret touches, or may hide in."""
-        told = read = 0
-        for start, end in merge(spans, (found.span() for found in _HIDING.finditer(document))):
+        """Yield the parts of a document. Only tokens that a secret touches, or may hide in, are decoded."""
+        copied = read = 0
+        for start, end in merge(spans, (match.span() for match in _HIDING.finditer(document))):
             while read < end and (token := _token_at(document, read, max(read, start))) and token.start() < end:
                 clear, read = self._token(token[0]), token.end()
                 if clear != token[0]:
-                    yield document[told : token.start()]
+                    yield document[copied : token.start()]
                     yield clear
-                    told = read
-        yield document[told:]
+                    copied = read
+        yield document[copied:]
 
     def _token(self, token: bytes) -> bytes:
         if token[:1] != b'"':
             return json.dumps(DOTS, ensure_ascii=False).encode() if self._spans(token) else token
         text = json.loads(token.decode(errors="surrogatepass")).encode(errors="surrogatepass")
-        # JSON within JSON, as a call's arguments are.
+        # A call's arguments are JSON within JSON.
         clear = self.data(self.document(text) if text[:1] in (b"{", b"[") else text)
         if clear == text:
             return token
         return json.dumps(clear.decode(errors="surrogatepass"), ensure_ascii=False).encode(errors="replace")
 
     def _spans(self, data: bytes) -> Spans:
-        """Where secrets stand; those that overlap are one, so that none leaves its tail behind."""
-        found: Spans = []
+        """Return the places of secrets. Overlapping ones are merged, so that none leaves its tail behind."""
+        spans: Spans = []
         for form in self._forms if len(data) >= MIN_REDACTED else ():
             start, length = data.find(form), len(form)
             while start >= 0:
-                last = (
-                    start  # of those that overlap: the furthest is looked for, since "aaaaaa" may begin at every byte
-                )
+                last = start
+                # "aaaaaa" may begin at every byte, so the last of the overlapping ones is searched from the end.
                 while (further := data.rfind(form, last + 1, last + 2 * length - 1)) >= 0:
                     last = further
-                found.append((start, last + length))
+                spans.append((start, last + length))
                 start = data.find(form, last + length)
         merged: Spans = []
-        for start, end in sorted(found):
+        for start, end in sorted(spans):
             if merged and start < merged[-1][1]:
                 merged[-1] = merged[-1][0], max(end, merged[-1][1])
             else:
@@ -132,15 +136,15 @@ MIN_REDACTED = 6
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[^\s,:{}\[\]"]++', re.DOTALL)
 """A string or a scalar of a JSON document. Possessive: hostile text must not make it backtrack."""
 _WHOLE_STRINGS = re.compile(rb'(?:[^"]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
-"""All before a place, but for a string that it stands in."""
-_BETWEEN = tuple(bytes([mark]) for mark in b' \t\r\n,:{}[]"')
+"""Everything before a place, except a string that is open there."""
+_SEPARATORS = tuple(bytes([mark]) for mark in b' \t\r\n,:{}[]"')
 
 
 _HIDING = re.compile(rb"\\u00[2-7]")
-"""An ASCII character that need not be escaped, and is: what stands there can only be read by decoding it."""
+"""An ASCII character that is escaped without need: a secret there can be found only by decoding."""
 
 
-def _long(values: Iterable[str]) -> frozenset[str]:
+def _long_enough(values: Iterable[str]) -> frozenset[str]:
     return frozenset([value for value in values if len(value) >= MIN_REDACTED])
 
 
@@ -149,35 +153,35 @@ def _value(secret: Secret | str) -> str:
 
 
 def _token_at(document: bytes, read: int, place: int) -> re.Match[bytes] | None:
-    """The token of sound JSON at a place, or the next one; ``read``: where a token ended before it."""
+    """Return the token of valid JSON at a place, or the next one. ``read``: the end of an earlier token."""
     before = _WHOLE_STRINGS.match(document, read, place)
-    assert before is not None  # it matches nothing at all, too
+    assert before is not None  # it also matches the empty string
     if before.end() < place:
         return _TOKEN.match(document, before.end())
-    return _TOKEN.search(document, max(read, 1 + max(document.rfind(mark, read, place) for mark in _BETWEEN)))
+    return _TOKEN.search(document, max(read, 1 + max(document.rfind(mark, read, place) for mark in _SEPARATORS)))
 
 
-def _cleared(lines: Sequence[bytes], spans: Spans, between: int = 0) -> Iterator[bytes]:
-    """Lines, with dots where there are secrets in their whole; ``between``: bytes that stand there between them."""
-    begin, left = 0, deque(spans)
+def _replace_spans(lines: Sequence[bytes], spans: Spans, between: int = 0) -> Iterator[bytes]:
+    """Yield the lines with dots at the spans of the joined text. ``between``: bytes between two lines in that text."""
+    begin, pending = 0, deque(spans)
     for line in lines:
-        parts, told, end = [], 0, begin + len(line)
-        while left and left[0][0] < end:
-            start, stop = left[0]
-            parts += [line[told : max(start - begin, 0)], DOTS.encode()]
-            told = stop - begin
-            if stop > end:  # it goes on in the next line
+        parts, copied, end = [], 0, begin + len(line)
+        while pending and pending[0][0] < end:
+            start, stop = pending[0]
+            parts += [line[copied : max(start - begin, 0)], DOTS.encode()]
+            copied = stop - begin
+            if stop > end:  # the span continues in the next line
                 break
-            left.popleft()
-        yield b"".join([*parts, line[told:]]) if parts else line
+            pending.popleft()
+        yield b"".join([*parts, line[copied:]]) if parts else line
         begin = end + between
 
 
 @lru_cache(maxsize=1024)
-def _forms(values: frozenset[str]) -> tuple[bytes, ...]:
-    return tuple(sorted({form for value in values for form in _known_spellings(value)}))
+def _cached_forms(values: frozenset[str]) -> tuple[bytes, ...]:
+    return tuple(sorted({form for value in values for form in _cached_forms_of(value)}))
 
 
 @lru_cache(maxsize=4096)
-def _known_spellings(value: str) -> frozenset[bytes]:
-    return spellings(value)
+def _cached_forms_of(value: str) -> frozenset[bytes]:
+    return encoded_forms(value)

@@ -1,7 +1,7 @@
-"""The text of a stream without the secrets that it says in pieces, a few characters with each event.
+"""Redaction of a stream whose events contain a secret in pieces of a few characters.
 
-No piece is a secret, and whoever puts them together has one: a transcript, or a reader of history. What belongs together goes
-by the name of its member, in all dialects.
+No piece is a secret, but a transcript or a reader of history joins them. In all dialects, pieces that belong together are in
+members of the same name.
 """
 
 from __future__ import annotations
@@ -16,30 +16,32 @@ _MEMBER = re.compile(
     rb'\s*+:\s*+"((?:[^"\\]++|\\.)*+)"',
     re.DOTALL,
 )
-"""What a model says, in each event a little."""
+"""A member that contains a piece of the model's output."""
 
 
-def cleared(stream: bytes, redactor: Redactor) -> bytes:
-    """The stream, with dots in the pieces of secrets. Secrets that stand in one piece are left to ``Redactor.document``."""
-    said: dict[bytes, list[re.Match[bytes]]] = {}
+def redact_stream(stream: bytes, redactor: Redactor) -> bytes:
+    """Replace the pieces of secrets by dots. ``Redactor.document`` handles secrets within one piece."""
+    members_by_name: dict[bytes, list[re.Match[bytes]]] = {}
     for member in _MEMBER.finditer(stream):
-        said.setdefault(member[1], []).append(member)
-    edits = sorted(edit for members in said.values() if len(members) > 1 for edit in _edits(members, redactor))
-    parts, told = [], 0
+        members_by_name.setdefault(member[1], []).append(member)
+    edits = sorted(
+        edit for members in members_by_name.values() if len(members) > 1 for edit in _edits(members, redactor)
+    )
+    parts, copied = [], 0
     for start, end, clear in edits:
-        parts += [stream[told:start], clear]
-        told = end
-    return b"".join([*parts, stream[told:]])
+        parts += [stream[copied:start], clear]
+        copied = end
+    return b"".join([*parts, stream[copied:]])
 
 
 def _edits(members: list[re.Match[bytes]], redactor: Redactor) -> list[tuple[int, int, bytes]]:
-    """(from, to, what is there instead) for each piece in which a part of a secret is."""
+    """Return (start, end, replacement) of each piece that contains a part of a secret."""
     whole = b'"%b"' % b"".join([member[2] for member in members])
     if redactor.document(whole) == whole:
         return []
     try:
         pieces = [json.loads(b'"%b"' % member[2], strict=False).encode(errors="surrogatepass") for member in members]
-    except ValueError:  # it was no JSON
+    except ValueError:  # not JSON
         pieces = [member[2] for member in members]
     return [
         (*member.span(2), json.dumps(clear.decode(errors="replace"), ensure_ascii=False)[1:-1].encode(errors="replace"))

@@ -1,37 +1,37 @@
-"""What differs between two lines of history of one turn, as transcripts tell it. Pure; times do not count."""
+"""The difference between the transcripts of two lines of history. Pure. Times are ignored."""
 
 from __future__ import annotations
 
 from difflib import unified_diff
 from typing import Any
 
-from claw_contract.transcript.render import transcript
-from claw_contract.transcript.text import items, mapping
+from claw_contract.transcript.render import render_transcript
+from claw_contract.transcript.text import as_array, as_object
 
-_NOT_COMPARED = ("latency_ms", "ts", "digest", "resumed", "prev", "id", "hash", "error")
-"""Of a line: what is another each time, and what its status says already."""
+_IGNORED = ("latency_ms", "ts", "digest", "resumed", "prev", "id", "hash", "error")
+"""Members that differ each time, or that repeat the status."""
 
 
-def differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """Lines of the transcripts with a sign before them, as ``diff -u`` writes them; none where nothing differs."""
+def diff_entries(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    """Return the changed lines of the transcripts with their context, as ``diff -u`` prints them."""
     old, new = _timeless(before), _timeless(after)
     if old == new:
         return []
-    told = unified_diff(transcript(old).split("\n"), transcript(new).split("\n"), lineterm="", n=1)
-    lines = [line for line in told if not line.startswith(("---", "+++", "@@"))]
-    return lines or ["what differs lies beyond what a transcript shows"]
+    changes = unified_diff(render_transcript(old).split("\n"), render_transcript(new).split("\n"), lineterm="", n=1)
+    lines = [line for line in changes if not line.startswith(("---", "+++", "@@"))]
+    return lines or ["the difference is in a part that a transcript does not show"]
 
 
 def _timeless(entry: dict[str, Any]) -> dict[str, Any]:
-    # Of a turn that was resumed, usage is the last attempt's own.
-    usage = {} if entry.get("resumed") is True else {**mapping(entry.get("usage")), "reported_cost_usd": None}
+    # The usage of a resumed turn is that of its last attempt.
+    usage = {} if entry.get("resumed") is True else {**as_object(entry.get("usage")), "reported_cost_usd": None}
     trace = [
         {
             **past,
             "wall_time_ms": 0,
-            "tool_calls": [{**mapping(call), "latency_ms": 0} for call in items(past.get("tool_calls"))],
+            "tool_calls": [{**as_object(call), "latency_ms": 0} for call in as_array(past.get("tool_calls"))],
         }
-        for past in map(mapping, items(entry.get("tool_trace")))
+        for past in map(as_object, as_array(entry.get("tool_trace")))
     ]
-    kept = {name: value for name, value in entry.items() if name not in _NOT_COMPARED}
-    return {**kept, "usage": usage, "tool_trace": trace}
+    members = {name: value for name, value in entry.items() if name not in _IGNORED}
+    return {**members, "usage": usage, "tool_trace": trace}

@@ -1,13 +1,13 @@
-"""A line of history as a transcript: who said what to whom in a turn, for a terminal or a browser (spec/inspect.md). Pure.
+"""A transcript of one line of history, for a terminal or a browser (docs/spec/inspect.md). Pure.
 
-    turn …                        whose, when, how it ended, what it cost
-    runner → cllama               what the runner asked
-    cllama → openai gpt           what the model was offered
-    model → cllama                each call, with what came of it: which service was asked, or why none was
+    turn …                        agent, time, outcome and cost
+    runner → cllama               the request
+    cllama → openai gpt           the tools offered to the model
+    model → cllama                each call with its result: the service that ran it, or why none did
     cllama → runner               the answer
 
-A line may be damaged, hostile, or of another version: what can't be read is left out, and nothing here raises. What peers
-said stands behind a bar, so that no words of theirs can be taken for ours.
+A line may be damaged, hostile, or of another version: unreadable members are left out, and nothing here raises. Text of peers
+is behind a bar, so that it cannot be mistaken for ours.
 """
 
 from __future__ import annotations
@@ -15,52 +15,52 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from claw_contract.interventions import NOT_ASKED, OF_CALL, OF_ROUND
-from claw_contract.transcript import text as said
-from claw_contract.transcript.text import items, mapping, word
+from claw_contract.interventions import CALL_INTERVENTIONS, CODES_NOT_RUN, ROUND_INTERVENTIONS
+from claw_contract.transcript import text
+from claw_contract.transcript.text import as_array, as_line, as_object
 
 _BAR = "  │ "
 _DIGEST = 12
-"""Characters of a pod's digest."""
-_MOST_MESSAGES = 20
-"""Of a runner's last messages."""
-_MOST_NUMBER = 10**15
-"""Python refuses to write integers that are too long."""
+"""Printed characters of a pod's digest."""
+_MAX_MESSAGES = 20
+"""Printed messages of the runner: the last ones."""
+_MAX_NUMBER = 10**15
+"""Python refuses to print integers that are too long."""
 _TOKENS = ("prompt_tokens", "completion_tokens", "input_tokens", "output_tokens")
 
 
-def transcript(line: object) -> str:
-    """The turn of one line of history; ``line`` is what its JSON says."""
-    entry = mapping(line)
+def render_transcript(line: object) -> str:
+    """Return the transcript of one line of history, which is parsed JSON."""
+    entry = as_object(line)
     if not entry:
-        return "this is no line of history"
-    return "\n".join([*_head(entry), "", *_asked(entry), *_offered(entry), *_rounds(entry), *_answered(entry)])
+        return "this is not a line of history"
+    return "\n".join([*_head(entry), "", *_request(entry), *_offer(entry), *_rounds(entry), *_response(entry)])
 
 
-def headline(line: object) -> str:
-    """The turn in one line."""
-    entry = mapping(line)
-    what = f"turn {word(entry.get('turn_id')) or '?'} · {_status(entry)}"
-    return " · ".join(filter(None, (what, _of(entry, "claw_id", "agent "), word(entry.get("ts")))))
+def render_headline(line: object) -> str:
+    """Return the turn in one line."""
+    entry = as_object(line)
+    outcome = f"turn {as_line(entry.get('turn_id')) or '?'} · {_status(entry)}"
+    return " · ".join(filter(None, (outcome, _labelled(entry, "claw_id", "agent "), as_line(entry.get("ts")))))
 
 
 def _head(entry: dict[str, Any]) -> Iterator[str]:
-    yield headline(entry)
-    provider = f"{word(entry.get('effective_provider'))} {word(entry.get('effective_model'))}".strip()
+    yield render_headline(entry)
+    provider = f"{as_line(entry.get('effective_provider'))} {as_line(entry.get('effective_model'))}".strip()
     yield " · ".join(
         filter(
             None,
             (
-                word(entry.get("path")),
-                _of(entry, "requested_model", "asked for "),
+                as_line(entry.get("path")),
+                _labelled(entry, "requested_model", "asked for "),
                 f"answered by {provider}" if provider else "",
                 "as a stream" if entry.get("stream") is True else "",
                 "goes on with an earlier attempt" if entry.get("resumed") is True else "",
-                _of(entry, "digest", "pod ")[: len("pod ") + _DIGEST],
+                _labelled(entry, "digest", "pod ")[: len("pod ") + _DIGEST],
             ),
         )
     )
-    usage = mapping(entry.get("usage"))
+    usage = as_object(entry.get("usage"))
     cached = _number(usage, "cached_tokens")
     cost = usage.get("reported_cost_usd")
     yield " · ".join(
@@ -71,123 +71,123 @@ def _head(entry: dict[str, Any]) -> Iterator[str]:
                 f"{_number(usage, 'prompt_tokens')} tokens in" + (f" ({cached} cached)" if cached else ""),
                 f"{_number(usage, 'completion_tokens')} out",
                 f"{_number(entry, 'latency_ms')} ms" if "latency_ms" in entry else "",
-                f"${cost:.6f}" if isinstance(cost, int | float) and 0 <= cost < _MOST_NUMBER else "",
+                f"${cost:.6f}" if isinstance(cost, int | float) and 0 <= cost < _MAX_NUMBER else "",
             ),
         )
     )
 
 
-def _asked(entry: dict[str, Any]) -> Iterator[str]:
-    """What the runner said since the model spoke last."""
+def _request(entry: dict[str, Any]) -> Iterator[str]:
+    """Yield the runner's messages since the model's last one."""
     yield "runner → cllama"
     body = entry.get("request_original")
-    messages = items(mapping(body).get("messages"))
+    messages = as_array(as_object(body).get("messages"))
     if not messages:
         yield from _barred([_cut_body(body)])
         return
-    spoken = [number for number, one in enumerate(messages) if mapping(one).get("role") in ("assistant", "system")]
-    first = spoken[-1] + 1 if spoken else 0
-    first = max(first if first < len(messages) else len(messages) - 1, len(messages) - _MOST_MESSAGES)
+    others = [number for number, one in enumerate(messages) if as_object(one).get("role") in ("assistant", "system")]
+    first = others[-1] + 1 if others else 0
+    first = max(first if first < len(messages) else len(messages) - 1, len(messages) - _MAX_MESSAGES)
     if first:
         yield from _barred([f"({_many(first, 'earlier message')})"])
-    yield from _barred(text for one in messages[first:] for text in said.message(one))
+    yield from _barred(line for one in messages[first:] for line in text.message_lines(one))
 
 
-def _offered(entry: dict[str, Any]) -> Iterator[str]:
-    provider = f"{word(entry.get('effective_provider'))} {word(entry.get('effective_model'))}".strip()
+def _offer(entry: dict[str, Any]) -> Iterator[str]:
+    provider = f"{as_line(entry.get('effective_provider'))} {as_line(entry.get('effective_model'))}".strip()
     yield f"cllama → {provider or 'model'}"
-    tools = [word(name) for name in items(entry.get("tools_offered")) if word(name)]
+    tools = [as_line(name) for name in as_array(entry.get("tools_offered")) if as_line(name)]
     yield f"  offers {', '.join(tools)}" if tools else "  offers no tools of services"
-    for one in items(entry.get("tools_withheld")):
-        tool = mapping(one)
-        name, reason = word(tool.get("name")) or word(one), word(tool.get("reason"))
+    for one in as_array(entry.get("tools_withheld")):
+        tool = as_object(one)
+        name, reason = as_line(tool.get("name")) or as_line(one), as_line(tool.get("reason"))
         yield f"  withholds {name}" + (f": {reason}" if reason else "")
-    before, after = (mapping(entry.get(name)) for name in ("request_original", "request_effective"))
-    more = len(items(after.get("messages"))) - len(items(before.get("messages")))
+    before, after = (as_object(entry.get(name)) for name in ("request_original", "request_effective"))
+    more = len(as_array(after.get("messages"))) - len(as_array(before.get("messages")))
     if more > 0:
         yield f"  and {_many(more, 'message')} that the runner did not send"
 
 
 def _rounds(entry: dict[str, Any]) -> Iterator[str]:
-    for one in map(mapping, items(entry.get("tool_trace"))):
-        usage = mapping(one.get("round_usage"))
+    for one in map(as_object, as_array(entry.get("tool_trace"))):
+        usage = as_object(one.get("round_usage"))
         tokens = [f"{_number(usage, name)} {name}" for name in _TOKENS if name in usage]
         about = [f"round {_number(one, 'round')}", f"{_number(one, 'wall_time_ms')} ms", *tokens]
         yield f"\n── {' · '.join(about)}"
-        calls = [mapping(call) for call in items(one.get("tool_calls"))]
+        calls = [as_object(call) for call in as_array(one.get("tool_calls"))]
         codes = {_code(call) for call in calls}
-        yield from (f"  intervention: {name}" for code, name in OF_ROUND.items() if code in codes)
+        yield from (f"  intervention: {name}" for code, name in ROUND_INTERVENTIONS.items() if code in codes)
         for call in calls:
             yield from _call(call)
 
 
 def _call(call: dict[str, Any]) -> Iterator[str]:
-    """One call, and what the model was told of it."""
-    name, code, service = word(call.get("name")) or "a tool", _code(call), word(call.get("service"))
+    """Yield one call and its result."""
+    name, code, service = as_line(call.get("name")) or "a tool", _code(call), as_line(call.get("service"))
     yield f"model → cllama: {name}"
-    yield from _barred([said.shown(call.get("arguments"))])
-    result = mapping(call.get("result"))
+    yield from _barred([text.printable(call.get("arguments"))])
+    result = as_object(call.get("result"))
     status = _number(call, "status_code")
-    how = [f"{_number(call, 'latency_ms')} ms", *([f"HTTP {status}"] if status else []), code or "ok"]
-    if call.get("ran") is False or code in NOT_ASKED:
+    details = [f"{_number(call, 'latency_ms')} ms", *([f"HTTP {status}"] if status else []), code or "ok"]
+    if call.get("ran") is False or code in CODES_NOT_RUN:
         yield f"cllama → model: {code}; nothing ran"
-        if code in OF_CALL:
-            yield f"  intervention: {OF_CALL[code]}:{name}"
+        if code in CALL_INTERVENTIONS:
+            yield f"  intervention: {CALL_INTERVENTIONS[code]}:{name}"
     else:
-        yield f"cllama → {service or 'service'} → model: {' · '.join(how)}"
+        yield f"cllama → {service or 'service'} → model: {' · '.join(details)}"
     if call.get("duplicate") is True:
         yield f"  a repeat of the call of round {_number(call, 'duplicate_of_round')}"
-    yield from _barred([said.shown(result.get("data", result.get("error", call.get("result"))))])
+    yield from _barred([text.printable(result.get("data", result.get("error", call.get("result"))))])
 
 
-def _answered(entry: dict[str, Any]) -> Iterator[str]:
-    response = mapping(entry.get("response"))
+def _response(entry: dict[str, Any]) -> Iterator[str]:
+    response = as_object(entry.get("response"))
     yield f"\ncllama → runner: {_status(entry)}"
     body = response.get("json", response.get("text"))
     if body is None or _is_cut(body):
         yield from _barred([_cut_body(body)])
         return
-    yield from _barred(said.reply(body))
+    yield from _barred(text.response_lines(body))
 
 
 def _cut_body(body: object) -> str:
-    """A body that history holds the beginning of, or that is not of a form that is known."""
+    """Return the text of a body that history has cut, or whose form is unknown."""
     if body in (None, ""):
         return "(nothing)"
     if not _is_cut(body):
-        return said.shown(body)
-    cut = mapping(body)
-    return f"(the beginning of {_number(cut, 'original_bytes')} bytes) {said.shown(cut.get('head'))}"
+        return text.printable(body)
+    cut = as_object(body)
+    return f"(the beginning of {_number(cut, 'original_bytes')} bytes) {text.printable(cut.get('head'))}"
 
 
 def _is_cut(body: object) -> bool:
-    return mapping(body).get("truncated") is True
+    return as_object(body).get("truncated") is True
 
 
 def _status(entry: dict[str, Any]) -> str:
     code = _number(entry, "status_code")
-    return " ".join(filter(None, (word(entry.get("status")) or "?", str(code or ""), word(entry.get("error")))))
+    return " ".join(filter(None, (as_line(entry.get("status")) or "?", str(code or ""), as_line(entry.get("error")))))
 
 
 def _code(call: dict[str, Any]) -> str:
-    """Of a call that failed, in a word; "" of one that did not."""
+    """Return the code of a failed call, or "" for a successful one."""
     if call.get("status") == "ok":
         return ""
-    return word(mapping(mapping(call.get("result")).get("error")).get("code")) or "error"
+    return as_line(as_object(as_object(call.get("result")).get("error")).get("code")) or "error"
 
 
 def _barred(texts: Iterable[str]) -> Iterator[str]:
-    for text in texts:
-        yield from (_BAR + line for line in text.split("\n"))
+    for each in texts:
+        yield from (_BAR + line for line in each.split("\n"))
 
 
-def _of(entry: dict[str, Any], name: str, before: str) -> str:
-    return before + word(entry[name]) if word(entry.get(name)) else ""
+def _labelled(entry: dict[str, Any], name: str, before: str) -> str:
+    return before + as_line(entry[name]) if as_line(entry.get(name)) else ""
 
 
 def _number(values: dict[str, Any], name: str) -> int:
     value = values.get(name)
-    return value if type(value) is int and abs(value) < _MOST_NUMBER else 0
+    return value if type(value) is int and abs(value) < _MAX_NUMBER else 0
 
 
 def _many(count: int, noun: str) -> str:

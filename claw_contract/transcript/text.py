@@ -1,7 +1,7 @@
-"""What was said in a request or a response of either dialect, as text to be read. For damaged and hostile documents too.
+"""Messages and responses of either dialect as text for people, also from damaged and hostile documents.
 
-Nothing here raises, whatever it is given; what is not known is shown as JSON, what is long is cut with a mark, and no
-control character is left that could move a terminal's cursor, turn a line around or hide words.
+Nothing here raises. Unknown values are printed as JSON, and long ones are cut with a mark. No control character remains that
+could move a terminal's cursor, reverse a line or hide words.
 """
 
 from __future__ import annotations
@@ -10,123 +10,130 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-MOST = 4000
-"""Characters of one text that are shown."""
-_KEPT = "\n\u00a0\u202f\u200d"
-"""Not printable to Python, and harmless: line breaks, spaces that don't break, and what joins the parts of an emoji."""
+MAX_TEXT_CHARS = 4000
+"""Printed characters of one text."""
+_HARMLESS = "\n\u00a0\u202f\u200d"
+"""Not printable according to Python: line breaks, non-breaking spaces, and the joiner of emoji."""
 
 
-def mapping(value: object) -> dict[str, Any]:
+def as_object(value: object) -> dict[str, Any]:
+    """Return a JSON object, or an empty one for any other value."""
     return value if isinstance(value, dict) else {}
 
 
-def items(value: object) -> list[Any]:
+def as_array(value: object) -> list[Any]:
+    """Return a JSON array, or an empty one for any other value."""
     return value if isinstance(value, list) else []
 
 
-def word(value: object) -> str:
-    """A short value on one line; "" for what is no text."""
-    return shown(value[:200]).replace("\n", "\\n") if isinstance(value, str) else ""
+def as_line(value: object) -> str:
+    """Return a short text on one line, or "" for any other value."""
+    return printable(value[:200]).replace("\n", "\\n") if isinstance(value, str) else ""
 
 
-def shown(value: object, most: int = MOST) -> str:
-    r"""Text, or any other value as JSON, cut and without control characters. Lines stay lines.
+def printable(value: object, max_chars: int = MAX_TEXT_CHARS) -> str:
+    r"""Return text, or any other value as JSON, cut and without control characters. Line breaks stay.
 
-    >>> print(shown("a" + chr(27) + "[2J"), shown({"a": [1]}))
+    >>> print(printable("a" + chr(27) + "[2J"), printable({"a": [1]}))
     a\x1b[2J {"a": [1]}
     """
     text = value if isinstance(value, str) else _json(value)
-    more = f" … ({len(text)} characters)" if len(text) > most else ""
-    return "".join(char if char.isprintable() or char in _KEPT else _escaped(char) for char in text[:most]) + more
+    more = f" … ({len(text)} characters)" if len(text) > max_chars else ""
+    return (
+        "".join(char if char.isprintable() or char in _HARMLESS else _escaped(char) for char in text[:max_chars]) + more
+    )
 
 
-def message(value: object) -> Iterator[str]:
-    """One message, a line or more for each of its parts."""
-    said = mapping(value)
-    who = word(said.get("role")) or "somebody"
+def message_lines(value: object) -> Iterator[str]:
+    """Yield the text of one message, for each of its parts."""
+    message = as_object(value)
+    who = as_line(message.get("role")) or "somebody"
     if who in {"tool", "function"}:
-        who = f"result of {word(said.get('tool_call_id')) or word(said.get('name')) or 'a call'}"
-    for text in _parts(said):
+        who = f"result of {as_line(message.get('tool_call_id')) or as_line(message.get('name')) or 'a call'}"
+    for text in _parts(message):
         yield f"{who}: {text}"
 
 
-def reply(body: object) -> Iterator[str]:
-    """The answer of a model or an error, as JSON or as the text of a stream."""
-    document = mapping(body)
+def response_lines(body: object) -> Iterator[str]:
+    """Yield the text of a response or an error, which is JSON or the text of a stream."""
+    document = as_object(body)
     if isinstance(body, str):
         yield from _stream(body)
     elif "error" in document:
-        yield f"error: {shown(document['error'])}"
+        yield f"error: {printable(document['error'])}"
     elif isinstance(document.get("choices"), list):
         for choice in document["choices"]:
-            yield from message({"role": "assistant", **mapping(mapping(choice).get("message"))})
+            yield from message_lines({"role": "assistant", **as_object(as_object(choice).get("message"))})
     elif isinstance(document.get("content"), list):
-        yield from message({"role": "assistant", **document})
+        yield from message_lines({"role": "assistant", **document})
     else:
-        yield shown(body)
+        yield printable(body)
 
 
-def _parts(said: dict[str, Any]) -> Iterator[str]:
-    content = said.get("content")
+def _parts(message: dict[str, Any]) -> Iterator[str]:
+    content = message.get("content")
     for part in content if isinstance(content, list) else [content]:
         if part not in (None, ""):
             yield _part(part)
-    if said.get("refusal"):
-        yield f"refuses: {shown(said['refusal'])}"
-    for call in (*items(said.get("tool_calls")), *([said["function_call"]] if said.get("function_call") else ())):
-        function = mapping(mapping(call).get("function", call))
+    if message.get("refusal"):
+        yield f"refuses: {printable(message['refusal'])}"
+    for call in (
+        *as_array(message.get("tool_calls")),
+        *([message["function_call"]] if message.get("function_call") else ()),
+    ):
+        function = as_object(as_object(call).get("function", call))
         yield _call(function.get("name"), function.get("arguments"))
 
 
 def _part(part: object) -> str:
-    block = mapping(part)
+    block = as_object(part)
     match block.get("type"):
         case "text" | "refusal":
-            return shown(block.get("text", block.get("refusal")))
+            return printable(block.get("text", block.get("refusal")))
         case "thinking":
-            return f"(thinks) {shown(block.get('thinking'))}"
+            return f"(thinks) {printable(block.get('thinking'))}"
         case "tool_use":
             return _call(block.get("name"), block.get("input"))
         case "tool_result":
-            return f"result of {word(block.get('tool_use_id')) or 'a call'}: {shown(block.get('content'))}"
+            return f"result of {as_line(block.get('tool_use_id')) or 'a call'}: {printable(block.get('content'))}"
         case str() as kind:
-            return f"({word(kind)})"
+            return f"({as_line(kind)})"
         case _:
-            return shown(part)
+            return printable(part)
 
 
 def _call(name: object, arguments: object) -> str:
-    return f"calls {word(name) or 'a tool'} {shown(arguments)}"
+    return f"calls {as_line(name) or 'a tool'} {printable(arguments)}"
 
 
 def _stream(text: str) -> Iterator[str]:
-    """The events of a stream put together; what is no stream as it is."""
+    """Yield the joined texts of a stream's events, or the text itself if it is no stream."""
     events = [event for line in text.splitlines() if line.startswith("data:") and (event := _read(line[5:]))]
     if not events:
-        yield shown(text)
+        yield printable(text)
         return
-    said: dict[object, list[str]] = {}
+    texts: dict[object, list[str]] = {}
     for event in events:
         for place, piece in _pieces(event):
-            said.setdefault(place, []).append(piece)
-    for place, pieces in said.items():
-        yield f"{'error' if place == 'error' else 'assistant'}: {shown(''.join(pieces))}"
+            texts.setdefault(place, []).append(piece)
+    for place, pieces in texts.items():
+        yield f"{'error' if place == 'error' else 'assistant'}: {printable(''.join(pieces))}"
 
 
 def _pieces(event: dict[str, Any]) -> Iterator[tuple[object, str]]:
-    """What an event adds, by where it belongs."""
+    """Yield the places and texts that an event adds to."""
     if "error" in event:
         yield "error", _json(event["error"])
-    for choice in items(event.get("choices")):  # OpenAI
-        delta = mapping(mapping(choice).get("delta"))
+    for choice in as_array(event.get("choices")):  # OpenAI
+        delta = as_object(as_object(choice).get("delta"))
         yield from _texts("text", (delta.get("content"), delta.get("refusal")))
-        for call in items(delta.get("tool_calls")):
-            function = mapping(mapping(call).get("function"))
-            place = ("call", str(mapping(call).get("index")))
+        for call in as_array(delta.get("tool_calls")):
+            function = as_object(as_object(call).get("function"))
+            place = ("call", str(as_object(call).get("index")))
             yield from ((place, f"calls {name} ") for _, name in _texts(place, (function.get("name"),)))
             yield from _texts(place, (function.get("arguments"),))
     place = ("block", str(event.get("index")))  # Anthropic
-    block, delta = mapping(event.get("content_block")), mapping(event.get("delta"))
+    block, delta = as_object(event.get("content_block")), as_object(event.get("delta"))
     if block.get("type") == "tool_use":
         yield place, f"calls {block.get('name')} "
     yield from _texts(place, (block.get("text"), delta.get("text"), delta.get("thinking"), delta.get("partial_json")))
@@ -138,7 +145,7 @@ def _texts(place: object, values: Iterable[object]) -> Iterator[tuple[object, st
 
 def _read(data: str) -> dict[str, Any]:
     try:
-        return mapping(json.loads(data))
+        return as_object(json.loads(data))
     except (ValueError, RecursionError):
         return {}
 

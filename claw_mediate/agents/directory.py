@@ -24,7 +24,7 @@ from claw_contract.manifest import (
     HeaderAuth,
     HttpExecution,
     Manifest,
-    Quarantined,
+    QuarantinedTool,
     Tool,
     read_manifest,
 )
@@ -42,7 +42,7 @@ _FILES = (_METADATA, _TOOLS, _FEEDS, _MEMORY, _BLOCKS)
 _PLACEMENTS = ("before_feeds", "after_feeds")
 _CADENCES = ("every_turn", "always")
 """The original's word, and our synonym."""
-_NO_TOOLS: tuple[Manifest, tuple[Quarantined, ...]] = (Manifest(version=1), ())
+_NO_TOOLS: tuple[Manifest, tuple[QuarantinedTool, ...]] = (Manifest(version=1), ())
 
 
 class _BrokenFileError(Exception):
@@ -63,7 +63,7 @@ class Agent:
     feeds: tuple[Feed, ...] = ()
     memory: Memory | None = None
     blocks: tuple[ContextBlock, ...] = ()
-    quarantined: tuple[Quarantined, ...] = ()
+    quarantined: tuple[QuarantinedTool, ...] = ()
     """Tools of the manifest that can't be offered."""
 
     @property
@@ -203,8 +203,8 @@ def _block_problem(block: ContextBlock) -> str | None:
 
 
 def _usable_tools(
-    manifest: Manifest, malformed: tuple[Quarantined, ...]
-) -> tuple[tuple[Tool, ...], tuple[Quarantined, ...]]:
+    manifest: Manifest, malformed: tuple[QuarantinedTool, ...]
+) -> tuple[tuple[Tool, ...], tuple[QuarantinedTool, ...]]:
     problems = {entry.name: entry.reason for entry in malformed}
     usable: list[Tool] = []
     for tool in manifest.tools:
@@ -212,7 +212,7 @@ def _usable_tools(
             problems[tool.name] = problem
         else:
             usable.append(tool)
-    return tuple(usable), tuple(Quarantined(name=name, reason=reason) for name, reason in problems.items())
+    return tuple(usable), tuple(QuarantinedTool(name=name, reason=reason) for name, reason in problems.items())
 
 
 def _tree_version(root: Path) -> tuple[int, int, int] | None:

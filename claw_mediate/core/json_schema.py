@@ -19,7 +19,7 @@ from jsonschema.exceptions import ValidationError
 from jsonschema.validators import validator_for
 from jsonschema_specifications import REGISTRY as SPECIFICATIONS  # type: ignore[import-untyped]
 
-from claw_contract.pattern import PatternError, pattern, patterns
+from claw_contract.pattern import PatternError, compile_pattern, find_patterns
 from claw_mediate.core.json_schema_keywords import (
     MAX_WORK,
     TooMuchWorkError,
@@ -43,8 +43,8 @@ def find_schema_problem(schema: dict[str, Any]) -> str | None:
         if (violation := _first_error(schema)) is not None:
             return f"inputSchema is not a valid JSON Schema: {violation.message}"
         _resolve_references(schema)
-        for _, source in patterns(schema):
-            pattern(source)
+        for _, source in find_patterns(schema):
+            compile_pattern(source)
     except PatternError as error:
         return f"inputSchema has a pattern that can't be used: {error}"
     except TooMuchWorkError:

@@ -19,7 +19,7 @@ from jsonschema.exceptions import ValidationError
 from jsonschema.validators import extend
 from referencing.jsonschema import lookup_recursive_ref
 
-from claw_contract.pattern import pattern
+from claw_contract.pattern import compile_pattern
 
 MAX_MESSAGE = 200
 _MESSAGE_TAIL = 60
@@ -93,9 +93,9 @@ def _is_integer(value: Any, *, whole_decimals: bool) -> bool:
 
 def matches_pattern(source: str, text: str) -> bool:
     """Return True if a pattern is found in a text; paid for. Raises ``PatternError`` and ``TooMuchWorkError``."""
-    expression = pattern(source)
+    expression = compile_pattern(source)
     current_work.get().spend(expression.price * len(text))
-    return expression.found_in(text)
+    return expression.matches(text)
 
 
 def _pattern(_validator: Any, source: str, instance: Any, _schema: Any) -> Iterator[ValidationError]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
 from claw_contract.redaction.redactor import Redactor
-from claw_contract.redaction.stream import cleared
+from claw_contract.redaction.stream import redact_stream
 from claw_contract.secret import DOTS
 
 type Kind = Literal["model", "tool"]
@@ -151,7 +151,7 @@ class _RedactingObserver:
         if not self.has_reported:
             self.has_reported = True
             kind = self._redactor.text(response.content_type)
-            body = cleared(response.body, self._redactor) if "event-stream" in kind else response.body
+            body = redact_stream(response.body, self._redactor) if "event-stream" in kind else response.body
             self._observer.on_response(response._replace(content_type=kind, body=self._redactor.document(body)))
 
     def on_failure(self, reason: str) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from claw_contract.base import JsonObject
-from claw_contract.log.turns import Missed, Reinjected
+from claw_contract.log.turns import MissedRounds, ReinjectedRounds
 from claw_mediate.core.continuity import Evidence, match_rounds
 from claw_state.continuity import Anchor, StoredRounds
 
@@ -41,7 +41,7 @@ class Reinjection:
     """Keyed by the index of the message that they go before; the same bytes every time."""
     rounds: tuple[StoredRounds, ...]
     """The stored rounds that were used."""
-    event: Reinjected
+    event: ReinjectedRounds
 
 
 def plan_reinjection(
@@ -56,13 +56,13 @@ def plan_reinjection(
         _classify(anchor, matches.get(index), keys, index in insertions) for index, anchor in evidence.anchors.items()
     )
     gaps = len(insertions.keys() - evidence.anchors.keys())
-    event = Reinjected(
+    event = ReinjectedRounds(
         anchors=len(evidence.anchors) + gaps,
         hits=counts["hit"] + counts["plain"] + gaps,
         turns=len(insertions),
         bytes=sum(map(len, insertions.values())),
         shortened=sum(messages != hidden[index] for index, messages in insertions.items()),
-        missed=Missed(**{name: counts[name] for name in Missed.model_fields}),
+        missed=MissedRounds(**{name: counts[name] for name in MissedRounds.model_fields}),
     )
     return Reinjection(insertions, tuple(matches[index] for index in insertions), event)
 

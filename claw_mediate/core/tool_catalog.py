@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from claw_contract.manifest import Tool
-from claw_contract.names import aliases, provider_safe
+from claw_contract.names import assign_aliases, provider_safe_name
 from claw_mediate.core.tool_call import read_arguments, visible_schema
 from claw_mediate.core.types import ToolCall, UnreadableArguments
 
@@ -33,7 +33,7 @@ class ToolCatalog:
     def build(cls, tools: Collection[Tool], native: Collection[str], room: int) -> ToolCatalog:
         """Return the catalog of tools in manifest order. Tools beyond ``room`` are left out."""
         present = list(tools)[: max(room, 0)]
-        names = aliases((tool.name for tool in present), native)
+        names = assign_aliases((tool.name for tool in present), native)
         return cls(
             offered=tuple(OfferedTool(names[tool.name], tool.description, visible_schema(tool)) for tool in present),
             managed={tool.name: tool for tool in present} | {names[tool.name]: tool for tool in present},
@@ -55,5 +55,5 @@ class ToolCatalog:
             return ToolCall(call_id, name, "native", parsed)
         if (tool := self.managed.get(name)) is not None:
             return ToolCall(call_id, name, "managed", parsed, tool, safe_name=self.find_alias(name))
-        safe = provider_safe(name)
+        safe = provider_safe_name(name)
         return ToolCall(call_id, name, "unknown", parsed, safe_name=None if safe == name else safe)

@@ -139,7 +139,7 @@ class FeedReader:
         headers = [*identity_headers(agent), ("accept", "application/json, text/plain;q=0.9, */*;q=0.5")]
         if credential is not None:
             headers.append(bearer(credential))
-        max_bytes = self.limits.feed_bytes + redactor.longest
+        max_bytes = self.limits.feed_bytes + redactor.max_form_bytes
         request = FetchRequest("GET", feed.url, headers, None, max_bytes, self.limits.seconds)
         return await self._client.fetch(agent.id, request), redactor
 

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
 
-from claw_contract.chain import GENESIS, SEAL_BYTES, seal_of, sealed
+from claw_contract.chain import GENESIS, SEAL_BYTES, read_seal, seal_entry
 from claw_contract.redaction.redactor import Redactor
 from claw_mediate.telemetry.event_log import encode_json
 
@@ -61,7 +61,7 @@ class History:
             is_cut = left is not None and not _contains(left, state, _state(_older(file)))
             (last, has_rotated), prefix = _chain_end(file), b"\n" * _is_torn(file)
         # Sealed after redaction: a hash may contain a secret of a few digits by chance.
-        line, digest = sealed(redactor.document(encode_json(entry)), last)
+        line, digest = seal_entry(redactor.document(encode_json(entry)), last)
         if state is not None and state.size >= self._max_bytes:
             file.replace(_older(file))
             prefix, has_rotated = b"", True
@@ -131,11 +131,11 @@ def last_hash(file: Path) -> str | None:
         with _open(file) as reader, mmap.mmap(reader.fileno(), 0, access=mmap.ACCESS_READ) as data:
             end = len(data)
             # A last line that only lacks its line break is complete; the next append adds it.
-            if seal := seal_of(data[max(0, end + 1 - SEAL_BYTES) :] + b"\n"):
+            if seal := read_seal(data[max(0, end + 1 - SEAL_BYTES) :] + b"\n"):
                 return seal.hash
             # Only the end of a line can match: inside a line, line breaks are escaped.
             while (end := data.rfind(b'"}\n', 0, end)) >= 0:
-                if seal := seal_of(data[max(0, end + 3 - SEAL_BYTES) : end + 3]):
+                if seal := read_seal(data[max(0, end + 3 - SEAL_BYTES) : end + 3]):
                     return seal.hash
     except (FileNotFoundError, ValueError):  # ValueError: an empty file can't be mapped
         pass
@@ -158,7 +158,7 @@ def body_for_history(body: bytes, redactor: Redactor) -> Any:
     Secrets are redacted later, in the whole line. The cut does not split one: half a secret would not be found.
     """
     if len(body) > MAX_BODY_BYTES:
-        head = redactor.cut(body[: MAX_BODY_BYTES + redactor.longest], MAX_BODY_BYTES).decode(errors="replace")
+        head = redactor.cut(body[: MAX_BODY_BYTES + redactor.max_form_bytes], MAX_BODY_BYTES).decode(errors="replace")
         return {"truncated": True, "original_bytes": len(body), "head": head}
     try:
         body.decode()

@@ -96,7 +96,7 @@ class HttpToolExecutor:
         headers = _context_headers(context, call, key)
         if request.body is not None:
             headers.append(("content-type", "application/json"))
-        context = replace(context, redactor=context.redactor.including(secrets))
+        context = replace(context, redactor=context.redactor.with_secrets(secrets))
         base_url = call.tool.execution.base_url.rstrip("/")
         shown = [*mask_values(credentials), *headers]
         info = RequestInfo(request.method, base_url + request.target, shown, request.body or b"")
@@ -116,7 +116,7 @@ class HttpToolExecutor:
         try:
             raw, url = ascii_headers(headers), execution.base_url
             async with pool.stream(request.method, url, raw, request.body, path=request.target) as response:
-                body, size = await read_bounded(response, limit + 4 + redactor.longest, MAX_BODY_BYTES)
+                body, size = await read_bounded(response, limit + 4 + redactor.max_form_bytes, MAX_BODY_BYTES)
         except (httpx2.InvalidURL, httpx2.LocalProtocolError, UnicodeError):
             return tool_result.request_failed(call, "The service can't be called as it is configured.", sent=False)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.UnsupportedProtocol):

@@ -52,7 +52,7 @@ class Budgets:
         if budget is None or (budget.max_requests is None and budget.limit_usd is None):
             return None
         try:
-            excess = await self._spending.count(agent.id, budget)
+            excess = await self._spending.count_request(agent.id, budget)
         except StoreError as error:
             return self._unavailable(agent, request, model, error)
         if excess is None:
@@ -80,7 +80,7 @@ class Budgets:
         def on_error(reason: str) -> None:
             self._log.event("error", agent, model=model, error="budget_not_written", reason=reason)
 
-        self._spending.add(agent.id, budget, cost, on_error)
+        self._spending.add_cost(agent.id, budget, cost, on_error)
         warned = self._warned.get(agent.id, -math.inf)
         if cost is None and budget.limit_usd is not None and now - warned >= budget.seconds:
             self._warned[agent.id] = now

@@ -23,7 +23,7 @@ import msgspec
 
 from claw_mediate.core import tool_result
 from claw_mediate.core.types import ModelResponse, ToolCall, ToolResult
-from claw_state.health import GoneError
+from claw_state.health import StateUnavailableError
 from claw_state.journal import Attempt, Journal, StoredResponse
 from claw_state.url import StoreError
 
@@ -124,13 +124,13 @@ class TurnCheckpoint:
 
     async def record_response(self, round_number: int, body: bytes) -> None:
         """Record a good response of the model: this round's model call is never made again."""
-        await self._write(partial(self._journal.replied, self.turn_id, round_number, body))
+        await self._write(partial(self._journal.record_response, self.turn_id, round_number, body))
 
     async def call(
         self, round_number: int, place: int, call: ToolCall, run: Callable[[], Awaitable[ToolResult]]
     ) -> ToolResult:
         """Return the result of a call: the recorded one, or what running it gives."""
-        record_result = partial(self._journal.answered, self.turn_id, round_number, place)
+        record_result = partial(self._journal.record_result, self.turn_id, round_number, place)
         try:
             record = await self._call_record(round_number, place, call)
             if isinstance(record, ToolResult):
@@ -155,7 +155,7 @@ class TurnCheckpoint:
         """Record what the model is shown of a call that was settled without being made: no other attempt may make it."""
         if _may_write(result.call) and not result.call.sent:
             record = _encode_result(result)
-            await self._write(partial(self._journal.answered, self.turn_id, round_number, place, record))
+            await self._write(partial(self._journal.record_result, self.turn_id, round_number, place, record))
 
     async def billed_responses(self) -> int:
         """Return how many responses of earlier attempts are paid for."""
@@ -167,22 +167,22 @@ class TurnCheckpoint:
 
     async def abandon(self) -> None:
         """Record that the runner has left while a write is in flight."""
-        await self._write(partial(self._journal.abandoned, self.turn_id))
+        await self._write(partial(self._journal.abandon, self.turn_id))
 
     async def end(self, response: StoredResponse | None) -> None:
         """Record the turn's answer, or with None that it failed."""
         self._finish_replay()
-        await self._write(partial(self._journal.ended, self.turn_id, response))
+        await self._write(partial(self._journal.end, self.turn_id, response))
 
     async def mark_delivered(self) -> None:
         """Record that the whole answer went to the runner's connection."""
-        await self._write(partial(self._journal.handed, self.turn_id))
+        await self._write(partial(self._journal.mark_delivered, self.turn_id))
 
     async def _record(self, round_number: int) -> bytes | None:
         if self._attempt != "resumed":
             return None
         try:
-            return await self._journal.reply(self.turn_id, round_number)
+            return await self._journal.response(self.turn_id, round_number)
         except StoreError as error:
             self._report(error)
             return None
@@ -190,7 +190,7 @@ class TurnCheckpoint:
     async def _call_record(self, round_number: int, place: int, call: ToolCall) -> ToolResult | InFlight | None:
         if self._attempt != "resumed":
             return None
-        record = await self._journal.answer(self.turn_id, round_number, place)
+        record = await self._journal.call_record(self.turn_id, round_number, place)
         return None if record is None else _decode_result(record, call)
 
     async def _record_intent(self, round_number: int, place: int) -> None:
@@ -199,7 +199,7 @@ class TurnCheckpoint:
             raise StoreError(_NOT_ENTERED)
         async with self._writing:
             await self._write_pending()
-            await self._journal.intends(self.turn_id, round_number, place, _SENT)
+            await self._journal.record_intent(self.turn_id, round_number, place, _SENT)
 
     async def _write(self, step: _Step) -> None:
         """Write a step, if the journal has this turn; of a turn that could not be entered nothing is written."""
@@ -225,7 +225,7 @@ class TurnCheckpoint:
 
     def _report(self, error: StoreError) -> None:
         if (
-            isinstance(error, GoneError) or self._attempt == "unknown"
+            isinstance(error, StateUnavailableError) or self._attempt == "unknown"
         ):  # which was reported when the turn was looked for
             return
         on_failure, self._on_failure = self._on_failure, None

@@ -18,7 +18,7 @@ from claw_mediate.dialects.base import Dialect
 from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.turns.context import DialectRequest, TurnContext
 from claw_state.continuity import Anchor, ContinuityStore, StoredRounds
-from claw_state.health import GoneError
+from claw_state.health import StateUnavailableError
 from claw_state.url import StoreError
 
 _BATCH = 512
@@ -44,8 +44,8 @@ class Continuity:
         try:
             stored = await self._candidates(agent.id, {key for anchor in anchors for key in anchor.keys})
             recall = plan_reinjection(evidence, stored, _digest(session), dialect.summarize)
-            await self._store.used(agent.id, recall.rounds)
-        except GoneError:
+            await self._store.mark_used(agent.id, recall.rounds)
+        except StateUnavailableError:
             return {}
         except StoreError as error:
             self._log.event("error", agent, turn_id=turn_id, error="continuity_not_read", reason=str(error))
@@ -60,7 +60,7 @@ class Continuity:
         """Ask the store for a few keys at a time, so that a conversation of 100,000 messages keeps no other one waiting."""
         stored: list[StoredRounds] = []
         for batch in batched(sorted(keys), _BATCH):
-            stored += await self._store.candidates(agent_id, batch)
+            stored += await self._store.find(agent_id, batch)
             await asyncio.sleep(0)
         return stored
 
@@ -68,8 +68,8 @@ class Continuity:
         """Store the hidden messages that led to an answer or a handoff."""
         session = _digest(context.session)
         try:
-            await self._store.keep(context.agent.id, _own(context.dialect, anchor), session, b",".join(hidden))
-        except GoneError:
+            await self._store.save(context.agent.id, _own(context.dialect, anchor), session, b",".join(hidden))
+        except StateUnavailableError:
             return
         except StoreError as error:
             self._log.event("error", context.agent, error="continuity_not_written", reason=str(error))

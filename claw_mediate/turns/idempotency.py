@@ -85,13 +85,13 @@ class RetryLookup:
         awaited = ""
         while True:
             past = await self._journal.find(agent_id, known_by)
-            if past is not None and past.alive:
+            if past is not None and past.is_alive:
                 awaited = past.turn_id
                 await asyncio.sleep(_POLL_SECONDS)
-            elif (past is not None and past.given is not None) and (
+            elif (past is not None and past.response is not None) and (
                 past.turn_id == awaited or _is_wanted(past, known_by, says_retry=says_retry)
             ):
-                return Completed(past.turn_id, past.given, past.turn_id == awaited)
+                return Completed(past.turn_id, past.response, past.turn_id == awaited)
             elif past is not None and past.state in ("failed", "running", "abandoned"):
                 if (resume := await self._resume(past, known_by)) is not None:
                     return resume
@@ -106,16 +106,16 @@ class RetryLookup:
         try:
             if not await self._journal.resume(past, known_by):
                 return None
-            return Resume(past.turn_id, has_steps=await self._journal.reply(past.turn_id, 1) is not None)
+            return Resume(past.turn_id, has_steps=await self._journal.response(past.turn_id, 1) is not None)
         except BaseException:
             # The runner has gone, or the journal: a turn that seems to run here would be found by no other request.
             with suppress(StoreError):
-                await self._journal.ended(past.turn_id, None)
+                await self._journal.end(past.turn_id, None)
             raise
 
 
 def _is_wanted(past: PreviousAttempt, known_by: RequestFingerprint, *, says_retry: bool) -> bool:
-    has_same_key = bool(known_by.attempt) and known_by.attempt == past.attempt
+    has_same_key = bool(known_by.idempotency_key) and known_by.idempotency_key == past.idempotency_key
     return past.state == "answered" or says_retry or has_same_key
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from weakref import WeakValueDictionary
 
-from claw_contract.log.turns import How
+from claw_contract.log.turns import JoinKind
 from claw_mediate.core.http import Forward, RunnerResponse
 from claw_mediate.core.session_id import read_session_id
 from claw_mediate.core.side_requests import find_side_request
@@ -34,7 +34,7 @@ from claw_mediate.turns.passthrough import Passthrough
 from claw_mediate.turns.prepare import RequestPreparer
 from claw_mediate.turns.registry import RunningTurn, TurnRegistry
 from claw_mediate.turns.response import stored_response
-from claw_state.health import GoneError
+from claw_state.health import StateUnavailableError
 from claw_state.journal import Attempt, RequestFingerprint
 from claw_state.url import StoreError
 
@@ -133,7 +133,7 @@ class TurnPipeline:
         turn_id, stopwatch = new_turn_id(), Stopwatch()
         earlier = await self._find_earlier(incoming, known_by, turn_id)
         if isinstance(earlier, Completed):
-            how: How = "awaited" if earlier.awaited else "answered"
+            how: JoinKind = "awaited" if earlier.awaited else "answered"
             self._log_join(incoming, earlier.turn_id, how, size=len(earlier.response.body))
             exchange = stored_response(incoming.view, incoming.dialect, earlier.response)
             return replace(exchange, on_delivered=partial(self._mark_delivered, earlier.turn_id))
@@ -159,7 +159,7 @@ class TurnPipeline:
         """Find an earlier attempt. A journal that can't be read costs the memory of it; writes then don't run."""
         try:
             return await self._retries.find(incoming.agent.id, turn_id, known_by, says_retry=is_retry(incoming.request))
-        except GoneError as error:
+        except StateUnavailableError as error:
             return error
         except StoreError as error:
             self._log.event("error", incoming.agent, error="journal_not_read", reason=str(error))
@@ -211,9 +211,11 @@ class TurnPipeline:
 
     async def _mark_delivered(self, turn_id: str) -> None:
         with suppress(StoreError):
-            await self._turns.journal.handed(turn_id)
+            await self._turns.journal.mark_delivered(turn_id)
 
-    def _log_join(self, incoming: DialectRequest, turn_id: str, how: How, *, waiting: int = 0, size: int = 0) -> None:
+    def _log_join(
+        self, incoming: DialectRequest, turn_id: str, how: JoinKind, *, waiting: int = 0, size: int = 0
+    ) -> None:
         if incoming.request.observer is not None:
             incoming.request.observer.on_turn(turn_id, incoming.agent.id)
         model = incoming.view.model

@@ -10,11 +10,11 @@ from typing import Any
 
 from claw_contract.base import JsonObject
 from claw_contract.history import UsageRecord
-from claw_contract.interventions import OF_CALL, OF_ROUND
+from claw_contract.interventions import CALL_INTERVENTIONS, ROUND_INTERVENTIONS
 from claw_contract.log import EventType
 from claw_contract.log.turns import ModelCallRecord
 from claw_contract.redaction.redactor import Redactor
-from claw_contract.redaction.stream import cleared
+from claw_contract.redaction.stream import redact_stream
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core.http import GONE
 from claw_mediate.core.tool_trace import tool_trace, usage_record
@@ -268,7 +268,7 @@ def _withheld(name: str, reason: str) -> JsonObject:
 def _stream_text(body: bytes, redactor: Redactor) -> str:
     """Return the text of a stream. The last line of a cut one is left out: half a secret would not be recognised."""
     whole = body if len(body) < MAX_BODY_BYTES else body[: body.rfind(b"\n") + 1]
-    return cleared(whole, redactor).decode(errors="replace")
+    return redact_stream(whole, redactor).decode(errors="replace")
 
 
 def _is_free(usage: JsonObject, status: int) -> bool:
@@ -282,8 +282,8 @@ def _is_free(usage: JsonObject, status: int) -> bool:
 def _interventions(past: Round) -> list[str]:
     """Return the interventions of a round, once each."""
     codes = Counter(result.code for result in past.results)
-    names = [name for code, name in OF_ROUND.items() if codes[code]]
-    per_call = ((OF_CALL.get(result.code or ""), result.call.canonical) for result in past.results)
+    names = [name for code, name in ROUND_INTERVENTIONS.items() if codes[code]]
+    per_call = ((CALL_INTERVENTIONS.get(result.code or ""), result.call.canonical) for result in past.results)
     names += [f"{name}:{tool}" for name, tool in per_call if name is not None]
     if len(past.results) < len(past.response.calls):
         names.append("managed_prefix_native_suffix_serialized")

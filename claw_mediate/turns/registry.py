@@ -97,7 +97,7 @@ class TurnRegistry:
     async def abandon(self, turn_id: str) -> None:
         """End in the journal a turn that was entered there and does not start."""
         with suppress(StoreError):
-            await self.journal.ended(turn_id, None)
+            await self.journal.end(turn_id, None)
 
     async def attend(self, turn: RunningTurn, pace: Pace) -> RunnerResponse:
         """Return the answer of a running turn, for one more runner."""
@@ -134,7 +134,7 @@ class TurnRegistry:
         while self._turns:
             await asyncio.sleep(LEASE_SECONDS / 4)
             try:
-                await self.journal.alive([turn.context.turn_id for turn in self._turns.values()])
+                await self.journal.renew_leases([turn.context.turn_id for turn in self._turns.values()])
             except StoreError:
                 continue  # the turns themselves report it
 

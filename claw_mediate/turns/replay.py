@@ -17,7 +17,7 @@ import msgspec
 
 from claw_contract.base import JsonObject
 from claw_contract.redaction.redactor import Redactor
-from claw_contract.transcript.text import items, mapping
+from claw_contract.transcript.text import as_array, as_object
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core import tool_result
 from claw_mediate.core.error_bodies import build_error_body
@@ -69,11 +69,11 @@ class Recording:
         lost: list[str] = []
         if not self.body:
             lost.append("the runner's request")
-        for past in map(mapping, items(self.entry.get("tool_trace"))):
+        for past in map(as_object, as_array(self.entry.get("tool_trace"))):
             number = _number(past, "round")
             if number not in self.replies:
                 lost.append(f"the model's reply of round {number}")
-            ran = [call for call in map(mapping, items(past.get("tool_calls"))) if call.get("ran", True) is True]
+            ran = [call for call in map(as_object, as_array(past.get("tool_calls"))) if call.get("ran", True) is True]
             for name in dict.fromkeys(str(call.get("name")) for call in ran):
                 there = len(self.answers.get((number, name), ()))
                 if there < sum(call.get("name") == name for call in ran):
@@ -117,7 +117,7 @@ async def replayed(recording: Recording, agent: Agent, dialect: Dialect) -> Repl
         "status_code": status,
         "error": code,
         "tools_offered": [offered.alias for offered in catalog.offered],
-        "response": {**mapping(recording.entry.get("response")), "json": body_for_history(body, _NO_SECRETS)},
+        "response": {**as_object(recording.entry.get("response")), "json": body_for_history(body, _NO_SECRETS)},
     }
     entry = {**recording.entry, **_plain(about), **_plain(_told(outcome))}
     return Replayed(status, body, entry, tuple(peers.missing))
@@ -141,7 +141,7 @@ class _Peers:
         self._recording = recording
         self._agent = agent
         self._answers = {place: deque(answers) for place, answers in recording.answers.items()}
-        trace = [mapping(past) for past in items(recording.entry.get("tool_trace"))]
+        trace = [as_object(past) for past in as_array(recording.entry.get("tool_trace"))]
         self._walls = [_number(past, "wall_time_ms") for past in trace]
         self._told = {place: deque(calls) for place, calls in _calls(trace).items()}
         self.clock = 0.0
@@ -181,8 +181,8 @@ def _answer(call: ToolCall, recorded: Recorded, known: JsonObject | None, limit:
     if recorded.status is not None and not recorded.whole:
         cut = min(limit, len(recorded.body)) if recorded.size > len(recorded.body) else limit
         return tool_result.read_http_response(call, recorded.status, recorded.body, recorded.size, cut)
-    told = mapping(json.loads(recorded.body)) if recorded.whole else mapping(mapping(known).get("result"))
-    code = mapping(told.get("error")).get("code")
+    told = as_object(json.loads(recorded.body)) if recorded.whole else as_object(as_object(known).get("result"))
+    code = as_object(told.get("error")).get("code")
     status = told.get("status_code")
     ok = told.get("ok") is True
     return ToolResult(call, msgspec.json.encode(told), ok, None if ok else str(code), status, ran=True)
@@ -192,7 +192,7 @@ def _calls(trace: Sequence[JsonObject]) -> dict[tuple[int, str], list[JsonObject
     """The calls of a line of history that ran, by round and tool."""
     found: dict[tuple[int, str], list[JsonObject]] = {}
     for past in trace:
-        for call in map(mapping, items(past.get("tool_calls"))):
+        for call in map(as_object, as_array(past.get("tool_calls"))):
             if call.get("ran", True) is True:
                 found.setdefault((_number(past, "round"), str(call.get("name"))), []).append(call)
     return found

@@ -1,20 +1,20 @@
-"""A file of SQLite in use, and what becomes of it meanwhile.
+"""One open SQLite file, and the ways in which it can fail.
 
-what happens                        until                          then
+event                               unusable until                 recovery
 ──────────────────────────────────  ─────────────────────────────  ─────────────────────────
-the disk is full, or can't be read  something can be written       it goes on by itself
-another process has it locked       something can be written; who  it goes on by itself
-                                    writes asks once a second
-the file, or its log, was deleted   it is there again, or the      what was in it is not lost
-or replaced: what is written goes   proxy starts again             where it is put back
-to a file that nobody finds again
-the file is damaged                 the proxy starts again, when   a new file begins
-                                    it was moved away
+the disk is full, or unreadable     something can be written       by itself
+another process has it locked       something can be written;      by itself
+                                    writers try once a second
+the file, or its log, was deleted   it is there again, or the      putting it back loses
+or replaced: writes would go to     proxy restarts                 nothing
+a file that nobody finds again
+the file is damaged                 the proxy restarts, after it   a new file begins
+                                    was moved away
 
-All of it is told to ``Health``, and raised as ``StoreError``.
+Every failure is reported to ``Health`` and raised as ``StoreError``.
 
-One connection serves all of a mediator, and the next one's of the same state (``again``): SQLite throws away the pages it knows
-whenever another connection has written, and what is in memory is the connection's.
+All parts of a mediator share one connection, and so does the next mediator on the same state (``share``): SQLite drops its page
+cache whenever another connection has written, and a state in memory belongs to its connection.
 """
 
 from __future__ import annotations
@@ -26,79 +26,83 @@ from contextlib import contextmanager, suppress
 from copy import copy
 from typing import Any
 
-from claw_state.health import GoneError, Health
-from claw_state.sqlite.schema import REMEDY, SHRINK, TABLES, check, opened, reason
-from claw_state.sqlite.wal import Disk
+from claw_state.health import Health, StateUnavailableError
+from claw_state.sqlite.schema import REMEDY, TABLES, VACUUM_STEP, check_integrity, describe_error, open_database
+from claw_state.sqlite.wal import WriteAheadLog
 
 _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-_MOST_FREE = 4
-"""Of so many pages one may be free: what turns leave, later ones take."""
-_ELSEWHERE = "its file, or the log beside it, was deleted or replaced: put it back, or start the proxy again"
+_PAGES_PER_FREE_PAGE = 4
+"""One page in so many may stay free, for later turns."""
+_REPLACED = "its file, or the log beside it, was deleted or replaced: put it back, or start the proxy again"
 
 
 class Database:
-    """One connection to it."""
+    """One connection to a file, or to a database in memory."""
 
     def __init__(self, file: str, schema: str = TABLES, health: Health | None = None) -> None:
-        """``file``: a path, or empty for memory. Raises ``sqlite3.Error`` or ``OSError`` when it can't be opened, or is
-        damaged: better now than in the middle of a turn.
+        """Open ``file``, a path, or a database in memory if it is empty.
+
+        Raise ``sqlite3.Error`` or ``OSError`` if it can't be opened or is damaged: better now than in the middle of a turn.
         """
         self.file = file
         self.health = health or Health()
-        self._db = opened(file, schema)
+        self._db = open_database(file, schema)
         try:
-            check(self._db)
-            self._disk = Disk(file) if file else None
+            check_integrity(self._db)
+            self._log = WriteAheadLog(file) if file else None
         except sqlite3.Error:
             self._db.close()
             raise
-        self._parts = (file, f"{file}-wal") if file else ()
-        self._opened = self._known()
+        self._paths = (file, f"{file}-wal") if file else ()
+        self._opened_files = self._current_files()
         self._users: set[Database] = {self}
 
-    def again(self) -> Database:
-        """The same for one more user, who closes it too."""
+    def share(self) -> Database:
+        """Return the same connection for one more user, who closes it too."""
         other = copy(self)
         self._users.add(other)
         return other
 
-    async def still(self) -> None:
-        """Who writes, and can wait, waits here first."""
-        if self._disk is not None:
-            await self._disk.still()
+    async def wait_for_checkpoint(self) -> None:
+        """Wait while the end of a long log is checkpointed. Writers that can wait call this first."""
+        if self._log is not None:
+            await self._log.wait_for_checkpoint()
 
-    async def flushed(self) -> None:
-        """What is written by now outlives a power cut. Raises ``StoreError``: then it may not."""
-        if self._disk is not None:
+    async def flush(self) -> None:
+        """Flush all previous writes to the disk. Raise ``StoreError`` if they may not survive a power cut."""
+        if self._log is not None:
             try:
-                await self._disk.flushed()
+                await self._log.flush()
             except OSError as error:
-                raise self.health.failed(f"the log of the state can't be flushed: {error}") from error
+                raise self.health.fail(f"the log of the state can't be flushed: {error}") from error
 
     def write(self, statement: str, *values: object) -> int:
-        """How many rows it changed. Raises ``StoreError``, and ``sqlite3.IntegrityError`` as it is."""
-        self._unless_resting()
+        """Run a statement and return the number of changed rows.
+
+        Raise ``StoreError``, or ``sqlite3.IntegrityError`` unchanged.
+        """
+        self._check_back_off()
         return self.probe(statement, *values)
 
     def probe(self, statement: str, *values: object) -> int:
-        """As ``write``, also behind a lock that was waited for in vain: everybody waits with us."""
-        self._look()
+        """Run ``write`` even while other writers back off from a lock."""
+        self._check_file()
         try:
             changed = self._db.execute(statement, values).rowcount
         except sqlite3.IntegrityError:
             raise
         except sqlite3.Error as error:
-            raise self._not_written(error) from error
-        if changed:  # else nothing had to be written, which a full disk allows
-            self._was_written(values)
+            raise self._write_failure(error) from error
+        if changed:  # else nothing was written, which a full disk allows
+            self._record_write(values)
         return changed
 
     @contextmanager
-    def change(self) -> Iterator[Callable[..., sqlite3.Cursor]]:
-        """What is read and written by what is given is one change, or none. Raises ``StoreError``."""
-        self._unless_resting()
-        self._look()
+    def transaction(self) -> Iterator[Callable[..., sqlite3.Cursor]]:
+        """Yield ``execute`` of a transaction that is committed at the end, or rolled back. Raise ``StoreError``."""
+        self._check_back_off()
+        self._check_file()
         before = self._db.total_changes
         try:
             self._db.execute("BEGIN IMMEDIATE")
@@ -110,66 +114,65 @@ class Database:
                     self._db.execute("ROLLBACK")
                 raise
         except sqlite3.Error as error:
-            raise self._not_written(error) from error
+            raise self._write_failure(error) from error
         if self._db.total_changes > before:
-            self._was_written(())
+            self._record_write(())
 
     def read(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        """Its rows. Raises ``StoreError``."""
-        self._look()
+        """Return the rows of a query. Raise ``StoreError``."""
+        self._check_file()
         try:
             return self._db.execute(query, values).fetchall()
         except sqlite3.Error as error:
-            raise self._failed(error) from error
+            raise self._failure(error) from error
 
     def shrink(self) -> None:
-        """Where much of the file is free, a little of it goes back to the disk. Raises ``StoreError``."""
+        """Return some pages to the disk if many are free. Raise ``StoreError``."""
         ((free,),), ((pages,),) = self.read("PRAGMA freelist_count"), self.read("PRAGMA page_count")
-        if free * _MOST_FREE > pages:
-            self.read(SHRINK)
-            if self._disk is not None:
-                self._disk.carry()  # only then is the file shorter
+        if free * _PAGES_PER_FREE_PAGE > pages:
+            self.read(VACUUM_STEP)
+            if self._log is not None:
+                self._log.checkpoint()  # only a checkpoint shortens the file
 
     def close(self) -> None:
-        """Once more does nothing. It is closed when its last user has closed it."""
+        """Close the connection when the last user has called this. A second call of a user does nothing."""
         self._users.discard(self)
         if self._users:
             return
-        if self._disk is not None:
-            self._disk.close()
+        if self._log is not None:
+            self._log.close()
         self._db.close()
 
-    def _unless_resting(self) -> None:
-        if self.health.resting:
-            raise GoneError("another process has locked it")
+    def _check_back_off(self) -> None:
+        if self.health.is_backing_off:
+            raise StateUnavailableError("another process has locked it")
 
-    def _was_written(self, values: tuple[object, ...]) -> None:
-        self.health.written()
-        if self._disk is not None:
-            self._disk.written(sum(len(value) for value in values if isinstance(value, bytes)))
+    def _record_write(self, values: tuple[object, ...]) -> None:
+        self.health.record_write()
+        if self._log is not None:
+            self._log.record_write(sum(len(value) for value in values if isinstance(value, bytes)))
 
-    def _look(self) -> None:
-        """Takes microseconds."""
+    def _check_file(self) -> None:
+        """Raise ``StoreError`` if the paths name other files than those that were opened. Takes microseconds."""
         self.health.check()
-        if self._known() != self._opened:
-            raise self.health.failed(_ELSEWHERE)
+        if self._current_files() != self._opened_files:
+            raise self.health.fail(_REPLACED)
 
-    def _known(self) -> list[tuple[int, int]]:
-        """The files that have the names now."""
+    def _current_files(self) -> list[tuple[int, int]]:
         try:
-            return [(found.st_dev, found.st_ino) for found in map(os.stat, self._parts)]
+            return [(status.st_dev, status.st_ino) for status in map(os.stat, self._paths)]
         except OSError:
             return []
 
-    def _not_written(self, error: sqlite3.Error) -> GoneError:
+    def _write_failure(self, error: sqlite3.Error) -> StateUnavailableError:
         if _code(error) in _LOCKED:
-            self.health.rest()
-        return self._failed(error)
+            self.health.back_off()
+        return self._failure(error)
 
-    def _failed(self, error: sqlite3.Error) -> GoneError:
+    def _failure(self, error: sqlite3.Error) -> StateUnavailableError:
         if _code(error) in _DAMAGED:
-            return self.health.over(f"{error}; {REMEDY}")
-        return self.health.failed(reason(error))
+            return self.health.fail_permanently(f"{error}; {REMEDY}")
+        return self.health.fail(describe_error(error))
 
 
 def _code(error: sqlite3.Error) -> int:

@@ -1,8 +1,8 @@
-"""The state in a file of SQLite: its tables, how it is opened, and how it stays small.
+"""The tables of a state in a SQLite file, and how the file is opened and kept small.
 
-0600     the file, and what SQLite keeps beside it (-wal, -shm), whatever they were; 0700 a directory that is made for it
-WAL      a kill -9 loses nothing that was written
-vacuum   what is deleted is given back to the disk, a little at a time (``shrink``)
+0600      mode of the file and of its -wal and -shm, also of those that exist; 0700 of a directory that is created for it
+WAL       a kill -9 loses no completed write
+vacuum    freed pages go back to the disk, a few at a time
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 SCHEMA = 1
-"""Of the tables, as the file says it (``user_version``)."""
+"""The version of the tables, stored as ``user_version``."""
 LOCK_SECONDS = 0.1
-"""How long another process's lock is waited for: everybody waits with us."""
-KEPT = """
+"""The longest wait for another process's lock, during which the event loop waits too."""
+HIDDEN_ROUNDS = """
 DROP TABLE IF EXISTS hidden;
 CREATE TABLE IF NOT EXISTS kept (
     id INTEGER PRIMARY KEY AUTOINCREMENT, agent TEXT NOT NULL, key TEXT NOT NULL, before TEXT NOT NULL,
@@ -29,7 +29,6 @@ CREATE INDEX IF NOT EXISTS kept_by_use ON kept (agent, used);
 CREATE INDEX IF NOT EXISTS kept_whole ON kept (agent, used) WHERE LENGTH(messages) > 1;
 CREATE INDEX IF NOT EXISTS kept_marks ON kept (agent, used) WHERE LENGTH(messages) <= 1;
 """
-"""Hidden rounds, by agent and anchor."""
 TURNS = """
 CREATE TABLE IF NOT EXISTS turns (
     turn TEXT PRIMARY KEY, agent TEXT NOT NULL, request TEXT NOT NULL, earlier TEXT NOT NULL, said TEXT NOT NULL,
@@ -52,49 +51,50 @@ CREATE TRIGGER IF NOT EXISTS an_answer_is_all_that_is_kept AFTER UPDATE OF answe
     DELETE FROM steps WHERE turn = NEW.turn;
 END;
 """
-"""The journal."""
 SPENDING = """
 CREATE TABLE IF NOT EXISTS spending (
     agent TEXT NOT NULL, ends REAL NOT NULL, requests INTEGER NOT NULL, cost REAL NOT NULL, unknown INTEGER NOT NULL,
     PRIMARY KEY (agent, ends)
 ) WITHOUT ROWID;
 """
-"""What agents have spent, in buckets."""
-TABLES = KEPT + TURNS + SPENDING
-LOG_BYTES = 48 * 1024 * 1024
-"""To which the write-ahead log is cut when it begins anew: one that grew as it may (``claw_state/sqlite/wal.py``) is not, since
-everybody waits for some 30 ms meanwhile.
+TABLES = HIDDEN_ROUNDS + TURNS + SPENDING
+MAX_LOG_BYTES = 48 * 1024 * 1024
+"""The size to which the write-ahead log is truncated when it starts again.
+
+A log of normal length (``claw_state/sqlite/wal.py``) stays below it, because truncating blocks the event loop for 30 ms.
 """
-_LONGEST_LOG = 16_000
-"""Pages of the log at which who writes carries it over. Before that others do (``claw_state/sqlite/wal.py``)."""
-_PAGES = 256
-"""Given back to the disk at a time: everybody waits with us."""
-SHRINK = f"PRAGMA incremental_vacuum({_PAGES})"
+_MAX_LOG_PAGES = 16_000
+"""The length at which SQLite checkpoints the log during a write. Before that a thread does (``claw_state/sqlite/wal.py``)."""
+_VACUUM_PAGES = 256
+VACUUM_STEP = f"PRAGMA incremental_vacuum({_VACUUM_PAGES})"
+"""Returns a few pages to the disk; the event loop waits meanwhile."""
 _INCREMENTAL = 2
-_TRIES = 50
-"""To cut the log while others use it."""
-_HELD_SECONDS = 0.005
-_PAUSES = 3
-"""For each second that a lock was held."""
+_TRUNCATE_TRIES = 50
+_LOCK_HELD_SECONDS = 0.005
+_PAUSE_RATIO = 3
+"""Seconds of pause for each second that a low-priority transaction held the lock."""
 REMEDY = (
     "move the file away (with its -wal and -shm) and start again: conversations then go on without their earlier hidden "
     "rounds, and retries of turns from before are new turns"
 )
 
 
-def opened(file: str, schema: str) -> sqlite3.Connection:
-    """``file``: a path, or empty for memory. Raises ``sqlite3.Error`` or ``OSError`` when it can't be opened."""
+def open_database(file: str, schema: str) -> sqlite3.Connection:
+    """Open a file, or a database in memory if ``file`` is empty, and create its tables.
+
+    Raise ``sqlite3.Error`` or ``OSError`` if it can't be opened.
+    """
     if file:
-        _make(Path(file).parent)
-        if not Path(file).exists():  # one that is there must not be opened: closing it takes SQLite's locks from it
+        _create_directory(Path(file).parent)
+        if not Path(file).exists():  # an existing file must not be opened: closing it would release SQLite's locks
             os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         for part in (file, f"{file}-wal", f"{file}-shm"):
-            with suppress(OSError):  # another user's, or not there
+            with suppress(OSError):  # another user's, or absent
                 Path(part).chmod(0o600)
     database = sqlite3.connect(file or ":memory:", autocommit=True, timeout=LOCK_SECONDS)
     try:
-        refuse_newer(database)
-        _becomes_ours(database)
+        check_version(database)
+        _configure(database)
         database.executescript(schema)
     except sqlite3.Error:
         database.close()
@@ -102,8 +102,8 @@ def opened(file: str, schema: str) -> sqlite3.Connection:
     return database
 
 
-def refuse_newer(database: sqlite3.Connection) -> int:
-    """The file's version. Raises ``sqlite3.NotSupportedError`` for one that a later claw has written."""
+def check_version(database: sqlite3.Connection) -> int:
+    """Return the file's version. Raise ``sqlite3.NotSupportedError`` if a newer claw wrote it."""
     version: int = database.execute("PRAGMA user_version").fetchone()[0]
     if version > SCHEMA:
         raise sqlite3.NotSupportedError(
@@ -112,74 +112,68 @@ def refuse_newer(database: sqlite3.Connection) -> int:
     return version
 
 
-def check(database: sqlite3.Connection) -> None:
-    """Raises ``sqlite3.DatabaseError`` for a file that is damaged: better now than in the middle of a turn."""
-    (found,) = database.execute("PRAGMA quick_check(1)").fetchone()
-    if found != "ok":
-        raise sqlite3.DatabaseError(f"database disk image is malformed: {str(found).splitlines()[-1]}")
-
-
-def shrink(database: sqlite3.Connection) -> None:
-    """Give pages that are free back to the disk. Raises ``sqlite3.Error``."""
-    database.execute(SHRINK).fetchall()
+def check_integrity(database: sqlite3.Connection) -> None:
+    """Raise ``sqlite3.DatabaseError`` if the file is damaged."""
+    (result,) = database.execute("PRAGMA quick_check(1)").fetchone()
+    if result != "ok":
+        raise sqlite3.DatabaseError(f"database disk image is malformed: {str(result).splitlines()[-1]}")
 
 
 @contextmanager
-def briefly(database: sqlite3.Connection) -> Iterator[float]:
-    """A transaction of somebody who is in no hurry; it should end by the time that is given. Behind it comes a pause that is
-    longer than it was: a proxy waits ``LOCK_SECONDS``, looks a few times, and must then find it free.
+def low_priority_transaction(database: sqlite3.Connection) -> Iterator[float]:
+    """Yield the monotonic time by which the transaction should end, commit it, and pause.
+
+    The pause is longer than the transaction, so that a proxy that waits for the lock (``LOCK_SECONDS``) finds it free.
     """
     database.execute("BEGIN IMMEDIATE")
     begun = time.monotonic()
-    yield begun + _HELD_SECONDS
+    yield begun + _LOCK_HELD_SECONDS
     database.execute("COMMIT")
-    time.sleep(_PAUSES * (time.monotonic() - begun))
+    time.sleep(_PAUSE_RATIO * (time.monotonic() - begun))
 
 
-def given_back(database: sqlite3.Connection) -> bool:
-    """All free pages go back to the disk, and the log is carried over and cut; False: others read in it all the time."""
-    pages = -1
-    while database.execute("PRAGMA freelist_count").fetchone()[0] not in (
-        0,
-        pages,
-    ):  # else an old file: it does not shrink
-        pages = database.execute("PRAGMA freelist_count").fetchone()[0]
-        with briefly(database):
-            shrink(database)
+def vacuum_and_truncate_log(database: sqlite3.Connection) -> bool:
+    """Return all free pages to the disk, and truncate the log; return False if the log was read all the time."""
+    before = -1
+    # A file of an old version does not shrink.
+    while (free := database.execute("PRAGMA freelist_count").fetchone()[0]) not in (0, before):
+        before = free
+        with low_priority_transaction(database):
+            database.execute(VACUUM_STEP).fetchall()
     database.execute("PRAGMA busy_timeout=20")  # nobody can write while the log waits for its readers
-    for _ in range(_TRIES):
-        database.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()  # most of it, which stops nobody
+    for _ in range(_TRUNCATE_TRIES):
+        database.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()  # copies most of it, and blocks nobody
         if database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0:
             return True
-        time.sleep(_HELD_SECONDS * _PAUSES)
+        time.sleep(_LOCK_HELD_SECONDS * _PAUSE_RATIO)
     return False
 
 
-def reason(error: Exception) -> str:
-    """Why the state can't be used, with a remedy where there is one."""
-    damaged = isinstance(error, sqlite3.DatabaseError) and type(error) is sqlite3.DatabaseError
-    return f"{error}; {REMEDY}" if damaged else str(error)
+def describe_error(error: Exception) -> str:
+    """Return why the state can't be used, with a remedy if there is one."""
+    is_damaged = isinstance(error, sqlite3.DatabaseError) and type(error) is sqlite3.DatabaseError
+    return f"{error}; {REMEDY}" if is_damaged else str(error)
 
 
-def _make(directory: Path) -> None:
-    """As ``mkdir -p``, but every directory that is made is private."""
+def _create_directory(directory: Path) -> None:
+    """Create a directory and its parents, each of them private."""
     if not directory.is_dir():
-        _make(directory.parent)
-        with suppress(FileExistsError):  # another process just made it; or it is a file, as opening will tell
+        _create_directory(directory.parent)
+        with suppress(FileExistsError):  # another process has just created it; if it is a file, opening fails
             directory.mkdir()
             directory.chmod(0o700)
 
 
-def _becomes_ours(database: sqlite3.Connection) -> None:
+def _configure(database: sqlite3.Connection) -> None:
     (vacuum,) = database.execute("PRAGMA auto_vacuum").fetchone()
     if vacuum != _INCREMENTAL:
         database.execute("PRAGMA auto_vacuum=INCREMENTAL")
         if database.execute("SELECT 1 FROM sqlite_master").fetchone() is not None:
-            with suppress(sqlite3.OperationalError):  # others are at it: at the next start
-                database.execute("VACUUM")  # a file of an earlier version: only so does it begin to shrink
+            with suppress(sqlite3.OperationalError):  # the file is in use; the next start tries again
+                database.execute("VACUUM")  # a file of an old version can shrink only after this
     database.execute("PRAGMA journal_mode=WAL")
     database.execute("PRAGMA synchronous=NORMAL")
-    database.execute(f"PRAGMA journal_size_limit={LOG_BYTES}")
-    database.execute(f"PRAGMA wal_autocheckpoint={_LONGEST_LOG}")
+    database.execute(f"PRAGMA journal_size_limit={MAX_LOG_BYTES}")
+    database.execute(f"PRAGMA wal_autocheckpoint={_MAX_LOG_PAGES}")
     if database.execute("PRAGMA user_version").fetchone()[0] != SCHEMA:
         database.execute(f"PRAGMA user_version={SCHEMA}")

@@ -1,7 +1,7 @@
-"""What agents have spent, in buckets, beside the rest of the state: in a file here, on a server in ``valkey_spending``.
+"""Spending in SQLite, in buckets.
 
-A request is counted in the same transaction that finds room for it, so that requests at one time, of several proxies even, do
-not all slip under the limit. What it cost is added when it is over.
+A request is counted in the transaction that checks the limit, so that concurrent requests, even of several proxies, cannot all
+pass it. Its cost is added when it ends.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ SET requests = requests + excluded.requests, cost = cost + excluded.cost, unknow
 
 
 class SqliteSpending:
-    """In a file, or in memory."""
+    """A ``Spending`` in SQLite."""
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._db = database
 
-    async def count(self, agent_id: str, budget: Budget) -> BudgetExcess | None:
-        """In one change: what has left the window goes, and one more request comes where there is room for it."""
-        await self._db.still()
+    async def count_request(self, agent_id: str, budget: Budget) -> BudgetExcess | None:
+        """Drop old buckets, and count one more request if the limits allow it, in one transaction."""
+        await self._db.wait_for_checkpoint()
         now = self._clock()
-        with self._db.change() as run:
-            run("DELETE FROM spending WHERE agent = ? AND ends <= ?", (agent_id, now - budget.seconds))
-            rows = run("SELECT ends, requests, cost, unknown FROM spending WHERE agent = ?", (agent_id,))
-            spent = find_excess(budget, [Bucket(*row) for row in rows], now)
-            if spent is None or budget.behavior == "soft_alert":
-                run(_ADD, (agent_id, bucket_end(budget, now), 1, 0.0, 0))
-        return spent
+        with self._db.transaction() as execute:
+            execute("DELETE FROM spending WHERE agent = ? AND ends <= ?", (agent_id, now - budget.seconds))
+            rows = execute("SELECT ends, requests, cost, unknown FROM spending WHERE agent = ?", (agent_id,))
+            excess = find_excess(budget, [Bucket(*row) for row in rows], now)
+            if excess is None or budget.behavior == "soft_alert":
+                execute(_ADD, (agent_id, bucket_end(budget, now), 1, 0.0, 0))
+        return excess
 
-    def add(self, agent_id: str, budget: Budget, cost: float | None, failed: OnWriteError) -> None:
+    def add_cost(self, agent_id: str, budget: Budget, cost: float | None, on_error: OnWriteError) -> None:
         try:
             self._db.write(_ADD, agent_id, bucket_end(budget, self._clock()), 0, cost or 0.0, int(cost is None))
-        except StoreError as error:  # the answer is good all the same
-            failed(str(error))
+        except StoreError as error:  # the turn is not affected
+            on_error(str(error))
 
     async def close(self) -> None:
         self._db.close()

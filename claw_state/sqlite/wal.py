@@ -1,11 +1,11 @@
-"""What waits for the disk does so in threads of its own, and the loop goes on meanwhile. Of a state in a file of SQLite.
+"""Threads that wait for the disk, so that the event loop does not (docs/decisions/0014).
 
-flushed    the log, as it is, is on the disk: what ``synchronous=FULL`` does at each commit, for all who wait at one moment
-written    now and then the log is carried over into the database, beside those who write
-still      a log begins anew only when all of it was carried over, and never is it while somebody writes: of one that grew long
-           the last piece is carried over while those who write wait, for some milliseconds, and not the loop with them
+flush         ``fdatasync`` of the log, as ``synchronous=FULL`` does at each commit; all who wait at one moment share one
+checkpoint    copies the log into the database now and then, beside the writers
+the restart   a log starts again only when all of it was copied, which never happens while somebody writes. So writers wait
+of a log      some milliseconds for the last piece of a long log (``wait_for_checkpoint``); the event loop does not
 
-SQLite's own carrying, which would stop the loop, is left for a log that grows all the same, since another process writes too
+SQLite's own checkpoint would stop the loop. It remains for a log that grows all the same, because another process writes too
 (``claw_state/sqlite/schema.py``).
 """
 
@@ -17,86 +17,93 @@ import sqlite3
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 
-_CARRIED_AFTER = 800
-"""Pages that were written since, or about as many."""
-_LAST_PIECE = 100
-_LONG = 8000
-"""Pages of a log that should begin anew."""
-_STILL_SECONDS = 0.1
-"""How long who writes waits for the last piece: on a disk that takes longer the log grows on."""
-_OF_A_RECORD = 3
-"""Pages, at least: a table's and its indexes'."""
-_PAGE = 4096
+_CHECKPOINT_PAGES = 800
+"""Written pages, roughly, between two checkpoints."""
+_CHECKPOINT_PAGES_OF_LONG_LOG = 100
+_LONG_LOG_PAGES = 8000
+"""The length at which a log should start again."""
+_MAX_WAIT_SECONDS = 0.1
+"""The longest wait of a writer for a checkpoint. On a slower disk the log grows on."""
+_PAGES_PER_RECORD = 3
+"""At least: one of a table and two of its indexes."""
+_PAGE_BYTES = 4096
 _sync = getattr(os, "fdatasync", os.fsync)
-"""Which not every system has."""
+"""Not every system has ``fdatasync``."""
 
 
-class Disk:
-    """Of one file, which is open elsewhere too."""
+class WriteAheadLog:
+    """The log of a file that is open elsewhere in this process."""
 
     def __init__(self, file: str) -> None:
-        """Raises ``sqlite3.Error``."""
+        """Raise ``sqlite3.Error`` if the file can't be opened."""
         self._log = f"{file}-wal"
         self._db = sqlite3.connect(file, autocommit=True, timeout=0, check_same_thread=False)
         self._threads = ThreadPoolExecutor(2, "claw-state")
-        self._one_flushes = asyncio.Lock()
-        self._next: asyncio.Future[None] | None = None
-        self._carrying: Future[int] | None = None
-        self._last: Future[int] | None = None
-        """The carrying that others wait for, if any did."""
-        self._written = 0
+        self._flush_lock = asyncio.Lock()
+        self._next_flush: asyncio.Future[None] | None = None
+        self._checkpoint: Future[int] | None = None
+        self._awaited_checkpoint: Future[int] | None = None
+        """The checkpoint that writers wait for, if any."""
+        self._written_pages = 0
 
-    async def flushed(self) -> None:
-        """All that is written by now outlives a power cut. Raises ``OSError``: then it may not."""
-        if self._next is None:
-            self._next = asyncio.ensure_future(self._flush())
-            self._next.add_done_callback(_heard)
-        await asyncio.shield(self._next)
+    async def flush(self) -> None:
+        """Flush all previous writes to the disk. Raise ``OSError`` if they may not survive a power cut."""
+        if self._next_flush is None:
+            self._next_flush = asyncio.ensure_future(self._flush())
+            self._next_flush.add_done_callback(_retrieve_exception)
+        await asyncio.shield(self._next_flush)
 
-    async def still(self) -> None:
-        """Who is about to write waits here while the last piece of a long log is carried over."""
-        if self._last is not None and not self._last.done():
-            await asyncio.wait({asyncio.wrap_future(self._last)}, timeout=_STILL_SECONDS)
+    async def wait_for_checkpoint(self) -> None:
+        """Wait while the last piece of a long log is checkpointed."""
+        if self._awaited_checkpoint is not None and not self._awaited_checkpoint.done():
+            await asyncio.wait({asyncio.wrap_future(self._awaited_checkpoint)}, timeout=_MAX_WAIT_SECONDS)
 
-    def written(self, size: int) -> None:
-        """A record of so many bytes was."""
-        self._written += _OF_A_RECORD + size // _PAGE
-        if self._written >= _CARRIED_AFTER or (self._written >= _LAST_PIECE and self._is_long()):
-            self.carry()
+    def record_write(self, size: int) -> None:
+        """Count a record of ``size`` bytes, and start a checkpoint when it is due."""
+        self._written_pages += _PAGES_PER_RECORD + size // _PAGE_BYTES
+        if self._written_pages >= _CHECKPOINT_PAGES or (
+            self._written_pages >= _CHECKPOINT_PAGES_OF_LONG_LOG and self._is_long()
+        ):
+            self.checkpoint()
 
-    def carry(self) -> None:
-        """Carry the log over, unless that is under way."""
-        if self._carrying is None or self._carrying.done():
-            long = self._is_long()
-            self._written = 0
-            self._carrying = self._threads.submit(self._carry)
-            self._last = self._carrying if long else None
+    def checkpoint(self) -> None:
+        """Start a checkpoint, unless one is running."""
+        if self._checkpoint is None or self._checkpoint.done():
+            is_long = self._is_long()
+            self._written_pages = 0
+            self._checkpoint = self._threads.submit(self._run_checkpoint)
+            self._awaited_checkpoint = self._checkpoint if is_long else None
 
     def close(self) -> None:
-        """Behind what is under way."""
+        """Finish the running work, and close."""
         self._threads.shutdown()
         self._db.close()
 
     async def _flush(self) -> None:
-        async with self._one_flushes:
-            self._next = None  # who comes from here on may have written what this flush does not see
-            await asyncio.get_running_loop().run_in_executor(self._threads, _flush, self._log)
+        async with self._flush_lock:
+            self._next_flush = None  # a later caller may have written what this flush does not include
+            await asyncio.get_running_loop().run_in_executor(self._threads, _flush_file, self._log)
 
     def _is_long(self) -> bool:
-        """Whether the log is, as it was last found; not where somebody waited for that already, and in vain."""
-        found = self._carrying
-        return found is not None and found is not self._last and found.done() and found.result() >= _LONG
+        """Return True if the log was long at its last checkpoint, and no writer waited for that one in vain."""
+        last = self._checkpoint
+        return (
+            last is not None
+            and last is not self._awaited_checkpoint
+            and last.done()
+            and last.result() >= _LONG_LOG_PAGES
+        )
 
-    def _carry(self) -> int:
-        """How many pages the log has."""
-        with suppress(sqlite3.Error):  # once more after as many records
+    def _run_checkpoint(self) -> int:
+        """Checkpoint, and return the length of the log in pages."""
+        with suppress(sqlite3.Error):  # the next checkpoint tries again
             _, pages, _ = self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             return int(pages)
         return 0
 
 
-def _flush(log: str) -> None:
-    """The log is a file without locks: closing a descriptor of it takes none from SQLite."""
+def _flush_file(log: str) -> None:
+    # SQLite holds no locks on the log itself, so closing a descriptor of it releases none.
     descriptor = os.open(log, os.O_RDONLY | os.O_CLOEXEC)
     try:
         _sync(descriptor)
@@ -104,7 +111,7 @@ def _flush(log: str) -> None:
         os.close(descriptor)
 
 
-def _heard(flush: asyncio.Future[None]) -> None:
-    """All who waited may have gone."""
+def _retrieve_exception(flush: asyncio.Future[None]) -> None:
+    """Mark the exception as retrieved: all who waited for it may have gone."""
     if not flush.cancelled():
         flush.exception()

@@ -1,4 +1,4 @@
-"""The continuity store on a server that several proxies share: the same bounds as ``store``, each change one script."""
+"""The continuity store on a server that several proxies share. Each change is one script."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from claw_state.continuity import (
     EVICTED,
     MAX_AGE_SECONDS,
     MAX_BYTES,
-    MAX_EQUAL,
+    MAX_CANDIDATES,
     MAX_MARKS,
     MAX_TURNS,
     Anchor,
     StoredRounds,
-    stored_rounds,
+    decode_stored_rounds,
 )
 from claw_state.url import StoreError
 from claw_state.valkey.link import DROP, SCHEMA, Link
 
-_KEEP = (
+_SAVE = (
     DROP
     + """
 local agent, key, about, messages = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local age, most_turns, most_bytes = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
-local most_marks, evicted = tonumber(ARGV[9]), ARGV[10]
+local age, max_turns, max_bytes = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
+local max_marks, evicted = tonumber(ARGV[9]), ARGV[10]
 local a = of(agent)
 local by = a .. 'by:' .. key
 local id = redis.call('INCR', 'claw:last')
@@ -39,16 +39,16 @@ local function evict(id)
   redis.call('ZREM', a .. 'whole', id)
 end
 for _, old in ipairs(redis.call('ZRANGEBYSCORE', a .. 'used', '-inf', '(' .. exact(now - age))) do drop(a, old) end
-local over = redis.call('ZCARD', a .. 'whole') - most_turns
+local over = redis.call('ZCARD', a .. 'whole') - max_turns
 if over > 0 then
   for _, old in ipairs(redis.call('ZRANGE', a .. 'whole', 0, over - 1)) do evict(old) end
 end
-while tonumber(redis.call('GET', a .. 'bytes')) > most_bytes and redis.call('ZCARD', a .. 'whole') > 0 do
+while tonumber(redis.call('GET', a .. 'bytes')) > max_bytes and redis.call('ZCARD', a .. 'whole') > 0 do
   evict(redis.call('ZRANGE', a .. 'whole', 0, 0)[1])
 end
-over = redis.call('ZCARD', a .. 'used') - redis.call('ZCARD', a .. 'whole') - most_marks
+over = redis.call('ZCARD', a .. 'used') - redis.call('ZCARD', a .. 'whole') - max_marks
 if over > 0 then
-  for _, old in ipairs(redis.call('ZRANGE', a .. 'used', 0, most_turns + over)) do
+  for _, old in ipairs(redis.call('ZRANGE', a .. 'used', 0, max_turns + over)) do
     if over > 0 and not redis.call('ZSCORE', a .. 'whole', old) then
       drop(a, old)
       over = over - 1
@@ -65,16 +65,16 @@ redis.call('ZREMRANGEBYSCORE', 'claw:agents', '-inf', exact(now - age))
 return id
 """
 )
-_CANDIDATES = """
-local a, most, found = of(ARGV[2]), tonumber(ARGV[3]), {}
+_FIND = """
+local a, limit, entries = of(ARGV[2]), tonumber(ARGV[3]), {}
 for place = 4, #ARGV do
-  for _, id in ipairs(redis.call('ZREVRANGE', a .. 'by:' .. ARGV[place], 0, most - 1)) do
-    found[#found + 1] = {id, redis.call('HGET', a .. 'about', id), redis.call('HGET', a .. 'messages', id)}
+  for _, id in ipairs(redis.call('ZREVRANGE', a .. 'by:' .. ARGV[place], 0, limit - 1)) do
+    entries[#entries + 1] = {id, redis.call('HGET', a .. 'about', id), redis.call('HGET', a .. 'messages', id)}
   end
 end
-return found
+return entries
 """
-_USED = """
+_MARK_USED = """
 local a, age = of(ARGV[2]), ARGV[3]
 for place = 4, #ARGV do
   redis.call('ZADD', a .. 'used', 'XX', exact(now), ARGV[place])
@@ -86,35 +86,37 @@ for _, name in ipairs({'about', 'messages', 'used', 'whole', 'bytes'}) do redis.
 redis.call('EXPIRE', 'claw:last', age) -- never before what it has numbered
 return 1
 """
-_WRITE = "redis.call('SET', 'claw:schema', ARGV[2], 'EX', ARGV[3]) return 1"
+_PROBE = "redis.call('SET', 'claw:schema', ARGV[2], 'EX', ARGV[3]) return 1"
 
 
 class ValkeyContinuityStore:
-    """A ``Store`` on a server."""
+    """A ``ContinuityStore`` on a server."""
 
     def __init__(self, link: Link, clock: Callable[[], float] | None = None) -> None:
         self._link = link
         self._clock = clock
 
-    async def keep(self, agent_id: str, anchor: Anchor, session: str, messages: bytes) -> None:
+    async def save(self, agent_id: str, anchor: Anchor, session: str, messages: bytes) -> None:
         about = "\n".join([anchor.key, " ".join(anchor.before), session])
         bounds = (int(MAX_AGE_SECONDS), MAX_TURNS, MAX_BYTES, MAX_MARKS, EVICTED)
-        await self._link.run(_KEEP, self._now(), agent_id, anchor.key, about, messages, *bounds)
+        await self._link.run(_SAVE, self._now(), agent_id, anchor.key, about, messages, *bounds)
 
-    async def candidates(self, agent_id: str, keys: Collection[str]) -> list[StoredRounds]:
-        found = await self._link.read(_CANDIDATES, self._now(), agent_id, MAX_EQUAL, *sorted(set(keys)))
+    async def find(self, agent_id: str, keys: Collection[str]) -> list[StoredRounds]:
+        rows = await self._link.read(_FIND, self._now(), agent_id, MAX_CANDIDATES, *sorted(set(keys)))
         try:
-            return [_kept(*one) for one in found]
+            return [_decode(*row) for row in rows]
         except (ValueError, TypeError, AttributeError) as error:
-            raise StoreError(f"what the server keeps of {agent_id} can't be read: {error}") from error
+            raise StoreError(f"the hidden rounds of {agent_id} on the server can't be read: {error}") from error
 
-    async def used(self, agent_id: str, kept: Collection[StoredRounds]) -> None:
-        if kept:
-            await self._link.run(_USED, self._now(), agent_id, int(MAX_AGE_SECONDS), *(one.id for one in kept))
+    async def mark_used(self, agent_id: str, entries: Collection[StoredRounds]) -> None:
+        if entries:
+            await self._link.run(
+                _MARK_USED, self._now(), agent_id, int(MAX_AGE_SECONDS), *(entry.id for entry in entries)
+            )
 
-    async def writable(self) -> bool:
+    async def is_writable(self) -> bool:
         try:
-            await self._link.run(_WRITE, self._now(), SCHEMA, int(MAX_AGE_SECONDS))
+            await self._link.run(_PROBE, self._now(), SCHEMA, int(MAX_AGE_SECONDS))
         except StoreError:
             return False
         return True
@@ -126,6 +128,6 @@ class ValkeyContinuityStore:
         return self._clock() if self._clock else ""
 
 
-def _kept(number: bytes, about: bytes, messages: bytes) -> StoredRounds:
+def _decode(number: bytes, about: bytes, messages: bytes) -> StoredRounds:
     key, before, session = about.decode().split("\n", 2)
-    return stored_rounds(int(number), Anchor(key, tuple(before.split())), session, messages)
+    return decode_stored_rounds(int(number), Anchor(key, tuple(before.split())), session, messages)

@@ -1,4 +1,4 @@
-"""What a server keeps, told and forgotten while proxies use it: reading is many small commands, forgetting small scripts."""
+"""The inventory of a server while proxies use it: many small commands to read, small scripts to delete."""
 
 from __future__ import annotations
 
@@ -8,18 +8,26 @@ from itertools import batched
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from claw_contract.redaction.redactor import Redactor
-from claw_state.inventory import AgentState, Forgotten, Inventory, Rounds, as_it_is, counted, may_go
+from claw_state.inventory import (
+    AgentState,
+    DeletionCounts,
+    Inventory,
+    RoundStats,
+    count_states,
+    current_state,
+    is_deletable,
+)
 from claw_state.lease import Owner
 from claw_state.url import Server, StoreError
-from claw_state.valkey.link import DROP, PRELUDE, asked, schema
+from claw_state.valkey.link import DROP, PRELUDE, blocking_client, read_schema_version
 
 if TYPE_CHECKING:
     from redis import Redis
 
 _PATIENCE_SECONDS = 5.0
-_AT_A_TIME = 100
-"""Agents or turns that are asked for at once; rounds and turns that one script forgets: proxies wait a quarter of a second."""
-_FORGET_ROUNDS = (
+_BATCH = 100
+"""Entries that are read or deleted at once: a proxy waits at most a quarter of a second for the server."""
+_DELETE_ROUNDS = (
     DROP
     + """
 local a = of(ARGV[2])
@@ -29,7 +37,7 @@ if redis.call('ZCARD', a .. 'used') == 0 then redis.call('DEL', a .. 'bytes') en
 return #ids
 """
 )
-_FORGET_TURN = """
+_DELETE_TURN = """
 local a, turn = of(ARGV[2]), ARGV[3]
 local t = 'claw:t:' .. turn
 local known = redis.call('HMGET', t, 'state', 'owner', 'seen', 'request', 'earlier')
@@ -39,7 +47,7 @@ if known[5] then redis.call('ZREM', a .. 'earlier:' .. known[5], turn) end
 redis.call('ZREM', a .. 'turns', turn)
 return redis.call('DEL', t)
 """
-_FORGET_AGENT = """
+_DELETE_AGENT = """
 local a = of(ARGV[2])
 if redis.call('EXISTS', a .. 'used', a .. 'turns') == 0 then redis.call('ZREM', 'claw:agents', ARGV[2]) end
 return 1
@@ -54,58 +62,58 @@ class _Turn(NamedTuple):
 
 
 class ValkeyInventory:
-    """A ``Kept`` on a server."""
+    """A ``StateInventory`` of a server."""
 
     def __init__(self, server: Server, clock: Callable[[], float] | None = None) -> None:
-        """``clock``: a test's; else the server's time counts, as it does for proxies."""
+        """``clock`` replaces the server's time in tests."""
         self._server = server
         self._clock = clock
-        self._me = Owner.this()
+        self._me = Owner.current()
 
     def inventory(self) -> Inventory:
         with self._connected() as redis:
-            version = schema(redis, self._server)
+            version = read_schema_version(redis, self._server)
             now = self._now(redis)
             names: Any = redis.zrange("claw:agents", 0, -1)
-            agents = [state for some in batched(names, _AT_A_TIME) for state in self._agents(redis, some, now)]
+            agents = [state for batch in batched(names, _BATCH) for state in self._agents(redis, batch, now)]
             agents.sort(key=lambda state: state.agent)
             return Inventory(self._server.shown, "Valkey", version, tuple(agents), keys=redis.dbsize())
 
-    def forget(self, agent_id: str) -> Forgotten | None:
+    def forget(self, agent_id: str) -> DeletionCounts | None:
         with self._connected() as redis:
-            schema(redis, self._server)
-            rounds, marks = (sum(_forget(redis, agent_id, kind)) for kind in ("whole", "used"))
-            ended = 0
+            read_schema_version(redis, self._server)
+            rounds, marks = (sum(_delete_rounds(redis, agent_id, kind)) for kind in ("whole", "used"))
+            deleted = 0
             turns = _turns(redis, [agent_id.encode()])[agent_id.encode()]
             now = self._now(redis)
             for turn in turns:
-                if may_go(self._state(turn, now)):
-                    ended += _run(redis, _FORGET_TURN, agent_id, *turn)
-            _run(redis, _FORGET_AGENT, agent_id)
+                if is_deletable(self._state(turn, now)):
+                    deleted += _run(redis, _DELETE_TURN, agent_id, *turn)
+            _run(redis, _DELETE_AGENT, agent_id)
             left = len(_turns(redis, [agent_id.encode()])[agent_id.encode()])
-            return Forgotten(rounds, marks, ended, left) if rounds or marks or turns else None
+            return DeletionCounts(rounds, marks, deleted, left) if rounds or marks or turns else None
 
     def _agents(self, redis: Redis, names: tuple[bytes, ...], now: float) -> Iterator[AgentState]:
-        asking = redis.pipeline(transaction=False)
+        pipeline = redis.pipeline(transaction=False)
         for name in names:
             whole = b"claw:a:%b:whole" % name
-            asking.zcard(whole)
-            asking.zcard(b"claw:a:%b:used" % name)
-            asking.get(b"claw:a:%b:bytes" % name)
-            asking.zrange(whole, 0, 0, withscores=True)
-            asking.zrange(whole, -1, -1, withscores=True)
-        told = asking.execute()
+            pipeline.zcard(whole)
+            pipeline.zcard(b"claw:a:%b:used" % name)
+            pipeline.get(b"claw:a:%b:bytes" % name)
+            pipeline.zrange(whole, 0, 0, withscores=True)
+            pipeline.zrange(whole, -1, -1, withscores=True)
+        results = pipeline.execute()
         turns = _turns(redis, names)
-        for name, (count, all_kept, size, oldest, newest) in zip(names, batched(told, 5), strict=True):
-            oldest_use, newest_use = (found[0][1] if found else None for found in (oldest, newest))
-            rounds = Rounds(count, int(size or 0), oldest_use, newest_use, all_kept - count)
-            states = counted(self._state(turn, now) for turn in turns[name])
-            if all_kept or states:
+        for name, (count, total, size, oldest, newest) in zip(names, batched(results, 5), strict=True):
+            oldest_use, newest_use = (row[0][1] if row else None for row in (oldest, newest))
+            rounds = RoundStats(count, int(size or 0), oldest_use, newest_use, total - count)
+            states = count_states(self._state(turn, now) for turn in turns[name])
+            if total or states:
                 yield AgentState(name.decode(errors="replace"), rounds, states)
 
     def _state(self, turn: _Turn, now: float) -> str:
         state, owner = turn.state.decode(errors="replace"), turn.owner.decode(errors="replace")
-        return as_it_is(self._me, state, owner, now - float(turn.seen))
+        return current_state(self._me, state, owner, now - float(turn.seen))
 
     def _now(self, redis: Redis) -> float:
         if self._clock:
@@ -115,43 +123,43 @@ class ValkeyInventory:
 
     @contextmanager
     def _connected(self) -> Iterator[Redis]:
-        """Every error as one line, without what is secret."""
+        """Turn every error into a ``StoreError`` with one line, without secrets."""
         try:
-            with asked(self._server, _PATIENCE_SECONDS) as redis:
+            with blocking_client(self._server, _PATIENCE_SECONDS) as redis:
                 yield redis
         except ValueError as error:
-            raise StoreError(self._clear(str(error))) from None
+            raise StoreError(self._redact(str(error))) from None
         except StoreError as error:
             raise StoreError(
-                self._clear(
+                self._redact(
                     f"{error} (the state is at {self._server.shown}: does it run, and is it reachable from here?)"
                 )
             ) from None
 
-    def _clear(self, text: str) -> str:
+    def _redact(self, text: str) -> str:
         return Redactor(self._server.secrets).text(text)
 
 
 def _turns(redis: Redis, agents: tuple[bytes, ...] | list[bytes]) -> dict[bytes, list[_Turn]]:
-    asking = redis.pipeline(transaction=False)
+    pipeline = redis.pipeline(transaction=False)
     for agent in agents:
-        asking.zrange(b"claw:a:%b:turns" % agent, 0, -1)
-    return {agent: list(_told(redis, names)) for agent, names in zip(agents, asking.execute(), strict=True)}
+        pipeline.zrange(b"claw:a:%b:turns" % agent, 0, -1)
+    return {agent: list(_read_turns(redis, names)) for agent, names in zip(agents, pipeline.execute(), strict=True)}
 
 
-def _told(redis: Redis, names: list[bytes]) -> Iterator[_Turn]:
-    for some in batched(names, _AT_A_TIME):
-        asking = redis.pipeline(transaction=False)
-        for name in some:
-            asking.hmget(b"claw:t:%b" % name, "state", "owner", "seen")
-        for name, known in zip(some, asking.execute(), strict=True):
-            if None not in known:  # else it expired
+def _read_turns(redis: Redis, names: list[bytes]) -> Iterator[_Turn]:
+    for batch in batched(names, _BATCH):
+        pipeline = redis.pipeline(transaction=False)
+        for name in batch:
+            pipeline.hmget(b"claw:t:%b" % name, "state", "owner", "seen")
+        for name, known in zip(batch, pipeline.execute(), strict=True):
+            if None not in known:  # else it has expired
                 yield _Turn(name, *known)
 
 
-def _forget(redis: Redis, agent_id: str, kind: str) -> Iterator[int]:
-    while some := _run(redis, _FORGET_ROUNDS, agent_id, kind, _AT_A_TIME):
-        yield some
+def _delete_rounds(redis: Redis, agent_id: str, kind: str) -> Iterator[int]:
+    while deleted := _run(redis, _DELETE_ROUNDS, agent_id, kind, _BATCH):
+        yield deleted
 
 
 def _run(redis: Redis, script: str, *values: Any) -> int:

@@ -1,7 +1,7 @@
-"""The turn journal on a server that several proxies share (the states are those of ``journal``).
+"""The turn journal on a server that several proxies share.
 
-A turn is its owner's: what a proxy writes of a turn that another one took over meanwhile is refused, so that a proxy which was
-believed dead runs no write any more. A record is as durable as the server's own settings make it (``appendfsync``).
+Only a turn's owner writes to it. So a proxy that was believed dead, and whose turn was taken over, runs no further write.
+A record is as durable as the server's own settings make it (``appendfsync``).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 
 from claw_state.journal import (
     LEASE_LOST,
-    MAX_ALIKE,
+    MAX_CANDIDATES,
     RESUME_SECONDS,
     PreviousAttempt,
     RequestFingerprint,
@@ -48,23 +48,23 @@ end
 """
 _FIND = """
 local agent, within, request, earlier, words = ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5], ARGV[6]
-local function past(turn)
+local function read(turn)
   local known = redis.call('HMGET', 'claw:t:' .. turn, 'state', 'owner', 'seen', 'attempt', 'request', 'said', 'earlier')
   if not known[1] or tonumber(known[3]) <= now - within then return nil end
   return known
 end
-local function told(turn, known)
+local function row(turn, known)
   return {turn, known[1], known[2], known[3], known[4], exact(now - tonumber(known[3])), known[6]}
 end
 local turn = redis.call('GET', of(agent) .. 'asked:' .. request)
-local known = turn and past(turn)
-if known and known[5] == request then return {'same', told(turn, known)} end
+local known = turn and read(turn)
+if known and known[5] == request then return {'same', row(turn, known)} end
 if words == '' then return nil end
 local alike = {'altered'}
 for _, other in ipairs(redis.call('ZREVRANGE', of(agent) .. 'earlier:' .. earlier, 0, tonumber(ARGV[7]) - 1)) do
-  known = past(other)
+  known = read(other)
   if known and known[1] ~= 'done' and known[7] == earlier and known[6] ~= '' then
-    alike[#alike + 1] = told(other, known)
+    alike[#alike + 1] = row(other, known)
   end
 end
 return alike
@@ -100,7 +100,7 @@ seen(turn, known[4], request)
 return 1
 """
 )
-_ALIVE = (
+_RENEW = (
     _SEEN
     + """
 local ours = 0
@@ -114,14 +114,14 @@ end
 return ours
 """
 )
-_STEP = """
+_RECORD_STEP = """
 local t = 'claw:t:' .. ARGV[2]
 if redis.call('HGET', t, 'owner') ~= ARGV[3] then return 0 end
 redis.call('HSET', t, ARGV[4], ARGV[5])
 return 1
 """
-_STEPPED = "return redis.call('HGET', 'claw:t:' .. ARGV[2], ARGV[3])"
-_LEAVE = (
+_READ_STEP = "return redis.call('HGET', 'claw:t:' .. ARGV[2], ARGV[3])"
+_ABANDON = (
     _SEEN
     + """
 local known = redis.call('HMGET', 'claw:t:' .. ARGV[3], 'state', 'owner', 'agent', 'request')
@@ -148,7 +148,7 @@ seen(turn, known[2], known[3])
 return 1
 """
 )
-_HANDED = (
+_MARK_DELIVERED = (
     _SEEN
     + """
 local known = redis.call('HMGET', 'claw:t:' .. ARGV[3], 'state', 'agent', 'request', 'earlier')
@@ -159,8 +159,8 @@ redis.call('ZREM', of(known[2]) .. 'earlier:' .. known[4], ARGV[3]) -- it takes 
 return 1
 """
 )
-_REPLY = "reply"
-_WITHIN = int(RESUME_SECONDS)
+_RESPONSE = "reply"
+_TTL_SECONDS = int(RESUME_SECONDS)
 
 
 class ValkeyJournal:
@@ -171,83 +171,89 @@ class ValkeyJournal:
         self._owner = owner
         self._clock = clock
 
-    async def find(self, agent_id: str, asked: RequestFingerprint) -> PreviousAttempt | None:
-        words = (asked.request, asked.earlier, asked.words)
-        found = await self._link.read(_FIND, self._now(), agent_id, _WITHIN, *words, MAX_ALIKE)
+    async def find(self, agent_id: str, fingerprint: RequestFingerprint) -> PreviousAttempt | None:
+        key = (fingerprint.request, fingerprint.earlier, fingerprint.message_digest)
+        answer = await self._link.read(_FIND, self._now(), agent_id, _TTL_SECONDS, *key, MAX_CANDIDATES)
         try:
-            how, *rows = found or [b"same"]
-            altered = how == b"altered"
-            said = [(row[-1].decode(), row[1].decode()) for row in rows]
-            goes_on = asked.goes_on_from(set(said)) if altered else set(said)
-            pasts = [self._past(*row, altered=altered) for row, one in zip(rows, said, strict=True) if one in goes_on]
-            past = next((one for one in pasts if not (altered and self._runs(one))), None)
+            kind, *rows = answer or [b"same"]
+            past = self._select(rows, fingerprint, altered=kind == b"altered")
             if past is None:
                 return None
-            answer = await self._link.read(_STEPPED, self._now(), past.turn_id, "answer")
-            return replace(past, given=msgspec.msgpack.decode(answer, type=StoredResponse) if answer else None)
+            body = await self._link.read(_READ_STEP, self._now(), past.turn_id, "answer")
+            return replace(past, response=msgspec.msgpack.decode(body, type=StoredResponse) if body else None)
         except (ValueError, TypeError, msgspec.DecodeError) as error:
-            raise StoreError(f"what the server keeps of a turn can't be read: {error}") from error
+            raise StoreError(f"the record of a turn on the server can't be read: {error}") from error
 
-    async def begin(self, turn_id: str, agent_id: str, asked: RequestFingerprint) -> bool:
-        words = (asked.request, asked.earlier, asked.words, asked.attempt)
-        return await self._do(_BEGIN, turn_id, agent_id, self._owner.name, *words)
+    def _select(
+        self, rows: list[list[bytes]], fingerprint: RequestFingerprint, *, altered: bool
+    ) -> PreviousAttempt | None:
+        """Return the first attempt that the request repeats."""
+        keys = [(row[-1].decode(), row[1].decode()) for row in rows]
+        matches = fingerprint.openclaw_retry_of(set(keys)) if altered else set(keys)
+        attempts = [self._past(*row, altered=altered) for row, key in zip(rows, keys, strict=True) if key in matches]
+        return next((past for past in attempts if not (altered and self._runs(past))), None)
 
-    async def resume(self, past: PreviousAttempt, asked: RequestFingerprint) -> bool:
-        words = (asked.request, asked.earlier, asked.words, asked.attempt)
-        was = (past.turn_id, past.state, past.owner, past.seen)
-        return await self._do(_RESUME, *was, self._owner.name, *words)
+    async def begin(self, turn_id: str, agent_id: str, fingerprint: RequestFingerprint) -> bool:
+        return await self._run(_BEGIN, turn_id, agent_id, self._owner.name, *fingerprint.columns)
 
-    async def alive(self, turn_ids: Collection[str]) -> None:
-        await self._do(_ALIVE, self._owner.name, *turn_ids)
+    async def resume(self, past: PreviousAttempt, fingerprint: RequestFingerprint) -> bool:
+        before = (past.turn_id, past.state, past.owner, past.seen)
+        return await self._run(_RESUME, *before, self._owner.name, *fingerprint.columns)
 
-    async def replied(self, turn_id: str, round_number: int, body: bytes) -> None:
-        await self._keep(turn_id, round_number, _REPLY, body)
+    async def renew_leases(self, turn_ids: Collection[str]) -> None:
+        await self._run(_RENEW, self._owner.name, *turn_ids)
 
-    async def reply(self, turn_id: str, round_number: int) -> bytes | None:
-        return await self._kept(turn_id, round_number, _REPLY)
+    async def record_response(self, turn_id: str, round_number: int, body: bytes) -> None:
+        await self._record_step(turn_id, round_number, _RESPONSE, body)
 
-    async def intends(self, turn_id: str, round_number: int, place: int, record: bytes) -> None:
-        await self._keep(turn_id, round_number, place, record)
+    async def response(self, turn_id: str, round_number: int) -> bytes | None:
+        return await self._read_step(turn_id, round_number, _RESPONSE)
 
-    async def answered(self, turn_id: str, round_number: int, place: int, record: bytes) -> None:
-        await self._keep(turn_id, round_number, place, record)
+    async def record_intent(self, turn_id: str, round_number: int, place: int, record: bytes) -> None:
+        await self._record_step(turn_id, round_number, place, record)
 
-    async def answer(self, turn_id: str, round_number: int, place: int) -> bytes | None:
-        return await self._kept(turn_id, round_number, place)
+    async def record_result(self, turn_id: str, round_number: int, place: int, record: bytes) -> None:
+        await self._record_step(turn_id, round_number, place, record)
 
-    async def abandoned(self, turn_id: str) -> None:
-        await self._do(_LEAVE, turn_id, self._owner.name)
+    async def call_record(self, turn_id: str, round_number: int, place: int) -> bytes | None:
+        return await self._read_step(turn_id, round_number, place)
 
-    async def ended(self, turn_id: str, given: StoredResponse | None) -> None:
-        state, answer = ("answered", msgspec.msgpack.encode(given)) if given else ("failed", b"")
-        await self._do(_END, turn_id, self._owner.name, state, answer)
+    async def abandon(self, turn_id: str) -> None:
+        await self._run(_ABANDON, turn_id, self._owner.name)
 
-    async def handed(self, turn_id: str) -> None:
-        await self._do(_HANDED, turn_id)
+    async def end(self, turn_id: str, response: StoredResponse | None) -> None:
+        state, answer = ("answered", msgspec.msgpack.encode(response)) if response else ("failed", b"")
+        await self._run(_END, turn_id, self._owner.name, state, answer)
+
+    async def mark_delivered(self, turn_id: str) -> None:
+        await self._run(_MARK_DELIVERED, turn_id)
 
     async def close(self) -> None:
         await self._link.close()
 
-    def _past(self, *found: bytes, altered: bool = False) -> PreviousAttempt:
-        turn_id, state, owner, seen, attempt = (part.decode() for part in found[:5])
-        alive = holds_lease(self._owner, state, owner, float(found[5]), altered=altered)
-        return PreviousAttempt(turn_id, cast("TurnState", state), alive, attempt, None, owner, float(seen))
+    def _past(self, *row: bytes, altered: bool = False) -> PreviousAttempt:
+        turn_id, state, owner, seen, key = (part.decode() for part in row[:5])
+        is_alive = holds_lease(self._owner, state, owner, float(row[5]), altered=altered)
+        return PreviousAttempt(turn_id, cast("TurnState", state), is_alive, key, None, owner, float(seen))
 
     def _runs(self, past: PreviousAttempt) -> bool:
-        """Whether a turn runs, and its runner waits. One that runs here is looked for by its own request only (``Playing``)."""
-        return past.state == "running" and (past.alive or past.owner == self._owner.name)
+        """Return True if a turn runs and its runner waits.
 
-    async def _do(self, script: str, *values: str | bytes | float) -> bool:
-        return bool(await self._link.run(script, self._now(), _WITHIN, *values) == 1)
+        A turn that runs here is found only by its own request (``claw_mediate/turns/registry.py``).
+        """
+        return past.state == "running" and (past.is_alive or past.owner == self._owner.name)
 
-    async def _keep(self, turn_id: str, round_number: int, place: int | str, record: bytes) -> None:
+    async def _run(self, script: str, *values: str | bytes | float) -> bool:
+        return bool(await self._link.run(script, self._now(), _TTL_SECONDS, *values) == 1)
+
+    async def _record_step(self, turn_id: str, round_number: int, place: int | str, record: bytes) -> None:
         step = f"{round_number}.{place}"
-        if await self._link.run(_STEP, self._now(), turn_id, self._owner.name, step, record) != 1:
+        if await self._link.run(_RECORD_STEP, self._now(), turn_id, self._owner.name, step, record) != 1:
             raise StoreError(LEASE_LOST)
 
-    async def _kept(self, turn_id: str, round_number: int, place: int | str) -> bytes | None:
-        found: Any = await self._link.read(_STEPPED, self._now(), turn_id, f"{round_number}.{place}")
-        return None if found is None else bytes(found)
+    async def _read_step(self, turn_id: str, round_number: int, place: int | str) -> bytes | None:
+        record: Any = await self._link.read(_READ_STEP, self._now(), turn_id, f"{round_number}.{place}")
+        return None if record is None else bytes(record)
 
     def _now(self) -> float | str:
         return self._clock() if self._clock else ""

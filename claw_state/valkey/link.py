@@ -1,19 +1,20 @@
-"""The state on a server, Valkey or Redis: the connection, and how keys are named.
+"""The connection to a server, Valkey or Redis, and the names of its keys.
 
-    claw:agents              agents by when they were last there
-    claw:last                the number of what was kept last
-    claw:a:AGENT:used        what is kept of an agent, by when it was used; about, messages: each by its number
-    claw:a:AGENT:whole       those of them that have their messages
-    claw:a:AGENT:by:KEY      the numbers of one anchor
-    claw:a:AGENT:spent       what the agent has spent, by the ends of buckets
-    claw:a:AGENT:turns       the journal's turns by when they were last seen; asked:…, earlier:…: how they are found
+    claw:agents              agents by the time of their last request
+    claw:last                the number of the latest continuity entry
+    claw:a:AGENT:used        an agent's entries by time of use; about, messages: their content by number
+    claw:a:AGENT:whole       those entries that have messages
+    claw:a:AGENT:by:KEY      the entries of one anchor
+    claw:a:AGENT:spent       the agent's spending by the ends of buckets
+    claw:a:AGENT:turns       the journal's turns by the time they were last seen; asked:…, earlier:…: indexes of them
     claw:t:TURN              a turn with all its steps
     claw:schema              the version of these keys
 
-Every change is one script, so that it is whole or not there, and every key expires. One server, or a primary with replicas:
-scripts make up their keys, which a cluster does not allow. A pod has a database of its own.
+Every change is one atomic script, and every key expires. The server is one, or a primary with replicas: scripts compute their
+keys, which a cluster does not allow. Each pod has its own database.
 
-A server that is slow or gone never stalls a turn: a call has ``SECONDS``, and after one in vain nobody asks for a second.
+A slow or absent server never stalls a turn: a call may take ``TIMEOUT_SECONDS``, and after a timeout nobody asks for a second.
+The client is an optional extra, imported when a ``Link`` is made.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from claw_state.health import GoneError, Health
+from claw_state.health import Health, StateUnavailableError
 from claw_state.url import Server, StoreError
 
 if TYPE_CHECKING:
@@ -33,16 +34,16 @@ if TYPE_CHECKING:
     from redis.commands.core import AsyncScript
 
 SCHEMA = 1
-"""Of the keys."""
-SECONDS = 0.25
-_MOST_CONNECTIONS = 32
+"""The version of the keys."""
+TIMEOUT_SECONDS = 0.25
+_MAX_CONNECTIONS = 32
 PRELUDE = """
 local clock = redis.call('TIME')
 local now = tonumber(ARGV[1]) or (tonumber(clock[1]) + tonumber(clock[2]) / 1000000)
 local function exact(number) return string.format('%.6f', number) end
 local function of(agent) return 'claw:a:' .. agent .. ':' end
 """
-"""Of every script. The time is the server's: proxies' clocks may differ. A test gives its own."""
+"""The beginning of every script. The time is the server's, since the clocks of proxies may differ; tests pass their own."""
 DROP = """
 local function drop(a, id)
   local anchor = a .. 'by:' .. string.match(redis.call('HGET', a .. 'about', id), '^[^\\n]*')
@@ -54,19 +55,19 @@ local function drop(a, id)
   redis.call('ZREM', anchor, id)
 end
 """
-"""One of an agent's hidden rounds goes."""
+"""A Lua function that deletes one continuity entry of an agent."""
 _NOT_INSTALLED = "a state on a server needs the redis client, which is not installed: pip install 'clawdapus[redis]'"
 _CODE = re.compile("[A-Z]{2,} ")
-_OF_ONE_KEY = "WRONGTYPE "
-_PASSES = ("MISCONF ", "BUSY ")
-"""What a server says of itself for a while: its disk is full, it is at a long script."""
+_WRONG_TYPE = "WRONGTYPE "
+_TEMPORARY = ("MISCONF ", "BUSY ")
+"""Refusals that pass: the server's disk is full, or a long script is running."""
 
 
 class Link:
-    """The connection to a server. It is made when it is needed, and made again by itself."""
+    """The connection to a server, opened when needed and reopened after a failure."""
 
-    def __init__(self, server: Server, health: Health | None = None, *, seconds: float = SECONDS) -> None:
-        """Raises ``ValueError`` with one line where the client's package is not installed."""
+    def __init__(self, server: Server, health: Health | None = None, *, timeout: float = TIMEOUT_SECONDS) -> None:
+        """Raise ``ValueError`` with one line if the client's package is not installed."""
         try:
             from redis import asyncio as client  # an optional extra
             from redis import exceptions
@@ -76,56 +77,57 @@ class Link:
             raise ValueError(_NOT_INSTALLED) from None
         pool = client.BlockingConnectionPool.from_url(
             server.url.reveal(),
-            max_connections=_MOST_CONNECTIONS,
-            timeout=seconds,
+            max_connections=_MAX_CONNECTIONS,
+            timeout=timeout,
             protocol=2,
-            retry=Retry(NoBackoff(), 1),  # a connection that the server has closed meanwhile
+            retry=Retry(NoBackoff(), 1),  # if the server has closed a connection meanwhile
         )
         self._redis: Redis = client.Redis.from_pool(pool)
         self._scripts: dict[str, AsyncScript] = {}
-        self._broken = (exceptions.ConnectionError, exceptions.TimeoutError)
-        self._refused = exceptions.RedisError
-        self._plain = exceptions.ResponseError
+        self._connection_errors = (exceptions.ConnectionError, exceptions.TimeoutError)
+        self._redis_error = exceptions.RedisError
+        self._response_error = exceptions.ResponseError
         self._health = health or Health()
-        self._seconds = seconds
+        self._timeout = timeout
 
     async def run(self, script: str, *values: str | bytes | float) -> Any:
-        """The answer of a script that writes. Raises ``StoreError``."""
+        """Run a script that writes, and return its answer. Raise ``StoreError``."""
         answer = await self.read(script, *values)
-        if answer:  # else nothing had to be written, which a server that is full allows
-            self._health.written()
+        if answer:  # else nothing was written, which a full server allows
+            self._health.record_write()
         return answer
 
     async def read(self, script: str, *values: str | bytes | float) -> Any:
-        """The answer of a script that may not. Raises ``StoreError``."""
-        if self._health.resting:
-            raise GoneError("the server of the state can't be reached")
+        """Run a script that only reads, and return its answer. Raise ``StoreError``."""
+        if self._health.is_backing_off:
+            raise StateUnavailableError("the server of the state can't be reached")
         if script not in self._scripts:
             self._scripts[script] = self._redis.register_script(PRELUDE + script)
         try:
-            async with asyncio.timeout(self._seconds):
+            async with asyncio.timeout(self._timeout):
                 return await self._scripts[script](args=values)
-        except (*self._broken, TimeoutError, OSError) as error:
-            self._health.rest()
-            raise self._health.failed(_words(error)) from error
-        except self._refused as error:
-            if self._is_of_our_keys(error):
+        except (*self._connection_errors, TimeoutError, OSError) as error:
+            self._health.back_off()
+            raise self._health.fail(_connection_message(error)) from error
+        except self._redis_error as error:
+            if self._is_script_error(error):
                 raise StoreError(str(error)) from error
-            raise self._health.failed(f"the server of the state refuses: {error}") from error
+            raise self._health.fail(f"the server of the state refuses: {error}") from error
 
     async def close(self) -> None:
         await self._redis.aclose()
 
-    def _is_of_our_keys(self, error: Exception) -> bool:
-        """Whether a script went wrong by what it found, which says nothing of the server."""
-        words = str(error)
-        return type(error) is self._plain and (words.startswith(_OF_ONE_KEY) or not _CODE.match(words))
+    def _is_script_error(self, error: Exception) -> bool:
+        """Return True if a script failed because of the data, which says nothing about the server."""
+        message = str(error)
+        return type(error) is self._response_error and (message.startswith(_WRONG_TYPE) or not _CODE.match(message))
 
 
 @contextmanager
-def asked(server: Server, seconds: float) -> Iterator[Blocking]:
-    """A client that is waited for. Raises ``StoreError`` when the server can't be reached now, and ``ValueError`` with one line
-    where it refuses us for good, or holds what we can't know.
+def blocking_client(server: Server, timeout: float) -> Iterator[Blocking]:
+    """Yield a blocking client.
+
+    Raise ``StoreError`` if the server can't be reached now, and ``ValueError`` with one line if it refuses us for good.
     """
     try:
         import redis  # an optional extra
@@ -133,24 +135,24 @@ def asked(server: Server, seconds: float) -> Iterator[Blocking]:
         raise ValueError(_NOT_INSTALLED) from None
     errors = redis.exceptions
     client = redis.Redis.from_url(
-        server.url.reveal(), socket_timeout=seconds, socket_connect_timeout=seconds, protocol=2
+        server.url.reveal(), socket_timeout=timeout, socket_connect_timeout=timeout, protocol=2
     )
     try:
         yield client
     except errors.MasterDownError as error:
-        raise StoreError(_words(error)) from None
+        raise StoreError(_connection_message(error)) from None
     except (errors.AuthenticationError, errors.ResponseError, errors.InvalidResponse) as error:
-        if str(error).startswith(_PASSES):
+        if str(error).startswith(_TEMPORARY):
             raise StoreError(f"the server of the state refuses: {error}") from None
         raise ValueError(f"the state at {server.shown} refuses us: {error}") from None
     except (errors.RedisError, OSError) as error:
-        raise StoreError(_words(error)) from None
+        raise StoreError(_connection_message(error)) from None
     finally:
         client.close()
 
 
-def schema(client: Blocking, server: Server) -> int:
-    """The version of what the server keeps. Raises ``ValueError`` for one that a later claw has written."""
+def read_schema_version(client: Blocking, server: Server) -> int:
+    """Return the version of the server's keys. Raise ``ValueError`` if a newer claw wrote them."""
     version = int(client.get("claw:schema") or SCHEMA)
     if version > SCHEMA:
         raise ValueError(
@@ -160,17 +162,17 @@ def schema(client: Blocking, server: Server) -> int:
     return version
 
 
-def probe(server: Server) -> str | None:
-    """Why the server can't be reached now; None: it can. Raises ``ValueError`` where it can't be used."""
+def probe_server(server: Server) -> str | None:
+    """Return why the server can't be reached now, or None. Raise ``ValueError`` if it can't be used at all."""
     try:
-        with asked(server, SECONDS) as client:
-            schema(client, server)
+        with blocking_client(server, TIMEOUT_SECONDS) as client:
+            read_schema_version(client, server)
     except StoreError as error:
         return str(error)
     return None
 
 
-def _words(error: Exception) -> str:
+def _connection_message(error: Exception) -> str:
     return (
         f"the server of the state can't be reached: {error}"
         if str(error)

@@ -1,6 +1,6 @@
-"""What agents have spent, on a server that several proxies share: a limit is one limit, however many proxies there are.
+"""Spending on a server that several proxies share: all of them together have one limit.
 
-A hash for each agent: the end of a bucket, and its requests, cost and requests of unknown cost. Each change is one script.
+Each agent has a hash from the end of a bucket to its requests, cost and requests of unknown cost. Each change is one script.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ end
 _COUNT = (
     _BUCKETS
     + """
-local most_requests, most_cost, soft = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7] == '1'
+local max_requests, max_cost, soft = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7] == '1'
 local all, requests, cost, current = redis.call('HGETALL', key), 0, 0, {}
 for place = 1, #all, 2 do
   if tonumber(all[place]) <= now - seconds then
@@ -41,9 +41,9 @@ for place = 1, #all, 2 do
     current[#current + 1] = all[place] .. ' ' .. all[place + 1]
   end
 end
-local spent = (most_requests and requests >= most_requests) or (most_cost and cost >= most_cost)
-if soft or not spent then add(1, 0, 0) end
-return {spent and 1 or 0, exact(now), current}
+local exceeded = (max_requests and requests >= max_requests) or (max_cost and cost >= max_cost)
+if soft or not exceeded then add(1, 0, 0) end
+return {exceeded and 1 or 0, exact(now), current}
 """
 )
 _ADD = _BUCKETS + "add(0, tonumber(ARGV[5]), tonumber(ARGV[6])) return 1"
@@ -55,37 +55,37 @@ class ValkeySpending:
     def __init__(self, link: Link, clock: Callable[[], float] | None = None) -> None:
         self._link = link
         self._clock = clock
-        self._writing: set[asyncio.Task[None]] = set()
+        self._pending: set[asyncio.Task[None]] = set()
 
-    async def count(self, agent_id: str, budget: Budget) -> BudgetExcess | None:
-        most = ["" if limit is None else limit for limit in (budget.max_requests, budget.limit_usd)]
+    async def count_request(self, agent_id: str, budget: Budget) -> BudgetExcess | None:
+        limits = ["" if limit is None else limit for limit in (budget.max_requests, budget.limit_usd)]
         soft = int(budget.behavior == "soft_alert")
-        spent, now, found = await self._link.run(_COUNT, *self._words(agent_id, budget), *most, soft)
-        if not spent:
+        exceeded, now, rows = await self._link.run(_COUNT, *self._arguments(agent_id, budget), *limits, soft)
+        if not exceeded:
             return None
         try:
-            buckets = [_bucket(*bucket.split()) for bucket in found]
+            buckets = [_bucket(*bucket.split()) for bucket in rows]
         except (ValueError, TypeError) as error:
-            raise StoreError(f"what the server keeps of {agent_id} can't be read: {error}") from error
+            raise StoreError(f"the spending of {agent_id} on the server can't be read: {error}") from error
         return find_excess(budget, buckets, float(now))
 
-    def add(self, agent_id: str, budget: Budget, cost: float | None, failed: OnWriteError) -> None:
-        task = asyncio.ensure_future(self._add(agent_id, budget, cost, failed))
-        self._writing.add(task)
-        task.add_done_callback(self._writing.discard)
+    def add_cost(self, agent_id: str, budget: Budget, cost: float | None, on_error: OnWriteError) -> None:
+        task = asyncio.ensure_future(self._add_cost(agent_id, budget, cost, on_error))
+        self._pending.add(task)
+        task.add_done_callback(self._pending.discard)
 
     async def close(self) -> None:
-        if self._writing:
-            await asyncio.wait(self._writing)
+        if self._pending:
+            await asyncio.wait(self._pending)
         await self._link.close()
 
-    async def _add(self, agent_id: str, budget: Budget, cost: float | None, failed: OnWriteError) -> None:
+    async def _add_cost(self, agent_id: str, budget: Budget, cost: float | None, on_error: OnWriteError) -> None:
         try:
-            await self._link.run(_ADD, *self._words(agent_id, budget), cost or 0.0, int(cost is None))
-        except StoreError as error:  # the answer is good all the same
-            failed(str(error))
+            await self._link.run(_ADD, *self._arguments(agent_id, budget), cost or 0.0, int(cost is None))
+        except StoreError as error:  # the turn is not affected
+            on_error(str(error))
 
-    def _words(self, agent_id: str, budget: Budget) -> tuple[float | str, str, float, float]:
+    def _arguments(self, agent_id: str, budget: Budget) -> tuple[float | str, str, float, float]:
         return self._clock() if self._clock else "", agent_id, budget.seconds, bucket_width(budget)
 
 

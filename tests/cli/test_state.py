@@ -19,12 +19,11 @@ from typer.testing import CliRunner, Result
 from claw_cli.app import app
 from claw_state.continuity import Anchor
 from claw_state.journal import RequestFingerprint
-from claw_state.lease import Owner
-from claw_state.life import Life
+from claw_state.lease import LifeLock, Owner
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.continuity import SqliteContinuityStore
 from claw_state.sqlite.journal import SqliteJournal
-from claw_state.sqlite.schema import SCHEMA, TURNS, opened
+from claw_state.sqlite.schema import SCHEMA, TURNS, open_database
 from tests.cli.test_cli import claw
 from tests.state.server import SharedState, shared_state
 from tests.waiting import nobody_listens
@@ -55,9 +54,9 @@ def file(tmp_path: Path) -> Iterator[str]:
             SqliteContinuityStore(Database(name), lambda: 1e9),
             SqliteJournal(Database(name), Owner("elsewhere", 1, "b")),
         )
-        await store.keep("analyst", Anchor("x", ()), "", b"hidden" * 300)
+        await store.save("analyst", Anchor("x", ()), "", b"hidden" * 300)
         await journal.begin("t1", "analyst", RequestFingerprint("a", "", "", ""))
-        await journal.ended("t1", None)
+        await journal.end("t1", None)
         await journal.begin("t2", "executor", RequestFingerprint("a", "", "", ""))
         await store.close()
         await journal.close()
@@ -66,7 +65,7 @@ def file(tmp_path: Path) -> Iterator[str]:
     with closing(sqlite3.connect(name)) as database:
         database.execute("INSERT INTO spending VALUES ('analyst', 0, 3, 0.25, 1)")
         database.commit()
-    with closing(Life(name, "b")):
+    with closing(LifeLock(name, "b")):
         yield name
 
 
@@ -152,7 +151,7 @@ def test_a_place_that_is_none_is_wrong_usage(named: str) -> None:
 
 
 def damaged(file: Path) -> None:
-    with closing(opened(str(file), TURNS)) as database:
+    with closing(open_database(str(file), TURNS)) as database:
         database.executemany(
             "INSERT INTO turns VALUES (?, 'a', '', '', '', '', 'done', '', 0, ?)", [(n, b"x" * 3000) for n in range(50)]
         )
@@ -162,7 +161,7 @@ def damaged(file: Path) -> None:
 
 
 def newer(file: Path) -> None:
-    with closing(opened(str(file), TURNS)) as database:
+    with closing(open_database(str(file), TURNS)) as database:
         database.execute(f"PRAGMA user_version={SCHEMA + 1}")
 
 
@@ -178,8 +177,8 @@ def of_other_columns(file: Path) -> None:
 
 PLACES: dict[str, tuple[Any, str]] = {
     "missing": (lambda _: None, "there is no state at {}: the proxy makes it when it starts with CLAW_STATE={}"),
-    "directory": (Path.mkdir, "{} is no file: name the one that the proxy's CLAW_STATE names"),
-    "pipe": (os.mkfifo, "{} is no file: name the one that the proxy's CLAW_STATE names"),
+    "directory": (Path.mkdir, "{} is not a file: name the one that the proxy's CLAW_STATE names"),
+    "pipe": (os.mkfifo, "{} is not a file: name the one that the proxy's CLAW_STATE names"),
     "no database": (
         lambda file: file.write_bytes(b"none" * 5000),
         "the state {} can't be used: file is not a database; ",
@@ -222,13 +221,13 @@ def test_a_file_that_this_user_may_not_read_is_told() -> None:
     with tempfile.TemporaryDirectory() as home:
         Path(home).chmod(0o755)
         file = Path(home, "s.db")
-        opened(str(file), TURNS).close()
+        open_database(str(file), TURNS).close()
         assert state("--state", str(file)).exit_code == 0
         if os.geteuid() != 0:
             file.chmod(0)
         with as_nobody():
             told = state("--state", str(file))
-    assert told.stderr == f"error: this user has no right to the state {file}: run this as the proxy's user\n"
+    assert told.stderr == f"error: this user has no access to the state {file}: run this as the proxy's user\n"
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claw_contract.durations import seconds
+from claw_contract.durations import parse_duration
 
 
 @pytest.mark.requirement("budget:window")
@@ -28,7 +28,7 @@ from claw_contract.durations import seconds
     ],
 )
 def test_a_duration_is_its_seconds(text: str, length: float) -> None:
-    assert seconds(text) == pytest.approx(length)
+    assert parse_duration(text) == pytest.approx(length)
 
 
 WRONG = ["", "0", "0s", "-1h", "24", "h", "1d", "1 h", "1h ", "1h,1m", "1e3s", "１h", "1H", ".s", "1h-1m"]
@@ -38,10 +38,10 @@ WRONG = ["", "0", "0s", "-1h", "24", "h", "1d", "1 h", "1h ", "1h,1m", "1e3s", "
 @pytest.mark.parametrize("text", WRONG)
 def test_what_is_none_or_not_above_zero_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="a window is a duration above zero"):
-        seconds(text)
+        parse_duration(text)
 
 
 @given(st.text(alphabet="0123456789.hmsuµn+- ", max_size=12))
 def test_any_text_is_a_positive_number_or_refused(text: str) -> None:
     with suppress(ValueError):
-        assert seconds(text) > 0
+        assert parse_duration(text) > 0

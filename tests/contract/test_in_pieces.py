@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from claw_contract.redaction.redactor import Redactor
-from claw_contract.redaction.stream import cleared
+from claw_contract.redaction.stream import redact_stream
 from claw_contract.secret import DOTS, Secret
 from claw_contract.transcript import text as said
 
@@ -49,8 +49,8 @@ def test_however_it_is_cut_no_secret_is_left_when_it_is_put_together(
 ) -> None:
     pieces = cut(f"before {SECRET} after", places)
     whole = stream([{"id": "1"}, *map(delta, pieces), {"usage": {}}], escaped=escaped)
-    clear = REDACTOR.document(cleared(REDACTOR.data(whole), REDACTOR))
-    (told,) = said.reply(clear.decode())
+    clear = REDACTOR.document(redact_stream(REDACTOR.data(whole), REDACTOR))
+    (told,) = said.response_lines(clear.decode())
     assert SECRET not in told
     assert told.startswith("assistant: before ")
     assert DOTS in told
@@ -62,10 +62,10 @@ def test_however_it_is_cut_no_secret_is_left_when_it_is_put_together(
 def test_a_stream_without_a_secret_stays_as_it_is_byte_for_byte() -> None:
     events = [*map(openai, ("s3cr3t", "/", "other", '"\n\\')), *map(anthropic, ("ä", "b"))]
     for whole in (stream(events, escaped=True), stream(events, escaped=False), b'"text": "\\q", "text": "\xff', b""):
-        assert cleared(whole, REDACTOR) == whole
+        assert redact_stream(whole, REDACTOR) == whole
 
 
 @pytest.mark.requirement("history:in-pieces")
 def test_letters_that_are_hidden_are_read() -> None:
     whole = b'data: {"text": "s3cr3t\\u002f\\""}\n\ndata: {"text": "v\\u0061lue\\"-\\u00e4!"}\n\n'
-    assert cleared(whole, REDACTOR) == f'data: {{"text": "{DOTS}"}}\n\ndata: {{"text": "{DOTS}!"}}\n\n'.encode()
+    assert redact_stream(whole, REDACTOR) == f'data: {{"text": "{DOTS}"}}\n\ndata: {{"text": "{DOTS}!"}}\n\n'.encode()

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claw_contract.pattern import PatternError, pattern, patterns
+from claw_contract.pattern import PatternError, compile_pattern, find_patterns
 
 # Each where Python's re says otherwise, or can't read the pattern, beside what is the same.
 CASES: list[tuple[str, str]] = [
@@ -50,8 +50,8 @@ def test_patterns_mean_what_a_javascript_engine_takes_them_for() -> None:
     unescaped = [(source, text) for source, text in CASES if source != r"^[[a&&b~~]+$"]  # legal without the u flag only
     run = subprocess.run([node, "-e", program, json.dumps(unescaped)], capture_output=True, text=True, check=True)
     said = [line == "true" for line in run.stdout.split()]
-    assert [pattern(source).found_in(text) for source, text in unescaped] == said
-    assert pattern(r"^[[a&&b~~]+$").found_in("[&a")
+    assert [compile_pattern(source).matches(text) for source, text in unescaped] == said
+    assert compile_pattern(r"^[[a&&b~~]+$").matches("[&a")
 
 
 @pytest.mark.requirement("calls:schema-bounded")
@@ -72,17 +72,17 @@ def test_patterns_mean_what_a_javascript_engine_takes_them_for() -> None:
 )
 def test_what_is_no_pattern_is_said_when_it_is_read(source: str) -> None:
     with pytest.raises(PatternError) as raised:
-        pattern(source)
+        compile_pattern(source)
     assert len(str(raised.value)) < 400
 
 
 @pytest.mark.requirement("calls:schema-bounded")
 def test_a_search_that_backtracks_for_too_long_has_no_answer() -> None:
-    assert pattern(r"^(a+)\1$").found_in("a" * 40)
+    assert compile_pattern(r"^(a+)\1$").matches("a" * 40)
     with pytest.raises(PatternError):
-        pattern(r"^(a|a)*\1$").found_in("a" * 40 + "!")
+        compile_pattern(r"^(a|a)*\1$").matches("a" * 40 + "!")
     with pytest.raises(PatternError):
-        pattern("a").found_in("\ud800")
+        compile_pattern("a").matches("\ud800")
 
 
 def test_patterns_are_found_wherever_they_stand_but_in_values() -> None:
@@ -92,10 +92,10 @@ def test_patterns_are_found_wherever_they_stand_but_in_values() -> None:
         "enum": [{"pattern": "no"}],
         "default": {"pattern": "no"},
     }
-    assert sorted(source for _, source in patterns(schema)) == ["1", "2", "3", "4"]
+    assert sorted(source for _, source in find_patterns(schema)) == ["1", "2", "3", "4"]
 
 
 @given(st.text(max_size=12), st.text(max_size=12))
 def test_any_text_is_a_pattern_or_none_and_is_searched_without_a_fault(source: str, text: str) -> None:
     with contextlib.suppress(PatternError):
-        pattern(source).found_in(text)
+        compile_pattern(source).matches(text)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claw_contract import secret as module
+from claw_contract.redaction import redactor as module
 from claw_contract.redaction.redactor import Redactor
 from claw_contract.secret import DOTS, Secret
 
@@ -94,7 +94,7 @@ def test_nothing_is_kept_of_what_a_stranger_shows() -> None:
     base = Redactor([Secret("s3cr3t-value")])
     shown = [f"{number:06}" + "x" * 100_000 for number in range(20)]
     tracemalloc.start()
-    assert all(base.including([each]).text(f"a {each} s3cr3t-value") == f"a {DOTS} {DOTS}" for each in shown)
+    assert all(base.with_secrets([each]).text(f"a {each} s3cr3t-value") == f"a {DOTS} {DOTS}" for each in shown)
     assert all(Redactor([each]).text(each) == DOTS for each in shown)
     kept, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -104,10 +104,10 @@ def test_nothing_is_kept_of_what_a_stranger_shows() -> None:
 @pytest.mark.requirement("redactor:kept")
 def test_what_is_known_of_many_is_not_made_anew_for_one_more(monkeypatch: pytest.MonkeyPatch) -> None:
     base = Redactor([Secret(f"s3cr3t-of-{number}") for number in range(1000)])
-    spelled_by = module.spellings
+    encoded_forms = module.encoded_forms
     made: list[str] = []
-    monkeypatch.setattr(module, "spellings", lambda value: made.append(value) or spelled_by(value))
-    more = base.including(["another-token", "s3cr3t-of-5"])
+    monkeypatch.setattr(module, "encoded_forms", lambda value: made.append(value) or encoded_forms(value))
+    more = base.with_secrets(["another-token", "s3cr3t-of-5"])
     assert more.text("another-token s3cr3t-of-5 s3cr3t-of-999") == f"{DOTS} {DOTS} {DOTS}"
-    assert base.including(["s3cr3t-of-5", "short"]) is base
+    assert base.with_secrets(["s3cr3t-of-5", "short"]) is base
     assert made == ["another-token"]

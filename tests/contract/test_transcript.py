@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
 from claw_contract import interventions
-from claw_contract.transcript.diff import differences
-from claw_contract.transcript.render import headline, transcript
-from claw_contract.transcript.text import reply
+from claw_contract.transcript.diff import diff_entries
+from claw_contract.transcript.render import render_headline, render_transcript
+from claw_contract.transcript.text import response_lines
 from claw_mediate.core import tool_result
 from tests.mediate.made import called, granted
 
@@ -109,7 +109,7 @@ LINE: dict[str, Any] = {
 
 @pytest.mark.requirement("transcript:turn")
 def test_a_line_of_history_reads_as_who_said_what_to_whom() -> None:
-    assert transcript(LINE) == snapshot("""\
+    assert render_transcript(LINE) == snapshot("""\
 turn turn_1 · ok 200 · agent analyst · 2026-11-21T05:29:13.679Z
 /v1/chat/completions · asked for gpt · answered by openai gpt-5 · pod 48ad42796db0
 3 model calls · 20 tokens in (4 cached) · 10 out · 812 ms · $0.001200
@@ -149,7 +149,7 @@ cllama → runner: ok 200
 
 @pytest.mark.requirement("transcript:turn")
 def test_a_turn_has_a_headline() -> None:
-    assert headline(LINE) == "turn turn_1 · ok 200 · agent analyst · 2026-11-21T05:29:13.679Z"
+    assert render_headline(LINE) == "turn turn_1 · ok 200 · agent analyst · 2026-11-21T05:29:13.679Z"
 
 
 @pytest.mark.requirement("transcript:turn")
@@ -159,7 +159,7 @@ def test_a_turn_that_failed_says_why_and_a_call_that_did_not_run_says_so() -> No
         "result": {"ok": False, "error": {"code": "request_failed", "message": "not reached"}},
         "ran": False,
     }
-    told = transcript(line)
+    told = render_transcript(line)
     assert told.startswith("turn turn_1 · error 502 total_timeout · ")
     assert "cllama → model: request_failed; nothing ran\n" in told
 
@@ -169,7 +169,7 @@ def test_a_round_whose_calls_were_all_refused_names_the_intervention() -> None:
     line = copy.deepcopy(LINE)
     call = line["tool_trace"][1]["tool_calls"][0]
     call["result"]["error"]["code"] = "managed_tools_first"
-    told = transcript(line)
+    told = render_transcript(line)
     assert "  intervention: mixed_tool_order_internal_retry\n" in told
     assert "cllama → model: managed_tools_first; nothing ran\n" in told
 
@@ -187,7 +187,7 @@ def test_the_codes_of_interventions_are_those_of_results() -> None:
         tool_result.schema_validation(call, []),
         tool_result.duplicate_tool_call(call, 1, 1),
     ]
-    assert {answer.code for answer in by_itself} == interventions.NOT_ASKED
+    assert {answer.code for answer in by_itself} == interventions.CODES_NOT_RUN
 
 
 OPENAI_STREAM = [
@@ -225,14 +225,14 @@ def sse(events: list[dict[str, Any]]) -> str:
     ids=["openai-stream", "anthropic-stream", "openai", "anthropic"],
 )
 def test_answers_of_both_dialects_read_alike_as_json_and_as_streams(body: object) -> None:
-    spaceless = [line.replace('": "', '":"') for line in reply(body)]
+    spaceless = [line.replace('": "', '":"') for line in response_lines(body)]
     assert spaceless == ["assistant: It is 5.", 'assistant: calls shell {"cmd":"ls"}']
 
 
 @pytest.mark.requirement("transcript:dialects")
 @pytest.mark.parametrize("body", [{"error": {"message": "no"}}, sse([{"type": "error", "error": {"message": "no"}}])])
 def test_an_error_reads_as_one(body: object) -> None:
-    assert list(reply(body)) == ['error: {"message": "no"}']
+    assert list(response_lines(body)) == ['error: {"message": "no"}']
 
 
 @pytest.mark.requirement("transcript:dialects")
@@ -252,7 +252,7 @@ def test_an_error_reads_as_one(body: object) -> None:
     ids=["openai", "anthropic", "prefill"],
 )
 def test_what_a_runner_sent_last_is_told(messages: list[dict[str, Any]], told: str) -> None:
-    assert told in transcript({**LINE, "request_original": {"messages": messages}})
+    assert told in render_transcript({**LINE, "request_original": {"messages": messages}})
 
 
 @pytest.mark.requirement("transcript:hostile")
@@ -261,7 +261,7 @@ def test_words_of_peers_neither_move_the_cursor_nor_pass_for_ours() -> None:
     line = copy.deepcopy(LINE)
     line["tool_trace"][0]["tool_calls"][0]["result"]["data"] = forged
     line["tool_trace"][0]["tool_calls"][0]["name"] = forged
-    told = transcript(line)
+    told = render_transcript(line)
     assert told.count("\ncllama → runner: ok 200") == 1
     assert "  │ cllama → runner: ok 200\\r\\x1b[2J\\u202e\\u2028\\x85\\u200b\\ud800" in told
 
@@ -289,8 +289,8 @@ def places(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 @pytest.mark.requirement("transcript:hostile")
 @given(st.sampled_from(places(LINE)), JSON)
 def test_a_line_that_is_damaged_anywhere_has_a_transcript_all_the_same(place: tuple[Any, ...], put: Any) -> None:
-    told = transcript(damaged(LINE, place, put))
-    assert transcript(damaged(LINE, place, 10**5000))  # longer than Python writes
+    told = render_transcript(damaged(LINE, place, put))
+    assert render_transcript(damaged(LINE, place, 10**5000))  # longer than Python writes
     assert all(char.isprintable() or char in "\n\u00a0\u202f\u200d" for char in told)
 
 
@@ -311,19 +311,19 @@ def test_what_is_nested_too_deeply_to_be_written_is_said_to_be() -> None:
     deep: Any = []
     for _ in range(100_000):
         deep = [deep]
-    assert "(a list that can't be shown)" in transcript({**LINE, "request_original": deep})
+    assert "(a list that can't be shown)" in render_transcript({**LINE, "request_original": deep})
 
 
 @pytest.mark.requirement("transcript:hostile")
 def test_long_texts_are_cut_and_say_how_long_they_were() -> None:
-    told = transcript({**LINE, "request_original": {"messages": [{"role": "user", "content": "x" * 1_000_000}]}})
+    told = render_transcript({**LINE, "request_original": {"messages": [{"role": "user", "content": "x" * 1_000_000}]}})
     assert len(told) < 10_000
     assert "… (1000000 characters)" in told
 
 
 @pytest.mark.requirement("transcript:hostile")
 def test_a_body_that_history_cut_is_shown_as_a_beginning() -> None:
-    told = transcript({**LINE, "request_original": {"truncated": True, "original_bytes": 9, "head": '{"mess'}})
+    told = render_transcript({**LINE, "request_original": {"truncated": True, "original_bytes": 9, "head": '{"mess'}})
     assert '(the beginning of 9 bytes) {"mess' in told
 
 
@@ -331,11 +331,11 @@ def test_a_body_that_history_cut_is_shown_as_a_beginning() -> None:
 def test_two_lines_of_a_turn_are_compared_without_their_times_and_beyond_what_is_shown() -> None:
     again = copy.deepcopy(LINE) | {"latency_ms": 1, "ts": "later", "hash": "2" * 64}
     again["tool_trace"][0] |= {"wall_time_ms": 1}
-    assert differences(LINE, again) == []
+    assert diff_entries(LINE, again) == []
     again["response"]["json"]["choices"][0]["message"]["content"] = "Sold."
-    assert [line for line in differences(LINE, again) if line[0] in "+-"] == [
+    assert [line for line in diff_entries(LINE, again) if line[0] in "+-"] == [
         "-  │ assistant: Bought.",
         "+  │ assistant: Sold.",
     ]
     long, longer = ({**LINE, "request_original": "x" * 9000 + end} for end in ("1", "2"))
-    assert differences(long, longer) == ["what differs lies beyond what a transcript shows"]
+    assert diff_entries(long, longer) == ["the difference is in a part that a transcript does not show"]

@@ -19,12 +19,12 @@ from claw_mediate.telemetry.history import History
 from claw_mediate.tools.http import HttpToolExecutor
 from claw_state.sqlite.continuity import SqliteContinuityStore
 from claw_state.sqlite.journal import SqliteJournal
-from claw_state.sqlite.wal import Disk
+from claw_state.sqlite.wal import WriteAheadLog
 
 _STEPS: dict[type, tuple[str, ...]] = {
-    SqliteJournal: ("begin", "resume", "replied", "intends", "answered", "ended", "handed"),
-    Disk: ("flushed",),
-    SqliteContinuityStore: ("keep",),
+    SqliteJournal: ("begin", "resume", "record_response", "record_intent", "record_result", "end", "mark_delivered"),
+    WriteAheadLog: ("flush",),
+    SqliteContinuityStore: ("save",),
     History: ("append",),
     HttpToolExecutor: ("call",),
     ProviderFailover: ("post",),

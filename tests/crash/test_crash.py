@@ -26,13 +26,13 @@ SEED = os.environ.get("CLAW_CRASH_SEED", "1")
 ONLY = os.environ.get("CLAW_CRASH_SCENE")
 _A_SCENE = 10
 REAL = (
-    "before intends",
-    "behind intends",
+    "before record_intent",
+    "behind record_intent",
     "the service hears",
     "the service has done it",
-    "behind answered",
-    "before ended",
-    "before handed",
+    "behind record_result",
+    "before end",
+    "before mark_delivered",
     "before a chunk",
     "behind a chunk",
     "the runner hears",

@@ -17,7 +17,7 @@ from claw_state.sqlite.journal import SqliteJournal
 from tests.waiting import DEADLINE
 
 ASKED = RequestFingerprint("request", "earlier", "Buy", "")
-BUY = {(ASKED.words, "failed")}
+BUY = {(ASKED.message_digest, "failed")}
 ANSWER = StoredResponse(200, "application/json", b"{}")
 
 
@@ -35,7 +35,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 async def journal(tmp_path: Path, clock: Clock) -> AsyncIterator[SqliteJournal]:
-    opened = SqliteJournal(Database(str(tmp_path / "s.db")), Owner.this(), clock)
+    opened = SqliteJournal(Database(str(tmp_path / "s.db")), Owner.current(), clock)
     yield opened
     await opened.close()
 
@@ -43,7 +43,7 @@ async def journal(tmp_path: Path, clock: Clock) -> AsyncIterator[SqliteJournal]:
 @pytest.fixture
 async def other(tmp_path: Path, clock: Clock) -> AsyncIterator[SqliteJournal]:
     """Of another mediator in this process: with new settings one begins while the turns of the one before go on."""
-    opened = SqliteJournal(Database(str(tmp_path / "s.db")), Owner.this(), clock)
+    opened = SqliteJournal(Database(str(tmp_path / "s.db")), Owner.current(), clock)
     yield opened
     await opened.close()
 
@@ -61,10 +61,10 @@ async def test_after_ten_minutes_the_same_request_is_a_new_turn(
     journal: SqliteJournal, clock: Clock, given: StoredResponse | None
 ) -> None:
     await journal.begin("t1", "analyst", ASKED)
-    await journal.ended("t1", given)
+    await journal.end("t1", given)
     clock.now += RESUME_SECONDS - 1
     assert isinstance(await found(journal), Completed if given else Resume)
-    await journal.ended("t1", given)
+    await journal.end("t1", given)
     clock.now += RESUME_SECONDS + 1
     assert await found(journal) is None
 
@@ -89,7 +89,7 @@ async def test_a_turn_of_another_mediator_of_this_process_is_waited_for(
     waiting = asyncio.ensure_future(found(other))
     await asyncio.wait([waiting], timeout=0.3)
     assert not waiting.done()
-    await journal.ended("t1", ANSWER)
+    await journal.end("t1", ANSWER)
     assert await waiting == Completed("t1", ANSWER, awaited=True)
 
 
@@ -100,8 +100,8 @@ async def test_altered_words_go_on_with_a_turn_whose_process_died_and_not_with_o
     altered = RequestFingerprint("another request", "earlier", "Buy. Go on.", "")
     await journal.begin("t1", "analyst", ASKED)
     assert await found(other, altered) is None
-    await other.ended("t2", ANSWER)
-    await other.handed("t2")
+    await other.end("t2", ANSWER)
+    await other.mark_delivered("t2")
     clock.now += 60
     later = RequestFingerprint("a third request", "earlier", "Buy. Go on, please.", "")
     assert isinstance(await found(other, later, "t3"), Resume)
@@ -134,27 +134,27 @@ def test_what_is_appended_is_no_part_of_the_last_word_and_where_nothing_else_tel
     more: str, *, goes_on: bool, alone: bool
 ) -> None:
     asked = RequestFingerprint("r", "e", f"Buy{more}", "")
-    assert bool(asked.goes_on_from(BUY)) is goes_on
-    assert bool(replace(asked, alone=True).goes_on_from(BUY)) is alone
+    assert bool(asked.openclaw_retry_of(BUY)) is goes_on
+    assert bool(replace(asked, alone=True).openclaw_retry_of(BUY)) is alone
 
 
 @pytest.mark.requirement("journal:altered")
 @pytest.mark.parametrize("before", ["", " ", "Sell", "uy", "Buy\nmore"])
 def test_words_that_do_not_begin_with_those_of_before_go_on_with_nothing(before: str) -> None:
     earlier = RequestFingerprint("r", "e", before, "")
-    assert not RequestFingerprint("r", "e", "Buy", "").goes_on_from({(earlier.words, "failed")})
+    assert not RequestFingerprint("r", "e", "Buy", "").openclaw_retry_of({(earlier.message_digest, "failed")})
 
 
 @pytest.mark.requirement("journal:altered")
 @pytest.mark.parametrize("words", ["Buy", ":", "3:", "x:3", "-1:", "99:" + "0" * 64])
 def test_what_is_no_mark_of_words_is_gone_on_with_by_nobody(words: str) -> None:
     """As a file of an earlier claw has it."""
-    assert not RequestFingerprint("r", "e", "Buy", "").goes_on_from({(words, "failed")})
+    assert not RequestFingerprint("r", "e", "Buy", "").openclaw_retry_of({(words, "failed")})
 
 
 @pytest.mark.requirement("state:no-secrets")
 def test_of_what_a_user_said_its_length_and_digest_are_kept() -> None:
-    assert len(RequestFingerprint("r", "e", "Buy" * 1_000_000, "").words) < 100
+    assert len(RequestFingerprint("r", "e", "Buy" * 1_000_000, "").message_digest) < 100
 
 
 @pytest.mark.requirement("journal:altered-and-lost")
@@ -162,14 +162,14 @@ async def test_an_answer_that_is_being_handed_over_is_waited_for_by_altered_word
     journal: SqliteJournal, other: SqliteJournal, clock: Clock
 ) -> None:
     await journal.begin("t1", "analyst", ASKED)
-    await journal.ended("t1", ANSWER)
+    await journal.end("t1", ANSWER)
     altered = RequestFingerprint("not streamed", "earlier", "Buy", "")
     waiting = asyncio.ensure_future(found(other, altered))
     await asyncio.wait([waiting], timeout=0.3)
     assert not waiting.done()
     clock.now += LEASE_SECONDS
     assert await waiting == Completed("t1", ANSWER, awaited=True)
-    await other.handed("t1")
+    await other.mark_delivered("t1")
     assert await found(other, altered) is None
 
 
@@ -178,7 +178,7 @@ async def test_words_that_go_on_within_the_line_are_not_given_the_answer_to_what
     journal: SqliteJournal, clock: Clock
 ) -> None:
     await journal.begin("t1", "analyst", ASKED)
-    await journal.ended("t1", ANSWER)
+    await journal.end("t1", ANSWER)
     clock.now += LEASE_SECONDS
     assert await found(journal, RequestFingerprint("another request", "earlier", "Buy me a car", "")) is None
     noted = RequestFingerprint("a third request", "earlier", "Buy\n\n[Queued user message] Go on", "")
@@ -190,8 +190,8 @@ async def test_a_turn_that_runs_is_the_latest_though_the_clock_was_set_back(
     journal: SqliteJournal, other: SqliteJournal, clock: Clock
 ) -> None:
     await journal.begin("t1", "analyst", ASKED)
-    await journal.ended("t1", ANSWER)
-    await journal.handed("t1")
+    await journal.end("t1", ANSWER)
+    await journal.mark_delivered("t1")
     clock.now -= 60
     await journal.begin("t2", "analyst", ASKED)
     await journal.close()
@@ -203,16 +203,16 @@ async def test_a_runner_that_leaves_while_its_turn_is_taken_up_leaves_one_that_o
     journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await journal.begin("t1", "analyst", ASKED)
-    await journal.ended("t1", None)
-    reply, resumed = journal.reply, asyncio.Event()
+    await journal.end("t1", None)
+    response, resumed = journal.response, asyncio.Event()
 
     async def slow(turn_id: str, round_number: int) -> bytes | None:
         """As on a server."""
         resumed.set()
         await asyncio.sleep(DEADLINE)
-        return await reply(turn_id, round_number)
+        return await response(turn_id, round_number)
 
-    monkeypatch.setattr(journal, "reply", slow)
+    monkeypatch.setattr(journal, "response", slow)
     first = asyncio.ensure_future(found(journal))
     await resumed.wait()
     first.cancel()
@@ -226,7 +226,7 @@ async def test_a_runner_that_leaves_while_its_turn_is_taken_up_leaves_one_that_o
 @pytest.mark.requirement("journal:resume")
 async def test_of_two_that_find_a_failed_turn_one_goes_on_with_it(journal: SqliteJournal, other: SqliteJournal) -> None:
     await journal.begin("t1", "analyst", ASKED)
-    await journal.ended("t1", None)
+    await journal.end("t1", None)
     past = await journal.find("analyst", ASKED)
     assert past is not None
     assert [await one.resume(past, ASKED) for one in (journal, other)] == [True, False]
@@ -235,5 +235,5 @@ async def test_of_two_that_find_a_failed_turn_one_goes_on_with_it(journal: Sqlit
 @pytest.mark.requirement("store:own")
 async def test_another_agents_turn_is_not_found(journal: SqliteJournal) -> None:
     await journal.begin("t1", "clerk", ASKED)
-    await journal.ended("t1", None)
+    await journal.end("t1", None)
     assert await found(journal) is None

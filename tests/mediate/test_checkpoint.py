@@ -26,17 +26,17 @@ class Forgetful(SqliteJournal):
 
     full = True
 
-    async def replied(self, turn_id: str, round_number: int, body: bytes) -> None:
+    async def record_response(self, turn_id: str, round_number: int, body: bytes) -> None:
         self._needs_room()
-        await super().replied(turn_id, round_number, body)
+        await super().record_response(turn_id, round_number, body)
 
-    async def intends(self, turn_id: str, round_number: int, place: int, record: bytes) -> None:
+    async def record_intent(self, turn_id: str, round_number: int, place: int, record: bytes) -> None:
         self._needs_room()
-        await super().intends(turn_id, round_number, place, record)
+        await super().record_intent(turn_id, round_number, place, record)
 
-    async def answered(self, turn_id: str, round_number: int, place: int, record: bytes) -> None:
+    async def record_result(self, turn_id: str, round_number: int, place: int, record: bytes) -> None:
         self._needs_room()
-        await super().answered(turn_id, round_number, place, record)
+        await super().record_result(turn_id, round_number, place, record)
 
     def _needs_room(self) -> None:
         if self.full:
@@ -64,7 +64,7 @@ class Desk:
 
 @pytest.fixture
 async def desk() -> AsyncIterator[Desk]:
-    journal = Forgetful(Database(""), Owner.this())
+    journal = Forgetful(Database(""), Owner.current())
     await journal.begin("turn_1", "analyst", ASKED)
     yield Desk(journal)
     await journal.close()
@@ -88,7 +88,7 @@ async def test_a_journal_that_is_back_is_told_what_it_missed_and_the_turn_may_wr
     await checkpoint.record_response(2, b"second")
     desk.journal.full = False
     assert (await desk.call(checkpoint, 2, 0, WRITE)).ok
-    assert [await desk.journal.reply("turn_1", number) for number in (1, 2)] == [b"first", b"second"]
+    assert [await desk.journal.response("turn_1", number) for number in (1, 2)] == [b"first", b"second"]
     assert desk.made == [WRITE]
 
 

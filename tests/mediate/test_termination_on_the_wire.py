@@ -75,7 +75,7 @@ async def test_any_bytes_end_a_turn_and_never_spoil_the_conversation(
     asked = wire.request([wire.user("Go")], ["shell"], stream=True, more={"x_mine": 1.5})
     view = dialect.read_request(json.dumps(asked).encode())
     offered = dialect.build_request(view, CATALOG, Additions())
-    journal = SqliteJournal(Database(""), Owner.this())
+    journal = SqliteJournal(Database(""), Owner.current())
     await journal.begin("turn_1", "analyst", RequestFingerprint("request", "", "", ""))
     tape = TurnCheckpoint(journal, "turn_1", pytest.fail, "first")
     world = TurnDriver(dialect, CATALOG, offered, Ports(peers.model, peers.tools, lambda: peers.clock), tape)

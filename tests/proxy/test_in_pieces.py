@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from claw_contract.transcript.render import transcript
+from claw_contract.transcript.render import render_transcript
 from tests.peers import events
 from tests.proxy.looking import peopled, saved
 from tests.proxy.pod import PROVIDER_KEY
@@ -30,7 +30,7 @@ def test_a_key_that_comes_in_two_pieces_is_put_together_by_nobody(tmp_path: Path
             assert sum(1 for _ in stream) == 4
         (line,) = eventually(lambda: pod.history("plain"), "it is written")
         flow = next(each for each in saved(pod).flows() if "claw.entry" in each.metadata)
-        for kept in (transcript(line), transcript(json.loads(flow.metadata["claw.entry"]))):
+        for kept in (render_transcript(line), render_transcript(json.loads(flow.metadata["claw.entry"]))):
             assert "assistant: It is ••" in kept
             assert "•, really." in kept
             assert PROVIDER_KEY not in kept

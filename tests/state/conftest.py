@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from claw_state.continuity import ContinuityStore
-from claw_state.inventory import Kept
+from claw_state.inventory import StateInventory
 from claw_state.journal import Journal
 from claw_state.lease import Owner
 from claw_state.sqlite.connection import Database
@@ -49,7 +49,7 @@ def opens(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], tuple[
     if request.param == "sqlite":
         return lambda: (SqliteContinuityStore, str(tmp_path / "state.db"))
     server = request.getfixturevalue("shared")
-    return lambda: (ValkeyContinuityStore, Link(server.place, seconds=10))
+    return lambda: (ValkeyContinuityStore, Link(server.place, timeout=10))
 
 
 def in_use(place: Any) -> Any:
@@ -90,7 +90,7 @@ async def journals(opens: Callable[[], tuple[type, object]], clock: Clock) -> As
 
 
 @pytest.fixture
-def kept(opens: Callable[[], tuple[type, object]], request: pytest.FixtureRequest, clock: Clock) -> Kept:
+def kept(opens: Callable[[], tuple[type, object]], request: pytest.FixtureRequest, clock: Clock) -> StateInventory:
     """What an operator sees of the same state."""
     kind, where = opens()
     if kind is SqliteContinuityStore:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from claw_state.url import Server, place
+from claw_state.url import Server, parse_place
 from tests.not_tested import skip_for
 from tests.waiting import eventually, free_port
 
@@ -34,7 +34,7 @@ class SharedState:
 
     @property
     def place(self) -> Server:
-        server = place(self.url)
+        server = parse_place(self.url)
         assert isinstance(server, Server)
         return server
 

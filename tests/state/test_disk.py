@@ -1,4 +1,4 @@
-"""An intent is on the disk before its call leaves, and nobody else waits for that (spec/mediation.md section 5)."""
+"""An intent is on the disk before its call leaves, and nobody else waits for that (docs/spec/mediation.md section 5)."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from claw_mediate.turns.checkpoint import InFlight
 from claw_state.journal import RequestFingerprint
 from claw_state.lease import Owner
-from claw_state.sqlite import wal as disk
+from claw_state.sqlite import wal
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.journal import SqliteJournal
 from claw_state.url import StoreError
-from tests.state.test_journal import made
+from tests.state.test_journal import INTENT
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.requirement("journal:flush")
@@ -44,15 +43,15 @@ class Slow:
 @pytest.fixture
 def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Slow:
     made = Slow(tmp_path / "s.db-wal")
-    monkeypatch.setattr(disk, "_sync", made)
+    monkeypatch.setattr(wal, "_sync", made)
     return made
 
 
 async def running(tmp_path: Path, turns: int) -> SqliteJournal:
-    journal = SqliteJournal(Database(str(tmp_path / "s.db")), Owner.this())
+    journal = SqliteJournal(Database(str(tmp_path / "s.db")), Owner.current())
     for number in range(turns):
         assert await journal.begin(f"intent-of-turn-{number}", "a", RequestFingerprint(f"{number}", "", "", ""))
-        await journal.replied(f"intent-of-turn-{number}", 1, b"reply")
+        await journal.record_response(f"intent-of-turn-{number}", 1, b"reply")
     return journal
 
 
@@ -62,12 +61,14 @@ async def until(fact: Callable[[], bool]) -> None:
 
 async def test_intents_that_wait_at_one_moment_share_a_flush_and_the_loop_goes_on(tmp_path: Path, slow: Slow) -> None:
     journal = await running(tmp_path, 7)
-    first = asyncio.ensure_future(journal.intends("intent-of-turn-0", 1, 0))
+    first = asyncio.ensure_future(journal.record_intent("intent-of-turn-0", 1, 0, INTENT))
     await until(lambda: len(slow.found) == 1)
-    others = [asyncio.ensure_future(journal.intends(f"intent-of-turn-{number}", 1, 0)) for number in range(1, 7)]
+    others = [
+        asyncio.ensure_future(journal.record_intent(f"intent-of-turn-{number}", 1, 0, INTENT)) for number in range(1, 7)
+    ]
     await asyncio.sleep(0)  # they begin
-    await journal.replied("intent-of-turn-0", 2, b"meanwhile")
-    assert await journal.answer("intent-of-turn-6", 1, 0, made()) == InFlight()
+    await journal.record_response("intent-of-turn-0", 2, b"meanwhile")
+    assert await journal.call_record("intent-of-turn-6", 1, 0) == INTENT
     assert not any(waiting.done() for waiting in (first, *others))
     slow.free.set()
     await asyncio.gather(first, *others)
@@ -80,10 +81,12 @@ async def test_an_intent_that_may_not_be_on_the_disk_is_none(tmp_path: Path, slo
     journal = await running(tmp_path, 2)
     slow.broken = True
     slow.free.set()
-    told = await asyncio.gather(*(journal.intends(f"intent-of-turn-{n}", 1, 0) for n in (0, 1)), return_exceptions=True)
+    told = await asyncio.gather(
+        *(journal.record_intent(f"intent-of-turn-{n}", 1, 0, INTENT) for n in (0, 1)), return_exceptions=True
+    )
     assert [isinstance(one, StoreError) for one in told] == [True, True]
     slow.broken = False
-    await journal.intends("intent-of-turn-0", 1, 1)
+    await journal.record_intent("intent-of-turn-0", 1, 1, INTENT)
     await journal.close()
 
 
@@ -91,15 +94,15 @@ async def test_a_flush_that_nobody_waits_for_any_more_ends_before_the_file_is_cl
     tmp_path: Path, slow: Slow
 ) -> None:
     journal = await running(tmp_path, 1)
-    gone = asyncio.ensure_future(journal.intends("intent-of-turn-0", 1, 0))
+    gone = asyncio.ensure_future(journal.record_intent("intent-of-turn-0", 1, 0, INTENT))
     await until(lambda: len(slow.found) == 1)
     gone.cancel()
     with pytest.raises(asyncio.CancelledError):
         await gone
     slow.free.set()
     await journal.close()
-    after = SqliteJournal(Database(str(tmp_path / "s.db")), Owner.this())
-    assert await after.answer("intent-of-turn-0", 1, 0, made()) == InFlight()
+    after = SqliteJournal(Database(str(tmp_path / "s.db")), Owner.current())
+    assert await after.call_record("intent-of-turn-0", 1, 0) == INTENT
     await after.close()
 
 
@@ -107,14 +110,14 @@ async def test_a_flush_that_nobody_waits_for_any_more_ends_before_the_file_is_cl
 async def test_a_log_that_grew_long_begins_anew_though_turns_never_pause_and_who_writes_waits_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(disk, "_LONG", 300)
-    monkeypatch.setattr(disk, "_CARRIED_AFTER", 100)
-    monkeypatch.setattr(disk, "_STILL_SECONDS", 60)
+    monkeypatch.setattr(wal, "_LONG_LOG_PAGES", 300)
+    monkeypatch.setattr(wal, "_CHECKPOINT_PAGES", 100)
+    monkeypatch.setattr(wal, "_MAX_WAIT_SECONDS", 60)
     log, waited = tmp_path / "s.db-wal", 0
     journal = await running(tmp_path, 1)
     first = begins(log)
     for number in range(20_000):
-        writing = asyncio.ensure_future(journal.replied("intent-of-turn-0", number, b"x" * 3000))
+        writing = asyncio.ensure_future(journal.record_response("intent-of-turn-0", number, b"x" * 3000))
         await asyncio.sleep(0)
         waited += not writing.done()
         await writing

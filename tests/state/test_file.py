@@ -18,7 +18,7 @@ from claw_state.lease import Owner
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.continuity import SqliteContinuityStore
 from claw_state.sqlite.journal import SqliteJournal
-from claw_state.sqlite.schema import LOG_BYTES, SCHEMA, TURNS, opened
+from claw_state.sqlite.schema import MAX_LOG_BYTES, SCHEMA, TURNS, open_database
 from tests.state.conftest import Clock
 
 PARTS = ("", "-wal", "-shm")
@@ -51,9 +51,9 @@ def other_process(code: str, file: Path) -> str:
 async def test_another_process_that_ends_does_not_take_the_log_from_those_that_go_on(tmp_path: Path) -> None:
     """SQLite's last user removes the log. A process that lost its locks is none in the eyes of others."""
     file = tmp_path / "s.db"
-    store, journal = SqliteContinuityStore(Database(str(file))), SqliteJournal(Database(str(file)), Owner.this())
+    store, journal = SqliteContinuityStore(Database(str(file))), SqliteJournal(Database(str(file)), Owner.current())
     other_process("db.execute('DELETE FROM kept'); db.commit(); db.close()", file)
-    await store.keep("a", Anchor("x", ()), "", b"1")
+    await store.save("a", Anchor("x", ()), "", b"1")
     assert other_process("print(db.execute('SELECT COUNT(*) FROM kept').fetchone()[0])", file) == "1\n"
     await store.close()
     await journal.close()
@@ -65,7 +65,7 @@ def test_whatever_the_umask_the_file_and_its_log_are_their_owner_s_and_so_is_a_d
     tmp_path: Path, mask: int
 ) -> None:
     file = tmp_path / "new" / "deep" / "s.db"
-    with umask(mask), closing(opened(str(file), TURNS)):
+    with umask(mask), closing(open_database(str(file), TURNS)):
         assert modes(file) == dict.fromkeys(PARTS, "600")
     assert [oct(made.stat().st_mode)[-3:] for made in (file.parent, file.parent.parent)] == ["700", "700"]
 
@@ -78,21 +78,21 @@ def test_a_file_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None
         wide.execute("CREATE TABLE unrelated (x)")
         assert modes(file) == dict.fromkeys(PARTS, "644")
         file.chmod(0o666)
-        with closing(opened(str(file), TURNS)):
+        with closing(open_database(str(file), TURNS)):
             assert modes(file) == dict.fromkeys(PARTS, "600")
 
 
 @pytest.mark.requirement("store:private")
 def test_a_name_that_leads_to_a_file_that_is_not_there_yet_makes_a_private_one(tmp_path: Path) -> None:
     (tmp_path / "name.db").symlink_to(tmp_path / "s.db")
-    with umask(0), closing(opened(str(tmp_path / "name.db"), TURNS)):
+    with umask(0), closing(open_database(str(tmp_path / "name.db"), TURNS)):
         assert modes(tmp_path / "s.db")[""] == "600"
 
 
 @pytest.mark.requirement("state:newer")
 def test_a_file_of_a_newer_claw_is_not_touched(tmp_path: Path) -> None:
     file = tmp_path / "s.db"
-    with closing(opened(str(file), TURNS)) as database:
+    with closing(open_database(str(file), TURNS)) as database:
         assert database.execute("PRAGMA user_version").fetchone() == (SCHEMA,)
         database.execute(f"PRAGMA user_version={SCHEMA + 1}")
     before = file.read_bytes()
@@ -107,7 +107,7 @@ async def test_what_a_flood_took_of_the_disk_is_given_back_while_turns_go_on_and
 ) -> None:
     file, log = tmp_path / "s.db", tmp_path / "s.db-wal"
     database = Database(str(file))
-    journal, store = SqliteJournal(database, Owner.this(), clock), SqliteContinuityStore(database, clock)
+    journal, store = SqliteJournal(database, Owner.current(), clock), SqliteContinuityStore(database, clock)
     answer = StoredResponse(200, "application/json", b"x" * 200_000)
     with closing(sqlite3.connect(file, autocommit=True)) as reader:
         reader.execute("BEGIN")
@@ -115,8 +115,8 @@ async def test_what_a_flood_took_of_the_disk_is_given_back_while_turns_go_on_and
         for number in range(250):
             clock.now += 0.1
             await turn(journal, f"flood-{number}", answer)
-            await store.keep("analyst", Anchor(f"text:{number}", ()), "", b"y" * 50_000)
-    assert log.stat().st_size > LOG_BYTES
+            await store.save("analyst", Anchor(f"text:{number}", ()), "", b"y" * 50_000)
+    assert log.stat().st_size > MAX_LOG_BYTES
 
     async def until(fact: Callable[[], bool]) -> None:
         for number in range(20_000):  # the log is carried over beside them
@@ -126,7 +126,7 @@ async def test_what_a_flood_took_of_the_disk_is_given_back_while_turns_go_on_and
             await turn(journal, f"later-{clock.now}-{number}", StoredResponse(200, "application/json", b"small"))
         pytest.fail(f"{file.stat().st_size}, and {log.stat().st_size} in the log")
 
-    await until(lambda: log.stat().st_size <= LOG_BYTES)
+    await until(lambda: log.stat().st_size <= MAX_LOG_BYTES)
     grown = file.stat().st_size
     assert grown > 40_000_000
     clock.now += RESUME_SECONDS
@@ -137,5 +137,5 @@ async def test_what_a_flood_took_of_the_disk_is_given_back_while_turns_go_on_and
 
 async def turn(journal: SqliteJournal, name: str, given: StoredResponse) -> None:
     assert await journal.begin(name, "analyst", RequestFingerprint(name, "", "", ""))
-    await journal.ended(name, given)
-    await journal.handed(name)
+    await journal.end(name, given)
+    await journal.mark_delivered(name)

@@ -1,4 +1,4 @@
-"""What an operator is told of a state, and what is forgotten at his word: of a file as of a server (issue 4, 3 and 4)."""
+"""The inventory of a state and its deletion, in a file as on a server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import batched
 import pytest
 
 from claw_state.continuity import MAX_BYTES, MAX_TURNS, Anchor, ContinuityStore
-from claw_state.inventory import AgentState, Forgotten, Kept, Rounds
+from claw_state.inventory import AgentState, DeletionCounts, RoundStats, StateInventory
 from claw_state.journal import Journal, RequestFingerprint, StoredResponse
 from claw_state.lease import LEASE_SECONDS, Owner
 from claw_state.url import StoreError
@@ -23,21 +23,21 @@ AGENTS = 10_000
 
 
 async def keep(store: ContinuityStore, agent: str, key: str, messages: bytes) -> None:
-    await store.keep(agent, Anchor(key, ("before",)), "", messages)
+    await store.save(agent, Anchor(key, ("before",)), "", messages)
 
 
 async def begin(journal: Journal, agent: str, turn: str) -> None:
     assert await journal.begin(turn, agent, RequestFingerprint(turn, "earlier", "Buy", ""))
-    await journal.replied(turn, 1, b"reply")
+    await journal.record_response(turn, 1, b"reply")
 
 
 async def found(store: ContinuityStore, agent: str, *keys: str) -> list[str]:
-    return sorted(kept.anchor.key for kept in await store.candidates(agent, keys))
+    return sorted(kept.anchor.key for kept in await store.find(agent, keys))
 
 
 @pytest.mark.requirement("state:inventory")
 async def test_what_is_kept_is_told_by_agent_in_counts_sizes_and_times(
-    stores: Stores, journals: Journals, kept: Kept, clock: Clock
+    stores: Stores, journals: Journals, kept: StateInventory, clock: Clock
 ) -> None:
     store, journal = stores(), journals(ELSEWHERE)
     await keep(store, "analyst", "x", b"12345")
@@ -50,21 +50,21 @@ async def test_what_is_kept_is_told_by_agent_in_counts_sizes_and_times(
     clock.now += LEASE_SECONDS
     await begin(journal, "analyst", "runs")
     await begin(journal, "watcher", "left")
-    await journal.abandoned("left")
-    await journal.ended("fails", None)
+    await journal.abandon("left")
+    await journal.end("fails", None)
     for turn in ("answered", "done", "done-too"):
-        await journal.ended(turn, GIVEN)
+        await journal.end(turn, GIVEN)
     for turn in ("done", "done-too"):
-        await journal.handed(turn)
+        await journal.mark_delivered(turn)
     told = kept.inventory()
     assert told.agents == (
         AgentState(
             "analyst",
-            Rounds(2, 12, 1000.0, 2000.0),
+            RoundStats(2, 12, 1000.0, 2000.0),
             {"running": 1, "cut_off": 1, "failed": 1, "answered": 1, "done": 2},
         ),
-        AgentState("executor", Rounds(1, 2, 2000.0, 2000.0, marks=1)),
-        AgentState("watcher", Rounds(), {"abandoned": 1}),
+        AgentState("executor", RoundStats(1, 2, 2000.0, 2000.0, marks=1)),
+        AgentState("watcher", RoundStats(), {"abandoned": 1}),
     )
     assert told.schema == 1
     assert kept.inventory() == told, "reading changes nothing"
@@ -72,7 +72,7 @@ async def test_what_is_kept_is_told_by_agent_in_counts_sizes_and_times(
 
 @pytest.mark.requirement("state:forget")
 async def test_what_is_kept_of_an_agent_is_forgotten_but_for_a_turn_that_somebody_is_at(
-    stores: Stores, journals: Journals, kept: Kept, clock: Clock
+    stores: Stores, journals: Journals, kept: StateInventory, clock: Clock
 ) -> None:
     store, journal = stores(), journals(ELSEWHERE)
     for number in range(50):
@@ -83,50 +83,50 @@ async def test_what_is_kept_of_an_agent_is_forgotten_but_for_a_turn_that_somebod
         await begin(journal, "analyst", turn)
     await begin(journal, "executor", "another's")
     clock.now += LEASE_SECONDS
-    await journal.ended("fails", None)
-    await journal.ended("done", GIVEN)
+    await journal.end("fails", None)
+    await journal.end("done", GIVEN)
     for turn in ("runs", "left"):
         await begin(journal, "analyst", turn)
-    await journal.abandoned("left")
-    assert kept.forget("analyst") == Forgotten(rounds=50, marks=1, turns=3, running=2)
+    await journal.abandon("left")
+    assert kept.forget("analyst") == DeletionCounts(rounds=50, marks=1, turns=3, running=2)
     assert await found(store, "analyst", *(f"t{number}" for number in range(50))) == []
     assert await found(store, "executor", "t1") == ["t1"]
     for turn in ("dies", "fails", "done"):
         assert await journal.find("analyst", RequestFingerprint(turn, "", "", "")) is None
-        assert await journal.reply(turn, 1) is None
+        assert await journal.response(turn, 1) is None
     assert await journal.find("executor", RequestFingerprint("another's", "", "", "")) is not None
-    await journal.intends("runs", 1, 0)
+    await journal.record_intent("runs", 1, 0, b"intent")
     for turn in ("runs", "left"):
-        await journal.ended(turn, GIVEN)
-    assert kept.forget("analyst") == Forgotten(rounds=0, marks=0, turns=2, running=0)
+        await journal.end(turn, GIVEN)
+    assert kept.forget("analyst") == DeletionCounts(rounds=0, marks=0, turns=2, running=0)
     assert kept.forget("analyst") is None
     assert [state.agent for state in kept.inventory().agents] == ["executor"]
     await keep(store, "analyst", "t1", b"new")
     await begin(journal, "analyst", "done")
-    assert kept.inventory().agents[0] == AgentState("analyst", Rounds(1, 3, clock.now, clock.now), {"running": 1}), (
-        "it begins anew"
-    )
+    assert kept.inventory().agents[0] == AgentState(
+        "analyst", RoundStats(1, 3, clock.now, clock.now), {"running": 1}
+    ), "it begins anew"
 
 
 @pytest.mark.requirement("state:forget", "journal:lease")
 async def test_a_proxy_that_was_believed_dead_makes_no_call_of_a_turn_that_is_forgotten(
-    journals: Journals, kept: Kept, clock: Clock
+    journals: Journals, kept: StateInventory, clock: Clock
 ) -> None:
     journal = journals(ELSEWHERE)
     await begin(journal, "analyst", "slow")
     clock.now += LEASE_SECONDS
-    assert kept.forget("analyst") == Forgotten(0, 0, 1, 0)
+    assert kept.forget("analyst") == DeletionCounts(0, 0, 1, 0)
     with pytest.raises(StoreError):
-        await journal.intends("slow", 1, 0)
-    await journal.alive(["slow"])
-    await journal.ended("slow", GIVEN)
-    await journal.handed("slow")
+        await journal.record_intent("slow", 1, 0, b"intent")
+    await journal.renew_leases(["slow"])
+    await journal.end("slow", GIVEN)
+    await journal.mark_delivered("slow")
     assert kept.inventory().agents == ()
 
 
 @pytest.mark.requirement("store:bounded")
 async def test_of_ten_thousand_agents_one_that_floods_takes_nothing_from_another(
-    stores: Stores, kept: Kept, clock: Clock
+    stores: Stores, kept: StateInventory, clock: Clock
 ) -> None:
     store = stores()
     for some in batched(range(AGENTS), 100):
@@ -139,6 +139,6 @@ async def test_of_ten_thousand_agents_one_that_floods_takes_nothing_from_another
         await keep(store, "large", f"t{number}", b"x" * (MAX_BYTES // 8 - 9))
     told = kept.inventory().agents
     assert [state.agent for state in told] == [*(f"agent-{number:05}" for number in range(AGENTS)), "flood", "large"]
-    assert {state.rounds for state in told[:AGENTS]} == {Rounds(1, 6, 1000.0, 1000.0)}
+    assert {state.rounds for state in told[:AGENTS]} == {RoundStats(1, 6, 1000.0, 1000.0)}
     assert [(state.rounds.count, state.rounds.marks) for state in told[AGENTS:]] == [(MAX_TURNS, 20), (8, 4)]
     assert await found(store, "agent-04711", "x") == ["x"]

@@ -24,8 +24,8 @@ from claw_state.sqlite.connection import Database
 from claw_state.sqlite.continuity import SqliteContinuityStore
 from claw_state.sqlite.inventory import SqliteInventory
 from claw_state.sqlite.journal import SqliteJournal
-from claw_state.sqlite.schema import TURNS, opened
-from claw_state.url import File, StoreError, place
+from claw_state.sqlite.schema import TURNS, open_database
+from claw_state.url import File, StoreError, parse_place
 
 HIDDEN = b"planted-hidden-round"
 
@@ -40,11 +40,11 @@ def written(file: Path) -> Iterator[subprocess.Popen[str]]:
     """By another process, which has it open until it is told to end, or is killed."""
     code = (
         "import asyncio, sys\n"
-        "from claw_mediate.core.continuity import Anchor\n"
-        "from claw_state.sqlite.continuity import SqliteStore\n"
+        "from claw_state.continuity import Anchor\n"
+        "from claw_state.sqlite.continuity import SqliteContinuityStore\n"
         "from claw_state.sqlite.connection import Database\n"
-        "store = SqliteStore(Database(sys.argv[1]))\n"
-        f"asyncio.run(store.keep('analyst', Anchor('x', ()), '', {HIDDEN!r}))\n"
+        "store = SqliteContinuityStore(Database(sys.argv[1]))\n"
+        f"asyncio.run(store.save('analyst', Anchor('x', ()), '', {HIDDEN!r}))\n"
         "print('written', flush=True)\n"
         "sys.stdin.read()\n"
         "asyncio.run(store.close())\n"
@@ -91,7 +91,7 @@ def test_a_link_to_a_file_is_that_file_with_what_stands_beside_it(tmp_path: Path
     link, home = tmp_path / "link.db", tmp_path / "home"
     home.mkdir()
     link.symlink_to(home / "s.db")
-    assert place(str(link)) == File(str(home / "s.db"))
+    assert parse_place(str(link)) == File(str(home / "s.db"))
     with written(home / "s.db"):
         found = CliRunner().invoke(app, ["state", "--state", str(link), "--json"])
         assert [one["agent"] for one in json.loads(found.stdout)["agents"]] == ["analyst"]
@@ -108,13 +108,13 @@ def test_a_file_in_which_nothing_stands_yet_is_an_empty_state(tmp_path: Path) ->
 @pytest.mark.requirement("state:forget")
 async def test_what_is_forgotten_is_in_no_byte_of_the_file_or_its_log_and_the_file_is_smaller(tmp_path: Path) -> None:
     file = tmp_path / "s.db"
-    store, journal = SqliteContinuityStore(Database(str(file))), SqliteJournal(Database(str(file)), Owner.this())
+    store, journal = SqliteContinuityStore(Database(str(file))), SqliteJournal(Database(str(file)), Owner.current())
     for number in range(40):
-        await store.keep("analyst", Anchor(f"x{number}", ()), "", HIDDEN * 5000)
+        await store.save("analyst", Anchor(f"x{number}", ()), "", HIDDEN * 5000)
         await journal.begin(f"t{number}", "analyst", RequestFingerprint(f"t{number}", "", "planted-words", ""))
-        await journal.replied(f"t{number}", 1, b"planted-reply" * 5000)
-        await journal.ended(f"t{number}", StoredResponse(200, "text/plain", b"planted-answer" * 5000))
-    await store.keep("executor", Anchor("x", ()), "", b"another's")
+        await journal.record_response(f"t{number}", 1, b"planted-reply" * 5000)
+        await journal.end(f"t{number}", StoredResponse(200, "text/plain", b"planted-answer" * 5000))
+    await store.save("executor", Anchor("x", ()), "", b"another's")
     forgotten = SqliteInventory(File(str(file))).forget("analyst")
     assert forgotten is not None
     assert (forgotten.rounds, forgotten.turns, forgotten.lingers) == (40, 40, False)
@@ -122,8 +122,8 @@ async def test_what_is_forgotten_is_in_no_byte_of_the_file_or_its_log_and_the_fi
     assert b"another's" in held
     assert b"planted" not in held
     assert file.stat().st_size < 500_000, "of nine megabytes"
-    await store.keep("analyst", Anchor("x", ()), "", b"anew")
-    assert [one.messages for one in await store.candidates("analyst", ["x"])] == [b"anew"]
+    await store.save("analyst", Anchor("x", ()), "", b"anew")
+    assert [one.messages for one in await store.find("analyst", ["x"])] == [b"anew"]
     await store.close()
     await journal.close()
 
@@ -132,7 +132,7 @@ async def test_what_is_forgotten_is_in_no_byte_of_the_file_or_its_log_and_the_fi
 async def test_a_log_that_somebody_reads_is_not_waited_for_and_said(tmp_path: Path) -> None:
     file = tmp_path / "s.db"
     store = SqliteContinuityStore(Database(str(file)))
-    await store.keep("analyst", Anchor("x", ()), "", HIDDEN)
+    await store.save("analyst", Anchor("x", ()), "", HIDDEN)
     with closing(sqlite3.connect(file)) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT * FROM kept").fetchall()
@@ -148,7 +148,7 @@ def test_a_lock_that_does_not_end_is_an_error_and_nothing_is_forgotten(
 ) -> None:
     monkeypatch.setattr(sqlite_inventory, "_PATIENCE_SECONDS", 0.01)
     file = tmp_path / "s.db"
-    with closing(opened(str(file), TURNS)) as database:
+    with closing(open_database(str(file), TURNS)) as database:
         database.execute("INSERT INTO turns VALUES ('t', 'analyst', '', '', '', '', 'done', '', 0, NULL)")
         database.execute("BEGIN IMMEDIATE")
         kept = SqliteInventory(File(str(file)))

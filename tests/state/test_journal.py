@@ -1,4 +1,4 @@
-"""The turn journal, in a file as on a server: what a turn did, found by whoever asks again (spec/mediation.md section 5)."""
+"""The turn journal, in a file as on a server: the record of a turn, found by its retries (docs/spec/mediation.md section 5)."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from claw_mediate.core.types import ToolCall, ToolResult
-from claw_mediate.turns.checkpoint import InFlight
 from claw_state.journal import RESUME_SECONDS, Journal, RequestFingerprint, StoredResponse
 from claw_state.lease import LEASE_SECONDS, Owner
 from claw_state.url import StoreError
 from claw_state.valkey.journal import ValkeyJournal
 from claw_state.valkey.link import Link
-from tests.mediate.made import called, granted
 from tests.state.conftest import Clock
 from tests.state.server import SharedState
 
@@ -21,10 +18,7 @@ type Journals = Callable[[Owner], Journal]
 HERE, ELSEWHERE = Owner("here", 1, "a"), Owner("elsewhere", 1, "b")
 ASKED = RequestFingerprint("request", "earlier", "Buy", "")
 GIVEN = StoredResponse(200, "application/json", b'{"answer": "\\u0000"}')
-
-
-def made() -> ToolCall:
-    return called(granted(), "{}")
+INTENT, RESULT = b"\x00 the call was sent", b"\xff its result"
 
 
 @pytest.mark.requirement("journal:one-runs")
@@ -36,7 +30,7 @@ async def test_of_one_request_one_turn_runs_whoever_begins_it(journals: Journals
     assert await elsewhere.begin("t4", "a", RequestFingerprint("other request", "earlier", "Buy", ""))
     past = await elsewhere.find("a", ASKED)
     assert past is not None
-    assert (past.turn_id, past.state, past.alive) == ("t1", "running", True)
+    assert (past.turn_id, past.state, past.is_alive) == ("t1", "running", True)
     assert await elsewhere.find("nobody", ASKED) is None
 
 
@@ -46,57 +40,57 @@ async def test_a_turn_whose_process_is_silent_goes_on_elsewhere_and_no_longer_he
 ) -> None:
     here, elsewhere = journals(HERE), journals(ELSEWHERE)
     await here.begin("t1", "a", ASKED)
-    await here.replied("t1", 1, b"reply")
-    await here.intends("t1", 1, 0)
+    await here.record_response("t1", 1, b"reply")
+    await here.record_intent("t1", 1, 0, INTENT)
     clock.now += LEASE_SECONDS - 1
-    await here.alive(["t1"])
+    await here.renew_leases(["t1"])
     clock.now += LEASE_SECONDS - 1
     past = await elsewhere.find("a", ASKED)
     assert past is not None
-    assert past.alive
+    assert past.is_alive
     clock.now += 2
     past = await elsewhere.find("a", ASKED)
     assert past is not None
-    assert not past.alive
+    assert not past.is_alive
     assert await elsewhere.resume(past, ASKED)
     assert not await elsewhere.resume(past, ASKED)
-    for refused in (here.intends("t1", 2, 0), here.replied("t1", 2, b"late"), here.answered("t1", 1, 0, answer())):
+    for refused in (
+        here.record_intent("t1", 2, 0, INTENT),
+        here.record_response("t1", 2, b"late"),
+        here.record_result("t1", 1, 0, RESULT),
+    ):
         with pytest.raises(StoreError):
             await refused
-    await here.ended("t1", None)
-    await here.alive(["t1"])
+    await here.end("t1", None)
+    await here.renew_leases(["t1"])
     again = await elsewhere.find("a", ASKED)
     assert again is not None
     assert (again.state, again.owner) == ("running", ELSEWHERE.name)
-    assert await elsewhere.reply("t1", 1) == b"reply"
-    assert await elsewhere.reply("t1", 2) is None
-    assert await elsewhere.answer("t1", 1, 0, made()) == InFlight()
-
-
-def answer() -> ToolResult:
-    return ToolResult(made(), b'{"ok": true}', True, None, 200, 7, True)
+    assert await elsewhere.response("t1", 1) == b"reply"
+    assert await elsewhere.response("t1", 2) is None
+    assert await elsewhere.call_record("t1", 1, 0) == INTENT
 
 
 @pytest.mark.requirement("journal:resume")
 async def test_what_a_turn_did_is_read_as_it_was_written(journals: Journals) -> None:
     here = journals(HERE)
     await here.begin("t1", "a", ASKED)
-    assert await here.answer("t1", 1, 0, made()) is None
-    await here.intends("t1", 1, 0)
-    assert await here.answer("t1", 1, 0, made()) == InFlight()
-    await here.answered("t1", 1, 0, answer())
-    await here.replied("t1", 1, b"\x00\xff")
+    assert await here.call_record("t1", 1, 0) is None
+    await here.record_intent("t1", 1, 0, INTENT)
+    assert await here.call_record("t1", 1, 0) == INTENT
+    await here.record_result("t1", 1, 0, RESULT)
+    await here.record_response("t1", 1, b"\x00\xff")
     other = journals(ELSEWHERE)
-    assert await other.answer("t1", 1, 0, made()) == answer()
-    assert await other.answer("t1", 1, 1, made()) is None
-    assert await other.reply("t1", 1) == b"\x00\xff"
+    assert await other.call_record("t1", 1, 0) == RESULT
+    assert await other.call_record("t1", 1, 1) is None
+    assert await other.response("t1", 1) == b"\x00\xff"
 
 
 @pytest.mark.requirement("journal:not-entered")
 async def test_a_turn_that_is_not_entered_may_not_begin_a_call(journals: Journals) -> None:
     here = journals(HERE)
     with pytest.raises(StoreError):
-        await here.intends("unknown", 1, 0)
+        await here.record_intent("unknown", 1, 0, INTENT)
 
 
 @pytest.mark.requirement("journal:retry-of-a-done-turn")
@@ -104,14 +98,14 @@ async def test_an_answer_is_there_until_it_is_handed_over_and_for_those_who_retr
     here, elsewhere = journals(HERE), journals(ELSEWHERE)
     keyed = RequestFingerprint("request", "earlier", "Buy", "key-1")
     await here.begin("t1", "a", keyed)
-    await here.ended("t1", GIVEN)
+    await here.end("t1", GIVEN)
     past = await elsewhere.find("a", ASKED)
     assert past is not None
-    assert (past.state, past.given, past.attempt, past.alive) == ("answered", GIVEN, "key-1", False)
-    await elsewhere.handed("t1")
+    assert (past.state, past.response, past.idempotency_key, past.is_alive) == ("answered", GIVEN, "key-1", False)
+    await elsewhere.mark_delivered("t1")
     past = await here.find("a", ASKED)
     assert past is not None
-    assert (past.state, past.given) == ("done", GIVEN)
+    assert (past.state, past.response) == ("done", GIVEN)
     assert await here.begin("t2", "a", ASKED)
 
 
@@ -120,16 +114,16 @@ async def test_what_led_to_an_answer_is_kept_no_longer_than_the_answer_is_missin
     here = journals(HERE)
     for turn, given in (("failed", None), ("answered", GIVEN)):
         await here.begin(turn, "a", RequestFingerprint(turn, "", "", ""))
-        await here.replied(turn, 1, b"reply")
-        await here.intends(turn, 1, 0)
-        await here.answered(turn, 1, 0, answer())
-        await here.ended(turn, given)
-    assert (await here.reply("failed", 1), await here.answer("failed", 1, 0, made())) == (b"reply", answer())
-    assert (await here.reply("answered", 1), await here.answer("answered", 1, 0, made())) == (None, None)
-    await here.ended("answered", None)
+        await here.record_response(turn, 1, b"reply")
+        await here.record_intent(turn, 1, 0, INTENT)
+        await here.record_result(turn, 1, 0, RESULT)
+        await here.end(turn, given)
+    assert (await here.response("failed", 1), await here.call_record("failed", 1, 0)) == (b"reply", RESULT)
+    assert (await here.response("answered", 1), await here.call_record("answered", 1, 0)) == (None, None)
+    await here.end("answered", None)
     past = await here.find("a", RequestFingerprint("answered", "", "", ""))
     assert past is not None
-    assert (past.state, past.given) == ("answered", GIVEN), "what could not go on is never said to have failed"
+    assert (past.state, past.response) == ("answered", GIVEN), "what could not go on is never said to have failed"
 
 
 @pytest.mark.requirement("journal:resume")
@@ -138,7 +132,7 @@ async def test_a_failed_turn_is_found_by_a_request_that_goes_on_with_its_last_wo
     await here.begin("t1", "a", ASKED)
     longer = RequestFingerprint("longer", "earlier", "Buy, I said", "")
     assert await elsewhere.find("a", longer) is None
-    await here.ended("t1", None)
+    await here.end("t1", None)
     for other in (
         RequestFingerprint("x", "else", "Buy, I said", ""),
         RequestFingerprint("x", "earlier", "But", ""),
@@ -165,7 +159,7 @@ async def test_of_those_that_failed_the_latest_that_the_words_go_on_from_is_foun
         clock.now += 1
         await here.begin(f"t{number}", "a", RequestFingerprint(f"r{number}", "earlier", said, ""))
         if said != "Buy me a":
-            await here.ended(f"t{number}", None)
+            await here.end(f"t{number}", None)
     past = await here.find("a", RequestFingerprint("longer", "earlier", "Buy me a car", ""))
     assert past is not None
     assert past.turn_id == "t1"
@@ -176,11 +170,11 @@ async def test_of_those_that_failed_the_latest_that_the_words_go_on_from_is_foun
 async def test_a_failed_turn_is_found_however_many_were_done_behind_the_same_words(journals: Journals) -> None:
     here = journals(HERE)
     await here.begin("t0", "a", RequestFingerprint("r0", "earlier", "Buy", ""))
-    await here.ended("t0", None)
+    await here.end("t0", None)
     for number in range(1, 300):
         await here.begin(f"t{number}", "a", RequestFingerprint(f"r{number}", "earlier", "Look", ""))
-        await here.ended(f"t{number}", GIVEN)
-        await here.handed(f"t{number}")
+        await here.end(f"t{number}", GIVEN)
+        await here.mark_delivered(f"t{number}")
     past = await here.find("a", RequestFingerprint("longer", "earlier", "Buy, I said", ""))
     assert past is not None
     assert past.turn_id == "t0"
@@ -192,17 +186,17 @@ async def test_an_answer_that_was_lost_is_found_by_altered_words_once_nobody_han
 ) -> None:
     here, elsewhere = journals(HERE), journals(ELSEWHERE)
     await here.begin("t1", "a", ASKED)
-    await here.ended("t1", GIVEN)
+    await here.end("t1", GIVEN)
     noted = RequestFingerprint("noted", "earlier", "Buy\n\n[Queued user message] Go on", "")
     for journal in (here, elsewhere):
         for seconds, alive in ((0.0, True), (LEASE_SECONDS, False)):
             clock.now += seconds
             past = await journal.find("a", noted)
             assert past is not None
-            assert (past.turn_id, past.state, past.given, past.alive) == ("t1", "answered", GIVEN, alive)
+            assert (past.turn_id, past.state, past.response, past.is_alive) == ("t1", "answered", GIVEN, alive)
             clock.now -= seconds
         assert await journal.find("a", RequestFingerprint("other", "earlier", "Buy me a car", "")) is None
-    await here.handed("t1")
+    await here.mark_delivered("t1")
     assert await here.find("a", noted) is None
 
 
@@ -210,7 +204,7 @@ async def test_an_answer_that_was_lost_is_found_by_altered_words_once_nobody_han
 async def test_a_turn_is_not_resumed_where_another_of_that_request_runs(journals: Journals) -> None:
     here, elsewhere = journals(HERE), journals(ELSEWHERE)
     await here.begin("t1", "a", ASKED)
-    await here.ended("t1", None)
+    await here.end("t1", None)
     longer = RequestFingerprint("longer", "earlier", "Buy, I said", "")
     past = await here.find("a", longer)
     assert past is not None
@@ -237,14 +231,14 @@ async def test_after_ten_minutes_nothing_is_resumed_and_the_request_may_run_agai
 async def test_a_journal_is_read_by_the_process_that_comes_after(journals: Journals, clock: Clock) -> None:
     first = journals(HERE)
     await first.begin("t1", "a", ASKED)
-    await first.replied("t1", 1, b"reply")
+    await first.record_response("t1", 1, b"reply")
     clock.now += LEASE_SECONDS
     after = journals(Owner("here", 1, "c"))
     past = await after.find("a", ASKED)
     assert past is not None
-    assert (past.state, past.alive) == ("running", False)
+    assert (past.state, past.is_alive) == ("running", False)
     assert await after.resume(past, ASKED)
-    assert await after.reply("t1", 1) == b"reply"
+    assert await after.response("t1", 1) == b"reply"
 
 
 @pytest.mark.requirement("journal:owner")
@@ -254,10 +248,10 @@ async def test_a_process_of_the_same_name_and_number_is_another_one_and_its_turn
     await here.begin("t1", "a", ASKED)
     past = await there.find("a", ASKED)
     assert past is not None
-    assert (past.state, past.alive) == ("running", True)
-    await there.alive(["t1"])
+    assert (past.state, past.is_alive) == ("running", True)
+    await there.renew_leases(["t1"])
     with pytest.raises(StoreError):
-        await there.intends("t1", 1, 0)
+        await there.record_intent("t1", 1, 0, INTENT)
 
 
 @pytest.mark.requirement("journal:altered-while-a-write-is-on-its-way")
@@ -267,31 +261,31 @@ async def test_a_turn_that_its_runner_left_is_waited_for_by_altered_words_too_ev
     here, elsewhere = journals(HERE), journals(ELSEWHERE)
     longer = RequestFingerprint("longer", "earlier", "Buy, I said", "")
     await here.begin("t1", "a", ASKED)
-    await elsewhere.abandoned("t1")  # not its own
+    await elsewhere.abandon("t1")  # not its own
     assert await here.find("a", longer) is None
-    await here.abandoned("t1")
+    await here.abandon("t1")
     for journal in (here, elsewhere):
         for asked in (ASKED, longer):
             past = await journal.find("a", asked)
             assert past is not None
-            assert (past.turn_id, past.state, past.alive) == ("t1", "abandoned", True)
+            assert (past.turn_id, past.state, past.is_alive) == ("t1", "abandoned", True)
     clock.now += LEASE_SECONDS - 1
-    await here.alive(["t1"])
+    await here.renew_leases(["t1"])
     clock.now += LEASE_SECONDS - 1
     past = await elsewhere.find("a", longer)
     assert past is not None
-    assert past.alive
-    await here.ended("t1", None)
+    assert past.is_alive
+    await here.end("t1", None)
     past = await elsewhere.find("a", longer)
     assert past is not None
-    assert (past.state, past.alive) == ("failed", False)
+    assert (past.state, past.is_alive) == ("failed", False)
     assert await elsewhere.resume(past, longer)
 
 
 @pytest.mark.requirement("journal:ten-minutes")
 async def test_what_a_busy_agent_is_found_by_on_a_server_does_not_grow(shared: SharedState, clock: Clock) -> None:
     """Conversations that begin alike share what was said earlier, and one agent's never rest for ten minutes."""
-    journal = ValkeyJournal(Link(shared.place, seconds=10), HERE, clock)
+    journal = ValkeyJournal(Link(shared.place, timeout=10), HERE, clock)
     for number in range(20):
         assert await journal.begin(f"t{number}", "a", RequestFingerprint(f"request-{number}", "earlier", "Buy", ""))
         clock.now += RESUME_SECONDS / 4

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from claw_state.journal import RequestFingerprint
-from claw_state.lease import Owner
-from claw_state.life import Life, lives
+from claw_state.lease import LifeLock, Owner, holder_lives
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.journal import SqliteJournal
 
@@ -19,11 +18,11 @@ ASKED = RequestFingerprint("request", "earlier", "Buy", "")
 BEGINS = """
 import asyncio, sys
 from claw_state.sqlite.journal import SqliteJournal
-from claw_state.journal import Asked
+from claw_state.journal import RequestFingerprint
 from claw_state.sqlite.connection import Database
 from claw_state.lease import Owner
 journal = SqliteJournal(Database(sys.argv[1]), Owner("same", 1, "other"))
-asyncio.run(journal.begin("t1", "a", Asked("request", "earlier", "Buy", "")))
+asyncio.run(journal.begin("t1", "a", RequestFingerprint("request", "earlier", "Buy", "")))
 print("begun", flush=True)
 sys.stdin.read()
 """
@@ -36,14 +35,14 @@ async def test_a_process_that_is_killed_is_dead_at_once_and_what_it_left_is_clea
         journal = SqliteJournal(Database(file), Owner("same", 1, "mine"))
         past = await journal.find("a", ASKED)
         assert past is not None
-        assert past.alive
+        assert past.is_alive
         other.kill()
         other.wait()
         past = await journal.find("a", ASKED)
         assert past is not None
-        assert not past.alive
+        assert not past.is_alive
         assert await journal.resume(past, ASKED)
-    assert [lives(file, name) for name in ("mine", "other", "nobody")] == [True, False, False]
+    assert [holder_lives(file, name) for name in ("mine", "other", "nobody")] == [True, False, False]
     later = SqliteJournal(Database(file), Owner("same", 1, "later"))
     assert left_in(tmp_path) == ["s.db-life-later", "s.db-life-mine"]
     await later.close()
@@ -65,7 +64,7 @@ def left_in(home: Path) -> list[str]:
 
 
 def test_who_is_closed_twice_closes_nothing_of_others(tmp_path: Path) -> None:
-    life = Life(str(tmp_path / "state.db"), "one")
+    life = LifeLock(str(tmp_path / "state.db"), "one")
     life.close()
     other = os.open(tmp_path, os.O_RDONLY)
     life.close()

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from claw_state.url import Server, place
-from claw_state.valkey.link import probe
+from claw_state.url import Server, parse_place
+from claw_state.valkey.link import probe_server
 from tests.state.relay import Relay
 from tests.state.server import shared_state
 
@@ -24,14 +24,14 @@ MISTAKES = ["WRONGPASS invalid username-password pair or user is disabled.", "ER
 def test_what_a_server_says_for_a_while_is_no_reason_not_to_start_and_a_mistake_is(tmp_path: Path) -> None:
     with shared_state(tmp_path / "server") as real:
         relay = Relay(real.port)
-        server = place(f"redis://127.0.0.1:{relay.port}/0")
+        server = parse_place(f"redis://127.0.0.1:{relay.port}/0")
         assert isinstance(server, Server)
-        assert probe(server) is None
+        assert probe_server(server) is None
         for words in PASSING:
             relay.refusal = f"-{words}\r\n".encode()
-            assert words.partition(" ")[2] in str(probe(server))
+            assert words.partition(" ")[2] in str(probe_server(server))
         for words in MISTAKES:
             relay.refusal = f"-{words}\r\n".encode()
             with pytest.raises(ValueError, match="refuses us"):
-                probe(server)
+                probe_server(server)
         relay.close()

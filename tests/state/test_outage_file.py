@@ -14,10 +14,10 @@ import pytest
 from claw_mediate import state
 from claw_mediate.state import State
 from claw_mediate.telemetry.event_log import EventLog
-from claw_state.health import GoneError, Health
+from claw_state.health import Health, StateUnavailableError
 from claw_state.sqlite.connection import Database
-from claw_state.sqlite.schema import check, opened
-from claw_state.url import place
+from claw_state.sqlite.schema import check_integrity, open_database
+from claw_state.url import parse_place
 from tests.events import known
 
 SCHEMA = "CREATE TABLE IF NOT EXISTS held (id INTEGER PRIMARY KEY, what BLOB);"
@@ -38,14 +38,14 @@ class Used:
         """Whether something could be written."""
         try:
             return self.database.probe(ADD, b"x" * size) == 1
-        except GoneError:
+        except StateUnavailableError:
             return False
 
     def counts(self) -> int | None:
         """How much there is; None: it can't be read."""
         try:
             return int(self.database.read(ALL)[0][0])
-        except GoneError:
+        except StateUnavailableError:
             return None
 
 
@@ -106,7 +106,7 @@ def test_a_file_that_can_not_be_written_is_told_once_and_used_again_when_it_can(
 def test_behind_a_lock_that_was_waited_for_in_vain_nobody_waits_again_until_it_is_gone(used: Used) -> None:
     ends = is_locked(used)
     assert not used.adds()
-    with pytest.raises(GoneError, match="another process"):
+    with pytest.raises(StateUnavailableError, match="another process"):
         used.database.write(ADD, b"x")
     assert used.counts() == 0, "who reads goes on"
     ends()
@@ -139,8 +139,8 @@ def test_a_file_that_is_damaged_while_it_is_used_is_used_no_more_and_refused_at_
     assert len(used.told) == 1
     assert "move the file away" in str(used.told[0])
     used.database.close()
-    with pytest.raises(sqlite3.DatabaseError), closing(opened(str(used.file), SCHEMA)) as database:
-        check(database)
+    with pytest.raises(sqlite3.DatabaseError), closing(open_database(str(used.file), SCHEMA)) as database:
+        check_integrity(database)
 
 
 @pytest.mark.requirement("state:file-damaged")
@@ -163,8 +163,8 @@ async def test_a_file_that_is_locked_when_the_proxy_starts_is_no_reason_not_to(t
     with closing(sqlite3.connect(tmp_path / "s.db", autocommit=True)) as other:
         other.execute("BEGIN EXCLUSIVE")
         kept, events = started(tmp_path / "s.db")
-        assert not await kept.store.writable()
-    assert await kept.store.writable()
+        assert not await kept.store.is_writable()
+    assert await kept.store.is_writable()
     assert [event.get("error", event.get("state")) for event in events] == ["state_unusable", "usable"]
     for one in (*before[:3], *kept[:3]):
         await one.close()
@@ -190,4 +190,4 @@ def started(file: Path) -> tuple[State, list[dict[str, Any]]]:
     """The state as a proxy opens it, and the log's events."""
     events: list[dict[str, Any]] = []
     log = EventLog(lambda line: events.append(known(line)))
-    return state.open_state(place(str(file)), log), events
+    return state.opened(parse_place(str(file)), log), events

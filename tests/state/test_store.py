@@ -22,13 +22,13 @@ type Stores = Callable[[], ContinuityStore]
 
 
 async def keep(store: ContinuityStore, agent: str, key: str, messages: bytes, session: str = "") -> None:
-    await store.keep(agent, Anchor(key, ("before",)), session, messages)
+    await store.save(agent, Anchor(key, ("before",)), session, messages)
 
 
 async def held(store: ContinuityStore, agent: str, *keys: str) -> list[tuple[str, bytes]]:
     """What is kept and has its messages, or never had any; which is thereby used."""
-    found = [one for one in await store.candidates(agent, keys) if not one.evicted]
-    await store.used(agent, found)
+    found = [one for one in await store.find(agent, keys) if not one.evicted]
+    await store.mark_used(agent, found)
     return [(one.anchor.key, one.messages) for one in found]
 
 
@@ -38,7 +38,7 @@ async def test_what_is_kept_is_found_by_its_agent_and_key_only_the_latest_first(
     await keep(store, "a", "x", b"11")
     await keep(store, "b", "x", b"22", "s")
     assert await held(store, "a", "x", "x", "y") == [("x", b"11")]
-    (one,) = await store.candidates("b", ["x"])
+    (one,) = await store.find("b", ["x"])
     assert (one.anchor, one.session, one.messages) == (Anchor("x", ("before",)), "s", b"22")
     assert await held(store, "c", "x") == await held(store, "a") == []
     await keep(store, "a", "x", b"new")
@@ -75,7 +75,7 @@ async def test_the_least_recently_used_turns_go_first_and_only_those_of_that_age
     assert "t0" in kept
     assert "t1" not in kept
     assert await held(store, "other", "x") == [("x", b"11")]
-    (evicted,) = await store.candidates("a", ["t1"])
+    (evicted,) = await store.find("a", ["t1"])
     assert (evicted.evicted, evicted.messages, evicted.anchor.before) == (True, b"", ("before",))
     await store.close()
 
@@ -147,9 +147,9 @@ async def test_memory_is_lost_with_the_process() -> None:
 
 async def test_a_store_that_can_t_be_used_says_so(tmp_path: Path) -> None:
     store = SqliteContinuityStore(Database(str(tmp_path / "s.db")))
-    assert await store.writable()
+    assert await store.is_writable()
     await store.close()
-    assert not await store.writable()
+    assert not await store.is_writable()
     with pytest.raises(StoreError):
         await keep(store, "a", "x", b"11")
     with pytest.raises(StoreError):
@@ -188,8 +188,8 @@ async def test_on_a_server_whatever_is_kept_expires_and_what_is_used_later_than_
     shared: SharedState, clock: Clock
 ) -> None:
     """The number of what was kept last, too: but never before what it has numbered."""
-    store = ValkeyContinuityStore(Link(shared.place, seconds=10), clock)
-    assert await store.writable()
+    store = ValkeyContinuityStore(Link(shared.place, timeout=10), clock)
+    assert await store.is_writable()
     await keep(store, "a", "x", b"11")
     names = set(shared.asks("KEYS", "claw:*").decode().split()) & set(NAMES)
     assert names == set(NAMES)

@@ -120,7 +120,7 @@ def conceal_body(message: http.Message, aside: Aside, redactor: Redactor) -> Non
     except DecodingError:
         clear = _NOT_READ
     else:
-        clear = redactor.document(plain[: MOST_SHOWN + redactor.longest])
+        clear = redactor.document(plain[: MOST_SHOWN + redactor.max_form_bytes])
         if len(plain) > MOST_SHOWN:
             clear = redactor.cut(clear, MOST_SHOWN)
         if clear == plain:

@@ -80,7 +80,7 @@ def knows(flow: http.HTTPFlow, secrets: Callable[[], Sequence[Secret]]) -> None:
     """Whose request this is is known now: these secrets are looked for in its bodies."""
     if (kept := _kept.get(flow)) is not None and kept.heads is not None:
         found = secrets()
-        kept.heads, kept.bodies = kept.heads.including(found), Redactor(found)
+        kept.heads, kept.bodies = kept.heads.with_secrets(found), Redactor(found)
 
 
 def keeps(flow: http.HTTPFlow) -> bool:
@@ -236,7 +236,7 @@ class Veil:
         if not hidden_flows.looked_on():
             return None
         if kept.heads is None:
-            kept.heads = self.known().including(shown_tokens(unveiled(flow.request, kept.request)))
+            kept.heads = self.known().with_secrets(shown_tokens(unveiled(flow.request, kept.request)))
         return kept.heads
 
 

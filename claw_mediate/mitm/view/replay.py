@@ -12,8 +12,8 @@ from typing import NamedTuple
 from mitmproxy import http
 
 from claw_contract.base import JsonObject
-from claw_contract.transcript.diff import differences
-from claw_contract.transcript.text import mapping, word
+from claw_contract.transcript.diff import diff_entries
+from claw_contract.transcript.text import as_line, as_object
 from claw_mediate.agents.directory import AgentDirectory
 from claw_mediate.core import json_splice
 from claw_mediate.core.api_paths import find_endpoint
@@ -39,13 +39,13 @@ class Replay(NamedTuple):
 async def replay(of: http.HTTPFlow, flows: Iterable[http.HTTPFlow], agents: AgentDirectory) -> Replay:
     """Play it again; ``flows`` are all that there are. Raises ``NotReplayableError``."""
     parent = _parent(of, flows := list(flows))
-    entry = mapping(turn_view.entry(parent))
+    entry = as_object(turn_view.entry(parent))
     if not entry:
         raise NotReplayableError("this flow is no turn that is over: it has no line of history")
-    agent = agents.find(word(entry.get("claw_id")))
+    agent = agents.find(as_line(entry.get("claw_id")))
     if agent is None:
         raise NotReplayableError(
-            f"no agent {word(entry.get('claw_id'))!r} can be read in the context directory (cllama_context)"
+            f"no agent {as_line(entry.get('claw_id'))!r} can be read in the context directory (cllama_context)"
         )
     recording = Recording(entry, parent.request.path, _content(parent.request), *_hidden(_children(parent, flows)))
     if lost := recording.missing():
@@ -60,11 +60,11 @@ async def replay(of: http.HTTPFlow, flows: Iterable[http.HTTPFlow], agents: Agen
 
 
 def _shown(parent: http.HTTPFlow, entry: JsonObject, again: Replayed) -> Replay:
-    found = differences(entry, again.entry)
-    lines = [f"replay of {parent.id}, turn {word(entry.get('turn_id'))}"]
+    found = diff_entries(entry, again.entry)
+    lines = [f"replay of {parent.id}, turn {as_line(entry.get('turn_id'))}"]
     if entry.get("digest") != again.entry.get("digest"):
         lines.append(
-            f"recorded under {word(entry.get('digest'))[:12]}, replayed under {word(again.entry.get('digest'))[:12]}"
+            f"recorded under {as_line(entry.get('digest'))[:12]}, replayed under {as_line(again.entry.get('digest'))[:12]}"
         )
     lines += [f"not recorded: {what}" for what in again.missing]
     lines += [*found, f"{len(found)} lines differ"] if found else ["nothing differs"]

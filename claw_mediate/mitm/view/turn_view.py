@@ -16,8 +16,8 @@ from typing import Any
 from mitmproxy import contentviews, flow, http
 
 from claw_contract.transcript import text as said
-from claw_contract.transcript.render import transcript
-from claw_contract.transcript.text import items, mapping, word
+from claw_contract.transcript.render import render_transcript
+from claw_contract.transcript.text import as_array, as_line, as_object
 from claw_mediate.mitm.view import hidden_flows
 
 DIFFERENCES = "claw.differences"
@@ -47,11 +47,11 @@ def told(of: flow.Flow | None) -> str:
     if hidden_flows.PARENT in of.metadata:
         return "\n".join(_part(of))
     if hidden_flows.ENTRY not in of.metadata:
-        turn_id = word(of.metadata.get(hidden_flows.TURN))
+        turn_id = as_line(of.metadata.get(hidden_flows.TURN))
         return f"turn {turn_id} is not over" if turn_id else "this flow is no mediated turn"
     differences = of.metadata.get(DIFFERENCES)
-    before = f"{said.shown(differences)}\n\n" if isinstance(differences, str) else ""
-    return before + transcript(entry(of))
+    before = f"{said.printable(differences)}\n\n" if isinstance(differences, str) else ""
+    return before + render_transcript(entry(of))
 
 
 def entry(of: flow.Flow) -> Any:
@@ -62,31 +62,37 @@ def entry(of: flow.Flow) -> Any:
 def _part(of: flow.Flow) -> Iterator[str]:
     about = of.metadata
     kind, name = (
-        word(about.get(hidden_flows.KIND)),
-        word(about.get(hidden_flows.TOOL) or about.get(hidden_flows.PROVIDER)),
+        as_line(about.get(hidden_flows.KIND)),
+        as_line(about.get(hidden_flows.TOOL) or about.get(hidden_flows.PROVIDER)),
     )
     number, latency = about.get(hidden_flows.ROUND), about.get(hidden_flows.LATENCY)
-    yield f"part of turn {word(about.get(hidden_flows.TURN)) or '?'} of {word(about.get(hidden_flows.AGENT)) or '?'}"
-    notes = [name, f"round {said.shown(number)}", *([f"{said.shown(latency)} ms"] if latency is not None else [])]
+    yield f"part of turn {as_line(about.get(hidden_flows.TURN)) or '?'} of {as_line(about.get(hidden_flows.AGENT)) or '?'}"
+    notes = [
+        name,
+        f"round {said.printable(number)}",
+        *([f"{said.printable(latency)} ms"] if latency is not None else []),
+    ]
     notes += [
         note
         for key, note in ((hidden_flows.DUPLICATE, "a repeat"), (hidden_flows.REPLAYED, "known of an earlier attempt"))
         if about.get(key)
     ]
     yield f"{kind or 'request'}: {' · '.join(filter(None, notes))}"
-    yield f"the runner's request: ~comment {word(about.get(hidden_flows.TURN))} & ~marker llama"
+    yield f"the runner's request: ~comment {as_line(about.get(hidden_flows.TURN))} & ~marker llama"
     if not isinstance(of, http.HTTPFlow):
         return
     yield ""
     request, response = _body(of.request), _body(of.response)
     if kind == "model":
-        yield from (line for one in items(mapping(_json(request)).get("messages"))[-1:] for line in said.message(one))
-        yield from said.reply(_json(response) or response)
+        yield from (
+            line for one in as_array(as_object(_json(request)).get("messages"))[-1:] for line in said.message_lines(one)
+        )
+        yield from said.response_lines(_json(response) or response)
     else:
-        yield said.shown(request) or "(no body)"
-        yield f"{of.response.status_code if of.response else '-'}: {said.shown(response)}"
+        yield said.printable(request) or "(no body)"
+        yield f"{of.response.status_code if of.response else '-'}: {said.printable(response)}"
     if of.error is not None:
-        yield f"error: {said.shown(of.error.msg)}"
+        yield f"error: {said.printable(of.error.msg)}"
 
 
 def _body(message: http.Message | None) -> str:
