@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from claw_contract.metadata import Budget
-from claw_mediate.state import State, opened
+from claw_mediate.state import State, open_state
 from claw_mediate.telemetry.event_log import EventLog
 from claw_state.continuity import Anchor
 from claw_state.journal import RequestFingerprint
@@ -18,7 +18,7 @@ LIMIT = Budget.model_validate({"window": "1h", "max_requests": 1})
 
 
 def state(where: str, before: State | None = None) -> State:
-    return opened(parse_place(where), EventLog(lambda _: None), before)
+    return open_state(parse_place(where), EventLog(lambda _: None), before)
 
 
 async def close(state: State) -> None:

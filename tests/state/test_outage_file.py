@@ -190,4 +190,4 @@ def started(file: Path) -> tuple[State, list[dict[str, Any]]]:
     """The state as a proxy opens it, and the log's events."""
     events: list[dict[str, Any]] = []
     log = EventLog(lambda line: events.append(known(line)))
-    return state.opened(parse_place(str(file)), log), events
+    return state.open_state(parse_place(str(file)), log), events
