@@ -8,26 +8,15 @@ file. The status is 0 only if every check passes. No process and no file is left
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import secrets
-import signal
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-import httpx2
-from evidence import (
-    Check,
-    Evidence,
-    Json,
-    analyst_checks,
-    audit_checks,
-    executor_checks,
-    hidden_calls,
-    leak_checks,
-)
+import evidence
+from evidence import Check, Evidence, Json, hidden_calls
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -62,10 +51,10 @@ class Screen:
     def checks(self, checks: Iterable[Check]) -> None:
         for holds, text in checks:
             self.failed += [] if holds else [text]
-            self.line(f"{'ok' if holds else 'FAIL':4}  {text}", "green" if holds else "bold red")
+            self.line(f"ok    {text}" if holds else f"FAIL  {text}", "green" if holds else "bold red")
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
-        table = Table(*columns, box=box.SQUARE, title=Text(title, style="bold"), title_justify="left", show_lines=True)
+        table = Table(*columns, box=box.SQUARE, title=Text(title, style="bold"), title_justify="left")
         for row in rows:
             table.add_row(*map(Text, row))
         self._console.print(table)
@@ -76,57 +65,52 @@ class Demo:
 
     def __init__(self, stage: Stage, screen: Screen) -> None:
         self.stage, self.screen, self.root = stage, screen, stage.root
-        real_keys = {name: os.environ[name] for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY") if os.environ.get(name)}
-        is_scripted = "OPENAI_API_KEY" not in real_keys
-        scripted_key = f"scripted-{secrets.token_hex(24)}"
-        self.keys = dict.fromkeys(("OPENAI_API_KEY", "ANTHROPIC_API_KEY"), scripted_key) if is_scripted else real_keys
+        names = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")
+        self.keys = {name: os.environ[name] for name in names if os.environ.get(name)}
+        is_scripted = "OPENAI_API_KEY" not in self.keys
+        if is_scripted:
+            self.keys = dict.fromkeys(names, f"scripted-{secrets.token_hex(24)}")
         self.run = Evidence(stage.root, is_scripted, set(self.keys.values()), tool_token=secrets.token_hex(24))
+        self.model_name = "scripted-model" if is_scripted else os.environ.get("OPENAI_MODEL", "gpt-4.1-mini")
         self.api, self.model, self.proxy, self.forward = (f"127.0.0.1:{port}" for port in free_ports(4))
 
-    async def perform(self) -> None:
-        model = os.environ.get("OPENAI_MODEL", "gpt-4.1-mini")
-        text = "OPENAI_API_KEY is not set. A SCRIPTED model (pods/trading-desk/scripted_model.py) answers, no language model."
-        self.screen.line(text if self.run.is_scripted else f"The real provider answers, with {model}.", "bold yellow")
-        await self.compile()
-        await self.start()
-        self.screen.heading("The analyst may read but not trade")
-        await self.ask("analyst", "openai", "scripted-model" if self.run.is_scripted else model)
-        self.screen.checks(analyst_checks(self.run))
-        self.screen.heading("The executor may also trade")
-        if "ANTHROPIC_API_KEY" in self.keys:
-            await self.ask("executor", "anthropic", "scripted-model" if self.run.is_scripted else None)
-        else:
-            await self.ask("executor", "openai", model)
-        self.screen.checks(executor_checks(self.run))
-        self.screen.heading("Audit: what the proxy ran, and what each agent may not call")
+    def perform(self) -> None:
+        screen, run = self.screen, self.run
+        text = "OPENAI_API_KEY is not set, so a SCRIPTED model answers (pods/trading-desk/scripted_model.py)."
+        screen.line(text if run.is_scripted else f"The real provider answers with {self.model_name}.", "bold yellow")
+        screen.heading("Compile the pod file into one directory for each agent")
+        self.compile()
+        screen.heading("Start the service, the model and the proxy")
+        self.start()
+        screen.heading("The analyst may read but not trade")
+        self.ask("analyst", "openai")
+        screen.checks(evidence.analyst_checks(run))
+        screen.heading("The executor may also trade")
+        self.ask("executor", "anthropic" if "ANTHROPIC_API_KEY" in self.keys else "openai")
+        screen.checks(evidence.executor_checks(run))
+        screen.heading("Audit: the calls that the proxy made, and the tools that it withheld")
         self.audit()
-        self.screen.checks(audit_checks(self.run))
-        self.screen.heading("Search for leaked secrets")
-        self.screen.checks(leak_checks(self.run))
+        screen.checks(evidence.audit_checks(run))
+        screen.heading("Search for leaked secrets")
+        screen.checks(evidence.leak_checks(run))
 
-    async def compile(self) -> None:
-        self.screen.heading("Compile the pod file: one directory for each agent")
-        self.screen.line("claw compile pods/trading-desk/claw-pod.yml")
-        env = {
-            "CLAW_MASTER_SECRET": secrets.token_hex(32),
-            "TRADING_API_TOKEN": self.run.tool_token,
-            "TRADING_API_URL": f"http://{self.api}",
-        }
+    def compile(self) -> None:
+        env = {"CLAW_MASTER_SECRET": secrets.token_hex(32), "TRADING_API_URL": f"http://{self.api}"}
+        env["TRADING_API_TOKEN"] = self.run.tool_token
         command = [BIN / "claw", "compile", DESK / "claw-pod.yml", "-o", self.root / "runtime"]
-        await self.stage.run("compile", command, env, COMMAND_SECONDS)
+        self.screen.line("claw compile pods/trading-desk/claw-pod.yml")
+        self.stage.run("compile", command, env, COMMAND_SECONDS)
         for agent, tools in self.run.granted_tools().items():
             self.screen.line(f"{agent} may call: {', '.join(tools)}")
 
-    async def start(self) -> None:
-        self.screen.heading("Start the service, the model and the proxy")
+    def start(self) -> None:
         env = {"TRADING_API_TOKEN": self.run.tool_token, "TRADING_DB": str(self.root / "desk.db")}
-        await self.serve("trading-api", [*_script("trading_api.py"), "--port", _port(self.api)], env, self.api)
+        self.serve("trading_api.py", self.api, env)
         names = ("OPENAI_BASE_URL", "ANTHROPIC_BASE_URL")
         urls = {name: os.environ[name] for name in names if os.environ.get(name)}
         if self.run.is_scripted:
-            command = [*_script("scripted_model.py"), "--port", _port(self.model)]
-            command += ["--record", self.root / "model-requests.jsonl"]
-            await self.serve("scripted model", command, {"SCRIPTED_MODEL_KEY": self.keys["OPENAI_API_KEY"]}, self.model)
+            env = {"SCRIPTED_MODEL_KEY": self.keys["OPENAI_API_KEY"]}
+            self.serve("scripted_model.py", self.model, env, "--record", str(self.root / "model-requests.jsonl"))
             urls = dict.fromkeys(names, f"http://{self.model}/v1")
         env = {
             "LISTEN_ADDR": self.proxy,
@@ -137,93 +121,66 @@ class Demo:
             "CLAW_POD": "trading-desk",
         }
         command = [BIN / "mitmdump", "-s", PROJECT / "addons" / "cllama.py"]
-        await self.stage.serve("proxy", command, env | urls | self.keys, f"http://{self.proxy}/ready")
+        self.stage.serve("proxy", command, env | urls | self.keys, f"http://{self.proxy}/ready")
         self.screen.line(f"mitmdump -s addons/cllama.py is ready on http://{self.proxy}")
 
-    async def serve(self, name: str, command: Sequence[str | Path], env: dict[str, str], address: str) -> None:
-        await self.stage.serve(name, command, env, f"http://{address}/health")
-        self.screen.line(f"{name} is ready on http://{address}")
+    def serve(self, script: str, address: str, env: dict[str, str], *options: str) -> None:
+        command = [sys.executable, DESK / script, "--port", address.rpartition(":")[2], *options]
+        self.stage.serve(script.removesuffix(".py"), command, env, f"http://{address}/health")
+        self.screen.line(f"{script} is ready on http://{address}")
 
-    async def ask(self, agent: str, sdk: str, model: str | None) -> None:
+    def ask(self, agent: str, sdk: str) -> None:
         """Run the agent's runner with its prompts; print each turn beside the calls that were hidden from it."""
         run = self.run
         run.tokens[agent] = run.agent_environment(agent)["OPENAI_API_KEY"]
         env = {"OPENAI_API_KEY": run.tokens[agent], "OPENAI_BASE_URL": f"http://{self.proxy}/v1"}
         if sdk == "anthropic":
             env = {"ANTHROPIC_API_KEY": run.tokens[agent], "ANTHROPIC_BASE_URL": f"http://{self.proxy}"}
-        command = [*_script("runner.py"), "--sdk", sdk, "--notes", self.root / f"notes-{agent}.txt", *PROMPTS[agent]]
-        command += ["--model", model] if model else []
-        output = await self.stage.run(f"runner-{agent}", command, env, RUNNER_SECONDS)
-        run.turns[agent] = [json.loads(line) for line in output.splitlines() if line.startswith('{"prompt"')]
-        requests = sum(turn["requests"] for turn in run.turns[agent])
-        async with asyncio.timeout(COMMAND_SECONDS):  # The proxy writes history after it has answered.
-            while len(entries := run.history_lines(agent)) < requests:
-                await asyncio.sleep(0.02)
-        run.history[agent] = entries
-        for turn in run.turns[agent]:
-            own, entries = entries[: turn["requests"]], entries[turn["requests"] :]
-            hidden = [_call_text(number, call) for number, call in hidden_calls(own)]
-            hidden += [f"intervention: {name}" for entry in own for name in run.interventions(entry["turn_id"])]
-            columns = ("What the runner saw", "What was hidden from it")
-            row = (_turn_text(turn), "\n".join(hidden) or "nothing")
-            self.screen.table(columns, [row], f"{agent} ({sdk} SDK): {turn['prompt']}")
+        command = [sys.executable, DESK / "runner.py", "--sdk", sdk, "--notes", self.root / f"notes-{agent}.txt"]
+        command += ["--model", self.model_name] if run.is_scripted or sdk == "openai" else []
+        output = self.stage.run(f"runner-{agent}", [*command, *PROMPTS[agent]], env, RUNNER_SECONDS)
+        turns = [json.loads(line) for line in output.splitlines() if line.startswith('{"prompt"')]
+        requests = sum(turn["requests"] for turn in turns)
+        text = f"history has {requests} lines"  # The proxy writes them after it has answered.
+        self.stage.wait_until(lambda: len(run.read_history(agent)) >= requests, COMMAND_SECONDS, text)
+        run.turns[agent], run.history[agent] = turns, run.read_history(agent)
+        entries = iter(run.history[agent])
+        for turn in turns:
+            hidden = run.hidden_lines([next(entries) for _ in range(turn["requests"])])
+            row = ("\n".join(_turn_lines(turn)), "\n".join(hidden) or "nothing")
+            title = f"{agent} ({sdk} SDK): {turn['prompt']}"
+            self.screen.table(("What the runner saw", "What was hidden from it"), [row], title)
 
     def audit(self) -> None:
         calls = [(agent, *call) for agent, entries in self.run.history.items() for call in hidden_calls(entries)]
         rows = [(agent, c["name"], str(number), c["status"], f"{c['latency_ms']} ms") for agent, number, c in calls]
         self.screen.table(("agent", "tool", "round", "status", "latency"), rows)
-        withheld = self.run.withheld_tools()
-        granted = self.run.granted_tools().items()
-        rows = [(agent, "\n".join(tools), "\n".join(withheld[agent]) or "nothing") for agent, tools in granted]
-        self.screen.table(("agent", "granted", "withheld"), rows)
+        for agent, tools in self.run.withheld_tools().items():
+            self.screen.line(f"{agent} may not call: {', '.join(tools) or 'nothing is withheld'}")
+        for claw_id, side, symbol, quantity, status in self.run.orders():
+            self.screen.line(f"order in the database: {claw_id}, {side} {quantity} {symbol}, {status}")
 
 
-def _script(name: str) -> list[str | Path]:
-    return [sys.executable, DESK / name]
-
-
-def _port(address: str) -> str:
-    return address.rpartition(":")[2]
-
-
-def _turn_text(turn: Json) -> str:
+def _turn_lines(turn: Json) -> list[str]:
     lines = [f"{call['name']}({call['arguments']}) -> {call['result']}" for call in turn["native_calls"]]
     lines += [f'"{turn["text"]}"'] if turn["text"] else []
-    return "\n".join([*lines, f"({turn['requests']} HTTP request(s), {turn['events']} stream events)"])
+    return [*lines, f"(HTTP requests: {turn['requests']}, stream events: {turn['events']})"]
 
 
-def _call_text(number: int, call: Json) -> str:
-    arguments, result = json.dumps(call["arguments"]), json.dumps(call["result"])
-    return f"round {number}: {call['name']} {arguments}\n  -> {result[:240]}{' …' if len(result) > 240 else ''}"
-
-
-async def main() -> int:
+def main() -> int:
     """Return 0 if every check passed, 1 if one failed, 128 + n if signal n stopped the demo."""
     screen = Screen()
-    signals: list[signal.Signals] = []
-    task = asyncio.current_task()
-    assert task is not None
-
-    def stop(sign: signal.Signals) -> None:
-        signals.append(sign)
-        if len(signals) == 1:
-            task.cancel()
-
-    for sign in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(sign, stop, sign)
-    try:
-        async with Stage() as stage:
-            try:
-                await Demo(stage, screen).perform()
-            except (StageError, TimeoutError, OSError, KeyError, ValueError, httpx2.HTTPError) as error:
+    with Stage() as stage:
+        try:
+            Demo(stage, screen).perform()
+        except (StageError, OSError, LookupError, ValueError) as error:
+            if stage.stopped_by is None:
                 screen.checks([(False, f"{type(error).__name__}: {error}")])
-            if screen.failed:
-                screen.line(stage.log_ends())
-    except asyncio.CancelledError:
-        if not signals:
-            raise
-        screen.line(f"Stopped by {signals[0].name}. Every process has ended and every file is removed.")
-        return 128 + signals[0]
+        if screen.failed:
+            screen.line(evidence.log_ends(stage.root))
+    if stage.stopped_by is not None:
+        screen.line(f"Stopped by {stage.stopped_by.name}. Every process has ended, and every file is removed.")
+        return 128 + stage.stopped_by
     screen.heading("The demo failed:" if screen.failed else "Every check passed")
     for text in screen.failed:
         screen.line(text, "bold red")
@@ -231,4 +188,4 @@ async def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main()))
+    sys.exit(main())

@@ -17,6 +17,9 @@ from typing import Any
 type Json = dict[str, Any]
 type Check = tuple[bool, str]
 
+MAX_RESULT = 240
+"""Characters of a result that are shown."""
+
 
 @dataclass
 class Evidence:
@@ -32,7 +35,10 @@ class Evidence:
 
     def granted_tools(self) -> dict[str, list[str]]:
         manifests = sorted((self.root / "runtime" / "context").glob("*/tools.json"))
-        return {path.parent.name: [tool["name"] for tool in _read_json(path)["tools"]] for path in manifests}
+        return {
+            path.parent.name: [tool["name"] for tool in json.loads(path.read_text(encoding="utf-8"))["tools"]]
+            for path in manifests
+        }
 
     def withheld_tools(self) -> dict[str, list[str]]:
         """Return for each agent the tools that another agent of the pod may call and it may not."""
@@ -46,22 +52,31 @@ class Evidence:
         pairs = (line.partition("=") for line in lines if not line.startswith("#"))
         return {key: value.strip("'\"") for key, _, value in pairs}
 
-    def history_lines(self, agent: str) -> list[Json]:
+    def read_history(self, agent: str) -> list[Json]:
         path = self.root / "history" / agent / "history.jsonl"
-        return _json_lines(path.read_text(encoding="utf-8")) if path.exists() else []
+        return _json_lines(path) if path.exists() else []
 
-    def interventions(self, turn_id: str) -> list[str]:
-        """Return what the proxy logged about the turn beside its tool calls."""
-        events = _json_lines((self.root / "proxy.log").read_text(encoding="utf-8"))
-        matching = (event for event in events if event.get("turn_id") == turn_id and event["type"] == "intervention")
-        return [event["intervention"] for event in matching]
+    def hidden_lines(self, entries: list[Json]) -> list[str]:
+        """Return a turn's calls inside the proxy, and its interventions by the proxy's own log."""
+        lines = []
+        for number, call in hidden_calls(entries):
+            arguments, result = json.dumps(call["arguments"]), json.dumps(call["result"])
+            short = result if len(result) <= MAX_RESULT else result[:MAX_RESULT] + " …"
+            lines += [f"round {number}: {call['name']} {arguments}", f"  -> {short}"]
+        return lines + [f"intervention: {name}" for name in self.interventions(entries)]
+
+    def interventions(self, entries: list[Json]) -> list[str]:
+        turns = {entry["turn_id"] for entry in entries}
+        events = [event for event in _json_lines(self.root / "proxy.log") if event.get("turn_id") in turns]
+        return [event["intervention"] for event in events if event["type"] == "intervention"]
 
     def orders(self) -> list[tuple[str, str, str, int, str]]:
         with closing(sqlite3.connect(f"{(self.root / 'desk.db').as_uri()}?mode=ro", uri=True)) as db:
             return db.execute("SELECT claw_id, side, symbol, quantity, status FROM orders ORDER BY id").fetchall()
 
-    def model_requests(self) -> str:
-        return (self.root / "model-requests.jsonl").read_text(encoding="utf-8")
+    def model_requests(self) -> list[Json]:
+        """Return the headers and the body of each request that the scripted model received."""
+        return _json_lines(self.root / "model-requests.jsonl")
 
 
 def hidden_calls(entries: list[Json]) -> list[tuple[int, Json]]:
@@ -82,7 +97,7 @@ def analyst_checks(run: Evidence) -> Iterator[Check]:
     yield "50,000" in run.turns["analyst"][0]["text"], "The analyst's runner received the balance: 50,000.00."
     offers = [offered_tools(entry["request_effective"]) for entry in run.history["analyst"]]
     if run.is_scripted:
-        offers = [offered_tools(json.loads(line["body"])) for line in _json_lines(run.model_requests())]
+        offers = [offered_tools(json.loads(request["body"])) for request in run.model_requests()]
     is_withheld = all(offers) and not any("execute_trade" in name for names in offers for name in names)
     yield is_withheld, "The analyst's model was never offered execute_trade."
     yield run.orders() == [], "The database has no order."
@@ -92,11 +107,12 @@ def executor_checks(run: Evidence) -> Iterator[Check]:
     tools, (trade, note, orders) = _tools(run, "executor"), run.turns["executor"]
     yield "trading-api.execute_trade" in tools, "The proxy ran execute_trade for the executor."
     yield trade["native_calls"] == [], "The executor's runner received no tool call for the trade."
+    yield "trading-api.get_quote" in tools, "The proxy ran get_quote for the executor."
     calls = [call["name"] for call in note["native_calls"]]
     notes = run.root / "notes-executor.txt"
     yield calls == ["write_note"] and notes.exists(), "The executor's runner received write_note and ran it once."
     if run.is_scripted:
-        serialized = run.interventions(run.history["executor"][1]["turn_id"])
+        serialized = run.interventions(run.history["executor"])
         text = "The proxy ran the quote first, then handed write_note to the runner."
         yield "managed_prefix_native_suffix_serialized" in serialized, text
         has_price = notes.exists() and "431.17" in notes.read_text(encoding="utf-8")
@@ -108,7 +124,7 @@ def executor_checks(run: Evidence) -> Iterator[Check]:
 def audit_checks(run: Evidence) -> Iterator[Check]:
     order = ("executor", "buy", "NVDA", 10, "filled")
     yield run.orders() == [order], "The database has exactly one order: the executor bought 10 NVDA."
-    made = {(agent, name) for agent in run.history for name in _tools(run, agent)}
+    made = {(agent, call["name"]) for agent, entries in run.history.items() for _, call in hidden_calls(entries)}
     granted = {(agent, tool) for agent, tools in run.granted_tools().items() for tool in tools}
     yield bool(made) and made <= granted, "The proxy ran only calls that the agent was granted."
     native = {call["name"] for turns in run.turns.values() for turn in turns for call in turn["native_calls"]}
@@ -119,35 +135,35 @@ def leak_checks(run: Evidence) -> Iterator[Check]:
     """Search for each secret by value, in every file that the run wrote."""
     agents = {part for token in run.tokens.values() for part in (token, token.rpartition(":")[2])}
     if run.is_scripted:
-        requests = run.model_requests()
-        headers = [line["headers"] for line in _json_lines(requests)]
+        headers = [request["headers"] for request in run.model_requests()]
         keys = {header.get("x-api-key") or header["authorization"].removeprefix("Bearer ") for header in headers}
         yield keys == run.provider_keys, "The model was called with the provider's key and with no other credential."
-        clean = not _contains(requests, agents | {run.tool_token})
+        clean = not _contains([run.root / "model-requests.jsonl"], agents | {run.tool_token})
         yield clean, "The model received no agent token and no tool token, in no byte of any request."
-    printed = "".join((run.root / f"runner-{agent}.log").read_text(encoding="utf-8") for agent in run.turns)
-    yield (
-        not _contains(printed, run.provider_keys | {run.tool_token}),
-        "The runners saw no provider key and no tool token.",
-    )
-    files = [run.root / "proxy.log", *(run.root / "history").rglob("*.jsonl*")]
-    written = "".join(file.read_text(encoding="utf-8") for file in files)
+    printed = [run.root / f"runner-{agent}.log" for agent in run.turns]
+    clean = not _contains(printed, run.provider_keys | {run.tool_token})
+    yield clean, "The runners saw no provider key and no tool token."
+    written = [run.root / "proxy.log", *(run.root / "history").rglob("*.jsonl*")]
     clean = not _contains(written, agents | run.provider_keys | {run.tool_token})
     yield clean, "The proxy's log and history contain no secret."
+
+
+def log_ends(root: Path) -> str:
+    """Return the last lines of every log."""
+    logs = {path.stem: path.read_text(encoding="utf-8", errors="replace") for path in sorted(root.glob("*.log"))}
+    ends = {name: "\n".join(line[:600] for line in text.splitlines()[-15:]) for name, text in logs.items()}
+    return "\n".join(f"last lines of the log of {name}:\n{end}" for name, end in ends.items())
 
 
 def _tools(run: Evidence, agent: str) -> set[str]:
     return {call["name"] for _, call in hidden_calls(run.history[agent]) if call["status"] == "ok"}
 
 
-def _contains(text: str, secrets: set[str]) -> bool:
-    return any(secret in text for secret in secrets)
+def _contains(files: list[Path], secrets: set[str]) -> bool:
+    return any(secret.encode() in file.read_bytes() for file in files for secret in secrets)
 
 
-def _read_json(path: Path) -> Any:
-    return json.loads(path.read_text(encoding="utf-8"))
-
-
-def _json_lines(text: str) -> list[Json]:
+def _json_lines(path: Path) -> list[Json]:
     """Return the JSON objects among the lines; the last line counts once it has ended."""
-    return [json.loads(line) for line in text.split("\n")[:-1] if line.startswith("{")]
+    lines = path.read_text(encoding="utf-8").split("\n")[:-1]
+    return [json.loads(line) for line in lines if line.startswith("{")]

@@ -30,7 +30,7 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 type Json = dict[str, Any]
@@ -174,21 +174,6 @@ def openai_completion(reply: Reply, tokens: tuple[int, int]) -> Json:
     }
 
 
-def openai_events(completion: Json) -> Iterator[str]:
-    """Yield a completion as a stream: its text by words, each call, the finish reason, the usage."""
-    [choice], usage = completion.pop("choices"), completion.pop("usage")
-    deltas: list[Json] = [{"role": "assistant", "content": ""}]
-    deltas += [{"content": word} for word in re.findall(r"\s*\S+", choice["message"]["content"] or "")]
-    calls = choice["message"].get("tool_calls", [])
-    deltas += [{"tool_calls": [{"index": index, **call}]} for index, call in enumerate(calls)]
-    choices: list[Json] = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
-    choices.append({"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]})
-    frame = completion | {"object": "chat.completion.chunk"}
-    for chunk in [*({"choices": [each]} for each in choices), {"choices": [], "usage": usage}]:
-        yield f"data: {json.dumps(frame | chunk)}\n\n"
-    yield "data: [DONE]\n\n"
-
-
 def from_anthropic(body: Json) -> Json:
     """Return an Anthropic request as a chat completions request."""
     functions = [{**tool, "parameters": tool["input_schema"]} for tool in body.get("tools") or []]
@@ -258,16 +243,9 @@ def application(key: str, record: Path | None) -> Starlette:
             return refusal(400, "invalid_request", f"The request is not valid: {type(error).__name__}")
         # Four characters are about one token.
         tokens = len(json.dumps(body["messages"])) // 4, len(json.dumps(reply)) // 4
-        if is_anthropic:  # The proxy asks for whole answers only.
-            return JSONResponse(anthropic_message(reply, tokens))
-        completion = openai_completion(reply, tokens)
-        if body.get("stream"):
-            return StreamingResponse(openai_events(completion), media_type="text/event-stream")
-        return JSONResponse(completion)
-
-    async def models(_request: Request) -> Response:
-        model = {"id": MODEL, "object": "model", "created": 0, "owned_by": "clawdapus-demo"}
-        return JSONResponse({"object": "list", "data": [model]})
+        if body.get("stream"):  # The proxy asks for whole answers only.
+            return refusal(400, "not_scripted", "The scripted model does not stream.")
+        return JSONResponse(anthropic_message(reply, tokens) if is_anthropic else openai_completion(reply, tokens))
 
     async def check_key(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
         bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
@@ -280,7 +258,7 @@ def application(key: str, record: Path | None) -> Starlette:
         return response
 
     routes = [Route(f"/v1/{path}", answer, methods=["POST"]) for path in ("chat/completions", "messages")]
-    routes += [Route("/v1/models", models), Route("/health", lambda _: JSONResponse({"ok": True}))]
+    routes.append(Route("/health", lambda _: JSONResponse({"ok": True})))
     return Starlette(routes=routes, middleware=[Middleware(BaseHTTPMiddleware, dispatch=check_key)])
 
 

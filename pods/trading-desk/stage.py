@@ -1,4 +1,4 @@
-"""The demo's child processes, in groups of their own, and its temporary directory; neither is left at the end.
+"""The demo's child processes and its temporary directory; neither is left at the end.
 
 A child gets the variables in INHERITED and those that the caller names, never the whole environment: a provider's key
 must not reach a process by accident. Its output goes to a log file in the directory.
@@ -6,16 +6,16 @@ must not reach a process by accident. Its output goes to a log file in the direc
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import os
 import secrets
 import shutil
 import signal
 import socket
+import subprocess
 import tempfile
-from asyncio.subprocess import DEVNULL, Process
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Self
 
@@ -25,92 +25,94 @@ INHERITED = ("PATH", "LANG", "LC_ALL", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR"
 READY_SECONDS = 30.0
 STOP_SECONDS = 5.0
 
+type Command = Sequence[str | Path]
+
 
 class StageError(Exception):
-    """A process failed or was late; the message names it."""
+    """A process failed or was late, or a signal arrived; the message says which."""
+
+
+class Stage:
+    """Use as `with`: leaving it, for whatever reason, stops every child and removes the directory.
+
+    A signal is noted and acted upon in the next wait, so that no child is lost between its start and its entry in the list.
+    """
+
+    def __init__(self) -> None:
+        self.stopped_by: signal.Signals | None = None
+        for sign in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(sign, self._note_signal)
+        self.root = Path(tempfile.mkdtemp(prefix="trading-desk-"))
+        (self.root / "home").mkdir()
+        self._children: list[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        for sign in (signal.SIGTERM, signal.SIGKILL):
+            running = [child for child in self._children if child.poll() is None]
+            for child in running:
+                with suppress(ProcessLookupError):
+                    os.killpg(child.pid, sign)
+            for child in running:
+                with suppress(subprocess.TimeoutExpired):
+                    child.wait(STOP_SECONDS)
+        shutil.rmtree(self.root, ignore_errors=True)
+
+    def serve(self, name: str, command: Command, env: dict[str, str], ready_url: str) -> None:
+        """Start a service and wait until `ready_url` answers 200."""
+        child = self._start(name, command, env)
+        self.wait_until(lambda: child.poll() is not None or _is_ready(ready_url), READY_SECONDS, f"{name} is ready")
+        if child.returncode is not None:
+            raise StageError(f"{name} ended with status {child.returncode} before it was ready")
+
+    def run(self, name: str, command: Command, env: dict[str, str], seconds: float) -> str:
+        """Run a command to its end and return its output."""
+        child = self._start(name, command, env)
+        self.wait_until(lambda: child.poll() is not None, seconds, f"{name} ends")
+        if child.returncode != 0:
+            raise StageError(f"{name} ended with status {child.returncode}")
+        return (self.root / f"{name}.log").read_text(encoding="utf-8")
+
+    def wait_until(self, condition: Callable[[], bool], seconds: float, text: str) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            if self.stopped_by is not None:
+                raise StageError(f"stopped by {self.stopped_by.name}")
+            if time.monotonic() > deadline:
+                raise StageError(f"waited {seconds:.0f} s in vain until {text}")
+            time.sleep(0.02)
+
+    def _start(self, name: str, command: Command, env: dict[str, str]) -> subprocess.Popen[bytes]:
+        inherited = {key: os.environ[key] for key in INHERITED if key in os.environ}
+        home = {"HOME": str(self.root / "home"), "NO_PROXY": "127.0.0.1,localhost", "PYTHONUNBUFFERED": "1"}
+        with (self.root / f"{name}.log").open("ab") as log:
+            null = subprocess.DEVNULL
+            child = subprocess.Popen(
+                command, env=inherited | home | env, stdin=null, stdout=log, stderr=log, start_new_session=True
+            )
+        self._children.append(child)
+        return child
+
+    def _note_signal(self, number: int, _frame: object) -> None:
+        self.stopped_by = signal.Signals(number)
+
+
+def _is_ready(url: str) -> bool:
+    try:
+        return httpx2.get(url, trust_env=False, timeout=2).status_code == 200
+    except httpx2.TransportError:
+        return False
 
 
 def free_ports(count: int) -> list[int]:
     """Return ports that are free now, below those that the system gives to outgoing connections."""
     ports: list[int] = []
-    with contextlib.ExitStack() as sockets:  # Held open until all are found, so that they differ.
+    with ExitStack() as sockets:  # Held open until all are found, so that they differ.
         while len(ports) < count:
             port = 10_000 + secrets.randbelow(22_000)
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 sockets.enter_context(socket.socket()).bind(("127.0.0.1", port))
                 ports.append(port)
     return ports
-
-
-class Stage:
-    """Use as `async with`: leaving it, for whatever reason, stops every child and removes the directory."""
-
-    def __init__(self) -> None:
-        self.root = Path(tempfile.mkdtemp(prefix="trading-desk-"))
-        (self.root / "home").mkdir()
-        self._children: list[Process] = []
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_exception: object) -> None:
-        try:
-            await asyncio.gather(*map(_stop, self._children))
-        finally:
-            shutil.rmtree(self.root, ignore_errors=True)
-
-    async def serve(self, name: str, command: Sequence[str | Path], env: dict[str, str], ready_url: str) -> None:
-        """Start a service and wait until `ready_url` answers 200."""
-        child = await self._start(name, command, env)
-        async with httpx2.AsyncClient(trust_env=False, timeout=2) as client:
-            for _ in range(int(READY_SECONDS / 0.05)):
-                if child.returncode is not None:
-                    raise StageError(f"{name} ended with status {child.returncode} before it was ready")
-                with contextlib.suppress(httpx2.TransportError):
-                    if (await client.get(ready_url)).status_code == 200:
-                        return
-                await asyncio.sleep(0.05)
-        raise StageError(f"{name} is not ready after {READY_SECONDS:.0f} s")
-
-    async def run(self, name: str, command: Sequence[str | Path], env: dict[str, str], seconds: float) -> str:
-        """Run a command to its end and return its output."""
-        child = await self._start(name, command, env)
-        try:
-            status = await asyncio.wait_for(child.wait(), seconds)
-        except TimeoutError as error:
-            raise StageError(f"{name} has not ended after {seconds:.0f} s") from error
-        if status != 0:
-            raise StageError(f"{name} ended with status {status}")
-        return self.log(name)
-
-    def log(self, name: str) -> str:
-        return (self.root / f"{name}.log").read_text(encoding="utf-8", errors="replace")
-
-    def log_ends(self) -> str:
-        """Return the last lines of every log."""
-        names = sorted(path.stem for path in self.root.glob("*.log"))
-        return "\n".join(
-            "\n".join(
-                [f"last lines of the log of {name}:", *(line[:600] for line in self.log(name).splitlines()[-15:])]
-            )
-            for name in names
-        )
-
-    async def _start(self, name: str, command: Sequence[str | Path], env: dict[str, str]) -> Process:
-        inherited = {key: os.environ[key] for key in INHERITED if key in os.environ}
-        home = {"HOME": str(self.root / "home"), "NO_PROXY": "127.0.0.1,localhost", "PYTHONUNBUFFERED": "1"}
-        with (self.root / f"{name}.log").open("ab") as log:
-            child = await asyncio.create_subprocess_exec(
-                *command, env=inherited | home | env, stdin=DEVNULL, stdout=log, stderr=log, start_new_session=True
-            )
-        self._children.append(child)
-        return child
-
-
-async def _stop(child: Process) -> None:
-    for sign in (signal.SIGTERM, signal.SIGKILL):
-        if child.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(child.pid, sign)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(child.wait(), STOP_SECONDS)
