@@ -75,14 +75,9 @@ class OpenAI:
             message = stream.get_final_completion().choices[0].message
         turn.text += message.content or ""
         calls = [Call(call.id, call.function.name, call.function.arguments) for call in message.tool_calls or []]
-        functions = [{"name": call.name, "arguments": call.arguments} for call in calls]
-        sent = [
-            {"id": call.id, "type": "function", "function": function}
-            for call, function in zip(calls, functions, strict=True)
-        ]
-        self._messages.append(
-            {"role": "assistant", "content": message.content, **({"tool_calls": sent} if sent else {})}
-        )
+        members = {"id": True, "type": True, "function": {"name", "arguments"}}
+        include = {"role": True, "content": True, "tool_calls": {"__all__": members}}
+        self._messages.append(message.model_dump(include=include, exclude_none=True))
         return calls
 
 

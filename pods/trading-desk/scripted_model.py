@@ -39,7 +39,7 @@ MODEL = "scripted-model"
 
 
 class Intent(NamedTuple):
-    """Something that a user can ask for: patterns of the user's words and of a fitting tool's name; the reply."""
+    """Something that a user can ask for: the user's words, whose named groups are arguments; the tool's name; the reply."""
 
     name: str
     words: str
@@ -49,13 +49,14 @@ class Intent(NamedTuple):
 
 BALANCE = "Your balance is ${balance:,.2f}, your buying power ${buying_power:,.2f}, your positions: {positions}."
 ORDER = "Order {order_id} is {status}: {side} {quantity} {symbol} at ${price:,.2f}, ${total:,.2f} in all."
+QUOTE = r"\b(quote( for)?|price of|(buy|sell) \d+) (?P<symbol>[a-z]+)"
 # In the order of the calls: look first, then act, write it down last.
 INTENTS = (
     Intent("account balances", r"\b(balance|buying power|positions?)\b", r"market_context|balance", BALANCE),
     Intent("order history", r"\border(s| history)\b", r"order_history|orders$", "Your orders: {orders}."),
-    Intent("quotes", r"\b(quote|price|(buy|sell) \d+)\b", r"quote|price", "{symbol} is quoted at ${price:,.2f}."),
-    Intent("trading", r"\b(buy|sell) \d+\b", r"trade", ORDER),
-    Intent("notes", r"\bnotes?\b", r"note", "The note is written."),
+    Intent("quotes", QUOTE, r"quote|price", "{symbol} is quoted at ${price:,.2f}."),
+    Intent("trading", r"\b(?P<side>buy|sell) (?P<quantity>\d+) (?P<symbol>[a-z]+)", r"trade", ORDER),
+    Intent("notes", r"\bnotes?\b(: (?P<text>.+))?", r"note", "The note is written."),
 )
 
 
@@ -124,12 +125,12 @@ def find_tool(intent: Intent, tools: Json) -> str | None:
 
 def arguments(function: Json, prompt: str, story: str) -> Json:
     """Return arguments for those of the tool's properties that the prompt has values for."""
-    symbol, order = re.search(r"\b[A-Z]{2,5}\b", prompt), re.search(r"(?i)\b(buy|sell) (\d+)", prompt)
-    values: Json = {"text": prompt.partition(": ")[2] or story or prompt}
-    values |= {"symbol": symbol[0]} if symbol else {}
-    values |= {"side": order[1].lower(), "quantity": int(order[2])} if order else {}
-    properties = function.get("parameters", {}).get("properties", {})
-    return {name: values[name] for name in properties if name in values}
+    values: Json = {"text": story or prompt}
+    for match in filter(None, (re.search(intent.words, prompt, re.IGNORECASE) for intent in INTENTS)):
+        values |= {name: value for name, value in match.groupdict().items() if value}
+    if "side" in values:
+        values |= {"side": values["side"].lower(), "quantity": int(values["quantity"])}
+    return {name: values[name] for name in function.get("parameters", {}).get("properties", {}) if name in values}
 
 
 def sentence(tool: str, result: Any) -> str:
@@ -164,14 +165,10 @@ def openai_completion(reply: Reply, tokens: tuple[int, int]) -> Json:
         functions = [{"name": name, "arguments": json.dumps(values)} for name, values in reply.calls]
         message["tool_calls"] = [{"id": _id("call_"), "type": "function", "function": each} for each in functions]
     reason = "tool_calls" if reply.calls else "stop"
-    return {
-        "id": _id("chatcmpl-"),
-        "object": "chat.completion",
-        "created": 0,
-        "model": MODEL,
-        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": reason}],
-        "usage": {"prompt_tokens": tokens[0], "completion_tokens": tokens[1], "total_tokens": sum(tokens)},
-    }
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": reason}
+    usage = {"prompt_tokens": tokens[0], "completion_tokens": tokens[1], "total_tokens": sum(tokens)}
+    head = {"id": _id("chatcmpl-"), "object": "chat.completion", "created": 0, "model": MODEL}
+    return head | {"choices": [choice], "usage": usage}
 
 
 def from_anthropic(body: Json) -> Json:
@@ -205,16 +202,9 @@ def anthropic_message(reply: Reply, tokens: tuple[int, int]) -> Json:
     content += [
         {"type": "tool_use", "id": _id("toolu_"), "name": name, "input": values} for name, values in reply.calls
     ]
-    return {
-        "id": _id("msg_"),
-        "type": "message",
-        "role": "assistant",
-        "model": MODEL,
-        "content": content,
-        "stop_reason": "tool_use" if reply.calls else "end_turn",
-        "stop_sequence": None,
-        "usage": {"input_tokens": tokens[0], "output_tokens": tokens[1]},
-    }
+    head = {"id": _id("msg_"), "type": "message", "role": "assistant", "model": MODEL, "content": content}
+    stop = {"stop_reason": "tool_use" if reply.calls else "end_turn", "stop_sequence": None}
+    return head | stop | {"usage": {"input_tokens": tokens[0], "output_tokens": tokens[1]}}
 
 
 def _id(prefix: str) -> str:
