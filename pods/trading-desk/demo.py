@@ -21,7 +21,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
-from stage import Stage, StageError, free_ports
+from stage import Command, Stage, StageError, free_ports
 
 DESK = Path(__file__).resolve().parent
 PROJECT = DESK.parent.parent
@@ -97,7 +97,7 @@ class Demo:
     def compile(self) -> None:
         env = {"CLAW_MASTER_SECRET": secrets.token_hex(32), "TRADING_API_URL": f"http://{self.api}"}
         env["TRADING_API_TOKEN"] = self.run.tool_token
-        command = [BIN / "claw", "compile", DESK / "claw-pod.yml", "-o", self.root / "runtime"]
+        command: Command = [BIN / "claw", "compile", DESK / "claw-pod.yml", "-o", self.root / "runtime"]
         self.screen.line("claw compile pods/trading-desk/claw-pod.yml")
         self.stage.run("compile", command, env, COMMAND_SECONDS)
         for agent, tools in self.run.granted_tools().items():
@@ -120,12 +120,12 @@ class Demo:
             "CLAW_STATE": str(self.root / "state.db"),
             "CLAW_POD": "trading-desk",
         }
-        command = [BIN / "mitmdump", "-s", PROJECT / "addons" / "cllama.py"]
+        command: Command = [BIN / "mitmdump", "-s", PROJECT / "addons" / "cllama.py"]
         self.stage.serve("proxy", command, env | urls | self.keys, f"http://{self.proxy}/ready")
         self.screen.line(f"mitmdump -s addons/cllama.py is ready on http://{self.proxy}")
 
     def serve(self, script: str, address: str, env: dict[str, str], *options: str) -> None:
-        command = [sys.executable, DESK / script, "--port", address.rpartition(":")[2], *options]
+        command: Command = [sys.executable, DESK / script, "--port", address.rpartition(":")[2], *options]
         self.stage.serve(script.removesuffix(".py"), command, env, f"http://{address}/health")
         self.screen.line(f"{script} is ready on http://{address}")
 
@@ -136,7 +136,14 @@ class Demo:
         env = {"OPENAI_API_KEY": run.tokens[agent], "OPENAI_BASE_URL": f"http://{self.proxy}/v1"}
         if sdk == "anthropic":
             env = {"ANTHROPIC_API_KEY": run.tokens[agent], "ANTHROPIC_BASE_URL": f"http://{self.proxy}"}
-        command = [sys.executable, DESK / "runner.py", "--sdk", sdk, "--notes", self.root / f"notes-{agent}.txt"]
+        command: list[str | Path] = [
+            sys.executable,
+            DESK / "runner.py",
+            "--sdk",
+            sdk,
+            "--notes",
+            self.root / f"notes-{agent}.txt",
+        ]
         command += ["--model", self.model_name] if run.is_scripted or sdk == "openai" else []
         output = self.stage.run(f"runner-{agent}", [*command, *PROMPTS[agent]], env, RUNNER_SECONDS)
         turns = [json.loads(line) for line in output.splitlines() if line.startswith('{"prompt"')]
@@ -156,7 +163,7 @@ class Demo:
         rows = [(agent, c["name"], str(number), c["status"], f"{c['latency_ms']} ms") for agent, number, c in calls]
         self.screen.table(("agent", "tool", "round", "status", "latency"), rows)
         for agent, tools in self.run.withheld_tools().items():
-            self.screen.line(f"{agent} may not call: {', '.join(tools) or 'nothing is withheld'}")
+            self.screen.line(f"{agent} may not call: {', '.join(tools)}" if tools else f"{agent} may call every tool")
         for claw_id, side, symbol, quantity, status in self.run.orders():
             self.screen.line(f"order in the database: {claw_id}, {side} {quantity} {symbol}, {status}")
 
