@@ -1,7 +1,7 @@
-"""How fast audit reads: ``python bench/auditing.py [--turns N] [--rounds N] [--profile]``.
+"""The speed at which audit reads: ``python bench/auditing.py [--turns N] [--rounds N] [--profile]``.
 
 History and log of one agent with four calls a turn, as the proxy writes them, read in a process of its own: lines and
-megabytes for a second of its CPU, and the most memory that it took.
+megabytes for a second of its CPU, and its largest use of memory.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def call(number: int) -> str:
 
 
 def line(number: int) -> bytes:
-    """An entry of a turn, not sealed."""
+    """Return the history line of a turn, not sealed."""
     body = f'{{"model":"gpt","messages":[{{"role":"user","content":"{TEXT}"}}]}}'
     calls = ",".join(call(number + place) for place in range(CALLS))
     return (
@@ -58,58 +58,60 @@ def line(number: int) -> bytes:
     ).encode()
 
 
-def events(number: int) -> bytes:
+def log_lines(number: int) -> bytes:
     about = {"ts": "2026-01-01T00:00:00.000Z", "claw_id": "analyst", "turn_id": f"turn_{number:032x}", "model": "gpt"}
-    told = [{"type": "request", "tools_count": 12}]
-    told += [{"type": "tool_call", "name": f"desk.tool_{place}", "status": "ok", "round": 1} for place in range(CALLS)]
-    told += [{"type": "response", "status_code": 200, "latency_ms": 5, "total_rounds": 2, "tokens_in": 900}]
-    return b"".join(json.dumps(about | one).encode() + b"\n" for one in told)
+    events = [{"type": "request", "tools_count": 12}]
+    events += [
+        {"type": "tool_call", "name": f"desk.tool_{place}", "status": "ok", "round": 1} for place in range(CALLS)
+    ]
+    events += [{"type": "response", "status_code": 200, "latency_ms": 5, "total_rounds": 2, "tokens_in": 900}]
+    return b"".join(json.dumps(about | one).encode() + b"\n" for one in events)
 
 
-def made(home: Path, turns: int) -> tuple[Path, Path]:
-    """The files of so many turns."""
+def write_files(home: Path, turns: int) -> tuple[Path, Path]:
+    """Write history and log of so many turns; return their paths."""
     file, log, prev = home / "history" / "analyst" / "history.jsonl", home / "proxy.log", GENESIS
     file.parent.mkdir(parents=True)
-    with file.open("wb") as history, log.open("wb") as told:
+    with file.open("wb") as history, log.open("wb") as log_file:
         for number in range(turns):
             data, prev = seal_entry(line(number), prev)
             history.write(data)
-            told.write(events(number))
+            log_file.write(log_lines(number))
     return file, log
 
 
 def read(what: str, file: Path, log: Path, rounds: int) -> tuple[float, float]:
-    """Seconds and megabytes of memory."""
+    """Return seconds of CPU and megabytes of memory."""
     command = [sys.executable, "-c", READ, what, str(file.parent.parent), str(log)]
-    found = []
+    samples = []
     for _ in range(rounds):
-        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-        found.append((float(said[0]), float(said[1])))
-    return median(seconds for seconds, _ in found), max(memory for _, memory in found)
+        figures = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+        samples.append((float(figures[0]), float(figures[1])))
+    return median(seconds for seconds, _ in samples), max(memory for _, memory in samples)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="How fast audit reads.")
+    parser = argparse.ArgumentParser(description="Measures the speed at which audit reads.")
     parser.add_argument("--turns", type=int, default=20_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--profile", action="store_true", help="where the time goes")
-    asked = parser.parse_args()
+    parser.add_argument("--profile", action="store_true", help="print a profile instead")
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="claw-bench-") as home:
-        file, log = made(Path(home), asked.turns)
-        if asked.profile:
+        file, log = write_files(Path(home), options.turns)
+        if options.profile:
             with cProfile.Profile() as profile:
                 audit(AuditQuery((file.parent.parent,), (str(log),)))
             pstats.Stats(profile).sort_stats("tottime").print_stats(25)
             return
         size, log_size = file.stat().st_size / 1e6, log.stat().st_size / 1e6
-        print(f"{asked.turns:,} turns with {CALLS} calls each: {size:.0f} MB of history, {log_size:.0f} MB of log\n")
+        print(f"{options.turns:,} turns with {CALLS} calls each: {size:.0f} MB of history, {log_size:.0f} MB of log\n")
         print("| read | lines a second of CPU | MB a second of CPU | memory MB |\n|---|---|---|---|")
         for what, lines, megabytes in (
-            ("history", asked.turns, size),
-            ("history and log", asked.turns * (CALLS + 3), size + log_size),
-            ("verify", asked.turns, size),
+            ("history", options.turns, size),
+            ("history and log", options.turns * (CALLS + 3), size + log_size),
+            ("verify", options.turns, size),
         ):
-            seconds, memory = read(what, file, log, asked.rounds)
+            seconds, memory = read(what, file, log, options.rounds)
             print(f"| {what} | {lines / seconds:,.0f} | {megabytes / seconds:.0f} | {memory:.0f} |")
 
 

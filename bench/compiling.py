@@ -1,6 +1,6 @@
-"""What a check of a large pod costs: ``python bench/compiling.py [--services N] [--agents N] [--rounds N] [--profile]``.
+"""The cost of checking a large pod: ``python bench/compiling.py [--services N] [--agents N] [--rounds N] [--profile]``.
 
-CPU of a process of its own, user and system, start-up included; beside it what a start costs that checks nothing but a pod of
+CPU of a process of its own, user and system, start-up included; beside it the cost of a start that checks only a pod of
 one agent. The pod: every service has a descriptor of five tools; every agent has five services, with a feed and a token among
 them, and variables of its own.
 """
@@ -23,7 +23,7 @@ ENVIRON = {"CLAW_MASTER_SECRET": "a-master-secret-for-the-bench", "TOKEN": "a-to
 
 
 def make_pod(directory: Path, services: int, agents: int) -> Path:
-    """A pod file with its descriptors and contracts."""
+    """Write a pod file with its descriptors and contracts; return its path."""
     (directory / "api").mkdir(parents=True)
     (directory / "AGENTS.md").write_text("# Contract\n\nDo what you are asked.\n", encoding="utf-8")
     lines = ["x-claw:", "  pod: large", "  cllama-defaults: {proxy: passthrough}", "services:"]
@@ -77,7 +77,7 @@ def _descriptor(number: int) -> dict[str, object]:
 
 
 def check(pod: Path) -> float:
-    """CPU seconds of ``claw check``, in a process of its own."""
+    """Return the CPU seconds of ``claw check``, in a process of its own."""
     program = "import sys; from claw_cli.app import main; sys.argv[0] = 'claw'; main()"
     command = [sys.executable, "-c", program, "check", str(pod)]
     child = os.posix_spawn(
@@ -93,12 +93,12 @@ def check(pod: Path) -> float:
 
 
 def profile(pod: Path) -> None:
-    """Where the time goes, once everything is imported."""
+    """Print a profile of a check, once everything is imported."""
     from claw_compile.compiler import check_pod  # only the process that is measured imports the compiler
 
     measured = cProfile.Profile()
-    found = measured.runcall(check_pod, pod, ENVIRON)
-    assert found.value is not None, [each.message for each in found.diagnostics][:3]
+    result = measured.runcall(check_pod, pod, ENVIRON)
+    assert result.value is not None, [each.message for each in result.diagnostics][:3]
     pstats.Stats(measured).sort_stats("cumulative").print_stats(45)
     pstats.Stats(measured).sort_stats("tottime").print_stats(25)
 
@@ -108,17 +108,17 @@ def main() -> None:
     for name, default in (("services", 200), ("agents", 100), ("rounds", 5)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--profile", action="store_true")
-    chosen = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         small = make_pod(Path(place, "small"), 1, 1)
-        large = make_pod(Path(place, "large"), chosen.services, chosen.agents)
-        if chosen.profile:
+        large = make_pod(Path(place, "large"), options.services, options.agents)
+        if options.profile:
             profile(large)
             return
-        times = [(check(small), check(large)) for _ in range(chosen.rounds)]
+        times = [(check(small), check(large)) for _ in range(options.rounds)]
     started, whole = (median(column) for column in zip(*times, strict=True))
     print(
-        f"claw check, {chosen.services} services with {TOOLS} tools each, {chosen.agents} agents: {whole:.2f} s of CPU"
+        f"claw check, {options.services} services with {TOOLS} tools each, {options.agents} agents: {whole:.2f} s of CPU"
     )
     print(f"of which a start (a pod of one service and one agent): {started:.2f} s")
 

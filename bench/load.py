@@ -1,4 +1,4 @@
-"""The load generator: a process of its own, which reads a ``Load`` as JSON on standard input and prints a ``Seen``.
+"""The load generator: a process of its own, which reads a ``Load`` as JSON on standard input and prints a ``LoadResult``.
 
 So many connections make so many operations, each as fast as it can. An operation is one or more requests, one after the other:
 a turn of the proxy is one request, the same work done directly is several. Every connection is kept alive.
@@ -19,7 +19,7 @@ import wire
 
 @dataclass(frozen=True)
 class Load:
-    """What to do. ``steps``: port and request (as text) of each request of an operation."""
+    """A load to generate. ``steps``: port and request (as text) of each request of an operation."""
 
     connections: int
     operations: int
@@ -29,8 +29,8 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Seen:
-    """Seconds of each operation, and to the first byte of its last answer; of all together; how many went first, unmeasured."""
+class LoadResult:
+    """Seconds of each operation, to the first body byte of its last answer, and of all; the unmeasured operations before."""
 
     times: list[float]
     firsts: list[float]
@@ -39,7 +39,7 @@ class Seen:
 
 
 class BadAnswerError(Exception):
-    pass
+    """An answer that is not the expected one."""
 
 
 class Connection(asyncio.Protocol):
@@ -50,7 +50,7 @@ class Connection(asyncio.Protocol):
         self._body = 0
         self._length: int | None = None
         self._first = 0.0
-        self._over: asyncio.Future[float] | None = None
+        self._done: asyncio.Future[float] | None = None
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -58,13 +58,13 @@ class Connection(asyncio.Protocol):
         self._transport = transport
 
     def ask(self, request: bytes) -> asyncio.Future[float]:
-        """The moment at which the first byte of the answer's body came; the future ends with the last one."""
+        """Send a request; the future ends with the answer, and its result is the time of the first body byte."""
         assert self._transport is not None
         self._received.clear()
         self._body, self._length, self._first = 0, None, 0.0
-        self._over = asyncio.get_running_loop().create_future()
+        self._done = asyncio.get_running_loop().create_future()
         self._transport.write(request)
-        return self._over
+        return self._done
 
     def data_received(self, data: bytes) -> None:
         self._received += data
@@ -80,13 +80,13 @@ class Connection(asyncio.Protocol):
             whole = self._received.endswith(b"0\r\n\r\n")
         else:
             whole = len(self._received) >= self._body + self._length
-        if whole and self._over is not None:
-            over, self._over = self._over, None
-            over.set_result(self._first)
+        if whole and self._done is not None:
+            done, self._done = self._done, None
+            done.set_result(self._first)
 
     def connection_lost(self, _error: Exception | None) -> None:
-        if self._over is not None:
-            self._over.set_exception(BadAnswerError("the connection was closed"))
+        if self._done is not None:
+            self._done.set_exception(BadAnswerError("the connection was closed"))
 
     def answer(self) -> bytes:
         return bytes(self._received)
@@ -106,11 +106,11 @@ async def _connect(port: int) -> Connection:
 
 
 class Runner:
-    """One of the clients that work side by side."""
+    """One of the concurrent clients."""
 
-    def __init__(self, load: Load, seen: Seen) -> None:
+    def __init__(self, load: Load, result: LoadResult) -> None:
         self._steps = [(port, request.encode()) for port, request in load.steps]
-        self._seen = seen
+        self._result = result
         self._connections: dict[int, Connection] = {}
 
     async def connect(self) -> None:
@@ -129,19 +129,19 @@ class Runner:
         if not answer.startswith(b"HTTP/1.1 200 ") or wire.DONE not in answer:
             raise BadAnswerError(answer[:1000])
         if measured:
-            self._seen.times.append(ended - started)
-            self._seen.firsts.append(first - started)
+            self._result.times.append(ended - started)
+            self._result.firsts.append(first - started)
 
     def close(self) -> None:
         for connection in self._connections.values():
             connection.close()
 
 
-async def run(load: Load) -> Seen:
-    """Two operations on each connection first, unmeasured; then all of them."""
-    seen = Seen([], [], 0.0, 2 * load.connections)
+async def run(load: Load) -> LoadResult:
+    """Run two unmeasured operations on each connection, then the load."""
+    result = LoadResult([], [], 0.0, 2 * load.connections)
     numbers = count(load.first)
-    runners = [Runner(load, seen) for _ in range(load.connections)]
+    runners = [Runner(load, result) for _ in range(load.connections)]
     for runner in runners:
         await runner.connect()
         for _ in range(2):
@@ -159,7 +159,7 @@ async def run(load: Load) -> Seen:
     seconds = time.perf_counter() - started
     for runner in runners:
         runner.close()
-    return Seen(seen.times, seen.firsts, seconds, seen.warmed)
+    return LoadResult(result.times, result.firsts, seconds, result.warmed)
 
 
 if __name__ == "__main__":

@@ -17,26 +17,28 @@ _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %
 _STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 _LENGTH = re.compile(rb"content-length:\s*(\d+)", re.IGNORECASE)
 _ROUNDS = re.compile(rb'"model":\s*"rounds-(\d+)"')
-_TOLD = re.compile(rb'"model":\s*"(reads|writes)-(\d+)"')
+_CONVERSATION = re.compile(rb'"model":\s*"(reads|writes)-(\d+)"')
 _PAGE = re.compile(rb"page=(\d+)")
 
 
-def _whole(body: bytes) -> bytes:
+def _response(body: bytes) -> bytes:
     return _HEAD % len(body) + body
 
 
-_ANSWER = _whole(wire.completion(wire.TEXT))
-_CALLS = [_whole(wire.call(number)) for number in range(16)]
-_ONE = {kind: _whole(wire.call(0, tool)) for kind, tool in ((b"reads", "desk__position"), (b"writes", "desk__order"))}
-_RESULTS = [_whole(wire.result(number)) for number in range(16)]
+_ANSWER = _response(wire.completion(wire.TEXT))
+_CALLS = [_response(wire.call(number)) for number in range(16)]
+_ONE = {
+    kind: _response(wire.call(0, tool)) for kind, tool in ((b"reads", "desk__position"), (b"writes", "desk__order"))
+}
+_RESULTS = [_response(wire.result(number)) for number in range(16)]
 _EVENTS = [b"%x\r\n%s\r\n" % (len(event), event) for event in wire.events()]
 
 
 class Peer(asyncio.Protocol):
     """HTTP/1.1 with keep-alive, one request at a time."""
 
-    made = 0
-    """Connections so far."""
+    connections = 0
+    """The number of connections so far."""
 
     def __init__(self, answer: Callable[[bytes, bytes], bytes | None]) -> None:
         self._answer = answer
@@ -46,7 +48,7 @@ class Peer(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        Peer.made += 1
+        Peer.connections += 1
 
     def data_received(self, data: bytes) -> None:
         self._received = self._received + data if self._received else data
@@ -54,11 +56,11 @@ class Peer(asyncio.Protocol):
         if end < 0:
             return
         length = _LENGTH.search(self._received, 0, end)
-        whole = end + 4 + (int(length[1]) if length else 0)
-        if len(self._received) < whole:
+        end_of_body = end + 4 + (int(length[1]) if length else 0)
+        if len(self._received) < end_of_body:
             return
-        head, body = self._received[:end], self._received[end + 4 : whole]
-        self._received = self._received[whole:]
+        head, body = self._received[:end], self._received[end + 4 : end_of_body]
+        self._received = self._received[end_of_body:]
         answer = self._answer(head, body)
         assert self._transport is not None
         if answer is not None:
@@ -68,7 +70,7 @@ class Peer(asyncio.Protocol):
             self._stream(1)
 
     def _stream(self, place: int) -> None:
-        """An event at each turn of the loop, as a model would say them; it makes no pauses."""
+        """Send an event at each turn of the loop, without pauses."""
         assert self._transport is not None
         if place == len(_EVENTS) - 1:
             self._transport.write(_EVENTS[place] + b"0\r\n\r\n")
@@ -78,14 +80,18 @@ class Peer(asyncio.Protocol):
 
 
 def provider(head: bytes, body: bytes) -> bytes | None:
-    """Calls a tool until there are as many results as the model's name says; then the answer. None: as a stream.
+    """Return a call until there are as many results as the model's name says, then the answer; None stands for a stream.
 
-    Of a conversation (``reads-7``, ``writes-7``) each turn has one call, and an answer that no other has.
+    In a conversation (``reads-7``, ``writes-7``) each turn has one call, and an answer of its own.
     """
     if head.startswith(b"GET /connections"):
-        return _whole(b"%d" % Peer.made)
-    if (told := _TOLD.search(body)) is not None:
-        return _whole(wire.completion(wire.answer(int(told[2])))) if _is_answered(body) else _ONE[told[1]]
+        return _response(b"%d" % Peer.connections)
+    if (conversation := _CONVERSATION.search(body)) is not None:
+        return (
+            _response(wire.completion(wire.answer(int(conversation[2]))))
+            if _is_answered(body)
+            else _ONE[conversation[1]]
+        )
     asked = _ROUNDS.search(body)
     rounds = int(asked[1]) if asked else 0
     if rounds and (done := body.count(b'"role":"tool"')) < rounds:
@@ -94,13 +100,13 @@ def provider(head: bytes, body: bytes) -> bytes | None:
 
 
 def _is_answered(body: bytes) -> bool:
-    """Whether the last message is a result: in a conversation, earlier turns' results are there too."""
+    """Return True if the last message is a result; a conversation holds results of earlier turns too."""
     return body.rfind(b'"role":"tool"') > body.rfind(b'"role": "user"')
 
 
 def service(head: bytes, _body: bytes) -> bytes:
     if head.startswith(b"GET /connections"):
-        return _whole(b"%d" % Peer.made)
+        return _response(b"%d" % Peer.connections)
     page = _PAGE.search(head)
     return _RESULTS[int(page[1]) if page else 0]
 

@@ -1,7 +1,7 @@
-"""The bench: ``python bench/run.py [--quick] [--json FILE]``. What is measured, and what came out: README.md.
+"""The bench: ``python bench/run.py [--quick] [--json FILE]``. README.md says what it measures, with the last figures.
 
-Everything is measured in one run, each thing next to what it is compared with, in rounds: what disturbs the machine for
-a while disturbs all of them. A figure is the median of its rounds.
+Everything is measured in one run, in rounds, each subject next to the one that it is compared with: a disturbance of the
+machine disturbs all of them. A figure is the median of its rounds.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from statistics import median
 import state
 import table
 import wire
-from load import Load, Seen
-from stage import Process, Stage, loaded, stage
+from load import Load, LoadResult
+from stage import Process, Stage, run_load, stage
 
 CHAT = "/v1/chat/completions"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How much is measured."""
+    """The size of a run."""
 
     rounds: int
     share: float
-    """Of the operations of a full run."""
+    """The part of the operations of a full run."""
     connections: tuple[int, ...]
     turns: tuple[int, ...]
-    """After how many turns memory is read."""
+    """The numbers of turns after which memory is read."""
     state: state.Plan
 
 
@@ -45,7 +45,7 @@ SMOKE = Plan(1, 0.0, (1,), (10, 20), state.Plan((2, 10), 4, (1, 2)))
 
 @dataclass(frozen=True)
 class Subject:
-    """Who does the work: which requests, and which process's CPU counts."""
+    """A way to do the work: the requests, and the process whose CPU counts."""
 
     name: str
     steps: list[tuple[int, str]]
@@ -54,7 +54,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Row:
-    """One thing that is measured, for each number of connections."""
+    """One kind of work, for each number of connections."""
 
     what: str
     operations: dict[int, int]
@@ -63,7 +63,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Figure:
-    """What came out: milliseconds, operations in a second."""
+    """The result of a row: milliseconds, operations in a second."""
 
     what: str
     connections: int
@@ -76,7 +76,7 @@ class Figure:
 
 
 def rows(on: Stage) -> list[Row]:
-    """What is measured, beside what."""
+    """Return the rows, each with its subjects."""
 
     def ours(agent: str, body: bytes) -> list[Subject]:
         request = wire.http("POST", CHAT, agent, body)
@@ -90,9 +90,11 @@ def rows(on: Stage) -> list[Row]:
     def turn(what: str, rounds: int, operations: dict[int, int], *, stream: bool = False, padding: int = 0) -> Row:
         steps: list[tuple[int, str]] = []
         for done in range(rounds):
-            steps.append((on.provider, wire.http("POST", CHAT, "analyst", wire.asked_again(rounds, done, padding))))
+            steps.append(
+                (on.provider, wire.http("POST", CHAT, "analyst", wire.provider_request(rounds, done, padding)))
+            )
             steps.append((on.service, wire.http("GET", f"/position/ACME?page={done}", "analyst")))
-        steps.append((on.provider, wire.http("POST", CHAT, "analyst", wire.asked_again(rounds, rounds, padding))))
+        steps.append((on.provider, wire.http("POST", CHAT, "analyst", wire.provider_request(rounds, rounds, padding))))
         body = wire.question(rounds, stream=stream, padding=padding)
         return Row(what, operations, [Subject("direct", steps), *ours("analyst", body)])
 
@@ -119,59 +121,59 @@ class Bench:
         self._numbers = count(0, 10_000)
 
     def row(self, row: Row) -> list[Figure]:
-        """All subjects of a row, in turns."""
+        """Measure all subjects of a row, in turns."""
         figures: list[Figure] = []
         for connections in self._plan.connections:
             if (operations := row.operations.get(connections)) is not None:
-                figures += self._measured(row, connections, max(int(operations * self._plan.share), 2 * connections))
+                figures += self._measure(row, connections, max(int(operations * self._plan.share), 2 * connections))
         return figures
 
-    def _measured(self, row: Row, connections: int, operations: int) -> list[Figure]:
-        seen: dict[str, list[tuple[Seen, float | None]]] = {subject.name: [] for subject in row.subjects}
+    def _measure(self, row: Row, connections: int, operations: int) -> list[Figure]:
+        results: dict[str, list[tuple[LoadResult, float | None]]] = {subject.name: [] for subject in row.subjects}
         for _ in range(self._plan.rounds):
             for subject in row.subjects:
                 load = Load(connections, operations, subject.steps, next(self._numbers))
-                seen[subject.name].append(measured(load, subject.process))
-        return [figure(row.what, connections, name, rounds) for name, rounds in seen.items()]
+                results[subject.name].append(measure(load, subject.process))
+        return [figure(row.what, connections, name, rounds) for name, rounds in results.items()]
 
     def memory(self) -> dict[int, float]:
-        """Megabytes after so many turns: of one round, every other one streamed, in conversations of their own."""
-        found: dict[int, float] = {}
+        """Return megabytes by number of turns: of one round, every other one streamed, in conversations of their own."""
+        megabytes: dict[int, float] = {}
         process, done = self._on.ours, 0
         for turns in self._plan.turns:
             for stream in (False, True):
                 request = wire.http("POST", CHAT, "analyst", wire.question(1, stream=stream))
-                loaded(Load(16, (turns - done) // 2, [(process.port, request)], next(self._numbers)))
+                run_load(Load(16, (turns - done) // 2, [(process.port, request)], next(self._numbers)))
             done = turns
-            found[turns] = round(process.rss() / 1e6, 1)
-        return found
+            megabytes[turns] = round(process.rss() / 1e6, 1)
+        return megabytes
 
 
-def measured(load: Load, process: Process | None) -> tuple[Seen, float | None]:
-    """What the load generator saw, and milliseconds of the process's CPU for each operation."""
+def measure(load: Load, process: Process | None) -> tuple[LoadResult, float | None]:
+    """Run a load; return its result, and milliseconds of the process's CPU for each operation."""
     before = process.cpu() if process else 0.0
-    seen = loaded(load)
-    spent = (process.cpu() - before) / (len(seen.times) + seen.warmed) * 1000 if process else None
-    return seen, spent
+    result = run_load(load)
+    spent = (process.cpu() - before) / (len(result.times) + result.warmed) * 1000 if process else None
+    return result, spent
 
 
-def figure(what: str, connections: int, subject: str, rounds: list[tuple[Seen, float | None]]) -> Figure:
-    together = sorted(second for seen, _ in rounds for second in seen.times)
+def figure(what: str, connections: int, subject: str, rounds: list[tuple[LoadResult, float | None]]) -> Figure:
+    together = sorted(second for result, _ in rounds for second in result.times)
     spent = [cpu for _, cpu in rounds if cpu is not None]
     return Figure(
         what=what,
         connections=connections,
         subject=subject,
-        p50=median(median(seen.times) for seen, _ in rounds) * 1000,
+        p50=median(median(result.times) for result, _ in rounds) * 1000,
         p99=together[min(int(len(together) * 0.99), len(together) - 1)] * 1000,
-        first=median(median(seen.firsts) for seen, _ in rounds) * 1000,
-        per_second=median(len(seen.times) / seen.seconds for seen, _ in rounds),
+        first=median(median(result.firsts) for result, _ in rounds) * 1000,
+        per_second=median(len(result.times) / result.seconds for result, _ in rounds),
         cpu=median(spent) if spent else None,
     )
 
 
-def pinned(on: Stage) -> None:
-    """The proxies on one core, everything else on the others: who is measured is not disturbed by who measures."""
+def pin_processes(on: Stage) -> None:
+    """Pin the proxies to one core and everything else to the others: the measurement does not disturb them."""
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) > 1:
         for process in (on.bare, on.streaming, on.ours, on.plain):
@@ -182,36 +184,38 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Measures the proxy beside a bare mitmdump and beside direct calls.")
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", action="store_true", help="about a minute, and coarse")
-    size.add_argument("--smoke", action="store_true", help="a few requests of each kind: whether the bench works")
+    size.add_argument("--smoke", action="store_true", help="a few requests of each kind, to test the bench")
     parser.add_argument(
-        "--only", default="", help="rows whose name has this in it (state: those of the state), and no memory"
+        "--only",
+        default="",
+        help="measure only rows whose name contains this (state: those of the state), and no memory",
     )
-    parser.add_argument("--json", type=Path, help="where the figures go as JSON")
-    asked = parser.parse_args()
-    plan = QUICK if asked.quick else SMOKE if asked.smoke else FULL
+    parser.add_argument("--json", type=Path, help="the file to which the figures are written as JSON")
+    options = parser.parse_args()
+    plan = QUICK if options.quick else SMOKE if options.smoke else FULL
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, cores[:-1] or cores)
     with tempfile.TemporaryDirectory(prefix="claw-bench-") as home, stage(Path(home)) as on:
         bench = Bench(plan, on)
-        pinned(on)
+        pin_processes(on)
         figures = []
         for row in rows(on):
-            if asked.only in row.what:
+            if options.only in row.what:
                 figures += bench.row(row)
-                print(f"measured: {row.what}", flush=True)
-        memory = {} if asked.only else bench.memory()
+                print(f"done: {row.what}", flush=True)
+        memory = {} if options.only else bench.memory()
     os.sched_setaffinity(0, cores)
-    stored, together = asyncio.run(state.measured(plan.state)) if asked.only in "state" else ([], [])
-    found = table.Found(
+    stored, together = asyncio.run(state.measure(plan.state)) if options.only in "state" else ([], [])
+    results = table.Results(
         table.machine(cores),
         [asdict(figure) for figure in figures],
         memory,
         [asdict(row) for row in stored],
         [asdict(row) for row in together],
     )
-    print(table.text(found))
-    if asked.json:
-        asked.json.write_text(json.dumps(asdict(found), indent=1) + "\n", encoding="utf-8")
+    print(table.text(results))
+    if options.json:
+        options.json.write_text(json.dumps(asdict(results), indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The processes of the bench: peers, proxies, the load generator; and what /proc tells of a proxy."""
+"""The processes of the bench: peers, proxies, the load generator, and the CPU and memory of a proxy by /proc."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import wire
-from load import Load, Seen
+from load import Load, LoadResult
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -33,7 +33,7 @@ _FLAGS = {
     "connection_strategy": "lazy",
     "tcp_timeout": 3600,
 }
-"""What our addon sets, for the proxy without it."""
+"""The options that our addon sets, for the proxy without it."""
 
 
 @dataclass(frozen=True)
@@ -44,18 +44,18 @@ class Process:
     port: int
 
     def cpu(self) -> float:
-        """Seconds of CPU so far, user and system."""
+        """Return the seconds of CPU so far, user and system."""
         fields = Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / _TICKS
 
     def rss(self) -> int:
-        """Bytes of memory in use."""
+        """Return the bytes of memory in use."""
         return int(Path(f"/proc/{self.pid}/statm").read_text(encoding="ascii").split()[1]) * _PAGE
 
 
 @dataclass(frozen=True)
 class Stage:
-    """All that runs. The proxies: mitmdump without an addon; with ours; and with ours, the dispatch plain."""
+    """The running processes: peers, mitmdump without an addon (also streaming), with ours, with ours and the plain dispatch."""
 
     provider: int
     service: int
@@ -67,7 +67,7 @@ class Stage:
 
 @contextmanager
 def stage(home: Path) -> Iterator[Stage]:
-    """Everything started, and ended again."""
+    """Start the peers and the proxies, and end them afterwards."""
     with ExitStack() as started:
         provider, service = (started.enter_context(peer(name)) for name in ("provider", "service"))
         context = pod(home, f"http://127.0.0.1:{service}", {"analyst": True, "plain": False})
@@ -98,15 +98,15 @@ def stage(home: Path) -> Iterator[Stage]:
         yield Stage(provider, service, bare(), bare(stream_large_bodies="1"), ours("fast"), ours("plain"))
 
 
-def loaded(load: Load) -> Seen:
-    """Let the load generator do it."""
+def run_load(load: Load) -> LoadResult:
+    """Run the load generator."""
     command = [sys.executable, str(HERE / "load.py")]
     done = subprocess.run(command, input=json.dumps(asdict(load)), stdout=subprocess.PIPE, text=True, check=True)
-    return Seen(**json.loads(done.stdout))
+    return LoadResult(**json.loads(done.stdout))
 
 
 def free_port() -> int:
-    """Below those that the system gives to outgoing connections, of which the load makes many."""
+    """Return a free port below those that the system gives to outgoing connections, of which the load makes many."""
     while True:
         port = 10_000 + secrets.randbelow(22_000)
         with suppress(OSError), socket.socket() as held:
@@ -128,7 +128,7 @@ def peer(name: str) -> Iterator[int]:
 
 @contextmanager
 def proxy(home: Path, port: int, env: dict[str, str], *arguments: str) -> Iterator[Process]:
-    """mitmdump, ready to be asked; what it says goes to files, as in a container."""
+    """Run mitmdump and wait until it is ready; its output goes to a file, as in a container."""
     (home / "home").mkdir(exist_ok=True)
     whole = {"PATH": os.environ["PATH"], "HOME": str(home / "home"), "PYTHONPATH": str(ROOT), **env}
     with (home / f"{port}.log").open("ab") as log:
@@ -156,11 +156,11 @@ def _wait_until_ready(process: subprocess.Popen[bytes], url: str, log: Path) -> 
                     return
         except OSError:
             time.sleep(0.05)
-    raise SystemExit(f"a proxy is not ready; it said: {log.read_text(encoding='utf-8', errors='replace')}")
+    raise SystemExit(f"a proxy is not ready; its log: {log.read_text(encoding='utf-8', errors='replace')}")
 
 
 def pod(home: Path, service_url: str, agents: Mapping[str, bool]) -> Path:
-    """Context directories of agents, with twelve tools or without."""
+    """Write the context directories of agents, with twelve tools or without; return their root."""
     (home / "auth").mkdir()
     tools = wire.manifest(service_url)
     for agent, has_tools in agents.items():

@@ -1,8 +1,8 @@
-"""What continuity and the journal cost a turn, by how much is stored; and what turns that write do to each other.
+"""The cost of continuity and the journal for a turn, by the number of stored turns; and turns that write at once.
 
-The real mediator in this process, with peers in theirs: what a turn spends in the store and in the journal is the time of their
-methods. Turns are conversations of several agents, each of eight turns. What is stored already (``stored``) is spread over the
-last ten minutes, so that what is measured has as much to forget as it adds.
+The real mediator runs in this process, its peers in theirs. The time of the methods of the store and the journal is
+measured. Turns are conversations of several agents, each of eight turns. The turns that are stored before (``stored``)
+are spread over the last ten minutes, so that a run deletes as many turns as it adds.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from claw_state.valkey.journal import ValkeyJournal
 
 _A_CONVERSATION = 8
 _AGENTS = [f"agent-{number}" for number in range(8)]
-"""Those that are asked something; there may be more of which something is stored."""
+"""The agents whose turns are measured; the state may hold turns of more."""
 _STATE: dict[type, tuple[str, ...]] = {
     kind: names
     for kinds, names in (
@@ -53,7 +53,7 @@ _STATE: dict[type, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Plan:
-    """How much is measured: with how many stored turns, in how many turns, by how many at once."""
+    """The size of a run: numbers of stored turns, turns, numbers of concurrent turns."""
 
     stored: tuple[int, ...] = (10, 1_000, 100_000)
     turns: int = 400
@@ -61,8 +61,8 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Stored:
-    """Milliseconds of a turn, and those of them that it was at the store and the journal."""
+class StateCost:
+    """Milliseconds of a turn, and of its calls of the store and the journal."""
 
     by: str
     stored: int
@@ -73,8 +73,8 @@ class Stored:
 
 
 @dataclass(frozen=True)
-class Together:
-    """Milliseconds of turns that write, so many at once, and for which the loop stood still."""
+class ConcurrentWrites:
+    """Milliseconds of concurrent turns that write, and of the pauses of the event loop."""
 
     by: str
     connections: int
@@ -84,21 +84,21 @@ class Together:
     pause: float
 
 
-class Spent:
-    """The time that was spent in the methods of a store and a journal."""
+class StateTimer:
+    """A timer of the methods of the stores and the journals."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
 
     @contextmanager
-    def watching(self) -> Iterator[None]:
-        kept = [(kind, name, getattr(kind, name)) for kind, names in _STATE.items() for name in names]
-        for kind, name, method in kept:
+    def timing(self) -> Iterator[None]:
+        methods = [(kind, name, getattr(kind, name)) for kind, names in _STATE.items() for name in names]
+        for kind, name, method in methods:
             setattr(kind, name, self._around(method))
         try:
             yield
         finally:
-            for kind, name, method in kept:
+            for kind, name, method in methods:
                 setattr(kind, name, method)
 
     def _around[**P, T](self, method: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
@@ -122,7 +122,7 @@ class Desk:
         self._talks: dict[str, list[int]] = {}
 
     async def turn(self, who: int, kind: str) -> None:
-        """The next one of a conversation of an agent; of eight turns, then another one begins."""
+        """Run the next turn of an agent's conversation; a conversation has eight turns, then another one begins."""
         agent = _AGENTS[who % len(_AGENTS)]
         talk = self._talks.setdefault(f"{who}", [])
         if len(talk) == _A_CONVERSATION:
@@ -143,25 +143,25 @@ class Desk:
 
 
 class Bench:
-    """The peers of a mediator, and places for its state."""
+    """Mediators with their peers and their state, one after the other."""
 
     def __init__(self, plan: Plan, home: Path) -> None:
         self._plan = plan
         self._home = home
 
-    async def stored(self, by: str, state: str) -> list[Stored]:
-        found, there, spent = [], 0, Spent()
+    async def stored(self, by: str, state: str) -> list[StateCost]:
+        costs, there, timer = [], 0, StateTimer()
         for stored in self._plan.stored if state else self._plan.stored[:1]:
             if state:
                 await fill(state, len(_AGENTS), there, stored)
             there = stored
-            with spent.watching():
+            with timer.timing():
                 async with self._desk(state) as desk:
-                    found.append(await self._cost(desk, by, stored if state else 0, spent))
-        return found
+                    costs.append(await self._cost(desk, by, stored if state else 0, timer))
+        return costs
 
-    async def together(self, by: str, state: str) -> list[Together]:
-        found = []
+    async def together(self, by: str, state: str) -> list[ConcurrentWrites]:
+        rows = []
         for connections in self._plan.connections:
             async with self._desk(state) as desk:
                 await asyncio.gather(*(desk.turn(who, "writes") for who in range(connections)))
@@ -175,23 +175,23 @@ class Bench:
                         times.append(time.perf_counter() - started)  # noqa: B023 - of this round
 
                 pauses: list[float] = []
-                heart = asyncio.ensure_future(_beat(pauses))
+                recorder = asyncio.ensure_future(_record_pauses(pauses))
                 await asyncio.gather(*map(work, range(connections)))
-                heart.cancel()
+                recorder.cancel()
             p50, p99 = median(times) * 1000, _p99(times)
-            found.append(Together(by, connections, p50, p99, _p99(pauses), max(pauses) * 1000))
-        return found
+            rows.append(ConcurrentWrites(by, connections, p50, p99, _p99(pauses), max(pauses) * 1000))
+        return rows
 
-    async def _cost(self, desk: Desk, by: str, stored: int, spent: Spent) -> Stored:
+    async def _cost(self, desk: Desk, by: str, stored: int, timer: StateTimer) -> StateCost:
         for who in range(len(_AGENTS) * 2):
             await desk.turn(who % len(_AGENTS), "reads")
         turns, state = [], []
         for number in range(self._plan.turns):
-            before, started = spent.seconds, time.perf_counter()
+            before, started = timer.seconds, time.perf_counter()
             await desk.turn(number % len(_AGENTS), "reads")
             turns.append(time.perf_counter() - started)
-            state.append(spent.seconds - before)
-        return Stored(by, stored, median(state) * 1000, _p99(state), median(turns) * 1000, _p99(turns))
+            state.append(timer.seconds - before)
+        return StateCost(by, stored, median(state) * 1000, _p99(state), median(turns) * 1000, _p99(turns))
 
     @asynccontextmanager
     async def _desk(self, state: str) -> AsyncIterator[Desk]:
@@ -214,9 +214,9 @@ class Bench:
                 await mediator.close(5)
 
 
-async def measured(plan: Plan) -> tuple[list[Stored], list[Together]]:
-    """Both, for each kind of state that there is here."""
-    with tempfile.TemporaryDirectory(prefix="claw-bench-state-") as name, _server(Path(name)) as server:
+async def measure(plan: Plan) -> tuple[list[StateCost], list[ConcurrentWrites]]:
+    """Return both results for each kind of state that this machine has."""
+    with tempfile.TemporaryDirectory(prefix="claw-bench-state-") as name, _run_server(Path(name)) as server:
         bench = Bench(plan, Path(name))
         file = Path(name) / "file" / "state.db"
         states = {"memory": "", "SQLite": str(file), **({"Valkey": server} if server else {})}
@@ -226,8 +226,8 @@ async def measured(plan: Plan) -> tuple[list[Stored], list[Together]]:
 
 
 @contextmanager
-def _server(home: Path) -> Iterator[str]:
-    """A Valkey (or Redis) as a pod should have it, where one is installed; else ""."""
+def _run_server(home: Path) -> Iterator[str]:
+    """Run a Valkey (or Redis) as a pod should have it and yield its URL; yield "" if none is installed."""
     binary = shutil.which("valkey-server") or shutil.which("redis-server")
     if binary is None:
         yield ""
@@ -237,13 +237,13 @@ def _server(home: Path) -> Iterator[str]:
     arguments = [word for name, value in options.items() for word in (f"--{name}", str(value))]
     with subprocess.Popen([binary, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
         try:
-            _wait(port)
+            _wait_for(port)
             yield f"redis://127.0.0.1:{port}/0"
         finally:
             process.terminate()
 
 
-def _wait(port: int) -> None:
+def _wait_for(port: int) -> None:
     for _ in range(200):
         try:
             socket.create_connection(("127.0.0.1", port)).close()
@@ -253,7 +253,7 @@ def _wait(port: int) -> None:
             return
 
 
-async def _beat(pauses: list[float]) -> None:
+async def _record_pauses(pauses: list[float]) -> None:
     while True:
         asleep = time.perf_counter()
         await asyncio.sleep(0.001)

@@ -1,4 +1,4 @@
-"""Turns that are stored already: written through the methods that the mediator has for it, as if they had just been made."""
+"""Turns that are stored before a run, written by the methods that the mediator uses."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import hashlib
 import time
 from collections.abc import Callable
 
-import msgspec
 import wire
 
 from claw_state.continuity import Anchor, ContinuityStore
@@ -22,49 +21,49 @@ from claw_state.valkey.journal import ValkeyJournal
 from claw_state.valkey.link import Link
 
 _OF_AN_AGENT = 250
-"""About as many as an agent keeps."""
+"""The stored turns of an agent, about as many as it keeps."""
 _HIDDEN = wire.call(0)[:700] + b"," + wire.result(0)
 
 
-async def fill(state: str, agents: int, there: int, to: int) -> None:
-    """So many turns of so many agents, as if they had been made in the last ten minutes."""
-    began, numbers = time.time(), iter(range(there, to))
-    at = began - RESUME_SECONDS
-    store, journal = _opened(state, lambda: at)
+async def fill(state: str, agents: int, there: int, total: int) -> None:
+    """Store turns number `there` up to `total`, of so many agents, spread over the last ten minutes."""
+    now, numbers = time.time(), iter(range(there, total))
+    at = now - RESUME_SECONDS
+    store, journal = _open(state, lambda: at)
 
-    async def some() -> None:
+    async def work() -> None:
         nonlocal at
         for number in numbers:
-            at = began - RESUME_SECONDS * (to - number) / to
-            await _turn(store, journal, f"agent-{number % max(agents, to // _OF_AN_AGENT)}", str(number))
+            at = now - RESUME_SECONDS * (total - number) / total
+            await _turn(store, journal, f"agent-{number % max(agents, total // _OF_AN_AGENT)}", str(number))
 
-    await asyncio.gather(*(some() for _ in range(16)))
+    await asyncio.gather(*(work() for _ in range(16)))
     await store.close()
     await journal.close()
 
 
 async def _turn(store: ContinuityStore, journal: Journal, agent: str, name: str) -> None:
-    """What the journal and the store are told of a turn with one call."""
+    """Store one turn with one call."""
     digests = [hashlib.sha256(f"{part} {name}".encode()).hexdigest() for part in ("request", "earlier", "key")]
     turn_id = f"turn_{int(name):032x}"
     await journal.begin(turn_id, agent, RequestFingerprint(digests[0], digests[1], f"What of {name}?", ""))
-    await journal.record_response(turn_id, 1, wire.call(0))
-    await journal.record_result(turn_id, 1, 0, _ANSWER)
-    await journal.record_response(turn_id, 2, _GIVEN.body)
-    await store.save(agent, Anchor(f"openai_chat:words:{digests[2]}", (digests[0][:16],)), "", _HIDDEN)
-    await journal.end(turn_id, _GIVEN)
-    await journal.mark_delivered(turn_id)
+    await journal.replied(turn_id, 1, wire.call(0))
+    await journal.answered(turn_id, 1, 0, _RECORD)
+    await journal.replied(turn_id, 2, _RESPONSE.body)
+    await store.keep(agent, Anchor(f"openai_chat:words:{digests[2]}", (digests[0][:16],)), "", _HIDDEN)
+    await journal.ended(turn_id, _RESPONSE)
+    await journal.handed(turn_id)
 
 
-_GIVEN = StoredResponse(200, "application/json", wire.completion(wire.TEXT))
-_ANSWER = msgspec.msgpack.encode([wire.result(0), True, None, 200, 3, True])
-"""As ``claw_mediate.turns.checkpoint`` encodes the result of a call."""
+_RESPONSE = StoredResponse(200, "application/json", wire.completion(wire.TEXT))
+_RECORD = wire.result(0)
+"""The record of a call: bytes to the journal, most of them the result."""
 
 
-def _opened(state: str, clock: Callable[[], float]) -> tuple[ContinuityStore, Journal]:
+def _open(state: str, clock: Callable[[], float]) -> tuple[ContinuityStore, Journal]:
     where, owner = parse_place(state), Owner("bench", 1, "earlier")
     if isinstance(where, Server):
-        return ValkeyContinuityStore(Link(where, timeout=10), clock), ValkeyJournal(
-            Link(where, timeout=10), owner, clock
+        return ValkeyContinuityStore(Link(where, seconds=10), clock), ValkeyJournal(
+            Link(where, seconds=10), owner, clock
         )
     return SqliteContinuityStore(Database(where.path), clock), SqliteJournal(Database(where.path), owner, clock)

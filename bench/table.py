@@ -1,4 +1,4 @@
-"""The figures as a table, and what the targets say of them."""
+"""The figures as a table, beside the targets."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _TOGETHER = ("state", "turns that write, at once", "p50 ms", "p99 ms", "pause of
 
 
 @dataclass(frozen=True)
-class Found:
-    """All that was found."""
+class Results:
+    """Everything that a run has measured."""
 
     machine: str
     figures: list[dict[str, Any]]
@@ -25,65 +25,67 @@ class Found:
     stored: list[dict[str, Any]]
     together: list[dict[str, Any]]
 
-    def of(self, what: str, connections: int, subject: str, member: str) -> float | None:
-        """One figure; None where it was not measured."""
+    def value(self, what: str, connections: int, subject: str, member: str) -> float | None:
+        """Return one member of a figure, or None if it was not measured."""
         for figure in self.figures:
             if (figure["what"], figure["connections"], figure["subject"]) == (what, connections, subject):
-                value: float | None = figure[member]
-                return value
+                number: float | None = figure[member]
+                return number
         return None
 
 
 def machine(cores: Sequence[int]) -> str:
-    """By cores and versions only."""
+    """Return the cores and the versions of this machine."""
     versions = [f"{name} {importlib.metadata.version(name)}" for name in ("mitmproxy", "httpx2", "msgspec")]
     return ", ".join(
         [f"{len(cores)} cores", f"{platform.python_implementation()} {platform.python_version()}", *versions]
     )
 
 
-def text(found: Found) -> str:
-    """Markdown: the machine, the figures, memory, targets."""
-    lines = ["", found.machine, "", *grid(_HEAD, _lines(found))]
-    if found.memory:
-        lines += ["", *grid(("turns", "memory MB"), [(f"{t:,}", f"{mb:.1f}") for t, mb in found.memory.items()])]
-    for head, rows in ((_STORED, found.stored), (_TOGETHER, found.together)):
+def text(results: Results) -> str:
+    """Return the machine, the figures, the memory and the targets as Markdown."""
+    lines = ["", results.machine, "", *grid(_HEAD, _lines(results))]
+    if results.memory:
+        lines += ["", *grid(("turns", "memory MB"), [(f"{t:,}", f"{mb:.1f}") for t, mb in results.memory.items()])]
+    for head, rows in ((_STORED, results.stored), (_TOGETHER, results.together)):
         if rows:
             lines += ["", *grid(head, [tuple(map(_cell, row.values())) for row in rows])]
-    lines += ["", *grid(("target", "at most", "found", ""), [_verdict(*target) for target in targets(found)])]
+    lines += ["", *grid(("target", "at most", "found", ""), [_verdict(*target) for target in targets(results)])]
     return "\n".join(lines)
 
 
-def targets(found: Found) -> Iterator[tuple[str, float, float]]:
-    """The issue's targets that this run has figures for: name, most, found."""
-    one, eight = (_overhead(found, what) for what in ("turn of 1 round", "turn of 8 rounds"))
+def targets(results: Results) -> Iterator[tuple[str, float, float]]:
+    """Yield the targets that this run has figures for: name, limit, figure."""
+    one, eight = (_overhead(results, what) for what in ("turn of 1 round", "turn of 8 rounds"))
     if one is not None:
         yield "own time of a one-round turn, 1 connection, ms", 5.0, one
     if one is not None and eight is not None:
         yield "own time of each further round, 1 connection, ms", 1.5, (eight - one) / 7
     for what in ("pass-through, JSON", "pass-through, SSE"):
         for connections in (1, 16, 64):
-            bare, ours, plain = (found.of(what, connections, who, "cpu") for who in ("bare", "ours", "ours, plain"))
+            bare, ours, plain = (
+                results.value(what, connections, who, "cpu") for who in ("bare", "ours", "ours, plain")
+            )
             if bare and ours and plain:
                 yield f"CPU of {what}, connections: {connections}, to bare", 0.65, ours / bare
                 yield "the same without the fast dispatch", 1.3, plain / bare
-    if len(found.memory) > 1:
-        values = list(found.memory.values())
+    if len(results.memory) > 1:
+        values = list(results.memory.values())
         yield "memory after the last turns to after the first", 1.05, values[-1] / values[0]
 
 
-def _overhead(found: Found, what: str) -> float | None:
-    ours, direct = (found.of(what, 1, who, "p50") for who in ("ours", "direct"))
+def _overhead(results: Results, what: str) -> float | None:
+    ours, direct = (results.value(what, 1, who, "p50") for who in ("ours", "direct"))
     return ours - direct if ours is not None and direct is not None else None
 
 
-def _verdict(name: str, most: float, value: float) -> tuple[str, ...]:
-    return name, f"{most:g}", f"{value:.2f}", "met" if value <= most else "missed"
+def _verdict(name: str, limit: float, value: float) -> tuple[str, ...]:
+    return name, f"{limit:g}", f"{value:.2f}", "met" if value <= limit else "missed"
 
 
-def _lines(found: Found) -> Iterator[tuple[str, ...]]:
-    for figure in found.figures:
-        bare = found.of(figure["what"], figure["connections"], "bare", "cpu")
+def _lines(results: Results) -> Iterator[tuple[str, ...]]:
+    for figure in results.figures:
+        bare = results.value(figure["what"], figure["connections"], "bare", "cpu")
         cpu = figure["cpu"]
         yield (
             figure["what"],

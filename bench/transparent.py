@@ -1,7 +1,7 @@
-"""What transparent mode costs: ``python bench/transparent.py [--operations N] [--rounds N]``.
+"""The cost of transparent mode: ``python bench/transparent.py [--operations N] [--rounds N]``.
 
-One proxy with all three entrances, in a network namespace of its own, where what goes to port 443 is redirected. Its runner
-speaks TLS to it, its provider does not. In turns: the base URL in the clear, the forward proxy (CONNECT, then TLS), and the
+One proxy with all three entrances, in a network namespace of its own, where connections to port 443 are redirected. Its runner
+speaks TLS to it, its provider does not. It compares the base URL in the clear, the forward proxy (CONNECT, then TLS), and the
 transparent entrance (TLS). A connection is kept for all requests, or each request has its own, handshake and all.
 """
 
@@ -37,8 +37,8 @@ RULES = (
 )
 
 
-def within() -> None:
-    """Go on in a namespace that has this machine's loopback and nothing else."""
+def enter_namespace() -> None:
+    """Run this program again in a namespace that has a loopback device and nothing else."""
     if WITHIN in os.environ:
         subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
         subprocess.run(["ip", "address", "add", f"{ADDRESS}/32", "dev", "lo"], check=True)
@@ -53,8 +53,8 @@ async def plain() -> Connection:
     return (await asyncio.get_running_loop().create_connection(Connection, "127.0.0.1", BASE))[1]
 
 
-class Through:
-    """Ways to the proxy for a runner that trusts its CA."""
+class TlsConnections:
+    """TLS connections to the proxy of a runner that trusts its CA."""
 
     def __init__(self, authority: Path) -> None:
         self._tls = ssl.create_default_context(cafile=authority)
@@ -65,9 +65,9 @@ class Through:
         tunnel.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         tunnel.setblocking(False)
         await loop.sock_sendall(tunnel, f"CONNECT {HOST}:443 HTTP/1.1\r\nhost: {HOST}:443\r\n\r\n".encode())
-        said = b""
-        while b"\r\n\r\n" not in said:
-            said += await loop.sock_recv(tunnel, 4096)
+        head = b""
+        while b"\r\n\r\n" not in head:
+            head += await loop.sock_recv(tunnel, 4096)
         return (await loop.create_connection(Connection, sock=tunnel, ssl=self._tls, server_hostname=HOST))[1]
 
     async def transparent(self) -> Connection:
@@ -75,8 +75,8 @@ class Through:
         return (await loop.create_connection(Connection, ADDRESS, 443, ssl=self._tls, server_hostname=HOST))[1]
 
 
-async def timed(connect: Connect, requests: Iterable[bytes], *, kept: bool) -> list[float]:
-    """Seconds of each request, one after the other."""
+async def time_requests(connect: Connect, requests: Iterable[bytes], *, kept: bool) -> list[float]:
+    """Return the seconds of each request, sent one after the other."""
     times: list[float] = []
     connection: Connection | None = None
     for request in requests:
@@ -94,23 +94,25 @@ async def timed(connect: Connect, requests: Iterable[bytes], *, kept: bool) -> l
     return times
 
 
-def measured(process: Process, ways: dict[str, Connect], many: int, rounds: int) -> Iterator[tuple[str, ...]]:
-    """Rows of the table; all ways in turns, and a figure is the median of its rounds."""
+def measure(process: Process, ways: dict[str, Connect], many: int, rounds: int) -> Iterator[tuple[str, ...]]:
+    """Yield the rows of the table; a figure is the median of its rounds."""
     numbers = count()
     for what, agent, model_calls in (("pass-through", "plain", 0), ("turn of 1 round", "analyst", 1)):
         request = wire.http("POST", CHAT, agent, wire.question(model_calls, stream=False)).encode()
         for kept in (True, False):
-            seen: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
+            samples: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
             for _ in range(rounds):
                 for name, connect in ways.items():
-                    asked = [request.replace(wire.MARK, b"turn-%08d" % next(numbers), 1) for _ in range(many + 2)]
-                    asyncio.run(timed(connect, asked[:2], kept=kept))
+                    requests = [request.replace(wire.MARK, b"turn-%08d" % next(numbers), 1) for _ in range(many + 2)]
+                    asyncio.run(time_requests(connect, requests[:2], kept=kept))
                     before = process.cpu()
-                    times = asyncio.run(timed(connect, asked[2:], kept=kept))
-                    seen[name].append((median(times) * 1000, (process.cpu() - before) / many * 1000))
-            found = {name: tuple(median(column) for column in zip(*each, strict=True)) for name, each in seen.items()}
-            for name, (p50, cpu) in found.items():
-                regular = found["forward proxy"]
+                    times = asyncio.run(time_requests(connect, requests[2:], kept=kept))
+                    samples[name].append((median(times) * 1000, (process.cpu() - before) / many * 1000))
+            medians = {
+                name: tuple(median(column) for column in zip(*each, strict=True)) for name, each in samples.items()
+            }
+            for name, (p50, cpu) in medians.items():
+                regular = medians["forward proxy"]
                 ratios = (f"{p50 / regular[0]:.2f}", f"{cpu / regular[1]:.2f}" if regular[1] else "")
                 yield what, "kept" if kept else "one each", name, f"{p50:.2f}", f"{cpu:.2f}", *ratios
 
@@ -119,8 +121,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Measures transparent mode beside the other two entrances.")
     parser.add_argument("--operations", type=int, default=200, help="of each kind, in each round")
     parser.add_argument("--rounds", type=int, default=5)
-    asked = parser.parse_args()
-    within()
+    options = parser.parse_args()
+    enter_namespace()
     with (
         tempfile.TemporaryDirectory(prefix="claw-bench-") as place,
         peer("provider") as provider,
@@ -142,9 +144,13 @@ def main() -> None:
             if len(cores) > 1:
                 os.sched_setaffinity(process.pid, cores[-1:])
                 os.sched_setaffinity(0, cores[:-1])
-            through = Through(home / "home" / ".mitmproxy" / "mitmproxy-ca-cert.pem")
-            ways = {"base URL, plain": plain, "forward proxy": through.forward, "transparent": through.transparent}
-            rows = [*measured(process, ways, asked.operations, asked.rounds)]
+            connections = TlsConnections(home / "home" / ".mitmproxy" / "mitmproxy-ca-cert.pem")
+            ways = {
+                "base URL, plain": plain,
+                "forward proxy": connections.forward,
+                "transparent": connections.transparent,
+            }
+            rows = [*measure(process, ways, options.operations, options.rounds)]
     head = ("what", "connection", "by", "p50 ms", "CPU ms", "p50 to forward proxy", "CPU to forward proxy")
     print("\n".join(table.grid(head, rows)))
 

@@ -1,4 +1,4 @@
-"""The messages of the bench: what the runner asks, what the model says, what the service answers."""
+"""The messages of the bench: the runner's requests, the model's replies, the service's answers."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 
 AGENT_SECRET = "bench-agent-secret-0001"
 MARK = b"turn-00000000"
-"""Stands in every request once, and is another one each time: no two turns are alike."""
+"""A part of every request that the load generator replaces, so that no two turns are alike."""
 TEXT = "Nothing in the order book argues against it; the position stays as it is until the close. " * 6
 DONE = TEXT[:40].encode()
-"""What every good answer contains, streamed or not."""
+"""The text that every good answer contains, streamed or not."""
 _TOOLS = 12
 
 
 def question(rounds: int, *, stream: bool, padding: int = 0) -> bytes:
-    """A runner's request, about 4 kB of conversation, of which the model makes so many managed calls one after the other."""
+    """Return a runner's request of about 4 kB, for which the model makes so many managed calls one after the other."""
     said = "What does the desk hold in ACME, what is the margin left, and which limit applies to the next order? " * 3
     messages: list[dict[str, Any]] = [{"role": "system", "content": "You are the analyst of a trading desk. " * 12}]
     for turn in range(4):
@@ -32,8 +32,8 @@ def question(rounds: int, *, stream: bool, padding: int = 0) -> bytes:
     return json.dumps(body).encode()
 
 
-def asked_again(rounds: int, done: int, padding: int = 0) -> bytes:
-    """The request that the proxy makes of a question with its tools, after so many rounds: for doing its work directly."""
+def provider_request(rounds: int, done: int, padding: int = 0) -> bytes:
+    """Return the request that the proxy sends to the provider after so many rounds, for doing its work directly."""
     body = json.loads(question(rounds, stream=False, padding=padding))
     body["tools"] += [_function(tool) for tool in manifest("http://127.0.0.1")["tools"]]
     for number in range(done):
@@ -56,7 +56,7 @@ def completion(text: str | None, calls: list[dict[str, Any]] | None = None) -> b
 
 
 def conversation(kind: str, system: str, questions: Sequence[int]) -> bytes:
-    """The last question of a conversation, behind the earlier ones with their answers; ``kind``: reads, or writes."""
+    """Return the last question of a conversation, after the earlier ones with their answers; ``kind``: reads or writes."""
     messages: list[dict[str, Any]] = [{"role": "system", "content": system}]
     for number in questions:
         said = {
@@ -72,7 +72,7 @@ def answer(number: int) -> str:
 
 
 def call(number: int, tool: str = "desk__position") -> bytes:
-    """The model's reply that asks for a managed tool; no two calls of a turn are alike."""
+    """Return the model's reply that calls a managed tool; no two calls of a turn are alike."""
     function = {"name": tool, "arguments": json.dumps({"symbol": "ACME", "page": number})}
     return completion(None, [{"id": f"call_{number:024}", "type": "function", "function": function}])
 
@@ -83,7 +83,7 @@ def result(number: int) -> bytes:
 
 
 def events() -> list[bytes]:
-    """The answer as a provider streams it: a word or two an event."""
+    """Return the answer as a provider streams it: a word or two an event."""
     words = TEXT.split(" ")
     pieces = [" ".join(words[place : place + 2]) + " " for place in range(0, len(words), 2)]
     pieces[0] = DONE.decode()
@@ -97,13 +97,13 @@ def events() -> list[bytes]:
 
 
 def manifest(service_url: str) -> dict[str, Any]:
-    """Twelve tools of ordinary size; the first is the one that is called, or the last, which writes."""
+    """Return a manifest of twelve tools of ordinary size; the model calls the first, or the last, which writes."""
     names = ["position", *(f"report_{number}" for number in range(1, _TOOLS - 1)), "order"]
     return {"version": 1, "tools": [_managed(name, service_url) for name in names], "policy": {}}
 
 
 def http(method: str, path: str, agent: str, body: bytes = b"") -> str:
-    """A whole HTTP/1.1 request."""
+    """Return a whole HTTP/1.1 request."""
     head = f"{method} {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer {agent}:{AGENT_SECRET}\r\n"
     return f"{head}content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n{body.decode()}"
 

@@ -1,8 +1,10 @@
-"""trading-api: the desk's service, and the only process that holds its book.
+"""trading-api, the desk's service: HTTP with a bearer token in front of one SQLite file of orders.
 
-Every route but /health wants `Authorization: Bearer $TRADING_API_TOKEN`. Who trades is the header `X-Claw-ID`, which
-the proxy sets from the authenticated agent: it is never an argument that a model could choose. Errors are
-`{"error": {"code", "message"}}`.
+Every route but /health needs `Authorization: Bearer $TRADING_API_TOKEN`.
+The header `X-Claw-ID`, which the proxy sets from the authenticated agent, says who trades; a model cannot choose it.
+Errors are `{"error": {"code", "message"}}`.
+Money is integer cents in the file and a JSON number with two decimal places outside.
+Prices are a fixed table, so a limit order that does not fill at once stays open until it is cancelled.
 
     TRADING_API_TOKEN=… TRADING_DB=desk.db python trading_api.py --port 4000
 """
@@ -14,73 +16,219 @@ import hmac
 import json
 import os
 import re
+import sqlite3
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
+import msgspec
 import uvicorn
-from answers import Answer, refuse
-from book import Book, Order
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 CLAW_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
-LARGEST_BODY = 64 * 1024
-LARGEST_LIMIT = 500
+MAX_BODY_BYTES = 64 * 1024
+MAX_ORDERS = 500
+STARTING_CENTS = 5_000_000
+PRICES_CENTS = {"AAPL": 22_791, "GOOG": 17_853, "MSFT": 43_117, "NVDA": 13_525, "SPY": 59_420, "TSLA": 34_815}
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS orders (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, claw_id TEXT NOT NULL, symbol TEXT NOT NULL,
+    side TEXT NOT NULL CHECK (side IN ('buy', 'sell')), quantity INTEGER NOT NULL CHECK (quantity > 0),
+    limit_cents INTEGER, fill_cents INTEGER,
+    status TEXT NOT NULL CHECK (status IN ('open', 'filled', 'cancelled')), created_at TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS responses (
+    claw_id TEXT NOT NULL, idempotency_key TEXT NOT NULL, request TEXT NOT NULL,
+    status_code INTEGER NOT NULL, body BLOB NOT NULL, PRIMARY KEY (claw_id, idempotency_key)
+);
+"""
+SPENT = """SELECT TOTAL(CASE side WHEN 'buy' THEN fill_cents ELSE -fill_cents END * quantity)
+    FROM orders WHERE claw_id = ? AND status = 'filled'"""
+RESERVED = "SELECT TOTAL(limit_cents * quantity) FROM orders WHERE claw_id = ? AND side = 'buy' AND status = 'open'"
+POSITIONS = """SELECT symbol, SUM(CASE side WHEN 'buy' THEN quantity ELSE -quantity END) AS quantity
+    FROM orders WHERE claw_id = ? AND status = 'filled' GROUP BY symbol HAVING quantity > 0 ORDER BY symbol"""
+SELLABLE = """SELECT TOTAL(CASE WHEN side = 'sell' THEN -quantity WHEN status = 'filled' THEN quantity ELSE 0 END)
+    FROM orders WHERE claw_id = ? AND symbol = ? AND status <> 'cancelled'"""
+INSERT = """INSERT INTO orders (claw_id, symbol, side, quantity, limit_cents, fill_cents, status, created_at)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING *"""
+
+_encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
-def _whole(value: object) -> object:
-    """JSON has one kind of number, so 10.0 is the integer 10; a string or a bool is not."""
-    return int(value) if isinstance(value, Decimal) and abs(value) < 10**9 and value == int(value) else value
+class Order(BaseModel):
+    """The body of POST /api/v1/trades; without a limit it is a market order and fills at once.
 
-
-def _price(value: object) -> object:
-    return Decimal(value) if type(value) is int else value
-
-
-class TradeRequest(BaseModel):
-    """The body of POST /api/v1/trades. A misspelt field is refused: it could be the limit price."""
+    A misspelt field is refused: it could be the limit price.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
     symbol: Annotated[str, Field(min_length=1, max_length=12)]
     side: Literal["buy", "sell"]
-    quantity: Annotated[int, BeforeValidator(_whole), Field(ge=1, le=1_000_000)]
-    limit_price: Annotated[Decimal, BeforeValidator(_price), Field(gt=0, le=1_000_000, decimal_places=2)] | None = None
-
-    def order(self) -> Order:
-        limit_cents = None if self.limit_price is None else int(self.limit_price * 100)
-        return Order(self.symbol.upper(), self.side, self.quantity, limit_cents)
+    quantity: Annotated[Decimal, Field(ge=1, le=1_000_000, decimal_places=0)]
+    limit_price: Annotated[Decimal, Field(gt=0, le=1_000_000, decimal_places=2)] | None = None
 
 
 class RequestError(Exception):
-    """A request that is answered before the book is asked."""
+    """A request that is refused before the book is asked."""
 
     def __init__(self, status_code: int, code: str, message: str) -> None:
         super().__init__(message)
-        self.answer = refuse(status_code, code, message)
+        self.response = refusal(status_code, code, message)
 
 
-def _respond(answer: Answer) -> Response:
-    return Response(answer.body, status_code=answer.status_code, media_type="application/json")
+def respond(status_code: int, content: object) -> Response:
+    return Response(_encode(content), status_code, media_type="application/json")
 
 
-def _claw_id(request: Request, named: str | None = None) -> str:
-    """The agent that asks; one that is named in the path or query must be the same."""
-    header = request.headers.get("x-claw-id")
-    claw_id = named if header is None else header
+def refusal(status_code: int, code: str, message: str) -> Response:
+    return respond(status_code, {"error": {"code": code, "message": message}})
+
+
+class Book:
+    """The orders, from which each agent's cash and positions follow; its methods run in worker threads.
+
+    Every change is one transaction that also stores the response under the caller's idempotency key.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._lock = threading.Lock()
+        self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=10)
+        self._db.row_factory = sqlite3.Row
+        self._db.execute("PRAGMA journal_mode=WAL")
+        self._db.executescript(SCHEMA)
+
+    def market_context(self, claw_id: str) -> Response:
+        with self._transaction() as db:
+            balance, reserved = STARTING_CENTS - _total(db, SPENT, claw_id), _total(db, RESERVED, claw_id)
+            rows = db.execute(POSITIONS, (claw_id,)).fetchall()
+        money = {"currency": "USD", "balance": _dollars(balance), "buying_power": _dollars(balance - reserved)}
+        priced = [(dict(row), PRICES_CENTS[row["symbol"]]) for row in rows]
+        positions = [
+            {**row, "price": _dollars(price), "market_value": _dollars(price * row["quantity"])}
+            for row, price in priced
+        ]
+        return respond(200, {"claw_id": claw_id, **money, "positions": positions})
+
+    def orders(self, claw_id: str, limit: int) -> Response:
+        """Return the agent's own orders, newest first."""
+        with self._transaction() as db:
+            query = "SELECT * FROM orders WHERE claw_id = ? ORDER BY id DESC LIMIT ?"
+            rows = db.execute(query, (claw_id, limit)).fetchall()
+        return respond(200, {"orders": [_order_json(row) for row in rows]})
+
+    def trade(self, claw_id: str, order: Order, key: str | None) -> Response:
+        return self._once(claw_id, key, f"trade {order}", lambda db: _trade(db, claw_id, order))
+
+    def cancel(self, claw_id: str, order_id: int, key: str | None) -> Response:
+        return self._once(claw_id, key, f"cancel {order_id}", lambda db: _cancel(db, claw_id, order_id))
+
+    def _once(
+        self, claw_id: str, key: str | None, request: str, act: Callable[[sqlite3.Connection], Response]
+    ) -> Response:
+        """Act and store the response in one transaction; return the stored response if the key is known."""
+        with self._transaction() as db:
+            query = "SELECT * FROM responses WHERE claw_id = ? AND idempotency_key = ?"
+            stored = db.execute(query, (claw_id, key)).fetchone()
+            if stored is None:
+                response = act(db)
+                if key is not None:
+                    values = (claw_id, key, request, response.status_code, response.body)
+                    db.execute("INSERT INTO responses VALUES (?, ?, ?, ?, ?)", values)
+                return response
+        if stored["request"] != request:
+            return refusal(422, "idempotency_key_reused", "this Idempotency-Key belongs to a different request")
+        return Response(stored["body"], stored["status_code"], media_type="application/json")
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._db
+            except BaseException:
+                self._db.execute("ROLLBACK")
+                raise
+            self._db.execute("COMMIT")
+
+
+def _trade(db: sqlite3.Connection, claw_id: str, order: Order) -> Response:
+    symbol, quantity = order.symbol.upper(), int(order.quantity)
+    price = PRICES_CENTS.get(symbol)
+    if price is None:
+        return _unknown_symbol(422, symbol)
+    limit = None if order.limit_price is None else int(order.limit_price * 100)
+    fills = limit is None or (price <= limit if order.side == "buy" else price >= limit)
+    unit = price if fills or limit is None else limit
+    buying_power = STARTING_CENTS - _total(db, SPENT, claw_id) - _total(db, RESERVED, claw_id)
+    sellable = _total(db, SELLABLE, claw_id, symbol)
+    if order.side == "buy" and unit * quantity > buying_power:
+        text = (
+            f"the order costs {_dollars(unit * quantity):,} USD and the buying power is {_dollars(buying_power):,} USD"
+        )
+        return refusal(409, "insufficient_funds", text)
+    if order.side == "sell" and quantity > sellable:
+        return refusal(409, "insufficient_position", f"{sellable} {symbol} can be sold, not {quantity}")
+    created = datetime.now(UTC).isoformat(timespec="milliseconds")
+    outcome = (price if fills else None, "filled" if fills else "open", created)
+    return respond(
+        201, _order_json(db.execute(INSERT, (claw_id, symbol, order.side, quantity, limit, *outcome)).fetchone())
+    )
+
+
+def _cancel(db: sqlite3.Connection, claw_id: str, order_id: int) -> Response:
+    row = db.execute("SELECT * FROM orders WHERE id = ? AND claw_id = ?", (order_id, claw_id)).fetchone()
+    if row is None:
+        return refusal(404, "unknown_order", f"you have no order {order_id}")
+    if row["status"] != "open":
+        return refusal(409, "order_not_open", f"order {order_id} is {row['status']}, not open")
+    row = db.execute("UPDATE orders SET status = 'cancelled' WHERE id = ? RETURNING *", (order_id,)).fetchone()
+    return respond(200, _order_json(row))
+
+
+def _order_json(row: sqlite3.Row) -> dict[str, Any]:
+    members = ("symbol", "side", "quantity", "status", "created_at")
+    order = {"order_id": row["id"]} | {member: row[member] for member in members}
+    if row["limit_cents"] is not None:
+        order["limit_price"] = _dollars(row["limit_cents"])
+    if row["fill_cents"] is not None:
+        order |= {"price": _dollars(row["fill_cents"]), "total": _dollars(row["fill_cents"] * row["quantity"])}
+    return order
+
+
+def _total(db: sqlite3.Connection, query: str, *values: str) -> int:
+    return int(db.execute(query, values).fetchone()[0])
+
+
+def _dollars(cents: int) -> Decimal:
+    return Decimal(cents).scaleb(-2).quantize(Decimal("0.01"))
+
+
+def _unknown_symbol(status_code: int, symbol: str) -> Response:
+    return refusal(status_code, "unknown_symbol", f"no quote for {symbol!r}; known: {', '.join(PRICES_CENTS)}")
+
+
+def _claw_id(request: Request, argument: str | None = None) -> str:
+    """Return the agent that asks; an agent id in the path or query must be the same."""
+    claw_id = request.headers.get("x-claw-id", argument)
     if claw_id is None:
         raise RequestError(400, "identity_missing", "the X-Claw-ID header is missing")
     if not CLAW_ID.fullmatch(claw_id) or ".." in claw_id:
         raise RequestError(422, "invalid_request", "the agent id is not well-formed")
-    if named is not None and named != claw_id:
+    if argument not in {None, claw_id}:
         raise RequestError(403, "not_yours", "an agent sees its own account only")
     return claw_id
 
@@ -92,20 +240,21 @@ def _idempotency_key(request: Request) -> str | None:
     return key
 
 
-def _integer(text: str, name: str, at_most: int) -> int:
-    if not re.fullmatch(r"[0-9]{1,18}", text) or not 1 <= int(text) <= at_most:
-        raise RequestError(422, "invalid_request", f"{name} must be an integer from 1 to {at_most}")
+def _integer(text: str, name: str, maximum: int) -> int:
+    if not re.fullmatch(r"[0-9]{1,18}", text) or not 1 <= int(text) <= maximum:
+        raise RequestError(422, "invalid_request", f"{name} must be an integer from 1 to {maximum}")
     return int(text)
 
 
-async def _trade_request(request: Request) -> TradeRequest:
+async def _read_order(request: Request) -> Order:
     body = b""
     async for chunk in request.stream():
         body += chunk
-        if len(body) > LARGEST_BODY:
-            raise RequestError(413, "body_too_large", f"a body has at most {LARGEST_BODY} bytes")
+        if len(body) > MAX_BODY_BYTES:
+            raise RequestError(413, "body_too_large", f"a body has at most {MAX_BODY_BYTES} bytes")
     try:
-        return TradeRequest.model_validate(json.loads(body, parse_float=Decimal))
+        # Numbers are read as Decimal: 10.0 is the integer 10 in JSON, and a price keeps its exact digits.
+        return Order.model_validate(json.loads(body, parse_int=Decimal, parse_float=Decimal))
     except ValidationError as error:
         places = [f"{'.'.join(map(str, e['loc'])) or 'body'}: {e['msg']}" for e in error.errors(include_url=False)]
         raise RequestError(422, "invalid_request", "; ".join(places)) from error
@@ -114,35 +263,31 @@ async def _trade_request(request: Request) -> TradeRequest:
 
 
 def routes(book: Book) -> list[Route]:
-    """The HTTP surface; the book's short calls run in worker threads so that no request waits for another's disk."""
+    """Return the HTTP routes; Starlette runs those that are plain functions in worker threads."""
 
-    async def market_context(request: Request) -> Response:
-        claw_id = _claw_id(request, request.path_params["claw_id"])
-        return _respond(await run_in_threadpool(book.market_context, claw_id))
+    def market_context(request: Request) -> Response:
+        return book.market_context(_claw_id(request, request.path_params["claw_id"]))
 
-    async def quote(request: Request) -> Response:
-        return _respond(book.quote(request.path_params["symbol"].upper()))
+    def quote(request: Request) -> Response:
+        symbol = request.path_params["symbol"].upper()
+        if symbol not in PRICES_CENTS:
+            return _unknown_symbol(404, symbol)
+        return respond(200, {"symbol": symbol, "price": _dollars(PRICES_CENTS[symbol]), "currency": "USD"})
 
     async def trade(request: Request) -> Response:
-        claw_id, key = _claw_id(request), _idempotency_key(request)
-        order = (await _trade_request(request)).order()
-        return _respond(await run_in_threadpool(book.trade, claw_id, order, key))
+        claw_id, key, order = _claw_id(request), _idempotency_key(request), await _read_order(request)
+        return await run_in_threadpool(book.trade, claw_id, order, key)
 
-    async def orders(request: Request) -> Response:
+    def orders(request: Request) -> Response:
         claw_id = _claw_id(request, request.query_params.get("claw_id"))
-        limit = _integer(request.query_params.get("limit", "20"), "limit", LARGEST_LIMIT)
-        return _respond(await run_in_threadpool(book.orders, claw_id, limit))
+        return book.orders(claw_id, _integer(request.query_params.get("limit", "20"), "limit", MAX_ORDERS))
 
-    async def cancel(request: Request) -> Response:
-        claw_id, key = _claw_id(request), _idempotency_key(request)
-        order_id = _integer(request.path_params["order_id"], "order_id", 2**53)
-        return _respond(await run_in_threadpool(book.cancel, claw_id, order_id, key))
-
-    async def health(_request: Request) -> Response:
-        return JSONResponse({"ok": True})
+    def cancel(request: Request) -> Response:
+        claw_id, order_id = _claw_id(request), _integer(request.path_params["order_id"], "order_id", 2**53)
+        return book.cancel(claw_id, order_id, _idempotency_key(request))
 
     return [
-        Route("/health", health),
+        Route("/health", lambda _: JSONResponse({"ok": True})),
         Route("/api/v1/market_context/{claw_id}", market_context),
         Route("/api/v1/quotes/{symbol}", quote),
         Route("/api/v1/trades", trade, methods=["POST"]),
@@ -151,37 +296,26 @@ def routes(book: Book) -> list[Route]:
     ]
 
 
-class BearerGate:
-    """401 for whoever does not hold the token; no route, not even an unknown one, is reached without it."""
-
-    def __init__(self, app: ASGIApp, token: str) -> None:
-        self._app = app
-        self._expected = f"Bearer {token}".encode()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] == "/health" or self._admits(scope):
-            await self._app(scope, receive, send)
-            return
-        refusal = _respond(refuse(401, "unauthorized", "a valid bearer token is required"))
-        refusal.headers["WWW-Authenticate"] = "Bearer"
-        await refusal(scope, receive, send)
-
-    def _admits(self, scope: Scope) -> bool:
-        given = [value for name, value in scope["headers"] if name == b"authorization"]
-        return len(given) == 1 and hmac.compare_digest(given[0], self._expected)
-
-
-async def _refused(_request: Request, error: Exception) -> Response:
+async def _error_response(_request: Request, error: Exception) -> Response:
     if isinstance(error, RequestError):
-        return _respond(error.answer)
+        return error.response
     if isinstance(error, HTTPException):
-        return _respond(refuse(error.status_code, error.detail.lower().replace(" ", "_"), error.detail))
-    return _respond(refuse(500, "internal_error", "the service failed; see its log"))
+        return refusal(error.status_code, error.detail.lower().replace(" ", "_"), error.detail)
+    return refusal(500, "internal_error", "the service failed; see its log")
 
 
-def application(book: Book, token: str) -> ASGIApp:
-    handlers: dict[Any, Callable[..., Any]] = dict.fromkeys((RequestError, HTTPException, Exception), _refused)
-    return BearerGate(Starlette(routes=routes(book), exception_handlers=handlers), token)
+def application(book: Book, token: str) -> Starlette:
+    async def require_token(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+        credential = ", ".join(request.headers.getlist("authorization")).encode()
+        if request.url.path == "/health" or hmac.compare_digest(credential, f"Bearer {token}".encode()):
+            return await call_next(request)
+        response = refusal(401, "unauthorized", "a valid bearer token is required")
+        response.headers["WWW-Authenticate"] = "Bearer"
+        return response
+
+    handlers: dict[Any, Any] = dict.fromkeys((RequestError, HTTPException, Exception), _error_response)
+    middleware = [Middleware(BaseHTTPMiddleware, dispatch=require_token)]
+    return Starlette(routes=routes(book), middleware=middleware, exception_handlers=handlers)
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""The pod's real processes, and waiting for them with a deadline."""
+"""The pod's real processes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DESK = PODS / "trading-desk"
 
 @contextmanager
 def serving(script: str, env: dict[str, str], *arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-    """A script of the desk as a real process on a free port: the process, and its URL once /health answers."""
+    """Run a script of the desk on a free port; yield the process and its URL once /health answers."""
     port = free_port()
     command = [sys.executable, str(DESK / script), "--port", str(port), *arguments]
     with subprocess.Popen(command, env={**os.environ, **env}) as process:
@@ -41,8 +41,8 @@ def healthy(url: str) -> bool:
 
 
 def children(parent: int) -> dict[int, str]:
-    """The living children of a process, by /proc: pid → command line."""
-    found = {}
+    """Return the living children of a process by /proc: pid to command line."""
+    commands = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdecimal():
             continue
@@ -52,8 +52,8 @@ def children(parent: int) -> dict[int, str]:
         except (FileNotFoundError, ProcessLookupError):
             continue
         if re.search(rf"^PPid:\s+{parent}$", status, re.MULTILINE):
-            found[int(entry.name)] = command
-    return found
+            commands[int(entry.name)] = command
+    return commands
 
 
 def alive(pid: int) -> bool:

@@ -1,4 +1,4 @@
-"""`make demo`, whole: it proves what it says, and leaves nothing behind, however it ends."""
+"""`make demo` as a process: its checks pass, and it leaves nothing behind, however it ends."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def read_until(process: subprocess.Popen[str], words: str) -> str:
         seen += line
         if words in line:
             return seen
-    raise AssertionError(f"the demo never printed {words!r}:\n{seen}")
+    raise AssertionError(f"the demo did not print {words!r}:\n{seen}")
 
 
 def rest(process: subprocess.Popen[str]) -> str:
@@ -51,25 +51,27 @@ def assert_nothing_is_left(tmp_path: Path, pids: dict[int, str]) -> None:
 @pytest.mark.requirement("pods:demo")
 def test_the_demo_shows_the_whole_job_and_leaves_nothing_behind(tmp_path: Path) -> None:
     with demo(tmp_path) as process:
-        output = read_until(process, "== the database")
+        output = read_until(process, "== Audit")
         pids = children(process.pid)
         output += rest(process)
         assert process.wait() == 0, output
     assert "FAIL" not in output
     for line in (
-        "no OPENAI_API_KEY: using the SCRIPTED model of pods/trading-desk",
+        "OPENAI_API_KEY is not set, so a SCRIPTED model answers",
         "mitmdump -s addons/cllama.py is ready",
         "round 1: trading-api.get_market_context {}",
-        "ok   the analyst's model was never offered execute_trade",
-        "executor (anthropic SDK) ← Buy 10 NVDA.",
+        "ok    The analyst's model was never offered execute_trade.",
+        "executor (anthropic SDK): Buy 10 NVDA.",
         "round 2: trading-api.execute_trade",
         "intervention: managed_prefix_native_suffix_serialized",
-        "ok   write_note went to the runner, which ran it once",
-        "trading-api.get_order_history",
-        "order of executor: buy 10 NVDA, filled",
-        "ok   SQLite shows exactly one trade",
-        "ok   no agent token and no tool token in any byte that the model received",
-        "== everything came true",
+        "ok    The executor's runner received write_note and ran it once.",
+        "ok    The proxy ran the quote first, then handed write_note to the runner.",
+        "ok    The proxy ran get_order_history for the executor.",
+        "analyst may not call: trading-api.execute_trade",
+        "order in the database: executor, buy 10 NVDA, filled",
+        "ok    The database has exactly one order: the executor bought 10 NVDA.",
+        "ok    The model received no agent token and no tool token, in no byte of any request.",
+        "== Every check passed",
     ):
         assert line in output, output
     assert_nothing_is_left(tmp_path, pids)
@@ -85,12 +87,12 @@ def test_a_signal_stops_every_child_and_removes_every_file(tmp_path: Path, sign:
         output = rest(process)
         assert process.wait() == 128 + sign, output
     assert len(pids) >= 3
-    assert f"stopped by {sign.name}" in output
+    assert f"Stopped by {sign.name}." in output
     assert_nothing_is_left(tmp_path, pids)
 
 
 @pytest.mark.requirement("pods:demo-fails-clearly")
-def test_a_demo_without_its_proxy_fails_and_says_so(tmp_path: Path) -> None:
+def test_a_demo_without_its_proxy_fails_and_names_the_error(tmp_path: Path) -> None:
     with demo(tmp_path) as process:
         read_until(process, "mitmdump -s addons/cllama.py is ready")
         pids = children(process.pid)
@@ -98,6 +100,6 @@ def test_a_demo_without_its_proxy_fails_and_says_so(tmp_path: Path) -> None:
         os.kill(proxy, signal.SIGKILL)
         output = rest(process)
         assert process.wait() == 1, output
-    assert "== the demo failed" in output
+    assert "== The demo failed:" in output
     assert "APIConnectionError" in output
     assert_nothing_is_left(tmp_path, pids)

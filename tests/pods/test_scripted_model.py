@@ -1,13 +1,13 @@
-"""The scripted model over the real openai SDK: it decides from what it is offered, and says what it is."""
+"""The scripted model over the real SDKs: it decides from what it is offered, and is labelled as scripted."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-import httpx2
+import anthropic
 import openai
 import pytest
 
@@ -17,15 +17,20 @@ KEY = "the-model-key"
 
 
 @pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with serving("scripted_model.py", {"SCRIPTED_MODEL_KEY": KEY}) as (_, served):
-        yield served
+def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("model") / "requests.jsonl"
+
+
+@pytest.fixture(scope="module")
+def url(record: Path) -> Iterator[str]:
+    with serving("scripted_model.py", {"SCRIPTED_MODEL_KEY": KEY}, "--record", str(record)) as (_, address):
+        yield address
 
 
 @pytest.fixture
 def client(url: str) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=f"{url}/v1", api_key=KEY, max_retries=0) as made:
-        yield made
+    with openai.OpenAI(base_url=f"{url}/v1", api_key=KEY, max_retries=0) as sdk:
+        yield sdk
 
 
 def tool(name: str, description: str, **properties: str) -> Any:
@@ -65,15 +70,14 @@ def answered(name: str, result: object) -> list[Any]:
 
 
 @pytest.mark.requirement("pods:scripted-model-wire")
-def test_it_wants_its_key_and_says_that_it_is_scripted(client: openai.OpenAI, url: str) -> None:
+def test_it_needs_its_key_and_is_labelled_as_scripted(client: openai.OpenAI, url: str) -> None:
     with openai.OpenAI(base_url=f"{url}/v1", api_key="wrong", max_retries=0) as stranger:
-        with pytest.raises(openai.AuthenticationError):
+        with pytest.raises(openai.AuthenticationError) as refused:
             ask(stranger, [user("Hi")], [])
-        with pytest.raises(openai.AuthenticationError):
-            stranger.models.list()
-    assert [model.id for model in client.models.list()] == ["scripted-model"]
+        assert refused.value.response.headers["x-scripted-model"] == "1"
     raw = client.chat.completions.with_raw_response.create(model="x", messages=[{"role": "user", "content": "Hi"}])
     assert raw.headers["x-scripted-model"] == "1"
+    assert raw.parse().model == "scripted-model"
     assert "scripted model" in str(raw.parse().choices[0].message.content)
 
 
@@ -82,7 +86,7 @@ def test_it_wants_its_key_and_says_that_it_is_scripted(client: openai.OpenAI, ur
     ("text", "tools", "calls"),
     [
         ("What is my balance?", [NOTE, CONTEXT, QUOTE], [("trading-api__get_market_context", {})]),
-        ("What is the price of Apple?", [CONTEXT, QUOTE], [("trading-api__get_quote", {"symbol": "AAPL"})]),
+        ("What is the price of AAPL?", [CONTEXT, QUOTE], [("trading-api__get_quote", {"symbol": "AAPL"})]),
         ("Buy 10 NVDA.", [QUOTE, TRADE], [("trading-api__get_quote", {"symbol": "NVDA"})]),
         ("Sell 3 MSFT", [TRADE], [("trading-api__execute_trade", {"symbol": "MSFT", "side": "sell", "quantity": 3})]),
         ("Write a note: buy milk", [QUOTE, TRADE, NOTE], [("write_note", {"text": "buy milk"})]),
@@ -132,30 +136,42 @@ def test_the_choice_of_tools_is_kept(client: openai.OpenAI) -> None:
     ]
 
 
-@pytest.mark.requirement("pods:scripted-model-wire")
-def test_a_stream_says_the_same_as_a_whole_answer(client: openai.OpenAI) -> None:
-    messages = [user("Get a quote for MSFT and write a note, at once.")]
-    whole = ask(client, messages, [QUOTE, NOTE])
-    with client.chat.completions.stream(
-        model="scripted-model", messages=messages, tools=[QUOTE, NOTE], stream_options={"include_usage": True}
-    ) as stream:
-        for _ in stream:
-            pass
-        streamed = stream.get_final_completion()
-    assert called(streamed) == called(whole)
-    assert [name for name, _ in called(whole)] == ["trading-api__get_quote", "write_note"]
-    assert streamed.usage == whole.usage
-    said = ask(client, [user("Hi")], [])
-    chunks = list(ask(client, [user("Hi")], [], stream=True))
-    text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
-    assert text == said.choices[0].message.content
+@pytest.mark.requirement("pods:scripted-model-decides")
+def test_at_once_puts_all_calls_into_one_response(client: openai.OpenAI) -> None:
+    completion = ask(client, [user("Get a quote for MSFT and write a note, at once.")], [QUOTE, NOTE])
+    assert [name for name, _ in called(completion)] == ["trading-api__get_quote", "write_note"]
 
 
 @pytest.mark.requirement("pods:scripted-model-wire")
-def test_it_tells_what_it_was_sent(client: openai.OpenAI, url: str) -> None:
+def test_it_decides_the_same_on_the_anthropic_protocol(url: str) -> None:
+    tools: Any = [
+        {"name": each["function"]["name"], "input_schema": each["function"]["parameters"]} for each in (QUOTE, NOTE)
+    ]
+    prompt: Any = user("Quote NVDA")
+    with anthropic.Anthropic(base_url=url, api_key=KEY, max_retries=0) as client:
+        first = client.messages.create(model="x", max_tokens=100, messages=[prompt], tools=tools)
+        [call] = first.content
+        assert call.type == "tool_use"
+        assert (call.name, call.input) == ("trading-api__get_quote", {"symbol": "NVDA"})
+        data = json.dumps({"ok": True, "data": {"symbol": "NVDA", "price": 135.25}})
+        result: Any = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": call.id, "content": data}]}
+        history: Any = [prompt, {"role": "assistant", "content": first.content}, result]
+        last = client.messages.create(model="x", max_tokens=100, messages=history, tools=tools)
+    assert (first.stop_reason, last.stop_reason) == ("tool_use", "end_turn")
+    assert [block.text for block in last.content if block.type == "text"] == ["NVDA is quoted at $135.25."]
+
+
+@pytest.mark.requirement("pods:scripted-model-wire")
+def test_it_refuses_a_stream_and_garbage(client: openai.OpenAI) -> None:
+    with pytest.raises(openai.BadRequestError, match="does not stream"):
+        ask(client, [user("Hi")], [], stream=True)
+    with pytest.raises(openai.BadRequestError, match="not valid"):
+        ask(client, [{"role": "tool", "tool_call_id": "unknown", "content": "1"}], [])
+
+
+@pytest.mark.requirement("pods:scripted-model-wire")
+def test_it_records_each_request_whole(client: openai.OpenAI, record: Path) -> None:
     ask(client, [user("What is my balance?")], [CONTEXT, NOTE])
-    assert httpx2.get(f"{url}/_seen", trust_env=False).status_code == 401
-    seen = httpx2.get(f"{url}/_seen", headers={"authorization": f"Bearer {KEY}"}, trust_env=False).json()[-1]
-    assert seen["tools"] == ["trading-api__get_market_context", "write_note"]
-    assert (seen["messages"], seen["roles"]) == (1, ["user"])
-    assert seen["authorization_sha256"] == hashlib.sha256(KEY.encode()).hexdigest()
+    last = json.loads(record.read_text(encoding="utf-8").splitlines()[-1])
+    assert last["headers"]["authorization"] == f"Bearer {KEY}"
+    assert json.loads(last["body"])["messages"] == [user("What is my balance?")]

@@ -1,4 +1,4 @@
-"""The trading service as a real process: it holds money, so what it must never do is tested from outside."""
+"""The trading service as a real process, tested over HTTP."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Pat
 
 @pytest.fixture
 def desk(service: tuple[str, Path], tmp_path: Path) -> Iterator[Desk]:
-    made = Desk(*service, tmp_path.name.lower().replace("_", "-")[:50].strip("-"))
-    with made.http:
-        yield made
+    client = Desk(*service, tmp_path.name.lower().replace("_", "-")[:50].strip("-"))
+    with client.http:
+        yield client
 
 
 @pytest.mark.requirement("pods:service-bearer")
