@@ -117,7 +117,7 @@ def test_what_is_not_there_is_said_in_a_line(recorded: Recorded) -> None:
     assert recorded.web.command("claw.reload") == {"error": "nothing is governed here: there is no server (-n)"}
     ready = next(flow for flow in recorded.web.flows() if flow["request"]["path"] == "/ready")
     assert recorded.web.command("claw.replay", f"@{ready['id']}") == {
-        "error": "this flow is no turn that is over: it has no line of history"
+        "error": "this flow is no finished turn: it has no line of history"
     }
 
 
