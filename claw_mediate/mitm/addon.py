@@ -151,8 +151,7 @@ class Cllama:
             forward.send(flow, self._mediator, decision)
 
     def _installed(self) -> Lifecycle:
-        if self._lifecycle is None:
-            raise RuntimeError("the parts of the addon are not installed")
+        assert self._lifecycle is not None, "the parts of the addon are not installed"
         return self._lifecycle
 
 
