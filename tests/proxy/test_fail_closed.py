@@ -57,7 +57,7 @@ def test_a_deciding_hook_that_fails_answers_502_and_nothing_goes_upstream(pod: P
 def test_a_fault_of_ours_in_the_middle_of_a_turn_is_told_and_recorded_with_what_ran(pod: Pod, stream: bool) -> None:
     pod_with(
         pod,
-        "from claw_mediate.dialects import openai_chat as _chat\n"
+        "from claw_mediate.dialects.openai import chat as _chat\n"
         "_real = _chat.write_request\n"
         "def _broken(offered, rounds):\n    if rounds: raise ZeroDivisionError\n    return _real(offered, rounds)\n"
         "_chat.write_request = _broken\n",
