@@ -22,7 +22,7 @@ from mitmproxy.proxy.layers import http as layers
 
 from claw_contract.redaction.redactor import Redactor
 from claw_contract.secret import DOTS, Secret
-from claw_mediate.mitm.flow_state import FlowRedaction, FlowState, Originals, is_recorded, release, state_of
+from claw_mediate.mitm.flow_state import FlowRedaction, FlowState, Originals, release, state_of
 from claw_mediate.mitm.gate import guard
 from claw_mediate.mitm.governance import Governance
 from claw_mediate.mitm.view import hidden_flows
@@ -112,16 +112,15 @@ def restore_originals(flow: http.HTTPFlow, state: FlowState, commands: Iterator[
                 if originals.body is not None and event.data is originals.body[0]:
                     event.data = originals.body[1]
             elif isinstance(event, layers.ResponseEndOfMessage | layers.ResponseProtocolError):
-                _forget(flow)
+                _forget(flow, state)
         elif isinstance(command, layers.DropStream):
-            _forget(flow)
+            _forget(flow, state)
         yield command
 
 
-def _forget(flow: http.HTTPFlow) -> None:
+def _forget(flow: http.HTTPFlow, state: FlowState) -> None:
     """Drop the originals of a flow that sends nothing more. A WebSocket sends until it ends."""
     if flow.websocket is None:
-        state = state_of(flow)
         state.redaction = None
         release(flow, state)
 
@@ -174,7 +173,8 @@ class RedactionAddon:
 
     def response(self, flow: http.HTTPFlow) -> None:
         """Redact all that is not yet redacted."""
-        redaction, response = state_of(flow).redaction, flow.response
+        state, response = state_of(flow), flow.response
+        redaction = state.redaction
         if redaction is None or (redactor := self._redactor_if_observed(flow, redaction)) is None:
             return
         redaction.request = _redact_rest(redaction, flow.request, redaction.request)
@@ -182,14 +182,14 @@ class RedactionAddon:
             redaction.response = _redact_rest(redaction, response, redaction.response)
         if flow.error is not None:
             flow.error.msg = redactor.text(flow.error.msg)
-        if is_recorded(flow):  # nothing of it is ever sent
-            _forget(flow)
+        if state.is_recorded:  # nothing of it is ever sent
+            _forget(flow, state)
 
     async def error(self, flow: http.HTTPFlow) -> None:
         self.response(flow)
-        runner_left = state_of(flow).runner_left
-        _forget(flow)  # mitmproxy does not always report that a connection was closed
-        if runner_left:
+        state = state_of(flow)
+        _forget(flow, state)  # mitmproxy does not always report that a connection was closed
+        if state.runner_left:
             await hidden_flows.wait_for_entry(flow)
 
     def websocket_message(self, flow: http.HTTPFlow) -> None:
@@ -232,9 +232,8 @@ class RedactionAddon:
 
 def _prepare_replay(flow: http.HTTPFlow) -> None:
     """Prepare a flow that an operator sends again. It holds no credential, and a hidden request is never sent again."""
-    flow.request.headers.fields = original_fields(
-        flow.request, Originals()
-    )  # drops those with dots: their originals are gone
+    # Headers with dots are dropped, because their originals are gone.
+    flow.request.headers.fields = original_fields(flow.request, Originals())
     if hidden_flows.KIND in flow.metadata:
         guard.refuse(flow, 403, "not_replayed", "a hidden request is not sent again: claw.replay plays its turn")
     elif has_dots(flow.request.data.path):
