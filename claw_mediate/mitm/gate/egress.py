@@ -30,7 +30,7 @@ from claw_mediate.mitm.gate import guard
 from claw_mediate.mitm.governance import BASE_URL, Governance, canonical, destination
 
 _DENIED = (403, "egress_denied", "this host is not governed, and egress is denied")
-_NOT_OVER_TLS = (403, "not_over_tls", "this host is governed, and is spoken to over TLS: use https")
+_NOT_OVER_TLS = (403, "not_over_tls", "this host is governed, and is reached over TLS only: use https")
 _MAX_LOGGED = 1000
 _log = logging.getLogger(__name__)
 _NO_CERTIFICATE = SSL.Context(SSL.TLS_SERVER_METHOD)

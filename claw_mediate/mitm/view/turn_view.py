@@ -61,18 +61,13 @@ def entry(of: flow.Flow) -> Any:
 
 def _describe_hidden(of: flow.Flow) -> Iterator[str]:
     about = of.metadata
-    kind, name = (
-        word(about.get(hidden_flows.KIND)),
-        word(about.get(hidden_flows.TOOL) or about.get(hidden_flows.PROVIDER)),
-    )
+    kind = word(about.get(hidden_flows.KIND))
+    name = word(about.get(hidden_flows.TOOL) or about.get(hidden_flows.PROVIDER))
     number, latency = about.get(hidden_flows.ROUND), about.get(hidden_flows.LATENCY)
     yield f"part of turn {word(about.get(hidden_flows.TURN)) or '?'} of {word(about.get(hidden_flows.AGENT)) or '?'}"
     notes = [name, f"round {said.shown(number)}", *([f"{said.shown(latency)} ms"] if latency is not None else [])]
-    notes += [
-        note
-        for key, note in ((hidden_flows.DUPLICATE, "a repeat"), (hidden_flows.REPLAYED, "known of an earlier attempt"))
-        if about.get(key)
-    ]
+    notes += ["a repeat"] if about.get(hidden_flows.DUPLICATE) else []
+    notes += ["known of an earlier attempt"] if about.get(hidden_flows.REPLAYED) else []
     yield f"{kind or 'request'}: {' · '.join(filter(None, notes))}"
     yield f"the runner's request: ~comment {word(about.get(hidden_flows.TURN))} & ~marker llama"
     if not isinstance(of, http.HTTPFlow):
