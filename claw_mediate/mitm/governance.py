@@ -1,4 +1,4 @@
-"""What is governed, and by which mediator: one ``Governance``, which every part of the addon gets in its constructor.
+"""The ``Governance`` that every part of the addon shares, by its constructor: what is governed, and by which mediator.
 
 It outlives the script: what the last script set holds when that is gone. Before any script has set it, nothing is governed but
 the base URL, and egress is denied.
