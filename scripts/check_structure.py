@@ -92,7 +92,7 @@ def count(modules: list[Module]) -> Iterator[Count]:
     registries = [
         f"{module.path.relative_to(ROOT)}"
         for module in modules
-        if "mitm" in module.path.parts and "WeakKeyDictionary[" in module.text
+        if "mitm" in module.path.parts and "WeakKeyDictionary[http.HTTPFlow" in module.text
     ]
     yield Count("registries of flow state", len(registries), 1, registries)
     stores = sorted(

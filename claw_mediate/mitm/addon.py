@@ -1,9 +1,9 @@
-"""The addon: what mitmproxy tells us, put before the mediator, and its decision put back (spec/mediation.md section 1).
+"""The addon of the script: puts mitmproxy's requests before the mediator, and its decisions back.
 
-    requestheaders   is it governed, who asks; what need not be read is forwarded from here, streaming
+    requestheaders   is it governed, and who asks; a request that need not be read is forwarded from here, streaming
     request          the body is there: mediate, or forward
 
-Both deciding hooks fail closed. What comes behind a decision is in ``life``, which outlives this script.
+Both deciding hooks fail closed. What follows a decision is in ``lifecycle``, which outlives this script.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -24,93 +23,98 @@ from claw_mediate.core.http import Forward, Request, RunnerResponse, refuse
 from claw_mediate.http.content_coding import DecodingError, coding_names, decode
 from claw_mediate.mediator import Mediator
 from claw_mediate.mitm import install, listeners, options
-from claw_mediate.mitm.gate import guard, tls_ca
-from claw_mediate.mitm.lifecycle import Life
+from claw_mediate.mitm.flow_state import is_recorded
+from claw_mediate.mitm.gate import guard
+from claw_mediate.mitm.governance import BASE_URL, BuiltinAddons, Governance, destination
+from claw_mediate.mitm.lifecycle import Lifecycle
 from claw_mediate.mitm.passthrough import forward
 from claw_mediate.mitm.view import hidden_flows
-from claw_mediate.mitm.view import redaction as veil
+from claw_mediate.mitm.view.redaction import add_secrets, original_body, original_request
 from claw_mediate.settings import Settings
 
 _log = logging.getLogger(__name__)
 
-_AT_ONCE = 64 << 10
-"""Packed bytes that are unpacked in the event loop; more have a thread."""
+_MAX_UNPACKED_IN_LOOP = 64 << 10
+"""Packed bytes that are unpacked in the event loop; more are unpacked in a thread."""
 _UNPACK_SECONDS = 5.0
 
 
 class Cllama:
-    """One life of the script; the mediator, the door and the guard are the process's."""
+    """One life of the script; the mediator, the door and the guard belong to the process."""
 
     def __init__(self) -> None:
+        self._builtin = BuiltinAddons()
+        self._lifecycle: Lifecycle | None = None
         self._mediator: Mediator | None = None
+        """None until this script was configured, and then the guard refuses."""
 
     def load(self, loader: Any) -> None:
-        """Options, and the parts that outlive this script. A failure is one line, and mitmproxy does not start."""
+        """Add options, and the parts that outlive this script. A failure is one line, and mitmproxy does not start."""
         options.add(loader)
+        self._builtin = BuiltinAddons.find()
         try:
-            listeners.survive_direct_connections()
-            install.install()
+            listeners.survive_direct_connections(self._builtin)
+            self._lifecycle = install.install(self._builtin)
         except (exceptions.OptionsError, RuntimeError) as error:
             _log.error("cllama: %s", error)
 
     def configure(self, updated: set[str]) -> None:
-        """Settings → mediator. On start-up a failure is one line and the end; later mitmproxy takes the change back."""
+        """Apply the settings. On start-up a failure is one line and the end; later mitmproxy takes the change back."""
         if not any(name.startswith("cllama_") or name == "server" for name in updated):
             return
         if not ctx.options.server and self._mediator is None:
-            return  # flows of a file are looked at (-n): nobody can ask, and no pod need be there
+            return  # flows of a file are looked at (-n): nobody can ask, and there may be no pod
+        if self._lifecycle is None:
+            return  # ``load`` has logged why
         try:
-            options.harden()
-            settings = Settings.of(options.values())
-            trust: tls_ca.Authorities = ctx.master.addons.get(tls_ca.Authorities.name)
-            trust.check(settings)
-            self._mediator = self._life().mediator(settings)
+            options.harden(self._builtin)
+            self._mediator = self._lifecycle.apply(Settings.of(options.values()))
         except (ValueError, exceptions.OptionsError) as error:
             if self._mediator is not None:
                 raise exceptions.OptionsError(f"cllama: {error}") from error
             _log.error("cllama: %s", error)
-            return
-        install.tell(settings, self._hosts, self._mediator.known)
 
     def done(self) -> None:
-        """The script is gone, whatever comes next."""
+        """Note that this script is gone, whatever comes next."""
         if self._mediator is not None:
-            install.gone()
+            self._installed().governance.has_script = False
 
     def running(self) -> Any:
-        """Open the entrances. No coroutine function: mitmproxy calls it from sync code on hot reload."""
+        """Open the listeners. No coroutine function, because mitmproxy calls it from sync code on hot reload."""
         if not os.isatty(0):
-            # In a container: "read your files again", which is done with each request. At a terminal: the end, as ever.
+            # In a container SIGHUP means "read your files again", which every request does. At a terminal it ends the proxy.
             signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        return asyncio.ensure_future(listeners.reopen())
+        return asyncio.ensure_future(listeners.reopen(self._builtin))
 
     @guard.fail_closed
     async def requestheaders(self, flow: http.HTTPFlow) -> None:
-        """Who asks, and what needs no body to be decided."""
-        hosts = self._hosts()
-        if not self._guard().governs(flow) or self._mediator is None or guard.is_recorded(flow):
-            return  # what is not governed is egress's, and without a mediator the guard refuses
+        """Identify the agent, and decide what needs no body."""
+        lifecycle = self._installed()
+        governance = lifecycle.governance
+        governance.refresh_hosts()
+        if not governance.governs(flow) or self._mediator is None or is_recorded(flow):
+            return  # an ungoverned flow is egress's, and without a mediator the guard refuses
         if guard.is_answered(flow):
             return
-        self._life().begins(flow)
-        own = veil.real(flow)
+        lifecycle.begin(flow)
+        own = original_request(flow)
         decision: RunnerResponse | Forward | Identity
-        if (problem := guard.malformed(own)) is not None:
+        if (problem := guard.head_problem(own)) is not None:
             decision = refuse(own.path, 400, "malformed_request", problem)
         else:
-            decision = await self._by_the_head(flow, _request(flow, own, b"", hosts))
+            decision = await self._decide_by_head(flow, _request(flow, own, governance))
         if isinstance(decision, RunnerResponse):
-            await self._life().answer(flow, decision)
+            await lifecycle.answer(flow, decision)
             if flow.request.headers.pop("expect", None) is not None and flow.response is not None:
-                flow.response.headers["connection"] = "close"  # what the runner asked leave for is not to be sent
+                flow.response.headers["connection"] = "close"  # the body that the runner announced is not to be sent
         elif isinstance(decision, Forward):
             forward.send(flow, self._mediator, decision)
             flow.request.stream = True
         else:
-            self._life().admitted(flow, decision)
+            lifecycle.await_body(flow, decision)
 
-    async def _by_the_head(self, flow: http.HTTPFlow, request: Request) -> RunnerResponse | Forward | Identity:
-        """What can be decided without the body."""
+    async def _decide_by_head(self, flow: http.HTTPFlow, request: Request) -> RunnerResponse | Forward | Identity:
+        """Decide what needs no body; return the agent if the body is needed."""
         assert self._mediator is not None
         if any("websocket" in value.lower() for value in request.header("upgrade")):
             return refuse(request.path, 426, "upgrade_required", "WebSocket is not served; use POST")
@@ -119,66 +123,58 @@ class Cllama:
         admitted = self._mediator.admit(request)
         if isinstance(admitted, RunnerResponse):
             return admitted
-        veil.knows(flow, partial(self._mediator.secrets, admitted))
+        add_secrets(flow, partial(self._mediator.secrets, admitted))
         if not self._mediator.must_read(admitted, request):
             return await self._mediator.other_paths.decide_unread(admitted, request)
-        if _declared(flow) > options.most_bytes():
+        if _declared_length(flow) > options.max_body_bytes():
             return await self._mediator.exchange_unread(admitted, request, guard.TOO_LARGE)
         return admitted
 
     @guard.fail_closed
     async def request(self, flow: http.HTTPFlow) -> None:
-        """The body is there."""
-        admitted = None if guard.is_recorded(flow) else self._life().whose(flow)
+        """Decide about a request whose body is there."""
+        lifecycle = self._installed()
+        admitted = lifecycle.take_admitted(flow)
         if admitted is None or flow.response is not None or self._mediator is None:
             return
-        flow.metadata["claw.agent"] = admitted.agent.id
-        request = _request(flow, veil.real(flow), b"", self._guard().hosts)
+        flow.metadata[hidden_flows.AGENT] = admitted.agent.id
+        request = _request(flow, original_request(flow), lifecycle.governance)
         try:
             exchange = self._mediator.exchange(admitted, replace(request, body=await _body(flow)))
         except DecodingError as error:
             problem = error.status, "unreadable_content_encoding", str(error)
             exchange = self._mediator.exchange_unread(admitted, request, problem)
-        decision = await self._life().decided(flow, exchange)
+        decision = await lifecycle.decide(flow, exchange)
         if isinstance(decision, RunnerResponse):
-            await self._life().answer(flow, decision)
+            await lifecycle.answer(flow, decision)
         else:
             forward.send(flow, self._mediator, decision)
 
-    def _life(self) -> Life:
-        found: Life = ctx.master.addons.get(Life.name)
-        return found
-
-    def _guard(self) -> guard.Guard:
-        found: guard.Guard = ctx.master.addons.get(guard.Guard.name)
-        return found
-
-    def _hosts(self) -> Mapping[str, str]:
-        """The governed hosts, told to the guard too, which keeps them when this script is gone."""
-        if self._mediator is not None:
-            self._guard().hosts = guard.governing(self._mediator.registry.hosts())
-        return self._guard().hosts
+    def _installed(self) -> Lifecycle:
+        assert self._lifecycle is not None, "the parts of the addon are not installed"
+        return self._lifecycle
 
 
-def _declared(flow: http.HTTPFlow) -> int:
-    """The length that the head tells, which mitmproxy has checked; 0: it tells none."""
+def _declared_length(flow: http.HTTPFlow) -> int:
+    """Return the length that the head declares, which mitmproxy has checked; 0 if there is none."""
     return int(flow.request.headers.get("content-length", "0"))
 
 
 async def _body(flow: http.HTTPFlow) -> bytes:
-    """The body, unpacked. Raises ``DecodingError``."""
-    body = veil.body(flow)
+    """Return the body, unpacked. Raise ``DecodingError``."""
+    body = original_body(flow)
     applied = coding_names(flow.request.headers.get_all("content-encoding"))
     if not applied:
         return body
-    most = options.most_bytes()
-    if len(body) < _AT_ONCE:
-        return decode(body, applied, most, _UNPACK_SECONDS)
-    return await asyncio.to_thread(decode, body, applied, most, _UNPACK_SECONDS)
+    limit = options.max_body_bytes()
+    if len(body) < _MAX_UNPACKED_IN_LOOP:
+        return decode(body, applied, limit, _UNPACK_SECONDS)
+    return await asyncio.to_thread(decode, body, applied, limit, _UNPACK_SECONDS)
 
 
-def _request(flow: http.HTTPFlow, own: http.Request, body: bytes, hosts: Mapping[str, str]) -> Request:
-    host = guard.destination(flow, hosts)
-    assert host is guard.BASE_URL or host in hosts.values()
+def _request(flow: http.HTTPFlow, own: http.Request, governance: Governance) -> Request:
+    """Return the request for the mediator, without its body."""
+    host = destination(flow, governance.hosts)
+    assert host is BASE_URL or host in governance.hosts.values()
     headers = [(name, value) for name, value in own.headers.items(multi=True)]
-    return Request(own.method, own.path, headers, body, host, hidden_flows.watching(flow))
+    return Request(own.method, own.path, headers, b"", host, hidden_flows.observe(flow, governance))

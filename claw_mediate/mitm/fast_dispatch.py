@@ -1,80 +1,86 @@
-"""Telling addons of events, without asking each of them in vain (bench/README.md has what it saves).
+"""All speed patches of mitmproxy (decision 0008; bench/README.md has the figures).
 
-For each of its forty addons and each of the eight events of a flow, mitmproxy enters a context manager, a coroutine and two
-generators, mostly to find that the addon has nothing to hear: half of mitmdump's time. Here two attribute reads come first.
+Events. For each of its forty addons and each of the eight events of a flow, mitmproxy enters a context manager, a coroutine and
+two generators, mostly to find no handler: half of mitmdump's time. ``FastManager`` first reads two attributes.
+It caches only which of mitmproxy's and our own addons have no handler for an event, and only while the chain has the very same
+addons. All others are looked at each time: scripts are reloaded, addons come, go and nest, and handlers may be set later. A
+method is called at once; anything else goes to mitmproxy's own functions.
 
-Kept is only which addons of mitmproxy's and ours are deaf to an event, and only while the chain has the very same ones. All
-others are asked each time: scripts are reloaded, addons come, go and nest, and handlers may be attributes that are set later.
-A method is called at once; whatever else may have something to hear is told by mitmproxy's own functions.
+Types. With each request and response mitmproxy compares every field of the message with its annotation, which it takes apart
+anew each time. ``check_types`` does that once. A field of exactly an allowed type passes; mitmproxy decides about all others.
 
-This is speed and not safety: a mitmproxy that is built differently goes on in its own way, with one line in the log.
+This is speed and not safety: a mitmproxy that is built differently is left as it is, with one line in the log.
+
+This module can go when mitmproxy itself skips addons without a handler and caches the types of fields; the first is proposed
+upstream as ``docs/upstream/mitmproxy-dispatch.patch``. Remove ``cllama_dispatch`` with it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import fields
 from inspect import isawaitable
 from itertools import chain, islice
 from operator import attrgetter, is_
 from types import MethodType
-from typing import Any
+from typing import Any, get_args
 
-from mitmproxy import addonmanager, ctx, exceptions, hooks
+from mitmproxy import addonmanager, ctx, exceptions, hooks, http
 
-from claw_mediate.mitm import glance
 from claw_mediate.telemetry.event_log import EventLog
 
-_BUILT = {
+_EXPECTED_NAMES = {
     "AddonManager.trigger_event": {"chain", "safecall", "invoke_addon", "exceptions", "AddonHalt"},
     "AddonManager.invoke_addon": {"_iter_hooks", "args", "inspect", "isawaitable"},
     "AddonManager.handle_lifecycle": {"args", "trigger_event", "isinstance", "flow", "Flow", "hooks", "UpdateHook"},
     "traverse": {"hasattr", "addons", "traverse"},
 }
-"""The functions of mitmproxy that are relied on, and the names that each of them uses: those, and no others."""
-_STAY = ("mitmproxy.", "claw_mediate.")
-"""Whose addons are as they are: mitmproxy's and ours."""
+"""The functions of mitmproxy that this relies on, with all names that each of them uses."""
+_FIXED_ADDONS = ("mitmproxy.", "claw_mediate.")
+"""Packages whose addons get no handler while they run: mitmproxy's and ours."""
 
 
 class FastManager(addonmanager.AddonManager):
-    """mitmproxy's addon manager, but for the addons that it passes over."""
+    """mitmproxy's addon manager, except that it skips addons without a handler."""
 
     async def trigger_event(self, event: hooks.Hook) -> None:
         name, args = event.name, event.args()
-        added = islice(self.chain, len(self.chain), None)  # by an addon that is told of this event
-        for addon in chain(self._hearing(name), added):
+        added = islice(self.chain, len(self.chain), None)  # by an addon that handles this event
+        for addon in chain(self._candidates(name), added):
             try:
                 handler, nests = getattr(addon, name, None), hasattr(addon, "addons")
                 if type(handler) is MethodType and not nests:
-                    heard = handler(*args)
-                    if heard is not None and isawaitable(heard):
-                        await heard
+                    result = handler(*args)
+                    if result is not None and isawaitable(result):
+                        await result
                 elif handler or nests:
                     await self.invoke_addon(addon, event)
             except exceptions.AddonHalt:
                 return
             except exceptions.OptionsError:
                 raise
-            except Exception:  # mitmproxy's own way with them: they are logged, and the next addon is told
+            except Exception:  # as mitmproxy does: it is logged, and the next addon is called
                 with addonmanager.safecall():
                     raise
 
-    def _hearing(self, name: str) -> list[Any]:
-        """All addons of the chain, in its order, that are not known to be deaf to this event."""
-        known: dict[str, tuple[list[Any], list[Any]]] = self.__dict__.setdefault("_known_hearing", {})
-        then, hearing = known.get(name, ((), []))
-        if len(then) != len(self.chain) or not all(map(is_, then, self.chain)):
-            hearing = [addon for addon in self.chain if not _is_deaf(addon, name)]
-            known[name] = [*self.chain], hearing
-        return hearing
+    def _candidates(self, name: str) -> list[Any]:
+        """Return all addons of the chain, in its order, that may have a handler for this event."""
+        cache: dict[str, tuple[list[Any], list[Any]]] = self.__dict__.setdefault("_candidates_by_event", {})
+        cached_chain, candidates = cache.get(name, ((), []))
+        if len(cached_chain) != len(self.chain) or not all(map(is_, cached_chain, self.chain)):
+            candidates = [addon for addon in self.chain if not _never_handles(addon, name)]
+            cache[name] = [*self.chain], candidates
+        return candidates
 
 
-def _is_deaf(addon: Any, name: str) -> bool:
-    """Whether it hears nothing of this event, now and ever. Only of classes that are known to set no handler later."""
-    stays = type(addon).__module__.startswith(_STAY)
-    return stays and getattr(addon, name, None) is None and not hasattr(addon, "addons")
+def _never_handles(addon: Any, name: str) -> bool:
+    """Return whether an addon has no handler for this event, now and ever: only addons that get none later."""
+    is_fixed = type(addon).__module__.startswith(_FIXED_ADDONS)
+    return is_fixed and getattr(addon, name, None) is None and not hasattr(addon, "addons")
 
 
-class Dispatch:
-    """The addon: chooses the manager by the setting ``dispatch``. Added to the master itself, so that it outlives scripts."""
+class DispatchAddon:
+    """The addon: chooses the manager by the setting ``dispatch``. It outlives scripts."""
 
     name = "claw-dispatch"
 
@@ -83,29 +89,54 @@ class Dispatch:
         self._problem: str | None = None
 
     def load(self, _loader: Any) -> None:
-        """Says once what is different about this mitmproxy, if anything is."""
-        if (problem := misfit(ctx.master.addons)) is not None:
+        """Log once that this mitmproxy is built differently, if it is."""
+        if (problem := incompatibility(ctx.master.addons)) is not None:
             self._problem = problem
             self._events.event("error", error="dispatch_not_fast", reason=problem)
         self.configure(set())
 
     def configure(self, _updated: set[str]) -> None:
-        fast = ctx.options.cllama_dispatch == "fast"
-        glance.choose(fast=fast)
+        is_fast = ctx.options.cllama_dispatch == "fast"
+        use_fast_type_check(fast=is_fast)
         if self._problem is None:
-            ctx.master.addons.__class__ = FastManager if fast else addonmanager.AddonManager
+            ctx.master.addons.__class__ = FastManager if is_fast else addonmanager.AddonManager
 
 
-def misfit(manager: addonmanager.AddonManager) -> str | None:
-    """In what this mitmproxy is not what ``FastManager`` was written for; None: it is."""
+def incompatibility(manager: addonmanager.AddonManager) -> str | None:
+    """Return how this mitmproxy differs from the one that ``FastManager`` was written for; None if it does not."""
     if type(manager) not in (addonmanager.AddonManager, FastManager):
         return f"the addon manager is a {type(manager).__name__}"
-    changed = ", ".join(name for name, uses in _BUILT.items() if _uses(name) != uses)
-    return f"this version of mitmproxy tells its addons in another way: {changed}" if changed else None
+    changed = ", ".join(name for name, expected in _EXPECTED_NAMES.items() if _names_of(name) != expected)
+    return f"this version of mitmproxy calls its addons in another way: {changed}" if changed else None
 
 
-def _uses(name: str) -> set[str] | None:
+def _names_of(function: str) -> set[str] | None:
     try:
-        return set(attrgetter(f"{name}.__code__.co_names")(addonmanager))
+        return set(attrgetter(f"{function}.__code__.co_names")(addonmanager))
     except AttributeError:
         return None
+
+
+_full_check: Callable[[Any], None] | None = getattr(http.MessageData, "__post_init__", None)
+"""mitmproxy's own check; None if Python leaves assertions out (``-O``)."""
+_ALLOWED_TYPES = {
+    kind: tuple((field.name, frozenset(get_args(field.type) or (field.type,))) for field in fields(kind))
+    for kind in (http.RequestData, http.ResponseData)
+}
+_UNKNOWN_KIND = (("__class__", frozenset[Any]()),)
+"""Of an unknown kind of message nothing passes."""
+
+
+def check_types(message: Any) -> None:
+    """Check the types of a message's fields. Raise ``TypeError`` exactly as mitmproxy's own check does."""
+    for name, kinds in _ALLOWED_TYPES.get(type(message), _UNKNOWN_KIND):
+        if type(getattr(message, name)) not in kinds:
+            assert _full_check is not None
+            _full_check(message)
+            return
+
+
+def use_fast_type_check(*, fast: bool) -> None:
+    """Put ``check_types`` in the place of mitmproxy's own check, or put that back."""
+    if _full_check is not None:
+        http.MessageData.__post_init__ = check_types if fast else _full_check  # type: ignore[method-assign]

@@ -1,7 +1,8 @@
-"""The governed requests under way: their answers that are given chunk by chunk, and what else is noted of them.
+"""The state of a flow: one ``FlowState`` for all parts of the addon.
 
-Nothing of this is kept in ``flow.metadata``, which is deep-copied, nor in the addon: a script that is reloaded between two
-hooks of a request must not lose it, and this module outlives the script.
+It is kept by the flow object, not by its id: a flow that is loaded from a file may have the id of one under way. It is not in
+``flow.metadata``, which is copied and saved with the flow, and not in an addon: a script may be reloaded between two hooks of
+one request, and this module outlives it.
 """
 
 from __future__ import annotations
@@ -9,53 +10,64 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, NamedTuple, Protocol
+from weakref import WeakKeyDictionary
 
 from mitmproxy import http
 
+from claw_contract.redaction.redactor import Redactor
 from claw_mediate.agents.authenticate import Identity
+from claw_mediate.mediator import Mediator
+from claw_mediate.turns.passthrough import PassthroughHandle
 
-_MOST_AT_ONCE = 65_536
-"""Bytes that are collected, where they are ready, before they are sent."""
+type HeaderField = tuple[bytes, bytes]
+type HeaderFields = tuple[HeaderField, ...]
+
+_MAX_COLLECTED = 65_536
+"""Bytes that are collected, if they are ready, before they are sent."""
+_closing: set[asyncio.Future[Any]] = set()
+"""Generators that are being closed: asyncio itself keeps no reference to a task."""
 
 
-class Source:
-    """The chunks of one answer, and what is left to do with them."""
+class ChunkSource:
+    """The chunks of one response, as the door pulls them."""
 
     def __init__(self, chunks: AsyncIterator[bytes]) -> None:
         self.chunks = chunks
         self.ready = b""
-        self.ended = False
-        self.served = False
+        self.has_ended = False
+        self.was_pulled = False
         self.error: BaseException | None = None
         self._next: asyncio.Future[bytes] | None = None
 
     async def pull(self) -> None:
-        """Wait for a chunk, and take what is ready behind it. Never raises: sets ``ended``, and ``error`` where it broke."""
-        self.served = True
+        """Wait for a chunk and take what is ready behind it. Never raise: set ``has_ended``, and ``error`` after a failure."""
+        self.was_pulled = True
         collected = bytearray()
-        while len(collected) < _MOST_AT_ONCE and not self.ended:
+        while len(collected) < _MAX_COLLECTED and not self.has_ended:
             if self._next is None:
-                self._next = asyncio.ensure_future(_anext(self.chunks))
+                self._next = asyncio.ensure_future(_next_of(self.chunks))
             if collected and not self._next.done():
                 break
             await asyncio.wait([self._next])
-            taken, self._next = self._next, None
+            chunk, self._next = self._next, None
             try:
-                collected += taken.result()
+                collected += chunk.result()
             except StopAsyncIteration:
-                self.ended = True
-            except BaseException as error:  # noqa: BLE001 - whatever broke, the stream is cut, and never left hanging
-                self.error, self.ended = error, True
+                self.has_ended = True
+            except BaseException as error:  # noqa: BLE001 - whatever failed, the stream is cut, and never left hanging
+                self.error, self.has_ended = error, True
         self.ready = bytes(collected)
 
     def cancel(self) -> None:
-        """The runner has gone, or the stream is over: whoever makes the chunks hears of it, also where none was asked for."""
+        """Stop, because the runner has left or the stream is over. The generator is closed even if it was never started."""
         if self._next is not None:
             self._next.cancel()
-        if not self.ended:
-            _keep(asyncio.ensure_future(self._close(self._next)))
-        self.ended = True
+        if not self.has_ended:
+            closing = asyncio.ensure_future(self._close(self._next))
+            _closing.add(closing)
+            closing.add_done_callback(_closing.discard)
+        self.has_ended = True
 
     async def _close(self, pulling: asyncio.Future[bytes] | None) -> None:
         if pulling is not None:
@@ -64,56 +76,167 @@ class Source:
             await close()
 
 
-@dataclass
-class Passing:
-    """One request under way. ``over`` when the last byte of its answer was handed to the connection, or never will be."""
+class ResponseTap(Protocol):
+    """A stream callable that reads a copy of a response: bytes in, the same bytes out."""
 
-    client: str
-    """The connection that it came on."""
+    body: bytearray
+
+    @property
+    def usage(self) -> dict[str, Any]: ...
+    def __call__(self, data: bytes) -> bytes: ...
+
+
+class ForwardedRequest(NamedTuple):
+    """A request that mitmproxy sends on; ``tap`` from the response's head on."""
+
+    mediator: Mediator
+    ticket: PassthroughHandle
+    tap: ResponseTap | None = None
+
+
+@dataclass(slots=True)
+class PendingRequest:
+    """A governed request, until the last byte of its response was handed to the connection, or never will be."""
+
+    client_id: str
+    """The id of the connection that it came on."""
     admitted: Identity | None = None
-    """Who asks, while the body is still to come."""
-    handed: Callable[[], Awaitable[None]] | None = None
-    """To be told when the whole answer went to the runner's connection."""
-    told: bool = False
-    """mitmproxy has said how it ended."""
-    over: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    """The agent, while the body is still to come."""
+    on_delivered: Callable[[], Awaitable[None]] | None = None
+    """Awaited when the whole response went to the runner's connection."""
+    has_ended: bool = False
+    """mitmproxy has reported the response, or the error."""
+    done: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
-passing: dict[str, Passing] = {}
-"""By the flow's id, like the others."""
-sources: dict[str, Source] = {}
-deciding: dict[str, asyncio.Task[Any]] = {}
-"""Hooks that are still deciding."""
-fallbacks: dict[str, Callable[[], http.Response]] = {}
-"""What the runner is told when its provider gives no response."""
-held: dict[str, Callable[[bytes], bytes]] = {}
-"""What a response streams through, should it be too long to be held back."""
-_kept: set[asyncio.Future[Any]] = set()
+@dataclass(slots=True)
+class Originals:
+    """The parts of one message that are not shown, each by what is shown in its place."""
+
+    fields: dict[HeaderField, HeaderField] = field(default_factory=dict)
+    """No two headers are shown alike: each leads back to its own original, wherever it stands by then."""
+    head: tuple[HeaderFields, HeaderFields] | None = None
+    """All headers (shown, original), as long as nobody has edited one."""
+    line: tuple[bytes, bytes] | None = None
+    """A request's target, or a response's reason phrase."""
+    body: tuple[bytes, bytes] | None = None
+    """The very object that is shown: any other body is an edit."""
+    head_searched: bool = False
+    body_searched: bool = False
+    """Known secrets were searched for."""
+
+    def own_body(self, message: http.Message) -> bytes | None:
+        """Return the body to send: the original, unless the message has another body by now."""
+        content = message.data.content
+        return self.body[1] if self.body is not None and content is self.body[0] else content
 
 
-def settle(flow_id: str) -> None:
-    """Whatever was to be done for this flow was done; it is over if it has ended."""
-    if (found := passing.get(flow_id)) is not None and found.told:
-        del passing[flow_id]
-        found.over.set_result(None)
+@dataclass(slots=True)
+class FlowRedaction:
+    """The originals of one flow, and the secrets to search for in it."""
+
+    heads: Redactor | None = None
+    """All known secrets and the request's own credentials; None while nobody observes flows."""
+    bodies: Redactor | None = None
+    """The agent's secrets only: hundreds of values in each body would cost more than the request."""
+    request: Originals = field(default_factory=Originals)
+    response: Originals = field(default_factory=Originals)
 
 
-def gone(client: str) -> None:
-    """Nothing of what this connection asked for goes on."""
-    for flow_id in [flow_id for flow_id, each in passing.items() if each.client == client]:
-        passing.pop(flow_id).over.set_result(None)
+@dataclass(slots=True)
+class FlowState:
+    """All that is known of one flow while it is under way."""
+
+    is_recorded: bool = False
+    """Loaded from a file, to be looked at: nobody waits for its response, and nothing is decided about it."""
+    verdict: Literal["forward", "answered"] | None = None
+    """The decision. Without one the guard lets nothing governed out."""
+    runner_left: bool = False
+    """The runner left before its response was whole."""
+    pending: PendingRequest | None = None
+    decision: asyncio.Task[Any] | None = None
+    """The task of the hook that is still deciding."""
+    source: ChunkSource | None = None
+    fallback: Callable[[], http.Response] | None = None
+    """Makes the response of a forwarded request whose provider gives none."""
+    held_tap: ResponseTap | None = None
+    """The response is held back until it is whole; one that is too long for that streams through this tap."""
+    forwarded: ForwardedRequest | None = None
+    redaction: FlowRedaction | None = None
+    """None as soon as nothing more of the flow is sent."""
+    awaited_turn: str | None = None
+    """The id of the turn that the runner of this flow waits for."""
+    entry_written: asyncio.Event | None = None
+    """Set when the turn's line of history is in the metadata of a flow whose runner has left."""
 
 
-async def all_over(requests: Collection[Passing], seconds: float) -> None:
-    """Wait for these requests, for so long at most."""
+_states: WeakKeyDictionary[http.HTTPFlow, FlowState] = WeakKeyDictionary()
+
+
+def state_of(flow: http.HTTPFlow) -> FlowState:
+    """Return the state of this flow; a new one for a flow that has none."""
+    state = _states.get(flow)
+    if state is None:
+        state = _states[flow] = FlowState()
+    return state
+
+
+def begin(flow: http.HTTPFlow) -> None:
+    """Note at its first hook whether a flow was loaded from a file. A flow that is replayed is decided about anew."""
+    if not flow.live:
+        state_of(flow).is_recorded = True
+    elif flow.is_replay:
+        _states[flow] = FlowState()
+
+
+def release(flow: http.HTTPFlow, state: FlowState) -> None:
+    """Drop the state of a flow for which nothing is left to do."""
+    parts = (state.pending, state.redaction, state.decision, state.source, state.forwarded, state.entry_written)
+    if not any(part is not None for part in parts) and state.awaited_turn is None and not state.is_recorded:
+        _states.pop(flow, None)
+
+
+def is_recorded(flow: http.HTTPFlow) -> bool:
+    """Return whether the flow was loaded from a file: nothing is decided about it."""
+    return state_of(flow).is_recorded
+
+
+def all_states() -> list[FlowState]:
+    """Return the states of all flows under way, and of those that were loaded from a file."""
+    return list(_states.values())
+
+
+def flows_awaiting(turn_id: str) -> list[http.HTTPFlow]:
+    """Return the flows of runners that wait for this turn."""
+    return [flow for flow, state in list(_states.items()) if state.awaited_turn == turn_id]
+
+
+def pending_requests() -> list[PendingRequest]:
+    """Return the governed requests that are not over."""
+    return [state.pending for state in all_states() if state.pending is not None]
+
+
+def end_pending(flow: http.HTTPFlow, state: FlowState) -> None:
+    """End the request of a flow whose stream has nothing left to do, if mitmproxy has reported its end."""
+    if (pending := state.pending) is not None and pending.has_ended:
+        state.pending = None
+        pending.done.set_result(None)
+        release(flow, state)
+
+
+def end_requests_of(client_id: str) -> None:
+    """End all requests of a connection that is closed."""
+    for state in all_states():
+        if (pending := state.pending) is not None and pending.client_id == client_id:
+            state.pending = None
+            pending.done.set_result(None)
+
+
+async def wait_until_done(requests: Collection[PendingRequest], seconds: float) -> None:
+    """Wait until these requests are over, for at most so many seconds."""
     if requests:
-        await asyncio.wait([each.over for each in requests], timeout=seconds)
+        await asyncio.wait([each.done for each in requests], timeout=seconds)
 
 
-def _keep(future: asyncio.Future[Any]) -> None:
-    _kept.add(future)
-    future.add_done_callback(_kept.discard)
-
-
-async def _anext(chunks: AsyncIterator[bytes]) -> bytes:
+async def _next_of(chunks: AsyncIterator[bytes]) -> bytes:
     return await anext(chunks)

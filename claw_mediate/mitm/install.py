@@ -1,55 +1,37 @@
-"""The parts that are added to the master itself, so that they outlive the script; and what the script tells them, which holds
-when it is gone.
-"""
+"""Install the parts that are added to mitmproxy's master itself, so that they outlive the script (decision 0004)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
 from mitmproxy import ctx
 
-from claw_contract.redaction.redactor import Redactor
 from claw_mediate.mitm import options
-from claw_mediate.mitm.fast_dispatch import Dispatch
-from claw_mediate.mitm.gate.egress import Egress
-from claw_mediate.mitm.gate.guard import Guard, canonical
-from claw_mediate.mitm.gate.tls_ca import Authorities
-from claw_mediate.mitm.lifecycle import Life
-from claw_mediate.mitm.metrics import Observe
-from claw_mediate.mitm.response_stream.door import Door
-from claw_mediate.mitm.view.commands import Commands
-from claw_mediate.mitm.view.redaction import Veil
-from claw_mediate.mitm.view.retention import Keeping
-from claw_mediate.settings import Settings
+from claw_mediate.mitm.fast_dispatch import DispatchAddon
+from claw_mediate.mitm.gate.egress import EgressAddon
+from claw_mediate.mitm.gate.guard import GuardAddon
+from claw_mediate.mitm.gate.tls_ca import TlsCaAddon
+from claw_mediate.mitm.governance import BuiltinAddons, Governance
+from claw_mediate.mitm.lifecycle import Lifecycle
+from claw_mediate.mitm.metrics import MetricsAddon
+from claw_mediate.mitm.response_stream.door import DoorAddon
+from claw_mediate.mitm.view.commands import CommandsAddon
+from claw_mediate.mitm.view.redaction import RedactionAddon
+from claw_mediate.mitm.view.retention import RetentionAddon
 
 
-def install() -> None:
-    """Those that are not there yet. Raises ``RuntimeError`` where this mitmproxy is built differently."""
-    addons, events = ctx.master.addons, options.event_log()
-    if addons.get(Veil.name) is None:
-        Veil().install()
-    made = (Door(), Egress(), Guard(), Authorities(events), Dispatch(events), Keeping(), Observe(events), Commands())
-    for part in (*made, Life(events)):
-        if addons.get(part.name) is None:
-            addons.add(part)
-            if isinstance(part, Life):
-                addons.chain.insert(0, addons.chain.pop())
-
-
-def tell(settings: Settings, hosts: Callable[[], Mapping[str, str]], known: Callable[[], Redactor]) -> None:
-    """What is governed, what is secret, and how much is kept."""
+def install(builtin: BuiltinAddons) -> Lifecycle:
+    """Install what is not there yet, and return the lifecycle. Raise ``RuntimeError`` if mitmproxy is built differently."""
     addons = ctx.master.addons
-    Observe.of().governed = True
-    egress: Egress = addons.get(Egress.name)
-    egress.hosts, egress.denies = hosts, settings.egress == "deny"
-    trust: Authorities = addons.get(Authorities.name)
-    trust.governs = lambda host: canonical(host) in hosts()
-    veil: Veil = addons.get(Veil.name)
-    veil.known = known
-    keeping: Keeping = addons.get(Keeping.name)
-    keeping.most_flows, keeping.most_bytes = settings.keep_flows, settings.keep_bytes
-
-
-def gone() -> None:
-    """There is no script that decides."""
-    Observe.of().governed = False
+    installed: Lifecycle | None = addons.get(Lifecycle.name)
+    if installed is not None:
+        return installed
+    governance = Governance(options.event_log(builtin), builtin)
+    RedactionAddon(governance).install()
+    metrics, tls_ca, retention = MetricsAddon(governance), TlsCaAddon(governance), RetentionAddon(governance)
+    observers = (builtin.view, retention, builtin.dumper, builtin.save, builtin.savehar)
+    governance.observers = tuple(each for each in observers if each is not None)
+    addons.add(DoorAddon(governance), EgressAddon(governance), GuardAddon(governance), tls_ca)
+    addons.add(DispatchAddon(governance.events), retention, metrics, CommandsAddon(governance))
+    lifecycle = Lifecycle(governance, metrics, tls_ca)
+    addons.add(lifecycle)
+    addons.chain.insert(0, addons.chain.pop())
+    return lifecycle

@@ -1,11 +1,11 @@
-"""What outlives the script: the mediator, the end of every request that was begun, and the end of the proxy (decision 0029).
+"""The lifecycle of the proxy, which outlives the script: the mediator, the end of every request, and the drain (decision 0029).
 
-a script that is loaded anew   goes on with the mediator that there is: state, budgets, turns and all
-new settings                   get a mediator of their own, with what the one before knows (the state); that one ends when its
-                               requests have. A proxy that ends takes no new ones up
-how a request ends             is heard here, for the script may be broken or gone by then
-SIGTERM, SIGINT                nothing more is begun (503, try again), and what was has ``cllama_drain_ms`` to end; then it
-                               is cut off: who waits is told so, and the journal knows where the turn goes on
+a script is reloaded     it goes on with the mediator that exists: state, budgets, turns and all
+settings change          a new mediator takes over the state of the old one, which is closed when its requests are over. A
+                         proxy that is shutting down takes up no new settings
+a request ends           this is heard here, because the script may be broken or gone by then
+SIGTERM, SIGINT          nothing new is begun (503, retry later), and what was begun has ``cllama_drain_ms`` to end. Then it is
+                         cut off: runners that wait are told, and the journal knows where each turn goes on
 """
 
 from __future__ import annotations
@@ -22,193 +22,204 @@ from mitmproxy import connection, ctx, http
 from claw_mediate.agents.authenticate import Identity
 from claw_mediate.core.http import Forward, RunnerResponse, refuse_stopping
 from claw_mediate.mediator import Mediator
-from claw_mediate.mitm import metrics
-from claw_mediate.mitm.flow_state import Passing, all_over, deciding, gone, passing
-from claw_mediate.mitm.gate import guard
+from claw_mediate.mitm import flow_state
+from claw_mediate.mitm.flow_state import PendingRequest, pending_requests, state_of, wait_until_done
+from claw_mediate.mitm.gate.tls_ca import TlsCaAddon
+from claw_mediate.mitm.governance import Governance
+from claw_mediate.mitm.metrics import MetricsAddon
 from claw_mediate.mitm.passthrough import forward
 from claw_mediate.mitm.response_stream import door
 from claw_mediate.mitm.view import hidden_flows
 from claw_mediate.settings import Settings
-from claw_mediate.telemetry.event_log import EventLog
 
 TURN_SECONDS = 900.0
-"""How long turns may take whose proxy goes on without them, with new settings."""
+"""Seconds that turns have to end after new settings replaced their mediator."""
 _LAST_SECONDS = 0.5
-"""For each of the last steps: who was cut off is told so, connections of ours are closed, the last bytes go out."""
+"""Seconds for each of the last steps: refusals for what was cut off, closing our connections, sending the last bytes."""
 
 
-class Life:
-    """The addon. Added to the master itself, before all others: what it does at the end, their ends may rely on."""
+class Lifecycle:
+    """The addon, before all others: what it does at the end comes before their ends."""
 
     name = "claw-life"
 
-    def __init__(self, events: EventLog) -> None:
-        self.events = events
+    def __init__(self, governance: Governance, metrics: MetricsAddon, tls_ca: TlsCaAddon) -> None:
+        self.governance = governance
+        self._metrics = metrics
+        self._tls_ca = tls_ca
         self._settings: Settings | None = None
-        self._mediator: Mediator | None = None
-        self._before: dict[Mediator, asyncio.Task[None]] = {}
-        """Mediators of earlier settings, until their requests are over."""
+        self._retiring: dict[Mediator, asyncio.Task[None]] = {}
+        """The mediators of earlier settings, until their requests are over."""
 
-    @property
-    def current(self) -> Mediator | None:
-        """The mediator that decides now."""
-        return self._mediator
+    def apply(self, settings: Settings) -> Mediator:
+        """Govern by these settings, and return their mediator.
 
-    def mediator(self, settings: Settings) -> Mediator:
-        """The mediator of these settings. Raises ``ValueError`` with one line where there can be none."""
-        old = self._mediator
-        if old is not None and (settings == self._settings or _stopping()):
-            return old
-        mediator = Mediator(settings, self.events, before=old.state if old is not None else None)
-        if (problem := mediator.missing() or _not_observed(mediator, settings)) is not None:
-            self._retires(mediator, [])
-            raise ValueError(problem)
-        self._mediator, self._settings = mediator, settings
-        if old is not None:
-            self._retires(old, list(passing.values()))
+        Raise ``ValueError`` or ``OptionsError`` with one line if that is not possible.
+        """
+        self._tls_ca.check(settings)
+        mediator = self._mediator_of(settings)
+        self.governance.apply(settings, mediator)
         return mediator
 
-    def begins(self, flow: http.HTTPFlow) -> None:
-        """A governed request is there."""
-        passing[flow.id] = Passing(flow.client_conn.id)
+    def _mediator_of(self, settings: Settings) -> Mediator:
+        old = self.governance.mediator
+        if old is not None and (settings == self._settings or _is_shutting_down()):
+            return old
+        mediator = Mediator(settings, self.governance.events, before=old.state if old is not None else None)
+        if (problem := mediator.missing() or self._observation_problem(mediator, settings)) is not None:
+            self._retire(mediator, [])
+            raise ValueError(problem)
+        self._settings = settings
+        if old is not None:
+            self._retire(old, pending_requests())
+        return mediator
 
-    def admitted(self, flow: http.HTTPFlow, by: Identity) -> None:
-        """Its body is to come."""
-        passing[flow.id].admitted = by
+    def _observation_problem(self, mediator: Mediator, settings: Settings) -> str | None:
+        try:
+            self._metrics.observe(mediator, settings.metrics)
+        except ValueError as error:
+            return str(error)
+        return None
 
-    def whose(self, flow: http.HTTPFlow) -> Identity | None:
-        """Who asks, now that the body is there."""
-        found = passing.get(flow.id)
-        if found is None:
+    def begin(self, flow: http.HTTPFlow) -> None:
+        """Note a governed request."""
+        state_of(flow).pending = PendingRequest(flow.client_conn.id)
+
+    def await_body(self, flow: http.HTTPFlow, admitted: Identity) -> None:
+        """Note who asks, while the body is to come."""
+        pending = state_of(flow).pending
+        assert pending is not None
+        pending.admitted = admitted
+
+    def take_admitted(self, flow: http.HTTPFlow) -> Identity | None:
+        """Return who asks, once the body is there; None if nobody waits for a decision."""
+        pending = state_of(flow).pending
+        if pending is None:
             return None
-        by, found.admitted = found.admitted, None
-        return by
+        admitted, pending.admitted = pending.admitted, None
+        return admitted
 
-    async def decided(
+    async def decide(
         self, flow: http.HTTPFlow, decision: Coroutine[Any, Any, RunnerResponse | Forward]
     ) -> RunnerResponse | Forward:
-        """What was decided; cut off by the end of the proxy, what it tells who waits."""
+        """Await the decision. If the end of the proxy cuts it off, return the refusal."""
         try:
             return await door.while_connected(flow, decision)
         except asyncio.CancelledError:
-            if not _stopping():
+            if not _is_shutting_down():
                 raise
             return refuse_stopping(flow.request.path)
 
     async def answer(self, flow: http.HTTPFlow, exchange: RunnerResponse) -> None:
         """Answer this flow with the exchange."""
-        if flow.id in passing:
-            passing[flow.id].handed = exchange.on_delivered
+        state = state_of(flow)
+        if state.pending is not None:
+            state.pending.on_delivered = exchange.on_delivered
         if exchange.streaming:
-            door.answer(flow, exchange)
+            door.stream_response(flow, exchange)
         else:
-            await door.whole(flow, exchange)
+            await door.set_response(flow, exchange)
         if flow.request.method == "HEAD" and flow.response is not None:
             flow.response.data.content = b""
-        guard.metadata(flow, "answered")
-        _last_on_its_connection(flow)
+        state.verdict = "answered"
+        _close_connection_if_shutting_down(flow)
 
     def requestheaders(self, flow: http.HTTPFlow) -> None:
-        """Before anybody else."""
-        guard.begins(flow)
+        flow_state.begin(flow)
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
-        """A forwarded response: every byte at once, none of them kept."""
-        if guard.is_recorded(flow):
-            return
-        if flow.metadata.get(guard.VERDICT) == "forward" and flow.response is not None:
-            forward.responding(flow)
-            _last_on_its_connection(flow)
+        """Let a forwarded response stream through."""
+        state = state_of(flow)
+        if state.verdict == "forward" and flow.response is not None:
+            forward.begin_response(flow)
+            _close_connection_if_shutting_down(flow)
 
     async def response(self, flow: http.HTTPFlow) -> None:
-        """A stream has been sent by now, and a whole answer is sent next, with nothing between."""
-        if guard.is_recorded(flow):
+        """Handle the end of a response: a stream has been sent by now, and a whole response is sent next."""
+        state = state_of(flow)
+        if state.is_recorded:
             return
-        hidden_flows.over(flow)
-        found = passing.get(flow.id)
-        if found is not None and found.handed is not None:
-            await found.handed()
-        forward.responded(flow)
-        if found is not None:
-            found.told = True
+        hidden_flows.stop_waiting(flow)
+        pending = state.pending
+        if pending is not None and pending.on_delivered is not None:
+            await pending.on_delivered()
+        forward.end_response(flow)
+        if pending is not None:
+            pending.has_ended = True
 
     def error(self, flow: http.HTTPFlow) -> None:
-        if guard.is_recorded(flow):
+        state = state_of(flow)
+        if state.is_recorded:
             return
-        hidden_flows.over(flow)
-        forward.over(flow, whole=False)
-        if flow.id in passing:
-            passing[flow.id].told = True
+        hidden_flows.stop_waiting(flow)
+        forward.finish(flow, is_whole=False)
+        if state.pending is not None:
+            state.pending.has_ended = True
 
     def client_disconnected(self, client: connection.Client) -> None:
-        if _stopping():
-            gone(client.id)
+        if _is_shutting_down():
+            flow_state.end_requests_of(client.id)
 
     async def done(self) -> None:
-        """The end of the proxy; mitmproxy goes on to serve until this returns."""
-        if self._mediator is not None and self._settings is not None:
-            await self._drain([self._mediator, *self._before], self._settings.drain)
-        _let_go()
+        """Drain at the end of the proxy; mitmproxy goes on to serve until this returns."""
+        if self.governance.mediator is not None and self._settings is not None:
+            await self._drain([self.governance.mediator, *self._retiring], self._settings.drain)
+        _flush_standard_streams()
         _ignore_signals()
 
     async def _drain(self, mediators: Collection[Mediator], seconds: float) -> None:
-        for task in self._before.values():
+        for task in self._retiring.values():
             task.cancel()
         for mediator in mediators:
             mediator.stop()
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
-        clients = {each.client.id for each in _connections().values()}
-        here = [each for each in passing.values() if each.client in clients and each.admitted is None]
-        await all_over(here, seconds)
+        connections = self.governance.builtin.proxyserver.connections
+        clients = {handler.client.id for handler in connections.values()}
+        begun = [each for each in pending_requests() if each.client_id in clients and each.admitted is None]
+        await wait_until_done(begun, seconds)
         await asyncio.gather(*(mediator.finish(until - loop.time()) for mediator in mediators))
-        await _cut(here)
-        await _for(_LAST_SECONDS, *(mediator.close(0) for mediator in mediators))
-        await _for(_LAST_SECONDS, *(_sent(each) for each in _connections().values()))
+        await _cut_off(begun)
+        await _wait_for_all(_LAST_SECONDS, *(mediator.close(0) for mediator in mediators))
+        await _wait_for_all(_LAST_SECONDS, *(_send_written(handler) for handler in connections.values()))
 
-    def _retires(self, mediator: Mediator, requests: Collection[Passing]) -> None:
-        task = self._before[mediator] = asyncio.ensure_future(_retire(mediator, requests))
-        task.add_done_callback(lambda _: self._before.pop(mediator))
-
-
-def _not_observed(mediator: Mediator, settings: Settings) -> str | None:
-    try:
-        metrics.Observe.of().observe(mediator, settings.metrics)
-    except ValueError as error:
-        return str(error)
-    return None
+    def _retire(self, mediator: Mediator, requests: Collection[PendingRequest]) -> None:
+        """Close a mediator when these requests are over."""
+        task = self._retiring[mediator] = asyncio.ensure_future(_close_later(mediator, requests))
+        task.add_done_callback(lambda _: self._retiring.pop(mediator))
 
 
-async def _retire(mediator: Mediator, requests: Collection[Passing]) -> None:
-    await all_over(requests, TURN_SECONDS)
+async def _close_later(mediator: Mediator, requests: Collection[PendingRequest]) -> None:
+    await wait_until_done(requests, TURN_SECONDS)
     await mediator.close(TURN_SECONDS)
 
 
-async def _cut(requests: Collection[Passing]) -> None:
-    """Who is not in a turn yet is told so too (``hooks``), and what is forwarded is recorded as far as it got."""
-    await all_over(requests, _LAST_SECONDS)  # turns that were cut off tell so
-    for task in deciding.values():
-        task.cancel()
-    await all_over(requests, _LAST_SECONDS)
-    forward.cut_off()
+async def _cut_off(requests: Collection[PendingRequest]) -> None:
+    """Refuse requests that are in no turn yet, and record forwarded ones as far as they got."""
+    await wait_until_done(requests, _LAST_SECONDS)  # turns that were cut off answer by themselves
+    for state in flow_state.all_states():
+        if state.decision is not None:
+            state.decision.cancel()
+    await wait_until_done(requests, _LAST_SECONDS)
+    forward.record_unfinished()
 
 
-async def _for(seconds: float, *ends: Any) -> None:
-    """All of these, for so long at most."""
-    if ends:
-        await asyncio.wait([asyncio.ensure_future(each) for each in ends], timeout=seconds)
+async def _wait_for_all(seconds: float, *steps: Any) -> None:
+    """Wait until all of these are done, for at most so many seconds."""
+    if steps:
+        await asyncio.wait([asyncio.ensure_future(each) for each in steps], timeout=seconds)
 
 
-async def _sent(handler: Any) -> None:
-    """Whatever was written for a runner has left this process."""
+async def _send_written(handler: Any) -> None:
+    """Wait until everything that was written for a runner has left this process."""
     writer = handler.transports[handler.client].writer if handler.client in handler.transports else None
     if isinstance(writer, asyncio.StreamWriter) and not writer.is_closing():
         writer.transport.set_write_buffer_limits(0)
         await writer.drain()
 
 
-def _let_go() -> None:
-    """Lines that nobody takes, of a disk that is full or a reader that has gone, are no failure of the proxy's (exit 120)."""
+def _flush_standard_streams() -> None:
+    """Drop lines that can't be written, because a disk is full or a reader has gone: exit 120 would blame the proxy."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -217,22 +228,17 @@ def _let_go() -> None:
 
 
 def _ignore_signals() -> None:
-    """More signals change nothing, to the very end: what asyncio has for them goes with its loop, before the process does."""
+    """Ignore further signals to the very end: asyncio's handlers go with its loop, before the process does."""
     for sign in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().remove_signal_handler(sign)
         signal.signal(sign, signal.SIG_IGN)
 
 
-def _connections() -> dict[str, Any]:
-    found: dict[str, Any] = ctx.master.addons.get("proxyserver").connections
-    return found
-
-
-def _stopping() -> bool:
+def _is_shutting_down() -> bool:
     return bool(ctx.master.should_exit.is_set())
 
 
-def _last_on_its_connection(flow: http.HTTPFlow) -> None:
-    """A runner that keeps its connection would ask the next thing of a proxy that is gone."""
-    if _stopping() and flow.response is not None and flow.request.http_version.startswith("HTTP/1"):
+def _close_connection_if_shutting_down(flow: http.HTTPFlow) -> None:
+    """Close the runner's connection: it would send its next request to a proxy that is gone."""
+    if _is_shutting_down() and flow.response is not None and flow.request.http_version.startswith("HTTP/1"):
         flow.response.headers["connection"] = "close"

@@ -1,6 +1,4 @@
-"""``/metrics`` on a listener of its own. Added to the master itself: a script that is reloaded loses no count, and one that is
-broken can be seen to be.
-"""
+"""``/metrics`` on a listener of its own. It outlives the script: a reload loses no count, and a broken script shows."""
 
 from __future__ import annotations
 
@@ -9,51 +7,41 @@ import os
 from typing import Any
 from weakref import WeakSet
 
-from mitmproxy import ctx
-
 from claw_contract.secret import Secret
 from claw_mediate.mediator import Mediator
+from claw_mediate.mitm.governance import Governance
 from claw_mediate.settings import ListenAddress
-from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.telemetry.metrics import HealthSnapshot, Metrics
 from claw_mediate.telemetry.metrics_server import MetricsServer, Page
 from claw_mediate.telemetry.nonblocking_writer import LineWriter
 from claw_mediate.telemetry.tracing import Tracing, tracing_from_environment
 
 TOKEN = "CLAW_METRICS_TOKEN"  # noqa: S105 - the name of a variable
-"""Not a setting: settings are options of mitmproxy, and those are shown."""
+"""Not a setting, because settings are options of mitmproxy, which are shown."""
 _SECONDS = 2.0
-"""How long is waited to hear how the mediator is."""
+"""How long to wait for the mediator's own state."""
 
 
-class Observe:
-    """The addon: counts, and the listener that tells them."""
+class MetricsAddon:
+    """The addon: the counts, and the listener that serves them."""
 
     name = "claw-observe"
 
-    def __init__(self, events: EventLog) -> None:
+    def __init__(self, governance: Governance) -> None:
         self.metrics = Metrics()
-        self._counts = False
-        self.governed = False
-        """Whether there is a script that decides."""
+        self._governance = governance
+        self._events = governance.events
+        self._is_counting = False
         self._mediator: Mediator | None = None
         self._mediators: WeakSet[Mediator] = WeakSet()
-        """Those whose turns may not have ended, too."""
-        self._events = events
+        """Also the earlier ones, whose turns may not have ended."""
         self._tracing: Tracing | None = None
         self._listener: ListenAddress | None = None
         self._scrape: MetricsServer | None = None
         self._serving: asyncio.Future[None] | None = None
 
-    @classmethod
-    def of(cls) -> Observe:
-        """The one of this process."""
-        found = ctx.master.addons.get(cls.name)
-        assert isinstance(found, cls)
-        return found
-
     def observe(self, mediator: Mediator, listener: ListenAddress | None) -> None:
-        """From now on this mediator, told there. Raises ``ValueError`` with one line."""
+        """Report this mediator from now on, at this listener. Raise ``ValueError`` with one line."""
         self._listen(listener)
         if self._mediator is None and (tracing := tracing_from_environment(self._events.redact)) is not None:
             self._tracing = tracing
@@ -66,12 +54,12 @@ class Observe:
             return
         if listener is not None and not listener.is_loopback and not _token():
             raise ValueError(f"cllama_metrics: runners can reach {listener.shown}: set {TOKEN}, or listen on 127.0.0.1")
-        if listener is not None and not self._counts:
-            self._counts = True
+        if listener is not None and not self._is_counting:
+            self._is_counting = True
             self._events.add_listener(self.metrics.count)
         old = self._listener
         if listener is not None and old is not None and listener.port == old.port:
-            self._deaf()  # the old address may be a part of the new one
+            self._close()  # the old address may be a part of the new one
         try:
             self._serve(listener)
         except ValueError:
@@ -80,25 +68,25 @@ class Observe:
             raise
 
     def _serve(self, listener: ListenAddress | None) -> None:
-        """There, and nowhere else. Raises ``ValueError`` with one line, and then nothing has changed."""
+        """Serve at this listener and no other. Raise ``ValueError`` with one line, and then nothing has changed."""
         scrape = MetricsServer(listener, _token(), self._write) if listener is not None else None
-        self._deaf()
+        self._close()
         self._listener, self._scrape = listener, scrape
         if scrape is not None:
             self._serving = asyncio.ensure_future(scrape.serve())
 
     def done(self) -> Any:
-        """No coroutine function: mitmproxy calls it from sync code too."""
+        """Close the listener. No coroutine function, because mitmproxy calls it from sync code too."""
         try:
-            self._deaf()
+            self._close()
         finally:
             if self._tracing is not None:
                 self._tracing.close()
 
-    def _deaf(self) -> None:
+    def _close(self) -> None:
         scrape, self._listener, self._scrape = self._scrape, None, None
         if self._serving is not None:
-            self._serving.cancel()  # where it has yet to begin
+            self._serving.cancel()  # it may not have begun
         if scrape is not None:
             scrape.close()
 
@@ -108,13 +96,13 @@ class Observe:
                 now = await self._mediator.observed() if self._mediator is not None else HealthSnapshot()
         except TimeoutError:
             now = HealthSnapshot()
-        now = now._replace(ready=now.ready and self.governed)
+        now = now._replace(ready=now.ready and self._governance.has_script)
         turns = sum(mediator.turns_under_way for mediator in self._mediators)
         self.metrics.observe(now, turns, LineWriter.of(1).dropped)
         return self.metrics.text(accept)
 
 
 def _token() -> Secret | None:
-    """What who asks from elsewhere has to know."""
+    """Return the token that a request from another host must have."""
     token = os.environ.get(TOKEN, "").strip()
     return Secret(token) if token else None

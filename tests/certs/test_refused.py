@@ -22,7 +22,8 @@ from mitmproxy.proxy.context import Context
 from claw_certs.ca import UnfitError, create_ca, parse_ca
 from claw_certs.key_file import CA_FILE, exposed_to, load_ca
 from claw_certs.store import DH_PARAMETERS
-from claw_mediate.mitm.gate.tls_ca import Authorities, _not_the_pods
+from claw_mediate.mitm.gate.tls_ca import TlsCaAddon, pod_ca_problem
+from claw_mediate.mitm.governance import BuiltinAddons, Governance
 from claw_mediate.telemetry.event_log import EventLog
 from tests.certs.example_cas import INSIDE, LONG_AGO, NOW, YET_TO_COME, ca_request, pods_ca
 from tests.proxy.looking import taddons, tlsconfig
@@ -178,7 +179,7 @@ def test_a_foreign_ca_is_accepted_if_it_is_constrained_like_a_pods_ca(
     (tmp_path / CA_FILE).write_bytes(by_hand(x509.NameConstraints(permitted, excluded), critical=critical))
     (tmp_path / CA_FILE).chmod(0o600)
     (tmp_path / DH_PARAMETERS).touch()
-    problem = _not_the_pods(tmp_path, load_ca(tmp_path, NOW))
+    problem = pod_ca_problem(tmp_path, load_ca(tmp_path, NOW))
     assert (problem is None) == (says is None), problem
     assert says is None or f"{CA_FILE} may sign for " in str(problem)
     assert says is None or says in str(problem)
@@ -210,12 +211,12 @@ def test_a_confdir_is_checked_too_and_may_hold_any_sound_ca(pod: Pod) -> None:
 def test_the_end_of_a_ca_is_logged_once_a_day_from_thirty_days_before() -> None:
     log: list[bytes] = []
     days = iter([0, 300, 340, 340, 341, 366])
-    authorities = Authorities(EventLog(log.append), lambda: NOW + timedelta(days=next(days)))
-    authorities._found = parse_ca(create_ca(ca_request()))
+    addon = TlsCaAddon(Governance(EventLog(log.append)), lambda: NOW + timedelta(days=next(days)))
+    addon._authority = parse_ca(create_ca(ca_request()))
     said = []
     for _ in range(6):
         log.clear()
-        authorities.running()
+        addon.running()
         said.append([b"claw certs rotate" in line or b"ca_expired" in line for line in log])
     assert said == [[], [], [True], [], [True], [True]]
 
@@ -225,14 +226,14 @@ def test_a_proxy_that_runs_for_half_a_year_shows_no_expired_certificate(tmp_path
     """And until then the same one, whatever names were asked for meanwhile."""
     pods_ca(tmp_path)
     now = [NOW]
-    authorities = Authorities(EventLog([].append), lambda: now[0])
     with taddons.context(tlsconfig.TlsConfig()) as context:
         context.configure(context.master.addons.get("tlsconfig"), confdir=str(tmp_path / "private"))
-        first, other = (authorities.leaf(connection(name)).cert for name in ("api.openai.com", "EU.api.openai.com"))
-        assert authorities.leaf(connection("api.openai.com")).cert is first
+        addon = TlsCaAddon(Governance(EventLog([].append), BuiltinAddons.find()), lambda: now[0])
+        first, other = (addon.leaf(connection(name)).cert for name in ("api.openai.com", "EU.api.openai.com"))
+        assert addon.leaf(connection("api.openai.com")).cert is first
         assert [name.value for name in other.altnames] == ["eu.api.openai.com"]
         now[0] += timedelta(days=191)
-        again = authorities.leaf(connection("api.openai.com")).cert
+        again = addon.leaf(connection("api.openai.com")).cert
         assert again is not first
 
 
@@ -242,7 +243,8 @@ def test_every_runner_gets_a_certificate_for_one_name(tmp_path: Path, odd: str) 
     pods_ca(tmp_path)
     with taddons.context(tlsconfig.TlsConfig()) as context:
         context.configure(context.master.addons.get("tlsconfig"), confdir=str(tmp_path / "private"))
-        assert len(Authorities(EventLog([].append)).leaf(connection(odd)).cert.altnames) == 1
+        addon = TlsCaAddon(Governance(EventLog([].append), BuiltinAddons.find()))
+        assert len(addon.leaf(connection(odd)).cert.altnames) == 1
 
 
 def connection(sni: str) -> Context:

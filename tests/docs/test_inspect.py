@@ -15,7 +15,7 @@ from tests.docs.pages import DOCS, rows, spans
 from tests.proxy.looking import Saved  # before what imports mitmproxy's filters, which are of an old make
 from tests.waiting import eventually
 
-from claw_mediate.mitm.view.commands import Commands  # isort: skip
+from claw_mediate.mitm.view.commands import CommandsAddon  # isort: skip
 
 PAGE = DOCS / "inspect.md"
 AGENT = "base-url"
@@ -51,7 +51,7 @@ def test_the_filters_of_the_page_find_what_it_says(desk: Desk) -> None:
 @pytest.mark.requirement("docs:inspect")
 def test_the_commands_of_the_page_are_there_and_no_other() -> None:
     named = {span.split()[0] for span in spans(rows(PAGE, "## mitmweb")) if span.startswith("claw.")}
-    made = {f"claw.{name}" for name in vars(Commands) if not name.startswith("_") and name not in {"name", "load"}}
+    made = {f"claw.{name}" for name in vars(CommandsAddon) if not name.startswith("_") and name not in {"name", "load"}}
     assert named == made
 
 

@@ -67,7 +67,7 @@ def test_every_line_that_a_proxy_ends_with_at_its_start_is_in_the_page_and_no_ot
         for text in code_says.raised(file, error)
     }
     lines |= code_says.said_in("claw_mediate/mediator.py", "missing")
-    lines |= code_says.said_in("claw_mediate/mitm/gate/tls_ca.py", "_not_the_pods")
+    lines |= code_says.said_in("claw_mediate/mitm/gate/tls_ca.py", "pod_ca_problem")
     lines |= {text for text in code_says.raised(ROOT / "claw_contract/manifest.py", "ValueError") if "base URL" in text}
     lines.add(code_says.constants("claw_state/valkey/link.py")["_NOT_INSTALLED"])
     lines = {f"{ANOTHER_MITMPROXY}…" if line.startswith(ANOTHER_MITMPROXY) else line for line in lines}

@@ -17,7 +17,7 @@ from mitmproxy import addonmanager, exceptions, http, options
 from mitmproxy.proxy.layers.http import HttpRequestHook
 from mitmproxy.test import tflow
 
-from claw_mediate.mitm import fast_dispatch, glance
+from claw_mediate.mitm import fast_dispatch
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ class Stage:
         return acts[doing]() if doing in acts else None
 
 
-def played(kind: type[addonmanager.AddonManager], plans: list[Plan], flow: Any) -> tuple[Any, ...]:
+def calls_of(kind: type[addonmanager.AddonManager], plans: list[Plan], flow: Any) -> tuple[Any, ...]:
     """What was heard in two requests, what was logged of which function, how it ended, who is left."""
     stage = Stage(kind(types.SimpleNamespace(options=options.Options())))
     stage.manager.chain = [stage.make(str(place), plan) for place, plan in enumerate(plans)]
@@ -194,14 +194,14 @@ class Lines(logging.Handler):
 @given(st.lists(PLANS, max_size=6))
 def test_any_addons_hear_the_same_in_the_same_order_as_from_mitmproxy_itself(plans: list[Plan]) -> None:
     flow = tflow.tflow()
-    fast, plain = (played(kind, plans, flow) for kind in (fast_dispatch.FastManager, addonmanager.AddonManager))
+    fast, plain = (calls_of(kind, plans, flow) for kind in (fast_dispatch.FastManager, addonmanager.AddonManager))
     assert fast == plain
 
 
 @pytest.mark.requirement("dispatch:asserted")
 def test_this_mitmproxy_is_what_the_fast_dispatch_was_written_for() -> None:
     manager = addonmanager.AddonManager(types.SimpleNamespace(options=options.Options()))
-    assert fast_dispatch.misfit(manager) is None
+    assert fast_dispatch.incompatibility(manager) is None
 
 
 @pytest.mark.requirement("dispatch:asserted")
@@ -214,8 +214,8 @@ def test_a_mitmproxy_that_is_built_differently_is_named(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(addonmanager.AddonManager, "trigger_event", trigger_event)
     monkeypatch.delattr(addonmanager, "traverse")
-    assert fast_dispatch.misfit(manager) == (
-        "this version of mitmproxy tells its addons in another way: AddonManager.trigger_event, traverse"
+    assert fast_dispatch.incompatibility(manager) == (
+        "this version of mitmproxy calls its addons in another way: AddonManager.trigger_event, traverse"
     )
 
 
@@ -225,7 +225,7 @@ def test_a_manager_of_someone_else_is_left_alone() -> None:
         pass
 
     assert (
-        fast_dispatch.misfit(Theirs(types.SimpleNamespace(options=options.Options())))
+        fast_dispatch.incompatibility(Theirs(types.SimpleNamespace(options=options.Options())))
         == "the addon manager is a Theirs"
     )
 
@@ -235,7 +235,7 @@ VALUES = st.one_of(st.none(), st.binary(max_size=3), st.text(max_size=3), st.int
 
 @pytest.mark.requirement("dispatch:same")
 @given(st.sampled_from([tflow.treq().data, tflow.tresp().data]), st.data())
-def test_the_types_of_a_message_pass_at_a_glance_where_they_pass_mitmproxys_own_check(
+def test_the_types_of_a_message_pass_the_fast_check_where_they_pass_mitmproxys_own(
     sound: http.MessageData, data: st.DataObject
 ) -> None:
     message = type(sound)(**vars(sound))
@@ -248,15 +248,15 @@ def test_the_types_of_a_message_pass_at_a_glance_where_they_pass_mitmproxys_own_
             return str(error)
         return None
 
-    assert refusal(glance.check) == refusal(http.MessageData.__post_init__)
+    assert refusal(fast_dispatch.check_types) == refusal(http.MessageData.__post_init__)
 
 
 @pytest.mark.requirement("dispatch:choice")
-def test_the_glance_is_put_in_place_and_taken_back() -> None:
+def test_the_fast_check_of_types_is_put_in_place_and_taken_back() -> None:
     thorough = http.MessageData.__post_init__
-    glance.choose(fast=True)
-    assert http.MessageData.__post_init__ is glance.check
+    fast_dispatch.use_fast_type_check(fast=True)
+    assert http.MessageData.__post_init__ is fast_dispatch.check_types
     with pytest.raises(TypeError, match="for port"):
         http.RequestData(**{**vars(tflow.treq().data), "port": "80"})
-    glance.choose(fast=False)
+    fast_dispatch.use_fast_type_check(fast=False)
     assert http.MessageData.__post_init__ is thorough

@@ -14,7 +14,7 @@ from inline_snapshot import snapshot
 
 from claw_contract.log import JoinEvent, ResumeEvent
 from claw_mediate.core.http import RunnerResponse
-from claw_mediate.mitm.flow_state import Source
+from claw_mediate.mitm.flow_state import ChunkSource
 from tests.mediate.desk import Desk, tool, with_tools
 from tests.waiting import happens
 
@@ -211,7 +211,7 @@ async def test_the_last_runner_that_leaves_a_stream_before_its_first_chunk_takes
     desk.messages = [desk.wire.user("Look")]
     desk.model_says(("desk.quote", {}))
     exchanges = [await desk.mediator.exchange(desk._admitted(), desk._request()) for _ in range(2)]
-    runners = [Source(exchange.chunks) for exchange in exchanges if isinstance(exchange, RunnerResponse)]
+    runners = [ChunkSource(exchange.chunks) for exchange in exchanges if isinstance(exchange, RunnerResponse)]
     for left, runner in enumerate(runners, 1):
         pulling = asyncio.ensure_future(runner.pull())
         if pulled:

@@ -6,15 +6,28 @@ import pytest
 
 from claw_contract.redaction.redactor import Redactor
 from claw_contract.secret import DOTS
-from claw_mediate.mitm.gate import guard
-from claw_mediate.mitm.view import redaction as veil
-from claw_mediate.mitm.view.hidden_flows import MOST_SHOWN
-from claw_mediate.mitm.view.redacted_message import conceal, conceal_body, unveiled
+from claw_mediate.mitm import flow_state
+from claw_mediate.mitm.flow_state import state_of
+from claw_mediate.mitm.governance import Governance
+from claw_mediate.mitm.view.hidden_flows import MAX_SHOWN
+from claw_mediate.mitm.view.redacted_message import redact_body, redact_head, restore
+from claw_mediate.mitm.view.redaction import RedactionAddon, original_request
+from claw_mediate.telemetry.event_log import EventLog
 from tests.proxy.looking import dumper, http, save, savehar, taddons, tflow
 
 KEY = "sk-provider-key-planted-0001"
 KNOWN = Redactor([KEY])
 COOKIES = ("a=1", "b=2", "c=3")
+
+
+class KeyIsKnown(Governance):
+    def redactor(self) -> Redactor:
+        return KNOWN
+
+
+def addon() -> RedactionAddon:
+    """The addon of a pod whose secret is ``KEY``."""
+    return RedactionAddon(KeyIsKnown(EventLog([].append)))
 
 
 def request(*fields: tuple[str, str], content: bytes = b"", path: str = "/") -> http.Request:
@@ -37,7 +50,7 @@ def test_headers_that_would_be_shown_alike_go_back_to_their_own_wherever_they_st
     kept: tuple[int, ...], anew: bool
 ) -> None:
     message = response(*COOKIES)
-    aside = conceal(message, None)
+    originals = redact_head(message, None)
     shown = message.headers.get_all("set-cookie")
     assert len(set(shown)) == 3
     assert all(DOTS in each for each in shown)
@@ -45,7 +58,7 @@ def test_headers_that_would_be_shown_alike_go_back_to_their_own_wherever_they_st
         message.headers.set_all("set-cookie", [shown[each] for each in kept])
     else:
         message.headers.fields = tuple(message.headers.fields[-3:][each] for each in kept)
-    assert unveiled(message, aside).headers.get_all("set-cookie") == [COOKIES[each] for each in kept]
+    assert restore(message, originals).headers.get_all("set-cookie") == [COOKIES[each] for each in kept]
 
 
 @pytest.mark.requirement("veil:edits")
@@ -54,48 +67,48 @@ def test_a_header_that_is_put_together_from_dots_is_left_out_and_one_that_came_w
         ("cookie", "a=1"), ("x-own", DOTS), ("x-own", f"{DOTS} of a runner"), ("authorization", "Bearer a")
     )
     came = message.headers.fields
-    aside = conceal(message, KNOWN)
-    assert unveiled(message, aside).headers.fields == came
+    originals = redact_head(message, KNOWN)
+    assert restore(message, originals).headers.fields == came
     message.headers["x-copy"] = message.headers["authorization"]
     message.cookies["b"] = "2"
-    assert unveiled(message, aside).headers.fields == tuple(each for each in came if each[0] != b"cookie")
+    assert restore(message, originals).headers.fields == tuple(each for each in came if each[0] != b"cookie")
 
 
 @pytest.mark.requirement("veil:edits")
-@pytest.mark.parametrize("content", [f"key={KEY}".encode(), b"x" * (MOST_SHOWN + 1)])
+@pytest.mark.parametrize("content", [f"key={KEY}".encode(), b"x" * (MAX_SHOWN + 1)])
 def test_a_body_goes_back_to_its_own_unless_it_was_edited_and_its_length_is_that_of_what_is_sent(
     content: bytes,
 ) -> None:
     message = request(("content-length", str(len(content))), content=content)
-    aside = conceal(message, KNOWN)
-    conceal_body(message, aside, KNOWN)
+    originals = redact_head(message, KNOWN)
+    redact_body(message, originals, KNOWN)
     assert message.raw_content != content
-    assert aside.own_body(message) == content
+    assert originals.own_body(message) == content
     message.content = message.content  # an edit that finds nothing to change tells the length of what is shown
-    whole = unveiled(message, aside)
+    whole = restore(message, originals)
     assert (whole.raw_content, whole.headers["content-length"]) == (content, str(len(content)))
     message.data.content = b"edited"  # and nothing told of its length
-    whole = unveiled(message, aside)
+    whole = restore(message, originals)
     assert (whole.raw_content, whole.headers["content-length"]) == (b"edited", "6")
-    assert aside.own_body(message) == b"edited"
+    assert originals.own_body(message) == b"edited"
 
 
 @pytest.mark.requirement("veil:forwarded")
 def test_a_reason_phrase_that_holds_a_secret_is_shown_as_the_standard_one() -> None:
     message = http.Response.make(400)
     message.reason = f"bad key {KEY}"
-    aside = conceal(message, KNOWN)
+    originals = redact_head(message, KNOWN)
     assert message.reason == "Bad Request"
-    assert unveiled(message, aside).reason == f"bad key {KEY}"
+    assert restore(message, originals).reason == f"bad key {KEY}"
 
 
 @pytest.mark.requirement("veil:edits")
 def test_what_is_sent_again_has_no_dots_in_the_place_of_what_is_gone() -> None:
-    with taddons.context(dumper.Dumper(), save.Save(), savehar.SaveHar(), part := veil.Veil()):
+    with taddons.context(dumper.Dumper(), save.Save(), savehar.SaveHar(), part := addon()):
         flow = tflow.tflow(req=request(("cookie", DOTS), ("x-odd", f"it is {DOTS}"), ("x-good", "1")))
         flow.is_replay = "request"
         part.requestheaders(flow)
-        assert [name for name, _ in veil.real(flow).headers.items() if name != "content-length"] == ["x-good"]
+        assert [name for name, _ in original_request(flow).headers.items() if name != "content-length"] == ["x-good"]
         assert flow.response is None
         flow = tflow.tflow(req=request(path=f"/?key={DOTS}"))
         flow.is_replay = "request"
@@ -106,21 +119,20 @@ def test_what_is_sent_again_has_no_dots_in_the_place_of_what_is_gone() -> None:
 
 @pytest.mark.requirement("veil:over")
 async def test_nothing_is_kept_of_a_request_whose_runner_has_left() -> None:
-    with taddons.context(dumper.Dumper(), save.Save(), savehar.SaveHar(), part := veil.Veil()):
+    with taddons.context(dumper.Dumper(), save.Save(), savehar.SaveHar(), part := addon()):
         flow = tflow.tflow(req=request(("cookie", "a=1")), err=True)
         part.requestheaders(flow)
-        assert veil.keeps(flow)
-        flow.metadata[guard.LEFT] = True
+        assert state_of(flow).redaction is not None
+        state_of(flow).runner_left = True
         await part.error(flow)
-        assert not veil.keeps(flow)
+        assert state_of(flow).redaction is None
 
 
 @pytest.mark.requirement("veil:beyond")
 @pytest.mark.parametrize("where", ["scheme", "sni", "alpn"])
 def test_a_secret_in_what_a_connection_is_called_is_asked_of_nobody_and_shown_nowhere(where: str) -> None:
-    with taddons.context(dumper.Dumper(), save.Save(), savehar.SaveHar(), part := veil.Veil()) as context:
+    with taddons.context(dumper.Dumper(), save.Save(), savehar.SaveHar(), part := addon()) as context:
         context.options.flow_detail = 1
-        part.known = lambda: KNOWN
         flow = tflow.tflow(req=request())
         match where:
             case "scheme":
@@ -137,13 +149,12 @@ def test_a_secret_in_what_a_connection_is_called_is_asked_of_nobody_and_shown_no
 
 @pytest.mark.requirement("veil:over")
 def test_what_was_loaded_from_a_file_is_shown_without_secrets_and_nothing_of_it_is_kept() -> None:
-    with taddons.context(dumper.Dumper(), save.Save(), savehar.SaveHar(), part := veil.Veil()) as context:
+    with taddons.context(dumper.Dumper(), save.Save(), savehar.SaveHar(), part := addon()) as context:
         context.options.flow_detail = 1
-        part.known = lambda: KNOWN
         flow = tflow.tflow(req=request(("cookie", "a=1"), content=KEY.encode()), resp=response(f"b={KEY}"))
         flow.live = False
-        guard.begins(flow)
+        flow_state.begin(flow)
         for told in (part.requestheaders, part.request, part.responseheaders, part.response):
             told(flow)
         assert KEY not in repr(flow.get_state())
-        assert not veil.keeps(flow)
+        assert state_of(flow).redaction is None

@@ -9,8 +9,8 @@ import pytest
 from claw_contract.redaction.redactor import Redactor
 from claw_contract.secret import DOTS, Secret
 from claw_mediate.core import api_paths
-from claw_mediate.mitm.gate import guard
-from claw_mediate.mitm.view.redacted_message import conceal, shown_tokens
+from claw_mediate.mitm.governance import canonical
+from claw_mediate.mitm.view.redacted_message import redact_head, shown_tokens
 from tests.proxy.looking import http, tflow
 
 
@@ -35,7 +35,7 @@ def test_thousands_of_credentials_are_hidden_with_one_search_for_a_few_of_them()
     shown = shown_tokens(request)
     assert 1 <= len(shown) <= 20
     redactor = Counting([Secret("s3cr3t-value"), *shown])
-    conceal(request, redactor)
+    redact_head(request, redactor)
     assert {value.decode().partition(" ")[0] for _, value in request.headers.fields} == {DOTS}
     assert redactor.searches <= 2
 
@@ -44,7 +44,7 @@ def test_thousands_of_credentials_are_hidden_with_one_search_for_a_few_of_them()
 def test_a_megabyte_of_a_credential_is_hidden_and_looked_for_nowhere_else() -> None:
     request = of([(b"authorization", b"Bearer " + b"x" * 1_000_000), (b"cookie", b"own-cookie")])
     assert shown_tokens(request) == ["own-cookie", "own-cookie"]
-    conceal(request, Redactor(shown_tokens(request)))
+    redact_head(request, Redactor(shown_tokens(request)))
     assert request.headers["authorization"] == request.headers["cookie"] == DOTS
 
 
@@ -53,7 +53,7 @@ def test_long_paths_and_names_of_strangers_are_not_kept() -> None:
     tracemalloc.start()
     for number in range(20):
         assert api_paths.find_endpoint(f"/{number}" + "x" * 100_000) is None
-        assert guard.canonical(f"{number}" + "x" * 100_000).endswith("xxx")
+        assert canonical(f"{number}" + "x" * 100_000).endswith("xxx")
     kept, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert kept < 1_000_000

@@ -15,8 +15,10 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from claw_mediate.mitm.governance import BuiltinAddons, Governance
 from claw_mediate.mitm.view import hidden_flows
-from claw_mediate.mitm.view import redaction as veil
+from claw_mediate.mitm.view.redaction import RedactionAddon
+from claw_mediate.telemetry.event_log import EventLog
 from tests.peers import calls, text
 from tests.proxy.looking import Saved, dumper, peopled, save, savehar, taddons, tflow, told, view
 from tests.proxy.pod import Pod
@@ -230,13 +232,20 @@ def test_the_dumper_speaks_on_stderr_and_tells_no_secret(looked_at: Saved) -> No
 
 @pytest.mark.requirement("shadow:free")
 def test_where_nobody_looks_on_there_is_no_watch() -> None:
-    flow = tflow.tflow()
-    savers = (dumper.Dumper(), save.Save(), savehar.SaveHar(), veil.Veil())
+    savers = (dumper.Dumper(), save.Save(), savehar.SaveHar())
     with taddons.context(*savers) as context:
+        governance = redacting(context)
         context.options.flow_detail = 0
-        assert hidden_flows.watching(flow) is None
+        assert hidden_flows.observe(tflow.tflow(), governance) is None
         context.options.flow_detail = 1
-        assert hidden_flows.watching(flow) is not None
+        assert hidden_flows.observe(tflow.tflow(), governance) is not None
     with taddons.context(*savers, view.View()) as context:
+        governance = redacting(context)
         context.options.flow_detail = 0
-        assert hidden_flows.watching(flow) is not None
+        assert hidden_flows.observe(tflow.tflow(), governance) is not None
+
+
+def redacting(context: Any) -> Governance:
+    governance = Governance(EventLog([].append), BuiltinAddons.find())
+    context.master.addons.add(RedactionAddon(governance))
+    return governance

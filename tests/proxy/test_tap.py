@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claw_mediate.mitm.passthrough.usage_tap import Tap
+from claw_mediate.mitm.passthrough.usage_tap import UsageTap
 from tests.mediate.test_body import PACKERS, nothing, packed
 
 EVENTS, JSON = "text/event-stream; charset=utf-8", "application/json"
@@ -75,7 +75,7 @@ BODIES: dict[str, tuple[str, bytes, dict[str, Any]]] = {
 }
 
 
-def run(tap: Tap, body: bytes, places: list[int]) -> bytes:
+def run(tap: UsageTap, body: bytes, places: list[int]) -> bytes:
     cuts = [0, *sorted(place for place in places if 0 < place < len(body)), len(body)]
     through = b"".join(tap(body[start:end]) for start, end in pairwise(cuts) if start < end)
     return through + tap(b"")
@@ -86,7 +86,7 @@ def run(tap: Tap, body: bytes, places: list[int]) -> bytes:
 @given(chain=st.lists(st.sampled_from(sorted(PACKERS)), max_size=2), places=st.lists(st.integers(1, 2000), max_size=9))
 def test_usage_is_found_however_the_response_is_packed_and_cut(name: str, chain: list[str], places: list[int]) -> None:
     content_type, body, usage = BODIES[name]
-    tap = Tap(content_type, tuple(chain))
+    tap = UsageTap(content_type, tuple(chain))
     sent = packed(body, chain)
     assert run(tap, sent, places) == sent
     assert tap.usage == usage
@@ -96,7 +96,7 @@ def test_usage_is_found_however_the_response_is_packed_and_cut(name: str, chain:
 @pytest.mark.requirement("forward:usage-from-a-copy")
 @pytest.mark.parametrize("coding", ["gzip", "br", "zstd"])
 def test_every_byte_may_come_alone(coding: str) -> None:
-    tap = Tap(EVENTS, (coding,))
+    tap = UsageTap(EVENTS, (coding,))
     sent = PACKERS[coding](anthropic_stream())
     assert run(tap, sent, list(range(len(sent)))) == sent
     assert tap.usage["output_tokens"] == 15
@@ -107,7 +107,7 @@ def test_usage_at_the_end_of_a_document_of_many_megabytes_is_found() -> None:
     vectors = [{"object": "embedding", "embedding": [0.123456789] * 1536}] * 600
     body = json.dumps({"object": "list", "data": vectors, "model": "m", "usage": {"prompt_tokens": 8}}).encode()
     assert len(body) > 8 << 20
-    tap = Tap(JSON, ())
+    tap = UsageTap(JSON, ())
     assert run(tap, body, list(range(0, len(body), 65535))) == body
     assert tap.usage == {"prompt_tokens": 8}
 
@@ -122,7 +122,7 @@ def test_usage_at_the_end_of_a_document_of_many_megabytes_is_found() -> None:
 def test_a_copy_that_is_garbage_harms_nothing(
     content_type: str, chain: list[str], body: bytes, places: list[int]
 ) -> None:
-    tap = Tap(content_type, tuple(chain))
+    tap = UsageTap(content_type, tuple(chain))
     assert run(tap, body, places) == body
     assert isinstance(tap.usage, dict)
 
@@ -148,7 +148,7 @@ def test_a_copy_that_is_endless_or_a_bomb_costs_little_memory(
     content_type: str, chain: tuple[str, ...], body: Any
 ) -> None:
     sent = body()
-    tap = Tap(content_type, chain)
+    tap = UsageTap(content_type, chain)
     tracemalloc.start()
     for start in range(0, len(sent), 65535):
         tap(sent[start : start + 65535])

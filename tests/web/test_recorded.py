@@ -117,7 +117,7 @@ def test_what_is_not_there_is_said_in_a_line(recorded: Recorded) -> None:
     assert recorded.web.command("claw.reload") == {"error": "nothing is governed here: there is no server (-n)"}
     ready = next(flow for flow in recorded.web.flows() if flow["request"]["path"] == "/ready")
     assert recorded.web.command("claw.replay", f"@{ready['id']}") == {
-        "error": "this flow is no turn that is over: it has no line of history"
+        "error": "this flow is no finished turn: it has no line of history"
     }
 
 
@@ -201,9 +201,9 @@ async def test_a_replay_is_under_the_present_manifest_and_says_what_differs(
     kept = flows(recorded)
     agents = AgentDirectory(granting(lambda manifest: manifest["tools"].pop()))
     again = await replay(parents(kept)[0], kept, agents)
-    *_, said = again.told.splitlines()
+    *_, said = again.report.splitlines()
     assert again.flow.comment == f"replay of {parents(kept)[0].id}: {said}"
-    assert [line[:64] for line in again.told.splitlines() if line[0] in "+-"] == snapshot(
+    assert [line[:64] for line in again.report.splitlines() if line[0] in "+-"] == snapshot(
         [
             "-  offers desk__balance, desk__trade",
             "+  offers desk__balance",
@@ -238,7 +238,7 @@ async def test_a_replay_that_goes_another_way_ends_where_nothing_was_recorded(
     kept = flows(recorded)
     agents = AgentDirectory(granting(repeatable))
     again = await replay(parents(kept)[0], kept, agents)
-    assert "not recorded: what desk.trade answers in round 2" in again.told.splitlines()
+    assert "not recorded: what desk.trade answers in round 2" in again.report.splitlines()
     assert again.flow.response is not None
     assert again.flow.response.status_code == 502
 
@@ -281,9 +281,9 @@ async def test_a_file_that_was_altered_costs_the_replay_and_nothing_else(recorde
     for flow in (turn, *kept):
         for name, value in flow.metadata.items():
             flow.metadata[name] = junk
-            assert turn_view.told(flow)
+            assert turn_view.describe(flow)
             with contextlib.suppress(NotReplayableError):
-                assert (await replay(turn, kept, agents)).told
+                assert (await replay(turn, kept, agents)).report
             flow.metadata[name] = value
 
 

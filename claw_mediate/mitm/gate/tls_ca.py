@@ -1,16 +1,16 @@
-"""The CA that runners are shown: looked at before mitmproxy signs with it, and what it signs (issue 6 item 2).
+"""The CA that runners see: checked before mitmproxy signs with it, and limited in what it signs (decision 0023).
 
-mitmproxy makes a CA where it finds none, and that one is good for every name; it copies names of the provider's certificate
-into its own, and with a transparent proxy the address that was dialled, and a pod's CA is good for neither: runners would
-refuse all of it. So each certificate is for one name, the one that the runner asked for.
+mitmproxy makes a CA if it finds none, and that one is good for every name. It copies names from the provider's certificate
+into its own and, at a transparent listener, the address that was dialled. A pod's CA may sign neither, so runners would refuse
+the certificate. So each certificate is for one name: the one that the runner asked for.
 
     CLLAMA_CA names no CA, or one for more than hosts       no start
     can't be read, open to others, broken, out of time      no start
     does not cover a governed host that a runner asks for   an event, once
     ends within 30 days, or has ended                       an event a day
 
-With ``--set confdir`` mitmproxy has read or made its CA before a script is loaded; the directory that CLLAMA_CA names becomes
-its ``confdir`` behind the look. Added to the master itself: what was found holds when the script is gone.
+With ``--set confdir`` mitmproxy has read or made its CA before a script is loaded. The directory that CLLAMA_CA names becomes
+its ``confdir`` after the check. The addon outlives the script.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
 
 from cryptography import x509
 from mitmproxy import ctx, exceptions
@@ -32,44 +31,46 @@ from claw_certs.key_file import CA_FILE, load_ca
 from claw_certs.names import ascii_name, is_address
 from claw_certs.status import expires_soon
 from claw_certs.store import DH_PARAMETERS
+from claw_mediate.mitm.governance import Governance, canonical
 from claw_mediate.settings import Settings
-from claw_mediate.telemetry.event_log import EventLog
 
-_AHEAD = timedelta(days=7)
-"""How long before its end a certificate is made anew: mitmproxy keeps each for as long as it runs, and they last 197 days."""
+_RENEWED_BEFORE = timedelta(days=7)
+"""Time before its end at which a certificate is made anew: mitmproxy caches each while it runs, and they last 197 days."""
 _NO_NAME = "no-name.invalid"
-"""What a certificate is for whose runner asked for what no certificate can be for."""
+"""The name in a certificate for a runner that asked for a name that no certificate can hold."""
 
 
-class Authorities:
-    """The addon. ``covers`` of the CA that was found; None: mitmproxy makes its own, for every name."""
+class TlsCaAddon:
+    """The addon."""
 
     name = "claw-authority"
 
-    def __init__(self, events: EventLog, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
-        self._events = events
+    def __init__(self, governance: Governance, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self._governance = governance
         self._now = now
-        self._found: Authority | None = None
+        self._authority: Authority | None = None
+        """None: mitmproxy makes its own, for every name."""
         self._checked: tuple[Path | None] | None = None
         self._uncovered: set[str] = set()
-        self._told: date | None = None
-        self.governs: Callable[[str], bool] = lambda _: False
+        self._reported_on: date | None = None
 
     def load(self, _: object) -> None:
-        """Put ``leaf`` in the place of mitmproxy's own. Raises ``RuntimeError`` where that has changed."""
-        config: Any = ctx.master.addons.get("tlsconfig")
+        """Replace mitmproxy's ``get_cert`` by ``leaf``. Raise ``RuntimeError`` if mitmproxy's has other parameters."""
+        config = self._governance.builtin.tlsconfig
         own, store = inspect.signature(config.get_cert), inspect.signature(CertStore.get_cert)
         if list(own.parameters) != ["conn_context"] or list(store.parameters)[1:3] != ["commonname", "sans"]:
-            raise RuntimeError("mitmproxy makes its certificates in another way now")
+            raise RuntimeError(
+                "this version of mitmproxy is built differently: it makes its certificates in another way"
+            )
         config.get_cert = self.leaf
 
     def configure(self, updated: set[str]) -> None:
-        """Another directory while it runs: taken back where it is not fit."""
+        """Check a ``confdir`` that is set while the proxy runs. Raise ``OptionsError``, and mitmproxy takes the change back."""
         if "confdir" in updated and self._checked is not None:
             self._check(Path(ctx.options.confdir).expanduser())
 
     def check(self, settings: Settings) -> None:
-        """Once before mitmproxy starts; a script that is reloaded is not stopped. Raises ``OptionsError``."""
+        """Check the CA once before mitmproxy starts, and not when a script is reloaded. Raise ``OptionsError``."""
         if self._checked == (settings.ca,):
             return
         if settings.ca is None:
@@ -80,78 +81,81 @@ class Authorities:
         self._checked = (settings.ca,)
 
     def running(self) -> None:
-        """It starts: is it time to rotate?"""
-        self._tell_time()
+        self._report_expiry()
 
     def leaf(self, conn_context: Context) -> CertStoreEntry:
-        """The certificate of one connection, for one name."""
-        name = _asked(conn_context)
-        self._tell_time()
-        self._tell_name(name)
-        store: CertStore = ctx.master.addons.get("tlsconfig").certstore
-        named = self._spellings(name)
-        entry = store.get_cert(str(named[0].value), named)
-        if entry.cert.notafter - self._now() < _AHEAD:
+        """Return the certificate of one connection, for one name."""
+        name = _requested_name(conn_context)
+        self._report_expiry()
+        self._report_uncovered(name)
+        store: CertStore = self._governance.builtin.tlsconfig.certstore
+        names = self._spellings(name)
+        entry = store.get_cert(str(names[0].value), names)
+        if entry.cert.notafter - self._now() < _RENEWED_BEFORE:
             store.certs = {key: each for key, each in store.certs.items() if each is not entry}
-            entry = store.get_cert(str(named[0].value), named)
+            entry = store.get_cert(str(names[0].value), names)
         return entry
 
     def _spellings(self, name: str) -> list[x509.GeneralName]:
-        """The name; with the dot at its end, too, where the runner compares it so, and the CA may sign for that."""
-        named = _general(name)
-        is_bound = self._found is not None and self._found.permitted is not None
-        dotted = name.endswith(".") and isinstance(named, x509.DNSName) and not is_bound
-        return [named, x509.DNSName(f"{named.value}.")] if dotted else [named]
+        """Return the name; also with the dot at its end if the runner compares it so and the CA may sign for that."""
+        general = _general_name(name)
+        is_constrained = self._authority is not None and self._authority.permitted is not None
+        has_dot = name.endswith(".") and isinstance(general, x509.DNSName) and not is_constrained
+        return [general, x509.DNSName(f"{general.value}.")] if has_dot else [general]
 
     def _check(self, directory: Path, *, is_pods: bool = False) -> None:
         passphrase = (ctx.options.cert_passphrase or "").encode() or None
         try:
-            found = load_ca(directory, self._now(), passphrase)
+            authority = load_ca(directory, self._now(), passphrase)
         except UnfitError as error:
             raise exceptions.OptionsError(str(error)) from error
-        if is_pods and (problem := _not_the_pods(directory, found)) is not None:
+        if is_pods and (problem := pod_ca_problem(directory, authority)) is not None:
             raise exceptions.OptionsError(problem)
-        self._found = found
+        self._authority = authority
 
-    def _tell_time(self) -> None:
+    def _report_expiry(self) -> None:
         now = self._now()
-        if self._found is None or self._told == now.date():
+        if self._authority is None or self._reported_on == now.date():
             return
-        if (problem := self._found.problem_at(now)) is None and not expires_soon(self._found, now):
+        if (problem := self._authority.problem_at(now)) is None and not expires_soon(self._authority, now):
             return
-        self._told = now.date()
-        reason = problem or f"it expires on {self._found.ends:%Y-%m-%d}: run `claw certs rotate`"
+        self._reported_on = now.date()
+        reason = problem or f"it expires on {self._authority.ends:%Y-%m-%d}: run `claw certs rotate`"
         error = "ca_expired" if problem else "ca_expires"
-        self._events.event("error", error=error, ca=self._found.name, reason=reason)
+        self._governance.events.event("error", error=error, ca=self._authority.name, reason=reason)
 
-    def _tell_name(self, name: str) -> None:
-        if self._found is None or self._found.covers(name) or name in self._uncovered or not self.governs(name):
+    def _report_uncovered(self, name: str) -> None:
+        authority = self._authority
+        if authority is None or authority.covers(name) or name in self._uncovered or not self._governs(name):
             return
         self._uncovered.add(name)
         reason = "runners refuse what this CA signs for the host: run `claw certs rotate`"
         if is_address(name):
             reason = "a pod's CA signs for no address: runners reach this provider at the base-URL entrance"
-        self._events.event("error", error="ca_does_not_cover", ca=self._found.name, host=name, reason=reason)
+        self._governance.events.event("error", error="ca_does_not_cover", ca=authority.name, host=name, reason=reason)
+
+    def _governs(self, name: str) -> bool:
+        return canonical(name) in self._governance.refresh_hosts()
 
 
-def _not_the_pods(directory: Path, found: Authority | None) -> str | None:
-    """What is wrong with it where it is to be the pod's."""
-    if found is None:
+def pod_ca_problem(directory: Path, authority: Authority | None) -> str | None:
+    """Return why this CA can't be a pod's, with the remedy; None if it can."""
+    if authority is None:
         return f"there is no CA {directory / CA_FILE}: run `claw certs init`, and give the proxy .claw-ca/private as CLLAMA_CA"
-    if (wide := found.excessive_scope) is not None:
+    if (wide := authority.excessive_scope) is not None:
         return f"the CA {directory / CA_FILE} may sign for {wide}: run `claw certs init --force`, or unset CLLAMA_CA"
     if not (directory / DH_PARAMETERS).exists():
-        return f"there is no {directory / DH_PARAMETERS}: run `claw certs init`, which mends it"
+        return f"there is no {directory / DH_PARAMETERS}: run `claw certs init`, which creates it"
     return None
 
 
-def _asked(context: Context) -> str:
-    """The name that the runner asked for; without one, where it wanted to go; without that, where it came to."""
+def _requested_name(context: Context) -> str:
+    """Return the name that the runner asked for; without one, the host that it wanted, or else the address that it came to."""
     address = context.server.address
     return context.client.sni or (address[0] if address else None) or str(context.client.sockname[0])
 
 
-def _general(name: str) -> x509.GeneralName:
+def _general_name(name: str) -> x509.GeneralName:
     if is_address(name):
         return x509.IPAddress(ip_address(name.partition("%")[0]))
     try:

@@ -1,16 +1,15 @@
-"""A request that is sent on as it is: how it is put on mitmproxy's flow, and what becomes of its response.
+"""Forwarded requests on mitmproxy's flows: how they are sent, and what becomes of their responses.
 
-    send        another destination and credential, and nothing that concerns one connection only; the body as it came
-    responding  every byte at once, with a copy read for its usage; a short error is held back until it is whole
-    responded   what a provider's error says of our keys is not told
-    over        to the mediator: how it ended
+    send              another destination and credential, without headers of one connection only; the body unchanged
+    begin_response    every byte at once, with a copy that is read for its usage; a short error is held back until it is whole
+    end_response      removes our keys from a provider's error
+    finish            reports the end to the mediator
 
-Successes are never changed, and never held back.
+Successful responses are never changed, and never held back.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from mitmproxy import http
@@ -20,62 +19,54 @@ from claw_mediate.core.http import Forward
 from claw_mediate.http.content_coding import DecodingError, coding_names, decode_known
 from claw_mediate.http.headers import CREDENTIALS, raw_headers
 from claw_mediate.mediator import Mediator
+from claw_mediate.mitm.flow_state import ForwardedRequest, all_states, state_of
 from claw_mediate.mitm.gate import guard
-from claw_mediate.mitm.passthrough.usage_tap import Tap
+from claw_mediate.mitm.passthrough.usage_tap import UsageTap
 from claw_mediate.mitm.response_stream import door
-from claw_mediate.mitm.response_stream.layer import MOST_HELD
-from claw_mediate.mitm.view import redaction as veil
+from claw_mediate.mitm.response_stream.layer import MAX_HELD
+from claw_mediate.mitm.view.hidden_flows import PROVIDER
 from claw_mediate.mitm.view.redacted_message import standard_phrase
+from claw_mediate.mitm.view.redaction import unredacted
 from claw_mediate.turns.passthrough import PassthroughHandle
 
-_ERROR = 400
-_LEFT = 499
+_FIRST_ERROR = 400
+_RUNNER_LEFT = 499
 _UNREACHED = 502
-_STOPPED = 503
-_MOST_UNPACKED, _SECONDS = 8 << 20, 1.0
-"""What an error is unpacked to, to be read."""
-_ONE_CONNECTIONS = ("upgrade", "http2-settings", "proxy-connection", "keep-alive")
-"""Headers that concern the runner's connection to us (RFC 9110, 7.6.1)."""
-_GONE = frozenset(name.encode() for name in (*CREDENTIALS, *_ONE_CONNECTIONS))
-_OPTIONS = ("close", "keep-alive")
+_SHUTTING_DOWN = 503
+_MAX_UNPACKED, _UNPACK_SECONDS = 8 << 20, 1.0
+"""Limits for an error that is unpacked to be read."""
+_HOP_BY_HOP = ("upgrade", "http2-settings", "proxy-connection", "keep-alive")
+"""Headers of the runner's connection to us (RFC 9110, 7.6.1)."""
+_DROPPED = frozenset(name.encode() for name in (*CREDENTIALS, *_HOP_BY_HOP))
+_CONNECTION_OPTIONS = ("close", "keep-alive")
 _UNREADABLE = ("unreadable_error", "the provider's error can't be unpacked, and so it is not shown")
-
-
-class Forwarded(NamedTuple):
-    """A request under way."""
-
-    mediator: Mediator
-    ticket: PassthroughHandle
-    tap: Tap | None = None
-
-
-_under_way: dict[str, Forwarded] = {}
-"""Here, and not in the addon: a script that is reloaded between two hooks of a request must not lose it."""
 
 
 def send(flow: http.HTTPFlow, mediator: Mediator, decision: Forward) -> None:
     """Put the decision on the flow; mitmproxy sends it."""
-    with veil.lifted(flow, "request"):  # the credential goes into what is sent, and not into what is shown
+    with unredacted(flow, "request"):  # the credential goes into what is sent, and not into what is shown
         _redirect(flow.request, decision)
-        frame(flow.request)
-    # Whom the key is for, and not what the runner's handshake named: mitmproxy would ask for that, and trust it.
+        _frame(flow.request)
+    # The host that the key is for, not the one of the runner's handshake: mitmproxy would ask for that, and trust it.
     flow.server_conn.sni = flow.request.host
-    door.if_unreachable(flow, _UNREACHED, decision.write_refusal)
+    door.set_fallback(flow, _UNREACHED, decision.write_refusal)
     assert isinstance(decision.handle, PassthroughHandle)
-    _under_way[flow.id] = Forwarded(mediator, decision.handle)
-    guard.metadata(flow, "forward", provider=decision.handle.provider.name)
+    state = state_of(flow)
+    state.forwarded = ForwardedRequest(mediator, decision.handle)
+    state.verdict = "forward"
+    flow.metadata[PROVIDER] = decision.handle.provider.name
 
 
 def _redirect(request: http.Request, decision: Forward) -> None:
-    _keep_options(request)
-    gone = _GONE.union(name.lower().encode(errors="surrogateescape") for name in decision.dropped_headers)
-    kept = (field for field in request.headers.fields if field[0].lower() not in gone)
+    _keep_connection_options(request)
+    dropped = _DROPPED.union(name.lower().encode(errors="surrogateescape") for name in decision.dropped_headers)
+    kept = (field for field in request.headers.fields if field[0].lower() not in dropped)
     request.headers.fields = (*kept, *raw_headers(decision.credential))
     # Part by part: a path is never read as a part of the authority.
     base = urlsplit(decision.base_url)
     request.scheme = base.scheme
     request.data.port = base.port or (443 if base.scheme == "https" else 80)
-    request.host = base.hostname or ""  # which says the port of it, too
+    request.host = base.hostname or ""  # this setter also writes the Host header, with the port
     request.path = base.path + decision.target
     if decision.body is not None:  # edited, and so it was unpacked
         for name in ("content-encoding", "transfer-encoding", "content-length"):
@@ -83,24 +74,24 @@ def _redirect(request: http.Request, decision: Forward) -> None:
         request.raw_content = decision.body
 
 
-def frame(request: http.Request) -> None:
-    """Tell the provider where the body ends: what lies behind an unframed one would be a request of its own."""
+def _frame(request: http.Request) -> None:
+    """Frame a body that has no frame: the provider would read what follows it as another request."""
     if request.raw_content and not guard.is_framed(request):
         request.headers["content-length"] = str(len(request.raw_content))
 
 
-def responding(flow: http.HTTPFlow) -> None:
-    """The head of the response is there."""
+def begin_response(flow: http.HTTPFlow) -> None:
+    """Handle the head of the response: stream it through a tap, or hold a short error back."""
     assert flow.response is not None
-    door.settled(flow)
-    forwarded, response = _under_way[flow.id], flow.response
-    forwarded.mediator.forwarding.answered(
-        forwarded.ticket, response.status_code, response.headers.get("retry-after", "")
-    )
-    tap = Tap(response.headers.get("content-type", ""), coding_names(response.headers.get_all("content-encoding")))
-    _under_way[flow.id] = forwarded._replace(tap=tap)
-    if response.status_code >= _ERROR and _declared(response) <= MOST_HELD:
-        door.hold(flow, tap)
+    door.clear_fallback(flow)
+    state, response = state_of(flow), flow.response
+    assert state.forwarded is not None
+    mediator, ticket, _ = state.forwarded
+    mediator.forwarding.answered(ticket, response.status_code, response.headers.get("retry-after", ""))
+    tap = UsageTap(response.headers.get("content-type", ""), coding_names(response.headers.get_all("content-encoding")))
+    state.forwarded = state.forwarded._replace(tap=tap)
+    if response.status_code >= _FIRST_ERROR and _declared_length(response) <= MAX_HELD:
+        state.held_tap = tap
         return
     response.stream = tap
     if response.is_http2 and flow.request.http_version == "HTTP/1.1" and "content-length" not in response.headers:
@@ -108,68 +99,69 @@ def responding(flow: http.HTTPFlow) -> None:
         response.headers["transfer-encoding"] = "chunked"
 
 
-def responded(flow: http.HTTPFlow) -> None:
-    """The response is whole. One that streamed has gone; one that was held back goes now."""
-    forwarded, response = _under_way.get(flow.id), flow.response
+def end_response(flow: http.HTTPFlow) -> None:
+    """Handle a complete response: one that was held back is read and cleared of our keys before it goes on."""
+    forwarded, response = state_of(flow).forwarded, flow.response
     if forwarded is not None and forwarded.tap is not None and response is not None and not response.stream:
         forwarded.tap(response.raw_content or b"")
         forwarded.tap(b"")
-        with veil.lifted(flow, "response"):
-            _keep_keys_out(forwarded.ticket, response)
-    over(flow, whole=True)
+        with unredacted(flow, "response"):
+            _remove_keys(forwarded.ticket, response)
+    finish(flow, is_whole=True)
 
 
-def over(flow: http.HTTPFlow, *, whole: bool) -> None:
-    """A forwarded request has had its answer, or never will."""
-    door.settled(flow)
-    forwarded = _under_way.pop(flow.id, None)
-    if forwarded is None:
+def finish(flow: http.HTTPFlow, *, is_whole: bool) -> None:
+    """Report to the mediator that a forwarded request has its response, or never will."""
+    door.clear_fallback(flow)
+    state = state_of(flow)
+    if state.forwarded is None:
         return
-    mediator, ticket, tap = forwarded
+    (mediator, ticket, tap), state.forwarded = state.forwarded, None
     status = flow.response.status_code if flow.response is not None else _UNREACHED
-    if flow.metadata.get(guard.LEFT):
-        status, whole = _LEFT, False
-    if tap is None:  # the provider gave no response; what the runner was told is in the flow
+    if state.runner_left:
+        status, is_whole = _RUNNER_LEFT, False
+    if tap is None:  # the provider gave no response; the flow holds what the runner got instead
         body = flow.response.data.content or b"" if flow.response is not None else b""
         mediator.forwarding.over(ticket, status, {}, body, whole=False)
     else:
-        mediator.forwarding.over(ticket, status, tap.usage, bytes(tap.body), whole=whole)
+        mediator.forwarding.over(ticket, status, tap.usage, bytes(tap.body), whole=is_whole)
 
 
-def cut_off() -> None:
-    """The proxy ends: what is still under way is recorded as far as it got."""
-    for mediator, ticket, tap in _under_way.values():
-        usage, body = (tap.usage, bytes(tap.body)) if tap is not None else ({}, b"")
-        mediator.forwarding.over(ticket, _STOPPED, usage, body, whole=False)
-    _under_way.clear()
+def record_unfinished() -> None:
+    """Report all requests that are still under way when the proxy ends, as far as they got."""
+    for state in all_states():
+        if state.forwarded is not None:
+            (mediator, ticket, tap), state.forwarded = state.forwarded, None
+            usage, body = (tap.usage, bytes(tap.body)) if tap is not None else ({}, b"")
+            mediator.forwarding.over(ticket, _SHUTTING_DOWN, usage, body, whole=False)
 
 
-def _keep_options(request: http.Request) -> None:
-    """Of Connection, what mitmproxy goes by. A runner could have any header removed behind us with it, our key's too."""
+def _keep_connection_options(request: http.Request) -> None:
+    """Keep the Connection options that mitmproxy acts on. By others a runner could remove a header behind us, even the key."""
     named = [option.strip().lower() for value in request.headers.get_all("connection") for option in value.split(",")]
-    options = [option for option in named if option in _OPTIONS]
+    options = [option for option in named if option in _CONNECTION_OPTIONS]
     request.headers.pop("connection", None)
     if options:
         request.headers["connection"] = ", ".join(options)
 
 
-def _declared(response: http.Response) -> int:
-    """The length that the head tells, which mitmproxy has checked; 0: it tells none."""
+def _declared_length(response: http.Response) -> int:
+    """Return the length that the head declares, which mitmproxy has checked; 0 if there is none."""
     return int(response.headers.get("content-length", "0"))
 
 
-def _keep_keys_out(ticket: PassthroughHandle, response: http.Response) -> None:
-    """An error may say our key back; only then it is changed, or where nobody can say what a runner will read in it."""
+def _remove_keys(ticket: PassthroughHandle, response: http.Response) -> None:
+    """Remove our keys from an error that repeats them; replace an error that nobody can read. Leave any other unchanged."""
     redactor = ticket.context.redactor
     fields = response.headers.fields
-    response.headers.fields = tuple(each for each in fields if redactor.data(told := b": ".join(each)) == told)
+    response.headers.fields = tuple(each for each in fields if redactor.data(line := b": ".join(each)) == line)
     if redactor.data(response.data.reason) != response.data.reason:
         response.data.reason = standard_phrase(response.status_code)
     if not (packed := response.raw_content):
         return
     try:
         body = decode_known(
-            packed, coding_names(response.headers.get_all("content-encoding")), _MOST_UNPACKED, _SECONDS
+            packed, coding_names(response.headers.get_all("content-encoding")), _MAX_UNPACKED, _UNPACK_SECONDS
         )
         clear = redactor.document(body)
     except DecodingError:

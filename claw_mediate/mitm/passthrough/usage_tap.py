@@ -1,7 +1,7 @@
-"""A forwarded response, read from a copy for its usage and for history, while its own bytes go through.
+"""The usage of a forwarded response, read from a copy for history while its own bytes go through.
 
-The copy may be packed, cut anywhere, hostile or endless. What it costs is bounded: some megabytes, and work in proportion to
-the bytes that came in; where that is not enough, the usage is not known. Nothing of this touches the bytes that go through.
+The copy may be packed, cut anywhere, hostile or endless. Its cost is bounded: some megabytes, and work in proportion to the
+bytes that came in. If that is not enough, the usage stays unknown. Nothing of this touches the bytes that go through.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ import msgspec
 
 from claw_mediate.http.content_coding import Decoder, DecodingError
 
-_KEPT = 256 << 10
-_LONGEST_LINE = 1 << 20
-_LONGEST_DOCUMENT = 4 << 20
+_MAX_KEPT = 256 << 10
+_MAX_LINE = 1 << 20
+_MAX_DOCUMENT = 4 << 20
 _TAIL = 64 << 10
-_MOST_UNPACKED = 256 << 20
+_MAX_UNPACKED = 256 << 20
 _log = logging.getLogger(__name__)
 
 
-class Tap:
-    """A stream callable of mitmproxy: bytes in, the same bytes out. Never raises: that would hang the runner."""
+class UsageTap:
+    """A stream callable of mitmproxy: bytes in, the same bytes out. It never raises, which would hang the runner."""
 
     def __init__(self, content_type: str, applied: tuple[str, ...]) -> None:
         self.body = bytearray()
-        """The beginning of the response, unpacked where it can be."""
-        self._usage = _reader(content_type.lower())
+        """The beginning of the response, unpacked if possible."""
+        self._reader = _reader(content_type.lower())
         try:
-            self._unpacking = Decoder(applied, _MOST_UNPACKED) if self._usage else None
+            self._unpacking = Decoder(applied, _MAX_UNPACKED) if self._reader else None
         except DecodingError:
-            self._usage = self._unpacking = None
+            self._reader = self._unpacking = None
 
     @property
     def usage(self) -> dict[str, Any]:
-        """What the response says of its tokens, once it is over."""
-        return self._usage.usage if self._usage is not None else {}
+        """The response's own count of its tokens, once it is over."""
+        return self._reader.usage if self._reader is not None else {}
 
     def __call__(self, data: bytes) -> bytes:
         try:
@@ -55,30 +55,30 @@ class Tap:
         if self._unpacking is None:
             return
         for piece in self._unpacking.feed(data):
-            if len(self.body) < _KEPT:
-                self.body += piece[: _KEPT - len(self.body)]
-            if self._usage is not None:
-                self._usage.feed(piece)
-        if not data and self._usage is not None:  # mitmproxy's last call, at the end of the message
-            self._usage.end()
+            if len(self.body) < _MAX_KEPT:
+                self.body += piece[: _MAX_KEPT - len(self.body)]
+            if self._reader is not None:
+                self._reader.feed(piece)
+        if not data and self._reader is not None:  # mitmproxy's last call, at the end of the message
+            self._reader.end()
 
 
-class _Inner(msgspec.Struct):
+class _UsageHolder(msgspec.Struct):
     usage: dict[str, Any] | None = None
 
 
-class _Told(_Inner):
-    """Where a document may tell its usage: OpenAI's at the top, Anthropic's ``message_start``, and Responses' last event."""
+class _WireDocument(_UsageHolder):
+    """The places of a usage: OpenAI's at the top, Anthropic's in ``message_start``, and in the last event of Responses."""
 
-    message: _Inner | str | None = None
-    response: _Inner | str | None = None
-
-
-_decoder = msgspec.json.Decoder(_Told)
+    message: _UsageHolder | str | None = None
+    response: _UsageHolder | str | None = None
 
 
-class _Usage(ABC):
-    """The usage of a response, gathered while it passes."""
+_decoder = msgspec.json.Decoder(_WireDocument)
+
+
+class _UsageReader(ABC):
+    """A reader that gathers the usage of a response while it passes."""
 
     def __init__(self) -> None:
         self.usage: dict[str, Any] = {}
@@ -92,24 +92,24 @@ class _Usage(ABC):
 
     def _take(self, document: bytes | bytearray) -> None:
         try:
-            told = _decoder.decode(document)
+            decoded = _decoder.decode(document)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return
-        for found in (told, told.message, told.response):
-            if isinstance(found, _Inner) and found.usage is not None:
-                self._note(found.usage)
+        for holder in (decoded, decoded.message, decoded.response):
+            if isinstance(holder, _UsageHolder) and holder.usage is not None:
+                self._add(holder.usage)
 
-    def _note(self, usage: dict[str, Any]) -> None:
+    def _add(self, usage: dict[str, Any]) -> None:
         self.usage |= {name: value for name, value in usage.items() if value is not None}
 
 
-class _Events(_Usage):
-    """A stream of events: each says what is known by then, and the last one counts."""
+class _EventReader(_UsageReader):
+    """Reads a stream of events: each has the usage so far, and the last one counts."""
 
     def feed(self, piece: bytes) -> None:
         self._buffer += piece.replace(b"\r", b"\n")
         if b"\n" not in self._buffer[-len(piece) :]:
-            if len(self._buffer) > _LONGEST_LINE:
+            if len(self._buffer) > _MAX_LINE:
                 self._buffer.clear()
             return
         *lines, rest = bytes(self._buffer).split(b"\n")
@@ -125,38 +125,38 @@ class _Events(_Usage):
             self._take(line[5:])
 
 
-class _Document(_Usage):
-    """One JSON document. Of a long one only the end is kept, which is where usage stands."""
+class _DocumentReader(_UsageReader):
+    """Reads one JSON document. Only the end of a long one is kept, which contains the usage."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._whole = True
+        self._is_whole = True
 
     def feed(self, piece: bytes) -> None:
         self._buffer += piece
-        if len(self._buffer) > _LONGEST_DOCUMENT:
-            self._whole = False
+        if len(self._buffer) > _MAX_DOCUMENT:
+            self._is_whole = False
             del self._buffer[:-_TAIL]
 
     def end(self) -> None:
-        if self._whole:
+        if self._is_whole:
             self._take(self._buffer)
             return
         text = self._buffer[-_TAIL:].decode(errors="replace")
-        for found in _MEMBER.finditer(text):
+        for match in _MEMBER.finditer(text):
             try:
-                value, _ = json.JSONDecoder().raw_decode(text, found.end())
+                value, _ = json.JSONDecoder().raw_decode(text, match.end())
             except (ValueError, RecursionError):
                 continue
             if isinstance(value, dict):
-                self._note(value)
+                self._add(value)
 
 
 _MEMBER = re.compile(r'"usage"\s{0,16}:\s{0,16}')
-"""Within a string the quotes would be escaped."""
+"""This can't match within a string, where quotes are escaped."""
 
 
-def _reader(content_type: str) -> _Usage | None:
+def _reader(content_type: str) -> _UsageReader | None:
     if content_type.startswith("text/event-stream"):
-        return _Events()
-    return _Document() if "json" in content_type else None
+        return _EventReader()
+    return _DocumentReader() if "json" in content_type else None

@@ -1,12 +1,11 @@
-"""The door: answering a runner chunk by chunk from inside mitmproxy (design.md; reference/mitmproxy.md section 1, (e)).
+"""The door: a response to a runner, chunk by chunk, from inside mitmproxy (decision 0003).
 
-mitmproxy cannot send a byte before a ``request`` hook returns, and cannot stream from an addon. ``HttpStream.send_response``
-is the one place where an addon's response is written: our stream (``stream.py``) sends the headers at once, and then pulls
-chunks with a *blocking* hook, so that mitmproxy itself awaits our generator. When the runner goes away, a
-``RequestProtocolError`` reaches ``handle_event`` even while the stream waits: the generator, or the hook that is still
-deciding, is cancelled at once.
+mitmproxy cannot send a byte before a ``request`` hook returns, and cannot stream from an addon. ``HttpStream.send_response`` is
+the one place where an addon's response is written. Our stream (``layer.py``) sends the headers at once and then pulls chunks by
+a *blocking* hook, so that mitmproxy itself awaits our generator. When the runner leaves, a ``RequestProtocolError`` reaches
+``handle_event`` even while the stream waits, and the generator, or the hook that is still deciding, is cancelled at once.
 
-The internals that are relied on are asserted by ``Door.load``.
+``DoorAddon.load`` checks the internals of mitmproxy that this relies on.
 """
 
 from __future__ import annotations
@@ -16,96 +15,95 @@ import inspect
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from mitmproxy import connection, ctx, http
+from mitmproxy import connection, http
 from mitmproxy.proxy.layers import http as layers
 
 from claw_mediate.core.http import RunnerResponse
-from claw_mediate.mitm.flow_state import Source, deciding, fallbacks, held, sources
-from claw_mediate.mitm.gate import guard
+from claw_mediate.mitm.flow_state import ChunkSource, state_of
+from claw_mediate.mitm.governance import Governance
 from claw_mediate.mitm.response_stream import backpressure, fixes
 from claw_mediate.mitm.response_stream.layer import DoorStream
 
 
-def answer(to: http.HTTPFlow, exchange: RunnerResponse) -> None:
-    """Answer this flow with the exchange, chunk by chunk. Called in its ``request`` hook."""
+def stream_response(flow: http.HTTPFlow, exchange: RunnerResponse) -> None:
+    """Answer the flow chunk by chunk. Call this in its ``request`` hook."""
     headers = [(name.encode(), value.encode()) for name, value in exchange.headers]
-    if to.request.http_version == "HTTP/1.1":
+    if flow.request.http_version == "HTTP/1.1":
         headers.append((b"transfer-encoding", b"chunked"))  # HTTP/1.0 reads until close; HTTP/2 and 3 have frames
-    to.response = http.Response.make(exchange.status, b"", headers)
-    to.response.headers.pop("content-length", None)
-    to.response.http_version = to.request.http_version
-    sources[to.id] = Source(exchange.chunks)
+    flow.response = http.Response.make(exchange.status, b"", headers)
+    flow.response.headers.pop("content-length", None)
+    flow.response.http_version = flow.request.http_version
+    state_of(flow).source = ChunkSource(exchange.chunks)
 
 
-async def whole(to: http.HTTPFlow, exchange: RunnerResponse) -> None:
-    """Answer this flow with the exchange as one body."""
+async def set_response(flow: http.HTTPFlow, exchange: RunnerResponse) -> None:
+    """Answer the flow with one body."""
     body = b"".join([chunk async for chunk in exchange.chunks])
-    to.response = http.Response.make(exchange.status, body, [(n.encode(), v.encode()) for n, v in exchange.headers])
+    flow.response = http.Response.make(exchange.status, body, [(n.encode(), v.encode()) for n, v in exchange.headers])
 
 
-def if_unreachable(to: http.HTTPFlow, status: int, body: Callable[[], bytes]) -> None:
-    """What the runner of a forwarded flow is told when its provider gives no response."""
-    fallbacks[to.id] = lambda: http.Response.make(status, body(), {"content-type": "application/json"})
+def set_fallback(flow: http.HTTPFlow, status: int, body: Callable[[], bytes]) -> None:
+    """Set the response that the runner gets if the provider of a forwarded flow gives none."""
+    state_of(flow).fallback = lambda: http.Response.make(status, body(), {"content-type": "application/json"})
 
 
-def hold(to: http.HTTPFlow, tap: Callable[[bytes], bytes]) -> None:
-    """Let the response be whole before it goes on; one that is too long for that streams through the tap after all."""
-    held[to.id] = tap
+def clear_fallback(flow: http.HTTPFlow) -> None:
+    """Forget the fallback of a flow that is over, or whose provider has answered; hold no response back any more."""
+    state = state_of(flow)
+    state.fallback = state.held_tap = None
 
 
-def settled(to: http.HTTPFlow) -> None:
-    """The flow is over, or its provider has answered."""
-    fallbacks.pop(to.id, None)
-    held.pop(to.id, None)
-
-
-async def while_connected[T](to: http.HTTPFlow, decision: Coroutine[Any, Any, T]) -> T:
-    """Await a decision in this flow's hook; it is cancelled when the runner goes away."""
-    task = asyncio.ensure_future(decision)
-    deciding[to.id] = task
-    if guard.LEFT in to.metadata:  # while its body was being unpacked
+async def while_connected[T](flow: http.HTTPFlow, decision: Coroutine[Any, Any, T]) -> T:
+    """Await a decision in this flow's hook. It is cancelled when the runner leaves."""
+    state = state_of(flow)
+    state.decision = task = asyncio.ensure_future(decision)
+    if state.runner_left:  # while its body was being unpacked
         task.cancel()
     try:
         return await task
     finally:
-        deciding.pop(to.id, None)
+        state.decision = None
 
 
-class Door:
-    """The addon: puts our stream in place and serves its hook. Added to the master itself, so that it outlives scripts."""
+class DoorAddon:
+    """The addon: installs our stream and serves its hook. It outlives scripts."""
 
     name = "claw-door"
 
+    def __init__(self, governance: Governance) -> None:
+        self._builtin = governance.builtin
+
     def load(self, _loader: Any) -> None:
-        """Raises ``RuntimeError`` when this mitmproxy is not built the way the door needs."""
+        """Install the stream. Raise ``RuntimeError`` for a mitmproxy that is built differently."""
         parameters = list(inspect.signature(layers.HttpStream.send_response).parameters)
-        if "HttpStream" not in layers.HttpLayer.make_stream.__code__.co_names or parameters != [
-            "self",
-            "already_streamed",
-        ]:
+        used = layers.HttpLayer.make_stream.__code__.co_names
+        if "HttpStream" not in used or parameters != ["self", "already_streamed"]:
             raise RuntimeError("this version of mitmproxy is built differently: streaming answers are not possible")
         layers.HttpStream = DoorStream  # type: ignore[misc]
-        fixes.make()
-        backpressure.make()
+        fixes.install()
+        backpressure.install()
 
     async def door_chunk(self, flow: http.HTTPFlow) -> None:
-        """The next chunk of this flow's answer, and back-pressure: a slow runner slows its source down."""
-        await sources[flow.id].pull()
-        if (handler := _handler(flow.client_conn)) is not None:
+        """Pull the next chunk of this flow's response. A slow runner slows its source down."""
+        source = state_of(flow).source
+        assert source is not None
+        await source.pull()
+        if (handler := self._connection_handler(flow.client_conn)) is not None:
             await handler.drain_writers()
 
     def client_disconnected(self, client: connection.Client) -> None:
-        """Sockets that are to be closed while a hook is under way are forgotten by mitmproxy: the runner's, its providers'."""
-        handler = _handler(client)
-        for left in handler.transports.values() if handler is not None else ():
-            if left.writer is not None:
-                left.writer.close()
+        """Close the sockets of this connection: mitmproxy forgets those that are to be closed while a hook is under way."""
+        handler = self._connection_handler(client)
+        for transport in handler.transports.values() if handler is not None else ():
+            if transport.writer is not None:
+                transport.writer.close()
 
     def error(self, flow: http.HTTPFlow) -> None:
-        """The runner left before the first chunk."""
-        if not guard.is_recorded(flow) and (source := sources.pop(flow.id, None)) is not None:
-            source.cancel()
+        """Cancel the response of a runner that left before the first chunk."""
+        state = state_of(flow)
+        if state.source is not None:
+            state.source.cancel()
+            state.source = None
 
-
-def _handler(client: connection.Client) -> Any:
-    return ctx.master.addons.get("proxyserver").connections.get(client.id)
+    def _connection_handler(self, client: connection.Client) -> Any:
+        return self._builtin.proxyserver.connections.get(client.id)

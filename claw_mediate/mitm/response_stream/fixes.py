@@ -1,13 +1,12 @@
-"""What mitmproxy's HTTP layers do with odd traffic that a proxy of this kind can't have (each proved in tests/proxy).
+"""Fixes of what mitmproxy's HTTP layers do with odd traffic (each is proved in tests/proxy).
 
-    trailers of a chunked message     raise in its connection handler, and the peer hangs: they are read and dropped
+    trailers of a chunked message     mitmproxy raises, and the peer hangs: they are read and dropped
     a WebSocket over HTTP/2           (RFC 8441) ends the whole connection: it becomes a request that can be refused
-    a head, a chunk's head, or        are kept without any limit: beyond a megabyte the connection is closed
-    requests sent ahead, for ever
-    a runner that would rather        crashes what handles its connection, for over TCP there is no HTTP/3: it is not taken
-    speak h3, over TCP                up on it
+    a head, a chunk's head, or        are buffered without a limit: beyond a megabyte the connection is closed
+    endless pipelined requests
+    h3 offered over TCP               is accepted, and crashes the connection, which has no HTTP/3: it is not accepted
 
-The names that are replaced are looked up by mitmproxy when a connection begins; ``make`` asserts that they are.
+mitmproxy looks the replaced names up when a connection begins; ``install`` checks that.
 """
 
 from __future__ import annotations
@@ -22,24 +21,24 @@ from mitmproxy.proxy.layers import http as layers
 from mitmproxy.proxy.layers import tls
 from mitmproxy.proxy.layers.http import _http1, _http2
 
-MOST_UNREAD = 1 << 20
+MAX_UNREAD = 1 << 20
 _parse_request = _http2.parse_h2_request_headers
 
 
-def make() -> None:
-    """Raises ``RuntimeError`` where mitmproxy is built differently."""
-    relied_on = [
+def install() -> None:
+    """Replace the parts of mitmproxy. Raise ``RuntimeError`` for one that is built differently."""
+    required_names = [
         ("ChunkedReader", _http1.make_body_reader),
         ("parse_h2_request_headers", _http2.Http2Server.handle_h2_event),
         ("Http1Server", layers.HttpLayer._handle_event),  # noqa: SLF001 - where connections are made
         ("Http1Client", layers.HttpClient._handle_event),  # noqa: SLF001
         ("HTTP_ALPNS", tlsconfig.alpn_select_callback),
     ]
-    for name, where in relied_on:
+    for name, where in required_names:
         if name not in where.__code__.co_names and name not in getattr(where, "__wrapped__", where).__code__.co_names:
-            raise RuntimeError(f"this version of mitmproxy is built differently: {name} can't be repaired")
+            raise RuntimeError(f"this version of mitmproxy is built differently: {name} can't be fixed")
     _http1.ChunkedReader = _ChunkedReader  # type: ignore[misc]
-    _http2.parse_h2_request_headers = _parsed  # type: ignore[assignment]
+    _http2.parse_h2_request_headers = _parse_request_head  # type: ignore[assignment]
     layers.Http1Server = _Http1Server  # type: ignore[misc]
     layers.Http1Client = _Http1Client  # type: ignore[misc]
     tls.HTTP_ALPNS = (tls.HTTP2_ALPN, *tls.HTTP1_ALPNS)  # type: ignore[assignment]
@@ -51,7 +50,7 @@ class _ChunkedReader(_http1.ChunkedReader):
         return h11.EndOfMessage() if isinstance(event, h11.EndOfMessage) else event
 
 
-def _parsed(fields: Sequence[tuple[bytes, bytes]]) -> Any:
+def _parse_request_head(fields: Sequence[tuple[bytes, bytes]]) -> Any:
     if (b":protocol", b"websocket") in fields:
         plain = [field for field in fields if field[0] not in (b":protocol", b":method")]
         fields = [(b":method", b"GET"), *plain, (b"upgrade", b"websocket")]
@@ -61,16 +60,16 @@ def _parsed(fields: Sequence[tuple[bytes, bytes]]) -> Any:
 class _Http1Server(layers.Http1Server):
     def _handle_event(self, event: Any) -> Generator[Any, Any, None]:
         yield from super()._handle_event(event)
-        yield from _bounded(self)
+        yield from _limit_unread(self)
 
 
 class _Http1Client(layers.Http1Client):
     def _handle_event(self, event: Any) -> Generator[Any, Any, None]:
         yield from super()._handle_event(event)
-        yield from _bounded(self)
+        yield from _limit_unread(self)
 
 
-def _bounded(connection: _http1.Http1Connection) -> Generator[Any, Any, None]:
-    if len(connection.buf) > MOST_UNREAD:
+def _limit_unread(connection: _http1.Http1Connection) -> Generator[Any, Any, None]:
+    if len(connection.buf) > MAX_UNREAD:
         connection.buf = _http1.ReceiveBuffer()
         yield commands.CloseConnection(connection.conn)

@@ -1,9 +1,9 @@
-"""mitmproxy's HTTP stream, which can also answer from a source, early, and in the runner's own terms (``door``).
+"""mitmproxy's HTTP stream, extended (``door``).
 
-    a source        headers at once, then chunks, each pulled by a blocking hook
-    early           a request that is refused by its headers, or for its size, is answered before its body is there
-    limits          hold for what must be whole to be read; what streams through is not counted
-    the provider    that gives no response is a refusal in the dialect's shape, which names no address
+    chunks            a response may come from a source: headers at once, then chunks, each pulled by a blocking hook
+    early responses   a request that is refused for its headers or its size is answered before its body is there
+    size limits       apply to what must be whole to be read; what streams through is not counted
+    fallbacks         a provider that gives no response becomes a refusal in the dialect's shape, which names no address
 
 The states are mitmproxy's own (``mitmproxy.proxy.layers.http.HttpStream``).
 """
@@ -22,13 +22,13 @@ from mitmproxy.proxy import commands
 from mitmproxy.proxy.layers import http as layers
 from mitmproxy.utils import human
 
-from claw_mediate.mitm.flow_state import Source, deciding, fallbacks, held, settle, sources
+from claw_mediate.mitm.flow_state import ChunkSource, FlowState, end_pending, state_of
 from claw_mediate.mitm.gate import guard
 from claw_mediate.mitm.response_stream import backpressure
-from claw_mediate.mitm.view import redaction as veil
+from claw_mediate.mitm.view.redaction import is_sendable, restore_originals
 
-MOST_HELD = 1 << 20
-"""Bytes of a response that are held back, where it must be whole before it goes on; a longer one goes as it is."""
+MAX_HELD = 1 << 20
+"""Bytes of a response that are held back until it is whole; a longer one goes on as it is."""
 _MULTIPLEXED = (b"h2", b"h3")
 _log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ type _Commands[T] = Generator[Any, Any, T]
 
 @dataclass
 class DoorChunkHook(commands.StartHook):
-    """Blocking: the door puts the next chunk into the flow's source. Its hook is called ``door_chunk``."""
+    """A blocking hook, ``door_chunk``: the door pulls the next chunk of the flow's source."""
 
     flow: http.HTTPFlow
 
@@ -45,29 +45,36 @@ class DoorChunkHook(commands.StartHook):
 class DoorStream(layers.HttpStream):
     """One request and its response."""
 
-    _waiting = 0
-    """Bytes of the body that came while a hook was under way, or a provider was being connected."""
+    _waiting_bytes = 0
+    """Bytes of the body that came while a hook was under way or a provider was being connected."""
 
     def handle_event(self, event: Any) -> _Commands[None]:
         if isinstance(event, layers.RequestTrailers | layers.ResponseTrailers):
             return  # may be dropped on the way (RFC 9110, 6.5.1), and mitmproxy can't send them on over HTTP/1
         own: http.HTTPFlow | None = getattr(self, "flow", None)
-        if isinstance(event, layers.RequestProtocolError) and own is not None:
-            own.metadata[guard.LEFT] = True
-            if (source := sources.get(own.id)) is not None:
-                source.cancel()
-            if (task := deciding.get(own.id)) is not None:
-                task.cancel()
-        said = super().handle_event(event)
-        yield from said if own is None or not veil.keeps(own) else veil.on_the_wire(own, said, self.context.client)
-        if own is not None and not self._paused:
-            settle(own.id)
+        if own is None:
+            yield from super().handle_event(event)
+        else:
+            yield from self._handle_event_of(own, state_of(own), event)
         if self._paused and isinstance(event, layers.RequestData):
-            self._waiting += len(event.data)
-            backpressure.pile(self.context.client, self.stream_id, self._waiting)
-        elif self._waiting and not self._paused:
-            self._waiting = 0
-            backpressure.pile(self.context.client, self.stream_id, 0)
+            self._waiting_bytes += len(event.data)
+            backpressure.set_waiting(self.context.client, self.stream_id, self._waiting_bytes)
+        elif self._waiting_bytes and not self._paused:
+            self._waiting_bytes = 0
+            backpressure.set_waiting(self.context.client, self.stream_id, 0)
+
+    def _handle_event_of(self, own: http.HTTPFlow, state: FlowState, event: Any) -> _Commands[None]:
+        """Handle an event of a flow that there is: cancel what is made for a runner that leaves, restore what is sent."""
+        if isinstance(event, layers.RequestProtocolError):
+            state.runner_left = True
+            if state.source is not None:
+                state.source.cancel()
+            if state.decision is not None:
+                state.decision.cancel()
+        commands = super().handle_event(event)
+        yield from commands if state.redaction is None else restore_originals(own, state, commands, self.context.client)
+        if not self._paused:
+            end_pending(own, state)
 
     def state_wait_for_request_headers(self, event: Any) -> _Commands[None]:
         yield from super().state_wait_for_request_headers(event)
@@ -76,16 +83,17 @@ class DoorStream(layers.HttpStream):
             yield from self._answer_early()
 
     def check_body_size(self, request: bool) -> _Commands[bool]:
-        """What is declared is for the hooks to judge; here counts what has come in."""
+        """Limit what has come in. The hooks judge what the head declares."""
+        state = state_of(self.flow)
         if request:
-            most = human.parse_size(self.context.options.body_size_limit)
-            if most is not None and len(self.request_body_buf) > most:
+            limit = human.parse_size(self.context.options.body_size_limit)
+            if limit is not None and len(self.request_body_buf) > limit:
                 guard.refuse(self.flow, *guard.TOO_LARGE)
                 yield from self._answer_early()
                 return True
-        elif len(self.response_body_buf) > MOST_HELD and (tap := held.pop(self.flow.id, None)) is not None:
+        elif len(self.response_body_buf) > MAX_HELD and state.held_tap is not None:
             assert self.flow.response is not None
-            self.flow.response.stream = tap
+            self.flow.response.stream, state.held_tap = state.held_tap, None
             begun = bytes(self.response_body_buf)
             self.response_body_buf.clear()
             yield from self.start_response_stream()
@@ -93,8 +101,8 @@ class DoorStream(layers.HttpStream):
         return False
 
     def check_invalid(self, request: bool) -> _Commands[bool]:
-        """A response whose head can be read in two ways is none."""
-        if not request and self.flow.response is not None and self.flow.id in fallbacks:
+        """Use the fallback for a response whose head two programs might read differently."""
+        if not request and self.flow.response is not None and state_of(self.flow).fallback is not None:
             try:
                 validate_headers(self.flow.response)
             except ValueError:
@@ -104,54 +112,57 @@ class DoorStream(layers.HttpStream):
         return (yield from super().check_invalid(request))
 
     def make_server_connection(self) -> _Commands[bool]:
-        if not veil.is_sendable(self.flow):
+        if not is_sendable(self.flow):
             self.flow.request.stream = False  # nothing has gone out: it can be answered
-            guard.refuse(self.flow, *guard.DOTTED)
+            guard.refuse(self.flow, *guard.DOTTED_URL)
             yield from self._answer_early()
             return False
         connected: bool = yield from super().make_server_connection()
         streams = self.client_state == self.state_wait_for_request_headers
         if connected and streams and self.flow.server_conn.alpn not in _MULTIPLEXED:
-            guard.chunk(self.flow.request)
+            guard.chunk_unframed(self.flow.request)
         return connected
 
     def handle_protocol_error(self, event: Any) -> _Commands[None]:
-        ours = isinstance(event, layers.ResponseProtocolError)
-        if ours and self.client_state == self.state_stream_request_body and self.server_state == self.state_done:
+        is_providers = isinstance(event, layers.ResponseProtocolError)
+        if (
+            is_providers
+            and self.client_state == self.state_stream_request_body
+            and self.server_state == self.state_done
+        ):
             # The provider answered before the upload was over, and hung up: the answer stands.
             self.client_state = self.state_done
             yield from self.flow_done()
             self.client_state = self.state_errored
             return
-        if (
-            ours
-            and self.flow.response is None
-            and self.client_state != self.state_errored
-            and self.flow.id in fallbacks
-        ):
+        has_no_answer = self.flow.response is None and self.client_state != self.state_errored
+        if is_providers and has_no_answer and state_of(self.flow).fallback is not None:
             yield from self._fall_back()
             return
         yield from super().handle_protocol_error(event)
 
     def send_response(self, already_streamed: bool = False) -> _Commands[None]:
-        source = sources.get(self.flow.id)
+        state = state_of(self.flow)
+        source = state.source
         if already_streamed or source is None:
             yield from super().send_response(already_streamed)
             return
         try:
-            finished = yield from self._send(source)
+            is_complete = yield from self._send(source)
         finally:
-            sources.pop(self.flow.id, None)
+            state.source = None
             source.cancel()
-        if finished:
+        if is_complete:
             yield from super().send_response(already_streamed=True)
 
     def _fall_back(self) -> _Commands[None]:
-        self.flow.response = fallbacks.pop(self.flow.id)()
+        state = state_of(self.flow)
+        assert state.fallback is not None
+        self.flow.response, state.fallback = state.fallback(), None
         yield from self._answer_early()
 
     def _answer_early(self) -> _Commands[None]:
-        """Answer now, whatever is still to come of the request or of a provider: it is read and forgotten."""
+        """Answer now. What is still to come of the request, or from a provider, is read and dropped."""
         assert self.flow.response is not None
         self.request_body_buf.clear()
         self.flow.request.data.content = b""
@@ -160,18 +171,18 @@ class DoorStream(layers.HttpStream):
         yield from self.send_response()
         self.client_state = self.server_state = self.state_errored
 
-    def _send(self, source: Source) -> _Commands[bool]:
-        """Headers, then chunks until the end: True. False when the stream was cut, by the runner or by an error."""
+    def _send(self, source: ChunkSource) -> _Commands[bool]:
+        """Send headers, then chunks. Return whether the end was reached, and the stream not cut by the runner or an error."""
         assert self.flow.response is not None
         yield layers.SendHttp(
             layers.ResponseHeaders(self.stream_id, self.flow.response, end_stream=False), self.context.client
         )
         sent = bytearray()
-        while not source.ended:
-            source.served = False
+        while not source.has_ended:
+            source.was_pulled = False
             yield DoorChunkHook(self.flow)
-            if not source.served:  # nobody is there to serve the hook: do not spin
-                source.error, source.ended = source.error or RuntimeError("the door is not loaded"), True
+            if not source.was_pulled:  # nobody is there to serve the hook: do not spin
+                source.error, source.has_ended = source.error or RuntimeError("the door is not loaded"), True
             if (yield from self.check_killed(True)):
                 return False
             if source.ready:
@@ -184,7 +195,7 @@ class DoorStream(layers.HttpStream):
         return True
 
     def _cut(self, error: BaseException) -> _Commands[None]:
-        """The headers are out: a stream that broke is cut, and never ended as if it were whole."""
+        """Cut a stream that failed behind its headers: it must never end as if it were whole."""
         _log.error("an answer broke off: %s", type(error).__name__)
         self.flow.error = flow.Error("cllama: the answer broke off")
         yield layers.HttpErrorHook(self.flow)

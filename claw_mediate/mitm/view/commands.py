@@ -1,11 +1,11 @@
-"""What an operator asks for: the Turn view, and commands of mitmweb, of mitmproxy's console, and of scripts (spec/inspect.md).
+"""Commands of an operator, for mitmweb, mitmproxy's console and scripts; and the Turn view (``docs/spec/inspect.md``).
 
-    claw.turn FLOW     the turn that a flow is of, as a transcript
-    claw.agents        who may call what, and what is wrong
-    claw.reload        agents and providers are read again now
-    claw.replay FLOW   the turn again from what was recorded of it: a new flow, and what differs
+    claw.turn FLOW     the turn of a flow, as a transcript
+    claw.agents        the agents, their tools and their problems
+    claw.reload        read agents and providers again now
+    claw.replay FLOW   replay the turn from its recording: a new flow, and the differences
 
-Whatever they return is text to be read, without secrets. They are the master's, and outlive the script.
+Each returns text without secrets. The addon outlives the script.
 """
 
 from __future__ import annotations
@@ -19,55 +19,57 @@ from mitmproxy import contentviews, ctx, exceptions, flow, http
 
 from claw_mediate import reload
 from claw_mediate.agents.directory import AgentDirectory
-from claw_mediate.mitm.lifecycle import Life
+from claw_mediate.mitm.governance import Governance
 from claw_mediate.mitm.view import hidden_flows, replay, turn_view
 
 
-class Commands:
-    """Added to the master itself."""
+class CommandsAddon:
+    """The addon."""
 
     name = "claw-commands"
 
+    def __init__(self, governance: Governance) -> None:
+        self._governance = governance
+
     def load(self, _loader: Any) -> None:
         contentviews.add(turn_view.TurnView)
-        for what in (self.turn, self.agents, self.reload, self.replay):
-            ctx.master.commands.add(f"claw.{what.__name__}", what)
+        for command in (self.turn, self.agents, self.reload, self.replay):
+            ctx.master.commands.add(f"claw.{command.__name__}", command)
 
     def turn(self, flow: flow.Flow) -> str:
-        """The turn that this flow is of, as a transcript."""
+        """Show the turn of this flow as a transcript."""
         parent = flow.metadata.get(hidden_flows.PARENT)
-        return turn_view.told(next((other for other in _flows() if other.id == parent), flow))
+        return turn_view.describe(next((other for other in self._flows() if other.id == parent), flow))
 
     def agents(self) -> str:
-        """Every agent with the tools that it was granted, and what is wrong with it."""
+        """List every agent with the tools that it was granted, and its problems."""
         return reload.describe_agents(Path(ctx.options.cllama_context))
 
     def reload(self) -> str:
-        """Read agents and providers from their files again, now, and say what has changed."""
-        mediator = ctx.master.addons.get(Life.name).current
+        """Read agents and providers from their files again, now, and list what has changed."""
+        mediator = self._governance.mediator
         if mediator is None:
             raise exceptions.CommandError("nothing is governed here: there is no server (-n)")
         return "\n".join(mediator.reread()) or "nothing has changed"
 
     def replay(self, flow: flow.Flow) -> str:
-        """Play this flow's turn again, from what was recorded of it, under the agent's present manifest. Nobody is asked."""
+        """Replay this flow's turn from its recording, under the agent's present manifest. Nothing is sent to anybody."""
         if not isinstance(flow, http.HTTPFlow):
             raise exceptions.CommandError("this flow is no turn")
         agents = AgentDirectory(Path(ctx.options.cllama_context))
-        # Commands are no coroutines, and this loop is taken: the turn is played in a loop of its own, where nothing waits.
+        # A command is no coroutine, and this loop is running: the replay, which never waits, gets a loop of its own.
         with ThreadPoolExecutor(1) as thread:
-            playing = thread.submit(lambda: asyncio.run(replay.replay(flow, _flows(), agents)))
+            replaying = thread.submit(lambda: asyncio.run(replay.replay(flow, self._flows(), agents)))
         try:
-            new, told = playing.result()
+            result = replaying.result()
         except replay.NotReplayableError as error:
             raise exceptions.CommandError(str(error)) from error
-        if (view := ctx.master.addons.get("view")) is not None:
-            view.add([new])
-        return told
+        if (view := self._governance.builtin.view) is not None:
+            view.add([result.flow])
+        return result.report
 
-
-def _flows() -> list[http.HTTPFlow]:
-    """All that are kept; mitmdump keeps none."""
-    view = ctx.master.addons.get("view")
-    kept = view.resolve("@all") if view is not None else ()
-    return [each for each in kept if isinstance(each, http.HTTPFlow)]
+    def _flows(self) -> list[http.HTTPFlow]:
+        """Return all flows that are kept; mitmdump keeps none."""
+        view = self._governance.builtin.view
+        kept = view.resolve("@all") if view is not None else ()
+        return [each for each in kept if isinstance(each, http.HTTPFlow)]

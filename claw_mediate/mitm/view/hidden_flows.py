@@ -1,11 +1,11 @@
-"""What a runner does not see, as flows of their own: each hidden round of the model and each tool call, linked to the flow of
-the request that it is for (spec/inspect.md; reference/mitmproxy.md section 2).
+"""Hidden requests as flows of their own: each round of the model and each tool call (``docs/spec/inspect.md``, decision 0025).
 
-    who is told   the view, the dumper, and what saves flows; never a script, nor an addon that changes flows
-    when          as it happens: a flow is there as soon as it is asked, and has its answer later
-    the parent    is shown with the provider that is asked, and gets the turn's line of history when that is over
+    who hears of them   the view, the dumper, and what saves flows; never a script, nor an addon that changes flows
+    when                a flow is there as soon as it is asked, and has its response later
+    the parent          the flow of the runner's request: it is shown with the provider that is asked, and gets the turn's line
+                        of history when the turn is over
 
-Where nobody looks on there is no watch, and nothing is made. Metadata is plain values: flows are copied and saved with it.
+While nobody observes flows, none is made. Metadata is plain values, because flows are copied and saved with it.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ from claw_mediate.core.observer import (
     ResponseInfo,
 )
 from claw_mediate.http.headers import raw_headers
+from claw_mediate.mitm.flow_state import flows_awaiting, state_of
+from claw_mediate.mitm.governance import Governance
 
 _log = logging.getLogger(__name__)
 
@@ -48,161 +50,155 @@ PARENT, TURN, AGENT, ENTRY = "claw.parent", "claw.turn", "claw.agent", "claw.ent
 KIND, ROUND, TOOL, PROVIDER = "claw.kind", "claw.round", "claw.tool", "claw.provider"
 DUPLICATE, REPLAYED, LATENCY = "claw.duplicate", "claw.replayed", "claw.latency_ms"
 MARKS = {"turn": ":llama:", "model": ":robot:", "tool": ":wrench:"}
-MOST_SHOWN = 4 << 20
-"""Bytes of a body that are kept to be looked at, and of a line of history."""
-_OBSERVERS = ("view", "claw-keeping", "dumper", "save", "savehar")
+MAX_SHOWN = 4 << 20
+"""Bytes that are kept of a body, and of a line of history."""
 NOT_MADE, _RECORDED = "not-made.invalid", "recorded.invalid"
-"""Hosts of what was not asked: no such name can ever be resolved (RFC 2606)."""
-_LONGEST_NAME = 128
-"""Of a tool: a model may invent one, of any length, and with what moves a terminal's cursor."""
+"""Hosts of requests that were not made: such names never resolve (RFC 2606)."""
+_MAX_NAME_LENGTH = 128
+"""Of a tool: a model may invent one of any length, with characters that move a terminal's cursor."""
 _PORTS = {"http": 80, "https": 443}
-
-_LAST_SECONDS = 1.0
-_left: dict[str, asyncio.Event] = {}
-_turns: dict[str, list[http.HTTPFlow]] = {}
-"""The flows of runners that wait for a turn. Here, and not in the addon: a reloaded script must not lose them."""
+_ENTRY_SECONDS = 1.0
 
 
-@functools.cache
-def looked_on() -> bool:
-    """Whether anybody sees flows, now; forgotten with each change of an option (``veil``)."""
-    options = ctx.options
-    detail = "flow_detail" in options and options.flow_detail > 0
-    return bool(detail or options.save_stream_file or options.hardump) or ctx.master.addons.get("view") is not None
+def observe(parent: http.HTTPFlow, governance: Governance) -> RequestObserver | None:
+    """Return the observer of this flow's request; None while nobody observes flows."""
+    return _ParentObserver(parent, governance) if governance.is_observed() else None
 
 
-def watching(parent: http.HTTPFlow) -> RequestObserver | None:
-    """Who looks on at what becomes of this flow's request."""
-    return _Parent(parent) if looked_on() else None
+def stop_waiting(parent: http.HTTPFlow) -> None:
+    """Note that the runner has its response, or has left."""
+    state_of(parent).awaited_turn = None
 
 
-def over(parent: http.HTTPFlow) -> None:
-    """The runner has its answer, or has left."""
+async def wait_for_entry(parent: http.HTTPFlow) -> None:
+    """Wait a moment for the line of history of a turn that its last runner has left: it is saved with the flow."""
     turn_id = parent.metadata.get(TURN)
-    if turn_id in _turns:
-        _turns[turn_id] = [other for other in _turns[turn_id] if other is not parent]
-        if not _turns[turn_id]:
-            del _turns[turn_id]
-
-
-async def settled(parent: http.HTTPFlow) -> None:
-    """Wait, for a moment, for the line of history of a turn that its last runner has left: it is saved with the flow."""
-    turn_id = parent.metadata.get(TURN)
-    if turn_id is None or turn_id in _turns or ENTRY in parent.metadata:
+    if turn_id is None or flows_awaiting(turn_id) or ENTRY in parent.metadata:
         return
-    waits = _left[parent.id] = asyncio.Event()
+    state = state_of(parent)
+    state.entry_written = asyncio.Event()
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(waits.wait(), _LAST_SECONDS)
-    del _left[parent.id]
+        await asyncio.wait_for(state.entry_written.wait(), _ENTRY_SECONDS)
+    state.entry_written = None
 
 
-def tell(*told: hooks.Hook) -> None:
-    """Those who look on, and nobody else."""
-    addons = ctx.master.addons
-    for hook in told:
-        for name in _OBSERVERS:
-            if (observer := addons.get(name)) is not None:  # not by its truth: a view without flows is false
-                with addonmanager.safecall():  # what goes wrong there is nothing to a turn
-                    addons.invoke_addon_sync(observer, hook)
+def _fail_silently[**P, T](otherwise: T) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Wrap a method that shows a turn: its failure is logged, and must not concern the turn."""
 
-
-def _harmless[**P, T](otherwise: T) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Whatever goes wrong in showing a turn is nothing to the turn."""
-
-    def made(shows: Callable[P, T]) -> Callable[P, T]:
-        @functools.wraps(shows)
+    def wrap(show: Callable[P, T]) -> Callable[P, T]:
+        @functools.wraps(show)
         def safe(*args: P.args, **kwargs: P.kwargs) -> T:
             try:
-                return shows(*args, **kwargs)
+                return show(*args, **kwargs)
             except Exception as error:  # noqa: BLE001
                 _log.error("a turn can't be shown: %s", type(error).__name__, exc_info=True)
                 return otherwise
 
         return safe
 
-    return made
+    return wrap
 
 
-class _Parent:
-    """The flow of a runner's request, which may begin a turn, or join one."""
+class _Notifier:
+    """Notifies the observers of a flow, and nobody else."""
 
-    def __init__(self, parent: http.HTTPFlow) -> None:
+    def __init__(self, governance: Governance) -> None:
+        self._governance = governance
+
+    def _notify(self, *events: hooks.Hook) -> None:
+        for event in events:
+            for observer in self._governance.observers:
+                with addonmanager.safecall():  # an observer's failure must not concern the turn
+                    ctx.master.addons.invoke_addon_sync(observer, event)
+
+
+class _ParentObserver(_Notifier):
+    """Observes a runner's request, which may begin a turn or join one."""
+
+    def __init__(self, parent: http.HTTPFlow, governance: Governance) -> None:
+        super().__init__(governance)
         self._flow = parent
 
-    @_harmless(None)
+    @_fail_silently(None)
     def on_turn(self, turn_id: str, agent_id: str) -> None:
         self._flow.metadata |= {TURN: turn_id, AGENT: agent_id}
         self._flow.comment = f"claw {turn_id} of {agent_id}"
         self._flow.marked = self._flow.marked or MARKS["turn"]
-        _turns.setdefault(turn_id, []).append(self._flow)
-        tell(hooks.UpdateHook([self._flow]))
+        state_of(self._flow).awaited_turn = turn_id
+        self._notify(hooks.UpdateHook([self._flow]))
 
-    @_harmless(NO_EXCHANGE_OBSERVER)
+    @_fail_silently(NO_EXCHANGE_OBSERVER)
     def on_request(self, hidden: HiddenRequest) -> ExchangeObserver:
         if hidden.subject.kind == "model" and hidden.request.url:
-            self._leads_to(hidden.request.url)
-        return _Child(self._flow, hidden)
+            self._show_provider(hidden.request.url)
+        return _HiddenFlow(self._flow, hidden, self._governance)
 
-    @_harmless(None)
+    @_fail_silently(None)
     def on_end(self, entry: bytes) -> None:
-        """For all who wait for the turn: also for those who have joined it, and where this one has left."""
+        """Give the line of history to all flows that wait for the turn: also to those that joined it after this one left."""
         text = _bounded(entry)
-        waiting = _turns.pop(self._flow.metadata.get(TURN, ""), [])
+        turn_id = self._flow.metadata.get(TURN)
+        waiting = flows_awaiting(turn_id) if turn_id is not None else []
         flows = [*waiting, *(() if self._flow in waiting else (self._flow,))]
-        for waits in flows:
-            waits.metadata[ENTRY] = text
-            if waits.id in _left:
-                _left[waits.id].set()
-        tell(hooks.UpdateHook(flows))
+        for waiting_flow in flows:
+            state = state_of(waiting_flow)
+            state.awaited_turn = None
+            waiting_flow.metadata[ENTRY] = text
+            if state.entry_written is not None:
+                state.entry_written.set()
+        self._notify(hooks.UpdateHook(flows))
 
-    def _leads_to(self, asked: str) -> None:
-        """At the base-URL entrance a request has no destination of its own: it is shown with the provider that is asked."""
+    def _show_provider(self, asked: str) -> None:
+        """Show a request at the base-URL listener, which has no destination of its own, with the provider that is asked."""
         if isinstance(self._flow.client_conn.proxy_mode, ReverseMode):
             scheme, host, port, _ = _place(asked)
             request = self._flow.request
             if (request.scheme, request.data.host, request.data.port) != (scheme, host, port):
                 request.scheme, request.data.port, request.host = scheme, port, host
-                tell(hooks.UpdateHook([self._flow]))
+                self._notify(hooks.UpdateHook([self._flow]))
 
 
-class _Child:
+class _HiddenFlow(_Notifier):
     """The flow of one hidden request."""
 
-    def __init__(self, parent: http.HTTPFlow, hidden: HiddenRequest) -> None:
+    def __init__(self, parent: http.HTTPFlow, hidden: HiddenRequest, governance: Governance) -> None:
+        super().__init__(governance)
         self._started = time.monotonic()
-        self._flow = made = _flow(parent, hidden)
-        tell(HttpRequestHeadersHook(made), HttpRequestHook(made))
+        self._flow = _flow(parent, hidden)
+        self._notify(HttpRequestHeadersHook(self._flow), HttpRequestHook(self._flow))
 
-    @_harmless(None)
+    @_fail_silently(None)
     def on_response(self, said: ResponseInfo) -> None:
         now = time.time()
         length = len(said.body) if said.size is None else said.size
         fields = raw_headers([("content-type", said.content_type), ("content-length", str(length))])
         reason = RESPONSES.get(said.status, "").encode()
-        content = said.body[:MOST_SHOWN]
+        content = said.body[:MAX_SHOWN]
         self._flow.response = http.Response(
             b"HTTP/1.1", said.status, reason, http.Headers(fields), content, None, now, now
         )
         self._end(HttpResponseHeadersHook(self._flow), HttpResponseHook(self._flow))
 
-    @_harmless(None)
+    @_fail_silently(None)
     def on_failure(self, why: str) -> None:
         self._flow.error = flow.Error(f"cllama: {why}")
         self._end(HttpErrorHook(self._flow))
 
-    def _end(self, *told: hooks.Hook) -> None:
+    def _end(self, *events: hooks.Hook) -> None:
         self._flow.live = False
         self._flow.metadata[LATENCY] = round((time.monotonic() - self._started) * 1000)
-        tell(*told)
+        self._notify(*events)
 
 
 def _flow(parent: http.HTTPFlow, hidden: HiddenRequest) -> http.HTTPFlow:
     about, now = hidden.subject, time.time()
-    name = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in about.name[:_LONGEST_NAME])
-    scheme, host, port, path = _place(hidden.request.url or _not_asked(hidden, name))
+    name = "".join(
+        each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in about.name[:_MAX_NAME_LENGTH]
+    )
+    scheme, host, port, path = _place(hidden.request.url or _url_of_no_request(hidden, name))
     server = connection.Server(address=(host, port), timestamp_start=now)
-    made = http.HTTPFlow(parent.client_conn, server)
-    made.request = http.Request(
+    child = http.HTTPFlow(parent.client_conn, server)
+    child.request = http.Request(
         host,
         port,
         hidden.request.method.encode(),
@@ -211,16 +207,16 @@ def _flow(parent: http.HTTPFlow, hidden: HiddenRequest) -> http.HTTPFlow:
         path.encode(errors="surrogateescape"),
         b"HTTP/1.1",
         _headers(hidden.request, url.hostport(scheme, host, port)),
-        hidden.request.body[:MOST_SHOWN],
+        hidden.request.body[:MAX_SHOWN],
         None,
         now,
         now,
     )
-    made.live = True
-    made.marked = MARKS[about.kind]
+    child.live = True
+    child.marked = MARKS[about.kind]
     what = "model" if about.kind == "model" else name
-    made.comment = f"claw {what} round {about.round} of {hidden.turn_id} by {hidden.agent_id}"
-    made.metadata |= {
+    child.comment = f"claw {what} round {about.round} of {hidden.turn_id} by {hidden.agent_id}"
+    child.metadata |= {
         PARENT: parent.id,
         TURN: hidden.turn_id,
         AGENT: hidden.agent_id,
@@ -230,7 +226,7 @@ def _flow(parent: http.HTTPFlow, hidden: HiddenRequest) -> http.HTTPFlow:
         DUPLICATE: about.duplicate,
         REPLAYED: about.replayed,
     }
-    return made
+    return child
 
 
 def _headers(asked: RequestInfo, authority: str) -> http.Headers:
@@ -238,13 +234,13 @@ def _headers(asked: RequestInfo, authority: str) -> http.Headers:
     return http.Headers([*fields, (b"content-length", b"%d" % len(asked.body))] if asked.body else fields)
 
 
-def _not_asked(hidden: HiddenRequest, name: str) -> str:
+def _url_of_no_request(hidden: HiddenRequest, name: str) -> str:
     host = _RECORDED if hidden.subject.replayed else NOT_MADE
     return f"http://{host}/{quote(name or hidden.subject.kind, safe='.')}"
 
 
 def _place(text: str) -> tuple[str, str, int, str]:
-    """(scheme, host, port, path with its query), without what stands before the host."""
+    """Return (scheme, host, port, path with its query) of a URL, without any user information."""
     try:
         parts = urlsplit(text)
         scheme = parts.scheme if parts.scheme in _PORTS else "http"
@@ -256,8 +252,8 @@ def _place(text: str) -> tuple[str, str, int, str]:
 
 
 def _bounded(entry: bytes) -> str:
-    """A line of history; without the requests where it is too long, and empty where it is too long even so."""
-    if len(entry) > MOST_SHOWN:
+    """Return a line of history; without its requests if it is too long, and empty if it is too long even so."""
+    if len(entry) > MAX_SHOWN:
         document: dict[str, Any] = msgspec.json.decode(entry)
         entry = msgspec.json.encode({**document, "request_original": None, "request_effective": None})
-    return entry.decode(errors="replace").strip() if len(entry) <= MOST_SHOWN else ""
+    return entry.decode(errors="replace").strip() if len(entry) <= MAX_SHOWN else ""

@@ -1,12 +1,12 @@
-"""What of a flow is on the wire only: whoever looks at a flow, or saves it, sees no secret (spec/inspect.md).
+"""Redaction of flows: a flow never holds a secret, and what is sent does (``docs/spec/inspect.md``, decision 0025).
 
-    heads      credentials give way to dots before any other part is told of the flow, and known secrets wherever they stand
-               in a header or the target; what is sent has them back, as its head leaves
-    bodies     without known secrets, and cut where they are long; what is sent is whole
-    streams    are not kept; where an option keeps them (``store_streamed_bodies``), they are cleared once they have passed
+    heads      credentials become dots before any other addon hears of the flow, and so do known secrets in headers and the
+               target; the originals are put back into a copy as the head leaves
+    bodies     are kept without known secrets, and cut if they are long; what is sent is whole
+    streams    are not kept; if an option keeps them (``store_streamed_bodies``), they are cleared after they have passed
 
-Only credentials' headers are looked for where nobody looks on. What is kept aside lives as long as its flow is under way, and
-no longer. The addon stands before all scripts, and outlives them.
+While nobody observes flows, only headers with credentials are redacted. Originals live as long as their flow is under way. The
+addon stands before all scripts, and outlives them.
 """
 
 from __future__ import annotations
@@ -15,249 +15,238 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, field
 from typing import Any, Literal
-from weakref import WeakKeyDictionary
 
 from mitmproxy import ctx, http
 from mitmproxy.proxy.layers import http as layers
 
 from claw_contract.redaction.redactor import Redactor
 from claw_contract.secret import DOTS, Secret
+from claw_mediate.mitm.flow_state import FlowRedaction, FlowState, Originals, release, state_of
 from claw_mediate.mitm.gate import guard
+from claw_mediate.mitm.governance import Governance
 from claw_mediate.mitm.view import hidden_flows
 from claw_mediate.mitm.view.redacted_message import (
-    Aside,
-    conceal,
-    conceal_body,
-    fields_of,
     has_dots,
+    original_fields,
+    redact_body,
+    redact_head,
+    restore,
     shown_tokens,
-    unveiled,
 )
 
-_BEFORE = "proxyauth"
-"""Whatever checks credentials itself stands before this part."""
-_PLAIN = ("client ", "server ")
-"""How messages begin that name peers only."""
-_TELL_NAMES = ("mitmproxy.proxy.server", "claw_mediate.mitm.gate.egress")
-"""Whose log tells what a peer said."""
+_PLAIN_MESSAGES = ("client ", "server ")
+"""The beginnings of messages that name peers only."""
+_REDACTED_LOGGERS = ("mitmproxy.proxy.server", "claw_mediate.mitm.gate.egress")
+"""Loggers that report what a peer sent."""
 
 
-@dataclass(slots=True)
-class _Kept:
-    """What is kept aside of one flow, and what else is secret in it."""
-
-    heads: Redactor | None = None
-    """All that is known, and what the request shows as a credential; None while nobody looks on."""
-    bodies: Redactor | None = None
-    """What concerns whoever asks. Hundreds of values in each body would cost more than the request."""
-    request: Aside = field(default_factory=Aside)
-    response: Aside = field(default_factory=Aside)
-
-    def conceal(self, message: http.Message) -> Aside:
-        """Of a message as it is."""
-        return self.body(message, conceal(message, self.heads))
-
-    def rest(self, message: http.Message, aside: Aside) -> Aside:
-        """What is still to be concealed: there may be somebody who looks on since a moment ago."""
-        if aside.head_searched:
-            return self.body(message, aside)
-        message.data = unveiled(message, aside).data
-        return self.conceal(message)
-
-    def body(self, message: http.Message, aside: Aside) -> Aside:
-        if self.heads is not None and not aside.body_searched:
-            conceal_body(message, aside, self.bodies or self.heads)
-        return aside
+def _redact(redaction: FlowRedaction, message: http.Message) -> Originals:
+    """Redact a message from its head to its body."""
+    return _redact_body(redaction, message, redact_head(message, redaction.heads))
 
 
-_kept: WeakKeyDictionary[http.HTTPFlow, _Kept] = WeakKeyDictionary()
-_NOTHING = Redactor(())
+def _redact_rest(redaction: FlowRedaction, message: http.Message, originals: Originals) -> Originals:
+    """Redact what is not yet redacted: somebody may observe flows only since a moment ago."""
+    if originals.head_searched:
+        return _redact_body(redaction, message, originals)
+    message.data = restore(message, originals).data
+    return _redact(redaction, message)
 
 
-def knows(flow: http.HTTPFlow, secrets: Callable[[], Sequence[Secret]]) -> None:
-    """Whose request this is is known now: these secrets are looked for in its bodies."""
-    if (kept := _kept.get(flow)) is not None and kept.heads is not None:
-        found = secrets()
-        kept.heads, kept.bodies = kept.heads.with_secrets(found), Redactor(found)
+def _redact_body(redaction: FlowRedaction, message: http.Message, originals: Originals) -> Originals:
+    if redaction.heads is not None and not originals.body_searched:
+        redact_body(message, originals, redaction.bodies or redaction.heads)
+    return originals
 
 
-def keeps(flow: http.HTTPFlow) -> bool:
-    """Whether anything of this flow is kept aside."""
-    return flow in _kept
+def add_secrets(flow: http.HTTPFlow, secrets: Callable[[], Sequence[Secret]]) -> None:
+    """Search for the secrets of this agent in the bodies of its flow."""
+    if (redaction := state_of(flow).redaction) is not None and redaction.heads is not None:
+        own = secrets()
+        redaction.heads, redaction.bodies = redaction.heads.with_secrets(own), Redactor(own)
 
 
-def real(flow: http.HTTPFlow) -> http.Request:
-    """The request as it came in, or is to be sent."""
-    kept = _kept.get(flow)
-    return flow.request if kept is None else unveiled(flow.request, kept.request)
+def original_request(flow: http.HTTPFlow) -> http.Request:
+    """Return the request as it came in, or is to be sent."""
+    redaction = state_of(flow).redaction
+    return flow.request if redaction is None else restore(flow.request, redaction.request)
 
 
-def body(flow: http.HTTPFlow) -> bytes:
-    """The body of the request as it came in."""
-    kept = _kept.get(flow)
-    return (flow.request.raw_content if kept is None else kept.request.own_body(flow.request)) or b""
+def original_body(flow: http.HTTPFlow) -> bytes:
+    """Return the body of the request as it came in."""
+    redaction = state_of(flow).redaction
+    return (flow.request.raw_content if redaction is None else redaction.request.own_body(flow.request)) or b""
 
 
 def is_sendable(flow: http.HTTPFlow) -> bool:
-    """Whether the target is what it was, or another one: not if it was put together from dots."""
-    kept, path = _kept.get(flow), flow.request.data.path
-    line = kept.request.line if kept is not None else None
+    """Return whether the target is the original, or another without dots: one that was edited around dots has no original."""
+    redaction, path = state_of(flow).redaction, flow.request.data.path
+    line = redaction.request.line if redaction is not None else None
     return line is None or path == line[0] or not has_dots(path)
 
 
 @contextmanager
-def lifted(flow: http.HTTPFlow, what: Literal["request", "response"]) -> Iterator[None]:
-    """The flow holds its real message meanwhile. Nobody else must be told of it before that is over."""
-    kept, message = _kept.get(flow) or _Kept(), getattr(flow, what)
-    message.data = unveiled(message, getattr(kept, what)).data
+def unredacted(flow: http.HTTPFlow, part: Literal["request", "response"]) -> Iterator[None]:
+    """Let the flow hold its real message within the block, in which no other addon must hear of the flow."""
+    redaction, message = state_of(flow).redaction or FlowRedaction(), getattr(flow, part)
+    message.data = restore(message, getattr(redaction, part)).data
     try:
         yield
     finally:
-        setattr(kept, what, kept.conceal(message))
+        setattr(redaction, part, _redact(redaction, message))
 
 
-def on_the_wire(flow: http.HTTPFlow, commands: Iterator[Any], client: Any) -> Iterator[Any]:
-    """What a stream says to its peers, with what is kept aside of it."""
+def restore_originals(flow: http.HTTPFlow, state: FlowState, commands: Iterator[Any], client: Any) -> Iterator[Any]:
+    """Yield the commands of a flow's stream, with the originals in what they send."""
     for command in commands:
-        kept = _kept.get(flow)
-        if kept is not None and isinstance(command, layers.SendHttp):
-            event, aside = command.event, kept.response if command.connection is client else kept.request
+        redaction = state.redaction
+        if redaction is not None and isinstance(command, layers.SendHttp):
+            event, originals = command.event, redaction.response if command.connection is client else redaction.request
             if isinstance(event, layers.RequestHeaders):
-                event.request = unveiled(event.request, aside)
+                event.request = restore(event.request, originals)
             elif isinstance(event, layers.ResponseHeaders):
                 if event.response is flow.response:
-                    event.response = unveiled(event.response, aside)
+                    event.response = restore(event.response, originals)
             elif isinstance(event, layers.RequestData | layers.ResponseData):
-                if aside.body is not None and event.data is aside.body[0]:
-                    event.data = aside.body[1]
+                if originals.body is not None and event.data is originals.body[0]:
+                    event.data = originals.body[1]
             elif isinstance(event, layers.ResponseEndOfMessage | layers.ResponseProtocolError):
-                _over(flow)
+                _forget(flow, state)
         elif isinstance(command, layers.DropStream):
-            _over(flow)
+            _forget(flow, state)
         yield command
 
 
-def _over(flow: http.HTTPFlow) -> None:
-    """Nothing more is sent of it, but what a WebSocket has to say."""
+def _forget(flow: http.HTTPFlow, state: FlowState) -> None:
+    """Drop the originals of a flow that sends nothing more. A WebSocket sends until it ends."""
     if flow.websocket is None:
-        _kept.pop(flow, None)
+        state.redaction = None
+        release(flow, state)
 
 
-class Veil:
+class RedactionAddon:
     """The addon."""
 
     name = "claw-veil"
 
-    def __init__(self) -> None:
-        self.known: Callable[[], Redactor] = lambda: _NOTHING
-        """All secrets of this pod, told by the script; they stay known when it is gone."""
+    def __init__(self, governance: Governance) -> None:
+        self._governance = governance
 
     def install(self) -> None:
-        """Before all scripts. A list of its own: the one that is there may just be gone through."""
+        """Add this before all scripts, and behind the addon that checks mitmproxy's own credentials.
+
+        The chain becomes a new list, because the present one may just be iterated over.
+        """
         addons = ctx.master.addons
-        place = addons.chain.index(addons.get(_BEFORE)) + 1
-        for name in _TELL_NAMES:
-            logging.getLogger(name).addFilter(self._told)
+        place = addons.chain.index(self._governance.builtin.proxyauth) + 1
+        for name in _REDACTED_LOGGERS:
+            logging.getLogger(name).addFilter(self._redact_record)
         addons.chain = [*addons.chain[:place], addons.register(self), *addons.chain[place:]]
 
     def configure(self, _updated: set[str]) -> None:
-        hidden_flows.looked_on.cache_clear()
+        self._governance.options_changed()
 
     def requestheaders(self, flow: http.HTTPFlow) -> None:
-        kept = _kept[flow] = _Kept()
-        if flow.is_replay and not guard.is_recorded(flow):
-            _once_more(flow)
+        state = state_of(flow)
+        redaction = state.redaction = FlowRedaction()
+        if flow.is_replay and not state.is_recorded:
+            _prepare_replay(flow)
         if "proxyauth" in flow.metadata:
             flow.metadata["proxyauth"] = (flow.metadata["proxyauth"][0], DOTS)
-        if (heads := self._looks(flow, kept)) is not None:
-            _keep_out_of_names(flow, heads)
-        kept.request = conceal(flow.request, heads)
+        if (heads := self._redactor_if_observed(flow, redaction)) is not None:
+            _refuse_secret_names(flow, heads)
+        redaction.request = redact_head(flow.request, heads)
 
     http_connect = requestheaders
 
     def request(self, flow: http.HTTPFlow) -> None:
-        """The body is there, or has passed."""
-        if (kept := _kept.get(flow)) is not None and self._looks(flow, kept) is not None:
-            kept.request = kept.rest(flow.request, kept.request)
+        """Redact the body, which is there or has passed."""
+        redaction = state_of(flow).redaction
+        if redaction is not None and self._redactor_if_observed(flow, redaction) is not None:
+            redaction.request = _redact_rest(redaction, flow.request, redaction.request)
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
-        kept, response = _kept.get(flow), flow.response
-        if kept is not None and response is not None:
-            kept.response = conceal(response, self._looks(flow, kept))
+        redaction, response = state_of(flow).redaction, flow.response
+        if redaction is not None and response is not None:
+            redaction.response = redact_head(response, self._redactor_if_observed(flow, redaction))
 
     def response(self, flow: http.HTTPFlow) -> None:
-        """All that is still to be concealed."""
-        kept, response = _kept.get(flow), flow.response
-        if kept is None or (redactor := self._looks(flow, kept)) is None:
+        """Redact all that is not yet redacted."""
+        state, response = state_of(flow), flow.response
+        redaction = state.redaction
+        if redaction is None or (redactor := self._redactor_if_observed(flow, redaction)) is None:
             return
-        kept.request = kept.rest(flow.request, kept.request)
+        redaction.request = _redact_rest(redaction, flow.request, redaction.request)
         if response is not None:
-            kept.response = kept.rest(response, kept.response)
+            redaction.response = _redact_rest(redaction, response, redaction.response)
         if flow.error is not None:
             flow.error.msg = redactor.text(flow.error.msg)
-        if guard.is_recorded(flow):  # nothing of it is ever sent
-            _over(flow)
+        if state.is_recorded:  # nothing of it is ever sent
+            _forget(flow, state)
 
     async def error(self, flow: http.HTTPFlow) -> None:
         self.response(flow)
-        _over(flow)  # of a connection that was closed, mitmproxy does not always say so
-        if guard.LEFT in flow.metadata:
-            await hidden_flows.settled(flow)
+        state = state_of(flow)
+        _forget(flow, state)  # mitmproxy does not always report that a connection was closed
+        if state.runner_left:
+            await hidden_flows.wait_for_entry(flow)
 
     def websocket_message(self, flow: http.HTTPFlow) -> None:
-        """Like all streams: what has passed is not kept. What is sent is mitmproxy's own message, of which this is a copy."""
-        kept, socket = _kept.get(flow) or _Kept(), flow.websocket
+        """Keep only the last message, redacted. It is a copy: mitmproxy sends its own message."""
+        redaction, socket = state_of(flow).redaction or FlowRedaction(), flow.websocket
         if socket is None:
             return
         del socket.messages[:-1]
-        if (redactor := self._looks(flow, kept)) is not None:
-            said = socket.messages[-1]
-            if (clear := redactor.data(said.content)) != said.content:
-                socket.messages[-1] = copy(said)
+        if (redactor := self._redactor_if_observed(flow, redaction)) is not None:
+            message = socket.messages[-1]
+            if (clear := redactor.data(message.content)) != message.content:
+                socket.messages[-1] = copy(message)
                 socket.messages[-1].content = clear
 
     def websocket_end(self, flow: http.HTTPFlow) -> None:
-        kept = _kept.pop(flow, None) or _Kept()
+        state = state_of(flow)
+        redaction, state.redaction = state.redaction or FlowRedaction(), None
+        release(flow, state)
         if flow.websocket is not None:
             flow.websocket.messages.clear()
-            if (redactor := self._looks(flow, kept)) is not None and flow.websocket.close_reason:
+            if (redactor := self._redactor_if_observed(flow, redaction)) is not None and flow.websocket.close_reason:
                 flow.websocket.close_reason = redactor.text(flow.websocket.close_reason)
 
-    def _told(self, record: logging.LogRecord) -> bool:
-        """Of a message that can't be read, mitmproxy's own log tells the bytes."""
-        if not str(record.msg).startswith(_PLAIN) and (record.levelno >= logging.WARNING or hidden_flows.looked_on()):
-            record.msg, record.args = self.known().text(record.getMessage()), ()
+    def _redact_record(self, record: logging.LogRecord) -> bool:
+        """Redact a log record: of a message that can't be read, mitmproxy logs the bytes."""
+        is_plain = str(record.msg).startswith(_PLAIN_MESSAGES)
+        if not is_plain and (record.levelno >= logging.WARNING or self._governance.is_observed()):
+            record.msg, record.args = self._governance.redactor().text(record.getMessage()), ()
         return True
 
-    def _looks(self, flow: http.HTTPFlow, kept: _Kept) -> Redactor | None:
-        """What is looked for in a head; None where nobody looks on."""
-        if not hidden_flows.looked_on():
+    def _redactor_if_observed(self, flow: http.HTTPFlow, redaction: FlowRedaction) -> Redactor | None:
+        """Return the redactor for heads; None while nobody observes flows."""
+        if not self._governance.is_observed():
             return None
-        if kept.heads is None:
-            kept.heads = self.known().with_secrets(shown_tokens(unveiled(flow.request, kept.request)))
-        return kept.heads
+        if redaction.heads is None:
+            own_tokens = shown_tokens(restore(flow.request, redaction.request))
+            redaction.heads = self._governance.redactor().with_secrets(own_tokens)
+        return redaction.heads
 
 
-def _once_more(flow: http.HTTPFlow) -> None:
-    """A flow that an operator sends again is decided about anew. It holds no credential; a hidden one is never sent."""
-    for noted in (guard.VERDICT, guard.LEFT):
-        flow.metadata.pop(noted, None)
-    flow.request.headers.fields = fields_of(flow.request, Aside())  # none with dots: what they stand for is gone
+def _prepare_replay(flow: http.HTTPFlow) -> None:
+    """Prepare a flow that an operator sends again. It holds no credential, and a hidden request is never sent again."""
+    # Headers with dots are dropped, because their originals are gone.
+    flow.request.headers.fields = original_fields(flow.request, Originals())
     if hidden_flows.KIND in flow.metadata:
         guard.refuse(flow, 403, "not_replayed", "a hidden request is not sent again: claw.replay plays its turn")
     elif has_dots(flow.request.data.path):
         guard.refuse(flow, 403, "not_replayed", "a request is not sent again without the secret that stood in its URL")
 
 
-def _keep_out_of_names(flow: http.HTTPFlow, redactor: Redactor) -> None:
-    """What is connected to can't be another name than what is shown: one that holds a secret is asked for nothing."""
+def _refuse_secret_names(flow: http.HTTPFlow, redactor: Redactor) -> None:
+    """Refuse a request whose host, method or SNI contains a secret: we cannot show one name and connect to another."""
     data, client = flow.request.data, flow.client_conn
-    offered = [offer for offer in client.alpn_offers if redactor.data(offer) == offer]
+    offers = [offer for offer in client.alpn_offers if redactor.data(offer) == offer]
     sni = (client.sni or "").encode(errors="replace")
-    said = (data.host.encode(errors="replace"), data.authority, data.method, data.scheme, sni)
-    if any(redactor.data(name) != name for name in said) or len(offered) < len(client.alpn_offers):
+    names = (data.host.encode(errors="replace"), data.authority, data.method, data.scheme, sni)
+    if any(redactor.data(name) != name for name in names) or len(offers) < len(client.alpn_offers):
         data.host, data.authority, data.method, data.scheme = "redacted.invalid", b"", b"GET", b"http"
-        client.sni, client.alpn_offers = None, offered
+        client.sni, client.alpn_offers = None, offers
         guard.refuse(flow, 400, "credential_in_url", "a credential must not stand in the name of a host or of a method")

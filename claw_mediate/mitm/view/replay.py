@@ -1,7 +1,7 @@
-"""A recorded turn of the view, played again: from flows, and back into one (``claw.replay``; spec/inspect.md).
+"""Replay of a turn in the view: from its flows, into a new flow (``claw.replay``, ``docs/spec/inspect.md``).
 
-The new flow is the runner's once more, with the answer that it would get now; its comment says what it is a replay of, and its
-Turn view begins with what differs.
+The new flow is a copy of the runner's, with the response that it would get now. Its comment names the original, and its Turn
+view begins with the differences.
 """
 
 from __future__ import annotations
@@ -28,20 +28,22 @@ MARK = ":repeat:"
 
 
 class NotReplayableError(ValueError):
-    """Why a turn can't be played again, in one line."""
+    """A turn can't be replayed; the message says why in one line."""
 
 
-class Replay(NamedTuple):
+class ReplayResult(NamedTuple):
+    """A replay: its flow, and the differences as text."""
+
     flow: http.HTTPFlow
-    told: str
+    report: str
 
 
-async def replay(of: http.HTTPFlow, flows: Iterable[http.HTTPFlow], agents: AgentDirectory) -> Replay:
-    """Play it again; ``flows`` are all that there are. Raises ``NotReplayableError``."""
+async def replay(of: http.HTTPFlow, flows: Iterable[http.HTTPFlow], agents: AgentDirectory) -> ReplayResult:
+    """Replay the turn of this flow; ``flows`` are all that there are. Raise ``NotReplayableError``."""
     parent = _parent(of, flows := list(flows))
     entry = as_object(turn_view.entry(parent))
     if not entry:
-        raise NotReplayableError("this flow is no turn that is over: it has no line of history")
+        raise NotReplayableError("this flow is no finished turn: it has no line of history")
     agent = agents.find(as_line(entry.get("claw_id")))
     if agent is None:
         raise NotReplayableError(
@@ -56,19 +58,19 @@ async def replay(of: http.HTTPFlow, flows: Iterable[http.HTTPFlow], agents: Agen
         raise NotReplayableError(f"the runner's request can't be read: {error}") from error
     except Exception as error:  # a file may hold anything
         raise NotReplayableError(f"the recording can't be played: {type(error).__name__}") from error
-    return _shown(parent, entry, again)
+    return _result(parent, entry, again)
 
 
-def _shown(parent: http.HTTPFlow, entry: JsonObject, again: Replayed) -> Replay:
-    found = diff_entries(entry, again.entry)
+def _result(parent: http.HTTPFlow, entry: JsonObject, again: Replayed) -> ReplayResult:
+    differing = diff_entries(entry, again.entry)
     lines = [f"replay of {parent.id}, turn {as_line(entry.get('turn_id'))}"]
     if entry.get("digest") != again.entry.get("digest"):
         lines.append(
             f"recorded under {as_line(entry.get('digest'))[:12]}, replayed under {as_line(again.entry.get('digest'))[:12]}"
         )
     lines += [f"not recorded: {what}" for what in again.missing]
-    lines += [*found, f"{len(found)} lines differ"] if found else ["nothing differs"]
-    told = "\n".join(lines)
+    lines += [*differing, f"{len(differing)} lines differ"] if differing else ["nothing differs"]
+    report = "\n".join(lines)
     flow = parent.copy()
     flow.response = http.Response.make(again.status, again.body, {"content-type": "application/json"})
     flow.error = None
@@ -76,25 +78,25 @@ def _shown(parent: http.HTTPFlow, entry: JsonObject, again: Replayed) -> Replay:
     flow.comment = f"replay of {parent.id}: {lines[-1]}"
     flow.metadata |= {
         REPLAY_OF: parent.id,
-        turn_view.DIFFERENCES: told,
+        turn_view.DIFFERENCES: report,
         hidden_flows.ENTRY: encode_json(again.entry).decode(),
     }
-    return Replay(flow, told)
+    return ReplayResult(flow, report)
 
 
 def _parent(of: http.HTTPFlow, flows: Sequence[http.HTTPFlow]) -> http.HTTPFlow:
-    """A hidden request, or a replay, stands for the turn that it is of."""
+    """Return the runner's flow: of a hidden request and of a replay, the flow of their turn."""
     wanted = of.metadata.get(hidden_flows.PARENT) or of.metadata.get(REPLAY_OF)
     if wanted is None:
         return of
-    found = next((flow for flow in flows if flow.id == wanted), None)
-    if found is None:
+    parent = next((flow for flow in flows if flow.id == wanted), None)
+    if parent is None:
         raise NotReplayableError("the runner's request that this flow is part of is not there")
-    return found
+    return parent
 
 
 def _children(parent: http.HTTPFlow, flows: Sequence[http.HTTPFlow]) -> list[http.HTTPFlow]:
-    """Of this request; of one that joined another's turn, the turn's."""
+    """Return the hidden flows of this request, or those of the turn that it joined."""
     own = [flow for flow in flows if flow.metadata.get(hidden_flows.PARENT) == parent.id]
     turn_id = parent.metadata.get(hidden_flows.TURN)
     joined = [
@@ -123,7 +125,7 @@ def _hidden(
 
 
 def _is_whole(child: http.HTTPFlow) -> bool:
-    """A model's reply of which only the beginning was kept is none; of a service's answer that is enough."""
+    """Return whether enough was kept: all of a model's reply, or at least the beginning of a service's response."""
     is_tool = child.metadata.get(hidden_flows.KIND) == "tool"
     return child.response is None or is_tool or _size(child.response) <= len(_content(child.response))
 

@@ -1,7 +1,7 @@
-"""How many flows are kept to be looked at (spec/inspect.md: memory stays bounded over days).
+"""Retention of flows in the view: the oldest go, so that memory stays bounded over days (``docs/spec/inspect.md``).
 
-Beyond a number of flows, or of their bytes, the oldest go: a request with all that was asked for it, at once. None goes that is
-under way, or that an operator has marked. Without a view nothing is kept, and nothing needs to go.
+Beyond a number of flows, or of their bytes, the oldest request goes, together with its hidden flows. None goes that is under
+way, or that an operator has marked. Without a view nothing is kept.
 """
 
 from __future__ import annotations
@@ -9,39 +9,38 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from mitmproxy import ctx, http
+from mitmproxy import http
 from mitmproxy.flow import Flow
 
+from claw_mediate.mitm.governance import Governance
 from claw_mediate.mitm.view.hidden_flows import ENTRY, MARKS, PARENT
 
-_OURS = frozenset({"", *MARKS.values()})
-_EACH = 4096
-"""What a flow takes beside its bodies, about."""
-_LEFT = 0.9
-"""Of what may be kept, what is left when some has to go: so that it need not be looked for with each request."""
+_OWN_MARKS = frozenset({"", *MARKS.values()})
+_FLOW_BYTES = 4096
+"""The approximate size of a flow without its bodies."""
+_TRIM_TO = 0.9
+"""The part of each limit that is kept when flows go, so that not every request has to trim."""
 
 
-class Keeping:
-    """The addon. It stands behind the view, which knows of a flow by then."""
+class RetentionAddon:
+    """The addon, behind the view, which knows of a flow by then."""
 
     name = "claw-keeping"
 
-    def __init__(self) -> None:
-        self.most_flows = 0
-        self.most_bytes = 0
-        """Told by the script; they hold when it is gone. Before it has told anything, nothing goes."""
+    def __init__(self, governance: Governance) -> None:
+        self._governance = governance
         self._sizes: dict[str, int] = {}
         self._bytes = 0
         self._retry = 0
-        """How many flows there are when it is worth while to look again, where too few could go."""
+        """The number of flows at which to trim again, after a time when too few could go."""
 
     def response(self, flow: http.HTTPFlow) -> None:
-        view: Any = ctx.master.addons.get("view")
-        if view is None or not self.most_flows:
+        view, limits = self._governance.builtin.view, self._governance
+        if view is None or not limits.max_flows:
             return
         self._weigh(flow)
         count = view.store_count()
-        if (count > self.most_flows or self._bytes > self.most_bytes) and count >= self._retry:
+        if (count > limits.max_flows or self._bytes > limits.max_bytes) and count >= self._retry:
             self._trim(view)
 
     error = response
@@ -57,37 +56,38 @@ class Keeping:
         self._sizes[flow.id] = size
 
     def _trim(self, view: Any) -> None:
+        max_flows, max_bytes = self._governance.max_flows, self._governance.max_bytes
         flows: list[Flow] = view.resolve("@all")
         known = {flow.id for flow in flows}
         self._sizes = {each: size for each, size in self._sizes.items() if each in known}
         self._bytes = sum(self._sizes.values())
         count = len(flows)
         for family in _families(flows):
-            if count <= self.most_flows * _LEFT and self._bytes <= self.most_bytes * _LEFT:
+            if count <= max_flows * _TRIM_TO and self._bytes <= max_bytes * _TRIM_TO:
                 break
-            if any(map(_stays, family)):
+            if any(map(_must_stay, family)):
                 continue
             for flow in family:
                 view.remove([flow])
                 self._bytes -= self._sizes.pop(flow.id, 0)
             count -= len(family)
-        self._retry = count + self.most_flows // 100 if count > self.most_flows or self._bytes > self.most_bytes else 0
+        self._retry = count + max_flows // 100 if count > max_flows or self._bytes > max_bytes else 0
 
 
 def _families(flows: list[Flow]) -> list[list[Flow]]:
-    """Each request with what was asked for it, in the order of their first ones."""
+    """Return each request with its hidden flows, in the order of their first flows."""
     families: dict[str, list[Flow]] = {}
     for flow in flows:
         families.setdefault(flow.metadata.get(PARENT, flow.id), []).append(flow)
     return list(families.values())
 
 
-def _stays(flow: Flow) -> bool:
-    return flow.live or flow.intercepted or flow.marked not in _OURS
+def _must_stay(flow: Flow) -> bool:
+    return flow.live or flow.intercepted or flow.marked not in _OWN_MARKS
 
 
 def _size(flow: Flow) -> int:
-    size = _EACH + len(flow.metadata.get(ENTRY, ""))
+    size = _FLOW_BYTES + len(flow.metadata.get(ENTRY, ""))
     if isinstance(flow, http.HTTPFlow):
         messages = (flow.request, flow.response)
         size += sum(len(message.raw_content or b"") for message in messages if message is not None)

@@ -1,10 +1,10 @@
-"""The content view "Turn": a mediated turn as its transcript, from the metadata of its flow alone (spec/inspect.md).
+"""The content view "Turn": a mediated turn as its transcript, from the metadata of its flow alone (``docs/spec/inspect.md``).
 
-    a runner's flow       its response is shown so unless another view is chosen: the answer is the end of the story
-    a hidden request      only when it is chosen: which turn it is part of, and what was said
+    a runner's flow       the default view of its response, which is the end of the turn
+    a hidden request      only if it is chosen: its turn, and what was said
     any other             never by itself
 
-A flow that was loaded from a file is shown as one of now; its metadata is as hostile as the file.
+A flow that was loaded from a file is shown like a live one. Its metadata is as hostile as the file.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from claw_contract.transcript.text import as_array, as_line, as_object
 from claw_mediate.mitm.view import hidden_flows
 
 DIFFERENCES = "claw.differences"
-"""Flow metadata of a replay: what differs from the recorded turn, as text."""
-_FIRST, _ONLY_IF_CHOSEN = 100.0, -1.0
+"""Flow metadata of a replay: the differences from the recorded turn, as text."""
+_DEFAULT, _ONLY_IF_CHOSEN = 100.0, -1.0
 
 
 class TurnView(contentviews.Contentview):
-    """Added to mitmproxy's registry; a script that is loaded anew replaces it."""
+    """The view. A script that is reloaded replaces it in mitmproxy's registry."""
 
     name = "Turn"
     syntax_highlight = "none"
@@ -34,18 +34,18 @@ class TurnView(contentviews.Contentview):
     def render_priority(self, _data: bytes, metadata: contentviews.Metadata) -> float:
         of = metadata.flow
         is_answer = isinstance(of, http.HTTPFlow) and metadata.http_message is of.response
-        return _FIRST if of is not None and is_answer and hidden_flows.ENTRY in of.metadata else _ONLY_IF_CHOSEN
+        return _DEFAULT if of is not None and is_answer and hidden_flows.ENTRY in of.metadata else _ONLY_IF_CHOSEN
 
     def prettify(self, _data: bytes, metadata: contentviews.Metadata) -> str:
-        return told(metadata.flow)
+        return describe(metadata.flow)
 
 
-def told(of: flow.Flow | None) -> str:
-    """What there is to tell of a flow, in words; never fails."""
+def describe(of: flow.Flow | None) -> str:
+    """Return the transcript of a flow's turn, or why there is none. Never fail."""
     if of is None:
         return "this is no flow of a turn"
     if hidden_flows.PARENT in of.metadata:
-        return "\n".join(_part(of))
+        return "\n".join(_describe_hidden(of))
     if hidden_flows.ENTRY not in of.metadata:
         turn_id = as_line(of.metadata.get(hidden_flows.TURN))
         return f"turn {turn_id} is not over" if turn_id else "this flow is no mediated turn"
@@ -55,16 +55,14 @@ def told(of: flow.Flow | None) -> str:
 
 
 def entry(of: flow.Flow) -> Any:
-    """The line of history that a flow carries; None where it has none that can be read."""
+    """Return the line of history that a flow carries; None if it has none that can be read."""
     return _json(of.metadata.get(hidden_flows.ENTRY))
 
 
-def _part(of: flow.Flow) -> Iterator[str]:
+def _describe_hidden(of: flow.Flow) -> Iterator[str]:
     about = of.metadata
-    kind, name = (
-        as_line(about.get(hidden_flows.KIND)),
-        as_line(about.get(hidden_flows.TOOL) or about.get(hidden_flows.PROVIDER)),
-    )
+    kind = as_line(about.get(hidden_flows.KIND))
+    name = as_line(about.get(hidden_flows.TOOL) or about.get(hidden_flows.PROVIDER))
     number, latency = about.get(hidden_flows.ROUND), about.get(hidden_flows.LATENCY)
     yield f"part of turn {as_line(about.get(hidden_flows.TURN)) or '?'} of {as_line(about.get(hidden_flows.AGENT)) or '?'}"
     notes = [
@@ -72,11 +70,8 @@ def _part(of: flow.Flow) -> Iterator[str]:
         f"round {said.printable(number)}",
         *([f"{said.printable(latency)} ms"] if latency is not None else []),
     ]
-    notes += [
-        note
-        for key, note in ((hidden_flows.DUPLICATE, "a repeat"), (hidden_flows.REPLAYED, "known of an earlier attempt"))
-        if about.get(key)
-    ]
+    notes += ["a repeat"] if about.get(hidden_flows.DUPLICATE) else []
+    notes += ["known of an earlier attempt"] if about.get(hidden_flows.REPLAYED) else []
     yield f"{kind or 'request'}: {' · '.join(filter(None, notes))}"
     yield f"the runner's request: ~comment {as_line(about.get(hidden_flows.TURN))} & ~marker llama"
     if not isinstance(of, http.HTTPFlow):
