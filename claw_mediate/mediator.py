@@ -28,6 +28,7 @@ from claw_mediate.dialects.anthropic import messages as anthropic_messages
 from claw_mediate.dialects.base import Dialect, RunnerRequest, UnreadableRequestError
 from claw_mediate.dialects.model_only import read_model
 from claw_mediate.dialects.openai import chat as openai_chat
+from claw_mediate.http.content_coding import DecodingError
 from claw_mediate.prompt.build import PromptContext
 from claw_mediate.providers.failover import ProviderFailover
 from claw_mediate.providers.registry import AuthPaths, ProviderRegistry
@@ -195,15 +196,15 @@ class Mediator:
         except (UnreadableRequestError, json_splice.JsonSpliceError) as error:
             return refuse(request.path, 400, "invalid_request", str(error))
 
-    async def exchange_unread(
-        self, admitted: Identity, request: Request, problem: tuple[int, str, str]
+    async def exchange_packed(
+        self, admitted: Identity, request: Request, error: DecodingError
     ) -> RunnerResponse | Forward:
-        """Decide about an admitted request whose body can't be read. ``problem``: status, code and message for a dialect's."""
+        """Decide about an admitted request whose body can't be decoded."""
         if self._stops:
             return refuse_stopping(request.path)
         if self.dialect(request) is not None:
-            return refuse(request.path, *problem)
-        return await self.other_paths.decide_unread(admitted, request, problem[2])
+            return refuse(request.path, error.status, "unreadable_content_encoding", str(error))
+        return await self.other_paths.decide_unread(admitted, request, str(error))
 
     def reread(self) -> list[str]:
         """Read agents and providers from their files again; return what changed, a line each."""

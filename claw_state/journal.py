@@ -26,7 +26,7 @@ RESUME_SECONDS = 600.0
 """Time in which an equal request resumes a turn that failed, was cut off or still runs."""
 LEASE_LOST = "this turn is not in the journal, or goes on in another process"
 type TurnState = Literal["running", "abandoned", "failed", "answered", "done"]
-type Attempt = Literal["first", "resumed", "unknown"]
+type AttemptKind = Literal["first", "resumed", "journal_unavailable"]
 """The attempt at a turn: the first; one that resumes an earlier one; unknown, because the journal could not be read."""
 MAX_CANDIDATES = 256
 """Turns with equal earlier messages whose last messages are compared: the latest."""

@@ -126,9 +126,11 @@ class Cllama:
         add_secrets(flow, partial(self._mediator.secrets, admitted))
         if not self._mediator.must_read(admitted, request):
             return await self._mediator.other_paths.decide_unread(admitted, request)
-        if _declared_length(flow) > options.max_body_bytes():
-            return await self._mediator.exchange_unread(admitted, request, guard.TOO_LARGE)
-        return admitted
+        if _declared_length(flow) <= options.max_body_bytes():
+            return admitted
+        if self._mediator.dialect(request) is None:
+            return await self._mediator.other_paths.decide_unread(admitted, request, guard.TOO_LARGE[2])
+        return refuse(request.path, *guard.TOO_LARGE)
 
     @guard.fail_closed
     async def request(self, flow: http.HTTPFlow) -> None:
@@ -142,8 +144,7 @@ class Cllama:
         try:
             exchange = self._mediator.exchange(admitted, replace(request, body=await _body(flow)))
         except DecodingError as error:
-            problem = error.status, "unreadable_content_encoding", str(error)
-            exchange = self._mediator.exchange_unread(admitted, request, problem)
+            exchange = self._mediator.exchange_packed(admitted, request, error)
         decision = await lifecycle.decide(flow, exchange)
         if isinstance(decision, RunnerResponse):
             await lifecycle.answer(flow, decision)

@@ -24,7 +24,7 @@ import msgspec
 from claw_mediate.core import tool_result
 from claw_mediate.core.types import ModelResponse, ToolCall, ToolResult
 from claw_state.health import StateUnavailableError
-from claw_state.journal import Attempt, Journal, StoredResponse
+from claw_state.journal import AttemptKind, Journal, StoredResponse
 from claw_state.url import StoreError
 
 _BILLING_ROUND = 0
@@ -71,7 +71,7 @@ def _decode_result(record: bytes, call: ToolCall) -> ToolResult | InFlight:
 
 @dataclass(slots=True)
 class ReplayStats:
-    """What was taken from an earlier attempt: model responses, calls with a result, calls whose outcome is unknown."""
+    """The steps taken from an earlier attempt: model responses, calls with a result, calls of unknown outcome."""
 
     replies: int = 0
     calls: int = 0
@@ -90,7 +90,7 @@ class TurnCheckpoint:
         journal: Journal,
         turn_id: str,
         on_failure: Callable[[str], None],
-        attempt: Attempt,
+        attempt: AttemptKind,
         on_resumed: Callable[[ReplayStats], None] = lambda _: None,
     ) -> None:
         self._journal = journal
@@ -195,7 +195,7 @@ class TurnCheckpoint:
 
     async def _record_intent(self, round_number: int, place: int) -> None:
         """Record that a call is about to be sent. Raise ``StoreError`` if it must not be."""
-        if self._attempt == "unknown":
+        if self._attempt == "journal_unavailable":
             raise StoreError(_NOT_ENTERED)
         async with self._writing:
             await self._write_pending()
@@ -203,7 +203,7 @@ class TurnCheckpoint:
 
     async def _write(self, step: _Step) -> None:
         """Write a step, if the journal has this turn; of a turn that could not be entered nothing is written."""
-        if self._attempt == "unknown":
+        if self._attempt == "journal_unavailable":
             return
         async with self._writing:
             self._unwritten.append(step)
@@ -225,7 +225,7 @@ class TurnCheckpoint:
 
     def _report(self, error: StoreError) -> None:
         if (
-            isinstance(error, StateUnavailableError) or self._attempt == "unknown"
+            isinstance(error, StateUnavailableError) or self._attempt == "journal_unavailable"
         ):  # which was reported when the turn was looked for
             return
         on_failure, self._on_failure = self._on_failure, None

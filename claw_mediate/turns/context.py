@@ -11,7 +11,7 @@ from claw_mediate.core.http import Request
 from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.dialects.base import Dialect, RequestVariants, RunnerRequest
 from claw_mediate.providers.routing import Route
-from claw_state.journal import Attempt
+from claw_state.journal import AttemptKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class TurnContext(RequestContext):
     """The conversation, where the runner names it."""
     fingerprint: str = ""
     """The digest by which the request is recognised when it comes again."""
-    attempt: Attempt = "first"
+    attempt: AttemptKind = "first"
 
 
 @dataclass(frozen=True, slots=True)

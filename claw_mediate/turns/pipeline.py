@@ -35,13 +35,13 @@ from claw_mediate.turns.prepare import RequestPreparer
 from claw_mediate.turns.registry import RunningTurn, TurnRegistry
 from claw_mediate.turns.response import stored_response
 from claw_state.health import StateUnavailableError
-from claw_state.journal import Attempt, RequestFingerprint
+from claw_state.journal import AttemptKind, RequestFingerprint
 from claw_state.url import StoreError
 
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """What a request passes through before its turn."""
+    """The parts that a request passes through before its turn."""
 
     accounts: Accounts
     prompt: PromptContext
@@ -137,7 +137,7 @@ class TurnPipeline:
             self._log_join(incoming, earlier.turn_id, how, size=len(earlier.response.body))
             exchange = stored_response(incoming.view, incoming.dialect, earlier.response)
             return replace(exchange, on_delivered=partial(self._mark_delivered, earlier.turn_id))
-        attempt: Attempt = "unknown" if isinstance(earlier, StoreError) else "first"
+        attempt: AttemptKind = "journal_unavailable" if isinstance(earlier, StoreError) else "first"
         if isinstance(earlier, Resume):
             turn_id, attempt = earlier.turn_id, "resumed" if earlier.has_steps else "first"
             stopwatch = Stopwatch()  # the earlier attempt may have been waited for

@@ -40,8 +40,8 @@ _NO_SECRETS = Redactor(())
 """A recording holds no secret any more."""
 
 
-class Recorded(NamedTuple):
-    """What became of one hidden request. ``status`` is None where there was no response; ``size``: of the whole body."""
+class RecordedResponse(NamedTuple):
+    """The response to one hidden request. ``status`` is None where there was none; ``size`` is that of the whole body."""
 
     status: int | None
     content_type: str
@@ -49,7 +49,7 @@ class Recorded(NamedTuple):
     size: int
     latency_ms: int
     whole: bool = False
-    """Whether the body is the result as the model was told it, of an earlier attempt at the turn."""
+    """True if the body is the result as the model read it, of an earlier attempt at the turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +59,13 @@ class Recording:
     entry: JsonObject
     path: str
     body: bytes
-    replies: Mapping[int, Recorded]
+    replies: Mapping[int, RecordedResponse]
     """By round: the last that was asked in it, since the others did not count."""
-    answers: Mapping[tuple[int, str], Sequence[Recorded]]
+    answers: Mapping[tuple[int, str], Sequence[RecordedResponse]]
     """By round and tool, in the order in which they were asked."""
 
     def missing(self) -> list[str]:
-        """What history says of the turn, and the recording does not hold."""
+        """Return what history says of the turn and the recording does not hold."""
         lost: list[str] = []
         if not self.body:
             lost.append("the runner's request")
@@ -82,7 +82,7 @@ class Recording:
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
+class ReplayOutcome:
     """How the turn ends now. ``entry`` is what its line of history would be."""
 
     status: int
@@ -92,7 +92,7 @@ class Replayed:
     """What it needed and was not recorded."""
 
 
-async def replayed(recording: Recording, agent: Agent, dialect: Dialect) -> Replayed:
+async def replay_turn(recording: Recording, agent: Agent, dialect: Dialect) -> ReplayOutcome:
     """Play it. Raises ``UnreadableRequestError`` and ``JsonSpliceError`` for a request that is none."""
     view = dialect.read_request(recording.body)
     catalog = ToolCatalog.build(agent.tools, view.declared_tools, dialect.MAX_TOOLS - len(view.declared_tools))
@@ -119,17 +119,17 @@ async def replayed(recording: Recording, agent: Agent, dialect: Dialect) -> Repl
         "tools_offered": [offered.alias for offered in catalog.offered],
         "response": {**as_object(recording.entry.get("response")), "json": body_for_history(body, _NO_SECRETS)},
     }
-    entry = {**recording.entry, **_plain(about), **_plain(_told(outcome))}
-    return Replayed(status, body, entry, tuple(peers.missing))
+    entry = {**recording.entry, **_plain_json(about), **_plain_json(_outcome_members(outcome))}
+    return ReplayOutcome(status, body, entry, tuple(peers.missing))
 
 
-def _told(outcome: Outcome) -> JsonObject:
+def _outcome_members(outcome: Outcome) -> JsonObject:
     usage = usage_record(add_usage(outcome.usage), len(outcome.usage))
     trace = [record.model_dump(exclude_none=True) for record in tool_trace(outcome.rounds)]
     return {"usage": usage.model_dump(), "tool_trace": trace}
 
 
-def _plain(values: JsonObject) -> JsonObject:
+def _plain_json(values: JsonObject) -> JsonObject:
     read: dict[str, Any] = json.loads(encode_json(values))
     return read
 
@@ -176,7 +176,7 @@ class _Peers:
         return replace(_answer(call, recorded, known, limit), latency_ms=recorded.latency_ms)
 
 
-def _answer(call: ToolCall, recorded: Recorded, known: JsonObject | None, limit: int) -> ToolResult:
+def _answer(call: ToolCall, recorded: RecordedResponse, known: JsonObject | None, limit: int) -> ToolResult:
     """The answer to a call, as its service's response is read now; without one, as the model was told then."""
     if recorded.status is not None and not recorded.whole:
         cut = min(limit, len(recorded.body)) if recorded.size > len(recorded.body) else limit

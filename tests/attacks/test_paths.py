@@ -1,4 +1,4 @@
-"""Hostile arguments against a real server that tells the target as it came over the wire (gateways.md section 4)."""
+"""Hostile arguments against a real server that tells the target as it came over the wire."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Planted secrets: whoever says them, in whatever form, they reach nobody who did not have them (spec/mediation.md section 2).
+"""Planted secrets: whoever sends them, in whatever form, they reach nobody else (docs/spec/mediation.md section 2).
 
 One turn over real sockets: the runner's words and headers, the model's words and arguments, the service's result and headers,
 and the provider's last answer, each may hold any secret in any form.

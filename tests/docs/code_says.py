@@ -14,14 +14,12 @@ HOLE = "…"
 _NO_RUNNERS = ("replay.py",)
 """Modules whose answers no runner gets: a turn is played again for an operator."""
 _CODE_AT = {
-    "refused": 2,
     "refuse": 2,
-    "refusal": 2,
+    "build_error_body": 2,
     "_refusal": 1,
     "Refuse": 1,
     "ModelFailed": 1,
     "TransportFailure": 0,
-    "exchange_unread": 2,
 }
 """Where the code stands among the arguments of what makes an answer."""
 
@@ -66,7 +64,7 @@ def events(kind: str, member: str) -> set[str]:
         for function in _functions(tree(file)):
             local = dict(_assigned(function))
             for call in ast.walk(function):
-                if isinstance(call, ast.Call) and call.args and _texts(call.args[0]) == [kind]:
+                if isinstance(call, ast.Call) and [kind] in map(_texts, call.args[:2]):
                     values = [keyword.value for keyword in call.keywords if keyword.arg == member]
                     found.update(text for value in values for text in _texts(value) or local.get(_name(value), ()))
     return found

@@ -10,25 +10,8 @@ from tests.docs.pages import DOCS, ROOT, pages
 from tests.docs.references import broken_references, is_public_source
 from tests.requirements import REQUIREMENTS
 
-# NOT CLEAN YET: folders whose references are being rewritten. Take a folder out when it is clean; the list must end empty.
-NOT_CLEAN_YET = frozenset(
-    {
-        "claw_cli",
-        "claw_compile",
-        "claw_contract",
-        "claw_mediate",
-        "tests",
-        "pages",
-        "requirements",
-    }
-)
-
 PACKAGES = sorted(path.name for path in ROOT.glob("claw_*") if (path / "__init__.py").exists())
 FOLDERS = [*PACKAGES, "addons", "bench", "pods", "scripts", "tests"]
-
-
-def unless_clean(name: str) -> pytest.MarkDecorator:
-    return pytest.mark.xfail(name in NOT_CLEAN_YET, reason="its references are being rewritten", strict=False)
 
 
 def _report(files: list[Path]) -> list[str]:
@@ -40,20 +23,18 @@ def _report(files: list[Path]) -> list[str]:
 
 
 @pytest.mark.requirement("docs:references")
-@pytest.mark.parametrize("folder", [pytest.param(name, marks=unless_clean(name)) for name in FOLDERS])
+@pytest.mark.parametrize("folder", FOLDERS)
 def test_what_python_files_refer_to_is_in_the_repository(folder: str) -> None:
     files = [file for file in sorted((ROOT / folder).rglob("*.py")) if "node_modules" not in file.parts]
     assert _report(files) == []
 
 
 @pytest.mark.requirement("docs:references")
-@unless_clean("requirements")
 def test_the_source_of_a_requirement_is_public() -> None:
     assert [(id_, req.source) for id_, req in REQUIREMENTS.items() if not is_public_source(req.source)] == []
 
 
 @pytest.mark.requirement("docs:references")
-@unless_clean("pages")
 def test_what_pages_refer_to_is_in_the_repository() -> None:
     assert _report(pages()) == []
 

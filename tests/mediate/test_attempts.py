@@ -1,4 +1,4 @@
-"""What the journal knows of a request, over time and among processes (spec/mediation.md section 5)."""
+"""What the journal knows of a request, over time and among processes (docs/spec/mediation.md section 5)."""
 
 from __future__ import annotations
 

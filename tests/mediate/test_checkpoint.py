@@ -9,7 +9,7 @@ import pytest
 from claw_mediate.core import tool_result
 from claw_mediate.core.types import ToolCall, ToolResult
 from claw_mediate.turns.checkpoint import TurnCheckpoint
-from claw_state.journal import Attempt, RequestFingerprint
+from claw_state.journal import AttemptKind, RequestFingerprint
 from claw_state.lease import Owner
 from claw_state.sqlite.connection import Database
 from claw_state.sqlite.journal import SqliteJournal
@@ -51,7 +51,7 @@ class Desk:
         self.told: list[str] = []
         self.made: list[ToolCall] = []
 
-    def checkpoint(self, attempt: Attempt = "first") -> TurnCheckpoint:
+    def checkpoint(self, attempt: AttemptKind = "first") -> TurnCheckpoint:
         return TurnCheckpoint(self.journal, "turn_1", self.told.append, attempt)
 
     async def call(self, checkpoint: TurnCheckpoint, round_number: int, place: int, call: ToolCall) -> ToolResult:

@@ -1,4 +1,4 @@
-"""Random conversations of one agent against a simple oracle (issue 4, "Prove"): forks, edits, retries, restarts."""
+"""Random conversations of one agent against a simple oracle: forks, edits, retries, restarts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Byte fidelity: what is not ours stays as it was, whatever the document looks like (spec/mediation.md section 3, 5.)."""
+"""Byte fidelity: what is not ours stays as it was, whatever the document looks like (docs/spec/mediation.md section 3, 5.)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What real runners make of a message before they send it again (reference/runners.md): it is found all the same."""
+"""What real runners make of a message before they send it again: it is found all the same."""
 
 from __future__ import annotations
 

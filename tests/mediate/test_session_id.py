@@ -1,4 +1,4 @@
-"""Which session a request says that it is of, runner by runner (reference/runners.md, gateways.md section 2.2)."""
+"""Which session a request says that it is of, runner by runner."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ class World:
         return tool_result.read_http_response(call, status, b"{}", 2, 100) if status else tool_result.timeout(call, 1)
 
     def may_repeat(self, call: ToolCall) -> bool:
-        """The exceptions of spec/mediation.md section 4, "Repeats", told by what ran."""
+        """The exceptions of docs/spec/mediation.md section 4, "Repeats", told by what ran."""
         assert call.tool is not None
         equal = [index for index, (one, _, _) in enumerate(self.ran) if one.signature == call.signature]
         if not equal or call.tool.annotations.repeatable:

@@ -1,4 +1,4 @@
-"""Which turn a request goes on with: other words, other places, other sessions (spec/mediation.md section 5)."""
+"""Which turn a request goes on with: other words, other places, other sessions (docs/spec/mediation.md section 5)."""
 
 from __future__ import annotations
 

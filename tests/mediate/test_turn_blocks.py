@@ -1,4 +1,4 @@
-"""What a model says beside text and calls: kept in the transcript and in the answer (spec/mediation.md section 4, 6 and 7)."""
+"""Parts of a response beside text and calls stay in transcript and answer (docs/spec/mediation.md sections 4, 6 and 7)."""
 
 from __future__ import annotations
 

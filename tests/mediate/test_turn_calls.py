@@ -1,4 +1,4 @@
-"""What happens to a call before, while and after it runs (spec/mediation.md section 4: order, repeats, checks, results)."""
+"""Calls before, while and after they run: order, repeats, checks, results (docs/spec/mediation.md section 4)."""
 
 from __future__ import annotations
 

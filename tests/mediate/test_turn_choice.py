@@ -1,4 +1,4 @@
-"""How tools are to be used: ``tool_choice`` and calls side by side, over the rounds of a turn (spec/mediation.md 3.3)."""
+"""``tool_choice`` and parallel calls over the rounds of a turn (docs/spec/mediation.md section 3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hidden rounds are part of the conversation, on every later request (spec/mediation.md section 7)."""
+"""Hidden rounds are part of the conversation, on every later request (docs/spec/mediation.md section 7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conversations as runners keep, cut, fork and spell them: hidden rounds are there again (spec/mediation.md section 7)."""
+"""Conversations as runners keep, cut, fork and spell them: hidden rounds are there again (docs/spec/mediation.md section 7)."""
 
 from __future__ import annotations
 

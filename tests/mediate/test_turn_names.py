@@ -1,4 +1,4 @@
-"""Names, and who owns a call (spec/README.md, rulings; spec/mediation.md sections 3 and 4): whatever a model calls a tool."""
+"""Names, and who owns a call (docs/spec/README.md; docs/spec/mediation.md sections 3 and 4): whatever a model calls a tool."""
 
 from __future__ import annotations
 

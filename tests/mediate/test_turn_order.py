@@ -1,4 +1,4 @@
-"""The order of calls, and tools that end a turn (spec/mediation.md section 4, "Order" and ``terminalOnSuccess``)."""
+"""The order of calls, and tools that end a turn (docs/spec/mediation.md section 4, "Order" and ``terminalOnSuccess``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hidden rounds whose answer is odd: empty, dropped, never given, or the proxy's own (spec/mediation.md section 7)."""
+"""Hidden rounds whose answer is odd: empty, dropped, never given, or the proxy's own (docs/spec/mediation.md section 7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Repeated calls, and the exceptions (spec/mediation.md section 4, "Repeats")."""
+"""Repeated calls, and the exceptions (docs/spec/mediation.md section 4, "Repeats")."""
 
 from __future__ import annotations
 

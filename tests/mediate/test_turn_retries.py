@@ -1,4 +1,4 @@
-"""A runner that tries again: nothing runs twice, and nothing is forgotten (spec/mediation.md section 5)."""
+"""A runner that tries again: nothing runs twice, and nothing is forgotten (docs/spec/mediation.md section 5)."""
 
 from __future__ import annotations
 

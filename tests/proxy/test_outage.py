@@ -1,4 +1,4 @@
-"""A server of the state that goes, in every way, and comes back: through the real mitmdump and a real Valkey (issue 4, 3.).
+"""A server of the state that goes, in every way, and comes back: through the real mitmdump and a real Valkey.
 
 Meanwhile plain chat goes on and reads run; what may write is refused, and the model is told why. One event says that the state
 went, one that it is back, and what was hidden before is there again.

@@ -1,4 +1,4 @@
-"""A file of the state that fails under the real mitmdump: its disk full, locked, and moved away (issue 4, 3.)."""
+"""A file of the state that fails under the real mitmdump: its disk full, locked, and moved away."""
 
 from __future__ import annotations
 

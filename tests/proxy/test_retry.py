@@ -1,4 +1,4 @@
-"""A runner that tries again, through the real mitmdump: no effect twice, whatever broke in between (mediation.md section 5)."""
+"""Retries through the real mitmdump: no effect twice, whatever broke (docs/spec/mediation.md section 5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two real proxies on one real Valkey serve one conversation between them (issue 4, 1)."""
+"""Two real proxies on one real Valkey serve one conversation between them."""
 
 from __future__ import annotations
 

@@ -6,98 +6,130 @@ from tests.requirements.requirement import Requirement
 
 REQUIREMENTS: dict[str, Requirement] = {
     "context:system-end": Requirement(
-        "mediation 8", "Context stands at the end of the system prompt; every other byte stays."
+        "docs/spec/mediation.md section 8", "Context stands at the end of the system prompt; every other byte stays."
     ),
     "context:order": Requirement(
-        "mediation 8",
+        "docs/spec/mediation.md section 8",
         "Memory, blocks, feeds, blocks and time, in this order, behind one sentence that says whose text it is.",
     ),
     "context:fence": Requirement(
-        "mediation 8; origin-runtime E10", "What a service says stands in a fence that nothing in it can end."
+        "docs/spec/mediation.md section 8", "What a service says stands in a fence that nothing in it can end."
     ),
     "context:end-to-end": Requirement(
-        "mediation 8",
+        "docs/spec/mediation.md section 8",
         "A turn knows its feeds and memories, is remembered, and nothing hidden crosses a border with them.",
     ),
     "context:forwarded": Requirement(
-        "mediation 8; issue 3.6",
+        "docs/spec/mediation.md section 8",
         "Requests that are forwarded or only count tokens get the context, and stay as they are else.",
     ),
-    "context:none": Requirement("mediation 8", "An agent without context gets no text, and no service is asked."),
-    "context:no-topology": Requirement(
-        "mediation 2; origin-runtime E3", "No address of a service is in a prompt or a log."
+    "context:none": Requirement(
+        "docs/spec/mediation.md section 8", "An agent without context gets no text, and no service is asked."
     ),
-    "context:blocks": Requirement("origin-runtime 1.3", "Context blocks are cut to their length, in characters."),
+    "context:no-topology": Requirement(
+        "docs/spec/mediation.md section 2", "No address of a service is in a prompt or a log."
+    ),
+    "context:blocks": Requirement(
+        "docs/spec/mediation.md section 8", "Context blocks are cut to their length, in characters."
+    ),
     "context:quarantine": Requirement(
-        "origin-runtime 7.1", "A block that can't be placed is left out, with one event."
+        "docs/spec/mediation.md section 8", "A block that can't be placed is left out, with one event."
     ),
     "context:broken-file": Requirement(
-        "contract, layout", "A broken context file fails that agent closed, and no other."
+        "docs/spec/contract.md, layout", "A broken context file fails that agent closed, and no other."
     ),
-    "context:time-line": Requirement("mediation 8", "The time is told in the agent's zone; an unknown one is UTC."),
+    "context:time-line": Requirement(
+        "docs/spec/mediation.md section 8", "The time is told in the agent's zone; an unknown one is UTC."
+    ),
     "feeds:fetch": Requirement(
-        "mediation 8", "A feed is fetched as the agent, with its credential, and shown as it is."
+        "docs/spec/mediation.md section 8", "A feed is fetched as the agent, with its credential, and shown as it is."
     ),
     "feeds:reference": Requirement(
-        "issue 5.3", "A feed's credential may be a reference to the secrets directory; missing, the feed is not asked."
+        "docs/spec/mediation.md section 8",
+        "A feed's credential may be a reference to the secrets directory; missing, the feed is not asked.",
     ),
-    "feeds:ttl": Requirement("mediation 8", "A feed is fetched once in its TTL, for each agent."),
+    "feeds:ttl": Requirement("docs/spec/mediation.md section 8", "A feed is fetched once in its TTL, for each agent."),
     "feeds:revalidate": Requirement(
-        "issue 3.6", "A copy that has just expired is used and refreshed beside the turn; a much older one is not."
+        "docs/spec/mediation.md section 8",
+        "A copy that has just expired is used and refreshed beside the turn; a much older one is not.",
     ),
-    "feeds:stale-while-error": Requirement("mediation 8", "When the fetch fails the old copy is used, with its age."),
+    "feeds:stale-while-error": Requirement(
+        "docs/spec/mediation.md section 8", "When the fetch fails the old copy is used, with its age."
+    ),
     "feeds:rest": Requirement(
-        "issue 3.6", "A feed that failed is left alone for a while: turns do not wait for it again."
+        "docs/spec/mediation.md section 8",
+        "A feed that failed is left alone for a while: turns do not wait for it again.",
     ),
     "feeds:concurrent": Requirement(
-        "issue 3.6; origin-runtime D1", "Feeds are fetched side by side; turns share a fetch."
+        "docs/spec/mediation.md section 8", "Feeds are fetched side by side; turns share a fetch."
     ),
     "feeds:caps": Requirement(
-        "mediation 8", "Each feed is cut with a mark; those beyond the total are left out with a line."
+        "docs/spec/mediation.md section 8",
+        "Each feed is cut with a mark; those beyond the total are left out with a line.",
     ),
     "feeds:bounded": Requirement(
-        "issue 3.6", "Slow, broken and unreachable services cost no more than the feed's time."
+        "docs/spec/mediation.md section 8", "Slow, broken and unreachable services cost no more than the feed's time."
     ),
-    "feeds:own-host-only": Requirement("mediation 4", "Redirects are refused, environment proxies unused."),
-    "feeds:redaction": Requirement("mediation 2", "No credential that a feed says back reaches the prompt."),
-    "feeds:url": Requirement("issue 3.6", "A feed's URL is checked when the file is read."),
-    "memory:recall": Requirement("origin-runtime 8.10", "What a service recalls for the request stands in the prompt."),
+    "feeds:own-host-only": Requirement(
+        "docs/spec/mediation.md section 4", "Redirects are refused, environment proxies unused."
+    ),
+    "feeds:redaction": Requirement(
+        "docs/spec/mediation.md section 2", "No credential that a feed says back reaches the prompt."
+    ),
+    "feeds:url": Requirement("docs/spec/mediation.md section 8", "A feed's URL is checked when the file is read."),
+    "memory:recall": Requirement(
+        "docs/spec/mediation.md section 8", "What a service recalls for the request stands in the prompt."
+    ),
     "memory:bounds": Requirement(
-        "origin-runtime 8.10", "Eight memories, 8 KiB, and none that is the conversation itself."
+        "docs/spec/mediation.md section 8", "Eight memories, 8 KiB, and none that is the conversation itself."
     ),
     "memory:failure": Requirement(
-        "origin-runtime 8.10", "A service that fails costs the memory, and at most its time."
+        "docs/spec/mediation.md section 8", "A service that fails costs the memory, and at most its time."
     ),
-    "memory:redaction": Requirement("origin-runtime 8.10", "What looks like a credential is blanked out, both ways."),
+    "memory:redaction": Requirement(
+        "docs/spec/mediation.md section 8", "What looks like a credential is blanked out, both ways."
+    ),
     "memory:retain": Requirement(
-        "origin-runtime 8.10, E7",
+        "docs/spec/mediation.md section 8",
         "A turn is retained beside it, redacted with its tool results, bounded, and before the end.",
     ),
     "housekeeping:forwarded": Requirement(
-        "mediation 8", "A side request gets no tools and no context, is not remembered, and passes byte for byte."
+        "docs/spec/mediation.md section 8",
+        "A side request gets no tools and no context, is not remembered, and passes byte for byte.",
     ),
     "housekeeping:told-apart": Requirement(
-        "mediation 8", "A runner's side requests are told by its program's own words, never by a user's text."
+        "docs/spec/mediation.md section 8",
+        "A runner's side requests are told by its program's own words, never by a user's text.",
     ),
-    "budget:window": Requirement("mediation 8", "What has left the window does not count, and is deleted."),
+    "budget:window": Requirement(
+        "docs/spec/mediation.md section 8", "What has left the window does not count, and is deleted."
+    ),
     "budget:max-requests": Requirement(
-        "mediation 8", "A request too many is 429 in its dialect's shape; each agent has its own."
+        "docs/spec/mediation.md section 8", "A request too many is 429 in its dialect's shape; each agent has its own."
     ),
     "budget:retry-after": Requirement(
-        "mediation 8", "Retry-After is the time until there is room, and at least a second."
+        "docs/spec/mediation.md section 8", "Retry-After is the time until there is room, and at least a second."
     ),
-    "budget:admission": Requirement("issue 3.6", "Requests are counted when they are admitted, across processes."),
-    "budget:durable": Requirement("origin-runtime D7", "Spending survives a restart without reading history."),
-    "budget:soft-alert": Requirement("origin-runtime 8.12", "soft_alert is an event and no refusal."),
+    "budget:admission": Requirement(
+        "docs/spec/mediation.md section 8", "Requests are counted when they are admitted, across processes."
+    ),
+    "budget:durable": Requirement(
+        "docs/spec/mediation.md section 8", "Spending survives a restart without reading history."
+    ),
+    "budget:soft-alert": Requirement("docs/spec/mediation.md section 8", "soft_alert is an event and no refusal."),
     "budget:cost": Requirement(
-        "origin-runtime 8.5", "A cost is the provider's, else the price list's, and is never below zero."
+        "docs/spec/mediation.md section 8", "A cost is the provider's, else the price list's, and is never below zero."
     ),
     "budget:cost-unknown": Requirement(
-        "origin-runtime 8.5", "Requests of unknown cost are counted, and told once a window."
+        "docs/spec/mediation.md section 8", "Requests of unknown cost are counted, and told once a window."
     ),
-    "budget:shared": Requirement("mediation 8; issue 4, 1", "Proxies on one state have one budget between them."),
-    "budget:fail-mode": Requirement("origin-runtime 1.2", "An unreadable table lets pass, or is a 503, as it was set."),
+    "budget:shared": Requirement(
+        "docs/spec/mediation.md section 8", "Proxies on one state have one budget between them."
+    ),
+    "budget:fail-mode": Requirement(
+        "docs/spec/mediation.md section 8", "An unreadable table lets pass, or is a 503, as it was set."
+    ),
     "budget:end-to-end": Requirement(
-        "mediation 8", "Real SDKs see a spent budget as 429, and get through when they wait."
+        "docs/spec/mediation.md section 8", "Real SDKs see a spent budget as 429, and get through when they wait."
     ),
 }

@@ -6,225 +6,273 @@ from tests.requirements.requirement import Requirement
 
 REQUIREMENTS: dict[str, Requirement] = {
     "continuity:same-bytes": Requirement(
-        "mediation 7", "What a provider was sent once begins every later request in the same bytes."
+        "docs/spec/mediation.md section 7",
+        "What a provider was sent once begins every later request in the same bytes.",
     ),
     "continuity:advice-left-out": Requirement(
-        "mediation 7", "Rejections, budget and duplicate answers are kept out of what is replayed."
+        "docs/spec/mediation.md section 7", "Rejections, budget and duplicate answers are kept out of what is replayed."
     ),
-    "continuity:told-apart": Requirement("mediation 7", "Equal answers of two conversations keep their own rounds."),
+    "continuity:told-apart": Requirement(
+        "docs/spec/mediation.md section 7", "Equal answers of two conversations keep their own rounds."
+    ),
     "continuity:any-conversation": Requirement(
-        "issue 4, prove",
+        "docs/spec/mediation.md section 7",
         "In any order of asking, forking, editing, failing, trying again and restarting, hidden rounds are where they belong.",
     ),
     "continuity:empty-answers": Requirement(
-        "issue 4, 1.",
+        "docs/spec/mediation.md section 7",
         "An answer without words, which the runner drops, leaves its rounds in the place where it stood.",
     ),
     "continuity:unanswered": Requirement(
-        "issue 4, 1.", "What a turn did that failed is in the conversation when its runner goes on behind it."
+        "docs/spec/mediation.md section 7",
+        "What a turn did that failed is in the conversation when its runner goes on behind it.",
     ),
     "continuity:dropped-by-the-runner": Requirement(
-        "mediation 7", "Hidden rounds of a message that the runner dropped or compacted are not reinjected."
+        "docs/spec/mediation.md section 7",
+        "Hidden rounds of a message that the runner dropped or compacted are not reinjected.",
     ),
     "continuity:evidence": Requirement(
-        "mediation 7",
+        "docs/spec/mediation.md section 7",
         "Equal answers are told apart by the session, by what was said before, and by order; none of it is required.",
     ),
     "continuity:bounds": Requirement(
-        "mediation 7",
+        "docs/spec/mediation.md section 7",
         "8 MiB are kept of an agent and 256 KiB reinjected in a request: older rounds shrink to a line a call, the oldest go.",
     ),
     "continuity:session": Requirement(
-        "mediation 7; gateways 2.2",
+        "docs/spec/mediation.md section 7",
         "A session that a runner names, in a header or a member, is evidence; most name none.",
     ),
     "continuity:regenerated": Requirement(
-        "issue 4, 1.", "An answer that a runner had made again has the rounds of its own making."
+        "docs/spec/mediation.md section 7", "An answer that a runner had made again has the rounds of its own making."
     ),
-    "continuity:edited": Requirement("issue 4, 1.", "An edit of an earlier message costs no later message its rounds."),
+    "continuity:edited": Requirement(
+        "docs/spec/mediation.md section 7", "An edit of an earlier message costs no later message its rounds."
+    ),
     "continuity:compacted": Requirement(
-        "issue 4, 1.", "A summary in the place of earlier messages leaves a kept message its rounds."
+        "docs/spec/mediation.md section 7",
+        "A summary in the place of earlier messages leaves a kept message its rounds.",
     ),
-    "continuity:restart": Requirement("issue 4, 1.", "A restart between any two requests is not noticed."),
+    "continuity:restart": Requirement(
+        "docs/spec/mediation.md section 7", "A restart between any two requests is not noticed."
+    ),
     "continuity:two-dialects": Requirement(
-        "issue 4, 1.", "Hidden rounds are found in their own dialect; a conversation in another one stays sound."
+        "docs/spec/mediation.md section 7",
+        "Hidden rounds are found in their own dialect; a conversation in another one stays sound.",
     ),
     "continuity:calls-anchor": Requirement(
-        "mediation 7", "A handoff is found by its call ids, in any order, by their alphanumerics."
+        "docs/spec/mediation.md section 7", "A handoff is found by its call ids, in any order, by their alphanumerics."
     ),
     "continuity:text-anchor": Requirement(
-        "mediation 7", "An answer is found by its text and the user's words before it, white space aside."
+        "docs/spec/mediation.md section 7",
+        "An answer is found by its text and the user's words before it, white space aside.",
     ),
     "continuity:runners": Requirement(
-        "mediation 7, first bullet; reference/runners.md",
+        "docs/spec/mediation.md section 7, first bullet",
         "A message is found again as runners send it: nulls, parts, added members, other ids' signs, arguments written anew.",
     ),
     "continuity:calls-as-text": Requirement(
-        "issue 11, 1.; reference/runners.md, smolagents",
+        "docs/spec/mediation.md section 7",
         "A message whose runner wrote its calls into the text is found by their ids, behind the same message as before.",
     ),
     "continuity:parts": Requirement(
-        "issue 11, 1.; reference/runners.md, qwen-code",
+        "docs/spec/mediation.md section 7",
         "A user's message is known again by most of its parts, where none of the user's words were exchanged.",
     ),
-    "journal:paid-once": Requirement("mediation 5", "What an earlier attempt of a turn used is paid for once."),
+    "journal:paid-once": Requirement(
+        "docs/spec/mediation.md section 5", "What an earlier attempt of a turn used is paid for once."
+    ),
     "journal:altered": Requirement(
-        "mediation 5, OpenClaw",
+        "docs/spec/mediation.md section 5, OpenClaw",
         "After a failed turn of this conversation a request whose last words go on from the failed one's resumes it.",
     ),
     "journal:altered-and-lost": Requirement(
-        "mediation 5, a turn is done when its whole answer has been handed over",
+        "docs/spec/mediation.md section 5, a turn is done when its whole answer has been handed over",
         "An answer that its runner did not get is there for the same words in another form: not streamed, or with a note.",
     ),
     "journal:sessions": Requirement(
-        "mediation 5 and 7, sessions", "Equal requests of two sessions that their runner names are two turns."
+        "docs/spec/mediation.md sections 5 and 7, sessions",
+        "Equal requests of two sessions that their runner names are two turns.",
     ),
     "journal:not-yet-handed": Requirement(
-        "mediation 5",
+        "docs/spec/mediation.md section 5",
         "A turn is done when its whole answer was handed over; until then the same request gets that answer.",
     ),
     "journal:cut-off": Requirement(
-        "mediation 5", "A turn that its runner left is resumed, and what is still on its way is waited for."
+        "docs/spec/mediation.md section 5",
+        "A turn that its runner left is resumed, and what is still on its way is waited for.",
     ),
-    "journal:idempotency-key": Requirement("issue 4, 2.", "A call has one key, also when its turn is resumed."),
-    "journal:rounds-count": Requirement("mediation 5 and 4, budgets", "The rounds of an earlier attempt count."),
+    "journal:idempotency-key": Requirement(
+        "docs/spec/mediation.md section 5", "A call has one key, also when its turn is resumed."
+    ),
+    "journal:rounds-count": Requirement(
+        "docs/spec/mediation.md sections 5 and 4, budgets", "The rounds of an earlier attempt count."
+    ),
     "journal:revoked": Requirement(
-        "mediation 5", "A tool that was revoked in between runs no more; the call that was made stays history."
+        "docs/spec/mediation.md section 5",
+        "A tool that was revoked in between runs no more; the call that was made stays history.",
     ),
     "journal:unwritable": Requirement(
-        "issue 4, 3.", "A journal that can't be kept stops writes; reads and plain chat go on, and one event says so."
+        "docs/spec/mediation.md section 5",
+        "A journal that can't be kept stops writes; reads and plain chat go on, and one event says so.",
     ),
     "journal:caught-up": Requirement(
-        "issue 4, 3.", "A turn whose journal is back writes what it missed first, and may write again."
+        "docs/spec/mediation.md section 5",
+        "A turn whose journal is back writes what it missed first, and may write again.",
     ),
     "journal:not-behind-the-models-back": Requirement(
-        "mediation 5",
+        "docs/spec/mediation.md section 5",
         "A write of which the model was told that it was not made (no time, no journal) is not made when the turn is resumed.",
     ),
     "state:outage": Requirement(
-        "issue 4, 3.",
+        "docs/state.md",
         "While the state is gone, in whatever way, chat goes on and reads run, writes are refused, one event says so, and one"
         " that it is back.",
     ),
     "state:outage-in-a-turn": Requirement(
-        "issue 4, 3.",
+        "docs/state.md",
         "A state that goes between a reply, an intent, a result and the answer makes no write happen twice.",
     ),
     "state:outage-at-the-start": Requirement(
-        "issue 4, 3.",
+        "docs/state.md",
         "A state that is not there yet is no reason not to start: until it is, reads run and writes do not.",
     ),
     "journal:owner": Requirement(
-        "issue 4, 3.",
+        "docs/spec/mediation.md section 5",
         "Whether a process lives is proved by a lock that it holds or by its lease, never by a host name or a number.",
     ),
     "journal:altered-while-a-write-is-on-its-way": Requirement(
-        "mediation 5", "An altered retry waits for the write that was on its way when the runner left, at every proxy."
+        "docs/spec/mediation.md section 5",
+        "An altered retry waits for the write that was on its way when the runner left, at every proxy.",
     ),
     "state:file-outage": Requirement(
-        "issue 4, 3.",
+        "docs/state.md",
         "A file that is full, locked, deleted or replaced is told of once, and used again by itself when it can be written.",
     ),
     "state:file-damaged": Requirement(
-        "issue 4, 3.",
+        "docs/state.md",
         "A file that is damaged under the proxy is used no more; one that is damaged at the start keeps it from starting.",
     ),
     "state:file-at-the-start": Requirement(
-        "issue 4, 3.",
+        "docs/state.md",
         "A lock passes, and is no reason not to start; what can never be used is, in one line with the remedy.",
     ),
-    "journal:expiry": Requirement("mediation 5", "After 10 minutes the same request is a new turn."),
+    "journal:expiry": Requirement(
+        "docs/spec/mediation.md section 5", "After 10 minutes the same request is a new turn."
+    ),
     "journal:resume": Requirement(
-        "mediation 5", "The same request after a turn that failed resumes it: what ran is played, and not run again."
+        "docs/spec/mediation.md section 5",
+        "The same request after a turn that failed resumes it: what ran is played, and not run again.",
     ),
     "journal:one-runs": Requirement(
-        "mediation 5; issue 4, 1", "Of one request one turn runs, whichever proxy begins it."
+        "docs/spec/mediation.md section 5", "Of one request one turn runs, whichever proxy begins it."
     ),
     "journal:flush": Requirement(
-        "issue 4, 2.", "An intent outlives a power cut before its call leaves; only calls that write wait for the disk."
+        "docs/spec/mediation.md section 5",
+        "An intent outlives a power cut before its call leaves; only calls that write wait for the disk.",
     ),
     "journal:log-begins-anew": Requirement(
-        "issue 4, prove",
+        "docs/spec/mediation.md section 5",
         "A log that turns never let rest begins anew while those who write wait, and the loop goes on: a turn costs the same.",
     ),
     "journal:answer-only": Requirement(
-        "issue 4, 3.",
+        "docs/spec/mediation.md section 5",
         "What led to an answer is kept no longer than the answer is missing, and what failed till it expires.",
     ),
     "journal:lease": Requirement(
-        "issue 4, 1",
+        "docs/spec/mediation.md section 5",
         "A turn whose process is silent goes on elsewhere; what the first one still wants to write is refused.",
     ),
     "journal:not-entered": Requirement(
-        "mediation 5", "A turn that is not entered in the journal begins no call: a retry could not find it."
+        "docs/spec/mediation.md section 5",
+        "A turn that is not entered in the journal begins no call: a retry could not find it.",
     ),
     "journal:ten-minutes": Requirement(
-        "mediation 5", "After ten minutes a turn is not resumed, and the same request may run again."
+        "docs/spec/mediation.md section 5",
+        "After ten minutes a turn is not resumed, and the same request may run again.",
     ),
-    "journal:kill": Requirement("mediation 5", "A turn survives kill -9: its recorded rounds are played."),
+    "journal:kill": Requirement(
+        "docs/spec/mediation.md section 5", "A turn survives kill -9: its recorded rounds are played."
+    ),
     "journal:unknown": Requirement(
-        "mediation 5", "A write whose result was never recorded is answered outcome_unknown, and not run again."
+        "docs/spec/mediation.md section 5",
+        "A write whose result was never recorded is answered outcome_unknown, and not run again.",
     ),
     "journal:reads-again": Requirement(
-        "mediation 5", "A read whose result was never recorded is run again, under the key that it had."
+        "docs/spec/mediation.md section 5",
+        "A read whose result was never recorded is run again, under the key that it had.",
     ),
     "journal:call-in-flight": Requirement(
-        "mediation 5", "A call that was in flight when its runner left is awaited, and its answer used by the retry."
+        "docs/spec/mediation.md section 5",
+        "A call that was in flight when its runner left is awaited, and its answer used by the retry.",
     ),
-    "journal:join": Requirement("mediation 5", "The same request while its turn runs gets the answer of that turn."),
+    "journal:join": Requirement(
+        "docs/spec/mediation.md section 5", "The same request while its turn runs gets the answer of that turn."
+    ),
     "journal:retry-of-a-done-turn": Requirement(
-        "mediation 5", "A done turn is answered again only where the request says that it is a retry."
+        "docs/spec/mediation.md section 5",
+        "A done turn is answered again only where the request says that it is a retry.",
     ),
     "state:shared": Requirement(
-        "issue 4, 1", "Proxies on one Valkey serve one conversation: a retry at another one goes on with the turn."
+        "docs/state.md", "Proxies on one Valkey serve one conversation: a retry at another one goes on with the turn."
     ),
     "crash:at-most-once": Requirement(
-        "issue 4, prove", "Killed at any step, a write is made at most once, and the model is told only what is true."
+        "docs/spec/mediation.md section 5",
+        "Killed at any step, a write is made at most once, and the model is told only what is true.",
     ),
     "crash:goes-on": Requirement(
-        "issue 4, prove", "Killed at any step, the turn is finished, in history, and in every later request."
+        "docs/spec/mediation.md section 5",
+        "Killed at any step, the turn is finished, in history, and in every later request.",
     ),
-    "restart:continuity-and-chain": Requirement("mediation 7; contract, history", "Both survive kill -9."),
-    "store:own": Requirement("mediation 7", "Hidden rounds are found by their own agent and anchor only."),
-    "store:bounded": Requirement("mediation 7", "Bounded per agent by turns and age, least recently used first out."),
-    "store:expires": Requirement("issue 4, 3.", "On a server every key expires, and none before what belongs to it."),
-    "store:durable": Requirement("mediation 7", "A file survives a crash, and is private."),
+    "restart:continuity-and-chain": Requirement(
+        "docs/spec/mediation.md section 7; docs/spec/contract.md, history.jsonl", "Both survive kill -9."
+    ),
+    "store:own": Requirement(
+        "docs/spec/mediation.md section 7", "Hidden rounds are found by their own agent and anchor only."
+    ),
+    "store:bounded": Requirement(
+        "docs/spec/mediation.md section 7", "Bounded per agent by turns and age, least recently used first out."
+    ),
+    "store:expires": Requirement("docs/state.md", "On a server every key expires, and none before what belongs to it."),
+    "store:durable": Requirement("docs/spec/mediation.md section 7", "A file survives a crash, and is private."),
     "store:whole": Requirement(
-        "mediation 7", "What a process writes is seen by others and survives, whichever of them come and go meanwhile."
+        "docs/spec/mediation.md section 7",
+        "What a process writes is seen by others and survives, whichever of them come and go meanwhile.",
     ),
     "store:private": Requirement(
-        "issue 4, 3.", "The file, its log and its index are 0600, a directory made for them 0700, whatever they were."
+        "docs/state.md", "The file, its log and its index are 0600, a directory made for them 0700, whatever they were."
     ),
     "log:continuity": Requirement(
-        "issue 4, 4.",
+        "docs/spec/contract.md, The log",
         "A request with answers in it tells how many of them got hidden rounds back, and why the others did not.",
     ),
     "log:resume": Requirement(
-        "issue 4, 4.", "A turn that goes on tells what of an earlier attempt was played, in numbers."
+        "docs/spec/contract.md, The log", "A turn that goes on tells what of an earlier attempt was played, in numbers."
     ),
     "log:join": Requirement(
-        "issue 4, 4.", "A request that gets another one's answer tells whose turn that is, and how it came to it."
+        "docs/spec/contract.md, The log",
+        "A request that gets another one's answer tells whose turn that is, and how it came to it.",
     ),
     "store:marks": Requirement(
-        "mediation 7",
+        "docs/spec/mediation.md section 7",
         "An answer before which nothing was hidden is kept as a mark, which takes no room from hidden rounds.",
     ),
     "store:shrinks": Requirement(
-        "issue 4, 3.", "What is deleted is given back to the disk while turns go on, and the log is cut."
+        "docs/state.md", "What is deleted is given back to the disk while turns go on, and the log is cut."
     ),
     "state:inventory": Requirement(
-        "issue 4, 4.", "What is kept is told by agent, in counts, sizes and times, and reading it changes no file."
+        "docs/state.md", "What is kept is told by agent, in counts, sizes and times, and reading it changes no file."
     ),
     "state:forget": Requirement(
-        "issue 4, 4.",
+        "docs/state.md",
         "An agent's hidden rounds and turns are forgotten, but for a turn that a process is at; a proxy that runs goes on.",
     ),
     "state:errors": Requirement(
-        "issue 4, 4.", "A state that can't be read or forgotten from is one line: the thing, the place, the remedy."
+        "docs/state.md", "A state that can't be read or forgotten from is one line: the thing, the place, the remedy."
     ),
     "state:no-secrets": Requirement(
-        "mediation 2; issue 4, 3.",
+        "docs/spec/mediation.md section 2",
         "No secret of ours or a runner's is in any byte of the state, in any form that a peer may say it in.",
     ),
-    "state:newer": Requirement("issue 4, 4.", "A state that a newer claw has written is not touched, and said so."),
+    "state:newer": Requirement("docs/state.md", "A state that a newer claw has written is not touched, and said so."),
 }

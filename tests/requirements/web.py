@@ -6,33 +6,34 @@ from tests.requirements.requirement import Requirement
 
 REQUIREMENTS: dict[str, Requirement] = {
     "transcript:turn": Requirement(
-        "inspect, Turn", "A line of history reads as who said what to whom, with results, timings and tokens."
+        "docs/spec/inspect.md, Turn",
+        "A line of history reads as who said what to whom, with results, timings and tokens.",
     ),
     "transcript:dialects": Requirement(
-        "inspect, Turn", "Requests and answers of both dialects are read, as JSON and as streams."
+        "docs/spec/inspect.md, Turn", "Requests and answers of both dialects are read, as JSON and as streams."
     ),
     "transcript:hostile": Requirement(
-        "inspect, Turn",
+        "docs/spec/inspect.md, Turn",
         "Damaged lines cost no transcript, and no peer's words move a terminal's cursor or pass for ours.",
     ),
-    "web:address": Requirement("issue 6, item 3", "mitmweb says where its page is, without an option."),
+    "web:address": Requirement("docs/inspect.md", "mitmweb says where its page is, without an option."),
     "web:turn-view": Requirement(
-        "inspect, Turn",
+        "docs/spec/inspect.md, Turn",
         "The Turn view is a mediated flow's default, of now and of a file; hidden requests say what they are part of.",
     ),
     "web:commands": Requirement(
-        "inspect, commands", "claw.turn, claw.agents and claw.reload tell what is, without a secret."
+        "docs/spec/inspect.md, commands", "claw.turn, claw.agents and claw.reload tell what is, without a secret."
     ),
     "web:replay": Requirement(
-        "inspect, claw.replay",
+        "docs/spec/inspect.md, claw.replay",
         "A recorded turn is played again offline, under the present manifest, and what differs is said.",
     ),
     "web:browser": Requirement(
-        "inspect, mitmweb",
+        "docs/spec/inspect.md, mitmweb",
         "In a real browser a turn is found and read, with its hidden requests, and nothing sent to it is secret.",
     ),
     "web:guarded": Requirement(
-        "reference mitmproxy 2",
+        "docs/inspect.md",
         "mitmweb's page may unload the script, and then nothing goes out; what lets requests out it can't set.",
     ),
 }

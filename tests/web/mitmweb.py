@@ -1,4 +1,4 @@
-"""The real mitmweb, asked as its own page asks it (reference/mitmproxy.md section 2: the token, and the xsrf pair)."""
+"""The real mitmweb, asked as its own page asks it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """What differs between the providers' protocols, for tests: one module a protocol, and the neutral words of both.
 
-A wire builds what a runner and a model send, reads what they receive as strictly as the strictest SDK does
-(reference/gateways.md section 2.8), and holds every request for the provider to the provider's own rules. It shares no code
-with the dialects that it tests.
+A wire builds what a runner and a model send, reads what they receive as strictly as the strictest SDK does, and holds every
+request for the provider to the provider's own rules. It shares no code with the dialects that it tests.
 """
 
 from __future__ import annotations
