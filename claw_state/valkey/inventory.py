@@ -19,7 +19,8 @@ from claw_state.inventory import (
 )
 from claw_state.lease import Owner
 from claw_state.url import Server, StoreError
-from claw_state.valkey.link import DROP, PRELUDE, blocking_client, read_schema_version
+from claw_state.valkey.link import PRELUDE, blocking_client, read_schema_version
+from claw_state.valkey.scripts import load_script
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -27,31 +28,9 @@ if TYPE_CHECKING:
 _PATIENCE_SECONDS = 5.0
 _BATCH = 100
 """Entries that are read or deleted at once: a proxy waits at most a quarter of a second for the server."""
-_DELETE_ROUNDS = (
-    DROP
-    + """
-local a = of(ARGV[2])
-local ids = redis.call('ZRANGE', a .. ARGV[3], 0, tonumber(ARGV[4]) - 1)
-for _, id in ipairs(ids) do drop(a, id) end
-if redis.call('ZCARD', a .. 'used') == 0 then redis.call('DEL', a .. 'bytes') end
-return #ids
-"""
-)
-_DELETE_TURN = """
-local a, turn = of(ARGV[2]), ARGV[3]
-local t = 'claw:t:' .. turn
-local known = redis.call('HMGET', t, 'state', 'owner', 'seen', 'request', 'earlier')
-if known[1] ~= ARGV[4] or known[2] ~= ARGV[5] or known[3] ~= ARGV[6] then return 0 end
-if known[4] and redis.call('GET', a .. 'asked:' .. known[4]) == turn then redis.call('DEL', a .. 'asked:' .. known[4]) end
-if known[5] then redis.call('ZREM', a .. 'earlier:' .. known[5], turn) end
-redis.call('ZREM', a .. 'turns', turn)
-return redis.call('DEL', t)
-"""
-_DELETE_AGENT = """
-local a = of(ARGV[2])
-if redis.call('EXISTS', a .. 'used', a .. 'turns') == 0 then redis.call('ZREM', 'claw:agents', ARGV[2]) end
-return 1
-"""
+_DELETE_ROUNDS = load_script("continuity_drop", "inventory_delete_rounds")
+_DELETE_TURN = load_script("inventory_delete_turn")
+_DELETE_AGENT = load_script("inventory_delete_agent")
 
 
 class _Turn(NamedTuple):

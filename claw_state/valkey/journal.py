@@ -25,140 +25,17 @@ from claw_state.journal import (
 from claw_state.lease import Owner
 from claw_state.url import StoreError
 from claw_state.valkey.link import Link
+from claw_state.valkey.scripts import load_script
 
-_SEEN = """
-local within = tonumber(ARGV[2])
-local function seen(turn, agent, request)
-  redis.call('HSET', 'claw:t:' .. turn, 'seen', exact(now))
-  redis.call('EXPIRE', 'claw:t:' .. turn, within)
-  redis.call('SET', of(agent) .. 'asked:' .. request, turn, 'EX', within)
-  redis.call('ZADD', of(agent) .. 'turns', exact(now), turn)
-  redis.call('EXPIRE', of(agent) .. 'turns', within)
-  local earlier = of(agent) .. 'earlier:' .. redis.call('HGET', 'claw:t:' .. turn, 'earlier')
-  redis.call('ZADD', earlier, exact(now), turn)
-  redis.call('ZREMRANGEBYSCORE', earlier, '-inf', exact(now - within))
-  redis.call('EXPIRE', earlier, within)
-end
-local function runs(agent, request, but)
-  local turn = redis.call('GET', of(agent) .. 'asked:' .. request)
-  if not turn or turn == but then return false end
-  local known = redis.call('HMGET', 'claw:t:' .. turn, 'state', 'request', 'seen')
-  return known[1] == 'running' and known[2] == request and tonumber(known[3]) > now - within
-end
-"""
-_FIND = """
-local agent, within, request, earlier, words = ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5], ARGV[6]
-local function read(turn)
-  local known = redis.call('HMGET', 'claw:t:' .. turn, 'state', 'owner', 'seen', 'attempt', 'request', 'said', 'earlier')
-  if not known[1] or tonumber(known[3]) <= now - within then return nil end
-  return known
-end
-local function row(turn, known)
-  return {turn, known[1], known[2], known[3], known[4], exact(now - tonumber(known[3])), known[6]}
-end
-local turn = redis.call('GET', of(agent) .. 'asked:' .. request)
-local known = turn and read(turn)
-if known and known[5] == request then return {'same', row(turn, known)} end
-if words == '' then return nil end
-local alike = {'altered'}
-for _, other in ipairs(redis.call('ZREVRANGE', of(agent) .. 'earlier:' .. earlier, 0, tonumber(ARGV[7]) - 1)) do
-  known = read(other)
-  if known and known[1] ~= 'done' and known[7] == earlier and known[6] ~= '' then
-    alike[#alike + 1] = row(other, known)
-  end
-end
-return alike
-"""
-_BEGIN = (
-    _SEEN
-    + """
-local turn, agent, owner = ARGV[3], ARGV[4], ARGV[5]
-local request, earlier, said, attempt = ARGV[6], ARGV[7], ARGV[8], ARGV[9]
-if runs(agent, request, turn) then return 0 end
-redis.call('HSET', 'claw:t:' .. turn, 'agent', agent, 'state', 'running', 'owner', owner,
-  'request', request, 'earlier', earlier, 'said', said, 'attempt', attempt)
-seen(turn, agent, request)
-redis.call('ZREMRANGEBYSCORE', of(agent) .. 'turns', '-inf', exact(now - within))
-redis.call('ZADD', 'claw:agents', 'NX', exact(now), agent)
-if redis.call('TTL', 'claw:agents') < within then redis.call('EXPIRE', 'claw:agents', within) end
-return 1
-"""
-)
-_RESUME = (
-    _SEEN
-    + """
-local turn, how, whose, when, owner = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
-local request, earlier, said, attempt = ARGV[8], ARGV[9], ARGV[10], ARGV[11]
-local t = 'claw:t:' .. turn
-local known = redis.call('HMGET', t, 'state', 'owner', 'seen', 'agent', 'earlier')
-local same = known[1] == how and known[2] == whose and tonumber(known[3]) == tonumber(when)
-if not same or runs(known[4], request, turn) then return 0 end
-redis.call('ZREM', of(known[4]) .. 'earlier:' .. known[5], turn)
-redis.call('HSET', t, 'state', 'running', 'owner', owner,
-  'request', request, 'earlier', earlier, 'said', said, 'attempt', attempt)
-seen(turn, known[4], request)
-return 1
-"""
-)
-_RENEW = (
-    _SEEN
-    + """
-local ours = 0
-for place = 4, #ARGV do
-  local known = redis.call('HMGET', 'claw:t:' .. ARGV[place], 'state', 'owner', 'agent', 'request')
-  if (known[1] == 'running' or known[1] == 'abandoned') and known[2] == ARGV[3] then
-    seen(ARGV[place], known[3], known[4])
-    ours = ours + 1
-  end
-end
-return ours
-"""
-)
-_RECORD_STEP = """
-local t = 'claw:t:' .. ARGV[2]
-if redis.call('HGET', t, 'owner') ~= ARGV[3] then return 0 end
-redis.call('HSET', t, ARGV[4], ARGV[5])
-return 1
-"""
+_FIND = load_script("journal_find")
+_BEGIN = load_script("journal_seen", "journal_begin")
+_RESUME = load_script("journal_seen", "journal_resume")
+_RENEW = load_script("journal_seen", "journal_renew")
+_RECORD_STEP = load_script("journal_record_step")
 _READ_STEP = "return redis.call('HGET', 'claw:t:' .. ARGV[2], ARGV[3])"
-_ABANDON = (
-    _SEEN
-    + """
-local known = redis.call('HMGET', 'claw:t:' .. ARGV[3], 'state', 'owner', 'agent', 'request')
-if known[1] ~= 'running' or known[2] ~= ARGV[4] then return 0 end
-redis.call('HSET', 'claw:t:' .. ARGV[3], 'state', 'abandoned')
-seen(ARGV[3], known[3], known[4])
-return 1
-"""
-)
-_END = (
-    _SEEN
-    + """
-local turn, owner, state, answer = ARGV[3], ARGV[4], ARGV[5], ARGV[6]
-local t = 'claw:t:' .. turn
-local known = redis.call('HMGET', t, 'owner', 'agent', 'request', 'answer')
-if known[1] ~= owner or (known[4] or '') ~= '' then return 0 end
-redis.call('HSET', t, 'state', state, 'answer', answer)
-if answer ~= '' then
-  for _, name in ipairs(redis.call('HKEYS', t)) do
-    if string.find(name, '.', 1, true) then redis.call('HDEL', t, name) end -- a step: ROUND.PLACE
-  end
-end
-seen(turn, known[2], known[3])
-return 1
-"""
-)
-_MARK_DELIVERED = (
-    _SEEN
-    + """
-local known = redis.call('HMGET', 'claw:t:' .. ARGV[3], 'state', 'agent', 'request', 'earlier')
-if known[1] ~= 'answered' then return 0 end
-redis.call('HSET', 'claw:t:' .. ARGV[3], 'state', 'done')
-seen(ARGV[3], known[2], known[3])
-redis.call('ZREM', of(known[2]) .. 'earlier:' .. known[4], ARGV[3]) -- it takes no room from those that may go on
-return 1
-"""
-)
+_ABANDON = load_script("journal_seen", "journal_abandon")
+_END = load_script("journal_seen", "journal_end")
+_MARK_DELIVERED = load_script("journal_seen", "journal_mark_delivered")
 _RESPONSE = "reply"
 _TTL_SECONDS = int(RESUME_SECONDS)
 

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from claw_state.health import Health, StateUnavailableError
 from claw_state.url import Server, StoreError
+from claw_state.valkey.scripts import load_script
 
 if TYPE_CHECKING:
     from redis import Redis as Blocking
@@ -37,25 +38,8 @@ SCHEMA = 1
 """The version of the keys."""
 TIMEOUT_SECONDS = 0.25
 _MAX_CONNECTIONS = 32
-PRELUDE = """
-local clock = redis.call('TIME')
-local now = tonumber(ARGV[1]) or (tonumber(clock[1]) + tonumber(clock[2]) / 1000000)
-local function exact(number) return string.format('%.6f', number) end
-local function of(agent) return 'claw:a:' .. agent .. ':' end
-"""
+PRELUDE = load_script("prelude")
 """The beginning of every script. The time is the server's, since the clocks of proxies may differ; tests pass their own."""
-DROP = """
-local function drop(a, id)
-  local anchor = a .. 'by:' .. string.match(redis.call('HGET', a .. 'about', id), '^[^\\n]*')
-  redis.call('INCRBY', a .. 'bytes', 0 - redis.call('HSTRLEN', a .. 'messages', id)) -- there is a -0, which is no integer
-  redis.call('HDEL', a .. 'about', id)
-  redis.call('HDEL', a .. 'messages', id)
-  redis.call('ZREM', a .. 'used', id)
-  redis.call('ZREM', a .. 'whole', id)
-  redis.call('ZREM', anchor, id)
-end
-"""
-"""A Lua function that deletes one continuity entry of an agent."""
 _NOT_INSTALLED = "a state on a server needs the redis client, which is not installed: pip install 'clawdapus[redis]'"
 _CODE = re.compile("[A-Z]{2,} ")
 _WRONG_TYPE = "WRONGTYPE "

@@ -12,40 +12,10 @@ from claw_contract.metadata import Budget
 from claw_state.spending import Bucket, BudgetExcess, OnWriteError, bucket_width, find_excess
 from claw_state.url import StoreError
 from claw_state.valkey.link import Link
+from claw_state.valkey.scripts import load_script
 
-_BUCKETS = """
-local key, seconds, width = of(ARGV[2]) .. 'spent', tonumber(ARGV[3]), tonumber(ARGV[4])
-local function parts(bucket)
-  local requests, cost, unknown = string.match(bucket or '0 0 0', '^(%S+) (%S+) (%S+)$')
-  return tonumber(requests), tonumber(cost), tonumber(unknown)
-end
-local function add(more_requests, more_cost, more_unknown)
-  local ends = exact((math.floor(now / width) + 1) * width)
-  local requests, cost, unknown = parts(redis.call('HGET', key, ends))
-  redis.call('HSET', key, ends, string.format('%d %.17g %d', requests + more_requests, cost + more_cost,
-    unknown + more_unknown))
-  redis.call('EXPIRE', key, math.ceil(seconds + width))
-end
-"""
-_COUNT = (
-    _BUCKETS
-    + """
-local max_requests, max_cost, soft = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7] == '1'
-local all, requests, cost, current = redis.call('HGETALL', key), 0, 0, {}
-for place = 1, #all, 2 do
-  if tonumber(all[place]) <= now - seconds then
-    redis.call('HDEL', key, all[place])
-  else
-    local more_requests, more_cost = parts(all[place + 1])
-    requests, cost = requests + more_requests, cost + more_cost
-    current[#current + 1] = all[place] .. ' ' .. all[place + 1]
-  end
-end
-local exceeded = (max_requests and requests >= max_requests) or (max_cost and cost >= max_cost)
-if soft or not exceeded then add(1, 0, 0) end
-return {exceeded and 1 or 0, exact(now), current}
-"""
-)
+_BUCKETS = load_script("spending_buckets")
+_COUNT = load_script("spending_buckets", "spending_count")
 _ADD = _BUCKETS + "add(0, tonumber(ARGV[5]), tonumber(ARGV[6])) return 1"
 
 

@@ -1,0 +1,3 @@
+local a = of(ARGV[2])
+if redis.call('EXISTS', a .. 'used', a .. 'turns') == 0 then redis.call('ZREM', 'claw:agents', ARGV[2]) end
+return 1
