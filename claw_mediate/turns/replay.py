@@ -177,7 +177,7 @@ class _Peers:
 
 
 def _answer(call: ToolCall, recorded: RecordedResponse, known: JsonObject | None, limit: int) -> ToolResult:
-    """The answer to a call, as its service's response is read now; without one, as the model was told then."""
+    """Return the result of a call: its service's response as it is read now; without one, as the model read it then."""
     if recorded.status is not None and not recorded.whole:
         cut = min(limit, len(recorded.body)) if recorded.size > len(recorded.body) else limit
         return tool_result.read_http_response(call, recorded.status, recorded.body, recorded.size, cut)
@@ -189,7 +189,7 @@ def _answer(call: ToolCall, recorded: RecordedResponse, known: JsonObject | None
 
 
 def _calls(trace: Sequence[JsonObject]) -> dict[tuple[int, str], list[JsonObject]]:
-    """The calls of a line of history that ran, by round and tool."""
+    """Return the calls of a line of history that ran, by round and tool."""
     found: dict[tuple[int, str], list[JsonObject]] = {}
     for past in trace:
         for call in map(as_object, as_array(past.get("tool_calls"))):
