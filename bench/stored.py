@@ -47,12 +47,12 @@ async def _turn(store: ContinuityStore, journal: Journal, agent: str, name: str)
     digests = [hashlib.sha256(f"{part} {name}".encode()).hexdigest() for part in ("request", "earlier", "key")]
     turn_id = f"turn_{int(name):032x}"
     await journal.begin(turn_id, agent, RequestFingerprint(digests[0], digests[1], f"What of {name}?", ""))
-    await journal.replied(turn_id, 1, wire.call(0))
-    await journal.answered(turn_id, 1, 0, _RECORD)
-    await journal.replied(turn_id, 2, _RESPONSE.body)
-    await store.keep(agent, Anchor(f"openai_chat:words:{digests[2]}", (digests[0][:16],)), "", _HIDDEN)
-    await journal.ended(turn_id, _RESPONSE)
-    await journal.handed(turn_id)
+    await journal.record_response(turn_id, 1, wire.call(0))
+    await journal.record_result(turn_id, 1, 0, _RECORD)
+    await journal.record_response(turn_id, 2, _RESPONSE.body)
+    await store.save(agent, Anchor(f"openai_chat:words:{digests[2]}", (digests[0][:16],)), "", _HIDDEN)
+    await journal.end(turn_id, _RESPONSE)
+    await journal.mark_delivered(turn_id)
 
 
 _RESPONSE = StoredResponse(200, "application/json", wire.completion(wire.TEXT))
@@ -63,7 +63,7 @@ _RECORD = wire.result(0)
 def _open(state: str, clock: Callable[[], float]) -> tuple[ContinuityStore, Journal]:
     where, owner = parse_place(state), Owner("bench", 1, "earlier")
     if isinstance(where, Server):
-        return ValkeyContinuityStore(Link(where, seconds=10), clock), ValkeyJournal(
-            Link(where, seconds=10), owner, clock
+        return ValkeyContinuityStore(Link(where, timeout=10), clock), ValkeyJournal(
+            Link(where, timeout=10), owner, clock
         )
     return SqliteContinuityStore(Database(where.path), clock), SqliteJournal(Database(where.path), owner, clock)

@@ -73,7 +73,7 @@ class ProxyFiles:
     def logged(self, turn_id: str, **more: Any) -> None:
         """Append a line of history, and log the event that ends its turn."""
         appended = self._history.append("analyst", entry(turn_id, **more), NOBODY)
-        self.ends(turn_id, history_hash=appended.hash, **({"history_rotated": True} if appended.rotated else {}))
+        self.ends(turn_id, history_hash=appended.hash, **({"history_rotated": True} if appended.has_rotated else {}))
 
     def ends(self, turn_id: str, agent: str = "analyst", **more: Any) -> None:
         """Log the event that ends a turn."""

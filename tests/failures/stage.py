@@ -136,9 +136,9 @@ class Stage:
         keys = {"OPENAI_API_KEY": PROVIDER_KEY, "ANTHROPIC_API_KEY": PROVIDER_KEY}
         env = {**keys, "OPENAI_BASE_URL": base, "ANTHROPIC_BASE_URL": base}
         mediator = Mediator(Settings.of(values), EventLog(self.log.append), env)
-        mediator._playing._peers = mediator._peers._replace(now=lambda: self.clock)
+        mediator._turns._peers = mediator._peers._replace(now=lambda: self.clock)
         mediator._peers.upstream._sleep = self._sleep
-        mediator.registry._states.now = lambda: self.clock
+        mediator.registry._key_states.now = lambda: self.clock
         return mediator
 
     async def _sleep(self, seconds: float) -> None:
