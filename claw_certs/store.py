@@ -15,16 +15,82 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
+import ssl
+import stat
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
+import certifi
+
 from claw_certs import safe_fs
-from claw_certs.bundle import pem_certificates
 from claw_certs.ca import Authority, CaRequest, UnfitError, create_ca, parse_ca, parse_valid_ca
-from claw_certs.key_file import CA_FILE, exposed_to
+
+CA_FILE = "mitmproxy-ca.pem"
+
+
+def load_ca(directory: Path, now: datetime, passphrase: bytes | None = None) -> Authority | None:
+    """Return the CA in mitmproxy's ``confdir``, or None. Raise ``UnfitError`` with one line that has the remedy."""
+    file = directory / CA_FILE
+    try:
+        with file.open("rb") as stream:
+            status = os.fstat(stream.fileno())
+            content = stream.read()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UnfitError(
+            f"the CA {file} can't be read: {error.strerror} (it must belong to who runs the proxy)"
+        ) from None
+    if (readers := exposed_to(status)) is not None:
+        raise UnfitError(
+            f"the key of the CA {file} is open to {readers}: chmod 600 {file}, or make another if it was read"
+        )
+    try:
+        return parse_valid_ca(content, now, passphrase)
+    except UnfitError as error:
+        raise UnfitError(f"the CA {file} can't be used: {error} (`claw certs init --force` makes another)") from None
+
+
+def exposed_to(status: os.stat_result, proxy: int | None = None) -> str | None:
+    """Return who may wrongly read or write the key, or None. ``proxy``: the proxy's user, if it is not this process's."""
+    if status.st_mode & stat.S_IRWXO:
+        return "everybody"
+    is_owner = status.st_uid == (os.geteuid() if proxy is None else proxy)
+    if status.st_mode & stat.S_IWGRP or (is_owner and status.st_mode & stat.S_IRWXG):
+        return "its group"
+    return None
+
+
+_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
+_SYSTEM_STORES = (
+    "/etc/ssl/certs/ca-certificates.crt",  # Debian, Ubuntu, Arch, Alpine
+    "/etc/pki/tls/certs/ca-bundle.crt",  # Fedora, RHEL
+    "/etc/ssl/ca-bundle.pem",  # SUSE
+    "/etc/ssl/cert.pem",  # macOS, Alpine
+)
+
+
+def load_public_cas(file: Path | None) -> tuple[Path, bytes]:
+    """Return the public CAs in PEM and their file: the given one, else this machine's own, else certifi's.
+
+    Raise ``OSError``; ``ValueError`` if the given file holds no certificate.
+    """
+    system = map(Path, filter(None, (*_SYSTEM_STORES, ssl.get_default_verify_paths().cafile)))
+    candidates = [file] if file is not None else [*filter(Path.is_file, system), Path(certifi.where())]
+    for candidate in candidates:
+        if blocks := pem_certificates(candidate.read_bytes()):
+            return candidate, b"\n".join(blocks) + b"\n"
+    raise ValueError(f"{file} holds no certificate")
+
+
+def pem_certificates(content: bytes) -> list[bytes]:
+    """Return the PEM blocks of all certificates in a file's content."""
+    return _CERTIFICATE.findall(content)
+
 
 NEXT = "next-ca.pem"
 DH_PARAMETERS = "mitmproxy-dhparam.pem"

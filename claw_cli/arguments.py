@@ -19,6 +19,7 @@ Output = Annotated[
     Path | None,
     typer.Option("-o", "--output", metavar="DIR", help="The compiled tree; default: .claw-runtime beside the pod."),
 ]
+AgentId = Annotated[str, typer.Argument(metavar="AGENT", help="The agent's id; with count: name-0, name-1 …")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 

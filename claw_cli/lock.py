@@ -2,16 +2,78 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
+import re
+import subprocess
 import sys
-from typing import Annotated
+import tarfile
+from typing import Annotated, Any
 
 import typer
 
 from claw_cli.arguments import File, Pod, pod_file
-from claw_cli.images import baked_descriptor
+from claw_cli.screen import fail
 from claw_compile.diagnostics.report import as_text
-from claw_compile.lock_update import LockResult, lock_pod
+from claw_compile.loading.descriptor_lookup import DESCRIBE_LABEL, DESCRIPTOR_FILE
+from claw_compile.loading.files import MAX_BYTES
+from claw_compile.lock_update import ImageDescriptor, LockResult, lock_pod
+
+_SECONDS = 60
+_DIGEST = re.compile("sha256:[0-9a-f]{64}")
+
+
+def baked_descriptor(image: str) -> ImageDescriptor | None:
+    """Return the image's descriptor; None when it has none, or when the image is not on this machine."""
+    if image.startswith("-") or (inspection := _docker("image", "inspect", image)) is None:
+        sys.stderr.write(f"{image} is not on this machine, so its descriptor was not read: docker pull {image}\n")
+        return None
+    (facts,) = json.loads(inspection)
+    labels = (facts.get("Config") or {}).get("Labels") or {}
+    label = labels.get(DESCRIBE_LABEL)
+    path = label or f"/{DESCRIPTOR_FILE}"
+    data = _copy_out(image, path)
+    if data is None and label is None:
+        return None
+    return ImageDescriptor(path, data, _digest(facts))
+
+
+def _digest(facts: dict[str, Any]) -> str | None:
+    """Return the digest by which a registry knows the image, else its local id."""
+    repository = next(iter(facts.get("RepoDigests") or ()), "")
+    known = (repository.partition("@")[2], facts.get("Id") or "")
+    return next((digest for digest in known if _DIGEST.fullmatch(digest)), None)
+
+
+def _copy_out(image: str, path: str) -> bytes | None:
+    created = _docker("create", image, "claw")
+    if created is None:
+        return None
+    container = created.decode().strip()
+    try:
+        archive = _docker("cp", "-L", f"{container}:{path}", "-")
+    finally:
+        _docker("rm", container)
+    if archive is None:
+        return None
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        for member in tar:
+            file = tar.extractfile(member) if member.isreg() else None
+            if file is not None:
+                return file.read(MAX_BYTES + 1)
+    return None
+
+
+def _docker(*arguments: str) -> bytes | None:
+    """Run Docker, and return its output; None when it fails. Exit 1 without Docker, or without an answer."""
+    try:
+        process = subprocess.run(["docker", *arguments], capture_output=True, check=False, timeout=_SECONDS)  # noqa: S603, S607 - the user's own Docker, no shell
+    except FileNotFoundError:
+        fail("there is no 'docker' on this machine, which is needed to look into an image: install Docker Engine")
+    except subprocess.TimeoutExpired:
+        fail(f"docker {arguments[0]} has not answered for {_SECONDS} seconds")
+    return process.stdout if process.returncode == 0 else None
 
 
 def lock(

@@ -40,15 +40,12 @@ def proxy(
     arguments = context.meta[REST]
     tree = find_tree(file, os.environ)
     environment = dict(os.environ)
-    if file is not None or not _names_context(arguments, os.environ):
+    names_context = bool(os.environ.get(CONTEXT_ROOT)) or any("cllama_context=" in each for each in arguments)
+    if file is not None or not names_context:
         if not tree.is_compiled and _WITHOUT_A_TREE.isdisjoint(arguments):
             fail(tree.missing)
         environment = proxy_environment(tree, os.environ)
     _become("mitmweb" if web else "mitmdump", arguments, environment)
-
-
-def _names_context(arguments: Sequence[str], environ: Mapping[str, str]) -> bool:
-    return bool(environ.get(CONTEXT_ROOT)) or any("cllama_context=" in argument for argument in arguments)
 
 
 def proxy_environment(tree: CompiledTree, environ: Mapping[str, str]) -> dict[str, str]:
