@@ -36,13 +36,13 @@ class AuditQuery:
     grants: PodGrants | None = None
 
 
-def audit(query: AuditQuery, progress: Progress = ignore, on_call: Callable[[Call], object] | None = None) -> Report:
+def audit(query: AuditQuery, progress: Progress = ignore, on_call: Callable[[Call], object] = ignore) -> Report:
     """Return the report, and call ``on_call`` with each matching call. Raise ``SourceError`` for an unreadable directory."""
     return _Audit(query, progress, on_call).run()
 
 
 class _Audit:
-    def __init__(self, query: AuditQuery, progress: Progress, on_call: Callable[[Call], object] | None) -> None:
+    def __init__(self, query: AuditQuery, progress: Progress, on_call: Callable[[Call], object]) -> None:
         self._query = query
         self._filters = query.filters
         self._progress = progress
@@ -88,7 +88,6 @@ class _Audit:
             self._report.unread.add_file(error)
 
     def _count_event(self, event: Event) -> None:
-        """Count an event by itself, apart from its turn."""
         if not self._filters.matches(event.agent, event.at, event.turn_id):
             return
         self._report.events.add(event.kind)
@@ -114,6 +113,5 @@ class _Audit:
         if turn.source == "history":
             for name in interventions(turn):
                 self._report.interventions.add(name)
-        if self._on_call is not None:
-            for call in calls:
-                self._on_call(call)
+        for call in calls:
+            self._on_call(call)

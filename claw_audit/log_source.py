@@ -85,7 +85,6 @@ class Event:
 
     @property
     def at(self) -> float | None:
-        """Time in seconds; None if it is no valid time."""
         return parse_time(self.text("ts"))
 
     @property
@@ -99,7 +98,6 @@ class Event:
         return self._members.get("history_rotated") is True
 
     def call(self) -> Call:
-        """Return the call of a ``tool_call`` event."""
         is_ok, code = self._members.get("status") == "ok", self.text("code")
         return Call(
             ts=self.text("ts"),
@@ -141,8 +139,7 @@ class Event:
 
     def usage(self) -> Usage:
         """Return the usage of the attempt that the event ends."""
-        members = ("tokens_in", "tokens_out", "cached_tokens", "cost_usd")
-        return usage_of_attempt(*map(self._members.get, members))
+        return usage_of_attempt(*map(self._members.get, ("tokens_in", "tokens_out", "cached_tokens", "cost_usd")))
 
 
 _OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
@@ -154,14 +151,12 @@ def read_events(name: str, progress: Progress, skipped: SkippedInput) -> Iterato
     with open_log(name, progress) as blocks:
         for line in read_lines(blocks):
             try:
-                event = parser.parse(line.data)
+                if (event := parser.parse(line.data)) is not None:
+                    yield event
+                else:
+                    skipped.foreign += 1
             except UnreadableLineError as error:
                 skipped.add_line(name, line.number, line.offset, error)
-                continue
-            if event is None:
-                skipped.foreign += 1
-            else:
-                yield event
 
 
 class LogParser:
@@ -176,8 +171,7 @@ class LogParser:
         """Return the event of a line, or None. Raise ``UnreadableLineError``, also for None, a line that is too long."""
         if line is None:
             raise UnreadableLineError(LINE_TOO_LONG)
-        document = _without_prefix(line)
-        if document is None:
+        if (document := _without_prefix(line)) is None:
             return None
         members = decode_line(_OBJECT, document)
         if isinstance(part := members.get("log"), str) and members.get("type") is None:
@@ -222,7 +216,6 @@ class _OpenTurn:
     resumed: bool = False
 
     def close(self) -> Iterator[Turn]:
-        """Return the turn with its calls, if there is one."""
         if self.turn is not None:
             for call in self.calls:
                 call.ts, call.model = self.turn.ts, self.turn.model

@@ -56,7 +56,6 @@ class Usage(msgspec.Struct):
     unpriced: int = 0
 
     def add(self, other: Usage) -> None:
-        """Add the usage of another attempt."""
         for name in self.__struct_fields__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.cost_usd = round(self.cost_usd, 10)  # 0.1 + 0.2 is 0.3

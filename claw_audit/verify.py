@@ -78,13 +78,11 @@ class Verdict:
     findings: tuple[Finding, ...] = ()
 
     def add_break(self, file: object, line: int, offset: int, what: str) -> None:
-        """Count a break and name it if it is the first."""
         self.broken += 1
         if self.broken == 1:
             self.findings = (Finding("broken", str(file), line, offset, what), *self.findings)
 
     def add_note(self, file: object, line: int, offset: int, what: str) -> None:
-        """Add a note if there are not too many."""
         if len(self.findings) < _MAX_NOTES:
             self.findings = (*self.findings, Finding("note", str(file), line, offset, what))
 
@@ -128,8 +126,8 @@ class ChainWalk:
                 reason = "the disk was full" if torn else "it is being written"
                 self._verdict.add_note(*place, f"is only the beginning of a line: its writer crashed, or {reason}")
         if torn is not None:
-            what = "ends with a part of a line: the rest of it was removed"
-            self._verdict.add_break(file.path, torn.number, torn.offset, what)
+            place = (file.path, torn.number, torn.offset)
+            self._verdict.add_break(*place, "ends with a part of a line: the rest of it was removed")
 
     def _hash(self, piece: bytes) -> None:
         self._reading.add(piece)
@@ -187,10 +185,8 @@ def _is_torn(line: bytes) -> bool:
 def _is_truncated(text: bytes) -> bool:
     try:
         msgspec.json.decode(text, type=msgspec.Raw)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         return "truncated" in str(error)
-    except RecursionError:
-        return False
     return False
 
 

@@ -50,7 +50,6 @@ class WithheldTools:
         """Turns by agent, and by offered alias."""
 
     def add(self, turn: Turn) -> None:
-        """Count a turn."""
         for tool, reason in turn.withheld:
             self._withheld[turn.agent].add(f"{tool}\0{reason}")
         granted = self._grants.agents.get(turn.agent) if self._grants is not None else None

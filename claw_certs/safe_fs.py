@@ -69,15 +69,10 @@ def temporary_name(name: str) -> str:
 
 def file_exists(parent: int, name: str) -> bool:
     """Return True if anything of this name exists, a dangling symlink too."""
-    try:
-        os.stat(name, dir_fd=parent, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    return True
+    return name in os.listdir(parent)
 
 
 def remove_file(parent: int, name: str) -> None:
-    """Remove a file if it exists."""
     with suppress(FileNotFoundError):
         os.unlink(name, dir_fd=parent)
 
@@ -85,6 +80,5 @@ def remove_file(parent: int, name: str) -> None:
 def _with_name(error: OSError, name: str) -> OSError:
     """Return the error with the file's name, which an error about a descriptor lacks, and with a word about symlinks."""
     is_link = error.errno in {errno.ELOOP, errno.ENOTDIR}
-    return OSError(
-        error.errno, "a symlink, or not a directory: it is not followed" if is_link else error.strerror, name
-    )
+    reason = "a symlink, or not a directory: it is not followed" if is_link else error.strerror
+    return OSError(error.errno, reason, name)

@@ -57,9 +57,13 @@ def ca_status(directory: Path, hosts: Iterable[str], now: datetime, pod: str) ->
         return CaStatus(None, dict.fromkeys(coverable, False), left_out, (problem,))
     covered = {host: stored.signing is not None and stored.signing.covers(host) for host in coverable}
     problems = [*_key_problems(directory, stored, now, pod), *_trust_problems(directory, stored, pod)]
-    staged = list(_staged_problems(directory, stored, now, pod))
-    coming = [*_host_problems(stored, coverable, pod), *_time_problems(stored, now, pod)] if not staged else []
-    return CaStatus(stored, covered, left_out, (*problems, *staged, *coming))
+    try:
+        if stored.next is not None:
+            read_staged(directory, now)
+        problems += [*_host_problems(stored, coverable, pod), *_time_problems(stored, now, pod)]
+    except StagedCaError as error:
+        problems.append(_staged_problem(error, pod))
+    return CaStatus(stored, covered, left_out, tuple(problems))
 
 
 def _store_problem(directory: Path, error: OSError | UnfitError, pod: str) -> Problem:
@@ -82,15 +86,6 @@ def _key_problems(directory: Path, stored: StoredCas, now: datetime, pod: str) -
     if (scope := stored.signing.excessive_scope) is not None:
         text = f"{stored.signing.name} may sign for {scope}"
         yield Problem("error", text, f"`claw certs init {pod} --force` makes one for the governed hosts only")
-
-
-def _staged_problems(directory: Path, stored: StoredCas, now: datetime, pod: str) -> Iterator[Problem]:
-    if stored.next is None:
-        return
-    try:
-        read_staged(directory, now)
-    except StagedCaError as error:
-        yield _staged_problem(error, pod)
 
 
 def _staged_problem(error: StagedCaError, pod: str) -> Problem:

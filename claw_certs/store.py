@@ -30,68 +30,6 @@ from claw_certs import safe_fs
 from claw_certs.ca import Authority, CaRequest, UnfitError, create_ca, parse_ca, parse_valid_ca
 
 CA_FILE = "mitmproxy-ca.pem"
-
-
-def load_ca(directory: Path, now: datetime, passphrase: bytes | None = None) -> Authority | None:
-    """Return the CA in mitmproxy's ``confdir``, or None. Raise ``UnfitError`` with one line that has the remedy."""
-    file = directory / CA_FILE
-    try:
-        with file.open("rb") as stream:
-            status = os.fstat(stream.fileno())
-            content = stream.read()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise UnfitError(
-            f"the CA {file} can't be read: {error.strerror} (it must belong to who runs the proxy)"
-        ) from None
-    if (readers := exposed_to(status)) is not None:
-        raise UnfitError(
-            f"the key of the CA {file} is open to {readers}: chmod 600 {file}, or make another if it was read"
-        )
-    try:
-        return parse_valid_ca(content, now, passphrase)
-    except UnfitError as error:
-        raise UnfitError(f"the CA {file} can't be used: {error} (`claw certs init --force` makes another)") from None
-
-
-def exposed_to(status: os.stat_result, proxy: int | None = None) -> str | None:
-    """Return who may wrongly read or write the key, or None. ``proxy``: the proxy's user, if it is not this process's."""
-    if status.st_mode & stat.S_IRWXO:
-        return "everybody"
-    is_owner = status.st_uid == (os.geteuid() if proxy is None else proxy)
-    if status.st_mode & stat.S_IWGRP or (is_owner and status.st_mode & stat.S_IRWXG):
-        return "its group"
-    return None
-
-
-_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
-_SYSTEM_STORES = (
-    "/etc/ssl/certs/ca-certificates.crt",  # Debian, Ubuntu, Arch, Alpine
-    "/etc/pki/tls/certs/ca-bundle.crt",  # Fedora, RHEL
-    "/etc/ssl/ca-bundle.pem",  # SUSE
-    "/etc/ssl/cert.pem",  # macOS, Alpine
-)
-
-
-def load_public_cas(file: Path | None) -> tuple[Path, bytes]:
-    """Return the public CAs in PEM and their file: the given one, else this machine's own, else certifi's.
-
-    Raise ``OSError``; ``ValueError`` if the given file holds no certificate.
-    """
-    system = map(Path, filter(None, (*_SYSTEM_STORES, ssl.get_default_verify_paths().cafile)))
-    candidates = [file] if file is not None else [*filter(Path.is_file, system), Path(certifi.where())]
-    for candidate in candidates:
-        if blocks := pem_certificates(candidate.read_bytes()):
-            return candidate, b"\n".join(blocks) + b"\n"
-    raise ValueError(f"{file} holds no certificate")
-
-
-def pem_certificates(content: bytes) -> list[bytes]:
-    """Return the PEM blocks of all certificates in a file's content."""
-    return _CERTIFICATE.findall(content)
-
-
 NEXT = "next-ca.pem"
 DH_PARAMETERS = "mitmproxy-dhparam.pem"
 CERTIFICATE, BUNDLE = "ca-cert.pem", "ca-bundle.pem"
@@ -107,6 +45,14 @@ ssbzSibBsu/6iGtCOGEoXJf//////////wIBAg==
 -----END DH PARAMETERS-----
 """
 """The public group of RFC 7919. Without the file mitmproxy starts only if it can write its own."""
+
+_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
+_SYSTEM_STORES = (
+    "/etc/ssl/certs/ca-certificates.crt",  # Debian, Ubuntu, Arch, Alpine
+    "/etc/pki/tls/certs/ca-bundle.crt",  # Fedora, RHEL
+    "/etc/ssl/ca-bundle.pem",  # SUSE
+    "/etc/ssl/cert.pem",  # macOS, Alpine
+)
 
 
 class StagedCaError(UnfitError):
@@ -135,8 +81,41 @@ class StoredCas:
 
     @property
     def is_trusted(self) -> bool:
-        """True if runners get these CAs."""
         return not self.stale_files
+
+
+def load_ca(directory: Path, now: datetime, passphrase: bytes | None = None) -> Authority | None:
+    """Return the CA in mitmproxy's ``confdir``, or None. Raise ``UnfitError`` with one line that has the remedy."""
+    file = directory / CA_FILE
+    try:
+        with file.open("rb") as stream:
+            status = os.fstat(stream.fileno())
+            content = stream.read()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        reason = f"{error.strerror} (it must belong to who runs the proxy)"
+        raise UnfitError(f"the CA {file} can't be read: {reason}") from None
+    if (readers := exposed_to(status)) is not None:
+        remedy = f"chmod 600 {file}, or make another if it was read"
+        raise UnfitError(f"the key of the CA {file} is open to {readers}: {remedy}")
+    try:
+        return parse_valid_ca(content, now, passphrase)
+    except UnfitError as error:
+        raise UnfitError(f"the CA {file} can't be used: {error} (`claw certs init --force` makes another)") from None
+
+
+def exposed_to(status: os.stat_result, proxy: int | None = None) -> str | None:
+    """Return who may wrongly read or write the key, or None. ``proxy``: the proxy's user, if it is not this process's.
+
+    A group may read it if the proxy does not own the file, as with a Secret of Kubernetes.
+    """
+    if status.st_mode & stat.S_IRWXO:
+        return "everybody"
+    is_owner = status.st_uid == (os.geteuid() if proxy is None else proxy)
+    if status.st_mode & stat.S_IWGRP or (is_owner and status.st_mode & stat.S_IRWXG):
+        return "its group"
+    return None
 
 
 def read_store(directory: Path) -> StoredCas:
@@ -227,9 +206,9 @@ def _update(directory: Path, public_cas: bytes, owner: int | None, change: Calla
 def _read_store(top: int) -> StoredCas:
     cas = []
     for name, error_type in ((CA_FILE, UnfitError), (NEXT, StagedCaError)):
-        content = _read_content(top, PRIVATE, name)
+        file = safe_fs.read_file(top, PRIVATE, name)
         try:
-            cas.append(None if content is None else parse_ca(content))
+            cas.append(None if file is None else parse_ca(file[1]))
         except UnfitError as error:
             raise error_type(f"{PRIVATE}/{name}: {error}") from None
     return StoredCas(cas[0], cas[1], _read_certificates(top, CERTIFICATE), _read_certificates(top, BUNDLE))
@@ -252,9 +231,23 @@ def _read_staged(top: int, directory: Path, now: datetime) -> Authority:
 
 
 def _read_certificates(top: int, name: str) -> tuple[bytes, ...]:
-    return tuple(pem_certificates(_read_content(top, PUBLIC, name) or b""))
+    file = safe_fs.read_file(top, PUBLIC, name)
+    return tuple(pem_certificates(file[1])) if file is not None else ()
 
 
-def _read_content(top: int, directory: str, name: str) -> bytes | None:
-    status_and_content = safe_fs.read_file(top, directory, name)
-    return None if status_and_content is None else status_and_content[1]
+def load_public_cas(file: Path | None) -> tuple[Path, bytes]:
+    """Return the public CAs in PEM and their file: the given one, else this machine's own, else certifi's.
+
+    Raise ``OSError``; ``ValueError`` if the given file holds no certificate.
+    """
+    system = map(Path, filter(None, (*_SYSTEM_STORES, ssl.get_default_verify_paths().cafile)))
+    candidates = [file] if file is not None else [*filter(Path.is_file, system), Path(certifi.where())]
+    for candidate in candidates:
+        if blocks := pem_certificates(candidate.read_bytes()):
+            return candidate, b"\n".join(blocks) + b"\n"
+    raise ValueError(f"{file} holds no certificate")
+
+
+def pem_certificates(content: bytes) -> list[bytes]:
+    """Return the PEM blocks of all certificates in a file's content, which may hold anything else, too."""
+    return _CERTIFICATE.findall(content)

@@ -21,7 +21,7 @@ from typer.core import TyperGroup
 
 from claw_audit.audit import LAST, AuditQuery, audit
 from claw_audit.filters import Filters, Status
-from claw_audit.lookup import Attempts, find_turns
+from claw_audit.history_source import Attempts, find_turns
 from claw_audit.report import SkippedInput, document
 from claw_audit.sources import Progress, SourceError, agent_directories, ignore, total_bytes
 from claw_audit.turns import parse_time
@@ -186,7 +186,7 @@ def list_verb(  # noqa: PLR0913, PLR0917 - each an option of its own
     log_names = logs(log)
     histories = directories(history, needed=not log_names)
     _check_agent(histories, agent, needs_history=not log_names and pod is None and file is None)
-    on_call = csv_writer(sys.stdout) if as_csv else None
+    on_call = csv_writer(sys.stdout) if as_csv else ignore
     query = AuditQuery(histories, log_names, filters, last, _grants(pod, file, agent))
     with _exit_on_error(), _progress_bar(histories, log_names, passes=2) as progress:
         report = audit(query, progress, on_call)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from claw_audit.audit import AuditQuery, audit
 from claw_audit.bounded_counter import MAX_ROWS, OTHERS
 from claw_audit.filters import Filters
-from claw_audit.lookup import find_turns
+from claw_audit.history_source import find_turns
 from claw_audit.report import Report
 from claw_audit.sources import MAX_LINE_BYTES, SourceError, read_lines
 from claw_audit.verify import verify
