@@ -16,7 +16,6 @@ from typing import Any, Literal
 import msgspec
 
 from claw_audit.bounded_counter import LatestItems
-from claw_audit.filters import has_id_prefix
 from claw_audit.report import SkippedInput
 from claw_audit.sources import (
     LINE_TOO_LONG,
@@ -34,6 +33,7 @@ from claw_audit.turns import (
     Turn,
     UnreadableLineError,
     decode_line,
+    has_id_prefix,
     outcome_of,
     parse_time,
     short_text,
@@ -249,13 +249,8 @@ def _search(directory: Path, agent: str, prefix: str, result: Lookup, progress: 
         for line in (line for file in files for line in read_lines(file.blocks())):
             # Most lines belong to other turns and are not decoded.
             if line.data is not None and needle in line.data and len(result.turns) <= _MAX_TURNS:
-                _add_line(line.data, agent, prefix, result)
-
-
-def _add_line(line: bytes, agent: str, prefix: str, result: Lookup) -> None:
-    try:
-        turn = decode_turn(line, agent)
-    except UnreadableLineError:
-        return
-    if has_id_prefix(turn.turn_id, prefix):
-        result.turns.setdefault(turn.turn_id, Attempts()).add(turn.at or 0.0, msgspec.json.decode(line))
+                with suppress(UnreadableLineError):
+                    turn = decode_turn(line.data, agent)
+                    if has_id_prefix(turn.turn_id, prefix):
+                        entry = msgspec.json.decode(line.data)
+                        result.turns.setdefault(turn.turn_id, Attempts()).add(turn.at or 0.0, entry)

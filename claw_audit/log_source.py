@@ -76,10 +76,6 @@ class Event:
         """Return a text, cut to the length of a name; "" for any other type."""
         return short_text(self._members.get(name))
 
-    def has(self, name: str, kind: type) -> bool:
-        """Return True if a member is of this very type."""
-        return type(self._members.get(name)) is kind
-
     def _count(self, name: str) -> int:
         return to_count(self._members.get(name))
 
@@ -90,15 +86,15 @@ class Event:
     @property
     def ends_turn(self) -> bool:
         """True for a response, and for an error that counts its model calls."""
-        return self.kind == "response" or (self.kind == "error" and self.has("total_rounds", int))
+        return self.kind == "response" or (self.kind == "error" and type(self._members.get("total_rounds")) is int)
 
     @property
     def begins_file(self) -> bool:
-        """True if the event's line of history is the first one of a new file."""
+        """True if its line of history is the first one of a new file."""
         return self._members.get("history_rotated") is True
 
     def call(self) -> Call:
-        is_ok, code = self._members.get("status") == "ok", self.text("code")
+        is_ok, code, ran = self._members.get("status") == "ok", self.text("code"), self._members.get("ran")
         return Call(
             ts=self.text("ts"),
             agent=self.agent,
@@ -111,7 +107,7 @@ class Event:
             status_code=self._count("status_code") or None,
             latency_ms=self._count("latency_ms"),
             effect=self.text("effect"),
-            ran=self._members.get("ran") is True if self.has("ran", bool) else None,
+            ran=ran if isinstance(ran, bool) else None,
             duplicate=code == "duplicate_tool_call",
             model=self.text("model"),
             source="log",
@@ -138,7 +134,6 @@ class Event:
         )
 
     def usage(self) -> Usage:
-        """Return the usage of the attempt that the event ends."""
         return usage_of_attempt(*map(self._members.get, ("tokens_in", "tokens_out", "cached_tokens", "cost_usd")))
 
 

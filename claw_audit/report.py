@@ -72,8 +72,7 @@ class ToolRow:
     latency_ms: LatencyHistogram = field(default_factory=LatencyHistogram)
 
     def add(self, call: Call) -> None:
-        self.service = self.service or call.service
-        self.effect = self.effect or call.effect
+        self.service, self.effect = self.service or call.service, self.effect or call.effect
         self.calls += 1
         self.failed += call.status == "error"
         self.ran += call.ran is True
@@ -179,14 +178,12 @@ class Report:
 
 
 def document(report: Report) -> dict[str, Any]:
-    """Return the report as JSON data."""
     members = {name: getattr(report, name) for name in _MEMBERS}
     return {"version": 1, **msgspec.to_builtins(members, enc_hook=_to_builtins)}
 
 
 def _to_builtins(value: Any) -> Any:
-    is_latency = isinstance(value, LatencyHistogram)
-    return {"p50": value.p50, "p95": value.p95} if is_latency else list(value)
+    return {"p50": value.p50, "p95": value.p95} if isinstance(value, LatencyHistogram) else list(value)
 
 
 def _rfc3339(at: float) -> str:

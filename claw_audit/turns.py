@@ -139,6 +139,15 @@ def outcome_of(*, ok: bool, status_code: int, code: object) -> tuple[Outcome, st
     return ("aborted" if status_code == _STATUS_RUNNER_LEFT else "failed"), short_text(code) or f"http_{status_code}"
 
 
+def has_id_prefix(turn_id: str, prefix: str) -> bool:
+    """Return True if the turn id begins with the prefix, with or without ``turn_``.
+
+    >>> has_id_prefix("turn_4f1c", "4f"), has_id_prefix("turn_4f1c", "turn_4"), has_id_prefix("turn_4f1c", "f1")
+    (True, True, False)
+    """
+    return turn_id.startswith((prefix, f"turn_{prefix}"))
+
+
 def _mismatch(error: msgspec.ValidationError) -> str:
     """Return the reason. The decoder's message holds names of members and types, and the path may hold text of the line."""
     text, _, path = str(error).partition(" - at ")

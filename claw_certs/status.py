@@ -52,11 +52,15 @@ def ca_status(directory: Path, hosts: Iterable[str], now: datetime, pod: str) ->
     coverable = sorted(set(hosts) - set(left_out))
     try:
         stored = read_store(directory)
+    except StagedCaError as error:
+        return CaStatus(None, dict.fromkeys(coverable, False), left_out, (_staged_problem(error, pod),))
     except (OSError, UnfitError) as error:
-        problem = _store_problem(directory, error, pod)
+        reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+        remedy = f"run `claw certs init {pod} --force` for another, once it is no longer in the way"
+        problem = Problem("error", f"the CA in {directory} can't be used: {reason}", remedy)
         return CaStatus(None, dict.fromkeys(coverable, False), left_out, (problem,))
     covered = {host: stored.signing is not None and stored.signing.covers(host) for host in coverable}
-    problems = [*_key_problems(directory, stored, now, pod), *_trust_problems(directory, stored, pod)]
+    problems = list(_stored_problems(directory, stored, now, pod))
     try:
         if stored.next is not None:
             read_staged(directory, now)
@@ -66,15 +70,7 @@ def ca_status(directory: Path, hosts: Iterable[str], now: datetime, pod: str) ->
     return CaStatus(stored, covered, left_out, tuple(problems))
 
 
-def _store_problem(directory: Path, error: OSError | UnfitError, pod: str) -> Problem:
-    if isinstance(error, StagedCaError):
-        return _staged_problem(error, pod)
-    reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
-    remedy = f"run `claw certs init {pod} --force` for another, once it is no longer in the way"
-    return Problem("error", f"the CA in {directory} can't be used: {reason}", remedy)
-
-
-def _key_problems(directory: Path, stored: StoredCas, now: datetime, pod: str) -> Iterator[Problem]:
+def _stored_problems(directory: Path, stored: StoredCas, now: datetime, pod: str) -> Iterator[Problem]:
     if stored.signing is None:
         yield Problem("error", f"there is no CA in {directory}", f"run `claw certs init {pod}`")
         return
@@ -86,16 +82,13 @@ def _key_problems(directory: Path, stored: StoredCas, now: datetime, pod: str) -
     if (scope := stored.signing.excessive_scope) is not None:
         text = f"{stored.signing.name} may sign for {scope}"
         yield Problem("error", text, f"`claw certs init {pod} --force` makes one for the governed hosts only")
+    for name in stored.stale_files:
+        text = f"{directory / PUBLIC / name}, which runners trust, is missing, or is not of this CA"
+        yield Problem("error", text, f"run `claw certs init {pod}`, which writes it anew, and recreate the runners")
 
 
 def _staged_problem(error: StagedCaError, pod: str) -> Problem:
     return Problem("error", str(error), f"run `claw certs rotate {pod}`, which makes another, and recreate the runners")
-
-
-def _trust_problems(directory: Path, stored: StoredCas, pod: str) -> Iterator[Problem]:
-    for name in stored.stale_files if stored.signing is not None else ():
-        text = f"{directory / PUBLIC / name}, which runners trust, is missing, or is not of this CA"
-        yield Problem("error", text, f"run `claw certs init {pod}`, which writes it anew, and recreate the runners")
 
 
 def _host_problems(stored: StoredCas, hosts: Iterable[str], pod: str) -> Iterator[Problem]:

@@ -19,14 +19,12 @@ from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingCo
 from rich.progress import Progress as Bar
 from typer.core import TyperGroup
 
-from claw_audit.audit import LAST, AuditQuery, audit
-from claw_audit.filters import Filters, Status
+from claw_audit.audit import LAST, AgentGrants, AuditQuery, Filters, PodGrants, Status, audit
 from claw_audit.history_source import Attempts, find_turns
 from claw_audit.report import SkippedInput, document
 from claw_audit.sources import Progress, SourceError, agent_directories, ignore, total_bytes
 from claw_audit.turns import parse_time
 from claw_audit.verify import Verdict, verify
-from claw_audit.withheld import AgentGrants, PodGrants
 from claw_cli.arguments import AsJson, File, Pod, pod_file
 from claw_cli.audit_output import csv_writer, print_tables
 from claw_cli.screen import console, count, fail, names_in_short, plain, print_json, print_lines
@@ -44,16 +42,10 @@ _AGO = re.compile(rf"([0-9]{{1,9}})([{''.join(_UNITS)}])")
 _SHOW_PROGRESS_FROM = 64 << 20
 """Bytes. Less is read in a moment."""
 _DEFAULT = "list"
-Histories = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--history", metavar="DIR", help=f"Directory of history; may be given more than once. [env: {ENVIRON}]"
-    ),
-]
-Logs = Annotated[
-    list[str] | None,
-    typer.Option("--log", metavar="FILE", help="The proxy's output, also compressed with gzip; - is standard input."),
-]
+_HISTORY = f"Directory of history; may be given more than once. [env: {ENVIRON}]"
+Histories = Annotated[list[Path] | None, typer.Option("--history", metavar="DIR", help=_HISTORY)]
+_LOG = "The proxy's output, also compressed with gzip; - is standard input."
+Logs = Annotated[list[str] | None, typer.Option("--log", metavar="FILE", help=_LOG)]
 Agent = Annotated[str, typer.Option("--agent", metavar="AGENT", help="Only this agent.")]
 
 
@@ -111,7 +103,7 @@ def time_of(text: str, now: float, option: str) -> float | None:
     return at
 
 
-def grants_of(pod: Path) -> PodGrants:
+def grants_of(pod: Path, agent: str) -> PodGrants:
     """Return the compiled grants of a pod, and the tools that its services declare, if the pod file has no errors."""
     manifest = output_of(pod, None) / "pod-manifest.json"
     try:
@@ -126,10 +118,11 @@ def grants_of(pod: Path) -> PodGrants:
         name: AgentGrants(each.digest, frozenset(tool.name for tool in each.tools))
         for name, each in compiled.agents.items()
     }
-    if (plan := check_pod(pod, os.environ).value) is None:
+    plan = check_pod(pod, os.environ).value
+    if plan is None:
         sys.stderr.write(f"note: {pod} has errors (claw check), so the tools that its services declare are not known\n")
-        return PodGrants(agents, frozenset())
-    declared = ((name, each.tools) for name, each in plan.pod.descriptors.items() if each)
+    one_of(agent, agents, str(pod))
+    declared = ((name, each.tools) for name, each in (plan.pod.descriptors if plan else {}).items() if each)
     return PodGrants(agents, frozenset(canonical_name(name, tool.name) for name, tools in declared for tool in tools))
 
 
@@ -137,7 +130,6 @@ class DefaultCommandGroup(TyperGroup):
     """A group in which ``claw audit …`` without a command means ``claw audit list …``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the default command in front if there is none."""
         if not args or (args[0] not in self.commands and args[0] != "--help"):
             args = [_DEFAULT, *args]
         return super().parse_args(ctx, args)
@@ -185,9 +177,11 @@ def list_verb(  # noqa: PLR0913, PLR0917 - each an option of its own
     filters = Filters(agent, checked(tool, "--tool"), status, *times, checked(turn, "--turn"))
     log_names = logs(log)
     histories = directories(history, needed=not log_names)
-    _check_agent(histories, agent, needs_history=not log_names and pod is None and file is None)
+    is_of_pod = pod is not None or file is not None
+    _check_agent(histories, agent, needs_history=not log_names and not is_of_pod)
     on_call = csv_writer(sys.stdout) if as_csv else ignore
-    query = AuditQuery(histories, log_names, filters, last, _grants(pod, file, agent))
+    grants = grants_of(pod_file(pod, file), agent) if is_of_pod else None
+    query = AuditQuery(histories, log_names, filters, last, grants)
     with _exit_on_error(), _progress_bar(histories, log_names, passes=2) as progress:
         report = audit(query, progress, on_call)
     if as_json:
@@ -267,15 +261,6 @@ def _verdict_lines(verdicts: list[Verdict]) -> Iterator[str]:
             yield f"  {'note: ' if finding.kind == 'note' else ''}{finding.file}{place}: {finding.what}"
 
 
-def _grants(pod: Path | None, file: Path | None, agent: str) -> PodGrants | None:
-    if pod is None and file is None:
-        return None
-    named = pod_file(pod, file)
-    grants = grants_of(named)
-    one_of(agent, grants.agents, str(named))
-    return grants
-
-
 def _check_agent(histories: tuple[Path, ...], agent: str, *, needs_history: bool = True) -> None:
     """Exit if the agent is unknown. Print a note if there is no history at all, as that looks like no activity."""
     checked(agent, "--agent")
@@ -312,10 +297,8 @@ def _progress_bar(histories: tuple[Path, ...], log_names: tuple[str, ...], *, pa
     if not sys.stderr.isatty():
         yield ignore
         return
-    history_size, log_size = total_bytes(histories, log_names)
-    total = history_size * passes + log_size
+    total = total_bytes(histories, log_names, passes)
     columns = (TextColumn("reading"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    is_hidden = total < _SHOW_PROGRESS_FROM
-    with Bar(*columns, console=Console(stderr=True), transient=True, disable=is_hidden) as bar:
+    with Bar(*columns, console=Console(stderr=True), transient=True, disable=total < _SHOW_PROGRESS_FROM) as bar:
         task = bar.add_task("reading", total=total)
         yield lambda size: bar.advance(task, size)

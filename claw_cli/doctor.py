@@ -46,7 +46,6 @@ class Listener:
 
     @property
     def url(self) -> str:
-        """The base URL by which this machine reaches it."""
         host = "127.0.0.1" if self.host in {"", "0.0.0.0", "::"} else self.host  # noqa: S104 - nothing is bound to it
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
@@ -95,23 +94,16 @@ def _get(url: str) -> tuple[int, object]:
 
 def _process(port: int) -> str | None:
     """Return the process that listens on a port; None where this system does not show it to us."""
-    sockets = {f"socket:[{inode}]" for inode in _listening(port)}
+    files = [file for file in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")) if file.exists()]
+    fields = [line.split() for file in files for line in file.read_text(encoding="ascii").splitlines()[1:]]
+    inodes = (each[9] for each in fields if each[3] == _LISTENS and each[1].endswith(f":{port:04X}"))
+    sockets = {f"socket:[{inode}]" for inode in inodes}
     for descriptor in Path("/proc").glob("[0-9]*/fd/*") if sockets else ():
         with suppress(OSError):  # it is closed by now, or somebody else's
             if str(descriptor.readlink()) in sockets:
                 process = descriptor.parents[1]
                 return f"{(process / 'comm').read_text('utf-8', 'replace').strip()} (pid {process.name})"
     return None
-
-
-def _listening(port: int) -> list[str]:
-    """Return the inodes of the sockets that listen on a port."""
-    lines: list[str] = []
-    for file in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
-        if file.exists():
-            lines += file.read_text(encoding="ascii").splitlines()[1:]
-    fields = [line.split() for line in lines]
-    return [each[9] for each in fields if each[3] == _LISTENS and each[1].endswith(f":{port:04X}")]
 
 
 type Status = Literal["ok", "note", "missing"]
@@ -133,8 +125,6 @@ class Row:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """The places that the checks look at."""
-
     pod: Path
     tree: CompiledTree
     environ: dict[str, str]
@@ -158,7 +148,13 @@ def doctor(file: File = None, as_json: AsJson = False) -> None:
     Exit 0; 1 when something is missing that the proxy or its runners need, 2 for wrong usage.
     """
     surroundings = Surroundings(pod_file(None, file), find_tree(file, os.environ), dict(os.environ))
-    rows = [row for name, check in CHECKS.items() for row in _run_check(name, check, surroundings)]
+    rows: list[Row] = []
+    for name, check in CHECKS.items():
+        try:
+            rows += check(surroundings)
+        except OSError as error:
+            detail = f"{error.filename or name}: {error.strerror or error}"
+            rows.append(Row(name, "missing", detail, "make it readable for you"))
     if as_json:
         print_json([asdict(row) for row in rows])
     else:
@@ -167,13 +163,6 @@ def doctor(file: File = None, as_json: AsJson = False) -> None:
             remedy = f": {row.remedy}" if row.remedy else ""
             print_lines([plain(f"{row.status:<7}  {row.check:<{width}}  {row.detail}{remedy}")])
     raise typer.Exit(1 if any(row.status == "missing" for row in rows) else 0)
-
-
-def _run_check(name: str, check: Check, surroundings: Surroundings) -> Iterator[Row]:
-    try:
-        yield from check(surroundings)
-    except OSError as error:
-        yield Row(name, "missing", f"{error.filename or name}: {error.strerror or error}", "make it readable for you")
 
 
 def check_programs(_: Surroundings) -> Iterator[Row]:
@@ -227,7 +216,6 @@ def _agents(at: Surroundings) -> dict[str, _Agent] | None:
 
 
 def check_keys(at: Surroundings) -> Iterator[Row]:
-    """Check that a model provider has a key, in the tree or in this shell."""
     from pydantic import ValidationError
 
     from claw_contract.base import error_line
@@ -303,7 +291,6 @@ def _writable(check: str, path: Path, variable: str) -> Row:
 
 
 def check_listeners(at: Surroundings) -> Iterator[Row]:
-    """Check that the proxy runs and is ready; where it does not run, that its ports are free."""
     base: Listener | None = None
     for variable, default in (("LISTEN_ADDR", ":8080"), ("CLAW_PROXY_ADDR", ":8082")):
         text = at.environ.get(variable) or default

@@ -48,12 +48,11 @@ def _data(verdict: Verdict) -> dict[str, Any]:
         "tool": verdict.tool,
         "allowed": verdict.allowed,
         "effect": verdict.effect,
-        "why": [{"text": step.text, **_at(step)} for step in verdict.why],
+        "why": [_step(step) for step in verdict.why],
         "change": verdict.change,
     }
 
 
-def _at(step: Step) -> dict[str, Any]:
-    if step.at is None:
-        return {}
-    return {"file": step.at.file, "line": step.at.line, "column": step.at.column}
+def _step(step: Step) -> dict[str, Any]:
+    place = {"file": step.at.file, "line": step.at.line, "column": step.at.column} if step.at is not None else {}
+    return {"text": step.text, **place}

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Annotated, Any, assert_never
+from typing import Annotated, Any
 
 import typer
 
@@ -14,7 +14,7 @@ from claw_cli.arguments import AsJson
 from claw_cli.screen import console, count, fail, names_in_short, plain, print_json, print_lines, table
 from claw_state.inventory import TURN_STATES, AgentState, Forgotten, Inventory, Kept
 from claw_state.sqlite.inventory import SqliteInventory
-from claw_state.url import File, Server, StoreError, place
+from claw_state.url import File, StoreError, place
 
 _NO_STATE = (
     "no state is named: give --state PLACE, or set CLAW_STATE to what the proxy has"
@@ -88,16 +88,11 @@ def _open(named: str) -> Kept:
         where = place(named)
     except ValueError as error:
         fail(f"--state: {error}", 2)
-    match where:
-        case File():
-            return SqliteInventory(where)
-        case Server():
-            # It brings asyncio along, which no other verb needs.
-            from claw_state.valkey.inventory import ValkeyInventory
+    if isinstance(where, File):
+        return SqliteInventory(where)
+    from claw_state.valkey.inventory import ValkeyInventory  # it brings asyncio along, which no other verb needs
 
-            return ValkeyInventory(where)
-        case _:
-            assert_never(where)
+    return ValkeyInventory(where)
 
 
 def _summary(agent: str, forgotten: Forgotten) -> Iterator[str]:

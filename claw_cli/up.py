@@ -18,8 +18,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from claw_certs.status import ca_status
-from claw_cli.arguments import File, Pod, pod_file
-from claw_cli.commands import REST
+from claw_cli.arguments import REST, File, Pod, pod_file
 from claw_cli.screen import fail
 from claw_compile.compiler import CompileResult, compile_and_report, compose_file_of
 from claw_compile.output.compose.proxy_service import DEFAULT_IMAGE, IMAGE_VARIABLE
