@@ -52,10 +52,8 @@ class WithheldTools:
         self._grants = grants
         self._withheld = BoundedTable(lambda _agent: BoundedCounter())
         """Turns by agent, and by tool and reason with a zero byte between them."""
-        self._turns = BoundedCounter()
-        """Turns of this compiled pod that offered tools, by agent."""
-        self._offered = BoundedTable(lambda _agent: BoundedCounter())
-        """Turns by agent, and by offered alias."""
+        self._turns = BoundedCounter()  # turns of this compiled pod that offered tools, by agent
+        self._offered = BoundedTable(lambda _agent: BoundedCounter())  # turns by agent, and by offered alias
 
     def add(self, turn: Turn) -> None:
         for tool, reason in turn.withheld:
@@ -148,8 +146,7 @@ class _Audit:
         self._progress, self._on_call = progress, on_call
         self._call_matches = query.filters.call_predicate()
         self._report = Report(query.last)
-        self._in_history = HashSet()
-        """Hashes of (agent, turn id)."""
+        self._in_history = HashSet()  # hashes of (agent, turn id)
         self._withheld = WithheldTools(query.grants)
 
     def run(self) -> Report:

@@ -18,8 +18,7 @@ MAX_ROWS: Final = 2_000
 _CHUNK: Final = 65_536
 _EXACT_MS: Final = 100
 _BUCKET_WIDTH: Final = math.log(1.01)
-_MAX_MS: Final = 10**9
-"""Eleven days."""
+_MAX_MS: Final = 10**9  # eleven days
 
 
 class BoundedTable[Row]:
@@ -84,8 +83,7 @@ class HashSet:
     """A set of 64-bit hashes that takes eight bytes for each."""
 
     def __init__(self) -> None:
-        self._chunks: list[array[int]] = []
-        """Sorted."""
+        self._chunks: list[array[int]] = []  # sorted
         self._recent: set[int] = set()
 
     def add(self, number: int) -> None:

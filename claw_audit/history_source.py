@@ -43,12 +43,9 @@ from claw_audit.turns import (
 from claw_contract.transcript.render import headline
 
 _RESUMED = b'"resumed":true'
-type _Place = tuple[float, int, int]
-"""(time, number of the file, offset) of a line: a later attempt is greater."""
-_MAX_TURNS = 10
-"""Turns of one prefix that are named."""
-_MAX_EARLIER = 100
-"""Earlier attempts that are named."""
+type _Place = tuple[float, int, int]  # (time, number of the file, offset) of a line: a later attempt is greater
+_MAX_TURNS = 10  # turns of one prefix that are named
+_MAX_EARLIER = 100  # earlier attempts that are named
 
 
 class _Result(msgspec.Struct, gc=False):

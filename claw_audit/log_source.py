@@ -47,18 +47,12 @@ _PREFIX: Final = re.compile(
     rb"\s*(?:[0-9]{4}-[0-9]{2}-[0-9]{2}T\S{1,40}\s+)?"
 )
 _MAX_PREFIX: Final = 400
-_PART_OVERHEAD: Final = 100
-"""Bytes of memory that each part of a line takes beside its text."""
-_PROXY: Final = b"cllama"
-"""Name of the proxy's service in compiled output."""
-_MAX_OPEN_TURNS: Final = 10_000
-"""Turns that have not ended, and turns that failed and may be resumed."""
-_MAX_CALLS: Final = 10_000
-"""Calls of one turn."""
-_OF_TURN: Final = frozenset({"request", "tool_call", "resume"})
-"""Events of a turn before it ends."""
-_TRACED: Final = frozenset({*OF_ROUND.values(), *OF_CALL.values()})
-"""Interventions that a trace has."""
+_PART_OVERHEAD: Final = 100  # bytes of memory that each part of a line takes beside its text
+_PROXY: Final = b"cllama"  # name of the proxy's service in compiled output
+_MAX_OPEN_TURNS: Final = 10_000  # turns that have not ended, and turns that failed and may be resumed
+_MAX_CALLS: Final = 10_000  # calls of one turn
+_OF_TURN: Final = frozenset({"request", "tool_call", "resume"})  # events of a turn before it ends
+_TRACED: Final = frozenset({*OF_ROUND.values(), *OF_CALL.values()})  # interventions that a trace has
 
 
 class Event:

@@ -16,8 +16,7 @@ _MEMBERS: Final = (
     *("first", "last", "turns", "used", "latency_ms", "agents", "tools", "interventions", "turn_errors", "call_errors"),
     *("proxy_errors", "events", "withheld", "calls", "failures", "unread"),
 )
-_MAX_NAMED: Final = 10
-"""Unreadable lines, and files, that are named."""
+_MAX_NAMED: Final = 10  # unreadable lines, and files, that are named
 
 
 @dataclass(slots=True)

@@ -13,8 +13,7 @@ type Outcome = Literal["ok", "failed", "aborted", "unfinished"]
 
 MAX_COUNT = 10**12
 """No real count is larger, and sums of such counts still fit everywhere."""
-_MAX_TIME = 250_000_000_000
-"""Seconds; the year 9892. Later times could not be written down again."""
+_MAX_TIME = 250_000_000_000  # seconds; the year 9892. Later times could not be written down again
 _MAX_NAME = 200
 _STATUS_RUNNER_LEFT = 499
 

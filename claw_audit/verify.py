@@ -44,16 +44,13 @@ from claw_audit.sources import (
 from claw_contract.chain import GENESIS, Reading, Seal
 from claw_contract.names import is_agent_id
 
-_MAX_AGENTS = 10_000
-"""Agents of one log."""
+_MAX_AGENTS = 10_000  # agents of one log
 _HASH = re.compile("[0-9a-f]{64}")
-_HEAD_BYTES = 512
-"""The part of a line that holds its agent."""
+_HEAD_BYTES = 512  # the part of a line that holds its agent
 _AGENT = re.compile(rb'"claw_id":"([^"\\]{0,80})"')
 _NUMBER = b"+-.0123456789eE"
 _MAX_NOTES = 20
-type _Place = tuple[Path, int, int]
-"""(file, line, offset)."""
+type _Place = tuple[Path, int, int]  # (file, line, offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +92,7 @@ class ChainWalk:
         self._verdict = Verdict(agent, str(directory))
         self._seen = seen
         self.first: int | None = None
-        self._last: str | None = None
-        """Hash of the last sealed line."""
+        self._last: str | None = None  # hash of the last sealed line
         self._reading = Reading()
 
     def verify(self, files: Iterable[HistoryFile]) -> Verdict:

@@ -25,10 +25,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from claw_certs.names import ascii_name, covers, name_problem
 
-_CLOCK_SKEW = timedelta(days=2)
-"""Time before now at which a CA begins, as mitmproxy's leaves do."""
-_MAX_POD_BYTES = 31
-"""Room for the pod's name in a common name, which has 64 bytes."""
+_CLOCK_SKEW = timedelta(days=2)  # time before now at which a CA begins, as mitmproxy's leaves do
+_MAX_POD_BYTES = 31  # room for the pod's name in a common name, which has 64 bytes
 _ALL_ADDRESSES = (ip_network("0.0.0.0/0"), ip_network("::/0"))
 _NO_USAGE = ("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement")
 _KEY_USAGE = x509.KeyUsage(

@@ -16,8 +16,7 @@ from claw_certs.ca import Authority, UnfitError
 from claw_certs.names import ca_names
 from claw_certs.store import CA_FILE, PRIVATE, PUBLIC, StagedCaError, StoredCas, load_ca, read_staged, read_store
 
-_ROTATION_PERIOD = timedelta(days=30)
-"""Time before its end in which a CA is to be rotated."""
+_ROTATION_PERIOD = timedelta(days=30)  # time before its end in which a CA is to be rotated
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,8 @@ def ca_status(directory: Path, hosts: Iterable[str], now: datetime, pod: str) ->
     try:
         if stored.next is not None:
             read_staged(directory, now)
-        problems += [*_host_problems(stored, coverable, pod), *_time_problems(stored, now, pod)]
+        if stored.signing is not None:
+            problems += _rotation_problems(stored, stored.signing, coverable, now, pod)
     except StagedCaError as error:
         problems.append(_staged_problem(error, pod))
     return CaStatus(stored, covered, left_out, tuple(problems))
@@ -91,25 +91,20 @@ def _staged_problem(error: StagedCaError, pod: str) -> Problem:
     return Problem("error", str(error), f"run `claw certs rotate {pod}`, which makes another, and recreate the runners")
 
 
-def _host_problems(stored: StoredCas, hosts: Iterable[str], pod: str) -> Iterator[Problem]:
-    if stored.signing is None:
-        return
-    latest = stored.next or stored.signing
+def _rotation_problems(
+    stored: StoredCas, signing: Authority, hosts: Iterable[str], now: datetime, pod: str
+) -> Iterator[Problem]:
+    latest = stored.next or signing
     if missing := [host for host in hosts if not latest.covers(host)]:
         rotate = f"run `claw certs rotate {pod}`, which makes a CA for today's hosts"
         finish_first = f"run `claw certs rotate {pod} --finish`, then `claw certs rotate {pod}` for today's hosts"
         text = f"{latest.name} does not cover {', '.join(missing)}"
         yield Problem("warning", text, rotate if stored.next is None else finish_first)
-
-
-def _time_problems(stored: StoredCas, now: datetime, pod: str) -> Iterator[Problem]:
-    if stored.signing is None or (stored.next is not None and not stored.is_trusted):
-        return  # the public files come first
-    if stored.next is not None:
+    if stored.next is not None and stored.is_trusted:  # else the public files come first
         text = f"a rotation is under way: {stored.next.name} is trusted, and does not sign yet"
         yield Problem("warning", text, f"once all runners were recreated since, run `claw certs rotate {pod} --finish`")
-    elif expires_soon(stored.signing, now):
-        text = f"{stored.signing.name} expires on {stored.signing.ends:%Y-%m-%d}"
+    elif stored.next is None and expires_soon(signing, now):
+        text = f"{signing.name} expires on {signing.ends:%Y-%m-%d}"
         yield Problem("warning", text, f"run `claw certs rotate {pod}`")
 
 

@@ -47,8 +47,7 @@ ssbzSibBsu/6iGtCOGEoXJf//////////wIBAg==
 """The public group of RFC 7919. Without the file mitmproxy starts only if it can write its own."""
 
 _DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_TEMPORARY = ".{}.new"
-"""Name of a file while it is being written."""
+_TEMPORARY = ".{}.new"  # name of a file while it is being written
 _CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
 _SYSTEM_STORES = (
     "/etc/ssl/certs/ca-certificates.crt",  # Debian, Ubuntu, Arch, Alpine

@@ -84,7 +84,7 @@ VERBS = {
     "up": Verb("up:up", "Compile a pod, and run it through Docker Compose.", PassthroughCommand),
     "down": Verb("up:down", "Stop a pod, and remove its containers and networks.", PassthroughCommand),
     "doctor": Verb("doctor:doctor", "Show what is there, what is missing, and the remedy."),
-    "schema": Verb("schema:schema", "Print the JSON Schema of pod files, for editors."),
+    "schema": Verb("init:schema", "Print the JSON Schema of pod files, for editors."),
     "state": Verb("state:state_verbs", "Show what is kept of each agent, or forget it."),
     "audit": Verb("audit:audit_verbs", "Show what agents did: turns, calls, failures, tokens, cost."),
     "certs": Verb("certs:certs_verbs", "Create, rotate and show the pod's CA."),

@@ -39,8 +39,7 @@ _NO_SOURCE = (
 )
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604_800}
 _AGO = re.compile(rf"([0-9]{{1,9}})([{''.join(_UNITS)}])")
-_SHOW_PROGRESS_FROM = 64 << 20
-"""Bytes. Less is read in a moment."""
+_SHOW_PROGRESS_FROM = 64 << 20  # bytes. Less is read in a moment
 _DEFAULT = "list"
 _HISTORY = f"Directory of history; may be given more than once. [env: {ENVIRON}]"
 Histories = Annotated[list[Path] | None, typer.Option("--history", metavar="DIR", help=_HISTORY)]

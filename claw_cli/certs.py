@@ -90,15 +90,11 @@ def rotate_verb(
     ca = _pod_ca(pod, file)
     if done:
         _update(ca, public, lambda public_cas: finish(ca.directory, datetime.now(UTC), public_cas, _owner()))
-        sys.stdout.write(
-            "next: restart the proxy and the runners (claw up -- --force-recreate); runners drop the old CA\n"
-        )
+        print_lines(["next: restart the proxy and the runners (claw up -- --force-recreate); runners drop the old CA"])
         return
     _update(ca, public, lambda public_cas: rotate(ca.directory, ca.request(days), public_cas, _owner()))
-    sys.stdout.write(
-        "next: recreate the runners (claw up -- --force-recreate), so that all trust both;"
-        f" then claw certs rotate {ca.file} --finish\n"
-    )
+    recreate = "recreate the runners (claw up -- --force-recreate), so that all trust both"
+    print_lines([f"next: {recreate}; then claw certs rotate {ca.file} --finish"])
 
 
 @certs_verbs.command("status")

@@ -33,8 +33,7 @@ from claw_cli.screen import count, plain, print_json, print_lines
 
 _SECONDS = 2
 _MAX_BYTES = 1024
-_LISTENS = "0A"
-"""TCP_LISTEN, as /proc/net/tcp has it."""
+_LISTENS = "0A"  # TCP_LISTEN, as /proc/net/tcp has it
 
 
 @dataclass(frozen=True)
@@ -71,13 +70,6 @@ def listener(text: str) -> Listener | None:
     if not (port.isdecimal() and port.isascii() and 0 < int(port) < 65536):  # noqa: PLR2004 - a TCP port
         return None
     return Listener(host.removeprefix("[").removesuffix("]"), int(port))
-
-
-def proxy_status(address: Listener) -> int | None:
-    """Return the status of the proxy's /ready; None where no proxy of ours answers /health."""
-    if _get(f"{address.url}/health") != (200, {"ok": True}):
-        return None
-    return _get(f"{address.url}/ready")[0]
 
 
 def _get(url: str) -> tuple[int, object]:
@@ -297,9 +289,9 @@ def check_listeners(at: Surroundings) -> Iterator[Row]:
         if (address := listener(text)) is None:
             yield Row(variable, "missing", f"{variable} is HOST:PORT or :PORT, not {text!a}", "correct it")
             continue
-        status = proxy_status(address) if base is None else None
-        if status is not None:
+        if base is None and _get(f"{address.url}/health") == (200, {"ok": True}):  # a proxy of ours
             base = address
+            status, _ = _get(f"{address.url}/ready")
             if status == HTTPStatus.OK:
                 yield Row("proxy", "ok", f"{address.url} is ready")
             else:

@@ -12,13 +12,12 @@ from claw_cli.inspect import ask_pod
 from claw_cli.screen import print_json, print_lines
 from claw_compile.policy.explain import Step, Verdict, explain
 
+_TOOL = "A tool as service.tool, or as its model sees it; default: all."
+
 
 def explain_verb(
     agent: Annotated[str, typer.Argument(metavar="AGENT", help="An agent's id.")],
-    tool: Annotated[
-        str | None,
-        typer.Argument(metavar="TOOL", help="A tool as service.tool, or as its model sees it; default: all."),
-    ] = None,
+    tool: Annotated[str | None, typer.Argument(metavar="TOOL", help=_TOOL)] = None,
     file: File = None,
     as_json: AsJson = False,
 ) -> None:

@@ -1,4 +1,4 @@
-"""``claw init NAME``: make a new pod that compiles (docs/spec/compile.md "Verbs")."""
+"""``claw init NAME``: make a new pod that compiles; ``claw schema``: its schema, for editors (docs/spec/compile.md "Verbs")."""
 
 from __future__ import annotations
 
@@ -47,3 +47,11 @@ def init(name: Annotated[str, typer.Argument(metavar="NAME", help="The pod's nam
         path.parent.mkdir(exist_ok=True)
         path.write_text(text.replace("@NAME@", name), encoding="utf-8")
     sys.stdout.write(f"made {name}: cd {name} && claw compile; README.md has the next steps\n")
+
+
+def schema() -> None:
+    """Print the JSON Schema of pod files, for editors.
+
+    Exit 0; 2 for wrong usage.
+    """
+    sys.stdout.write(as_text(editor_schema()))

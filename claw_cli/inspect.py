@@ -74,7 +74,7 @@ def _lines(key: str, value: Any) -> Iterator[str]:
 def _entry(item: dict[str, Any]) -> str:
     """Return an entry as one line, so that grep finds all of it."""
     rest = _inline({key: value for key, value in item.items() if key != "name" and value not in ("", None)})
-    return f"{_line(item['name'])}: {rest}" if "name" in item else rest
+    return f"{_inline(item['name'])}: {rest}" if "name" in item else rest
 
 
 def _inline(value: Any) -> str:
@@ -86,9 +86,4 @@ def _inline(value: Any) -> str:
         case dict():
             return ", ".join(f"{key.replace('_', ' ')} {_inline(part)}" for key, part in value.items())
         case _:
-            return _line(str(value))
-
-
-def _line(text: str) -> str:
-    """Return text as one line without control characters: a descriptor may hold anything."""
-    return plain(" ".join(text.split()))
+            return plain(" ".join(str(value).split()))  # one line: a descriptor may hold anything

@@ -9,18 +9,23 @@ import re
 import subprocess
 import sys
 import tarfile
-from typing import Annotated, Any
+from collections.abc import Iterator
+from typing import Annotated
 
 import typer
 
 from claw_cli.arguments import File, Pod, pod_file
-from claw_cli.screen import fail
+from claw_cli.screen import fail, print_lines
 from claw_compile.diagnostics.report import as_text
 from claw_compile.loading.descriptor_lookup import DESCRIBE_LABEL, DESCRIPTOR_FILE
 from claw_compile.loading.files import MAX_BYTES
 from claw_compile.lock_update import ImageDescriptor, LockResult, lock_pod
 
 _SECONDS = 60
+_ACCEPT = "Take the service's tools as they are now; may be repeated."
+Accept = Annotated[list[str] | None, typer.Option("--accept", metavar="SERVICE", help=_ACCEPT)]
+_IMAGES = "Ask Docker for the descriptors in images that are on this machine."
+Images = Annotated[bool, typer.Option("--images", help=_IMAGES)]
 _DIGEST = re.compile("sha256:[0-9a-f]{64}")
 
 
@@ -36,14 +41,9 @@ def baked_descriptor(image: str) -> ImageDescriptor | None:
     data = _copy_out(image, path)
     if data is None and label is None:
         return None
-    return ImageDescriptor(path, data, _digest(facts))
-
-
-def _digest(facts: dict[str, Any]) -> str | None:
-    """Return the digest by which a registry knows the image, else its local id."""
     repository = next(iter(facts.get("RepoDigests") or ()), "")
-    known = (repository.partition("@")[2], facts.get("Id") or "")
-    return next((digest for digest in known if _DIGEST.fullmatch(digest)), None)
+    known = (repository.partition("@")[2], facts.get("Id") or "")  # to a registry, or only here
+    return ImageDescriptor(path, data, next(filter(_DIGEST.fullmatch, known), None))
 
 
 def _copy_out(image: str, path: str) -> bytes | None:
@@ -76,17 +76,7 @@ def _docker(*arguments: str) -> bytes | None:
     return process.stdout if process.returncode == 0 else None
 
 
-def lock(
-    pod: Pod = None,
-    file: File = None,
-    accept: Annotated[
-        list[str] | None,
-        typer.Option("--accept", metavar="SERVICE", help="Take the service's tools as they are now; may be repeated."),
-    ] = None,
-    images: Annotated[
-        bool, typer.Option("--images", help="Ask Docker for the descriptors in images that are on this machine.")
-    ] = False,
-) -> None:
+def lock(pod: Pod = None, file: File = None, accept: Accept = None, images: Images = False) -> None:
     """Write down which tools there are, so that none changes unseen.
 
     Exit 0; 1 for errors and for tools that have changed, 2 for wrong usage.
@@ -95,14 +85,13 @@ def lock(
     sys.stderr.write(as_text(result.diagnostics))
     if result.value is None:
         raise typer.Exit(1)
-    sys.stdout.write(_summary(result.value))
+    print_lines(_summary(result.value))
 
 
-def _summary(written: LockResult) -> str:
-    services = written.content.services or {}
-    lines = [
-        f"{name}: {len(each.tools)} tools, from {each.source} {each.file}" for name, each in sorted(services.items())
-    ]
-    moved = (("added", written.added), ("accepted", written.accepted), ("removed", written.removed))
-    lines.extend(f"{change}: {', '.join(names)}" for change, names in moved if names)
-    return "".join(f"{line}\n" for line in (*lines, f"wrote {written.file}"))
+def _summary(written: LockResult) -> Iterator[str]:
+    for name, each in sorted((written.content.services or {}).items()):
+        yield f"{name}: {len(each.tools)} tools, from {each.source} {each.file}"
+    for change, names in (("added", written.added), ("accepted", written.accepted), ("removed", written.removed)):
+        if names:
+            yield f"{change}: {', '.join(names)}"
+    yield f"wrote {written.file}"

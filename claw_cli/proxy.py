@@ -58,13 +58,13 @@ def proxy(
 def proxy_environment(tree: CompiledTree, environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a proxy for ``tree``: what is found, then ``environ``, which wins. Raises ``OSError``."""
     beside = tree.root.parent
-    places = {"CLAW_SECRETS_DIR": tree.root / "secrets", "CLLAMA_CA": beside / ".claw-ca" / "private"}
-    found = {
-        **{name: place for name, place in places.items() if place.is_dir()},
+    optional = {"CLAW_SECRETS_DIR": tree.root / "secrets", "CLLAMA_CA": beside / ".claw-ca" / "private"}
+    places = {
+        **{name: place for name, place in optional.items() if place.is_dir()},
         "CLAW_AUTH_DIR": tree.root / "auth",
         # A compile replaces the tree, and with it whatever else stands in it.
         "CLAW_KEY_STATES_DIR": beside / ".claw-state" / "key-states",
     }
     # Not resolved: the tree's directories are links that a compile exchanges.
-    paths = {name: str(place.absolute()) for name, place in found.items()}
+    paths = {name: str(place.absolute()) for name, place in places.items()}
     return {**paths, **read_env(tree.root / "auth" / "env"), **environ, CONTEXT_ROOT: str(tree.context.absolute())}

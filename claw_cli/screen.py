@@ -13,8 +13,7 @@ if TYPE_CHECKING:  # most verbs print no table
     from rich.console import Console
     from rich.table import Table
 
-_PIPE_WIDTH = 1000
-"""Columns of output that goes to no terminal, so that no line is broken."""
+_PIPE_WIDTH = 1000  # columns of output that goes to no terminal, so that no line is broken
 _MAX_NAMES = 10
 
 

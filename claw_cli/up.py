@@ -25,6 +25,8 @@ from claw_compile.output.compose.proxy_service import DEFAULT_IMAGE, IMAGE_VARIA
 from claw_compile.output.deployment import CA_ROOT
 
 _SECONDS = 60
+Detach = Annotated[bool, typer.Option("-d", "--detach", help="Leave the pod running in the background.")]
+Volumes = Annotated[bool, typer.Option("--volumes", help="Remove its volumes too: history and state are lost.")]
 
 
 def become_compose(compose_file: Path, arguments: Sequence[str]) -> NoReturn:
@@ -52,12 +54,7 @@ def _ask_docker(docker: str, *arguments: str) -> subprocess.CompletedProcess[byt
         return None
 
 
-def up(
-    context: typer.Context,
-    pod: Pod = None,
-    file: File = None,
-    detach: Annotated[bool, typer.Option("-d", "--detach", help="Leave the pod running in the background.")] = False,
-) -> None:
+def up(context: typer.Context, pod: Pod = None, file: File = None, detach: Detach = False) -> None:
     """Compile a pod, and run it through Docker Compose.
 
     ARGS are for docker compose up.
@@ -77,10 +74,9 @@ def up(
 def _expect_image(compose_file: Path) -> None:
     """Exit 1 where the proxy's image is not here. It is never pulled: who has its name on a registry would get every key."""
     dotenv = compose_file.with_name(".env")
-    chosen = IMAGE_VARIABLE in os.environ or (
-        dotenv.is_file() and IMAGE_VARIABLE in dotenv.read_text("utf-8", "replace")
-    )
-    if chosen or DEFAULT_IMAGE not in compose_file.read_text(encoding="utf-8"):
+    variables = dotenv.read_text("utf-8", "replace") if dotenv.is_file() else ""
+    is_chosen = IMAGE_VARIABLE in os.environ or IMAGE_VARIABLE in variables
+    if is_chosen or DEFAULT_IMAGE not in compose_file.read_text(encoding="utf-8"):
         return
     answer = _ask_docker("docker", "image", "inspect", DEFAULT_IMAGE)
     if answer is not None and answer.returncode != 0 and b"no such image" in answer.stderr.lower():
@@ -90,14 +86,7 @@ def _expect_image(compose_file: Path) -> None:
         )
 
 
-def down(
-    context: typer.Context,
-    pod: Pod = None,
-    file: File = None,
-    volumes: Annotated[
-        bool, typer.Option("--volumes", help="Remove its volumes too: history and state are lost.")
-    ] = False,
-) -> None:
+def down(context: typer.Context, pod: Pod = None, file: File = None, volumes: Volumes = False) -> None:
     """Stop a pod, and remove its containers and networks.
 
     ARGS are for docker compose down.
