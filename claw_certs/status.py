@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Literal
 
 from claw_certs.ca import Authority, UnfitError
+from claw_certs.key_file import CA_FILE, load_ca
 from claw_certs.names import ca_names
-from claw_certs.store import CA_FILE, PRIVATE, PUBLIC, StagedCaError, StoredCas, load_ca, read_staged, read_store
+from claw_certs.store import PRIVATE, PUBLIC, StagedCaError, StoredCas, read_staged, read_store
 
 _ROTATION_PERIOD = timedelta(days=30)  # time before its end in which a CA is to be rotated
 

@@ -18,7 +18,6 @@ import fcntl
 import os
 import re
 import ssl
-import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -28,8 +27,8 @@ from pathlib import Path
 import certifi
 
 from claw_certs.ca import Authority, CaRequest, UnfitError, create_ca, parse_ca, parse_valid_ca
+from claw_certs.key_file import CA_FILE, exposed_to
 
-CA_FILE = "mitmproxy-ca.pem"
 NEXT = "next-ca.pem"
 DH_PARAMETERS = "mitmproxy-dhparam.pem"
 CERTIFICATE, BUNDLE = "ca-cert.pem", "ca-bundle.pem"
@@ -84,40 +83,6 @@ class StoredCas:
     @property
     def is_trusted(self) -> bool:
         return not self.stale_files
-
-
-def load_ca(directory: Path, now: datetime, passphrase: bytes | None = None) -> Authority | None:
-    """Return the CA in mitmproxy's ``confdir``, or None. Raise ``UnfitError`` with one line that has the remedy."""
-    file = directory / CA_FILE
-    try:
-        with file.open("rb") as stream:
-            status = os.fstat(stream.fileno())
-            content = stream.read()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        reason = f"{error.strerror} (it must belong to who runs the proxy)"
-        raise UnfitError(f"the CA {file} can't be read: {reason}") from None
-    if (readers := exposed_to(status)) is not None:
-        remedy = f"chmod 600 {file}, or make another if it was read"
-        raise UnfitError(f"the key of the CA {file} is open to {readers}: {remedy}")
-    try:
-        return parse_valid_ca(content, now, passphrase)
-    except UnfitError as error:
-        raise UnfitError(f"the CA {file} can't be used: {error} (`claw certs init --force` makes another)") from None
-
-
-def exposed_to(status: os.stat_result, proxy: int | None = None) -> str | None:
-    """Return who may wrongly read or write the key, or None. ``proxy``: the proxy's user, if it is not this process's.
-
-    A group may read it if the proxy does not own the file, as with a Secret of Kubernetes.
-    """
-    if status.st_mode & stat.S_IRWXO:
-        return "everybody"
-    is_owner = status.st_uid == (os.geteuid() if proxy is None else proxy)
-    if status.st_mode & stat.S_IWGRP or (is_owner and status.st_mode & stat.S_IRWXG):
-        return "its group"
-    return None
 
 
 def read_store(directory: Path) -> StoredCas:

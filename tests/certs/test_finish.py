@@ -10,8 +10,9 @@ import pytest
 from mitmproxy.certs import CertStore
 
 from claw_certs.ca import create_ca
+from claw_certs.key_file import CA_FILE
 from claw_certs.status import Problem, ca_status
-from claw_certs.store import CA_FILE, StagedCaError, finish, read_store, rotate
+from claw_certs.store import StagedCaError, finish, read_store, rotate
 from tests.certs.example_cas import INSIDE, LONG_AGO, NOW, OUTSIDE, PUBLIC, YET_TO_COME, ca_request, pods_ca
 
 STAGED = "private/next-ca.pem"

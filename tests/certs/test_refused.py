@@ -20,7 +20,8 @@ from mitmproxy.options import Options
 from mitmproxy.proxy.context import Context
 
 from claw_certs.ca import UnfitError, create_ca, parse_ca
-from claw_certs.store import CA_FILE, DH_PARAMETERS, exposed_to, load_ca
+from claw_certs.key_file import CA_FILE, exposed_to, load_ca
+from claw_certs.store import DH_PARAMETERS
 from claw_mediate.mitm.gate.tls_ca import Authorities, _not_the_pods
 from claw_mediate.telemetry.event_log import EventLog
 from tests.certs.example_cas import INSIDE, LONG_AGO, NOW, YET_TO_COME, ca_request, pods_ca

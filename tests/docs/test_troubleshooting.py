@@ -26,7 +26,7 @@ REFUSES_TO_START = {
     "claw_mediate/telemetry": ("ValueError",),
     "claw_mediate/turns": ("ValueError",),
     "claw_mediate/agents": ("ValueError",),
-    "claw_certs/store.py": ("UnfitError",),
+    "claw_certs/key_file.py": ("UnfitError",),
     "claw_state/url.py": ("ValueError",),
     "claw_state/sqlite/schema.py": ("NotSupportedError", "DatabaseError"),
     "claw_state/valkey/link.py": ("ValueError",),

@@ -28,9 +28,10 @@ from mitmproxy.certs import CertStore, CertStoreEntry
 from mitmproxy.proxy.context import Context
 
 from claw_certs.ca import Authority, UnfitError
+from claw_certs.key_file import CA_FILE, load_ca
 from claw_certs.names import ascii_name, is_address
 from claw_certs.status import expires_soon
-from claw_certs.store import CA_FILE, DH_PARAMETERS, load_ca
+from claw_certs.store import DH_PARAMETERS
 from claw_mediate.settings import Settings
 from claw_mediate.telemetry.event_log import EventLog
 
