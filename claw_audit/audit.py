@@ -7,22 +7,121 @@ hundred for each turn that was resumed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
-from claw_audit.bounded_counter import HashSet, hash_names
-from claw_audit.filters import Filters
+from claw_audit.bounded_counter import BoundedCounter, BoundedTable, HashSet, hash_names
 from claw_audit.history_source import read_turns
 from claw_audit.log_source import Event, TurnAssembler, interventions, is_traced, read_events
-from claw_audit.report import Report
+from claw_audit.report import Report, WithheldRow
 from claw_audit.sources import HistoryFile, Progress, SourceError, agent_directories, ignore, open_history
-from claw_audit.turns import Call, Turn
-from claw_audit.withheld import PodGrants, WithheldTools
+from claw_audit.turns import Call, Turn, has_id_prefix
+from claw_contract.names import hashed_alias, plain_alias
 
+type Status = Literal["ok", "error"]
 LAST = 20
 """Default of ``--last``."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentGrants:
+    """The tools of one compiled agent, and the digest of its manifest."""
+
+    digest: str
+    tools: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class PodGrants:
+    """The agents of a compiled pod, and every tool that its services declare."""
+
+    agents: Mapping[str, AgentGrants]
+    declared: frozenset[str]
+
+
+class WithheldTools:
+    """Counts, for each agent, of the tools that its turns offered and withheld.
+
+    Turns of another compiled pod (by its digest) prove nothing about the grants of this one.
+    """
+
+    def __init__(self, grants: PodGrants | None) -> None:
+        self._grants = grants
+        self._withheld = BoundedTable(lambda _agent: BoundedCounter())
+        """Turns by agent, and by tool and reason with a zero byte between them."""
+        self._turns = BoundedCounter()  # turns of this compiled pod that offered tools, by agent
+        self._offered = BoundedTable(lambda _agent: BoundedCounter())  # turns by agent, and by offered alias
+
+    def add(self, turn: Turn) -> None:
+        for tool, reason in turn.withheld:
+            self._withheld[turn.agent].add(f"{tool}\0{reason}")
+        granted = self._grants.agents.get(turn.agent) if self._grants is not None else None
+        if granted is not None and turn.offered and granted.digest == turn.digest:
+            self._turns.add(turn.agent)
+            for alias in dict.fromkeys(turn.offered):
+                self._offered[turn.agent].add(alias)
+
+    def rows(self, agent: str = "") -> Iterator[WithheldRow]:
+        """Return the withheld tools from history, then those that only the pod explains."""
+        for name, withheld in self._withheld.items():
+            for key, turns in sorted(withheld.counts.items()):
+                tool, _, reason = key.partition("\0")
+                yield WithheldRow(name, tool, reason, turns)
+        if self._grants is not None:
+            for name, granted in sorted(self._grants.agents.items()):
+                if agent in ("", name):
+                    yield from self._pod_rows(name, granted, self._grants.declared)
+
+    def _pod_rows(self, agent: str, granted: AgentGrants, declared: frozenset[str]) -> Iterator[WithheldRow]:
+        for tool in sorted(declared - granted.tools):
+            yield WithheldRow(agent, tool, "not granted", None)
+        explained = {key.partition("\0")[0] for key in self._withheld[agent].counts}
+        turns, offered = self._turns.counts[agent], dict(self._offered[agent].counts)
+        for tool in sorted(granted.tools):
+            offers = sum(offered.pop(alias, 0) for alias in {plain_alias(tool), hashed_alias(tool)})
+            if offers < turns and tool not in explained:
+                yield WithheldRow(agent, tool, "granted, not offered", turns - offers)
+        for alias, count in sorted(offered.items()):
+            yield WithheldRow(agent, alias, "offered, not granted", count)
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Values to match; None or "" matches everything.
+
+    Agent, time and turn select turns and events; tool and status select calls. A turn counts if one of its calls matches, or
+    if no tool is asked for and its own outcome has the status. The time of a turn is the time at which it ended.
+    """
+
+    agent: str = ""
+    tool: str = ""
+    """Name as service.tool, or the alias that a model sees."""
+    status: Status | None = None
+    since: float | None = None
+    until: float | None = None
+    turn: str = ""
+    """Beginning of a turn id, with or without ``turn_``."""
+
+    def matches(self, agent: str, at: float | None, turn_id: str) -> bool:
+        return (
+            (not self.agent or agent == self.agent)
+            and (self.since is None or (at is not None and at >= self.since))
+            and (self.until is None or (at is not None and at < self.until))
+            and (not self.turn or has_id_prefix(turn_id, self.turn))
+        )
+
+    def call_predicate(self) -> Callable[[Call], bool]:
+        names = {self.tool, plain_alias(self.tool), hashed_alias(self.tool)}
+        tool, status = self.tool, self.status
+        return lambda call: (not tool or call.tool in names) and (status is None or call.status == status)
+
+    def matches_turn(self, turn: Turn, matching_calls: int) -> bool:
+        if matching_calls or self.tool:
+            return matching_calls > 0
+        return self.status is None or (turn.outcome == "ok") == (self.status == "ok")
 
 
 @dataclass(frozen=True)
@@ -36,21 +135,18 @@ class AuditQuery:
     grants: PodGrants | None = None
 
 
-def audit(query: AuditQuery, progress: Progress = ignore, on_call: Callable[[Call], object] | None = None) -> Report:
+def audit(query: AuditQuery, progress: Progress = ignore, on_call: Callable[[Call], object] = ignore) -> Report:
     """Return the report, and call ``on_call`` with each matching call. Raise ``SourceError`` for an unreadable directory."""
     return _Audit(query, progress, on_call).run()
 
 
 class _Audit:
-    def __init__(self, query: AuditQuery, progress: Progress, on_call: Callable[[Call], object] | None) -> None:
-        self._query = query
-        self._filters = query.filters
-        self._progress = progress
-        self._on_call = on_call
+    def __init__(self, query: AuditQuery, progress: Progress, on_call: Callable[[Call], object]) -> None:
+        self._query, self._filters = query, query.filters
+        self._progress, self._on_call = progress, on_call
         self._call_matches = query.filters.call_predicate()
         self._report = Report(query.last)
-        self._in_history = HashSet()
-        """Hashes of (agent, turn id)."""
+        self._in_history = HashSet()  # hashes of (agent, turn id)
         self._withheld = WithheldTools(query.grants)
 
     def run(self) -> Report:
@@ -88,7 +184,6 @@ class _Audit:
             self._report.unread.add_file(error)
 
     def _count_event(self, event: Event) -> None:
-        """Count an event by itself, apart from its turn."""
         if not self._filters.matches(event.agent, event.at, event.turn_id):
             return
         self._report.events.add(event.kind)
@@ -114,6 +209,5 @@ class _Audit:
         if turn.source == "history":
             for name in interventions(turn):
                 self._report.interventions.add(name)
-        if self._on_call is not None:
-            for call in calls:
-                self._on_call(call)
+        for call in calls:
+            self._on_call(call)

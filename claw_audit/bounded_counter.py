@@ -18,8 +18,7 @@ MAX_ROWS: Final = 2_000
 _CHUNK: Final = 65_536
 _EXACT_MS: Final = 100
 _BUCKET_WIDTH: Final = math.log(1.01)
-_MAX_MS: Final = 10**9
-"""Eleven days."""
+_MAX_MS: Final = 10**9  # eleven days
 
 
 class BoundedTable[Row]:
@@ -56,7 +55,6 @@ class BoundedCounter:
         self.counts: Counter[str] = Counter()
 
     def add(self, name: str) -> None:
-        """Count the name once."""
         self.counts[name if name in self.counts or len(self.counts) < MAX_ROWS else OTHERS] += 1
 
     def __iter__(self) -> Iterator[NamedCount]:
@@ -85,12 +83,10 @@ class HashSet:
     """A set of 64-bit hashes that takes eight bytes for each."""
 
     def __init__(self) -> None:
-        self._chunks: list[array[int]] = []
-        """Sorted."""
+        self._chunks: list[array[int]] = []  # sorted
         self._recent: set[int] = set()
 
     def add(self, number: int) -> None:
-        """Add a hash."""
         self._recent.add(number)
         if len(self._recent) >= _CHUNK:
             self._chunks.append(array("Q", sorted(self._recent)))
@@ -115,21 +111,16 @@ class LatencyHistogram:
     value that occurred, to within 1%.
     """
 
-    __slots__ = ("_buckets", "_count")
-
     def __init__(self) -> None:
-        self._count = 0
         self._buckets: Counter[int] = Counter()
 
     def add(self, ms: int) -> None:
-        """Count a latency."""
         ms = min(max(ms, 0), _MAX_MS)
-        self._count += 1
         self._buckets[ms if ms < _EXACT_MS else _EXACT_MS + int(math.log(ms / _EXACT_MS) / _BUCKET_WIDTH)] += 1
 
     def quantile(self, part: float) -> int | None:
         """Return the smallest value that is not below ``part`` of all values; None if there are none."""
-        rank = math.ceil(part * self._count)
+        rank = math.ceil(part * self._buckets.total())
         for bucket in sorted(self._buckets):
             rank -= self._buckets[bucket]
             if rank <= 0:

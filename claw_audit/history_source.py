@@ -9,27 +9,43 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
+from claw_audit.bounded_counter import LatestItems
 from claw_audit.report import SkippedInput
-from claw_audit.sources import LINE_TOO_LONG, HistoryFile, Line, SourceError, read_lines
+from claw_audit.sources import (
+    LINE_TOO_LONG,
+    HistoryFile,
+    Line,
+    Progress,
+    SourceError,
+    agent_directories,
+    ignore,
+    open_history,
+    read_lines,
+)
 from claw_audit.turns import (
     Call,
     Turn,
     UnreadableLineError,
     decode_line,
+    has_id_prefix,
     outcome_of,
     parse_time,
     short_text,
     to_count,
     usage_of_attempt,
 )
+from claw_contract.transcript.render import render_headline
 
 _RESUMED = b'"resumed":true'
-type _Place = tuple[float, int, int]
-"""(time, number of the file, offset) of a line: a later attempt is greater."""
+type _Place = tuple[float, int, int]  # (time, number of the file, offset) of a line: a later attempt is greater
+_MAX_TURNS = 10  # turns of one prefix that are named
+_MAX_EARLIER = 100  # earlier attempts that are named
 
 
 class _Result(msgspec.Struct, gc=False):
@@ -180,3 +196,58 @@ def _call(call: _Call, round_number: int, turn: Turn) -> Call:
         model=turn.model,
         source="history",
     )
+
+
+class Attempts:
+    """All attempts at one turn, by time. Only the last line is held, as a line may be long."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.last: Any = None
+        """The line of the last attempt, as JSON data."""
+        self._last_at = 0.0
+        self._headlines: LatestItems[str] = LatestItems(_MAX_EARLIER + 1)
+
+    def add(self, at: float, entry: Any) -> None:
+        """Add an attempt. It comes after others of the same time."""
+        self.count += 1
+        self._headlines.add(at, render_headline(entry))
+        if at >= self._last_at:
+            self.last, self._last_at = entry, at
+
+    def earlier(self) -> list[str]:
+        """Return a headline for each earlier attempt; of very many, the latest."""
+        return list(self._headlines)[:-1]
+
+
+@dataclass
+class Lookup:
+    """Turns by id, and problems with files, one line each."""
+
+    turns: dict[str, Attempts] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+
+def find_turns(histories: tuple[Path, ...], prefix: str, agent: str = "", progress: Progress = ignore) -> Lookup:
+    """Return the turns whose id begins with the prefix. Raise ``SourceError`` for an unreadable directory."""
+    result = Lookup()
+    for name, directories in agent_directories(histories).items():
+        for directory in directories if agent in ("", name) else ():
+            try:
+                _search(directory, name, prefix, result, progress)
+            except SourceError as error:
+                result.problems.append(str(error))
+    return result
+
+
+def _search(directory: Path, agent: str, prefix: str, result: Lookup, progress: Progress) -> None:
+    needle = prefix.encode(errors="surrogateescape")
+    with open_history(directory, progress) as files:
+        for line in (line for file in files for line in read_lines(file.blocks())):
+            # Most lines belong to other turns and are not decoded.
+            if line.data is not None and needle in line.data and len(result.turns) <= _MAX_TURNS:
+                with suppress(UnreadableLineError):
+                    turn = decode_turn(line.data, agent)
+                    if has_id_prefix(turn.turn_id, prefix):
+                        entry = msgspec.json.decode(line.data)
+                        result.turns.setdefault(turn.turn_id, Attempts()).add(turn.at or 0.0, entry)

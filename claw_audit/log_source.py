@@ -47,18 +47,14 @@ _PREFIX: Final = re.compile(
     rb"\s*(?:[0-9]{4}-[0-9]{2}-[0-9]{2}T\S{1,40}\s+)?"
 )
 _MAX_PREFIX: Final = 400
-_PART_OVERHEAD: Final = 100
-"""Bytes of memory that each part of a line takes beside its text."""
-_PROXY: Final = b"cllama"
-"""Name of the proxy's service in compiled output."""
-_MAX_OPEN_TURNS: Final = 10_000
-"""Turns that have not ended, and turns that failed and may be resumed."""
-_MAX_CALLS: Final = 10_000
-"""Calls of one turn."""
-_OF_TURN: Final = frozenset({"request", "tool_call", "resume"})
-"""Events of a turn before it ends."""
-_TRACED: Final = frozenset({*ROUND_INTERVENTIONS.values(), *CALL_INTERVENTIONS.values()})
-"""Interventions that a trace has."""
+_PART_OVERHEAD: Final = 100  # bytes of memory that each part of a line takes beside its text
+_PROXY: Final = b"cllama"  # name of the proxy's service in compiled output
+_MAX_OPEN_TURNS: Final = 10_000  # turns that have not ended, and turns that failed and may be resumed
+_MAX_CALLS: Final = 10_000  # calls of one turn
+_OF_TURN: Final = frozenset({"request", "tool_call", "resume"})  # events of a turn before it ends
+_TRACED: Final = frozenset(
+    {*ROUND_INTERVENTIONS.values(), *CALL_INTERVENTIONS.values()}
+)  # interventions that a trace has
 
 
 class Event:
@@ -76,31 +72,25 @@ class Event:
         """Return a text, cut to the length of a name; "" for any other type."""
         return short_text(self._members.get(name))
 
-    def has(self, name: str, kind: type) -> bool:
-        """Return True if a member is of this very type."""
-        return type(self._members.get(name)) is kind
-
     def _count(self, name: str) -> int:
         return to_count(self._members.get(name))
 
     @property
     def at(self) -> float | None:
-        """Time in seconds; None if it is no valid time."""
         return parse_time(self.text("ts"))
 
     @property
     def ends_turn(self) -> bool:
         """True for a response, and for an error that counts its model calls."""
-        return self.kind == "response" or (self.kind == "error" and self.has("total_rounds", int))
+        return self.kind == "response" or (self.kind == "error" and type(self._members.get("total_rounds")) is int)
 
     @property
     def begins_file(self) -> bool:
-        """True if the event's line of history is the first one of a new file."""
+        """True if its line of history is the first one of a new file."""
         return self._members.get("history_rotated") is True
 
     def call(self) -> Call:
-        """Return the call of a ``tool_call`` event."""
-        is_ok, code = self._members.get("status") == "ok", self.text("code")
+        is_ok, code, ran = self._members.get("status") == "ok", self.text("code"), self._members.get("ran")
         return Call(
             ts=self.text("ts"),
             agent=self.agent,
@@ -113,7 +103,7 @@ class Event:
             status_code=self._count("status_code") or None,
             latency_ms=self._count("latency_ms"),
             effect=self.text("effect"),
-            ran=self._members.get("ran") is True if self.has("ran", bool) else None,
+            ran=ran if isinstance(ran, bool) else None,
             duplicate=code == "duplicate_tool_call",
             model=self.text("model"),
             source="log",
@@ -140,9 +130,7 @@ class Event:
         )
 
     def usage(self) -> Usage:
-        """Return the usage of the attempt that the event ends."""
-        members = ("tokens_in", "tokens_out", "cached_tokens", "cost_usd")
-        return usage_of_attempt(*map(self._members.get, members))
+        return usage_of_attempt(*map(self._members.get, ("tokens_in", "tokens_out", "cached_tokens", "cost_usd")))
 
 
 _OBJECT: Final = msgspec.json.Decoder(dict[str, Any])
@@ -154,14 +142,12 @@ def read_events(name: str, progress: Progress, skipped: SkippedInput) -> Iterato
     with open_log(name, progress) as blocks:
         for line in read_lines(blocks):
             try:
-                event = parser.parse(line.data)
+                if (event := parser.parse(line.data)) is not None:
+                    yield event
+                else:
+                    skipped.foreign += 1
             except UnreadableLineError as error:
                 skipped.add_line(name, line.number, line.offset, error)
-                continue
-            if event is None:
-                skipped.foreign += 1
-            else:
-                yield event
 
 
 class LogParser:
@@ -176,8 +162,7 @@ class LogParser:
         """Return the event of a line, or None. Raise ``UnreadableLineError``, also for None, a line that is too long."""
         if line is None:
             raise UnreadableLineError(LINE_TOO_LONG)
-        document = _without_prefix(line)
-        if document is None:
+        if (document := _without_prefix(line)) is None:
             return None
         members = decode_line(_OBJECT, document)
         if isinstance(part := members.get("log"), str) and members.get("type") is None:
@@ -222,7 +207,6 @@ class _OpenTurn:
     resumed: bool = False
 
     def close(self) -> Iterator[Turn]:
-        """Return the turn with its calls, if there is one."""
         if self.turn is not None:
             for call in self.calls:
                 call.ts, call.model = self.turn.ts, self.turn.model

@@ -12,14 +12,11 @@ import msgspec
 from claw_audit.bounded_counter import BoundedCounter, BoundedTable, LatencyHistogram, LatestItems
 from claw_audit.turns import Call, Turn, Usage
 
-VERSION: Final = 1
-"""Version of the document."""
 _MEMBERS: Final = (
     *("first", "last", "turns", "used", "latency_ms", "agents", "tools", "interventions", "turn_errors", "call_errors"),
     *("proxy_errors", "events", "withheld", "calls", "failures", "unread"),
 )
-_MAX_NAMED: Final = 10
-"""Unreadable lines, and files, that are named."""
+_MAX_NAMED: Final = 10  # unreadable lines, and files, that are named
 
 
 @dataclass(slots=True)
@@ -35,13 +32,6 @@ class TurnCounts:
     attempts: int = 0
     only_in_log: int = 0
 
-    def add(self, turn: Turn) -> None:
-        """Count a turn. Its attempts are counted apart."""
-        self.total += 1
-        setattr(self, turn.outcome, getattr(self, turn.outcome) + 1)
-        self.resumed += turn.resumed
-        self.only_in_log += turn.source == "log"
-
 
 @dataclass(slots=True)
 class AgentRow:
@@ -54,14 +44,13 @@ class AgentRow:
     latency_ms: LatencyHistogram = field(default_factory=LatencyHistogram)
     used: Usage = field(default_factory=Usage)
 
-    def add_attempt(self, used: Usage) -> None:
-        """Count an attempt at a turn, and its usage."""
-        self.turns.attempts += 1
-        self.used.add(used)
-
-    def add_turn(self, turn: Turn, calls: Sequence[Call]) -> None:
-        """Count a turn that is over, and those of its calls that match."""
-        self.turns.add(turn)
+    def add(self, turn: Turn, calls: Sequence[Call]) -> None:
+        """Count a turn that is over, and those of its calls that match. Its attempts are counted apart."""
+        turns = self.turns
+        turns.total += 1
+        setattr(turns, turn.outcome, getattr(turns, turn.outcome) + 1)
+        turns.resumed += turn.resumed
+        turns.only_in_log += turn.source == "log"
         if turn.latency_ms is not None:
             self.latency_ms.add(turn.latency_ms)
         self.calls += len(calls)
@@ -82,9 +71,7 @@ class ToolRow:
     latency_ms: LatencyHistogram = field(default_factory=LatencyHistogram)
 
     def add(self, call: Call) -> None:
-        """Count a call."""
-        self.service = self.service or call.service
-        self.effect = self.effect or call.effect
+        self.service, self.effect = self.service or call.service, self.effect or call.effect
         self.calls += 1
         self.failed += call.status == "error"
         self.ran += call.ran is True
@@ -126,7 +113,6 @@ class SkippedInput:
     """Lines of a log that are no events of the proxy."""
 
     def add_line(self, file: str, number: int, offset: int, reason: object) -> None:
-        """Count a line, and name it if it is one of the first."""
         self.lines += 1
         if len(self.first) < _MAX_NAMED:
             self.first.append(f"{file}:{number} (byte {offset}) {reason}")
@@ -148,11 +134,8 @@ class Report:
         self.turns, self.used, self.latency_ms = self._total.turns, self._total.used, self._total.latency_ms
         self.agents = BoundedTable(AgentRow)
         self.tools = BoundedTable(ToolRow)
-        self.interventions = BoundedCounter()
-        self.turn_errors = BoundedCounter()
-        self.call_errors = BoundedCounter()
-        self.proxy_errors = BoundedCounter()
-        self.events = BoundedCounter()
+        self.turn_errors, self.call_errors, self.proxy_errors = BoundedCounter(), BoundedCounter(), BoundedCounter()
+        self.interventions, self.events = BoundedCounter(), BoundedCounter()
         self.withheld: list[WithheldRow] = []
         self.calls: LatestItems[Call] = LatestItems(last)
         self.failures: LatestItems[FailureRow] = LatestItems(last)
@@ -161,23 +144,21 @@ class Report:
 
     @property
     def first(self) -> str | None:
-        """Time of the first turn."""
         return None if self._times is None else _rfc3339(self._times[0])
 
     @property
     def last(self) -> str | None:
-        """Time of the last turn."""
         return None if self._times is None else _rfc3339(self._times[1])
 
     def add_attempt(self, turn: Turn) -> None:
         """Count the usage of an attempt. Its turn is counted once it is over."""
-        self._total.add_attempt(turn.used)
-        self.agents[turn.agent].add_attempt(turn.used)
+        for row in (self._total, self.agents[turn.agent]):
+            row.turns.attempts += 1
+            row.used.add(turn.used)
 
     def add_turn(self, turn: Turn, calls: Sequence[Call]) -> None:
-        """Count a turn that is over, and those of its calls that match."""
-        self._total.add_turn(turn, calls)
-        self.agents[turn.agent].add_turn(turn, calls)
+        self._total.add(turn, calls)
+        self.agents[turn.agent].add(turn, calls)
         if turn.at is not None:
             first, last = self._times or (turn.at, turn.at)
             self._times = min(first, turn.at), max(last, turn.at)
@@ -196,14 +177,12 @@ class Report:
 
 
 def document(report: Report) -> dict[str, Any]:
-    """Return the report as JSON data."""
     members = {name: getattr(report, name) for name in _MEMBERS}
-    return {"version": VERSION, **msgspec.to_builtins(members, enc_hook=_to_builtins)}
+    return {"version": 1, **msgspec.to_builtins(members, enc_hook=_to_builtins)}
 
 
 def _to_builtins(value: Any) -> Any:
-    is_latency = isinstance(value, LatencyHistogram)
-    return {"p50": value.p50, "p95": value.p95} if is_latency else list(value)
+    return {"p50": value.p50, "p95": value.p95} if isinstance(value, LatencyHistogram) else list(value)
 
 
 def _rfc3339(at: float) -> str:

@@ -190,11 +190,11 @@ def _log_blocks(name: str, file: io.BufferedReader[Any], progress: Progress) -> 
         raise SourceError(f"{name}: {getattr(error, 'strerror', None) or 'is damaged'}") from None
 
 
-def total_bytes(histories: Iterable[Path], logs: Iterable[str]) -> tuple[int, int]:
-    """Return the sizes of all history and of all logs; what has no size counts as 0. Raise ``SourceError``."""
+def total_bytes(histories: Iterable[Path], logs: Iterable[str], passes: int) -> int:
+    """Return the bytes to read: all logs once, all history in ``passes``; 0 for what has no size. Raise ``SourceError``."""
     places = [place for places in agent_directories(histories).values() for place in places]
-    files = [place / name for place in places for name in (ROTATED_FILE, CURRENT_FILE)]
-    return sum(map(_size, files)), sum(_size(Path(log)) for log in logs if log != STDIN)
+    history = sum(_size(place / name) for place in places for name in (ROTATED_FILE, CURRENT_FILE))
+    return history * passes + sum(_size(Path(log)) for log in logs if log != STDIN)
 
 
 def _size(path: Path) -> int:

@@ -13,8 +13,7 @@ type Outcome = Literal["ok", "failed", "aborted", "unfinished"]
 
 MAX_COUNT = 10**12
 """No real count is larger, and sums of such counts still fit everywhere."""
-_MAX_TIME = 250_000_000_000
-"""Seconds; the year 9892. Later times could not be written down again."""
+_MAX_TIME = 250_000_000_000  # seconds; the year 9892. Later times could not be written down again
 _MAX_NAME = 200
 _STATUS_RUNNER_LEFT = 499
 
@@ -56,7 +55,6 @@ class Usage(msgspec.Struct):
     unpriced: int = 0
 
     def add(self, other: Usage) -> None:
-        """Add the usage of another attempt."""
         for name in self.__struct_fields__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.cost_usd = round(self.cost_usd, 10)  # 0.1 + 0.2 is 0.3
@@ -138,6 +136,15 @@ def outcome_of(*, ok: bool, status_code: int, code: object) -> tuple[Outcome, st
     if ok:
         return "ok", ""
     return ("aborted" if status_code == _STATUS_RUNNER_LEFT else "failed"), short_text(code) or f"http_{status_code}"
+
+
+def has_id_prefix(turn_id: str, prefix: str) -> bool:
+    """Return True if the turn id begins with the prefix, with or without ``turn_``.
+
+    >>> has_id_prefix("turn_4f1c", "4f"), has_id_prefix("turn_4f1c", "turn_4"), has_id_prefix("turn_4f1c", "f1")
+    (True, True, False)
+    """
+    return turn_id.startswith((prefix, f"turn_{prefix}"))
 
 
 def _mismatch(error: msgspec.ValidationError) -> str:

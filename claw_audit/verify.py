@@ -44,16 +44,13 @@ from claw_audit.sources import (
 from claw_contract.chain import GENESIS, Seal, SealReader
 from claw_contract.names import is_agent_id
 
-_MAX_AGENTS = 10_000
-"""Agents of one log."""
+_MAX_AGENTS = 10_000  # agents of one log
 _HASH = re.compile("[0-9a-f]{64}")
-_HEAD_BYTES = 512
-"""The part of a line that holds its agent."""
+_HEAD_BYTES = 512  # the part of a line that holds its agent
 _AGENT = re.compile(rb'"claw_id":"([^"\\]{0,80})"')
 _NUMBER = b"+-.0123456789eE"
 _MAX_NOTES = 20
-type _Place = tuple[Path, int, int]
-"""(file, line, offset)."""
+type _Place = tuple[Path, int, int]  # (file, line, offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +75,11 @@ class Verdict:
     findings: tuple[Finding, ...] = ()
 
     def add_break(self, file: object, line: int, offset: int, what: str) -> None:
-        """Count a break and name it if it is the first."""
         self.broken += 1
         if self.broken == 1:
             self.findings = (Finding("broken", str(file), line, offset, what), *self.findings)
 
     def add_note(self, file: object, line: int, offset: int, what: str) -> None:
-        """Add a note if there are not too many."""
         if len(self.findings) < _MAX_NOTES:
             self.findings = (*self.findings, Finding("note", str(file), line, offset, what))
 
@@ -97,8 +92,7 @@ class ChainWalk:
         self._verdict = Verdict(agent, str(directory))
         self._seen = seen
         self.first: int | None = None
-        self._last: str | None = None
-        """Hash of the last sealed line."""
+        self._last: str | None = None  # hash of the last sealed line
         self._reading = SealReader()
 
     def verify(self, files: Iterable[HistoryFile]) -> Verdict:
@@ -128,8 +122,8 @@ class ChainWalk:
                 reason = "the disk was full" if torn else "it is being written"
                 self._verdict.add_note(*place, f"is only the beginning of a line: its writer crashed, or {reason}")
         if torn is not None:
-            what = "ends with a part of a line: the rest of it was removed"
-            self._verdict.add_break(file.path, torn.number, torn.offset, what)
+            place = (file.path, torn.number, torn.offset)
+            self._verdict.add_break(*place, "ends with a part of a line: the rest of it was removed")
 
     def _hash(self, piece: bytes) -> None:
         self._reading.add(piece)
@@ -187,10 +181,8 @@ def _is_torn(line: bytes) -> bool:
 def _is_truncated(text: bytes) -> bool:
     try:
         msgspec.json.decode(text, type=msgspec.Raw)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         return "truncated" in str(error)
-    except RecursionError:
-        return False
     return False
 
 

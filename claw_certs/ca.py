@@ -20,15 +20,19 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from claw_certs.names import ascii_name, covers, name_problem
 
-_CLOCK_SKEW = timedelta(days=2)
-"""Time before now at which a CA begins, as mitmproxy's leaves do."""
-_MAX_POD_BYTES = 31
-"""Room for the pod's name in a common name, which has 64 bytes."""
+_CLOCK_SKEW = timedelta(days=2)  # time before now at which a CA begins, as mitmproxy's leaves do
+_MAX_POD_BYTES = 31  # room for the pod's name in a common name, which has 64 bytes
 _ALL_ADDRESSES = (ip_network("0.0.0.0/0"), ip_network("::/0"))
+_NO_USAGE = ("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement")
+_KEY_USAGE = x509.KeyUsage(
+    key_cert_sign=True, crl_sign=True, encipher_only=False, decipher_only=False, **dict.fromkeys(_NO_USAGE, False)
+)
+type _Key = ec.EllipticCurvePrivateKey
 
 
 class UnfitError(ValueError):
@@ -72,7 +76,7 @@ class Authority:
     @property
     def root_pem(self) -> bytes:
         """The certificate that runners get."""
-        return self.root.public_bytes(serialization.Encoding.PEM)
+        return self.root.public_bytes(Encoding.PEM)
 
     @property
     def excessive_scope(self) -> str | None:
@@ -106,22 +110,21 @@ def create_ca(request: CaRequest) -> bytes:
 
     Raise ``UnfitError`` if there is no permitted name.
     """
+    if not request.permitted:
+        raise UnfitError("there is no host that it could sign for")
     root_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     mark = _identifier(root_key).digest[:4].hex()
     name, own = _name(request, mark), _name(request, f"{mark} signing")
     root = _certificate(request, name, root_key, path_length=1).issuer_name(name).sign(root_key, hashes.SHA256())
+    issuer_key = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(_identifier(root_key))
     signing = (
         _certificate(request, own, key, path_length=0)
         .issuer_name(name)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(_identifier(root_key)), critical=False
-        )
+        .add_extension(issuer_key, critical=False)
     ).sign(root_key, hashes.SHA256())
-    key_pem = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    return key_pem + b"".join(each.public_bytes(serialization.Encoding.PEM) for each in (signing, root))
+    key_pem = key.private_bytes(Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return key_pem + b"".join(each.public_bytes(Encoding.PEM) for each in (signing, root))
 
 
 def parse_ca(pem: bytes, passphrase: bytes | None = None) -> Authority:
@@ -174,9 +177,7 @@ def _permitted(certificate: x509.Certificate) -> tuple[str, ...] | None:
     return names or None
 
 
-def _certificate(
-    request: CaRequest, name: x509.Name, key: ec.EllipticCurvePrivateKey, path_length: int
-) -> x509.CertificateBuilder:
+def _certificate(request: CaRequest, name: x509.Name, key: _Key, path_length: int) -> x509.CertificateBuilder:
     now = request.now.astimezone(UTC).replace(microsecond=0)
     builder = (
         x509.CertificateBuilder()
@@ -186,16 +187,16 @@ def _certificate(
         .not_valid_before(now - _CLOCK_SKEW)
         .not_valid_after(now + timedelta(days=request.days))
     )
-    for extension in (
-        x509.BasicConstraints(ca=True, path_length=path_length),
-        _usage(),
-        _constraints(request.permitted),
-    ):
+    constraints = x509.NameConstraints(
+        permitted_subtrees=[x509.DNSName(name) for name in request.permitted],
+        excluded_subtrees=[x509.IPAddress(network) for network in _ALL_ADDRESSES],
+    )
+    for extension in (x509.BasicConstraints(ca=True, path_length=path_length), _KEY_USAGE, constraints):
         builder = builder.add_extension(extension, critical=True)
     return builder.add_extension(_identifier(key), critical=False)
 
 
-def _identifier(key: ec.EllipticCurvePrivateKey) -> x509.SubjectKeyIdentifier:
+def _identifier(key: _Key) -> x509.SubjectKeyIdentifier:
     return x509.SubjectKeyIdentifier.from_public_key(key.public_key())
 
 
@@ -204,29 +205,5 @@ def _name(request: CaRequest, mark: str) -> x509.Name:
     printable = "".join(sign if sign.isprintable() else "-" for sign in request.pod)
     pod = printable.encode()[:_MAX_POD_BYTES].decode(errors="ignore")
     common = f"claw {pod} {request.now.astimezone(UTC):%Y-%m-%d} {mark}"
-    return x509.Name(
-        [x509.NameAttribute(NameOID.ORGANIZATION_NAME, "clawdapus"), x509.NameAttribute(NameOID.COMMON_NAME, common)]
-    )
-
-
-def _constraints(permitted: Sequence[str]) -> x509.NameConstraints:
-    if not permitted:
-        raise UnfitError("there is no host that it could sign for")
-    return x509.NameConstraints(
-        permitted_subtrees=[x509.DNSName(name) for name in permitted],
-        excluded_subtrees=[x509.IPAddress(network) for network in _ALL_ADDRESSES],
-    )
-
-
-def _usage() -> x509.KeyUsage:
-    return x509.KeyUsage(
-        key_cert_sign=True,
-        crl_sign=True,
-        digital_signature=False,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
+    parts = ((NameOID.ORGANIZATION_NAME, "clawdapus"), (NameOID.COMMON_NAME, common))
+    return x509.Name([x509.NameAttribute(*part) for part in parts])

@@ -2,11 +2,8 @@
 
     api.openai.com     itself and all names below it: X.509 has no constraint to one name alone
     bücher.example     in its ASCII form, as clients ask for it
-    10.0.0.5           rejected: a pod's CA signs for no address
-    litellm            rejected: a constraint to one label would allow a whole top-level domain
-    *.example.com      rejected: not a host name
 
-A host that can't be covered is reported with the reason. The constraint is never widened for it.
+An address, a name of one label and a pattern can't be covered: the reason is reported, and the constraint is never widened.
 """
 
 from __future__ import annotations

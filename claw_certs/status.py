@@ -17,8 +17,7 @@ from claw_certs.key_file import CA_FILE, load_ca
 from claw_certs.names import ca_names
 from claw_certs.store import PRIVATE, PUBLIC, StagedCaError, StoredCas, read_staged, read_store
 
-_ROTATION_PERIOD = timedelta(days=30)
-"""Time before its end in which a CA is to be rotated."""
+_ROTATION_PERIOD = timedelta(days=30)  # time before its end in which a CA is to be rotated
 
 
 @dataclass(frozen=True)
@@ -53,25 +52,26 @@ def ca_status(directory: Path, hosts: Iterable[str], now: datetime, pod: str) ->
     coverable = sorted(set(hosts) - set(left_out))
     try:
         stored = read_store(directory)
+    except StagedCaError as error:
+        return CaStatus(None, dict.fromkeys(coverable, False), left_out, (_staged_problem(error, pod),))
     except (OSError, UnfitError) as error:
-        problem = _store_problem(directory, error, pod)
+        reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+        remedy = f"run `claw certs init {pod} --force` for another, once it is no longer in the way"
+        problem = Problem("error", f"the CA in {directory} can't be used: {reason}", remedy)
         return CaStatus(None, dict.fromkeys(coverable, False), left_out, (problem,))
     covered = {host: stored.signing is not None and stored.signing.covers(host) for host in coverable}
-    problems = [*_key_problems(directory, stored, now, pod), *_trust_problems(directory, stored, pod)]
-    staged = list(_staged_problems(directory, stored, now, pod))
-    coming = [*_host_problems(stored, coverable, pod), *_time_problems(stored, now, pod)] if not staged else []
-    return CaStatus(stored, covered, left_out, (*problems, *staged, *coming))
+    problems = list(_stored_problems(directory, stored, now, pod))
+    try:
+        if stored.next is not None:
+            read_staged(directory, now)
+        if stored.signing is not None:
+            problems += _rotation_problems(stored, stored.signing, coverable, now, pod)
+    except StagedCaError as error:
+        problems.append(_staged_problem(error, pod))
+    return CaStatus(stored, covered, left_out, tuple(problems))
 
 
-def _store_problem(directory: Path, error: OSError | UnfitError, pod: str) -> Problem:
-    if isinstance(error, StagedCaError):
-        return _staged_problem(error, pod)
-    reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
-    remedy = f"run `claw certs init {pod} --force` for another, once it is no longer in the way"
-    return Problem("error", f"the CA in {directory} can't be used: {reason}", remedy)
-
-
-def _key_problems(directory: Path, stored: StoredCas, now: datetime, pod: str) -> Iterator[Problem]:
+def _stored_problems(directory: Path, stored: StoredCas, now: datetime, pod: str) -> Iterator[Problem]:
     if stored.signing is None:
         yield Problem("error", f"there is no CA in {directory}", f"run `claw certs init {pod}`")
         return
@@ -83,46 +83,29 @@ def _key_problems(directory: Path, stored: StoredCas, now: datetime, pod: str) -
     if (scope := stored.signing.excessive_scope) is not None:
         text = f"{stored.signing.name} may sign for {scope}"
         yield Problem("error", text, f"`claw certs init {pod} --force` makes one for the governed hosts only")
-
-
-def _staged_problems(directory: Path, stored: StoredCas, now: datetime, pod: str) -> Iterator[Problem]:
-    if stored.next is None:
-        return
-    try:
-        read_staged(directory, now)
-    except StagedCaError as error:
-        yield _staged_problem(error, pod)
+    for name in stored.stale_files:
+        text = f"{directory / PUBLIC / name}, which runners trust, is missing, or is not of this CA"
+        yield Problem("error", text, f"run `claw certs init {pod}`, which writes it anew, and recreate the runners")
 
 
 def _staged_problem(error: StagedCaError, pod: str) -> Problem:
     return Problem("error", str(error), f"run `claw certs rotate {pod}`, which makes another, and recreate the runners")
 
 
-def _trust_problems(directory: Path, stored: StoredCas, pod: str) -> Iterator[Problem]:
-    for name in stored.stale_files if stored.signing is not None else ():
-        text = f"{directory / PUBLIC / name}, which runners trust, is missing, or is not of this CA"
-        yield Problem("error", text, f"run `claw certs init {pod}`, which writes it anew, and recreate the runners")
-
-
-def _host_problems(stored: StoredCas, hosts: Iterable[str], pod: str) -> Iterator[Problem]:
-    if stored.signing is None:
-        return
-    latest = stored.next or stored.signing
+def _rotation_problems(
+    stored: StoredCas, signing: Authority, hosts: Iterable[str], now: datetime, pod: str
+) -> Iterator[Problem]:
+    latest = stored.next or signing
     if missing := [host for host in hosts if not latest.covers(host)]:
         rotate = f"run `claw certs rotate {pod}`, which makes a CA for today's hosts"
         finish_first = f"run `claw certs rotate {pod} --finish`, then `claw certs rotate {pod}` for today's hosts"
         text = f"{latest.name} does not cover {', '.join(missing)}"
         yield Problem("warning", text, rotate if stored.next is None else finish_first)
-
-
-def _time_problems(stored: StoredCas, now: datetime, pod: str) -> Iterator[Problem]:
-    if stored.signing is None or (stored.next is not None and not stored.is_trusted):
-        return  # the public files come first
-    if stored.next is not None:
+    if stored.next is not None and stored.is_trusted:  # else the public files come first
         text = f"a rotation is under way: {stored.next.name} is trusted, and does not sign yet"
         yield Problem("warning", text, f"once all runners were recreated since, run `claw certs rotate {pod} --finish`")
-    elif expires_soon(stored.signing, now):
-        text = f"{stored.signing.name} expires on {stored.signing.ends:%Y-%m-%d}"
+    elif stored.next is None and expires_soon(signing, now):
+        text = f"{signing.name} expires on {signing.ends:%Y-%m-%d}"
         yield Problem("warning", text, f"run `claw certs rotate {pod}`")
 
 

@@ -13,16 +13,19 @@ points. One verb runs at a time. A CA only replaces the signing one if the proxy
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
-from collections.abc import Callable
-from contextlib import suppress
+import re
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from claw_certs import safe_fs
-from claw_certs.bundle import pem_certificates
+import certifi
+
 from claw_certs.ca import Authority, CaRequest, UnfitError, create_ca, parse_ca, parse_valid_ca
 from claw_certs.key_file import CA_FILE, exposed_to
 
@@ -41,6 +44,16 @@ ssbzSibBsu/6iGtCOGEoXJf//////////wIBAg==
 -----END DH PARAMETERS-----
 """
 """The public group of RFC 7919. Without the file mitmproxy starts only if it can write its own."""
+
+_DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_TEMPORARY = ".{}.new"  # name of a file while it is being written
+_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
+_SYSTEM_STORES = (
+    "/etc/ssl/certs/ca-certificates.crt",  # Debian, Ubuntu, Arch, Alpine
+    "/etc/pki/tls/certs/ca-bundle.crt",  # Fedora, RHEL
+    "/etc/ssl/ca-bundle.pem",  # SUSE
+    "/etc/ssl/cert.pem",  # macOS, Alpine
+)
 
 
 class StagedCaError(UnfitError):
@@ -69,20 +82,19 @@ class StoredCas:
 
     @property
     def is_trusted(self) -> bool:
-        """True if runners get these CAs."""
         return not self.stale_files
 
 
 def read_store(directory: Path) -> StoredCas:
     """Return the CAs of a directory. Raise ``OSError``; ``UnfitError`` for a file without a CA."""
-    with suppress(FileNotFoundError), safe_fs.open_directory(None, str(directory)) as top:
+    with suppress(FileNotFoundError), open_directory(None, str(directory)) as top:
         return _read_store(top)
     return StoredCas(None)
 
 
 def read_staged(directory: Path, now: datetime) -> Authority:
     """Return the CA that would sign after a rotation. Raise ``OSError``; ``StagedCaError`` if the proxy would refuse it."""
-    with safe_fs.open_directory(None, str(directory)) as top:
+    with open_directory(None, str(directory)) as top:
         return _read_staged(top, directory, now)
 
 
@@ -95,10 +107,10 @@ def init(
     """
 
     def create(_: int, private: int) -> None:
-        if force or not safe_fs.file_exists(private, CA_FILE):
+        if force or CA_FILE not in os.listdir(private):
             # First, as it was staged for the old CA and must never be trusted beside another.
-            safe_fs.remove_file(private, NEXT)
-            safe_fs.write_file(private, CA_FILE, create_ca(request), 0o600, owner)
+            remove_file(private, NEXT)
+            write_file(private, CA_FILE, create_ca(request), 0o600, owner)
 
     return _update(directory, public_cas, owner, create)
 
@@ -110,12 +122,12 @@ def rotate(directory: Path, request: CaRequest, public_cas: bytes, owner: int | 
     """
 
     def stage(top: int, private: int) -> None:
-        if not safe_fs.file_exists(private, CA_FILE):
+        if CA_FILE not in os.listdir(private):
             raise UnfitError("there is no CA yet")
         try:
             _read_staged(top, directory, request.now)
         except StagedCaError:
-            safe_fs.write_file(private, NEXT, create_ca(request), 0o600, owner)
+            write_file(private, NEXT, create_ca(request), 0o600, owner)
 
     return _update(directory, public_cas, owner, stage)
 
@@ -140,30 +152,30 @@ def finish(directory: Path, now: datetime, public_cas: bytes, owner: int | None)
 
 def _update(directory: Path, public_cas: bytes, owner: int | None, change: Callable[[int, int], None]) -> StoredCas:
     """Apply ``change(top, private)`` under a lock, then write the public files."""
-    with safe_fs.open_directory(None, str(directory), 0o755) as top:
+    with open_directory(None, str(directory), 0o755) as top:
         fcntl.flock(top, fcntl.LOCK_EX)
         with (
-            safe_fs.open_directory(top, PRIVATE, 0o700, owner) as private,
-            safe_fs.open_directory(top, PUBLIC, 0o755) as public,
+            open_directory(top, PRIVATE, 0o700, owner) as private,
+            open_directory(top, PUBLIC, 0o755) as public,
         ):
             for parent, names in ((private, (CA_FILE, NEXT, DH_PARAMETERS)), (public, (BUNDLE, CERTIFICATE))):
                 for name in names:  # left by an interrupted verb, perhaps with a key
-                    safe_fs.remove_file(parent, safe_fs.temporary_name(name))
+                    remove_file(parent, _TEMPORARY.format(name))
             change(top, private)
-            safe_fs.write_file(private, DH_PARAMETERS, _FFDHE2048, 0o600, owner)
+            write_file(private, DH_PARAMETERS, _FFDHE2048, 0o600, owner)
             roots = b"".join(ca.root_pem for ca in _read_store(top).all)
             # Between these writes a runner may trust more than it needs, and never less.
-            safe_fs.write_file(public, BUNDLE, public_cas + roots, 0o644)
-            safe_fs.write_file(public, CERTIFICATE, roots, 0o644)
+            write_file(public, BUNDLE, public_cas + roots, 0o644)
+            write_file(public, CERTIFICATE, roots, 0o644)
         return _read_store(top)
 
 
 def _read_store(top: int) -> StoredCas:
     cas = []
     for name, error_type in ((CA_FILE, UnfitError), (NEXT, StagedCaError)):
-        content = _read_content(top, PRIVATE, name)
+        file = read_file(top, PRIVATE, name)
         try:
-            cas.append(None if content is None else parse_ca(content))
+            cas.append(None if file is None else parse_ca(file[1]))
         except UnfitError as error:
             raise error_type(f"{PRIVATE}/{name}: {error}") from None
     return StoredCas(cas[0], cas[1], _read_certificates(top, CERTIFICATE), _read_certificates(top, BUNDLE))
@@ -171,7 +183,7 @@ def _read_store(top: int) -> StoredCas:
 
 def _read_staged(top: int, directory: Path, now: datetime) -> Authority:
     file = directory / PRIVATE / NEXT
-    if (status_and_content := safe_fs.read_file(top, PRIVATE, NEXT)) is None:
+    if (status_and_content := read_file(top, PRIVATE, NEXT)) is None:
         raise StagedCaError(f"no rotation was begun: there is no {file}")
     status, content = status_and_content
     if (readers := exposed_to(status, status.st_uid)) is not None:
@@ -186,9 +198,87 @@ def _read_staged(top: int, directory: Path, now: datetime) -> Authority:
 
 
 def _read_certificates(top: int, name: str) -> tuple[bytes, ...]:
-    return tuple(pem_certificates(_read_content(top, PUBLIC, name) or b""))
+    file = read_file(top, PUBLIC, name)
+    return tuple(pem_certificates(file[1])) if file is not None else ()
 
 
-def _read_content(top: int, directory: str, name: str) -> bytes | None:
-    status_and_content = safe_fs.read_file(top, directory, name)
-    return None if status_and_content is None else status_and_content[1]
+def load_public_cas(file: Path | None) -> tuple[Path, bytes]:
+    """Return the public CAs in PEM and their file: the given one, else this machine's own, else certifi's.
+
+    Raise ``OSError``; ``ValueError`` if the given file holds no certificate.
+    """
+    system = map(Path, filter(None, (*_SYSTEM_STORES, ssl.get_default_verify_paths().cafile)))
+    candidates = [file] if file is not None else [*filter(Path.is_file, system), Path(certifi.where())]
+    for candidate in candidates:
+        if blocks := pem_certificates(candidate.read_bytes()):
+            return candidate, b"\n".join(blocks) + b"\n"
+    raise ValueError(f"{file} holds no certificate")
+
+
+def pem_certificates(content: bytes) -> list[bytes]:
+    """Return the PEM blocks of all certificates in a file's content, which may hold anything else, too."""
+    return _CERTIFICATE.findall(content)
+
+
+def read_file(top: int, directory: str, name: str) -> tuple[os.stat_result, bytes] | None:
+    """Return the status and the content of ``directory/name`` below ``top``; None if it does not exist."""
+    try:
+        with (
+            open_directory(top, directory) as parent,
+            os.fdopen(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent), "rb") as file,
+        ):
+            return os.fstat(file.fileno()), file.read()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _with_name(error, f"{directory}/{name}") from None
+
+
+@contextmanager
+def open_directory(parent: int | None, name: str, mode: int | None = None, owner: int | None = None) -> Iterator[int]:
+    """Open a directory. With ``mode``, create it if needed and set its mode and owner."""
+    if mode is not None:
+        with suppress(FileExistsError):
+            os.mkdir(name, mode, dir_fd=parent)
+    try:
+        directory = os.open(name, _DIRECTORY_FLAGS, dir_fd=parent)
+    except OSError as error:
+        raise _with_name(error, name) from None
+    try:
+        if mode is not None:
+            if owner is not None:
+                os.fchown(directory, owner, -1)
+            os.fchmod(directory, mode)  # mkdir's mode is reduced by the umask
+        yield directory
+    finally:
+        os.close(directory)
+
+
+def write_file(parent: int, name: str, content: bytes, mode: int, owner: int | None = None) -> None:
+    """Write a file and put it in place with a rename, flushed to the disk."""
+    temporary = _TEMPORARY.format(name)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode, dir_fd=parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(descriptor, mode)
+            if owner is not None:
+                os.fchown(descriptor, owner, -1)
+            file.write(content)
+            file.flush()
+            os.fsync(descriptor)
+        os.rename(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
+        os.fsync(parent)
+    finally:
+        remove_file(parent, temporary)
+
+
+def remove_file(parent: int, name: str) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=parent)
+
+
+def _with_name(error: OSError, name: str) -> OSError:
+    """Return the error with the file's name, which an error about a descriptor lacks, and with a word about symlinks."""
+    is_link = error.errno in {errno.ELOOP, errno.ENOTDIR}
+    reason = "a symlink, or not a directory: it is not followed" if is_link else error.strerror
+    return OSError(error.errno, reason, name)

@@ -5,11 +5,70 @@ from __future__ import annotations
 import io
 import sys
 from contextlib import suppress
-from typing import Annotated, NoReturn
+from importlib import import_module
+from typing import Annotated, Any, NamedTuple
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-from claw_cli.commands import LazyGroup, LeadingOptionsCommand, PassthroughCommand, Verb
+from claw_cli.arguments import REST
+
+
+class Verb(NamedTuple):
+    """A verb as ``claw --help`` lists it; ``target`` is ``module:attribute`` below ``claw_cli``, a function or a group."""
+
+    target: str
+    help: str
+    command_class: type[TyperCommand] = TyperCommand
+
+
+class LazyGroup(TyperGroup):
+    """Commands that are known by name and help line, and imported when one is called."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        name, stub, rest = super().resolve_command(ctx, args)
+        return name, stub and load(str(name), VERBS[str(name)]), rest
+
+
+def load(name: str, verb: Verb) -> Any:
+    module, _, attribute = verb.target.partition(":")
+    target = getattr(import_module(f"claw_cli.{module}"), attribute)
+    if isinstance(target, typer.Typer):
+        return typer.main.get_command(target)
+    single = typer.Typer(add_completion=False, rich_markup_mode=None)
+    single.command(name, cls=verb.command_class)(target)
+    return typer.main.get_command(single)
+
+
+class PassthroughCommand(TyperCommand):
+    """A verb that passes what stands behind ``--`` on to Docker Compose, in ``ctx.meta``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        end = args.index("--") if "--" in args else len(args)
+        ctx.meta[REST] = tuple(args[end + 1 :])
+        return super().parse_args(ctx, args[:end])
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "[-- ARGS]"]
+
+
+class LeadingOptionsCommand(TyperCommand):
+    """A verb whose own options come first, but for flags; the rest is passed on in ``ctx.meta``, unread and in its order."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        flags = {name for each in self.params if getattr(each, "is_flag", False) for name in each.opts}
+        valued = {name for each in self.params for name in each.opts} - flags
+        own = [argument for argument in args if argument in flags]
+        rest = [argument for argument in args if argument not in flags]
+        while rest and (rest[0] == "--help" or rest[0].partition("=")[0] in valued):
+            taken = 2 if rest[0] in valued else 1
+            own, rest = [*own, *rest[:taken]], rest[taken:]
+        ctx.meta[REST] = tuple(rest)
+        return super().parse_args(ctx, own)
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "[MITMPROXY OPTIONS]"]
+
 
 VERBS = {
     "init": Verb("init:init", "Make a new pod that compiles, in a directory of its name."),
@@ -25,20 +84,15 @@ VERBS = {
     "up": Verb("up:up", "Compile a pod, and run it through Docker Compose.", PassthroughCommand),
     "down": Verb("up:down", "Stop a pod, and remove its containers and networks.", PassthroughCommand),
     "doctor": Verb("doctor:doctor", "Show what is there, what is missing, and the remedy."),
-    "schema": Verb("schema:schema", "Print the JSON Schema of pod files, for editors."),
+    "schema": Verb("init:schema", "Print the JSON Schema of pod files, for editors."),
     "state": Verb("state:state_verbs", "Show what is kept of each agent, or forget it."),
     "audit": Verb("audit:audit_verbs", "Show what agents did: turns, calls, failures, tokens, cost."),
     "certs": Verb("certs:certs_verbs", "Create, rotate and show the pod's CA."),
 }
 
-
-class _Verbs(LazyGroup):
-    verbs = VERBS
-
-
 app = typer.Typer(
     name="claw",
-    cls=_Verbs,
+    cls=LazyGroup,
     help="Governed tools for AI agents: what each agent may do is compiled, and what it does goes through its proxy.",
     no_args_is_help=True,
     add_completion=False,
@@ -77,15 +131,10 @@ def main() -> None:
             app()
         finally:
             sys.stdout.flush()
-    except BrokenPipeError:
-        _end()
     except OSError as error:
-        sys.stderr.write(f"error: {f'{error.filename}: ' if error.filename else ''}{error.strerror or error}\n")
-        _end()
-
-
-def _end() -> NoReturn:
-    """Exit 1 without another attempt to write what can't be written."""
-    with suppress(OSError):
-        sys.stdout.close()
-    sys.exit(1)
+        if not isinstance(error, BrokenPipeError):
+            name = f"{error.filename}: " if error.filename else ""
+            sys.stderr.write(f"error: {name}{error.strerror or error}\n")
+        with suppress(OSError):  # no other attempt to write what can't be written
+            sys.stdout.close()
+        sys.exit(1)

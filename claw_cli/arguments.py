@@ -10,15 +10,15 @@ from typing import Annotated
 
 import typer
 
+REST = "claw.rest"
+"""The key of ``context.meta`` under which the arguments for another program stand."""
 _DEFAULT = Path("claw-pod.yml")
 Pod = Annotated[Path | None, typer.Argument(metavar="POD", help=f"The pod file; default: {_DEFAULT}.")]
-File = Annotated[
-    Path | None, typer.Option("-f", "--file", metavar="POD", help=f"The pod file, by option; default: {_DEFAULT}.")
-]
-Output = Annotated[
-    Path | None,
-    typer.Option("-o", "--output", metavar="DIR", help="The compiled tree; default: .claw-runtime beside the pod."),
-]
+_FILE = f"The pod file, by option; default: {_DEFAULT}."
+File = Annotated[Path | None, typer.Option("-f", "--file", metavar="POD", help=_FILE)]
+_OUTPUT = "The compiled tree; default: .claw-runtime beside the pod."
+Output = Annotated[Path | None, typer.Option("-o", "--output", metavar="DIR", help=_OUTPUT)]
+AgentId = Annotated[str, typer.Argument(metavar="AGENT", help="The agent's id; with count: name-0, name-1 …")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -26,4 +26,4 @@ def pod_file(argument: Path | None, option: Path | None) -> Path:
     """Return the pod file, named by argument, by option, or by default. Raises ``BadParameter`` where it is named twice."""
     if argument is not None and option is not None:
         raise typer.BadParameter("the pod file is named twice: as the argument, and by --file")
-    return next((named for named in (argument, option) if named is not None), _DEFAULT)
+    return argument or option or _DEFAULT

@@ -2,55 +2,133 @@
 
 from __future__ import annotations
 
-import json
+import os
+import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 from typer.core import TyperGroup
 
-from claw_audit.audit import LAST, AuditQuery, audit
-from claw_audit.filters import Filters, Status
-from claw_audit.lookup import Attempts, find_turns
+from claw_audit.audit import LAST, AgentGrants, AuditQuery, Filters, PodGrants, Status, audit
+from claw_audit.history_source import Attempts, find_turns
 from claw_audit.report import SkippedInput, document
 from claw_audit.sources import Progress, SourceError, agent_directories, ignore, total_bytes
-from claw_audit.verify import Finding, Verdict, verify
-from claw_audit.withheld import PodGrants
-from claw_cli.arguments import AsJson, File, Pod
-from claw_cli.audit_arguments import (
-    Agent,
-    Histories,
-    Logs,
-    checked,
-    directories,
-    fail,
-    grants_of,
-    logs,
-    one_of,
-    time_of,
-)
+from claw_audit.turns import parse_time
+from claw_audit.verify import Verdict, verify
+from claw_cli.arguments import AsJson, File, Pod, pod_file
 from claw_cli.audit_output import csv_writer, print_tables
-from claw_cli.screen import console, plain
+from claw_cli.screen import console, count, fail, names_in_short, plain, print_json, print_lines
+from claw_compile.compiler import check_pod, output_of
+from claw_contract.names import canonical_name
 from claw_contract.transcript.render import render_transcript
 
-_SHOW_PROGRESS_FROM = 64 << 20
-"""Bytes. Less is read in a moment."""
+ENVIRON = "CLAW_SESSION_HISTORY_DIR"
+_NO_SOURCE = (
+    f"no history is named: give --history DIR, or set {ENVIRON} as the proxy has it"
+    " (in Compose it is a volume: docker compose cp cllama:/claw/history .); or give --log FILE"
+)
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604_800}
+_AGO = re.compile(rf"([0-9]{{1,9}})([{''.join(_UNITS)}])")
+_SHOW_PROGRESS_FROM = 64 << 20  # bytes. Less is read in a moment
 _DEFAULT = "list"
+_HISTORY = f"Directory of history; may be given more than once. [env: {ENVIRON}]"
+Histories = Annotated[list[Path] | None, typer.Option("--history", metavar="DIR", help=_HISTORY)]
+_LOG = "The proxy's output, also compressed with gzip; - is standard input."
+Logs = Annotated[list[str] | None, typer.Option("--log", metavar="FILE", help=_LOG)]
+Agent = Annotated[str, typer.Option("--agent", metavar="AGENT", help="Only this agent.")]
+
+
+class _Tool(msgspec.Struct):
+    name: str
+
+
+class _Agent(msgspec.Struct):
+    digest: str
+    tools: list[_Tool] = []
+
+
+class _Manifest(msgspec.Struct):
+    agents: dict[str, _Agent]
+
+
+def directories(named: list[Path] | None, *, needed: bool = True) -> tuple[Path, ...]:
+    """Return the directories of history; exit if there is none and one is needed."""
+    histories = tuple(named or ([Path(os.environ[ENVIRON])] if os.environ.get(ENVIRON) else []))
+    if not histories and needed:
+        fail(_NO_SOURCE, 2)
+    return histories
+
+
+def logs(named: list[str] | None) -> tuple[str, ...]:
+    """Return the names of the logs, each file once."""
+    return tuple({os.path.realpath(name): name for name in named or ()}.values())
+
+
+def checked(word: str, option: str) -> str:
+    """Return a name to look for; exit if it has control characters, as no name of ours has."""
+    if not word.isprintable():
+        fail(f"{option}: {word} is no name", 2)
+    return word
+
+
+def one_of(agent: str, known: Collection[str], where: str) -> None:
+    """Exit if an agent is named that is not known."""
+    if checked(agent, "--agent") and agent not in known:
+        fail(f"{where}: has no agent {agent}; it has {names_in_short(sorted(known)) or 'none'}", 2)
+
+
+def time_of(text: str, now: float, option: str) -> float | None:
+    """Return the seconds of a time, or of a period before ``now``; None for "".
+
+    >>> time_of("1h30m", 10_000.0, "--since"), time_of("1970-01-01T00:00:01Z", 0.0, "--since")
+    (4600.0, 1.0)
+    """
+    if not text:
+        return None
+    if _AGO.sub("", text) == "":
+        return now - sum(int(number) * _UNITS[unit] for number, unit in _AGO.findall(text))
+    if (at := parse_time(text)) is None:
+        fail(f"{option}: {text} is no time; say 2h, 3d, or 2026-01-31T08:00:00Z", 2)
+    return at
+
+
+def grants_of(pod: Path, agent: str) -> PodGrants:
+    """Return the compiled grants of a pod, and the tools that its services declare, if the pod file has no errors."""
+    manifest = output_of(pod, None) / "pod-manifest.json"
+    try:
+        compiled = msgspec.json.decode(manifest.read_bytes(), type=_Manifest)
+    except FileNotFoundError:
+        fail(f"{manifest}: the pod was never compiled: claw compile {pod}")
+    except OSError as error:
+        fail(f"{manifest}: {error.strerror}")
+    except (msgspec.DecodeError, RecursionError):
+        fail(f"{manifest}: can't be read; compile the pod again")
+    agents = {
+        name: AgentGrants(each.digest, frozenset(tool.name for tool in each.tools))
+        for name, each in compiled.agents.items()
+    }
+    plan = check_pod(pod, os.environ).value
+    if plan is None:
+        sys.stderr.write(f"note: {pod} has errors (claw check), so the tools that its services declare are not known\n")
+    one_of(agent, agents, str(pod))
+    declared = ((name, each.tools) for name, each in (plan.pod.descriptors if plan else {}).items() if each)
+    return PodGrants(agents, frozenset(canonical_name(name, tool.name) for name, tools in declared for tool in tools))
 
 
 class DefaultCommandGroup(TyperGroup):
     """A group in which ``claw audit …`` without a command means ``claw audit list …``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the default command in front if there is none."""
         if not args or (args[0] not in self.commands and args[0] != "--help"):
             args = [_DEFAULT, *args]
         return super().parse_args(ctx, args)
@@ -98,13 +176,15 @@ def list_verb(  # noqa: PLR0913, PLR0917 - each an option of its own
     filters = Filters(agent, checked(tool, "--tool"), status, *times, checked(turn, "--turn"))
     log_names = logs(log)
     histories = directories(history, needed=not log_names)
-    _check_agent(histories, agent, needs_history=not log_names and pod is None and file is None)
-    on_call = csv_writer(sys.stdout) if as_csv else None
-    query = AuditQuery(histories, log_names, filters, last, _grants(pod, file, agent))
+    is_of_pod = pod is not None or file is not None
+    _check_agent(histories, agent, needs_history=not log_names and not is_of_pod)
+    on_call = csv_writer(sys.stdout) if as_csv else ignore
+    grants = grants_of(pod_file(pod, file), agent) if is_of_pod else None
+    query = AuditQuery(histories, log_names, filters, last, grants)
     with _exit_on_error(), _progress_bar(histories, log_names, passes=2) as progress:
         report = audit(query, progress, on_call)
     if as_json:
-        sys.stdout.write(json.dumps(document(report), indent=2) + "\n")
+        print_json(document(report), ascii_only=True)
     elif not as_csv:
         print_tables(report, console())
     _print_skipped(report.unread)
@@ -132,9 +212,9 @@ def show(
         fail(f"{turn}: " + (f"several turns begin so: {names}" if names else "no turn of history begins so"), 2)
     (attempts,) = result.turns.values()
     if as_json:
-        sys.stdout.write(json.dumps(attempts.last, indent=2) + "\n")
+        print_json(attempts.last, ascii_only=True)
     else:  # a transcript holds no control characters
-        sys.stdout.write("".join(f"{line}\n" for line in _transcript_lines(attempts)))
+        print_lines(_transcript_lines(attempts))
     if result.problems:
         raise typer.Exit(1)
 
@@ -161,10 +241,9 @@ def verify_verb(history: Histories = None, log: Logs = None, agent: Agent = "", 
         verdicts = verify(histories, log_names, agent, progress)
     holds = not any(verdict.broken for verdict in verdicts)
     if as_json:
-        result = {"version": 1, "holds": holds, "chains": [asdict(verdict) for verdict in verdicts]}
-        sys.stdout.write(json.dumps(result, indent=2) + "\n")
+        print_json({"version": 1, "holds": holds, "chains": list(map(asdict, verdicts))}, ascii_only=True)
     else:
-        sys.stdout.write("".join(f"{plain(line)}\n" for line in _verdict_lines(verdicts)))
+        print_lines(map(plain, _verdict_lines(verdicts)))
     if not holds:
         raise typer.Exit(1)
 
@@ -173,26 +252,12 @@ def _verdict_lines(verdicts: list[Verdict]) -> Iterator[str]:
     if not verdicts:
         yield "there is no history"
     for verdict in verdicts:
-        lines = f"{verdict.lines} line{'' if verdict.lines == 1 else 's'}"
         more = f", in {verdict.broken} places; the first:" if verdict.broken > 1 else ""
-        yield f"{verdict.agent}: {lines}, {'BROKEN' if verdict.broken else 'the chain holds'}{more}"
-        yield from (f"  {_finding_line(finding)}" for finding in verdict.findings)
-
-
-def _finding_line(finding: Finding) -> str:
-    place = f":{finding.line} (byte {finding.offset})" if finding.line else ""
-    return f"{'note: ' if finding.kind == 'note' else ''}{finding.file}{place}: {finding.what}"
-
-
-def _grants(pod: Path | None, file: Path | None, agent: str) -> PodGrants | None:
-    if pod is not None and file is not None:
-        raise typer.BadParameter("the pod file is named twice: as the argument, and by --file")
-    pod_file = pod or file
-    if pod_file is None:
-        return None
-    grants = grants_of(pod_file)
-    one_of(agent, grants.agents, str(pod_file))
-    return grants
+        state = "BROKEN" if verdict.broken else "the chain holds"
+        yield f"{verdict.agent}: {count(verdict.lines, 'line')}, {state}{more}"
+        for finding in verdict.findings:
+            place = f":{finding.line} (byte {finding.offset})" if finding.line else ""
+            yield f"  {'note: ' if finding.kind == 'note' else ''}{finding.file}{place}: {finding.what}"
 
 
 def _check_agent(histories: tuple[Path, ...], agent: str, *, needs_history: bool = True) -> None:
@@ -209,7 +274,7 @@ def _check_agent(histories: tuple[Path, ...], agent: str, *, needs_history: bool
 
 def _print_skipped(skipped: SkippedInput) -> None:
     if skipped.lines:
-        heading = f"{skipped.lines} line{'' if skipped.lines == 1 else 's'} could not be read:"
+        heading = f"{count(skipped.lines, 'line')} could not be read:"
         sys.stderr.write("".join(f"{plain(line)}\n" for line in (heading, *(f"  {line}" for line in skipped.first))))
     for reason in skipped.files:
         sys.stderr.write(f"error: {plain(reason)}\n")
@@ -231,10 +296,8 @@ def _progress_bar(histories: tuple[Path, ...], log_names: tuple[str, ...], *, pa
     if not sys.stderr.isatty():
         yield ignore
         return
-    history_size, log_size = total_bytes(histories, log_names)
-    total = history_size * passes + log_size
+    total = total_bytes(histories, log_names, passes)
     columns = (TextColumn("reading"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    is_hidden = total < _SHOW_PROGRESS_FROM
-    with Bar(*columns, console=Console(stderr=True), transient=True, disable=is_hidden) as bar:
+    with Bar(*columns, console=Console(stderr=True), transient=True, disable=total < _SHOW_PROGRESS_FROM) as bar:
         task = bar.add_task("reading", total=total)
         yield lambda size: bar.advance(task, size)

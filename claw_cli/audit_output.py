@@ -4,35 +4,33 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterable, Iterator
-from typing import TextIO, assert_never
+from typing import TextIO
 
 import msgspec
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.table import Table
 
-from claw_audit.bounded_counter import LatencyHistogram, NamedCount
+from claw_audit.bounded_counter import NamedCount
 from claw_audit.report import AgentRow, FailureRow, Report, ToolRow, TurnCounts, WithheldRow
 from claw_audit.turns import Call, Usage
-from claw_cli.screen import plain, table
+from claw_cli.screen import count, plain, table
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
 def print_tables(report: Report, console: Console) -> None:
     """Print the summary, and every table that has rows."""
-    for line in _head(report):
-        console.print(line, soft_wrap=True)
+    if report.first is not None:
+        console.print(f"from {report.first} to {report.last}", soft_wrap=True)
+    console.print(_turns(report.turns), soft_wrap=True)
+    if report.turns.attempts:
+        used, latency = report.used, report.latency_ms
+        cached = f" ({used.cached_tokens:,} cached)" if used.cached_tokens else ""
+        tokens = f"{used.tokens_in:,} tokens in{cached}, {used.tokens_out:,} out, ${_cost(used)}"
+        took = "an unknown time" if latency.p50 is None else f"{latency.p50} ms (p50), {latency.p95} ms (p95)"
+        console.print(f"{tokens}; turns took {took}", soft_wrap=True)
     for part in _tables(report):
         console.print(part)
-
-
-def _head(report: Report) -> Iterator[str]:
-    if report.first is not None:
-        yield f"from {report.first} to {report.last}"
-    yield _turns(report.turns)
-    if not report.turns.attempts:
-        return
-    yield f"{_used(report.used)}; turns took {_took(report.latency_ms)}"
 
 
 def _turns(turns: TurnCounts) -> str:
@@ -44,24 +42,15 @@ def _turns(turns: TurnCounts) -> str:
         "resumed": turns.resumed,
         "in the log only": turns.only_in_log,
     }
-    parts = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.items() if count)
-    return f"{turns.total} turn{'' if turns.total == 1 else 's'}{f': {parts}' if parts else ''}"
-
-
-def _used(used: Usage) -> str:
-    cached = f" ({used.cached_tokens:,} cached)" if used.cached_tokens else ""
-    return f"{used.tokens_in:,} tokens in{cached}, {used.tokens_out:,} out, {_cost(used)}"
+    parts = ", ".join(f"{number} {outcome}" for outcome, number in outcomes.items() if number)
+    return f"{count(turns.total, 'turn')}{f': {parts}' if parts else ''}"
 
 
 def _cost(used: Usage) -> str:
-    return f"${used.cost_usd:.4f}{f' + {used.unpriced} of unknown cost' if used.unpriced else ''}"
+    return f"{used.cost_usd:.4f}{f' + {used.unpriced} of unknown cost' if used.unpriced else ''}"
 
 
-def _took(latency: LatencyHistogram) -> str:
-    return "an unknown time" if latency.p50 is None else f"{latency.p50} ms (p50), {latency.p95} ms (p95)"
-
-
-def _tables(report: Report) -> Iterator[RenderableType]:
+def _tables(report: Report) -> Iterator[Table]:
     yield from _rows(
         report.agents, "agent", "turns", "ok", "failed", "left", "calls", "failed", "p50", "p95", "in", "out", "USD"
     )
@@ -85,45 +74,26 @@ def _rows(iterable: Iterable[_Row], *headings: str, words: int = 1) -> Iterator[
     if rows := list(iterable):
         grid = table(*headings, numbers=len(headings) - words)
         for row in rows:
-            grid.add_row(*(plain(cell) for cell in _cells(row)))
+            grid.add_row(*("" if cell is None else plain(str(cell)) for cell in _cells(row)))
         yield grid
 
 
-def _cells(row: _Row) -> tuple[str, ...]:
+def _cells(row: _Row) -> tuple[object, ...]:
     match row:
-        case AgentRow():
-            turns = (row.turns.total, row.turns.ok, row.turns.failed, row.turns.aborted, row.calls, row.calls_failed)
-            used = (str(row.used.tokens_in), str(row.used.tokens_out), _cost(row.used).removeprefix("$"))
-            return row.agent, *map(str, turns), *_both(row.latency_ms), *used
-        case ToolRow():
-            return (
-                row.tool,
-                row.effect,
-                *map(str, (row.calls, row.failed, row.ran, row.duplicates)),
-                *_both(row.latency_ms),
-            )
+        case AgentRow(turns=turns, latency_ms=latency, used=used):
+            counts = (turns.total, turns.ok, turns.failed, turns.aborted, row.calls, row.calls_failed)
+            return row.agent, *counts, latency.p50, latency.p95, used.tokens_in, used.tokens_out, _cost(used)
+        case ToolRow(latency_ms=latency):
+            return row.tool, row.effect, row.calls, row.failed, row.ran, row.duplicates, latency.p50, latency.p95
         case NamedCount():
-            return row.name, str(row.count)
+            return row.name, row.count
         case WithheldRow():
-            return row.agent, row.tool, row.why, "" if row.turns is None else str(row.turns)
+            return row.agent, row.tool, row.why, row.turns
         case Call():
             result = row.code or row.status
-            return row.ts, row.agent, row.turn_id, row.tool, result, row.effect, str(row.round), str(row.latency_ms)
+            return row.ts, row.agent, row.turn_id, row.tool, result, row.effect, row.round, row.latency_ms
         case FailureRow():
-            return (
-                row.ts,
-                row.agent,
-                row.turn_id,
-                row.tool,
-                row.code,
-                "" if row.status_code is None else str(row.status_code),
-            )
-        case _:
-            assert_never(row)
-
-
-def _both(latency: LatencyHistogram) -> tuple[str, str]:
-    return "" if latency.p50 is None else str(latency.p50), "" if latency.p95 is None else str(latency.p95)
+            return row.ts, row.agent, row.turn_id, row.tool, row.code, row.status_code
 
 
 def csv_writer(out: TextIO) -> Callable[[Call], object]:
@@ -143,12 +113,6 @@ def _csv_cell(value: object) -> str:
     >>> _csv_cell("=1+1"), _csv_cell(True), _csv_cell(None), _csv_cell(12)
     ("'=1+1", 'true', '', '12')
     """
-    match value:
-        case None:
-            return ""
-        case bool():
-            return "true" if value else "false"
-        case str():
-            return f"'{plain(value)}" if value.startswith(_FORMULA) else plain(value)
-        case _:
-            return str(value)
+    if isinstance(value, str):
+        return f"'{plain(value)}" if value.startswith(_FORMULA) else plain(value)
+    return "" if value is None else str(value).lower()

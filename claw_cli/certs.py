@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 
-from claw_certs.bundle import load_public_cas
 from claw_certs.ca import Authority, CaRequest, UnfitError
 from claw_certs.names import ca_names
 from claw_certs.status import CaStatus, ca_status
-from claw_certs.store import StagedCaError, StoredCas, finish, init, rotate
+from claw_certs.store import StagedCaError, StoredCas, finish, init, load_public_cas, rotate
 from claw_cli.arguments import AsJson, File, Pod, pod_file
+from claw_cli.screen import fail, plain, print_json, print_lines
 from claw_compile.compiler import check_pod
 from claw_compile.diagnostics.report import as_text
 from claw_compile.output.deployment import CA_ROOT
@@ -29,16 +27,10 @@ certs_verbs = typer.Typer(name="certs", add_completion=False, rich_markup_mode=N
 _PUBLIC = "File with the public CAs for the bundle; default: this machine's own, else certifi's."
 Days = Annotated[int, typer.Option("--days", min=1, max=3650, help="Days for which the CA is valid.")]
 PublicCas = Annotated[Path | None, typer.Option("--public-cas", metavar="FILE", help=_PUBLIC)]
-Force = Annotated[
-    bool,
-    typer.Option("--force", help="Replace an existing CA. No runner trusts the new one before it is recreated."),
-]
-Finish = Annotated[
-    bool,
-    typer.Option(
-        "--finish", help="Second step, once all runners were recreated: the new CA signs, and the old one goes."
-    ),
-]
+_FORCE = "Replace an existing CA. No runner trusts the new one before it is recreated."
+Force = Annotated[bool, typer.Option("--force", help=_FORCE)]
+_FINISH = "Second step, once all runners were recreated: the new CA signs, and the old one goes."
+Finish = Annotated[bool, typer.Option("--finish", help=_FINISH)]
 
 
 @dataclass(frozen=True)
@@ -98,15 +90,11 @@ def rotate_verb(
     ca = _pod_ca(pod, file)
     if done:
         _update(ca, public, lambda public_cas: finish(ca.directory, datetime.now(UTC), public_cas, _owner()))
-        sys.stdout.write(
-            "next: restart the proxy and the runners (claw up -- --force-recreate); runners drop the old CA\n"
-        )
+        print_lines(["next: restart the proxy and the runners (claw up -- --force-recreate); runners drop the old CA"])
         return
     _update(ca, public, lambda public_cas: rotate(ca.directory, ca.request(days), public_cas, _owner()))
-    sys.stdout.write(
-        "next: recreate the runners (claw up -- --force-recreate), so that all trust both;"
-        f" then claw certs rotate {ca.file} --finish\n"
-    )
+    recreate = "recreate the runners (claw up -- --force-recreate), so that all trust both"
+    print_lines([f"next: {recreate}; then claw certs rotate {ca.file} --finish"])
 
 
 @certs_verbs.command("status")
@@ -118,9 +106,9 @@ def status_verb(pod: Pod = None, file: File = None, as_json: AsJson = False) -> 
     ca = _pod_ca(pod, file)
     status = ca.status()
     if as_json:
-        sys.stdout.write(json.dumps(_document(ca, status), indent=2, ensure_ascii=False) + "\n")
+        print_json(_document(ca, status))
     else:
-        sys.stdout.write("".join(f"{line}\n" for line in _lines(status)))
+        print_lines(_lines(status))
         sys.stderr.write("".join(f"{problem}\n" for problem in status.problems))
     raise typer.Exit(0 if status.is_sound or not ca.is_needed else 1)
 
@@ -139,12 +127,18 @@ def _pod_ca(pod: Path | None, option: Path | None) -> _PodCa:
 
 def _update(ca: _PodCa, public: Path | None, change: Callable[[bytes], StoredCas]) -> None:
     """Apply a change, given the public CAs in PEM, and print the status."""
-    with _exit_on_error(ca):
+    try:
         source, public_cas = load_public_cas(public)
         change(public_cas)
+    except StagedCaError as error:
+        fail(f"{error}: run `claw certs rotate {ca.file}`, and recreate the runners before --finish")
+    except UnfitError as error:
+        remedy = "init" if str(error) == "there is no CA yet" else "init --force"
+        fail(f"{ca.directory}: {error}: run `claw certs {remedy} {ca.file}`")
+    except ValueError as error:
+        fail(str(error))
     status = ca.status()
-    sys.stdout.write("".join(f"{line}\n" for line in _lines(status)))
-    sys.stdout.write(f"runners trust: {ca.directory}/public, behind the public CAs of {source}\n")
+    print_lines([*_lines(status), f"runners trust: {ca.directory}/public, behind the public CAs of {source}"])
     sys.stderr.write("".join(f"{problem}\n" for problem in status.problems))
     if not status.is_sound:
         raise typer.Exit(1)
@@ -158,7 +152,7 @@ def _lines(status: CaStatus) -> Iterator[str]:
     for host, covered in status.hosts.items():
         yield f"  {host}{'' if covered else ' (not covered)'}"
     for host, why in status.left_out.items():
-        yield f"  {_plain(host)} (left out: {why})"
+        yield f"  {plain(host)} (left out: {why})"
 
 
 def _document(ca: _PodCa, status: CaStatus) -> dict[str, Any]:
@@ -179,7 +173,7 @@ def _authority(ca: Authority | None) -> dict[str, Any] | None:
     if ca is None:
         return None
     times = {"begins": f"{ca.begins:%Y-%m-%dT%H:%M:%SZ}", "ends": f"{ca.ends:%Y-%m-%dT%H:%M:%SZ}"}
-    return {"name": ca.name, **times, "permitted": None if ca.permitted is None else list(ca.permitted)}
+    return {"name": ca.name, **times, "permitted": ca.permitted}
 
 
 def _owner() -> int | None:
@@ -188,32 +182,9 @@ def _owner() -> int | None:
     if not uid:
         return None
     if not uid.isdecimal():
-        _fail(f"CLAW_UID is a number, not {_plain(uid)}")
+        fail(f"CLAW_UID is a number, not {uid}")
     if int(uid) == os.geteuid():
         return None
     if os.geteuid() != 0:
-        _fail(f"the proxy runs as CLAW_UID={uid}, who could not read the key: run this as that user, or as root")
+        fail(f"the proxy runs as CLAW_UID={uid}, who could not read the key: run this as that user, or as root")
     return int(uid)
-
-
-@contextmanager
-def _exit_on_error(ca: _PodCa) -> Iterator[None]:
-    try:
-        yield
-    except StagedCaError as error:
-        _fail(f"{error}: run `claw certs rotate {ca.file}`, and recreate the runners before --finish")
-    except UnfitError as error:
-        remedy = "init" if str(error) == "there is no CA yet" else "init --force"
-        _fail(f"{ca.directory}: {error}: run `claw certs {remedy} {ca.file}`")
-    except ValueError as error:
-        _fail(str(error))
-
-
-def _fail(why: str) -> NoReturn:
-    sys.stderr.write(f"error: {why}\n")
-    raise typer.Exit(1)
-
-
-def _plain(text: str) -> str:
-    """Return text of the pod file without control characters, which a terminal would obey."""
-    return "".join(sign if sign.isprintable() else "�" for sign in text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from enum import StrEnum
-from typing import Annotated, assert_never
+from typing import Annotated
 
 import typer
 
@@ -23,6 +23,9 @@ class Format(StrEnum):
     GITHUB = "github"
 
 
+_WRITERS = {Format.TEXT: as_text, Format.JSON: as_json, Format.SARIF: as_sarif, Format.GITHUB: as_github}
+
+
 def check(
     pod: Pod = None,
     file: File = None,
@@ -33,19 +36,10 @@ def check(
     Exit 0; 1 for errors, 2 for wrong usage.
     """
     result = check_pod(pod_file(pod, file), os.environ)
-    match output_format:
-        case Format.TEXT:
-            sys.stdout.write(as_text(result.diagnostics))
-            if totals := count(result.diagnostics):
-                sys.stdout.write(f"{totals}\n")
-            if result.value is not None:
-                sys.stdout.write(summary(result.value))
-        case Format.JSON:
-            sys.stdout.write(as_json(result.diagnostics))
-        case Format.SARIF:
-            sys.stdout.write(as_sarif(result.diagnostics))
-        case Format.GITHUB:
-            sys.stdout.write(as_github(result.diagnostics))
-        case _:
-            assert_never(output_format)
+    sys.stdout.write(_WRITERS[output_format](result.diagnostics))
+    if output_format is Format.TEXT:
+        if totals := count(result.diagnostics):
+            sys.stdout.write(f"{totals}\n")
+        if result.value is not None:
+            sys.stdout.write(summary(result.value))
     raise typer.Exit(1 if has_errors(result.diagnostics) else 0)

@@ -12,8 +12,6 @@ from claw_compile.compiler import run
 
 
 class Platform(StrEnum):
-    """The systems that can run a compiled pod."""
-
     COMPOSE = "compose"
     KUBERNETES = "kubernetes"
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from claw_cli.arguments import pod_file
 
 CONTEXT_ROOT = "CLAW_CONTEXT_ROOT"
-DIRECTORY = ".claw-runtime"
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,6 @@ class CompiledTree:
 
     @property
     def missing(self) -> str:
-        """One line: there is no tree, where, and what to do."""
         return f"there is no compiled tree at {self.root}: {self.remedy}"
 
     def agents(self) -> list[str]:
@@ -44,7 +42,7 @@ def find_tree(pod: Path | None, environ: Mapping[str, str]) -> CompiledTree:
         context = Path(named)
         return CompiledTree(context.parent, context, f"correct {CONTEXT_ROOT}, which names it, or unset it")
     pod = pod_file(None, pod)
-    root = pod.parent / DIRECTORY
+    root = pod.parent / ".claw-runtime"
     return CompiledTree(root, root / "context", f"run `claw compile {pod}`, or name another pod with -f")
 
 

@@ -6,25 +6,97 @@ token is printed. A file that can't be read is a row, never a traceback.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import platform
-import sys
+import socket
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from http import HTTPStatus
+from http.client import HTTPException
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
+from urllib.error import HTTPError
+from urllib.request import ProxyHandler, build_opener
 
 import msgspec
 import typer
 
 from claw_cli.arguments import AsJson, File, pod_file
 from claw_cli.compiled_tree import CompiledTree, find_tree
-from claw_cli.listeners import Listener, listener, proxy_status
-from claw_cli.screen import plain
+from claw_cli.screen import count, plain, print_json, print_lines
+
+_SECONDS = 2
+_MAX_BYTES = 1024
+_LISTENS = "0A"  # TCP_LISTEN, as /proc/net/tcp has it
+
+
+@dataclass(frozen=True)
+class Listener:
+    """An address of this machine; an empty host is all of them."""
+
+    host: str
+    port: int
+
+    @property
+    def url(self) -> str:
+        host = "127.0.0.1" if self.host in {"", "0.0.0.0", "::"} else self.host  # noqa: S104 - nothing is bound to it
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+
+    def problem(self) -> str | None:
+        """Return why nobody can listen here now, one clause; None where the port is free."""
+        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+        with socket.socket(family) as attempt:
+            attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                attempt.bind((self.host, self.port))
+            except OSError as error:
+                if error.errno == errno.EADDRINUSE:
+                    return f"taken by {_process(self.port) or 'a process that is not shown to you'}"
+                return f"{self.host or 'it'} can't be listened on: {error.strerror or error}"
+            except UnicodeError:
+                return f"{self.host!a} is no host"
+        return None
+
+
+def listener(text: str) -> Listener | None:
+    """Return the address that ``HOST:PORT`` or ``:PORT`` names; None where it names none."""
+    host, _, port = text.rpartition(":")
+    if not (port.isdecimal() and port.isascii() and 0 < int(port) < 65536):  # noqa: PLR2004 - a TCP port
+        return None
+    return Listener(host.removeprefix("[").removesuffix("]"), int(port))
+
+
+def _get(url: str) -> tuple[int, object]:
+    """Return status and JSON; 0 and None where nobody answers in HTTP and JSON. No proxy of the environment is asked."""
+    try:
+        with build_opener(ProxyHandler({})).open(url, timeout=_SECONDS) as response:
+            return response.status, json.loads(response.read(_MAX_BYTES))
+    except HTTPError as error:
+        with error:
+            return error.code, None
+    except (OSError, ValueError, HTTPException, RecursionError):
+        return 0, None
+
+
+def _process(port: int) -> str | None:
+    """Return the process that listens on a port; None where this system does not show it to us."""
+    files = [file for file in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")) if file.exists()]
+    fields = [line.split() for file in files for line in file.read_text(encoding="ascii").splitlines()[1:]]
+    inodes = (each[9] for each in fields if each[3] == _LISTENS and each[1].endswith(f":{port:04X}"))
+    sockets = {f"socket:[{inode}]" for inode in inodes}
+    for descriptor in Path("/proc").glob("[0-9]*/fd/*") if sockets else ():
+        with suppress(OSError):  # it is closed by now, or somebody else's
+            if str(descriptor.readlink()) in sockets:
+                process = descriptor.parents[1]
+                return f"{(process / 'comm').read_text('utf-8', 'replace').strip()} (pid {process.name})"
+    return None
+
 
 type Status = Literal["ok", "note", "missing"]
 
@@ -45,8 +117,6 @@ class Row:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """The places that the checks look at."""
-
     pod: Path
     tree: CompiledTree
     environ: dict[str, str]
@@ -70,36 +140,32 @@ def doctor(file: File = None, as_json: AsJson = False) -> None:
     Exit 0; 1 when something is missing that the proxy or its runners need, 2 for wrong usage.
     """
     surroundings = Surroundings(pod_file(None, file), find_tree(file, os.environ), dict(os.environ))
-    rows = [row for name, check in CHECKS.items() for row in _run_check(name, check, surroundings)]
+    rows: list[Row] = []
+    for name, check in CHECKS.items():
+        try:
+            rows += check(surroundings)
+        except OSError as error:
+            detail = f"{error.filename or name}: {error.strerror or error}"
+            rows.append(Row(name, "missing", detail, "make it readable for you"))
     if as_json:
-        sys.stdout.write(json.dumps([asdict(row) for row in rows], indent=2, ensure_ascii=False) + "\n")
+        print_json([asdict(row) for row in rows])
     else:
         width = max(len(row.check) for row in rows)
         for row in rows:
             remedy = f": {row.remedy}" if row.remedy else ""
-            sys.stdout.write(plain(f"{row.status:<7}  {row.check:<{width}}  {row.detail}{remedy}") + "\n")
+            print_lines([plain(f"{row.status:<7}  {row.check:<{width}}  {row.detail}{remedy}")])
     raise typer.Exit(1 if any(row.status == "missing" for row in rows) else 0)
 
 
-def _run_check(name: str, check: Check, surroundings: Surroundings) -> Iterator[Row]:
-    try:
-        yield from check(surroundings)
-    except OSError as error:
-        yield Row(name, "missing", f"{error.filename or name}: {error.strerror or error}", "make it readable for you")
-
-
 def check_programs(_: Surroundings) -> Iterator[Row]:
-    """Check the versions of Python and mitmproxy."""
     try:
         yield Row("programs", "ok", f"Python {platform.python_version()}, mitmproxy {version('mitmproxy')}")
     except PackageNotFoundError:
-        yield Row(
-            "programs", "missing", "mitmproxy is not installed beside claw", "pip install 'mitmproxy>=12.2.3,<13'"
-        )
+        remedy = "pip install 'mitmproxy>=12.2.3,<13'"
+        yield Row("programs", "missing", "mitmproxy is not installed beside claw", remedy)
 
 
 def check_tree(at: Surroundings) -> Iterator[Row]:
-    """Check that the tree is there, how old it is, and each agent's part of it."""
     tree, manifest = at.tree, at.tree.root / MANIFEST
     if not tree.is_compiled:
         remedy = tree.remedy if at.pod.exists() else f"{tree.remedy}; `claw init NAME` makes a new pod"
@@ -109,7 +175,7 @@ def check_tree(at: Surroundings) -> Iterator[Row]:
         yield Row("compiled tree", "missing", f"{manifest} is not one that claw compile wrote", tree.remedy)
         return
     compiled = (manifest if manifest.exists() else tree.context).stat().st_mtime
-    detail = f"{tree.root}, {_age(time.time() - compiled)}, {_count(len(agents), 'agent')}"
+    detail = f"{tree.root}, {_age(time.time() - compiled)}, {count(len(agents), 'agent')}"
     if at.pod.exists() and at.pod.stat().st_mtime > compiled:
         yield Row("compiled tree", "note", f"{detail}; {at.pod} is newer", f"run `claw compile {at.pod}`")
     else:
@@ -126,7 +192,7 @@ def _agent_row(tree: CompiledTree, name: str, agent: _Agent) -> Row:
         file = tree.root / "agents" / name / "env"
         return Row(f"agent {name}", "missing", f"{file} holds no token", tree.remedy)
     at = next((f"{each}={env[each]}" for each in _BASE_URLS if "@" not in env.get(each, "@")), agent.mode)
-    return Row(f"agent {name}", "ok", f"{at}, a token, {_count(len(agent.tools), 'tool')}")
+    return Row(f"agent {name}", "ok", f"{at}, a token, {count(len(agent.tools), 'tool')}")
 
 
 def _agents(at: Surroundings) -> dict[str, _Agent] | None:
@@ -142,7 +208,6 @@ def _agents(at: Surroundings) -> dict[str, _Agent] | None:
 
 
 def check_keys(at: Surroundings) -> Iterator[Row]:
-    """Check that a model provider has a key, in the tree or in this shell."""
     from pydantic import ValidationError
 
     from claw_contract.base import error_line
@@ -153,18 +218,16 @@ def check_keys(at: Surroundings) -> Iterator[Row]:
     try:
         providers = Providers.model_validate_json(file.read_bytes()).providers if file.exists() else {}
     except ValidationError as error:
-        yield Row(
-            "provider keys", "missing", f"{file}: {error_line(error)}", "compile the pod again, or correct the file"
-        )
+        remedy = "compile the pod again, or correct the file"
+        yield Row("provider keys", "missing", f"{file}: {error_line(error)}", remedy)
         return
     keyed = [
         name
         for name, each in sorted(providers.items())
         if each.api_key or each.auth == "none" or any(key.state in {"ready", "cooldown"} for key in each.keys)
     ]
-    variables = [
-        name for name, value in sorted(at.environ.items()) if value and (provider_of(name) or name == "OLLAMA_BASE_URL")
-    ]
+    names = sorted(name for name, value in at.environ.items() if value)
+    variables = [name for name in names if provider_of(name) or name == "OLLAMA_BASE_URL"]
     if keyed or variables:
         yield Row("provider keys", "ok", ", ".join((*(f"{name} ({file})" for name in keyed), *variables)))
     else:
@@ -173,7 +236,6 @@ def check_keys(at: Surroundings) -> Iterator[Row]:
 
 
 def check_ca(at: Surroundings) -> Iterator[Row]:
-    """Check the pod's CA, where an agent is not at the base URL."""
     agents = _agents(at) if at.tree.is_compiled else None
     if not any(agent.mode != "base-url" for agent in (agents or {}).values()):
         yield Row("CA", "ok", "not needed: every agent uses the base URL")
@@ -185,11 +247,10 @@ def check_ca(at: Surroundings) -> Iterator[Row]:
     for problem in status.problems:
         yield Row("CA", "missing" if problem.severity == "error" else "note", problem.text, problem.remedy)
     if not status.problems:
-        yield Row("CA", "ok", f"{directory}")
+        yield Row("CA", "ok", str(directory))
 
 
 def check_state(at: Surroundings) -> Iterator[Row]:
-    """Check that what CLAW_STATE and CLAW_SESSION_HISTORY_DIR name can be written."""
     from claw_state.url import File as StateFile
     from claw_state.url import parse_place
 
@@ -217,23 +278,25 @@ def _writable(check: str, path: Path, variable: str) -> Row:
     needed = [path.parent, path] if path.is_file() else [nearest]
     if all(os.access(each, os.R_OK | os.W_OK) for each in needed) and needed[0].is_dir():
         return Row(check, "ok", f"{path}, can be written")
-    return Row(
-        check, "missing", f"{path} can't be written", f"give yourself the right to, or name another by {variable}"
-    )
+    remedy = f"give yourself the right to, or name another by {variable}"
+    return Row(check, "missing", f"{path} can't be written", remedy)
 
 
 def check_listeners(at: Surroundings) -> Iterator[Row]:
-    """Check that the proxy runs and is ready; where it does not run, that its ports are free."""
     base: Listener | None = None
     for variable, default in (("LISTEN_ADDR", ":8080"), ("CLAW_PROXY_ADDR", ":8082")):
         text = at.environ.get(variable) or default
         if (address := listener(text)) is None:
             yield Row(variable, "missing", f"{variable} is HOST:PORT or :PORT, not {text!a}", "correct it")
             continue
-        status = proxy_status(address) if base is None else None
-        if status is not None:
+        if base is None and _get(f"{address.url}/health") == (200, {"ok": True}):  # a proxy of ours
             base = address
-            yield _proxy_row(address, status)
+            status, _ = _get(f"{address.url}/ready")
+            if status == HTTPStatus.OK:
+                yield Row("proxy", "ok", f"{address.url} is ready")
+            else:
+                detail = f"{address.url} runs, and is not ready ({status} of /ready)"
+                yield Row("proxy", "missing", detail, "the event 'not_ready' of its log has the reason")
         elif (problem := address.problem()) is None:
             yield Row(f"port {address.port}", "ok", "free")
         elif base is not None and problem == base.problem():
@@ -242,13 +305,6 @@ def check_listeners(at: Surroundings) -> Iterator[Row]:
             yield Row(f"port {address.port}", "missing", problem, f"free it, or set {variable} to another address")
     if base is None:
         yield Row("proxy", "note", "does not run here", "run `claw proxy`, or `claw up`")
-
-
-def _proxy_row(address: Listener, status: int) -> Row:
-    if status == 200:  # noqa: PLR2004 - OK
-        return Row("proxy", "ok", f"{address.url} is ready")
-    remedy = "the event 'not_ready' of its log has the reason"
-    return Row("proxy", "missing", f"{address.url} runs, and is not ready ({status} of /ready)", remedy)
 
 
 CHECKS: dict[str, Check] = {
@@ -261,10 +317,6 @@ CHECKS: dict[str, Check] = {
 }
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
 def _age(seconds: float) -> str:
     """Return an age in its largest unit.
 
@@ -273,5 +325,5 @@ def _age(seconds: float) -> str:
     """
     for unit, length in _UNITS:
         if seconds >= length:
-            return f"{_count(int(seconds // length), unit)} old"
+            return f"{count(int(seconds // length), unit)} old"
     return "new"

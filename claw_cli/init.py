@@ -1,4 +1,4 @@
-"""``claw init NAME``: make a new pod that compiles (docs/spec/compile.md "Verbs")."""
+"""``claw init NAME``: make a new pod that compiles; ``claw schema``: its schema, for editors (docs/spec/compile.md "Verbs")."""
 
 from __future__ import annotations
 
@@ -24,12 +24,9 @@ _FILES = {
     ".gitignore": "gitignore.in",
 }
 """File of the pod → its template in ``new_pod/``."""
-_SCHEMA = ".claw-schema.json"
 
 
-def init(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The pod's name, and its directory.")],
-) -> None:
+def init(name: Annotated[str, typer.Argument(metavar="NAME", help="The pod's name, and its directory.")]) -> None:
     """Make a new pod that compiles, in a directory of its name.
 
     Exit 0; 1 when the directory exists or can't be made, 2 for wrong usage.
@@ -43,14 +40,18 @@ def init(
         fail(f"{name} exists; nothing was written", 1)
     except OSError as error:
         fail(f"{name} can't be made: {error.strerror}", 1)
-    for file, content in _contents(name).items():
+    templates = resources.files("claw_cli").joinpath("new_pod")
+    texts = {file: templates.joinpath(template).read_text(encoding="utf-8") for file, template in _FILES.items()}
+    for file, text in {**texts, ".claw-schema.json": as_text(editor_schema())}.items():
         path = directory / file
         path.parent.mkdir(exist_ok=True)
-        path.write_text(content, encoding="utf-8")
+        path.write_text(text.replace("@NAME@", name), encoding="utf-8")
     sys.stdout.write(f"made {name}: cd {name} && claw compile; README.md has the next steps\n")
 
 
-def _contents(name: str) -> dict[str, str]:
-    source = resources.files("claw_cli").joinpath("new_pod")
-    texts = {file: source.joinpath(template).read_text(encoding="utf-8") for file, template in _FILES.items()}
-    return {file: text.replace("@NAME@", name) for file, text in texts.items()} | {_SCHEMA: as_text(editor_schema())}
+def schema() -> None:
+    """Print the JSON Schema of pod files, for editors.
+
+    Exit 0; 2 for wrong usage.
+    """
+    sys.stdout.write(as_text(editor_schema()))

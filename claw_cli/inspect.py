@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from claw_cli.arguments import AsJson, File, pod_file
-from claw_cli.screen import plain
-from claw_compile.compiler import check_pod
+from claw_cli.screen import plain, print_json
+from claw_compile.compiler import Plan, check_pod
 from claw_compile.diagnostics.report import as_text
 from claw_compile.inspection import inspect_pod
 from claw_compile.policy.explain import UnknownName
@@ -27,23 +27,29 @@ def inspect_verb(
 
     Exit 0; 1 for errors, 2 for an unknown name and for wrong usage.
     """
-    pod = pod_file(None, file)
-    checked = check_pod(pod, os.environ)
-    if checked.value is None:
-        sys.stderr.write(as_text(each for each in checked.diagnostics if each.is_error))
-        raise typer.Exit(1)
-    result = inspect_pod(checked.value, name)
-    if isinstance(result, UnknownName):
-        sys.stderr.write(f"{pod}: {result.message}{f'; {result.hint}' if result.hint else ''}\n")
-        raise typer.Exit(2)
+    result = ask_pod(file, lambda plan: inspect_pod(plan, name))
     if as_json:
-        sys.stdout.write(json.dumps(result, indent=2, ensure_ascii=False) + "\n")
+        print_json(result)
         return
     parts = [("agent", each["id"], each) for each in result["agents"]]
     if (service := result["service"]) is not None:
         parts.append(("service", service["name"], service))
     texts = ("".join(_section(kind, label, facts)) for kind, label, facts in parts)
     sys.stdout.write("\n".join(texts))
+
+
+def ask_pod[Answer](file: Path | None, question: Callable[[Plan], Answer | UnknownName]) -> Answer:
+    """Return the answer of a pod. Exit 1 for a pod with errors, 2 where it has nothing of the name."""
+    pod = pod_file(None, file)
+    checked = check_pod(pod, os.environ)
+    if checked.value is None:
+        sys.stderr.write(as_text(each for each in checked.diagnostics if each.is_error))
+        raise typer.Exit(1)
+    answer = question(checked.value)
+    if isinstance(answer, UnknownName):
+        sys.stderr.write(f"{pod}: {answer.message}{f'; {answer.hint}' if answer.hint else ''}\n")
+        raise typer.Exit(2)
+    return answer
 
 
 def _section(kind: str, label: str, facts: dict[str, Any]) -> Iterator[str]:
@@ -68,7 +74,7 @@ def _lines(key: str, value: Any) -> Iterator[str]:
 def _entry(item: dict[str, Any]) -> str:
     """Return an entry as one line, so that grep finds all of it."""
     rest = _inline({key: value for key, value in item.items() if key != "name" and value not in ("", None)})
-    return f"{_line(item['name'])}: {rest}" if "name" in item else rest
+    return f"{_inline(item['name'])}: {rest}" if "name" in item else rest
 
 
 def _inline(value: Any) -> str:
@@ -80,9 +86,4 @@ def _inline(value: Any) -> str:
         case dict():
             return ", ".join(f"{key.replace('_', ' ')} {_inline(part)}" for key, part in value.items())
         case _:
-            return _line(str(value))
-
-
-def _line(text: str) -> str:
-    """Return text as one line without control characters: a descriptor may hold anything."""
-    return plain(" ".join(text.split()))
+            return plain(" ".join(str(value).split()))  # one line: a descriptor may hold anything

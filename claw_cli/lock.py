@@ -2,29 +2,81 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
+import re
+import subprocess
 import sys
+import tarfile
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
 
 from claw_cli.arguments import File, Pod, pod_file
-from claw_cli.images import baked_descriptor
+from claw_cli.screen import fail, print_lines
 from claw_compile.diagnostics.report import as_text
-from claw_compile.lock_update import LockResult, lock_pod
+from claw_compile.loading.descriptor_lookup import DESCRIBE_LABEL, DESCRIPTOR_FILE
+from claw_compile.loading.files import MAX_BYTES
+from claw_compile.lock_update import ImageDescriptor, LockResult, lock_pod
+
+_SECONDS = 60
+_ACCEPT = "Take the service's tools as they are now; may be repeated."
+Accept = Annotated[list[str] | None, typer.Option("--accept", metavar="SERVICE", help=_ACCEPT)]
+_IMAGES = "Ask Docker for the descriptors in images that are on this machine."
+Images = Annotated[bool, typer.Option("--images", help=_IMAGES)]
+_DIGEST = re.compile("sha256:[0-9a-f]{64}")
 
 
-def lock(
-    pod: Pod = None,
-    file: File = None,
-    accept: Annotated[
-        list[str] | None,
-        typer.Option("--accept", metavar="SERVICE", help="Take the service's tools as they are now; may be repeated."),
-    ] = None,
-    images: Annotated[
-        bool, typer.Option("--images", help="Ask Docker for the descriptors in images that are on this machine.")
-    ] = False,
-) -> None:
+def baked_descriptor(image: str) -> ImageDescriptor | None:
+    """Return the image's descriptor; None when it has none, or when the image is not on this machine."""
+    if image.startswith("-") or (inspection := _docker("image", "inspect", image)) is None:
+        sys.stderr.write(f"{image} is not on this machine, so its descriptor was not read: docker pull {image}\n")
+        return None
+    (facts,) = json.loads(inspection)
+    labels = (facts.get("Config") or {}).get("Labels") or {}
+    label = labels.get(DESCRIBE_LABEL)
+    path = label or f"/{DESCRIPTOR_FILE}"
+    data = _copy_out(image, path)
+    if data is None and label is None:
+        return None
+    repository = next(iter(facts.get("RepoDigests") or ()), "")
+    known = (repository.partition("@")[2], facts.get("Id") or "")  # to a registry, or only here
+    return ImageDescriptor(path, data, next(filter(_DIGEST.fullmatch, known), None))
+
+
+def _copy_out(image: str, path: str) -> bytes | None:
+    created = _docker("create", image, "claw")
+    if created is None:
+        return None
+    container = created.decode().strip()
+    try:
+        archive = _docker("cp", "-L", f"{container}:{path}", "-")
+    finally:
+        _docker("rm", container)
+    if archive is None:
+        return None
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        for member in tar:
+            file = tar.extractfile(member) if member.isreg() else None
+            if file is not None:
+                return file.read(MAX_BYTES + 1)
+    return None
+
+
+def _docker(*arguments: str) -> bytes | None:
+    """Run Docker, and return its output; None when it fails. Exit 1 without Docker, or without an answer."""
+    try:
+        process = subprocess.run(["docker", *arguments], capture_output=True, check=False, timeout=_SECONDS)  # noqa: S603, S607 - the user's own Docker, no shell
+    except FileNotFoundError:
+        fail("there is no 'docker' on this machine, which is needed to look into an image: install Docker Engine")
+    except subprocess.TimeoutExpired:
+        fail(f"docker {arguments[0]} has not answered for {_SECONDS} seconds")
+    return process.stdout if process.returncode == 0 else None
+
+
+def lock(pod: Pod = None, file: File = None, accept: Accept = None, images: Images = False) -> None:
     """Write down which tools there are, so that none changes unseen.
 
     Exit 0; 1 for errors and for tools that have changed, 2 for wrong usage.
@@ -33,14 +85,13 @@ def lock(
     sys.stderr.write(as_text(result.diagnostics))
     if result.value is None:
         raise typer.Exit(1)
-    sys.stdout.write(_summary(result.value))
+    print_lines(_summary(result.value))
 
 
-def _summary(written: LockResult) -> str:
-    services = written.content.services or {}
-    lines = [
-        f"{name}: {len(each.tools)} tools, from {each.source} {each.file}" for name, each in sorted(services.items())
-    ]
-    moved = (("added", written.added), ("accepted", written.accepted), ("removed", written.removed))
-    lines.extend(f"{change}: {', '.join(names)}" for change, names in moved if names)
-    return "".join(f"{line}\n" for line in (*lines, f"wrote {written.file}"))
+def _summary(written: LockResult) -> Iterator[str]:
+    for name, each in sorted((written.content.services or {}).items()):
+        yield f"{name}: {len(each.tools)} tools, from {each.source} {each.file}"
+    for change, names in (("added", written.added), ("accepted", written.accepted), ("removed", written.removed)):
+        if names:
+            yield f"{change}: {', '.join(names)}"
+    yield f"wrote {written.file}"

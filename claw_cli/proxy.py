@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib import resources
-from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
-from claw_cli.arguments import File
-from claw_cli.commands import REST
+from claw_cli.arguments import REST, File
 from claw_cli.compiled_tree import CONTEXT_ROOT, CompiledTree, find_tree, read_env
 from claw_cli.screen import fail
 
@@ -40,44 +38,33 @@ def proxy(
     arguments = context.meta[REST]
     tree = find_tree(file, os.environ)
     environment = dict(os.environ)
-    if file is not None or not _names_context(arguments, os.environ):
+    names_context = bool(os.environ.get(CONTEXT_ROOT)) or any("cllama_context=" in each for each in arguments)
+    if file is not None or not names_context:
         if not tree.is_compiled and _WITHOUT_A_TREE.isdisjoint(arguments):
             fail(tree.missing)
         environment = proxy_environment(tree, os.environ)
-    _become("mitmweb" if web else "mitmdump", arguments, environment)
-
-
-def _names_context(arguments: Sequence[str], environ: Mapping[str, str]) -> bool:
-    return bool(environ.get(CONTEXT_ROOT)) or any("cllama_context=" in argument for argument in arguments)
+    start = _START.format("mitmweb" if web else "mitmdump")
+    script = resources.files("claw_cli") / "addons" / "cllama.py"
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # -P: no module of the current directory is imported in place of ours
+    command = [sys.executable, "-P", "-c", start, "-s", str(script), *arguments]
+    try:
+        os.execve(sys.executable, command, environment)  # noqa: S606 - our own interpreter, no shell
+    except OSError as error:
+        fail(f"{sys.executable} can't be started: {error.strerror}")
 
 
 def proxy_environment(tree: CompiledTree, environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a proxy for ``tree``: what is found, then ``environ``, which wins. Raises ``OSError``."""
     beside = tree.root.parent
-    places = {"CLAW_SECRETS_DIR": tree.root / "secrets", "CLLAMA_CA": beside / ".claw-ca" / "private"}
-    return {
-        **{name: _absolute(place) for name, place in places.items() if place.is_dir()},
-        "CLAW_AUTH_DIR": _absolute(tree.root / "auth"),
+    optional = {"CLAW_SECRETS_DIR": tree.root / "secrets", "CLLAMA_CA": beside / ".claw-ca" / "private"}
+    places = {
+        **{name: place for name, place in optional.items() if place.is_dir()},
+        "CLAW_AUTH_DIR": tree.root / "auth",
         # A compile replaces the tree, and with it whatever else stands in it.
-        "CLAW_KEY_STATES_DIR": _absolute(beside / ".claw-state" / "key-states"),
-        **read_env(tree.root / "auth" / "env"),
-        **environ,
-        CONTEXT_ROOT: _absolute(tree.context),
+        "CLAW_KEY_STATES_DIR": beside / ".claw-state" / "key-states",
     }
-
-
-def _absolute(path: Path) -> str:
-    """Not resolved: the tree's directories are links that a compile exchanges."""
-    return str(path.absolute())
-
-
-def _become(program: str, arguments: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
-    """Become ``program`` of this environment. -P: no module of the current directory is imported in place of ours."""
-    script = resources.files("claw_cli") / "addons" / "cllama.py"
-    command = [sys.executable, "-P", "-c", _START.format(program), "-s", str(script), *arguments]
-    sys.stdout.flush()
-    sys.stderr.flush()
-    try:
-        os.execve(sys.executable, command, environment)  # noqa: S606 - our own interpreter, no shell
-    except OSError as error:
-        fail(f"{sys.executable} can't be started: {error.strerror}")
+    # Not resolved: the tree's directories are links that a compile exchanges.
+    paths = {name: str(place.absolute()) for name, place in places.items()}
+    return {**paths, **read_env(tree.root / "auth" / "env"), **environ, CONTEXT_ROOT: str(tree.context.absolute())}

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
 
 import typer
 
-from claw_cli.arguments import File, pod_file
+from claw_cli.arguments import AgentId, File, pod_file
 from claw_compile.diagnostics.report import as_text
 from claw_compile.lock_update import rotate_pod
 
 
-def rotate(
-    agent: Annotated[str, typer.Argument(metavar="AGENT", help="The agent's id; with count: name-0, name-1 …")],
-    file: File = None,
-) -> None:
+def rotate(agent: AgentId, file: File = None) -> None:
     """Give an agent a new token, from the next compile on.
 
     Exit 0; 1 for errors, 2 for wrong usage.

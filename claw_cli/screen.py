@@ -1,9 +1,11 @@
-"""Output for terminals and pipes: plain text, errors, a console, and tables."""
+"""Output for terminals and pipes: plain text, JSON, errors, a console, and tables."""
 
 from __future__ import annotations
 
+import json
 import sys
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
@@ -11,8 +13,8 @@ if TYPE_CHECKING:  # most verbs print no table
     from rich.console import Console
     from rich.table import Table
 
-_PIPE_WIDTH = 1000
-"""Columns of output that goes to no terminal, so that no line is broken."""
+_PIPE_WIDTH = 1000  # columns of output that goes to no terminal, so that no line is broken
+_MAX_NAMES = 10
 
 
 def plain(text: str) -> str:
@@ -22,6 +24,25 @@ def plain(text: str) -> str:
     'a�[2J'
     """
     return text if text.isprintable() else "".join(sign if sign.isprintable() else "�" for sign in text)
+
+
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun: ``1 line``, ``2 lines``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def names_in_short(names: Sequence[str]) -> str:
+    """Return the first names, and the number of the others; "" for none."""
+    rest = f", and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+    return f"{', '.join(names[:_MAX_NAMES])}{rest}"
+
+
+def print_lines(lines: Iterable[object]) -> None:
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+
+
+def print_json(document: Any, *, ascii_only: bool = False) -> None:
+    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=ascii_only) + "\n")
 
 
 def fail(why: str, code: int = 1) -> NoReturn:
@@ -35,11 +56,9 @@ def console() -> Console:
     from rich.console import Console
 
     shown = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
-    return (
-        shown
-        if shown.is_terminal
-        else Console(file=sys.stdout, highlight=False, markup=False, emoji=False, width=_PIPE_WIDTH)
-    )
+    if not shown.is_terminal:
+        shown.width = _PIPE_WIDTH
+    return shown
 
 
 def table(*headings: str, numbers: int) -> Table:

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Annotated, Any, assert_never
+from typing import Annotated, Any
 
 import typer
 
 from claw_cli.arguments import AsJson
-from claw_cli.screen import console, fail, plain, table
+from claw_cli.screen import console, count, fail, names_in_short, plain, print_json, print_lines, table
 from claw_state.inventory import TURN_STATES, AgentState, DeletionCounts, Inventory, StateInventory
 from claw_state.sqlite.inventory import SqliteInventory
-from claw_state.url import File, Server, StoreError, parse_place
+from claw_state.url import File, StoreError, parse_place
 
-_MAX_NAMES = 10
 _NO_STATE = (
     "no state is named: give --state PLACE, or set CLAW_STATE to what the proxy has"
     " (without CLAW_STATE the proxy keeps its state in memory, and only it can read that)"
@@ -42,10 +39,12 @@ def state(context: typer.Context, named: Place = "", as_json: AsJson = False) ->
     """
     context.obj = named
     if context.invoked_subcommand is None:
-        with _errors():
+        try:
             inventory = _open(named).inventory()
+        except StoreError as error:
+            fail(str(error))
         if as_json:
-            sys.stdout.write(json.dumps(_document(inventory), indent=2, ensure_ascii=False) + "\n")
+            print_json(_document(inventory))
         else:
             _show(inventory)
 
@@ -69,14 +68,17 @@ def forget(
         if not sys.stdin.isatty():
             fail(f"forgetting {agent} can't be undone: confirm with --yes", 2)
         typer.confirm(_WARNING.format(agent=agent), abort=True)
-    with _errors():
+    try:
         forgotten = store.forget(agent)
         if forgotten is None:
-            raise StoreError(f"nothing is kept of {agent}: {_list_agents(store.inventory())}")
+            others = names_in_short([each.agent for each in store.inventory().agents])
+            fail(f"nothing is kept of {agent}: there are {others or 'no agents'}")
+    except StoreError as error:
+        fail(str(error))
     if as_json:
-        sys.stdout.write(json.dumps({"agent": agent, **asdict(forgotten)}, indent=2, ensure_ascii=False) + "\n")
+        print_json({"agent": agent, **asdict(forgotten)})
     else:
-        sys.stdout.write("".join(f"{line}\n" for line in _summary(agent, forgotten)))
+        print_lines(_summary(agent, forgotten))
 
 
 def _open(named: str) -> StateInventory:
@@ -86,66 +88,36 @@ def _open(named: str) -> StateInventory:
         where = parse_place(named)
     except ValueError as error:
         fail(f"--state: {error}", 2)
-    match where:
-        case File():
-            return SqliteInventory(where)
-        case Server():
-            # It brings asyncio along, which no other verb needs.
-            from claw_state.valkey.inventory import ValkeyInventory
+    if isinstance(where, File):
+        return SqliteInventory(where)
+    from claw_state.valkey.inventory import ValkeyInventory  # it brings asyncio along, which no other verb needs
 
-            return ValkeyInventory(where)
-        case _:
-            assert_never(where)
-
-
-@contextmanager
-def _errors() -> Iterator[None]:
-    try:
-        yield
-    except StoreError as error:
-        fail(str(error), 1)
+    return ValkeyInventory(where)
 
 
 def _summary(agent: str, forgotten: DeletionCounts) -> Iterator[str]:
-    marks = f", {_many(forgotten.marks, 'mark')}" if forgotten.marks else ""
-    yield f"forgot of {agent}: {_many(forgotten.rounds, 'hidden round')}{marks}, {_many(forgotten.turns, 'turn')}"
+    marks = f", {count(forgotten.marks, 'mark')}" if forgotten.marks else ""
+    yield f"forgot of {agent}: {count(forgotten.rounds, 'hidden round')}{marks}, {count(forgotten.turns, 'turn')}"
     if forgotten.running:
         yield (
-            f"left: {_many(forgotten.running, 'turn')} that a proxy runs now, and whose writes would else be in doubt;"
+            f"left: {count(forgotten.running, 'turn')} that a proxy runs now, and whose writes would else be in doubt;"
             " forget again when it has ended"
         )
     if forgotten.lingers:
         yield "the log beside the file is being read: it holds what was forgotten until a proxy next truncates it"
 
 
-def _list_agents(inventory: Inventory) -> str:
-    names = [each.agent for each in inventory.agents]
-    more = f", and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
-    return f"there are {', '.join(names[:_MAX_NAMES])}{more}" if names else "there are no agents"
-
-
-def _many(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
-
-
 def _show(inventory: Inventory) -> None:
     screen = console()
-    screen.print(
-        f"{inventory.place} ({inventory.store}, schema {inventory.schema}): {_size(inventory)}", soft_wrap=True
-    )
+    size = f"{inventory.keys} keys"
+    if inventory.size is not None:
+        size = f"{_bytes(inventory.size)}, and {_bytes(inventory.log or 0)} in its log"
+    screen.print(f"{inventory.place} ({inventory.store}, schema {inventory.schema}): {size}", soft_wrap=True)
     if not inventory.agents:
         screen.print("nothing is kept")
         return
-    headings = (
-        "hidden rounds",
-        "size",
-        "oldest use",
-        "latest use",
-        "marks",
-        *map(_words, TURN_STATES),
-        "requests",
-        "USD",
-    )
+    states = (state.replace("_", " ") for state in TURN_STATES)
+    headings = ("hidden rounds", "size", "oldest use", "latest use", "marks", *states, "requests", "USD")
     rows = table("agent", *headings, numbers=len(headings))
     for agent in inventory.agents:
         rows.add_row(*_row(agent))
@@ -155,21 +127,10 @@ def _show(inventory: Inventory) -> None:
 def _row(agent: AgentState) -> Iterator[str]:
     rounds, spent = agent.rounds, agent.spent
     yield plain(agent.agent)
-    yield from (
-        str(rounds.count),
-        _bytes(rounds.size),
-        _time(rounds.oldest) or "",
-        _time(rounds.newest) or "",
-        str(rounds.marks),
-    )
+    yield from (str(rounds.count), _bytes(rounds.size), _time(rounds.oldest) or "", _time(rounds.newest) or "")
+    yield str(rounds.marks)
     yield from (str(agent.turns.get(state, 0)) for state in TURN_STATES)
     yield from (str(spent.requests), f"{spent.cost:.4f}{' + ?' if spent.unknown else ''}") if spent else ("", "")
-
-
-def _size(inventory: Inventory) -> str:
-    if inventory.size is None:
-        return f"{inventory.keys} keys"
-    return f"{_bytes(inventory.size)}, and {_bytes(inventory.log or 0)} in its log"
 
 
 def _bytes(number: int) -> str:
@@ -192,10 +153,6 @@ def _time(seconds: float | None) -> str | None:
         return None
 
 
-def _words(state: str) -> str:
-    return state.replace("_", " ")
-
-
 def _document(inventory: Inventory) -> dict[str, Any]:
     return {
         "place": inventory.place,
@@ -209,18 +166,11 @@ def _document(inventory: Inventory) -> dict[str, Any]:
 
 
 def _agent(state: AgentState) -> dict[str, Any]:
-    rounds = state.rounds
-    hidden_rounds = {
-        "count": rounds.count,
-        "bytes": rounds.size,
-        "oldest": _time(rounds.oldest),
-        "latest": _time(rounds.newest),
-        "marks": rounds.marks,
-    }
-    spent = state.spent
+    rounds, spent = state.rounds, state.spent
+    times = {"oldest": _time(rounds.oldest), "latest": _time(rounds.newest)}
     return {
         "agent": state.agent,
-        "hidden_rounds": hidden_rounds,
+        "hidden_rounds": {"count": rounds.count, "bytes": rounds.size, **times, "marks": rounds.marks},
         "turns": {name: state.turns.get(name, 0) for name in TURN_STATES},
         "spent": None if spent is None else {"requests": spent.requests, "usd": spent.cost, "unknown": spent.unknown},
     }

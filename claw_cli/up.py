@@ -7,28 +7,54 @@ an agent that was taken out of it must not go on with its credential. The argume
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
 from claw_certs.status import ca_status
-from claw_cli.arguments import File, Pod, pod_file
-from claw_cli.commands import REST
-from claw_cli.docker import become_compose, is_missing
+from claw_cli.arguments import REST, File, Pod, pod_file
+from claw_cli.screen import fail
 from claw_compile.compiler import CompileResult, compile_and_report, compose_file_of
 from claw_compile.output.compose.proxy_service import DEFAULT_IMAGE, IMAGE_VARIABLE
 from claw_compile.output.deployment import CA_ROOT
 
+_SECONDS = 60
+Detach = Annotated[bool, typer.Option("-d", "--detach", help="Leave the pod running in the background.")]
+Volumes = Annotated[bool, typer.Option("--volumes", help="Remove its volumes too: history and state are lost.")]
 
-def up(
-    context: typer.Context,
-    pod: Pod = None,
-    file: File = None,
-    detach: Annotated[bool, typer.Option("-d", "--detach", help="Leave the pod running in the background.")] = False,
-) -> None:
+
+def become_compose(compose_file: Path, arguments: Sequence[str]) -> NoReturn:
+    """Become ``docker compose`` on the file. Print one line and exit 1 where Docker or its Compose plugin is missing."""
+    docker = shutil.which("docker")
+    if docker is None:
+        fail("there is no 'docker' on this machine: install Docker Engine with its Compose plugin")
+    answer = _ask_docker(docker, "compose", "version")
+    if answer is None or answer.returncode != 0:
+        fail("this Docker has no 'docker compose': install the Compose plugin, version 2.30 or newer")
+    place = ("--project-directory", str(compose_file.parent), "-f", str(compose_file))
+    owner = {"CLAW_UID": str(os.getuid()), "CLAW_GID": str(os.getgid())}  # only who owns the compiled tree can read it
+    sys.stdout.flush()
+    sys.stderr.flush()
+    try:
+        os.execve(docker, ["docker", "compose", *place, *arguments], {**owner, **os.environ})  # noqa: S606 - the user's own Docker, no shell
+    except OSError as error:
+        fail(f"{docker} can't be started: {error.strerror}")
+
+
+def _ask_docker(docker: str, *arguments: str) -> subprocess.CompletedProcess[bytes] | None:
+    try:
+        return subprocess.run([docker, *arguments], capture_output=True, check=False, timeout=_SECONDS)  # noqa: S603 - the same
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+
+
+def up(context: typer.Context, pod: Pod = None, file: File = None, detach: Detach = False) -> None:
     """Compile a pod, and run it through Docker Compose.
 
     ARGS are for docker compose up.
@@ -48,26 +74,19 @@ def up(
 def _expect_image(compose_file: Path) -> None:
     """Exit 1 where the proxy's image is not here. It is never pulled: who has its name on a registry would get every key."""
     dotenv = compose_file.with_name(".env")
-    chosen = IMAGE_VARIABLE in os.environ or (
-        dotenv.is_file() and IMAGE_VARIABLE in dotenv.read_text("utf-8", "replace")
-    )
-    if chosen or DEFAULT_IMAGE not in compose_file.read_text(encoding="utf-8") or not is_missing(DEFAULT_IMAGE):
+    variables = dotenv.read_text("utf-8", "replace") if dotenv.is_file() else ""
+    is_chosen = IMAGE_VARIABLE in os.environ or IMAGE_VARIABLE in variables
+    if is_chosen or DEFAULT_IMAGE not in compose_file.read_text(encoding="utf-8"):
         return
-    sys.stderr.write(
-        f"error: the proxy's image {DEFAULT_IMAGE} is not here: in a checkout of clawdapus, run "
-        f"'docker build -t {DEFAULT_IMAGE} .', or set {IMAGE_VARIABLE} to one of yours\n"
-    )
-    raise typer.Exit(1)
+    answer = _ask_docker("docker", "image", "inspect", DEFAULT_IMAGE)
+    if answer is not None and answer.returncode != 0 and b"no such image" in answer.stderr.lower():
+        fail(
+            f"the proxy's image {DEFAULT_IMAGE} is not here: in a checkout of clawdapus, run "
+            f"'docker build -t {DEFAULT_IMAGE} .', or set {IMAGE_VARIABLE} to one of yours"
+        )
 
 
-def down(
-    context: typer.Context,
-    pod: Pod = None,
-    file: File = None,
-    volumes: Annotated[
-        bool, typer.Option("--volumes", help="Remove its volumes too: history and state are lost.")
-    ] = False,
-) -> None:
+def down(context: typer.Context, pod: Pod = None, file: File = None, volumes: Volumes = False) -> None:
     """Stop a pod, and remove its containers and networks.
 
     ARGS are for docker compose down.
@@ -76,8 +95,7 @@ def down(
     """
     compose_file = compose_file_of(pod_file(pod, file), None)
     if not compose_file.is_file():
-        sys.stderr.write(f"error: there is no {compose_file}: this pod was not compiled, and so not started\n")
-        raise typer.Exit(1)
+        fail(f"there is no {compose_file}: this pod was not compiled, and so not started")
     options = ["--volumes"] if volumes else []
     become_compose(compose_file, ["down", "--remove-orphans", *options, *context.meta[REST]])
 

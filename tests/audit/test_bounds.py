@@ -16,7 +16,7 @@ from tests.audit.proxy_files import ProxyFiles, call
 HELD = """
 import resource, sys
 from pathlib import Path
-from claw_audit.lookup import find_turns
+from claw_audit.history_source import find_turns
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 found = find_turns((Path(sys.argv[1]),), "t1").turns["t1"]
 print(found.count, len(found.earlier()), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)

@@ -13,12 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claw_audit.audit import AuditQuery, audit
+from claw_audit.audit import AgentGrants, AuditQuery, Filters, PodGrants, audit
 from claw_audit.bounded_counter import HashSet, LatencyHistogram, hash_names
-from claw_audit.filters import Filters
 from claw_audit.report import Report, document
 from claw_audit.turns import Call
-from claw_audit.withheld import AgentGrants, PodGrants
 from tests.audit.proxy_files import ProxyFiles, call
 
 

@@ -15,10 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from claw_audit.audit import AuditQuery, audit
+from claw_audit.audit import AuditQuery, Filters, audit
 from claw_audit.bounded_counter import MAX_ROWS, OTHERS
-from claw_audit.filters import Filters
-from claw_audit.lookup import find_turns
+from claw_audit.history_source import find_turns
 from claw_audit.report import Report
 from claw_audit.sources import MAX_LINE_BYTES, SourceError, read_lines
 from claw_audit.verify import verify
@@ -156,7 +155,7 @@ import resource, sys
 from pathlib import Path
 from claw_audit.audit import AuditQuery, audit
 from claw_audit.verify import verify
-from claw_audit.filters import Filters
+from claw_audit.audit import Filters
 history, log = Path(sys.argv[1]), sys.argv[2]
 audit(AuditQuery((history,), ()))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

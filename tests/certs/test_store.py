@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from claw_certs.bundle import load_public_cas, pem_certificates
 from claw_certs.ca import UnfitError
-from claw_certs.store import finish, init, read_store, rotate
+from claw_certs.store import finish, init, load_public_cas, pem_certificates, read_store, rotate
 from tests.certs.example_cas import NOW, OUTSIDE, PUBLIC, ca_request, pods_ca
 from tests.proxy.pod import ROOT
 
