@@ -40,14 +40,14 @@ class Note:
     message: str
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Code:
-    """One kind of diagnostic: its stable name, its meaning and its remedy. All of them are in ``claw_compile/codes/``."""
+    """One kind of diagnostic: its meaning, its remedy, and its stable name. All of them are in ``claw_compile/codes.py``."""
 
-    name: str
     severity: Severity
     meaning: str
     remedy: str
+    name: str = ""
 
     def at(
         self,
