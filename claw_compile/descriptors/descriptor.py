@@ -17,7 +17,19 @@ from pydantic import ValidationError
 from claw_compile import codes
 from claw_compile.descriptors.rules import rules
 from claw_compile.diagnostics.diagnostic import Code, Diagnostic, Note, Result, did_you_mean, quote
-from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode, kind, plain_data, span_at
+from claw_compile.parsing.node import (
+    Entry,
+    ListNode,
+    MapNode,
+    Node,
+    ScalarNode,
+    child,
+    entries_of,
+    items_of,
+    kind,
+    plain_data,
+    span_at,
+)
 from claw_contract.descriptor import Descriptor, DescriptorTool, DescriptorV1, DescriptorV2
 from claw_contract.names import TOOL_NAME
 
@@ -115,12 +127,9 @@ def _version(root: Node) -> Iterator[Diagnostic]:
 
 
 def _unknown_keys(node: Node, path: tuple[str, ...]) -> Iterator[Diagnostic]:
-    if isinstance(node, ListNode):
-        for item in node.items:
-            yield from _unknown_keys(item, path)
-    if path not in _KNOWN or not isinstance(node, MapNode):
-        return
-    for entry in node.entries:
+    for item in items_of(node):
+        yield from _unknown_keys(item, path)
+    for entry in entries_of(node) if path in _KNOWN else ():
         name = entry.key.text
         if name not in _KNOWN[path] and not name.startswith("x-"):
             message = f"the key {quote(name)} is not known here, and is dropped"
@@ -179,5 +188,5 @@ def as_descriptor(root: Node, mcp_path: ScalarNode) -> Result[Node]:
 
 def _name(tool: Node) -> ScalarNode | None:
     """Return the name of a tool, if only the name keeps it out."""
-    name = tool.value("name") if isinstance(tool, MapNode) else None
+    name = child(tool, "name")
     return name if isinstance(name, ScalarNode) and not name.plain and not TOOL_NAME.fullmatch(name.text) else None

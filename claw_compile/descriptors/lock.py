@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from claw_compile import codes
 from claw_compile.descriptors.descriptor import ServiceDescriptor, Source
 from claw_compile.diagnostics.diagnostic import Diagnostic, Result, Span, quote
-from claw_compile.parsing.node import MapNode, Node, kind, plain_data, span_at
+from claw_compile.parsing.node import MapNode, Node, child, kind, plain_data, span_at
 from claw_contract.base import JsonObject
 from claw_contract.descriptor import DescriptorTool, DescriptorV2
 from claw_contract.manifest import Effect
@@ -80,10 +80,7 @@ class Lock:
 
     def descriptor(self, service: str) -> Node | None:
         """Return the tree of the descriptor that an image holds."""
-        node: Node | None = self.root
-        for part in ("services", service, "descriptor"):
-            node = node.value(part) if isinstance(node, MapNode) else None
-        return node
+        return child(self.root, "services", service, "descriptor")
 
 
 def read_lock(file: str, root: Node) -> Result[Lock]:

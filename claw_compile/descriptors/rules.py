@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from claw_compile import codes
 from claw_compile.descriptors.tool_schema import check_schema
-from claw_compile.diagnostics.diagnostic import Diagnostic, Note, did_you_mean, quote
-from claw_compile.parsing.node import ListNode, MapNode, Node, ScalarNode, span_at
+from claw_compile.diagnostics.diagnostic import Diagnostic, Note, Span, did_you_mean, quote
+from claw_compile.parsing.node import Node, child, entries_of, items_of, scalars, span_at
 from claw_contract.descriptor import Descriptor, DescriptorTool, DescriptorV2
 from claw_contract.manifest import PLACEHOLDER, Annotations
 
@@ -72,15 +72,13 @@ def _memory(descriptor: DescriptorV2, root: Node) -> Iterator[Diagnostic]:
         yield codes.DESCRIPTOR_SHAPE.at(span_at(root, ("memory",)), "'memory' needs 'recall' or 'retain'")
     for name in ("recall", "retain", "forget"):
         operation = getattr(memory, name)
-        if operation is not None and leaves_its_place(operation.path):
-            message = f"{quote(operation.path)} holds '.' or '..' segments, a stray brace, or a control character"
-            yield codes.BAD_PATH.at(span_at(root, ("memory", name, "path")), message)
+        if operation is not None:
+            yield from _check_place(operation.path, span_at(root, ("memory", name, "path")))
 
 
 def _tools(descriptor: DescriptorV2, root: Node) -> Iterator[Diagnostic]:
-    if descriptor.mcp is not None and leaves_its_place(descriptor.mcp.path):
-        message = f"{quote(descriptor.mcp.path)} holds '.' or '..' segments, a stray brace, or a control character"
-        yield codes.BAD_PATH.at(span_at(root, ("mcp", "path")), message)
+    if descriptor.mcp is not None:
+        yield from _check_place(descriptor.mcp.path, span_at(root, ("mcp", "path")))
     first: dict[str, int] = {}
     for index, tool in enumerate(descriptor.tools):
         if tool.name in first:
@@ -89,6 +87,12 @@ def _tools(descriptor: DescriptorV2, root: Node) -> Iterator[Diagnostic]:
             yield codes.DUPLICATE_TOOL.at(at, f"two tools are called {quote(tool.name)}", notes=notes)
         first.setdefault(tool.name, index)
         yield from tool_rules(descriptor, root, index)
+
+
+def _check_place(path: str, at: Span) -> Iterator[Diagnostic]:
+    if leaves_its_place(path):
+        message = f"{quote(path)} holds '.' or '..' segments, a stray brace, or a control character"
+        yield codes.BAD_PATH.at(at, message)
 
 
 def leaves_its_place(path: str) -> bool:
@@ -105,7 +109,7 @@ def tool_rules(descriptor: DescriptorV2, root: Node, index: int) -> Iterator[Dia
     if len(tool.description) > MAX_DESCRIPTION:
         at = span_at(root, (*base, "description"))
         yield codes.LONG_DESCRIPTION.at(at, f"the description has {len(tool.description)} characters")
-    hidden = next((each for each in _all_texts(_node(root, base)) if _HIDDEN.search(each.text)), None)
+    hidden = next((each for each in scalars(_node(root, base), keys=True) if _HIDDEN.search(each.text)), None)
     if hidden is not None:
         message = f"{quote(tool.name)} holds characters that nobody sees: {quote(hidden.text)}"
         yield codes.HIDDEN_TEXT.at(hidden.span, message)
@@ -124,10 +128,7 @@ def tool_rules(descriptor: DescriptorV2, root: Node, index: int) -> Iterator[Dia
 def _http(tool: DescriptorTool, root: Node, base: _Path) -> Iterator[Diagnostic]:
     http, at_path = tool.http, span_at(root, (*base, "http", "path"))
     assert http is not None
-    if leaves_its_place(http.path):
-        yield codes.BAD_PATH.at(
-            at_path, f"{quote(http.path)} holds '.' or '..' segments, a stray brace, or a control character"
-        )
+    yield from _check_place(http.path, at_path)
     for name in dict.fromkeys(PLACEHOLDER.findall(http.path)):
         if name != "claw_id":
             yield from _parameter(tool, name, root, base)
@@ -156,8 +157,8 @@ def _parameter(tool: DescriptorTool, name: str, root: Node, base: _Path) -> Iter
 
 
 def _annotations(tool: DescriptorTool, root: Node, base: _Path) -> Iterator[Diagnostic]:
-    said, node = tool.annotations, _child(_node(root, base[:-1]), "annotations")
-    if not isinstance(node, MapNode):
+    said, node = tool.annotations, child(_node(root, base[:-1]), "annotations")
+    if node is None:
         return
     if None not in {said.read_only, said.read_only_hint} and said.read_only != said.read_only_hint:
         notes = [Note(span_at(node, ("readOnly",)), "this one wins")]
@@ -166,32 +167,17 @@ def _annotations(tool: DescriptorTool, root: Node, base: _Path) -> Iterator[Diag
     if said.effect == "read" and (said.model_extra or {}).get("destructiveHint") is True:
         message = f"{quote(tool.name)} says that it only reads, and that it is destructive"
         yield codes.EFFECT_CONFLICT.at(span_at(node, ("destructiveHint",)), message)
-    for entry in node.entries:
+    for entry in entries_of(node):
         name = entry.key.text
         if name.startswith(_OURS) and name not in _ANNOTATIONS:
             message, hint = f"the annotation {quote(name)} is not known", did_you_mean(name, _ANNOTATIONS)
             yield codes.DESCRIPTOR_UNKNOWN_KEY.at(entry.key.span, message, hint=hint)
 
 
-def _all_texts(node: Node) -> Iterator[ScalarNode]:
-    """Yield every key and value."""
-    if isinstance(node, ScalarNode):
-        yield node
-    for item in node.items if isinstance(node, ListNode) else ():
-        yield from _all_texts(item)
-    for entry in node.entries if isinstance(node, MapNode) else ():
-        yield entry.key
-        yield from _all_texts(entry.value)
-
-
 def _node(root: Node, path: _Path) -> Node:
     """Return the node at ``path``, which the model has read already."""
     node: Node | None = root
     for part in path:
-        node = node.items[part] if isinstance(node, ListNode) and isinstance(part, int) else _child(node, part)
+        node = items_of(node)[part] if isinstance(part, int) else child(node, part)
     assert node is not None
     return node
-
-
-def _child(node: Node | None, key: str | int) -> Node | None:
-    return node.value(str(key)) if isinstance(node, MapNode) else None

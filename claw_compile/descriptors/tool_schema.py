@@ -16,7 +16,7 @@ import jsonschema_rs
 
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Diagnostic
-from claw_compile.parsing.node import ListNode, MapNode, Node, ScalarNode, span_at
+from claw_compile.parsing.node import ListNode, Node, ScalarNode, child, entries_of, items_of, span_at
 from claw_contract.base import JsonObject
 from claw_contract.pattern import PatternError, pattern, patterns
 
@@ -89,12 +89,9 @@ def _depth(value: Any) -> int:
 
 
 def _closed(node: Node, root: Node) -> Iterator[Diagnostic]:
-    if isinstance(node, ListNode):
-        for item in node.items:
-            yield from _closed(item, root)
-    if not isinstance(node, MapNode):
-        return
-    for entry in node.entries:
+    for item in items_of(node):
+        yield from _closed(item, root)
+    for entry in entries_of(node):
         value = entry.value
         if entry.key.text in _REFERENCES and isinstance(value, ScalarNode) and not value.plain:
             if not value.text.startswith("#"):
@@ -116,14 +113,14 @@ def _leads_somewhere(reference: str, root: Node) -> bool:
         if isinstance(node, ListNode):
             node = node.items[int(key)] if _INDEX.fullmatch(key) and int(key) < len(node.items) else None
         else:
-            node = node.value(key) if isinstance(node, MapNode) else None
+            node = child(node, key)
     return node is not None
 
 
 def _anchors(node: Node) -> Iterator[str]:
-    for child in node.items if isinstance(node, ListNode) else ():
-        yield from _anchors(child)
-    for entry in node.entries if isinstance(node, MapNode) else ():
+    for item in items_of(node):
+        yield from _anchors(item)
+    for entry in entries_of(node):
         if entry.key.text in _ANCHORS and isinstance(entry.value, ScalarNode):
             yield entry.value.text
         yield from _anchors(entry.value)

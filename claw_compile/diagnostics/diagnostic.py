@@ -7,7 +7,7 @@ Rules. A user's mistake is a value with a place, never an exception. A message q
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -25,6 +25,9 @@ class Span:
     column: int
     end_column: int
     text: str = field(default="", compare=False, repr=False)
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
 
 
 def start_of(file: str) -> Span:
@@ -91,15 +94,17 @@ class Result[T]:
     value: T | None
     diagnostics: tuple[Diagnostic, ...] = ()
 
+    def then[U](self, phase: Callable[[T], Result[U]]) -> Result[U]:
+        """Go on with the value, where there is one; the diagnostics of both phases are kept."""
+        if self.value is None:
+            return Result(None, self.diagnostics)
+        result = phase(self.value)
+        return Result(result.value, (*self.diagnostics, *result.diagnostics))
+
 
 def sort_diagnostics(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
     """Sort diagnostics by place, each once: a default that ten agents inherit is wrong once."""
-    return tuple(
-        sorted(
-            dict.fromkeys(diagnostics),
-            key=lambda diagnostic: (diagnostic.span, diagnostic.code.name, diagnostic.message),
-        )
-    )
+    return tuple(sorted(dict.fromkeys(diagnostics), key=lambda each: (each.span, each.code.name, each.message)))
 
 
 def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:

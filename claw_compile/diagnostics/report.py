@@ -52,21 +52,17 @@ def count(diagnostics: Iterable[Diagnostic]) -> str:
 
 
 def _lines(diagnostic: Diagnostic) -> Iterator[str]:
-    yield f"{_place(diagnostic.span)}: {diagnostic.code.severity}[{diagnostic.code.name}]: {diagnostic.message}"
+    yield f"{diagnostic.span}: {diagnostic.code.severity}[{diagnostic.code.name}]: {diagnostic.message}"
     if diagnostic.span.text:
         yield from _excerpt(diagnostic.span, diagnostic.hint)
     elif diagnostic.hint:
         yield f"  {diagnostic.hint}"
     for note in diagnostic.notes:
-        yield f"{_place(note.span)}: note: {note.message}"
+        yield f"{note.span}: note: {note.message}"
     if diagnostic.help:
         first, *rest = diagnostic.help.splitlines()
         yield f"  help: {first}"
         yield from (f"        {line}" for line in rest)
-
-
-def _place(span: Span) -> str:
-    return f"{span.file}:{span.line}:{span.column}"
 
 
 def _excerpt(span: Span, hint: str | None) -> Iterator[str]:

@@ -13,7 +13,7 @@ from claw_compile.descriptors.dockerfile import Labels, labels
 from claw_compile.grammar.pod import ServiceSpec
 from claw_compile.loading.files import Files
 from claw_compile.parsing.interpolation import Lookup, interpolate
-from claw_compile.parsing.node import MapNode, Node, ScalarNode
+from claw_compile.parsing.node import MapNode, Node, ScalarNode, child
 from claw_compile.parsing.source import Source
 
 _ADDRESSES = ("git@", "github.com/")
@@ -36,12 +36,11 @@ def candidate_paths(directories: Iterable[str], in_image: str) -> tuple[str, ...
 
 def build_context(service: ServiceSpec, files: Files, lookup: Lookup) -> BuildContext | None:
     """Return the context of ``build: DIR`` or ``build: {context, dockerfile, dockerfile_inline, target}``."""
-    build = service.body.value("build") if service.body else None
+    build = child(service.body, "build")
     if build is None or (context := _directory(build, files, lookup)) is None:
         return None
     source = dockerfile(build, files, lookup)
-    target = fill_in(build.value("target"), lookup) if isinstance(build, MapNode) else None
-    return BuildContext(context, labels(source, target) if source is not None else {})
+    return BuildContext(context, labels(source, fill_in(child(build, "target"), lookup)) if source is not None else {})
 
 
 def dockerfile(build: Node, files: Files, lookup: Lookup, within: str = "") -> Source | None:
@@ -50,7 +49,7 @@ def dockerfile(build: Node, files: Files, lookup: Lookup, within: str = "") -> S
     if context is None:
         return None
     parts = build if isinstance(build, MapNode) else None
-    inline = parts.value("dockerfile_inline") if parts else None
+    inline = child(parts, "dockerfile_inline")
     if isinstance(inline, ScalarNode):
         # Its lines are not lines of the pod file: what is said of them is said of the whole.
         return Source(inline.span.file, interpolate(inline.text, lookup).text)

@@ -26,7 +26,7 @@ from claw_compile.loading.files import Files
 from claw_compile.parsing import source as text
 from claw_compile.parsing.interpolation import Lookup
 from claw_compile.parsing.json_reader import read_json
-from claw_compile.parsing.node import Node, ScalarNode
+from claw_compile.parsing.node import ScalarNode, child
 from claw_contract.descriptor import DescriptorV2
 
 DISCOVERED = ".claw-discovered"
@@ -128,7 +128,7 @@ class DescriptorLookup:
         if checked.value is None:
             yield checked
             return
-        image, stale = self._image(service), None
+        image, stale = fill_in(child(service.body, "image"), self.lookup), None
         if service.wraps_stdio:
             differ = differences(checked.value, service.stdio, image)
             stale = f"another {' and '.join(differ)}; it is used all the same" if differ else None
@@ -183,16 +183,8 @@ class DescriptorLookup:
     def _tools_list(self, service: ServiceSpec, context: BuildContext | None) -> Iterator[_Candidate]:
         file = self._discovered(service, TOOLS_FILE)
         if file is None and context is not None:
-            file = next(
-                filter(
-                    None,
-                    (
-                        self.files.read_if_present(path, "the list")
-                        for path in candidate_paths([context.path], TOOLS_FILE)
-                    ),
-                ),
-                None,
-            )
+            paths = candidate_paths([context.path], TOOLS_FILE)
+            file = next(filter(None, (self.files.read_if_present(path, "the list") for path in paths)), None)
         if file is None:
             return
         path = service.mcp_path or (context.labels.get(MCP_LABEL) if context else None)
@@ -210,13 +202,10 @@ class DescriptorLookup:
             return None
         return self.files.read_if_present(f"{DISCOVERED}/{name}{file}", f"the snapshot of {quote(name)}")
 
-    def _image(self, service: ServiceSpec) -> str | None:
-        return fill_in(service.body.value("image"), self.lookup) if service.body else None
-
 
 def written_image(service: ServiceSpec) -> str | None:
     """Return the image as the pod file has it, before its variables: the lock knows it by that."""
-    image = service.body.value("image") if service.body else None
+    image = child(service.body, "image")
     return image.text if isinstance(image, ScalarNode) and not image.is_null else None
 
 
@@ -226,18 +215,12 @@ def _read_file(
     """Read a file's text as a descriptor, with everything that is wrong with it."""
     if file.value is None:
         return Result(None, file.diagnostics)
-    tree = read_json(file.value)
-    root: Result[Node] = tree
-    if mcp_path is not None and tree.value is not None:
-        root = as_descriptor(tree.value, mcp_path)
-    diagnostics = tree.diagnostics if root is tree else (*tree.diagnostics, *root.diagnostics)
-    if root.value is None:
-        return Result(None, diagnostics)
-    described = read_descriptor(file.value.file, root.value)
-    if described.value is None:
-        return Result(None, (*diagnostics, *described.diagnostics))
-    digest = sha256(file.value.text.encode())
-    return Result(replace(described.value, source=source, digest=digest), (*diagnostics, *described.diagnostics))
+    name, digest = file.value.file, sha256(file.value.text.encode())
+    root = read_json(file.value)
+    if mcp_path is not None:
+        root = root.then(lambda listed: as_descriptor(listed, mcp_path))
+    described = root.then(lambda tree: read_descriptor(name, tree))
+    return described.then(lambda value: Result(replace(value, source=source, digest=digest)))
 
 
 def differences(snapshot: ServiceDescriptor, stdio: Stdio | None, image: str | None) -> tuple[str, ...]:

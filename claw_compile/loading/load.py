@@ -58,9 +58,7 @@ def load(pod_file: Path, environ: Mapping[str, str]) -> Result[LoadedPod]:
     """Load the pod file and the files that it names."""
     file = str(pod_file)
     data = read_file(pod_file, start_of(file), f"the pod file {quote(file)}")
-    if data.value is None:
-        return Result(None, data.diagnostics)
-    source = decode(file, data.value)
+    source = data.then(lambda content: decode(file, content))
     if source.value is None:
         return Result(None, source.diagnostics)
     document = read_yaml(source.value)
@@ -98,11 +96,9 @@ def _variables(directory: Path, environ: Mapping[str, str]) -> Result[Variables]
     path = directory / ".env"
     if not path.is_file():
         return Result(Variables(environ, {}))
-    data = read_file(path, start_of(str(path)), "'.env'")
-    source = decode(str(path), data.value) if data.value is not None else None
-    if source is None or source.value is None:
-        hidden = [_without_text(diagnostic) for diagnostic in source.diagnostics] if source else []
-        return Result(Variables(environ, {}), (*data.diagnostics, *hidden))
+    source = read_file(path, start_of(str(path)), "'.env'").then(lambda content: decode(str(path), content))
+    if source.value is None:
+        return Result(Variables(environ, {}), tuple(_without_text(each) for each in source.diagnostics))
     values = read_dotenv(source.value, environ)
     return Result(Variables(environ, values.value or {}), values.diagnostics)
 
@@ -124,11 +120,11 @@ def _contract(files: Files, path: ScalarNode) -> bytes | None:
 
 def _lock(files: Files) -> Lock | None:
     text = files.read_if_present(LOCK_FILE, "the lock")
-    root = read_json(text.value) if text is not None and text.value is not None else None
-    lock = read_lock(files.display_path(LOCK_FILE), root.value) if root is not None and root.value is not None else None
-    for checked in (text, root, lock):
-        files.diagnostics.extend(checked.diagnostics if checked is not None else ())
-    return lock.value if lock is not None else None
+    if text is None:
+        return None
+    lock = text.then(read_json).then(lambda root: read_lock(files.display_path(LOCK_FILE), root))
+    files.diagnostics.extend(lock.diagnostics)
+    return lock.value
 
 
 def _master(files: Files, spec: PodSpec, variables: Variables) -> Secret | None:
@@ -145,9 +141,8 @@ def _master(files: Files, spec: PodSpec, variables: Variables) -> Secret | None:
             return None
         text, origin, at = data.value.decode("ascii", errors="ignore").strip(), MASTER_FILE, start_of(str(path))
     if len(text) < MIN_MASTER or not text.isascii():
-        files.diagnostics.append(
-            codes.BAD_MASTER_SECRET.at(at, f"{origin} is not {MIN_MASTER} ASCII characters or more")
-        )
+        message = f"{origin} is not {MIN_MASTER} ASCII characters or more"
+        files.diagnostics.append(codes.BAD_MASTER_SECRET.at(at, message))
         return None
     return Secret(text)
 

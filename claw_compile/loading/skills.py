@@ -10,6 +10,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 from claw_compile import codes
 from claw_compile.descriptors.descriptor import ServiceDescriptor
@@ -35,9 +36,9 @@ def read_named_skills(pod: PodSpec, files: Files) -> Mapping[str, SkillFile]:
         if path.text in skills or (data := files.read_named(path, "the skill")) is None:
             continue
         text = decode(files.display_path(path.shown), data)
-        skill = read_skill(path.text, path.shown, text.value) if text.value is not None else None
-        files.diagnostics.extend((*text.diagnostics, *(skill.diagnostics if skill else ())))
-        if skill is not None and skill.value is not None:
+        skill = text.then(partial(read_skill, path.text, path.shown))
+        files.diagnostics.extend(skill.diagnostics)
+        if skill.value is not None:
             skills[path.text] = skill.value
     return skills
 
@@ -54,16 +55,15 @@ def find_service_skills(
         if offered is None or path is None or not is_image_path(path) or not SERVICE_NAME.fullmatch(name):
             continue
         within = _within(service, offered, files, lookup)
-        file = next(
-            filter(None, (files.read_if_present(at, "the skill") for at in candidate_paths(within, path))), None
-        )
+        paths = candidate_paths(within, path)
+        file = next(filter(None, (files.read_if_present(at, "the skill") for at in paths)), None)
         if file is None:
             message = f"the skill {quote(path)} of {name} is neither beside its descriptor nor in its build context"
             files.diagnostics.append(codes.SKILL_MISSING.at(span_at(offered.root, ("skill",)), message))
             continue
-        skill = read_skill(path, name, file.value) if file.value is not None else None
-        files.diagnostics.extend((*file.diagnostics, *(skill.diagnostics if skill else ())))
-        if file.value is not None and skill is not None and skill.value is not None:
+        skill = file.then(partial(read_skill, path, name))
+        files.diagnostics.extend(skill.diagnostics)
+        if file.value is not None and skill.value is not None:
             files.diagnostics.extend(_endpoints(name, offered, file.value))
             skills[name] = skill.value
     return skills

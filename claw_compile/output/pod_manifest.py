@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any, assert_never
 
 from claw_compile.grammar.pod import PodSpec, ServiceSpec
-from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode, scalar_value
-from claw_compile.policy.agent import Agent
+from claw_compile.parsing.node import ListNode, MapNode, Node, ScalarNode, child, scalar_value
+from claw_compile.policy.agent import Agent, GrantedTool
 from claw_compile.policy.explain import reasons
 from claw_compile.policy.project import ProjectedAgent
 from claw_contract.names import aliases
@@ -31,7 +31,7 @@ def pod_manifest(
     return {
         "version": VERSION,
         "podName": pod.name.text,
-        "services": {agent.name.text: _service(agent, _first(agents, agent)) for agent in pod.agents},
+        "services": {service.name.text: _service(service, agents) for service in pod.agents},
         "proxies": [{"proxyType": name, "serviceName": "cllama"} for name in proxies],
         "agents": {each.agent.id: _agent(pod, each, digests[each.agent.id]) for each in agents},
         "sources": {path: hashlib.sha256(data).hexdigest() for path, data in sorted(sources.items())},
@@ -39,13 +39,10 @@ def pod_manifest(
     }
 
 
-def _first(agents: tuple[ProjectedAgent, ...], service: ServiceSpec) -> Agent:
-    """Return the agent of a service, or the first of its ordinals: they differ in nothing that matters here."""
-    return next(each.agent for each in agents if each.agent.spec is service)
-
-
-def _service(service: ServiceSpec, agent: Agent) -> dict[str, Any]:
-    image = service.body.value("image") if service.body is not None else None
+def _service(service: ServiceSpec, agents: tuple[ProjectedAgent, ...]) -> dict[str, Any]:
+    # The first of several ordinals: they differ in nothing that matters here.
+    agent = next(each.agent for each in agents if each.agent.spec is service)
+    image = child(service.body, "image")
     assert service.agent is not None
     return {
         "clawType": service.runner,
@@ -93,20 +90,16 @@ def _tools(pod: PodSpec, projected: ProjectedAgent) -> list[dict[str, Any]]:
             "name": tool.name,
             "presented": presented[tool.name],
             "effect": tool.effect,
-            "granted": sorted(
-                {
-                    _where(projected.agent, reason.origin)
-                    for reason in reasons(pod, projected.agent, granted.service, granted.tool.name)
-                }
-            ),
+            "granted": _origins(pod, projected.agent, granted),
         }
         for tool, granted in zip(tools, projected.agent.tools, strict=True)
     ]
 
 
-def _where(agent: Agent, origin: str) -> str:
-    """Return the list that a grant stands in."""
-    return f"x-claw.{origin}" if origin == "tools-defaults" else f"services.{agent.spec.name.text}.x-claw.{origin}"
+def _origins(pod: PodSpec, agent: Agent, granted: GrantedTool) -> list[str]:
+    """Return the lists that the grants of a tool stand in."""
+    lists = {"tools-defaults": "x-claw.tools-defaults", "tools": f"services.{agent.spec.name.text}.x-claw.tools"}
+    return sorted({lists[reason.origin] for reason in reasons(pod, agent, granted.service, granted.tool.name)})
 
 
 def carried_data(node: Node) -> Any:
@@ -121,9 +114,8 @@ def carried_data(node: Node) -> Any:
         case ListNode():
             return [carried_data(item) for item in node.items]
         case MapNode():
-            return {entry.key.text: carried_data(entry.value) for entry in sorted(node.entries, key=_name)}
+            return {
+                entry.key.text: carried_data(entry.value)
+                for entry in sorted(node.entries, key=lambda each: each.key.text)
+            }
     assert_never(node)
-
-
-def _name(entry: Entry) -> str:
-    return entry.key.text

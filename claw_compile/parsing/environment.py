@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from claw_compile.diagnostics.diagnostic import Span
 from claw_compile.parsing.interpolation import Interpolation, Lookup, interpolate
-from claw_compile.parsing.node import ListNode, MapNode, Node, ScalarNode
+from claw_compile.parsing.node import Node, ScalarNode, entries_of, items_of
 
 
 @dataclass(frozen=True)
@@ -22,19 +22,13 @@ class Variable:
 
 def variables(node: Node | None, lookup: Lookup) -> Iterator[Variable]:
     """Yield the variables of an ``environment``; a shape that Compose would refuse gives none."""
-    match node:
-        case MapNode():
-            for entry in node.entries:
-                if isinstance(entry.value, ScalarNode):
-                    yield _variable(entry.key.text, None if entry.value.is_null else entry.value, entry.key, lookup)
-        case ListNode():
-            for item in node.items:
-                if isinstance(item, ScalarNode):
-                    name, sign, value = item.text.partition("=")
-                    written = ScalarNode(value, item.span) if sign else None
-                    yield _variable(name, written, item, lookup)
-        case _:
-            return
+    for entry in entries_of(node):
+        if isinstance(entry.value, ScalarNode):
+            yield _variable(entry.key.text, None if entry.value.is_null else entry.value, entry.key, lookup)
+    for item in items_of(node):
+        if isinstance(item, ScalarNode):
+            name, sign, value = item.text.partition("=")
+            yield _variable(name, ScalarNode(value, item.span) if sign else None, item, lookup)
 
 
 def _variable(name: str, written: ScalarNode | None, key: ScalarNode, lookup: Lookup) -> Variable:

@@ -17,6 +17,7 @@ type Lookup = Callable[[str], str | None]
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OPERATOR = re.compile(r":?[-?+]")
+_BRACE = re.compile(r"\$\{|\}")
 MAX_DEPTH = 30
 """The deepest nesting of defaults."""
 
@@ -126,14 +127,8 @@ class _Interpolator:
 
 def _closing_brace(text: str, at: int) -> int | None:
     depth = 1
-    while at < len(text):
-        if text.startswith("${", at):
-            depth += 1
-            at += 2
-            continue
-        if text[at] == "}":
-            depth -= 1
-            if depth == 0:
-                return at
-        at += 1
+    for brace in _BRACE.finditer(text, at):
+        depth += 1 if brace[0] == "${" else -1
+        if depth == 0:
+            return brace.start()
     return None

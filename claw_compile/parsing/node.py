@@ -8,6 +8,7 @@ what a diagnostic may print: the text of the file, before a variable's value wen
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, assert_never
 
@@ -81,6 +82,35 @@ class MapNode:
 
 
 type Node = ScalarNode | ListNode | MapNode
+
+
+def child(node: Node | None, *keys: str) -> Node | None:
+    """Return the value under the keys, one below the other; None where there is none."""
+    for key in keys:
+        node = node.value(key) if isinstance(node, MapNode) else None
+    return node
+
+
+def items_of(node: Node | None) -> tuple[Node, ...]:
+    """Return the items of a list; none of anything else."""
+    return node.items if isinstance(node, ListNode) else ()
+
+
+def entries_of(node: Node | None) -> tuple[Entry, ...]:
+    """Return the entries of a mapping; none of anything else."""
+    return node.entries if isinstance(node, MapNode) else ()
+
+
+def scalars(node: Node, *, keys: bool = False) -> Iterator[ScalarNode]:
+    """Yield every single value in a tree, in the order of the file; with ``keys``, the keys too."""
+    if isinstance(node, ScalarNode):
+        yield node
+    for item in items_of(node):
+        yield from scalars(item, keys=keys)
+    for entry in entries_of(node):
+        if keys:
+            yield entry.key
+        yield from scalars(entry.value, keys=keys)
 
 
 def plain_data(node: Node) -> Any:

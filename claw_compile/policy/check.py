@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from claw_compile import codes
-from claw_compile.diagnostics.diagnostic import Diagnostic, Span, quote
+from claw_compile.diagnostics.diagnostic import Diagnostic, quote
 from claw_compile.grammar.pod import PodSpec
 from claw_compile.loading.load import LoadedPod
 from claw_compile.policy.agent import ResolvedPod
@@ -37,7 +37,7 @@ def check(loaded: LoadedPod, resolved: ResolvedPod) -> tuple[Diagnostic, ...]:
         *check_secrets(pod),
         *check_skills(pod),
         *check_proxy_types(resolved.agents),
-        *_used_defaults(pod, resolved),
+        *(_unused_defaults(pod, resolved) if resolved.agents else ()),
     ]
     for agent in resolved.agents:
         diagnostics.extend(check_proxy_only(agent, pod))
@@ -46,31 +46,21 @@ def check(loaded: LoadedPod, resolved: ResolvedPod) -> tuple[Diagnostic, ...]:
     return tuple(diagnostics)
 
 
-def _used_defaults(pod: PodSpec, resolved: ResolvedPod) -> Iterator[Diagnostic]:
-    inherited_defaults = {name for agent in resolved.agents for name in agent.takes}
-    for name, key in _defaults(pod):
-        if resolved.agents and name not in inherited_defaults:
-            yield codes.UNUSED_DEFAULT.at(key, f"no agent takes the pod's {quote(name)}")
-
-
-def _defaults(pod: PodSpec) -> Iterator[tuple[str, Span]]:
-    """Yield the pod's defaults that say something, by the name of their key."""
-    lists = {
-        "tools-defaults": pod.tools,
-        "surfaces-defaults": pod.surfaces,
-        "feeds-defaults": pod.feeds,
-        "skills-defaults": pod.skills,
+def _unused_defaults(pod: PodSpec, resolved: ResolvedPod) -> Iterator[Diagnostic]:
+    """Report the pod's defaults that hold something, and that no agent takes."""
+    defaults = {
+        "tools-defaults": pod.tools if pod.tools and pod.tools.entries else None,
+        "surfaces-defaults": pod.surfaces if pod.surfaces and pod.surfaces.entries else None,
+        "feeds-defaults": pod.feeds if pod.feeds and pod.feeds.entries else None,
+        "skills-defaults": pod.skills if pod.skills and pod.skills.entries else None,
+        "tool-policy-defaults": pod.limits,
+        "models-defaults": pod.models if pod.models and not pod.models.is_empty else None,
+        "budget-defaults": pod.spending if pod.spending and pod.spending.budget else None,
+        "memory-defaults": pod.memory if pod.memory and pod.memory.service else None,
+        "cllama-defaults": pod.cllama if pod.cllama and pod.cllama.proxies else None,
+        "context": pod.context if pod.context and pod.context.blocks else None,
     }
-    yield from ((name, listed.key) for name, listed in lists.items() if listed is not None and listed.entries)
-    if pod.limits is not None:
-        yield "tool-policy-defaults", pod.limits.key
-    if pod.models is not None and not pod.models.is_empty:
-        yield "models-defaults", pod.models.key
-    if pod.spending is not None and pod.spending.budget is not None:
-        yield "budget-defaults", pod.spending.key
-    if pod.memory is not None and pod.memory.service is not None:
-        yield "memory-defaults", pod.memory.key
-    if pod.cllama is not None and pod.cllama.proxies:
-        yield "cllama-defaults", pod.cllama.key
-    if pod.context is not None and pod.context.blocks:
-        yield "context", pod.context.key
+    inherited_defaults = {name for agent in resolved.agents for name in agent.takes}
+    for name, default in defaults.items():
+        if default is not None and name not in inherited_defaults:
+            yield codes.UNUSED_DEFAULT.at(default.key, f"no agent takes the pod's {quote(name)}")

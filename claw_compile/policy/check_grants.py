@@ -9,7 +9,7 @@ from claw_compile.descriptors.descriptor import ServiceDescriptor
 from claw_compile.diagnostics.diagnostic import Diagnostic, Note, Span, did_you_mean, quote
 from claw_compile.grammar.pod import AllTools, Grant, own_entries
 from claw_compile.loading.load import LoadedPod
-from claw_compile.parsing.node import ListNode, ScalarNode, span_at
+from claw_compile.parsing.node import ScalarNode, child, items_of, span_at
 from claw_compile.policy.agent import Agent, GrantedTool
 from claw_contract.descriptor import DescriptorTool
 from claw_contract.names import ALIAS_LIMIT, SERVICE_NAME, aliases, canonical_name, plain_alias
@@ -101,8 +101,8 @@ def check_surfaces(agent: Agent, loaded: LoadedPod) -> Iterator[Diagnostic]:
 def _speakers(agent: Agent, loaded: LoadedPod) -> Iterator[Diagnostic]:
     """Check that who may speak to the agent on a channel is a service of the pod."""
     for surface in agent.surfaces:
-        named = surface.channel.value("allow_from_services") if surface.channel is not None else None
-        for name in named.items if isinstance(named, ListNode) else ():
+        named = child(surface.channel, "allow_from_services")
+        for name in items_of(named):
             if isinstance(name, ScalarNode) and "$" not in name.text and loaded.pod.service(name.text) is None:
                 yield unknown_service(name, loaded)
 

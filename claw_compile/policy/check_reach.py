@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Diagnostic, Note, quote
 from claw_compile.grammar.pod import PodSpec, ServiceSpec
-from claw_compile.parsing.node import Entry, ListNode, MapNode, ScalarNode
+from claw_compile.parsing.node import Entry, MapNode, ScalarNode, child, entries_of, items_of
 from claw_compile.policy.agent import ResolvedPod
 from claw_compile.policy.topology import Topology, called_services, has_egress, topology
 
@@ -63,11 +63,10 @@ def _check_agent(service: ServiceSpec, resolved: ResolvedPod) -> Iterator[Diagno
 def _nonempty(service: ServiceSpec, key: str) -> Entry | None:
     """Return the entry of a key, where it holds something."""
     entry = service.body.get(key) if service.body is not None else None
-    if entry is None or (isinstance(entry.value, ScalarNode) and not entry.value.text):
-        return None
-    if isinstance(entry.value, ListNode | MapNode):
-        return entry if (entry.value.items if isinstance(entry.value, ListNode) else entry.value.entries) else None
-    return None if entry.value.is_null else entry
+    node = entry.value if entry is not None else None
+    if isinstance(node, ScalarNode):
+        return entry if node.text and not node.is_null else None
+    return entry if items_of(node) or entries_of(node) else None
 
 
 def _check_shared_namespaces(service: ServiceSpec, pod: PodSpec) -> Iterator[Diagnostic]:
@@ -81,9 +80,9 @@ def _check_shared_namespaces(service: ServiceSpec, pod: PodSpec) -> Iterator[Dia
 def _check_networks(service: ServiceSpec) -> Iterator[Diagnostic]:
     """Report a network of the compiler's own: on it, a container would reach what it may not."""
     entry = _nonempty(service, "networks")
-    keys = [each.key for each in entry.value.entries] if entry and isinstance(entry.value, MapNode) else []
-    items = entry.value.items if entry and isinstance(entry.value, ListNode) else ()
-    for name in (*keys, *(item for item in items if isinstance(item, ScalarNode))):
+    node = entry.value if entry else None
+    keys = (each.key for each in entries_of(node))
+    for name in (*keys, *(item for item in items_of(node) if isinstance(item, ScalarNode))):
         if _OURS["networks"].fullmatch(name.text):
             message = f"{quote(name.text)} is one of the compiler's own networks"
             yield codes.RESERVED_NAME.at(name.span, message, help_text="name what is reached in 'surfaces' or 'tools'")
@@ -112,8 +111,8 @@ def _check_counted_reference(node: ScalarNode, name: str, pod: PodSpec) -> Itera
 def _check_reserved_names(pod: PodSpec) -> Iterator[Diagnostic]:
     for section, ours in _OURS.items():
         node = pod.document.value(section)
-        for entry in node.entries if isinstance(node, MapNode) else ():
-            real = entry.value.value("name") if isinstance(entry.value, MapNode) else None
+        for entry in entries_of(node):
+            real = child(entry.value, "name")
             if section == "networks" and isinstance(real, ScalarNode) and _OUR_REAL_NETWORK.fullmatch(real.text):
                 message = f"{quote(real.text)} is a name of the compiler's own {section}"
                 yield codes.RESERVED_NAME.at(real.span, message)

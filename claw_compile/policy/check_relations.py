@@ -25,30 +25,19 @@ def check_proxy_only(agent: Agent, pod: PodSpec) -> Iterator[Diagnostic]:
     spec = agent.spec
     memory = spec.memory if spec.memory is not None else pod.memory
     remembers = memory is not None and memory.service is not None
-    yield from _without_proxy(agent, codes.TOOLS_WITHOUT_CLLAMA, "tools", bool(agent.grants), (spec.tools, pod.tools))
-    yield from _without_proxy(agent, codes.MEMORY_WITHOUT_CLLAMA, "memory", remembers, (spec.memory, pod.memory))
-    feeds = bool(agent.feeds)
-    yield from _without_proxy(agent, codes.NEEDS_CLLAMA, "feeds", feeds, (spec.feeds, pod.feeds))
-    blocks = bool(agent.blocks)
-    yield from _without_proxy(agent, codes.NEEDS_CLLAMA, "context", blocks, (spec.context, pod.context))
-    spends = agent.budget is not None
-    yield from _without_proxy(agent, codes.NEEDS_CLLAMA, "budget", spends, (spec.spending, pod.spending))
-
-
-def _without_proxy(
-    agent: Agent, code: Code, what: str, there: bool, places: tuple[_Keyed | None, _Keyed | None]
-) -> Iterator[Diagnostic]:
-    if not there:
-        return
-    own, inherited = places
-    at, notes = agent.spec.name.span, []
-    if own is not None:
-        at = own.key
-    elif inherited is not None:
-        notes = [Note(inherited.key, "it is inherited from here")]
-    message = f"{agent.spec.name.text} has {quote(what)}, but no 'cllama' to act on it"
-    help_text = f"add 'cllama: passthrough', or suppress it with '{what}: null'"
-    yield code.at(at, message, notes=notes, help_text=help_text)
+    parts: tuple[tuple[Code, str, bool, _Keyed | None, _Keyed | None], ...] = (
+        (codes.TOOLS_WITHOUT_CLLAMA, "tools", bool(agent.grants), spec.tools, pod.tools),
+        (codes.MEMORY_WITHOUT_CLLAMA, "memory", remembers, spec.memory, pod.memory),
+        (codes.NEEDS_CLLAMA, "feeds", bool(agent.feeds), spec.feeds, pod.feeds),
+        (codes.NEEDS_CLLAMA, "context", bool(agent.blocks), spec.context, pod.context),
+        (codes.NEEDS_CLLAMA, "budget", agent.budget is not None, spec.spending, pod.spending),
+    )
+    for code, what, _, own, inherited in (part for part in parts if part[2]):
+        is_inherited = own is None and inherited is not None
+        notes = [Note(inherited.key, "it is inherited from here")] if is_inherited and inherited else []
+        message = f"{spec.name.text} has {quote(what)}, but no 'cllama' to act on it"
+        help_text = f"add 'cllama: passthrough', or suppress it with '{what}: null'"
+        yield code.at(own.key if own else spec.name.span, message, notes=notes, help_text=help_text)
 
 
 def check_memories(loaded: LoadedPod) -> Iterator[Diagnostic]:

@@ -15,23 +15,14 @@ from claw_compile.diagnostics.diagnostic import Diagnostic, Note, Span, quote
 from claw_compile.grammar.pod import PodSpec, ServiceSpec, own_entries
 from claw_compile.loading.load import LoadedPod
 from claw_compile.parsing.interpolation import interpolate
-from claw_compile.parsing.node import ListNode, MapNode, Node, ScalarNode, plain_data
+from claw_compile.parsing.node import MapNode, Node, ScalarNode, child, items_of, plain_data
 from claw_compile.policy.agent import Agent, ResolvedPod
 
 _SOCKETS = ("docker.sock", "containerd.sock", "podman.sock", "crio.sock")
-_DIRECTORIES = (
-    "/",
-    "/dev",
-    "/etc",
-    "/proc",
-    "/root",
-    "/run",
-    "/sys",
-    "/var",
-    "/var/lib",
-    "/var/lib/docker",
-    "/var/run",
-)
+_DIRECTORIES = {
+    *("/", "/dev", "/etc", "/proc", "/root", "/run", "/sys"),
+    *("/var", "/var/lib", "/var/lib/docker", "/var/run"),
+}
 CAPABILITIES = {
     *("ALL", "BPF", "DAC_READ_SEARCH", "MKNOD", "NET_ADMIN", "NET_RAW", "PERFMON"),
     *("SYS_ADMIN", "SYS_BOOT", "SYS_MODULE", "SYS_PTRACE", "SYS_RAWIO"),
@@ -52,25 +43,22 @@ def check_host(resolved: ResolvedPod) -> Iterator[Diagnostic]:
 
 
 def _powers(service: ServiceSpec) -> Iterator[tuple[Span, str]]:
-    privileged = _value(service, "privileged")
+    privileged = child(service.body, "privileged")
     if isinstance(privileged, ScalarNode) and plain_data(privileged) is True:
         yield privileged.span, "it is privileged"
-    added = _value(service, "cap_add")
-    for item in added.items if isinstance(added, ListNode) else ():
+    for item in items_of(child(service.body, "cap_add")):
         if isinstance(item, ScalarNode) and item.text.upper().removeprefix("CAP_") in CAPABILITIES:
             yield item.span, f"it has the capability {quote(item.shown)}"
     for key in _NAMESPACES:
-        node = _value(service, key)
+        node = child(service.body, key)
         if isinstance(node, ScalarNode) and node.text == "host":
             yield node.span, f"it shares {quote(key)} with the host"
-    devices = _value(service, "devices")
-    if isinstance(devices, ListNode) and devices.items:
-        yield devices.items[0].span, "it has devices of the host"
+    if devices := items_of(child(service.body, "devices")):
+        yield devices[0].span, "it has devices of the host"
 
 
 def _mounts(service: ServiceSpec) -> Iterator[tuple[Span, str]]:
-    volumes = _value(service, "volumes")
-    for item in volumes.items if isinstance(volumes, ListNode) else ():
+    for item in items_of(child(service.body, "volumes")):
         node: Node | None = item.value("source") if isinstance(item, MapNode) else item
         if isinstance(node, ScalarNode) and (what := _host_access(node.text.partition(":")[0])):
             yield node.span, what
@@ -88,10 +76,6 @@ def _host_access(path: str) -> str | None:
     if plain.rpartition("/")[2] in _SOCKETS:
         return "it has the socket of a container engine"
     return f"it has {quote(plain)} of the host" if path.startswith("/") and plain in _DIRECTORIES else None
-
-
-def _value(service: ServiceSpec, key: str) -> Node | None:
-    return service.body.value(key) if service.body is not None else None
 
 
 def check_images(loaded: LoadedPod, resolved: ResolvedPod) -> Iterator[Diagnostic]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import assert_never
+from typing import Literal, assert_never
 
 from claw_compile import codes
 from claw_compile.descriptors.descriptor import ServiceDescriptor
@@ -82,22 +82,13 @@ def project_auth(
         diagnostics.append(codes.TOKEN_MISSING.at(at, f"the descriptor's 'auth' lacks {lacks}", help_text=help_text))
         return None
     token: Secret | SecretRef | None
-    if auth.env in _variable_names(service, lookup) or auth.env not in {secret.name.text for secret in pod.secrets}:
-        token = _token(
-            service, ScalarNode(auth.env, span_at(service_descriptor.root, ("auth", "env"))), lookup, diagnostics
-        )
+    names = {variable.name for variable in variables(service.environment, lookup)}
+    if auth.env in names or auth.env not in {secret.name.text for secret in pod.secrets}:
+        wanted = ScalarNode(auth.env, span_at(service_descriptor.root, ("auth", "env")))
+        token = _token(service, wanted, lookup, diagnostics)
     else:
         token = SecretRef(secret=auth.env)
-    if token is None:
-        return None
-    if auth.type == "basic":
-        assert auth.username is not None
-        return BasicAuth(type="basic", username=auth.username, password=token)
-    return _auth(token, auth.header if auth.type == "header" else None)
-
-
-def _variable_names(service: ServiceSpec, lookup: Lookup) -> set[str]:
-    return {variable.name for variable in variables(service.environment, lookup)}
+    return None if token is None else _auth(auth.type, token, auth.header, auth.username)
 
 
 def _missing_part(auth: DescriptorAuth) -> str | None:
@@ -109,29 +100,30 @@ def _missing_part(auth: DescriptorAuth) -> str | None:
 
 
 def _pod_auth(service: ServiceSpec, auth: ProviderAuth, lookup: Lookup, diagnostics: list[Diagnostic]) -> Auth | None:
+    if auth.type == "none":
+        return NoAuth(type="none")
     token: Secret | SecretRef | None
-    match auth.type:
-        case "none":
-            return NoAuth(type="none")
-        case "bearer" | "header" | "basic":
-            if auth.secret is not None:
-                token = SecretRef(secret=auth.secret.text)
-            else:
-                assert auth.env is not None
-                token = _token(service, auth.env, lookup, diagnostics)
-            if token is None:
-                return None
-            if auth.type == "basic":
-                assert auth.username is not None
-                return BasicAuth(type="basic", username=auth.username.text, password=token)
-            return _auth(token, auth.header.text if auth.type == "header" and auth.header else None)
-    assert_never(auth.type)
+    if auth.secret is not None:
+        token = SecretRef(secret=auth.secret.text)
+    else:
+        assert auth.env is not None
+        token = _token(service, auth.env, lookup, diagnostics)
+    header, username = (node.text if node else None for node in (auth.header, auth.username))
+    return None if token is None else _auth(auth.type, token, header, username)
 
 
-def _auth(token: Secret | SecretRef, header: str | None) -> Auth:
-    if header is None:
-        return BearerAuth(type="bearer", token=token)
-    return HeaderAuth(type="header", header=header, token=token)
+def _auth(
+    kind: Literal["bearer", "header", "basic"], token: Secret | SecretRef, header: str | None, username: str | None
+) -> Auth:
+    match kind:
+        case "bearer":
+            return BearerAuth(type="bearer", token=token)
+        case "header":
+            assert header is not None
+            return HeaderAuth(type="header", header=header, token=token)
+        case "basic":
+            assert username is not None
+            return BasicAuth(type="basic", username=username, password=token)
 
 
 def _token(service: ServiceSpec, wanted: ScalarNode, lookup: Lookup, diagnostics: list[Diagnostic]) -> Secret | None:

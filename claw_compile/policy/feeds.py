@@ -7,7 +7,7 @@ id, filled in here. A feed that the pod declares itself bypasses the descriptors
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from claw_compile import codes
@@ -50,10 +50,9 @@ class Feeds:
         """Return an agent's feeds in their order, each once."""
         resolved: dict[tuple[str, str, str], ResolvedFeed] = {}
         for feed in feeds:
-            resolved_feed = self._resolve(feed, diagnostics)
-            if resolved_feed is not None:
-                resolved_feed = _fill_claw_id(resolved_feed, agent_id)
-                resolved.setdefault((resolved_feed.name, resolved_feed.service, resolved_feed.path), resolved_feed)
+            if (offered := self._resolve(feed, diagnostics)) is not None:
+                name, path = offered.name.replace(CLAW_ID, agent_id), offered.path.replace(CLAW_ID, agent_id)
+                resolved.setdefault((name, offered.service, path), replace(offered, name=name, path=path))
         return tuple(resolved.values())
 
     def check(self, feeds: Iterable[Feed], diagnostics: list[Diagnostic]) -> None:
@@ -64,21 +63,16 @@ class Feeds:
     def _resolve(self, feed: Feed, diagnostics: list[Diagnostic]) -> ResolvedFeed | None:
         match feed:
             case NamedFeed():
-                declared_feed = self._find(feed.name, diagnostics)
-                if declared_feed is None:
+                if (offered := self._find(feed.name, diagnostics)) is None:
                     return None
-                resolved_feed = declared_feed.feed
-                return ResolvedFeed(
-                    resolved_feed.name,
-                    declared_feed.service,
-                    resolved_feed.path,
-                    resolved_feed.ttl,
-                    resolved_feed.description,
-                    feed.name.span,
-                )
+                own = offered.feed
+                return ResolvedFeed(own.name, offered.service, own.path, own.ttl, own.description, feed.name.span)
             case OwnFeed():
                 if feed.source.text not in self._services:
-                    message, hint = f"no service {quote(feed.source.shown)}", self._service_hint(feed.source)
+                    message, hint = (
+                        f"no service {quote(feed.source.shown)}",
+                        did_you_mean(feed.source.text, self._services),
+                    )
                     diagnostics.append(codes.UNKNOWN_SERVICE.at(feed.source.span, message, hint=hint))
                     return None
                 path, name = feed.path.text, feed.name.text
@@ -101,11 +95,3 @@ class Feeds:
             hint = did_you_mean(name.text, known)
             diagnostics.append(codes.UNKNOWN_FEED.at(name.span, message, hint=hint, help_text=help_text))
         return None
-
-    def _service_hint(self, name: ScalarNode) -> str | None:
-        return did_you_mean(name.text, self._services)
-
-
-def _fill_claw_id(feed: ResolvedFeed, agent_id: str) -> ResolvedFeed:
-    name, path = feed.name.replace(CLAW_ID, agent_id), feed.path.replace(CLAW_ID, agent_id)
-    return ResolvedFeed(name, feed.service, path, feed.ttl, feed.description, feed.span)

@@ -121,9 +121,7 @@ def _execution(agent: Agent, granted: GrantedTool, connections: Connections) -> 
 
 
 def _principals(agent: Agent, connections: Connections) -> Iterable[ServiceAuth]:
-    own: Mapping[str, object] = connections.principals.get(agent.id, {})
-    for service in sorted(own):
-        held = connections.principals[agent.id][service]
+    for service, held in sorted(connections.principals.get(agent.id, {}).items()):
         yield ServiceAuth(service=service, auth_type="bearer", token=held.auth.token, principal=held.principal)
 
 

@@ -29,7 +29,7 @@ from claw_compile.loading.leak_scan.inputs import (
 from claw_compile.loading.leak_scan.private_paths import PrivatePaths, bind_source, expand_home
 from claw_compile.parsing.dotenv import Assignment, read_env_file
 from claw_compile.parsing.environment import Variables
-from claw_compile.parsing.node import Entry, ListNode, MapNode, Node
+from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, child, entries_of, items_of
 from claw_compile.parsing.source import Source
 from claw_compile.parsing.yaml_reader import read_yaml
 
@@ -119,24 +119,23 @@ class LeakInputs:
     def _source(self, path: str, content: bytes) -> Source:
         return Source(self.files.display_path(path), content.decode(errors="replace"))
 
-    def _parent(self, child: _ParentService) -> _ParentService | None:
-        extends = child.body.value("extends")
+    def _parent(self, service: _ParentService) -> _ParentService | None:
+        extends = service.body.value("extends")
         node = extends.value("service") if isinstance(extends, MapNode) else extends
         name = fill_in(node, self.variables.lookup)
         if node is None or name is None:
             return None
-        file = fill_in(extends.value("file"), self.variables.lookup) if isinstance(extends, MapNode) else None
-        path, document = child.file, child.document
+        file = fill_in(child(extends, "file"), self.variables.lookup)
+        path, document = service.file, service.document
         if file is not None:
-            path = posixpath.normpath(posixpath.join(posixpath.dirname(child.file), file))
+            path = posixpath.normpath(posixpath.join(posixpath.dirname(service.file), file))
             source = self.text(path, node.span, "the extended file", required=True)
             read = read_yaml(source) if source is not None else None
             self.files.diagnostics.extend(read.diagnostics if read is not None else ())
             if read is None or read.value is None:
                 return None
             document = read.value
-        services = document.value("services")
-        body = services.value(name) if isinstance(services, MapNode) else None
+        body = child(document, "services", name)
         return _ParentService(path, name, body, document, node.span) if isinstance(body, MapNode) else None
 
 
@@ -170,21 +169,20 @@ class Container:
             case key:
                 yield from text_inputs(f"'{key}'", node, lookup, self.notes)
                 if key in _HOOKS:
-                    for hook in node.items if isinstance(node, ListNode) else ():
-                        environment = hook.value("environment") if isinstance(hook, MapNode) else None
+                    for hook in items_of(node):
+                        environment = child(hook, "environment")
                         yield from variable_inputs(f"the environment of '{key}'", environment, lookup, self.notes)
                 if key == "volumes":
                     yield from self._bind_mounts(node)
 
     def _env_file_inputs(self, node: Node) -> Iterator[LeakInput]:
         for item in node.items if isinstance(node, ListNode) else (node,):
-            parts = item if isinstance(item, MapNode) else None
-            named_by = parts.value("path") if parts else item
+            named_by = item.value("path") if isinstance(item, MapNode) else item
             path = fill_in(named_by, self.collection.variables.lookup)
             if path is None or named_by is None or self._is_its_own(path):
                 continue
-            required = fill_in(parts.value("required"), self.collection.variables.lookup) if parts else None
-            is_raw = parts is not None and fill_in(parts.value("format"), self.collection.variables.lookup) == "raw"
+            required = fill_in(child(item, "required"), self.collection.variables.lookup)
+            is_raw = fill_in(child(item, "format"), self.collection.variables.lookup) == "raw"
             source = self._text(path, named_by, "the env_file", required=required != "false")
             if source is not None:
                 notes = (*self.notes, Note(hide_line(named_by.span), f"{self.agent.name.text} takes it here"))
@@ -217,13 +215,10 @@ class Container:
         """Yield secrets or configs, as the pod declares them; of an external one nothing is known."""
         lookup = self.collection.variables.lookup
         for name in mounted_names(node):
-            all_of_them = self.collection.pod.document.value(section)
-            declared_as = all_of_them.value(name.text) if isinstance(all_of_them, MapNode) else None
-            if not isinstance(declared_as, MapNode):
-                continue
+            declared = child(self.collection.pod.document, section, name.text)
             what = f"the {section[:-1]} '{name.text}'"
             notes = (*self.notes, Note(hide_line(name.span), f"{self.agent.name.text} takes it here"))
-            for key, value in ((each.key.text, each.value) for each in declared_as.entries):
+            for key, value in ((each.key.text, each.value) for each in entries_of(declared)):
                 if key == "environment" and (variable := fill_in(value, lookup)) is not None:
                     held = lookup(variable) or ""
                     yield LeakInput(what, hide_line(value.span), held, "variable", variable, (variable,), notes)
@@ -238,7 +233,7 @@ class Container:
 
     def _build_inputs(self, node: Node) -> Iterator[LeakInput]:
         lookup = self.collection.variables.lookup
-        for entry in node.entries if isinstance(node, MapNode) else ():
+        for entry in entries_of(node):
             match entry.key.text:
                 case "args":
                     yield from variable_inputs("the build args", entry.value, lookup, self.notes)
@@ -249,7 +244,7 @@ class Container:
         source = dockerfile(node, self.collection.files, lookup, self.directory)
         if source is None:
             return
-        inline = node.value("dockerfile_inline") if isinstance(node, MapNode) else None
+        inline = child(node, "dockerfile_inline")
         if inline is None:
             yield file_input("the Dockerfile", source, "text", self.notes)
         for name, value in declared_variables(source):
@@ -259,7 +254,7 @@ class Container:
 
     def _bind_mounts(self, node: Node) -> Iterator[LeakInput]:
         """Yield files of the host that are mounted one by one."""
-        for item in node.items if isinstance(node, ListNode) else ():
+        for item in items_of(node):
             path = bind_source(item, self.collection.variables.lookup)
             if path is None:
                 continue

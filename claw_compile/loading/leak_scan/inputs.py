@@ -9,14 +9,14 @@ show the value.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
 from claw_compile.diagnostics.diagnostic import Note, Span
 from claw_compile.parsing.environment import variables
 from claw_compile.parsing.interpolation import Lookup, interpolate
-from claw_compile.parsing.node import ListNode, MapNode, Node, ScalarNode
+from claw_compile.parsing.node import MapNode, Node, ScalarNode, items_of, scalars
 from claw_compile.parsing.source import Source
 
 type Kind = Literal["variable", "text", "file", "prose"]
@@ -64,7 +64,7 @@ def variable_inputs(what: str, node: Node | None, lookup: Lookup, notes: tuple[N
 
 def text_inputs(what: str, node: Node, lookup: Lookup, notes: tuple[Note, ...]) -> Iterator[LeakInput]:
     """Yield every single value below a key."""
-    for scalar in _scalars(node):
+    for scalar in scalars(node):
         text = interpolate(scalar.text, lookup).text if "$" in scalar.text else scalar.text
         if text:
             yield LeakInput(what, hide_line(scalar.span), text, "text", refers=references(scalar.text), notes=notes)
@@ -77,22 +77,9 @@ def references(written: str) -> tuple[str, ...]:
     return tuple(match["name"] for match in _REFERENCE.finditer(written.replace("$$", "")))
 
 
-def _scalars(node: Node) -> Iterator[ScalarNode]:
-    stack: list[Node] = [node]
-    while stack:
-        match stack.pop():
-            case ScalarNode() as scalar:
-                yield scalar
-            case ListNode(items=items):
-                stack.extend(items)
-            case MapNode(entries=entries):
-                stack.extend(entry.value for entry in entries)
-
-
 def mounted_names(node: Node | None) -> Iterator[ScalarNode]:
     """Return the names in a service's ``secrets`` or ``configs``, short or long form."""
-    items: Iterable[Node] = node.items if isinstance(node, ListNode) else ()
-    for item in items:
+    for item in items_of(node):
         source = item.value("source") if isinstance(item, MapNode) else item
         if isinstance(source, ScalarNode):
             yield source

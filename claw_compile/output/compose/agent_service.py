@@ -49,7 +49,7 @@ def agent_service(agent: Agent, deployment: Deployment) -> MapNode:
         body = depend_on(body, {PROXY: "service_healthy"})
     if agent.has_proxy and agent.mode == "transparent":
         # A link's name is the agent's alone. An alias would be everybody's on the network, and so the proxy's own.
-        body = extend_list(body, "links", [f"{HOLDER}:{host}" for host in governed_hosts(deployment)])
+        body = extend_list(body, "links", [f"{HOLDER}:{host}" for host in sorted(governed_hosts(deployment.resolved))])
     return _join_agent_networks(body, agent, deployment)
 
 

@@ -170,7 +170,7 @@ def _proxy_volumes(name: str, whole: Deployment, context: Mapping[str, bytes]) -
         sources += [
             {
                 "secret": {
-                    "name": manual_secret(whole.pod_name, each.name.text),
+                    "name": object_name(whole.pod_name, each.name.text, "secret"),
                     "items": [{"key": "value", "path": each.name.text}],
                 }
             }
@@ -178,11 +178,6 @@ def _proxy_volumes(name: str, whole: Deployment, context: Mapping[str, bytes]) -
             if each.source == "file"
         ]
         yield {"name": volume, "projected": {"defaultMode": 0o440, "sources": sources}}
-
-
-def manual_secret(pod: str, secret_name: str) -> str:
-    """Return the name of the Secret, with the key ``value``, that an operator makes for a secret file of the pod."""
-    return object_name(pod, secret_name, "secret")
 
 
 def drop_rights(main: Object, converter: Converter) -> None:

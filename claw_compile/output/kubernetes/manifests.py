@@ -14,7 +14,7 @@ from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Diagnostic, Note, Result, Span, quote
 from claw_compile.grammar.pod import ServiceSpec
 from claw_compile.output.deployment import CA_DIRECTORY, CA_PRIVATE, Deployment
-from claw_compile.output.kubernetes.agent import agent_objects, manual_secret
+from claw_compile.output.kubernetes.agent import agent_objects
 from claw_compile.output.kubernetes.container import Converter
 from claw_compile.output.kubernetes.network_policy import deny_all, policies
 from claw_compile.output.kubernetes.objects import (
@@ -108,10 +108,9 @@ def _manual_steps(whole: Deployment) -> Iterator[Diagnostic]:
         return
     for each in whole.pod.secrets:
         if each.source == "file":
-            name = manual_secret(whole.pod_name, each.name.text)
-            yield codes.MADE_BY_HAND.at(
-                each.name.span, f"the Secret {quote(name)} with the key 'value' is yours to make"
-            )
+            name = object_name(whole.pod_name, each.name.text, "secret")
+            message = f"the Secret {quote(name)} with the key 'value' is yours to make"
+            yield codes.MADE_BY_HAND.at(each.name.span, message)
     if whole.uses_ca:
         directories: dict[PodWide, str] = {"ca": CA_PRIVATE, "ca-public": CA_DIRECTORY}
         for what, directory in directories.items():

@@ -13,7 +13,7 @@ from claw_compile.grammar.pod import PodSpec, ServiceSpec
 from claw_compile.output.deployment import Deployment
 from claw_compile.output.kubernetes.objects import Object, kubernetes_object, labels, object_name
 from claw_compile.output.yaml_text import Data
-from claw_compile.parsing.node import ListNode, MapNode, ScalarNode
+from claw_compile.parsing.node import ScalarNode, child, entries_of, items_of
 from claw_compile.policy.agent import Agent
 from claw_compile.policy.topology import has_egress, hosts_in_settings, reachable_services
 
@@ -91,21 +91,12 @@ def _services(pod: PodSpec) -> list[ServiceSpec]:
 
 def _networks(service: ServiceSpec) -> set[str]:
     """Return the Compose networks of a service; one that names none is on ``default``."""
-    node = service.body.value("networks") if service.body is not None else None
-    names: set[str] = set()
-    if isinstance(node, MapNode):
-        names = {entry.key.text for entry in node.entries}
-    elif isinstance(node, ListNode):
-        names = {item.text for item in node.items if isinstance(item, ScalarNode)}
-    return names or {"default"}
+    node = child(service.body, "networks")
+    names = {entry.key.text for entry in entries_of(node)}
+    return names | {item.text for item in items_of(node) if isinstance(item, ScalarNode)} or {"default"}
 
 
 def _is_open(service: ServiceSpec, pod: PodSpec) -> bool:
     """Return whether a service is on a network that is not ``internal``."""
-    declared = pod.document.value("networks")
-    for name in _networks(service):
-        network = declared.value(name) if isinstance(declared, MapNode) else None
-        internal = network.value("internal") if isinstance(network, MapNode) else None
-        if not (isinstance(internal, ScalarNode) and internal.text == "true"):
-            return True
-    return False
+    internals = (child(pod.document, "networks", name, "internal") for name in _networks(service))
+    return any(not (isinstance(each, ScalarNode) and each.text == "true") for each in internals)
