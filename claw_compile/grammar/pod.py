@@ -261,14 +261,14 @@ class PodSpec:
     """The whole pod file."""
 
     file: str
-    name: ScalarNode | None
-    cllama: Cllama | None
-    tools: EntryList[Grant] | None
-    surfaces: EntryList[Surface] | None
-    limits: Limits | None
-    strict_surfaces: bool
-    services: tuple[ServiceSpec, ...]
     document: MapNode
+    services: tuple[ServiceSpec, ...]
+    name: ScalarNode | None = None
+    cllama: Cllama | None = None
+    tools: EntryList[Grant] | None = None
+    surfaces: EntryList[Surface] | None = None
+    limits: Limits | None = None
+    strict_surfaces: bool = False
     cllama_env: Mapping[str, Setting] = field(default_factory=dict)
     models: Models | None = None
     feeds: EntryList[Feed] | None = None

@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 from importlib import resources
 
-from claw_compile.grammar.pod_file import POD
-from claw_compile.grammar.service import SERVICE
+from claw_compile.grammar.pod_file import POD, SERVICE
 from claw_compile.grammar.shapes import Schema
 
 COMPOSE_SPEC = "compose-spec.json"
