@@ -13,8 +13,7 @@ from typing import Any
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Note, Result, quote
 from claw_compile.grammar.access import AUTH, MCP, PRINCIPALS, SECRETS, STDIO
-from claw_compile.grammar.cllama import CLLAMA, DEFAULT_CLLAMA, ENV, read_default_env
-from claw_compile.grammar.models import BUDGET, MODELS
+from claw_compile.grammar.cllama import BUDGET, CLLAMA, DEFAULT_CLLAMA, ENV, MODELS, read_default_env
 from claw_compile.grammar.pod import DELIVERIES, Delivery, PodSpec, ServiceSpec
 from claw_compile.grammar.prompt import CONTEXT, DEFAULT_FEEDS, DEFAULT_SKILLS, FEEDS, MEMORY, SKILLS
 from claw_compile.grammar.reader import Reader, is_null
@@ -31,8 +30,7 @@ from claw_compile.grammar.shapes import (
     Record,
     Text,
 )
-from claw_compile.grammar.surfaces import DEFAULT_SURFACES, SURFACES
-from claw_compile.grammar.tools import DEFAULT_GRANTS, GRANTS, LIMITS
+from claw_compile.grammar.tools import DEFAULT_GRANTS, DEFAULT_SURFACES, GRANTS, LIMITS, SURFACES
 from claw_compile.parsing.interpolation import Lookup
 from claw_compile.parsing.node import Entry, MapNode, Node, ScalarNode, entries_of
 from claw_contract.names import is_agent_id

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import PurePosixPath
 
 from claw_compile import codes
-from claw_compile.diagnostics.diagnostic import Diagnostic, quote
-from claw_compile.grammar.pod import PodSpec
+from claw_compile.diagnostics.diagnostic import Code, Diagnostic, Note, Span, did_you_mean, quote
+from claw_compile.grammar.pod import BudgetSetting, ContextSetting, EntryList, MemorySetting, PodSpec, Skill
 from claw_compile.loading.load import LoadedPod
-from claw_compile.policy.agent import ResolvedPod
-from claw_compile.policy.check_grants import check_surfaces, check_tool_names, check_written_grants
-from claw_compile.policy.check_reach import check_reach
-from claw_compile.policy.check_relations import (
-    check_memories,
-    check_principals,
-    check_proxy_only,
-    check_proxy_types,
-    check_secrets,
-    check_skills,
+from claw_compile.parsing.node import ScalarNode
+from claw_compile.policy.agent import Agent, ResolvedPod
+from claw_compile.policy.check_grants import (
+    check_surfaces,
+    check_tool_names,
+    check_written_grants,
+    no_descriptor,
+    unknown_service,
 )
-from claw_compile.policy.check_services import check_counted_services, check_host, check_images, check_names
+from claw_compile.policy.check_services import (
+    check_counted_services,
+    check_host,
+    check_images,
+    check_names,
+    check_reach,
+)
+from claw_compile.policy.resolve import expand_list
+from claw_contract.descriptor import DescriptorV2
+
+type _Keyed = EntryList[object] | MemorySetting | ContextSetting | BudgetSetting
 
 
 def check(loaded: LoadedPod, resolved: ResolvedPod) -> tuple[Diagnostic, ...]:
@@ -64,3 +73,102 @@ def _unused_defaults(pod: PodSpec, resolved: ResolvedPod) -> Iterator[Diagnostic
     for name, default in defaults.items():
         if default is not None and name not in inherited_defaults:
             yield codes.UNUSED_DEFAULT.at(default.key, f"no agent takes the pod's {quote(name)}")
+
+
+def check_proxy_only(agent: Agent, pod: PodSpec) -> Iterator[Diagnostic]:
+    """Report what only a proxy can do, for an agent without one: tools and memory are errors, inherited or not."""
+    if agent.has_proxy:
+        return
+    spec = agent.spec
+    memory = spec.memory if spec.memory is not None else pod.memory
+    remembers = memory is not None and memory.service is not None
+    parts: tuple[tuple[Code, str, bool, _Keyed | None, _Keyed | None], ...] = (
+        (codes.TOOLS_WITHOUT_CLLAMA, "tools", bool(agent.grants), spec.tools, pod.tools),
+        (codes.MEMORY_WITHOUT_CLLAMA, "memory", remembers, spec.memory, pod.memory),
+        (codes.NEEDS_CLLAMA, "feeds", bool(agent.feeds), spec.feeds, pod.feeds),
+        (codes.NEEDS_CLLAMA, "context", bool(agent.blocks), spec.context, pod.context),
+        (codes.NEEDS_CLLAMA, "budget", agent.budget is not None, spec.spending, pod.spending),
+    )
+    for code, what, _, own, inherited in (part for part in parts if part[2]):
+        is_inherited = own is None and inherited is not None
+        notes = [Note(inherited.key, "it is inherited from here")] if is_inherited and inherited else []
+        message = f"{spec.name.text} has {quote(what)}, but no 'cllama' to act on it"
+        help_text = f"add 'cllama: passthrough', or suppress it with '{what}: null'"
+        yield code.at(own.key if own else spec.name.span, message, notes=notes, help_text=help_text)
+
+
+def check_memories(loaded: LoadedPod) -> Iterator[Diagnostic]:
+    """Check every memory of the file, the pod's too: its service exists, and declares one."""
+    for owner in loaded.pod.owners:
+        wanted = owner.memory.service if owner.memory is not None else None
+        if wanted is not None:
+            yield from _check_memory(wanted, loaded)
+
+
+def _check_memory(wanted: ScalarNode, loaded: LoadedPod) -> Iterator[Diagnostic]:
+    service = loaded.pod.service(wanted.text)
+    if service is None:
+        yield unknown_service(wanted, loaded)
+    elif wanted.text not in loaded.descriptors and not service.wraps_stdio:
+        yield no_descriptor(wanted)
+    elif (service_descriptor := loaded.descriptors.get(wanted.text)) is not None:
+        descriptor = service_descriptor.descriptor
+        memory = descriptor.memory if isinstance(descriptor, DescriptorV2) else None
+        if memory is None or (memory.recall is None and memory.retain is None):
+            message = f"{wanted.text} declares no memory in {service_descriptor.file}"
+            yield codes.NO_MEMORY.at(wanted.span, message)
+
+
+def check_skills(pod: PodSpec) -> Iterator[Diagnostic]:
+    """Check that no two skills of an agent have one base name, by which it knows them."""
+    for agent in pod.agents:
+        yield from _check_unique_names(expand_list(agent.skills, pod.skills, "skills-defaults", []))
+
+
+def _check_unique_names(skills: Iterable[Skill]) -> Iterator[Diagnostic]:
+    first: dict[str, ScalarNode] = {}
+    for skill in skills:
+        name = PurePosixPath(skill.path.text).name
+        other = first.setdefault(name, skill.path)
+        if other.text != skill.path.text:
+            at, note = sorted((skill.path.span, other.span), reverse=True)
+            message = f"two skills are called {quote(PurePosixPath(skill.path.shown).name)}"
+            yield codes.SKILL_TWICE.at(at, message, notes=[Note(note, "the other one is here")])
+
+
+def check_secrets(pod: PodSpec) -> Iterator[Diagnostic]:
+    """Check that every secret that is named is one of the pod's."""
+    known = {secret.name.text for secret in pod.secrets}
+    for name in _secret_references(pod):
+        if name.text not in known:
+            hint = did_you_mean(name.text, known)
+            yield codes.UNKNOWN_SECRET.at(name.span, f"the pod has no secret {quote(name.shown)}", hint=hint)
+
+
+def _secret_references(pod: PodSpec) -> Iterator[ScalarNode]:
+    for service in pod.services:
+        if service.auth is not None and service.auth.secret is not None:
+            yield service.auth.secret
+        yield from (each.reference for each in service.principals if each.source == "secret")
+
+
+def check_principals(loaded: LoadedPod) -> Iterator[Diagnostic]:
+    """Check that a credential of an agent is for a service of the pod."""
+    for service in loaded.pod.services:
+        for principal in service.principals:
+            if loaded.pod.service(principal.service.text) is None:
+                yield unknown_service(principal.service, loaded)
+
+
+def check_proxy_types(agents: Iterable[Agent]) -> Iterator[Diagnostic]:
+    """Check that the pod has one proxy, of one type."""
+    first: ScalarNode | None = None
+    places: dict[Span, ScalarNode] = {}
+    for agent in agents:
+        places |= {proxy.span: proxy for proxy in (agent.cllama.proxies if agent.cllama is not None else ())}
+    for span in sorted(places):
+        first = first or places[span]
+        if places[span].text != first.text:
+            notes = [Note(first.span, "the first one is here")]
+            message = f"{quote(places[span].shown)} beside {quote(first.shown)}: a pod has one type of proxy"
+            yield codes.SEVERAL_PROXIES.at(span, message, notes=notes)

@@ -1,10 +1,18 @@
 """Resolve: each agent after defaults and spreads are expanded (docs/spec/compile.md "Tools", "Defaults", "count").
 
+tools surfaces feeds skills      absent inherits, present replaces, one ``...`` splices, empty suppresses
+models cllama-env                key by key, the service wins; ``models: {}`` or ``null`` suppresses
+tool-policy budget memory        replaced whole; ``null`` suppresses
+cllama context.blocks            replaced whole; ``[]`` and ``null`` suppress
+
 Rules. Per service ``all`` wins, else the names are united; ``deny`` beats ``allow``. The order is service, then descriptor: no
 reordering of the YAML changes it. ``count`` above one makes ``name-0 … name-(N-1)``, which differ in nothing but their ids.
 
 An agent's own skill hides a service's of the same name. A service's ``SKILL.md`` is named by its service, and so are two skills
 of one name. The pod has one proxy: two agents that want different values of one variable of it are an error.
+
+A feed that several services declare is named in full, ``service/name``. ``{claw_id}`` in a name or a path is the agent's id. A
+feed that the pod declares itself bypasses the descriptors; its service must exist all the same.
 """
 
 from __future__ import annotations
@@ -13,20 +21,39 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import assert_never
 
 from claw_compile import codes
 from claw_compile.descriptors.descriptor import ServiceDescriptor
 from claw_compile.descriptors.skill import SkillFile
-from claw_compile.diagnostics.diagnostic import Diagnostic, Note, Result, quote
-from claw_compile.grammar.pod import AllTools, Grant, MemorySetting, PodSpec, ServiceSpec, Setting, Skill, own_entries
+from claw_compile.diagnostics.diagnostic import Diagnostic, Note, Result, did_you_mean, quote
+from claw_compile.grammar.cllama import FALLBACK
+from claw_compile.grammar.pod import (
+    AllTools,
+    EntryList,
+    Feed,
+    Grant,
+    MemorySetting,
+    Models,
+    NamedFeed,
+    OwnFeed,
+    PodSpec,
+    ServiceSpec,
+    Setting,
+    Skill,
+    Spread,
+    own_entries,
+)
 from claw_compile.loading.load import LoadedPod
 from claw_compile.parsing.environment import variables
-from claw_compile.policy.agent import Agent, GrantedTool, MemoryRelation, ResolvedPod
-from claw_compile.policy.defaults import expand_list, inherited_defaults, merge_models
-from claw_compile.policy.feeds import Feeds
-from claw_contract.descriptor import DescriptorV2
+from claw_compile.parsing.node import ScalarNode
+from claw_compile.policy.agent import Agent, GrantedTool, MemoryRelation, ResolvedFeed, ResolvedPod
+from claw_contract.descriptor import DescriptorFeed, DescriptorV2
 from claw_contract.manifest import Policy
+from claw_contract.metadata import AllowedModel
 
+PRIMARY = "primary"
+CLAW_ID = "{claw_id}"
 _ZONE = re.compile(r"[A-Za-z0-9_+-]{1,32}(/[A-Za-z0-9_+-]{1,32}){0,2}")
 _COMMON_NAME = "skill.md"
 EGRESS, EGRESS_WORDS = "CLLAMA_EGRESS", ("allow", "deny")
@@ -183,3 +210,143 @@ def proxy_env(pod: PodSpec, agents: Iterable[Agent], diagnostics: list[Diagnosti
     if egress is not None and egress.value not in EGRESS_WORDS:
         diagnostics.append(codes.BAD_EGRESS.at(egress.key, f"{EGRESS} takes {' or '.join(EGRESS_WORDS)}"))
     return dict(sorted(merged.items()))
+
+
+def expand_list[T](
+    own: EntryList[T] | None, defaults: EntryList[T] | None, name: str, diagnostics: list[Diagnostic]
+) -> tuple[T, ...]:
+    """Return a list with the pod's in the place of ``...``, or the pod's where it is absent."""
+    inherited = own_entries(defaults)
+    if own is None:
+        return inherited
+    entries: list[T] = []
+    for entry in own.entries:
+        if not isinstance(entry, Spread):
+            entries.append(entry)
+        elif defaults is None:
+            diagnostics.append(codes.SPREAD_WITHOUT_DEFAULTS.at(entry.span, f"the pod has no '{name}'"))
+        else:
+            entries.extend(inherited)
+    return tuple(entries)
+
+
+def merge_models(own: Models | None, defaults: Models | None) -> tuple[AllowedModel, ...]:
+    """Return the models in the order in which they are tried: the primary one, the fallbacks, then the others by slot."""
+    layers = [layer for layer in (defaults, own) if layer is not None and not (own is not None and own.is_empty)]
+    slots: dict[str, str | None] = {}
+    fallback: tuple[str, ...] = ()
+    for layer in layers:
+        slots |= {slot.text: ref for slot, ref in layer.slots}
+        fallback = layer.fallback if layer.fallback is not None else fallback
+    first = [(PRIMARY, slots.pop(PRIMARY, None))]
+    ordered = [*first, *((FALLBACK, ref) for ref in fallback), *sorted(slots.items())]
+    return tuple(AllowedModel(slot=slot, ref=ref) for slot, ref in ordered if ref is not None)
+
+
+def inherited_defaults(pod: PodSpec, spec: ServiceSpec) -> frozenset[str]:
+    """Return the pod's defaults that reach the service, by the name of their key."""
+    lists = {
+        "tools-defaults": (spec.tools, pod.tools),
+        "surfaces-defaults": (spec.surfaces, pod.surfaces),
+        "feeds-defaults": (spec.feeds, pod.feeds),
+        "skills-defaults": (spec.skills, pod.skills),
+    }
+    wholes = {
+        "tool-policy-defaults": (spec.limits, pod.limits),
+        "budget-defaults": (spec.spending, pod.spending),
+        "memory-defaults": (spec.memory, pod.memory),
+        "cllama-defaults": (spec.cllama, pod.cllama),
+        "context": (spec.context, pod.context),
+    }
+    names = {name for name, (own, default) in lists.items() if default is not None and _splices(own)}
+    names |= {name for name, (own, default) in wholes.items() if default is not None and own is None}
+    if pod.models is not None and _takes_models(spec.models, pod.models):
+        names.add("models-defaults")
+    return frozenset(names)
+
+
+def _splices[T](own: EntryList[T] | None) -> bool:
+    return own is None or any(isinstance(entry, Spread) for entry in own.entries)
+
+
+def _takes_models(own: Models | None, defaults: Models) -> bool:
+    if own is None:
+        return True
+    kept = {slot.text for slot, _ in defaults.slots} - {slot.text for slot, _ in own.slots}
+    return not own.is_empty and (bool(kept) or (defaults.fallback is not None and own.fallback is None))
+
+
+@dataclass(frozen=True)
+class OfferedFeed:
+    """A feed that a service's descriptor declares."""
+
+    service: str
+    feed: DescriptorFeed
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.service}/{self.feed.name}"
+
+
+class Feeds:
+    """Every feed that the pod's descriptors declare. ``unread``: a descriptor is missing, so that a name may be in it."""
+
+    def __init__(self, pod: PodSpec, descriptors: Mapping[str, ServiceDescriptor | None]) -> None:
+        self._services = [service.name.text for service in pod.services]
+        self._offered = [
+            OfferedFeed(name, feed)
+            for name, each in sorted(descriptors.items())
+            if each is not None
+            for feed in each.descriptor.feeds
+        ]
+        self._unread = any(each is None for each in descriptors.values())
+
+    def resolve(self, feeds: Iterable[Feed], agent_id: str, diagnostics: list[Diagnostic]) -> tuple[ResolvedFeed, ...]:
+        """Return an agent's feeds in their order, each once."""
+        resolved: dict[tuple[str, str, str], ResolvedFeed] = {}
+        for feed in feeds:
+            if (offered := self._resolve(feed, diagnostics)) is not None:
+                name, path = offered.name.replace(CLAW_ID, agent_id), offered.path.replace(CLAW_ID, agent_id)
+                resolved.setdefault((name, offered.service, path), replace(offered, name=name, path=path))
+        return tuple(resolved.values())
+
+    def check(self, feeds: Iterable[Feed], diagnostics: list[Diagnostic]) -> None:
+        """Check feeds that no agent may have taken: the pod's defaults are judged all the same."""
+        for feed in feeds:
+            self._resolve(feed, diagnostics)
+
+    def _resolve(self, feed: Feed, diagnostics: list[Diagnostic]) -> ResolvedFeed | None:
+        match feed:
+            case NamedFeed():
+                if (offered := self._find(feed.name, diagnostics)) is None:
+                    return None
+                own = offered.feed
+                return ResolvedFeed(own.name, offered.service, own.path, own.ttl, own.description, feed.name.span)
+            case OwnFeed():
+                if feed.source.text not in self._services:
+                    message, hint = (
+                        f"no service {quote(feed.source.shown)}",
+                        did_you_mean(feed.source.text, self._services),
+                    )
+                    diagnostics.append(codes.UNKNOWN_SERVICE.at(feed.source.span, message, hint=hint))
+                    return None
+                path, name = feed.path.text, feed.name.text
+                return ResolvedFeed(name, feed.source.text, path, feed.ttl, feed.description, feed.span)
+        assert_never(feed)
+
+    def _find(self, name: ScalarNode, diagnostics: list[Diagnostic]) -> OfferedFeed | None:
+        candidates = [each for each in self._offered if name.text in {each.feed.name, each.full_name}]
+        if len(candidates) == 1:
+            return candidates[0]
+        if candidates:
+            names = ", ".join(quote(each.full_name) for each in candidates)
+            message = f"several services declare a feed {quote(name.shown)}"
+            diagnostics.append(codes.AMBIGUOUS_FEED.at(name.span, message, help_text=f"write one of {names}"))
+        elif not self._unread:
+            known = [spelling for each in self._offered for spelling in (each.feed.name, each.full_name)]
+            listed = ", ".join(sorted({each.full_name for each in self._offered}))
+            help_text = f"the pod has {listed}" if listed else "no service of the pod declares a feed"
+            message = f"no service declares a feed {quote(name.shown)}"
+            hint = did_you_mean(name.text, known)
+            diagnostics.append(codes.UNKNOWN_FEED.at(name.span, message, hint=hint, help_text=help_text))
+        return None

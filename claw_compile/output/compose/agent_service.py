@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
+from claw_compile.output.agent_files import CA_BUNDLE, CA_CERTIFICATE
 from claw_compile.output.compose.edits import (
     add_env_file,
     add_labels,
@@ -24,7 +25,6 @@ from claw_compile.output.compose.edits import (
 from claw_compile.output.deployment import CA_DIRECTORY, CLAW_KEY, HOLDER, RUNTIME, Deployment
 from claw_compile.output.emit import is_for_its_agent
 from claw_compile.output.proxy_env import governed_hosts
-from claw_compile.output.runner_env import CA_BUNDLE, CA_CERTIFICATE
 from claw_compile.output.yaml_text import Data
 from claw_compile.parsing.node import MapNode
 from claw_compile.policy.agent import Agent

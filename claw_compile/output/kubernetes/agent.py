@@ -14,11 +14,12 @@ from typing import Literal, cast
 
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import quote
+from claw_compile.output.agent_files import CA_BUNDLE
 from claw_compile.output.compose.agent_service import HOME, readable_files
 from claw_compile.output.compose.proxy_service import COMMAND, DEFAULT_IMAGE, IMAGE_VARIABLE, MODES
 from claw_compile.output.deployment import Deployment
 from claw_compile.output.kubernetes.container import Converter
-from claw_compile.output.kubernetes.guard import rules
+from claw_compile.output.kubernetes.network import rules
 from claw_compile.output.kubernetes.objects import (
     PROXY_UID,
     Object,
@@ -40,7 +41,6 @@ from claw_compile.output.proxy_env import (
     grace_seconds,
     proxy_environment,
 )
-from claw_compile.output.runner_env import CA_BUNDLE
 from claw_compile.output.yaml_text import Data
 from claw_compile.policy.agent import Agent
 from claw_compile.policy.check_services import CAPABILITIES

@@ -16,7 +16,7 @@ from claw_compile.grammar.pod import ServiceSpec
 from claw_compile.output.deployment import CA_DIRECTORY, CA_PRIVATE, Deployment
 from claw_compile.output.kubernetes.agent import agent_objects
 from claw_compile.output.kubernetes.container import Converter
-from claw_compile.output.kubernetes.network_policy import deny_all, policies
+from claw_compile.output.kubernetes.network import deny_all, policies
 from claw_compile.output.kubernetes.objects import (
     Object,
     PodWide,

@@ -18,7 +18,6 @@ from claw_compile.diagnostics.diagnostic import Diagnostic, Span, quote
 from claw_compile.grammar.pod import PodSpec, own_entries
 from claw_compile.loading.build_context import fill_in
 from claw_compile.loading.files import Files
-from claw_compile.loading.leak_scan.inputs import mounted_names
 from claw_compile.parsing.interpolation import Lookup, interpolate
 from claw_compile.parsing.node import MapNode, Node, ScalarNode, child, entries_of, items_of
 
@@ -186,3 +185,11 @@ def _volume_source(item: Node, lookup: Lookup) -> str:
         return fill_in(item.value("source"), lookup) or ""
     source, colon, _ = (fill_in(item, lookup) or "").partition(":")
     return source if colon else ""
+
+
+def mounted_names(node: Node | None) -> Iterator[ScalarNode]:
+    """Return the names in a service's ``secrets`` or ``configs``, short or long form."""
+    for item in items_of(node):
+        source = item.value("source") if isinstance(item, MapNode) else item
+        if isinstance(source, ScalarNode):
+            yield source

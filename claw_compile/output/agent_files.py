@@ -1,16 +1,33 @@
-"""CLAWDAPUS.md: the page that tells an agent about its pod (docs/spec/compile.md "Output").
+"""CLAWDAPUS.md, the page that tells an agent about its pod, and its runner's environment (docs/spec/compile.md "Output").
 
-Rules. It holds no credential, and of a service that declares tools nothing but its name and what it is for: no endpoint, no
-address, whether the agent has a grant or not.
+Rules. The page holds no credential, and of a service that declares tools nothing but its name and what it is for: no endpoint,
+no address, whether the agent has a grant or not. In ``agents/<agent-id>/env`` the token is the runner's only credential:
+
+    base-url      the base URL for each SDK's way of saying it, and the token as the API key
+    proxy         HTTPS_PROXY, the pod's CA, and the token as the API key
+    transparent   the pod's CA, and the token as the API key: the names of the providers lead to the proxy
+
+A variable that *replaces* a store of certificates names the bundle of the public CAs with the pod's, one that *adds* to it names
+the pod's alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import assert_never
 
+from claw_compile.policy.agent import Agent
 from claw_compile.policy.project import ProjectedAgent, ReachableService
+from claw_compile.policy.topology import PROXY
 from claw_contract.names import aliases
+from claw_contract.secret import Secret
 
+BASE_URL = f"http://{PROXY}:8080"
+PROXY_URL = f"http://{PROXY}:8082"
+CA_BUNDLE = "/etc/ssl/claw/ca-bundle.pem"
+CA_CERTIFICATE = "/etc/ssl/claw/ca-cert.pem"
+_REPLACES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "PIP_CERT", "AWS_CA_BUNDLE")
+_ADDS = ("NODE_EXTRA_CA_CERTS", "CODEX_CA_CERTIFICATE")
 SKILLS = "skills"
 """The directory of an agent's skills, beside this page."""
 _SURFACES = {"volume": "a volume", "host": "a directory of the host", "channel": "a channel", "egress": "the internet"}
@@ -95,3 +112,35 @@ def _about(description: str) -> str:
     """Return a description as the rest of a line."""
     text = " ".join(description.split())
     return f": {text}" if text else ""
+
+
+def runner_env(agent: Agent, token: Secret) -> bytes:
+    """Return the env file, one ``NAME=value`` a line, to be taken as it is."""
+    return "".join(f"{name}={value}\n" for name, value in _variables(agent, token.reveal()).items()).encode()
+
+
+def _variables(agent: Agent, token: str) -> dict[str, str]:
+    # Codex takes OPENAI_API_KEY by a login only; without a base URL it would send none.
+    keys = dict.fromkeys(("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "CODEX_API_KEY", "CLLAMA_TOKEN"), token)
+    match agent.mode:
+        case "base-url":
+            return {
+                "OPENAI_BASE_URL": f"{BASE_URL}/v1",
+                "OPENAI_API_KEY": token,
+                "ANTHROPIC_BASE_URL": BASE_URL,
+                "ANTHROPIC_API_KEY": token,
+                "CLLAMA_TOKEN": token,
+            }
+        case "proxy":
+            # Services that it has a surface on are not asked through the proxy. Without the last, Node's fetch goes past it.
+            beside = sorted({surface.target for surface in agent.surfaces if surface.scheme == "service"})
+            direct = ",".join(("localhost", "127.0.0.1", "::1", PROXY, *beside))
+            proxied = dict.fromkeys(("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"), PROXY_URL)
+            return keys | proxied | {"NO_PROXY": direct, "no_proxy": direct, "NODE_USE_ENV_PROXY": "1"} | _trust()
+        case "transparent":
+            return keys | _trust()
+    assert_never(agent.mode)
+
+
+def _trust() -> dict[str, str]:
+    return dict.fromkeys(_REPLACES, CA_BUNDLE) | dict.fromkeys(_ADDS, CA_CERTIFICATE)
