@@ -92,12 +92,13 @@ def _networks(plan: Plan, agent: Agent) -> Iterator[Facts]:
 def _service(plan: Plan, spec: ServiceSpec) -> Facts:
     name = spec.name.text
     service_descriptor = plan.pod.descriptors.get(name)
-    called = any(name in each.agent.providers for each in plan.agents)
+    used_by = [each.agent.id for each in plan.agents if name in each.agent.providers]
+    is_called, written_url = bool(used_by) or service_descriptor is not None, spec.base_url and spec.base_url.shown
     return {
         "name": name,
-        "base_url": _base_url(plan, spec) if called or service_descriptor is not None else None,
+        "base_url": written_url or base_url(spec, plan.loaded.variables.lookup, []) if is_called else None,
         "credential": _credential(spec, service_descriptor),
-        "used_by": [each.agent.id for each in plan.agents if name in each.agent.providers],
+        "used_by": used_by,
         "reached_by": [each.agent.id for each in plan.agents if name in {reached.service for reached in each.reached}],
         "networks": list(topology(plan.pod.spec, plan.resolved).of(name)),
         "descriptor": _descriptor(service_descriptor) if service_descriptor is not None else None,
@@ -105,12 +106,6 @@ def _service(plan: Plan, spec: ServiceSpec) -> Facts:
             _declared_tool(plan, name, tool) for tool in (service_descriptor.tools if service_descriptor else ())
         ],
     }
-
-
-def _base_url(plan: Plan, spec: ServiceSpec) -> str | None:
-    if spec.base_url is not None:
-        return spec.base_url.shown
-    return base_url(spec, plan.loaded.variables.lookup, [])
 
 
 def _credential(spec: ServiceSpec, service_descriptor: ServiceDescriptor | None) -> Facts:

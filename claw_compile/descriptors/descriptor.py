@@ -141,7 +141,7 @@ def _unknown_keys(node: Node, path: tuple[str, ...]) -> Iterator[Diagnostic]:
 def _shape_errors(error: ValidationError, root: Node) -> Iterator[Diagnostic]:
     for problem in error.errors(include_input=False, include_url=False, include_context=False):
         path = problem["loc"]
-        yield _shape_code(path).at(span_at(root, path), f"{_dotted(path)}: {problem['msg']}")
+        yield _shape_code(path).at(span_at(root, path), f"{'.'.join(map(str, path))}: {problem['msg']}")
 
 
 def _shape_code(path: tuple[str | int, ...]) -> Code:
@@ -154,10 +154,6 @@ def _shape_code(path: tuple[str | int, ...]) -> Code:
             case "annotations":
                 return codes.BAD_ANNOTATION
     return codes.BAD_PATH if path[-1:] == ("path",) else codes.DESCRIPTOR_SHAPE
-
-
-def _dotted(path: tuple[str | int, ...]) -> str:
-    return ".".join(str(part) for part in path)
 
 
 def as_descriptor(root: Node, mcp_path: ScalarNode) -> Result[Node]:

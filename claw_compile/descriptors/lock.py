@@ -111,8 +111,7 @@ def _version(root: Node) -> Iterator[Diagnostic]:
 def _shape_errors(error: ValidationError, root: Node) -> Iterator[Diagnostic]:
     for problem in error.errors(include_input=False, include_url=False, include_context=False):
         path = tuple(part for part in problem["loc"] if part != "[key]")
-        place = ".".join(str(part) for part in path)
-        yield codes.BAD_LOCK.at(span_at(root, path), f"{quote(place)[1:-1]}: {problem['msg']}")
+        yield codes.BAD_LOCK.at(span_at(root, path), f"{quote('.'.join(map(str, path)))[1:-1]}: {problem['msg']}")
 
 
 def lock_service(described: ServiceDescriptor, file: str, image: str | None) -> LockedService:

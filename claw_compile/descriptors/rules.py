@@ -47,7 +47,9 @@ type _Path = tuple[str | int, ...]
 def rules(descriptor: Descriptor, root: Node) -> Iterator[Diagnostic]:
     """Yield everything that is wrong with a descriptor whose values have the right shapes."""
     yield from _feeds(descriptor, root)
-    yield from _skill(descriptor, root)
+    if descriptor.skill is not None and not is_image_path(descriptor.skill):
+        at = span_at(root, ("skill",))
+        yield codes.DESCRIPTOR_SHAPE.at(at, "'skill' is the path of a file in the image, without '..'")
     if isinstance(descriptor, DescriptorV2):
         yield from _memory(descriptor, root)
         yield from _tools(descriptor, root)
@@ -66,13 +68,6 @@ def _feeds(descriptor: Descriptor, root: Node) -> Iterator[Diagnostic]:
             at = span_at(root, ("feeds", index, "path"))
             message = f"{quote(feed.path)} is no path of a feed; it takes no parameter but {{claw_id}}"
             yield codes.BAD_PATH.at(at, message)
-
-
-def _skill(descriptor: Descriptor, root: Node) -> Iterator[Diagnostic]:
-    skill = descriptor.skill
-    if skill is not None and not is_image_path(skill):
-        at = span_at(root, ("skill",))
-        yield codes.DESCRIPTOR_SHAPE.at(at, "'skill' is the path of a file in the image, without '..'")
 
 
 def is_image_path(path: str) -> bool:

@@ -68,6 +68,10 @@ class EntryList[T]:
     key: Span
     entries: tuple[T | Spread, ...]
 
+    @property
+    def spread(self) -> Spread | None:
+        return next((entry for entry in self.entries if isinstance(entry, Spread)), None)
+
 
 def own_entries[T](listed: EntryList[T] | None) -> tuple[T, ...]:
     """Return the entries that stand in the list itself, without the spread."""

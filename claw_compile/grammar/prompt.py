@@ -71,12 +71,12 @@ _SERVICE = Key("service", Text(), "The service that remembers; its descriptor de
 _TIMEOUT = Key("timeout-ms", Limit(), "How long a turn waits for it.", MEMORY_TIMEOUT_MS)
 
 
-def _build_memory(members: Members) -> MemorySetting:
-    return MemorySetting(members.place.span, members[_SERVICE], members[_TIMEOUT] or MEMORY_TIMEOUT_MS)
-
-
-MEMORY = Record((_SERVICE, _TIMEOUT), _build_memory, required=(_SERVICE,), is_nullable=True)
-
+MEMORY = Record(
+    (_SERVICE, _TIMEOUT),
+    lambda members: MemorySetting(members.place.span, members[_SERVICE], members[_TIMEOUT] or MEMORY_TIMEOUT_MS),
+    required=(_SERVICE,),
+    is_nullable=True,
+)
 
 PLACEMENTS: tuple[Literal["before_feeds", "after_feeds"], ...] = ("before_feeds", "after_feeds")
 _CADENCES: tuple[Literal["every_turn"], ...] = ("every_turn",)

@@ -1,7 +1,7 @@
-"""``tools``, ``tool-policy`` and ``surfaces``: what an agent may call, and what it reaches itself (docs/spec/compile.md "Grammar").
+"""``tools``, ``tool-policy`` and ``surfaces``: calls that an agent may make, and places that it reaches itself.
 
 Rules of surfaces. ``service://X``, ``volume://N [ro|rw]``, ``host:///abs [ro|rw]``, ``channel://P``, ``egress://``. Without a
-mode a volume or host is read-only. The map form is for ``channel://`` only, and holds the runner's configuration of that channel.
+mode a volume or host is read-only. The map form is for ``channel://`` only: the runner's configuration of that channel.
 """
 
 from __future__ import annotations

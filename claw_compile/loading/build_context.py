@@ -2,9 +2,9 @@
 
 Compose may build from anywhere; a context that is an address, or outside of the pod's directory, is not looked into.
 
-Rules of labels and variables, as Docker's own: both forms (``LABEL key=value …`` and ``LABEL key value``), quotes and the escape
-character, lines that go on, comments among them, heredocs passed over; the last stage counts, or the target, with the labels of
-the stages that it is built from. Variables are not filled in: a label that needs one is reported.
+Labels and variables follow Docker's rules: both forms (``LABEL key=value …`` and ``LABEL key value``), quotes and the escape
+character, lines that go on, comments among them, heredocs passed over; the last stage counts, or the target, with the labels
+of the stages that it is built from. Variables are not filled in: a label that needs one is reported.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def _logical_lines(source: Source, escape: str) -> Iterator[_Line]:
         part = line
         while (stripped := part.rstrip()).endswith(escape):
             text += stripped[: -len(escape)]
-            following = next(((at, each) for at, each in lines if each.strip() and not _is_comment(each)), None)
+            following = next(((at, each) for at, each in lines if each.strip() and each.lstrip()[0] != "#"), None)
             if following is None:
                 part = ""
                 break
@@ -168,10 +168,6 @@ def _logical_lines(source: Source, escape: str) -> Iterator[_Line]:
         text += part
         yield _Line(source, text, tuple(starts), tuple(numbers), escape)
         _pass_heredocs(text, lines)
-
-
-def _is_comment(line: str) -> bool:
-    return line.lstrip().startswith("#")
 
 
 def _pass_heredocs(text: str, lines: Iterator[tuple[int, str]]) -> None:

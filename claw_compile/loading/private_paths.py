@@ -72,13 +72,12 @@ class PrivatePaths:
             yield codes.PRIVATE_MOUNT.at(exposure.at, f"this gives the agent {exposure.name}")
         elif exposure.path:
             target = _real(self.files.root / posixpath.join(directory, expand_home(exposure.path, self.lookup)))
-            places = ((name, _real(self.files.root / expand_home(name, self.lookup))) for name in self._names())
+            secrets = (secret.reference.text for secret in self.pod.secrets if secret.source == "file")
+            names = (*_PRIVATE, *secrets)
+            places = ((name, _real(self.files.root / expand_home(name, self.lookup))) for name in names)
             held = next((name for name, place in places if _exposes(target, place)), None)
             if held is not None and (exposure.with_below or target.is_relative_to(_real(self.files.root / held))):
                 yield codes.PRIVATE_MOUNT.at(exposure.at, f"this mount gives the agent {quote(held)}")
-
-    def _names(self) -> tuple[str, ...]:
-        return (*_PRIVATE, *(secret.reference.text for secret in self.pod.secrets if secret.source == "file"))
 
     def _mounts(self, body: MapNode, document: MapNode, seen: frozenset[str]) -> Iterator[_Exposure]:
         for item in items_of(body.value("volumes")):

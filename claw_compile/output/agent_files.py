@@ -7,8 +7,8 @@ no address, whether the agent has a grant or not. In ``agents/<agent-id>/env`` t
     proxy         HTTPS_PROXY, the pod's CA, and the token as the API key
     transparent   the pod's CA, and the token as the API key: the names of the providers lead to the proxy
 
-A variable that *replaces* a store of certificates names the bundle of the public CAs with the pod's, one that *adds* to it names
-the pod's alone.
+A variable that *replaces* a store of certificates names the bundle of the public CAs with the pod's, one that *adds* to it
+names the pod's alone.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Emit: projected agents → the tree of files, as bytes (docs/spec/contract.md "Layout", docs/spec/compile.md "Output").
 
 What an agent may know is its contract, CLAWDAPUS.md and its skills: those are mounted into it. The rest holds credentials, and
-is for the proxy. pod-manifest.json holds no credential and no value of a variable, and places by name: ``podName``, ``services``
-and ``proxies`` are as the original has them, for dashboards that read it; the rest is ours. The order of the YAML changes no byte.
+is for the proxy. pod-manifest.json holds no credential and no value of a variable: ``podName``, ``services`` and ``proxies`` are
+as the original has them, for dashboards that read it; the rest is ours. The order of the YAML changes no byte of it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from claw_compile.policy.agent import Agent, GrantedTool
 from claw_compile.policy.explain import reasons
 from claw_compile.policy.project import ProjectedAgent, ProjectedPod
 from claw_contract.context_files import ContextBlocks, Feeds
-from claw_contract.manifest import Manifest, Policy, Tool
+from claw_contract.manifest import Manifest
 from claw_contract.metadata import Metadata, ModelPolicy
 from claw_contract.names import aliases
 from claw_contract.secret import REVEAL, Secret
@@ -57,8 +57,7 @@ def emit(pod: ProjectedPod, master: Secret) -> Tree:
     digests: dict[str, str] = {}
     for agent in pod.agents:
         token = agent_token(master, agent.agent.id, agent.epoch)
-        known, hidden = _agent_files(agent), _proxy_files(agent)
-        context = {**known, **hidden}
+        context = {**_agent_files(agent), **_proxy_files(agent)}
         metadata = _metadata(agent, token)
         context["metadata.json"] = _model_json(metadata)
         digests[agent.agent.id] = digest(context)
@@ -124,23 +123,11 @@ def _model_json(model: BaseModel) -> bytes:
 
 def manifest_data(manifest: Manifest) -> dict[str, Any]:
     """Return tools.json as data, with its credentials; ``inputSchema`` and annotations as the descriptor has them."""
-    return {
-        "version": manifest.version,
-        "tools": [_tool_data(tool) for tool in manifest.tools],
-        "policy": _policy_data(manifest.policy),
-    }
-
-
-def _tool_data(tool: Tool) -> dict[str, Any]:
-    data: dict[str, Any] = tool.model_dump(mode="json", by_alias=True, exclude_unset=True, context=REVEAL)
-    return data
-
-
-def _policy_data(policy: Policy) -> dict[str, Any]:
-    # Those of the original are always there; ours only when the pod sets them.
-    ours = {name for name in _OPTIONAL_LIMITS if name not in policy.model_fields_set}
-    data: dict[str, Any] = policy.model_dump(mode="json", exclude={*ours, "soft_deadline_ratio"})
-    return data
+    # Limits of the original are always there; ours only when the pod sets them.
+    unset = {name for name in _OPTIONAL_LIMITS if name not in manifest.policy.model_fields_set}
+    tools = (tool.model_dump(mode="json", by_alias=True, exclude_unset=True, context=REVEAL) for tool in manifest.tools)
+    policy = manifest.policy.model_dump(mode="json", exclude={*unset, "soft_deadline_ratio"})
+    return {"version": manifest.version, "tools": [*tools], "policy": policy}
 
 
 def _json(data: Any) -> bytes:

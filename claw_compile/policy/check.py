@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Code, Diagnostic, Note, Span, did_you_mean, quote
-from claw_compile.grammar.pod import BudgetSetting, ContextSetting, EntryList, MemorySetting, PodSpec, Skill
+from claw_compile.grammar.pod import BudgetSetting, ContextSetting, EntryList, MemorySetting, PodSpec
 from claw_compile.loading.load import LoadedPod
 from claw_compile.parsing.node import ScalarNode
 from claw_compile.policy.agent import Agent, ResolvedPod
@@ -99,57 +99,43 @@ def check_proxy_only(agent: Agent, pod: PodSpec) -> Iterator[Diagnostic]:
 
 def check_memories(loaded: LoadedPod) -> Iterator[Diagnostic]:
     """Check every memory of the file, the pod's too: its service exists, and declares one."""
-    for owner in loaded.pod.owners:
-        wanted = owner.memory.service if owner.memory is not None else None
-        if wanted is not None:
-            yield from _check_memory(wanted, loaded)
-
-
-def _check_memory(wanted: ScalarNode, loaded: LoadedPod) -> Iterator[Diagnostic]:
-    service = loaded.pod.service(wanted.text)
-    if service is None:
-        yield unknown_service(wanted, loaded)
-    elif wanted.text not in loaded.descriptors and not service.wraps_stdio:
-        yield no_descriptor(wanted)
-    elif (service_descriptor := loaded.descriptors.get(wanted.text)) is not None:
-        descriptor = service_descriptor.descriptor
-        memory = descriptor.memory if isinstance(descriptor, DescriptorV2) else None
-        if memory is None or (memory.recall is None and memory.retain is None):
-            message = f"{wanted.text} declares no memory in {service_descriptor.file}"
-            yield codes.NO_MEMORY.at(wanted.span, message)
+    for wanted in (owner.memory.service for owner in loaded.pod.owners if owner.memory and owner.memory.service):
+        service = loaded.pod.service(wanted.text)
+        if service is None:
+            yield unknown_service(wanted, loaded)
+        elif wanted.text not in loaded.descriptors and not service.wraps_stdio:
+            yield no_descriptor(wanted)
+        elif (service_descriptor := loaded.descriptors.get(wanted.text)) is not None:
+            descriptor = service_descriptor.descriptor
+            memory = descriptor.memory if isinstance(descriptor, DescriptorV2) else None
+            if memory is None or (memory.recall is None and memory.retain is None):
+                message = f"{wanted.text} declares no memory in {service_descriptor.file}"
+                yield codes.NO_MEMORY.at(wanted.span, message)
 
 
 def check_skills(pod: PodSpec) -> Iterator[Diagnostic]:
     """Check that no two skills of an agent have one base name, by which it knows them."""
     for agent in pod.agents:
-        yield from _check_unique_names(expand_list(agent.skills, pod.skills, "skills-defaults", []))
-
-
-def _check_unique_names(skills: Iterable[Skill]) -> Iterator[Diagnostic]:
-    first: dict[str, ScalarNode] = {}
-    for skill in skills:
-        name = PurePosixPath(skill.path.text).name
-        other = first.setdefault(name, skill.path)
-        if other.text != skill.path.text:
-            at, note = sorted((skill.path.span, other.span), reverse=True)
-            message = f"two skills are called {quote(PurePosixPath(skill.path.shown).name)}"
-            yield codes.SKILL_TWICE.at(at, message, notes=[Note(note, "the other one is here")])
+        first: dict[str, ScalarNode] = {}
+        for skill in expand_list(agent.skills, pod.skills, "skills-defaults", []):
+            other = first.setdefault(PurePosixPath(skill.path.text).name, skill.path)
+            if other.text != skill.path.text:
+                at, note = sorted((skill.path.span, other.span), reverse=True)
+                message = f"two skills are called {quote(PurePosixPath(skill.path.shown).name)}"
+                yield codes.SKILL_TWICE.at(at, message, notes=[Note(note, "the other one is here")])
 
 
 def check_secrets(pod: PodSpec) -> Iterator[Diagnostic]:
     """Check that every secret that is named is one of the pod's."""
     known = {secret.name.text for secret in pod.secrets}
-    for name in _secret_references(pod):
+    own = [
+        service.auth.secret for service in pod.services if service.auth is not None and service.auth.secret is not None
+    ]
+    principals = (each for service in pod.services for each in service.principals)
+    for name in (*own, *(each.reference for each in principals if each.source == "secret")):
         if name.text not in known:
             hint = did_you_mean(name.text, known)
             yield codes.UNKNOWN_SECRET.at(name.span, f"the pod has no secret {quote(name.shown)}", hint=hint)
-
-
-def _secret_references(pod: PodSpec) -> Iterator[ScalarNode]:
-    for service in pod.services:
-        if service.auth is not None and service.auth.secret is not None:
-            yield service.auth.secret
-        yield from (each.reference for each in service.principals if each.source == "secret")
 
 
 def check_principals(loaded: LoadedPod) -> Iterator[Diagnostic]:

@@ -2,8 +2,8 @@
 
 Rules. What lets an agent round its proxy without being asked for is an error (decision 0018). What the pod file says in so many
 words is kept, with a warning for each place: power over the host is privileges, capabilities that reach beyond the container,
-the daemon's socket, the host's own directories. An image needs a tag or a digest. A counted service has no host of its own name;
-an ordinal's name is nobody else's; some names of services, networks, volumes and secrets are the compiler's.
+the daemon's socket, the host's own directories. An image needs a tag or a digest. A counted service has no host of its own
+name; an ordinal's name is nobody else's; some names of services, networks, volumes and secrets are the compiler's.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from claw_compile.loading.load import LoadedPod
 from claw_compile.parsing.interpolation import interpolate
 from claw_compile.parsing.node import Entry, MapNode, Node, ScalarNode, child, entries_of, items_of, plain_data
 from claw_compile.policy.agent import Agent, ResolvedPod
-from claw_compile.policy.topology import Topology, called_services, has_egress, topology
+from claw_compile.policy.topology import called_services, has_egress, topology
 
 MAX_NETWORKS = 25
 """Docker's default address pools hold about 30 networks, and other pods want some."""
@@ -48,9 +48,8 @@ _COMPOSE_NAME = re.compile(r"(?!\.\.?$)[a-zA-Z0-9._-]+")
 def check_host(resolved: ResolvedPod) -> Iterator[Diagnostic]:
     """Warn at every place that gives an agent its host."""
     for agent in resolved.agents:
-        found = [*_powers(agent.spec), *_mounts(agent.spec), *_surfaces(agent)]
-        for span, what in found:
-            name = agent.spec.name.text
+        name = agent.spec.name.text
+        for span, what in (*_powers(agent.spec), *_mounts(agent)):
             yield codes.AGENT_TAKES_HOST.at(span, f"{name} could take over its host, and its proxy with it: {what}")
 
 
@@ -69,14 +68,11 @@ def _powers(service: ServiceSpec) -> Iterator[tuple[Span, str]]:
         yield devices[0].span, "it has devices of the host"
 
 
-def _mounts(service: ServiceSpec) -> Iterator[tuple[Span, str]]:
-    for item in items_of(child(service.body, "volumes")):
+def _mounts(agent: Agent) -> Iterator[tuple[Span, str]]:
+    for item in items_of(child(agent.spec.body, "volumes")):
         node: Node | None = item.value("source") if isinstance(item, MapNode) else item
         if isinstance(node, ScalarNode) and (what := _host_access(node.text.partition(":")[0])):
             yield node.span, what
-
-
-def _surfaces(agent: Agent) -> Iterator[tuple[Span, str]]:
     for surface in agent.surfaces:
         if surface.scheme == "host" and (what := _host_access(surface.target)):
             yield surface.span, what
@@ -94,18 +90,17 @@ def check_images(loaded: LoadedPod, resolved: ResolvedPod) -> Iterator[Diagnosti
     """Warn about agents, and services that agents use, whose image may be another one tomorrow."""
     used = {name for agent in resolved.agents for name in (agent.spec.name.text, *agent.providers)}
     for service in loaded.pod.services:
-        image = _image(service) if service.name.text in used else None
-        if image is not None and not _is_pinned(interpolate(image.text, loaded.variables.lookup).text):
+        image = child(service.body, "image")
+        if (
+            service.name.text not in used
+            or child(service.body, "build")
+            or not isinstance(image, ScalarNode)
+            or image.is_null
+        ):
+            continue
+        if not _is_pinned(interpolate(image.text, loaded.variables.lookup).text):
             message = f"the image of {service.name.text} names no version, and may be another one tomorrow"
             yield codes.UNPINNED_IMAGE.at(image.span, message)
-
-
-def _image(service: ServiceSpec) -> ScalarNode | None:
-    """Return the image of a service; none where it is built here."""
-    if service.body is None or service.body.get("build") is not None:
-        return None
-    image = service.body.value("image")
-    return image if isinstance(image, ScalarNode) and not image.is_null else None
 
 
 def _is_pinned(image: str) -> bool:
@@ -163,9 +158,11 @@ def check_reach(pod: PodSpec, resolved: ResolvedPod) -> Iterator[Diagnostic]:
     """Report every place of the file that contradicts the derived networks."""
     if not resolved.agents:
         return
-    topology_of_pod = topology(pod, resolved)
     yield from _check_reserved_names(pod)
-    yield from _check_network_count(pod, topology_of_pod)
+    if (count := len(topology(pod, resolved).networks)) > MAX_NETWORKS:
+        services = pod.document.get("services")
+        assert services is not None
+        yield codes.MANY_NETWORKS.at(services.key.span, f"the pod needs {count} networks")
     provider_names = called_services(pod, resolved)
     for service in pod.services:
         yield from _check_shared_namespaces(service, pod)
@@ -244,16 +241,9 @@ def _check_reserved_names(pod: PodSpec) -> Iterator[Diagnostic]:
         node = pod.document.value(section)
         for entry in entries_of(node):
             real = child(entry.value, "name")
+            names = [entry.key] if ours.fullmatch(entry.key.text) else []
             if section == "networks" and isinstance(real, ScalarNode) and _OUR_REAL_NETWORK.fullmatch(real.text):
-                message = f"{quote(real.text)} is a name of the compiler's own {section}"
-                yield codes.RESERVED_NAME.at(real.span, message)
-            if ours.fullmatch(entry.key.text):
-                message = f"{quote(entry.key.text)} is a name of the compiler's own {section}"
-                yield codes.RESERVED_NAME.at(entry.key.span, message)
-
-
-def _check_network_count(pod: PodSpec, topology_of_pod: Topology) -> Iterator[Diagnostic]:
-    if len(topology_of_pod.networks) > MAX_NETWORKS:
-        services = pod.document.get("services")
-        assert services is not None
-        yield codes.MANY_NETWORKS.at(services.key.span, f"the pod needs {len(topology_of_pod.networks)} networks")
+                names.append(real)
+            for name in names:
+                message = f"{quote(name.text)} is a name of the compiler's own {section}"
+                yield codes.RESERVED_NAME.at(name.span, message)

@@ -59,13 +59,12 @@ def connect(loaded: LoadedPod, resolved: ResolvedPod) -> Result[Connections]:
     """Return every service that an agent has tools, feeds or memories of; a missing port or token is reported."""
     diagnostics: list[Diagnostic] = []
     providers = dict(_providers(loaded, resolved, diagnostics))
-    connections = Connections(
-        providers, resolve_principals(loaded.pod, resolved.agents, loaded.variables.lookup, diagnostics)
-    )
+    principals = resolve_principals(loaded.pod, resolved.agents, loaded.variables.lookup, diagnostics)
+    connections = Connections(providers, principals)
     feeds = {agent.id: tuple(_feeds(agent, connections, diagnostics)) for agent in resolved.agents}
     memories = {agent.id: memory for agent in resolved.agents if (memory := _memory(agent, connections, diagnostics))}
     models = model_providers(resolved.proxy_env, diagnostics)
-    return Result(Connections(providers, connections.principals, feeds, memories, models), tuple(diagnostics))
+    return Result(Connections(providers, principals, feeds, memories, models), tuple(diagnostics))
 
 
 def _providers(
@@ -78,11 +77,8 @@ def _providers(
         lookup = loaded.variables.lookup
         url = base_url(service, lookup, diagnostics)
         auth = project_auth(loaded.pod, service, service_descriptor, lookup, diagnostics)
-        mcp = (
-            service_descriptor.descriptor.mcp
-            if service_descriptor and isinstance(service_descriptor.descriptor, DescriptorV2)
-            else None
-        )
+        descriptor = service_descriptor.descriptor if service_descriptor is not None else None
+        mcp = descriptor.mcp if isinstance(descriptor, DescriptorV2) else None
         if url is not None and auth is not None:
             yield name, Provider(name, url, mcp.path if mcp else None, auth)
 
@@ -102,16 +98,9 @@ def _feeds(agent: Agent, connections: Connections, diagnostics: list[Diagnostic]
 
 
 def _feed(feed: ResolvedFeed, provider: Provider, bearer: BearerAuth | None) -> Feed:
-    fields = {} if feed.ttl is None else {"ttl": feed.ttl}
-    url = provider.base_url.rstrip("/") + feed.path
-    return Feed(
-        name=feed.name,
-        source=feed.service,
-        path=feed.path,
-        url=url,
-        auth=None if bearer is None else bearer.token,
-        **fields,
-    )
+    ttl = {} if feed.ttl is None else {"ttl": feed.ttl}
+    url, token = provider.base_url.rstrip("/") + feed.path, None if bearer is None else bearer.token
+    return Feed(name=feed.name, source=feed.service, path=feed.path, url=url, auth=token, **ttl)
 
 
 def _memory(agent: Agent, connections: Connections, diagnostics: list[Diagnostic]) -> Memory | None:

@@ -11,7 +11,7 @@ from typing import Literal
 
 from claw_compile.descriptors.descriptor import ServiceDescriptor
 from claw_compile.diagnostics.diagnostic import Span, did_you_mean
-from claw_compile.grammar.pod import AllTools, EntryList, Grant, PodSpec, Spread
+from claw_compile.grammar.pod import AllTools, Grant, PodSpec, Spread
 from claw_compile.parsing.node import child, items_of, span_at
 from claw_compile.policy.agent import Agent
 from claw_compile.policy.project import ProjectedAgent, ProjectedPod
@@ -133,14 +133,10 @@ def _inheritance(pod: ProjectedPod, agent: Agent, matching_grants: tuple[Reason,
         if own is None:
             yield Step(f"{agent.spec.name.text} has no 'tools', and so inherits the pod's", agent.spec.name.span)
         else:
-            yield Step("'...' splices the pod's defaults", _spread(own))
-    elif own is not None and defaults is not None and _spread(own) is None:
+            yield Step("'...' splices the pod's defaults", own.spread.span if own.spread else None)
+    elif own is not None and defaults is not None and own.spread is None:
         word = "replaces" if own.entries else "suppresses"
         yield Step(f"'tools' of {agent.spec.name.text} {word} the pod's defaults", own.key)
-
-
-def _spread(listed: EntryList[Grant]) -> Span | None:
-    return next((entry.span for entry in listed.entries if isinstance(entry, Spread)), None)
 
 
 def _grant(reason: Reason) -> Step:

@@ -141,6 +141,5 @@ def _reached(loaded: LoadedPod, service: ServiceSpec) -> ReachableService:
     address = base_url(service, loaded.variables.lookup, []) if listens else None
     if service_descriptor is None:
         return ReachableService(name, address)
-    return ReachableService(
-        name, address, service_descriptor.descriptor.description, service_descriptor.descriptor.endpoints
-    )
+    descriptor = service_descriptor.descriptor
+    return ReachableService(name, address, descriptor.description, descriptor.endpoints)

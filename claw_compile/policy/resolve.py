@@ -258,15 +258,11 @@ def inherited_defaults(pod: PodSpec, spec: ServiceSpec) -> frozenset[str]:
         "cllama-defaults": (spec.cllama, pod.cllama),
         "context": (spec.context, pod.context),
     }
-    names = {name for name, (own, default) in lists.items() if default is not None and _splices(own)}
+    names = {name for name, (own, default) in lists.items() if default is not None and (own is None or own.spread)}
     names |= {name for name, (own, default) in wholes.items() if default is not None and own is None}
     if pod.models is not None and _takes_models(spec.models, pod.models):
         names.add("models-defaults")
     return frozenset(names)
-
-
-def _splices[T](own: EntryList[T] | None) -> bool:
-    return own is None or any(isinstance(entry, Spread) for entry in own.entries)
 
 
 def _takes_models(own: Models | None, defaults: Models) -> bool:

@@ -44,7 +44,8 @@ def agent_service(agent: Agent, deployment: Deployment) -> MapNode:
     if env in deployment.tree:
         # Raw: Compose would interpolate what it reads.
         body = add_env_file(body, {"path": f"./{RUNTIME}/{env}", "format": "raw"})
-    body = extend_list(body, "volumes", [*_pages(agent, deployment), *_surfaces(agent), *_trust(agent)])
+    pages = (bind(f"./{RUNTIME}/{path}", target) for path, target in readable_files(agent, deployment).items())
+    body = extend_list(body, "volumes", [*pages, *_surfaces(agent), *_trust(agent)])
     if agent.has_proxy:
         body = depend_on(body, {PROXY: "service_healthy"})
     if agent.has_proxy and agent.mode == "transparent":
@@ -71,21 +72,12 @@ def readable_files(agent: Agent, deployment: Deployment) -> dict[PurePosixPath, 
     return {path: f"{HOME}/{path.relative_to(context)}" for path in own}
 
 
-def _pages(agent: Agent, deployment: Deployment) -> Iterator[Data]:
-    for path, target in readable_files(agent, deployment).items():
-        yield bind(f"./{RUNTIME}/{path}", target)
-
-
 def _surfaces(agent: Agent) -> Iterator[Data]:
     for surface in agent.surfaces:
         read_only = surface.mode != "rw"
         if surface.scheme == "volume":
-            yield {
-                "type": "volume",
-                "source": surface.target,
-                "target": f"/mnt/{surface.target}",
-                "read_only": read_only,
-            }
+            target = f"/mnt/{surface.target}"
+            yield {"type": "volume", "source": surface.target, "target": target, "read_only": read_only}
         elif surface.scheme == "host":
             yield bind(escape_dollars(surface.target), escape_dollars(surface.target), read_only=read_only)
 

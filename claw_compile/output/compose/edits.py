@@ -57,7 +57,10 @@ def add_labels(body: MapNode, labels: Mapping[str, str]) -> MapNode:
     """Add labels in the form that the service has, map or list; ours win."""
     node = body.value("labels")
     if isinstance(node, ListNode):
-        own = [each for each in node.items if not (isinstance(each, ScalarNode) and _name(each) in labels)]
+        ours_too = [
+            each for each in node.items if isinstance(each, ScalarNode) and each.text.partition("=")[0] in labels
+        ]
+        own = [each for each in node.items if each not in ours_too]
         ours = [f"{name}={escape_dollars(value)}" for name, value in labels.items()]
         return set_key(body, "labels", ListNode((*own, *map(tree, ours)), node.span, node.tag))
     if not (is_absent(node) or isinstance(node, MapNode)):
@@ -66,10 +69,6 @@ def add_labels(body: MapNode, labels: Mapping[str, str]) -> MapNode:
     for name, value in labels.items():
         kept = set_key(kept, name, escape_dollars(value))
     return set_key(body, "labels", kept)
-
-
-def _name(item: ScalarNode) -> str:
-    return item.text.partition("=")[0]
 
 
 def join_networks(body: MapNode, joined: Mapping[str, Data], *, keeps_default: bool) -> MapNode:

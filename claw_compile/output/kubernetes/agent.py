@@ -155,28 +155,19 @@ def _shared(whole: Deployment) -> dict[Literal["auth", "secrets", "ca"], str]:
 
 
 def _proxy_volumes(name: str, whole: Deployment, context: Mapping[str, bytes]) -> Iterator[Data]:
-    yield {
-        "name": "context",
-        "secret": {"secretName": f"{name}.context", "defaultMode": 0o440, "items": _items(context)},
-    }
+    files: Data = {"secretName": f"{name}.context", "defaultMode": 0o440, "items": _items(context)}
+    yield {"name": "context", "secret": files}
     yield {"name": "state", "persistentVolumeClaim": {"claimName": f"{name}.state"}}
     yield {"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": "64Mi"}}
     for volume in _shared(whole):
+        secret_name = object_name(whole.pod_name, what=volume)
         if volume != "secrets":
-            held: Data = {"secretName": object_name(whole.pod_name, what=volume), "defaultMode": 0o440}
-            yield {"name": volume, "secret": held}
+            yield {"name": volume, "secret": {"secretName": secret_name, "defaultMode": 0o440}}
             continue
-        sources: list[Data] = [{"secret": {"name": object_name(whole.pod_name, what="secrets")}}]
-        sources += [
-            {
-                "secret": {
-                    "name": object_name(whole.pod_name, each.name.text, "secret"),
-                    "items": [{"key": "value", "path": each.name.text}],
-                }
-            }
-            for each in whole.pod.secrets
-            if each.source == "file"
-        ]
+        sources: list[Data] = [{"secret": {"name": secret_name}}]
+        for named in (each.name.text for each in whole.pod.secrets if each.source == "file"):
+            item: Data = {"key": "value", "path": named}
+            sources.append({"secret": {"name": object_name(whole.pod_name, named, "secret"), "items": [item]}})
         yield {"name": volume, "projected": {"defaultMode": 0o440, "sources": sources}}
 
 

@@ -4,9 +4,9 @@ Rules of the filter in an agent's pod. The proxy's user goes anywhere; the agent
 surfaces name. A rule can't know their addresses: it lets out to the cluster's, and of those the policies allow what the pod may
 call. Nothing of a transparent agent is redirected that stays in the pod, where the ports are its own.
 
-Rules of the policies. Everything of the pod is denied both ways, and what is derived is allowed: an agent's pod reaches what its
-proxy calls for it and what its surfaces name, a service those that share a Compose network with it. Nobody but who may reach
-the world reaches it, and the cluster's private addresses are no part of the world.
+Rules of the policies. Everything of the pod is denied both ways, and what is derived is allowed: an agent's pod reaches what
+its proxy calls for it and what its surfaces name, a service those that share a Compose network with it. Nobody but who may
+reach the world reaches it, and the cluster's private addresses are no part of the world.
 """
 
 from __future__ import annotations
@@ -33,10 +33,7 @@ CLUSTER_6: list[str] = ["fc00::/7"]
 PRIVATE: list[str] = sorted([*CLUSTER, "169.254.0.0/16"])
 PRIVATE_6: list[str] = [*CLUSTER_6, "fe80::/10"]
 _WORLD: Data = {
-    "to": [
-        {"ipBlock": {"cidr": "0.0.0.0/0", "except": [*PRIVATE]}},
-        {"ipBlock": {"cidr": "::/0", "except": [*PRIVATE_6]}},
-    ]
+    "to": [{"ipBlock": {"cidr": cidr, "except": nets}} for cidr, nets in (("0.0.0.0/0", PRIVATE), ("::/0", PRIVATE_6))]
 }
 _NAMES: Data = {
     "to": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}}],
@@ -65,14 +62,10 @@ def rules(agent: Agent, whole: Deployment, converter: Converter) -> str:
         # The cluster's own DNS: of other private addresses the policies keep it, and of public ones this rule.
         allowed += _to(PRIVATE, PRIVATE_6, "meta l4proto { tcp, udp } th dport 53")
     allowed += _surfaces(agent, whole, converter)
-    lines = [
-        "add table inet claw",
-        "flush table inet claw",
-        *(_REDIRECT if agent.mode == "transparent" else ()),
-        _CLOSED,
-    ]
-    lines += [f"add rule inet claw leave {rule} accept" for rule in allowed]
-    return "; ".join([*lines, REJECTED.format("leave")])
+    redirect = _REDIRECT if agent.mode == "transparent" else ()
+    accepted = (f"add rule inet claw leave {rule} accept" for rule in allowed)
+    closed = (_CLOSED, *accepted, REJECTED.format("leave"))
+    return "; ".join(("add table inet claw", "flush table inet claw", *redirect, *closed))
 
 
 def _to(nets: list[str], nets_6: list[str], what: str, unlike: str = "") -> Iterator[str]:
@@ -105,9 +98,8 @@ def _ports(agent: Agent, surface: Surface, whole: Deployment, converter: Convert
     listed = set(Converter(spec, converter.lookup, converter.pod, []).ports())
     if not listed:
         message = f"not carried over to Kubernetes: {surface.shown}, since {quote(surface.target)} names no port"
-        converter.diagnostics.append(
-            codes.NOT_CARRIED.at(surface.span, message, help_text="add 'expose: [\"PORT\"]' to it")
-        )
+        help_text = "add 'expose: [\"PORT\"]' to it"
+        converter.diagnostics.append(codes.NOT_CARRIED.at(surface.span, message, help_text=help_text))
     if agent.mode == "transparent" and (caught := listed & _REDIRECTED):
         code = codes.SURFACE_REDIRECTED if listed == caught else codes.SURFACE_PARTLY_REDIRECTED
         ports = " and ".join(str(port) for port, _ in sorted(caught))
