@@ -16,7 +16,7 @@ from claw_compile.diagnostics.diagnostic import did_you_mean
 from claw_compile.grammar.pod import ServiceSpec
 from claw_compile.parsing.node import ScalarNode, scalars
 from claw_compile.policy.agent import Agent
-from claw_compile.policy.base_url import base_url
+from claw_compile.policy.connect import base_url
 from claw_compile.policy.explain import UnknownName
 from claw_compile.policy.project import ProjectedAgent
 from claw_compile.policy.topology import topology

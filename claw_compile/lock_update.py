@@ -29,8 +29,7 @@ from claw_compile.loading.descriptor_lookup import written_image
 from claw_compile.loading.load import LoadedPod, load
 from claw_compile.output.write import replace_file
 from claw_compile.parsing.json_reader import read_json
-from claw_compile.parsing.node import child, plain_data
-from claw_compile.parsing.source import decode
+from claw_compile.parsing.node import child, decode, plain_data
 from claw_compile.policy.lock_drift import changes, compare, granted_tools
 from claw_compile.policy.resolve import resolve
 

@@ -31,7 +31,7 @@ from claw_compile.grammar.shapes import (
     Text,
 )
 from claw_compile.grammar.tools import DEFAULT_GRANTS, DEFAULT_SURFACES, GRANTS, LIMITS, SURFACES
-from claw_compile.parsing.interpolation import Lookup
+from claw_compile.parsing.environment import Lookup
 from claw_compile.parsing.node import Entry, MapNode, Node, ScalarNode, entries_of
 from claw_contract.names import is_agent_id
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Code, Diagnostic, Note, Span, did_you_mean, quote
-from claw_compile.parsing.interpolation import Lookup, MalformedReference, Problem, interpolate
+from claw_compile.parsing.environment import Lookup, MalformedReference, Problem, interpolate
 from claw_compile.parsing.node import Entry, MapNode, Node, ScalarNode, kind
 
 

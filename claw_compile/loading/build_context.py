@@ -17,9 +17,8 @@ from dataclasses import dataclass, field
 
 from claw_compile.grammar.pod import ServiceSpec
 from claw_compile.loading.files import Files
-from claw_compile.parsing.interpolation import Lookup, interpolate
-from claw_compile.parsing.node import MapNode, Node, ScalarNode, child
-from claw_compile.parsing.source import Source
+from claw_compile.parsing.environment import Lookup, interpolate
+from claw_compile.parsing.node import MapNode, Node, ScalarNode, Source, child
 
 _ESCAPE = re.compile(r"#\s*escape\s*=\s*(?P<char>[\\`])\s*", re.IGNORECASE)
 _DIRECTIVE = re.compile(r"#\s*[a-z]+\s*=", re.IGNORECASE)

@@ -23,10 +23,10 @@ from claw_compile.diagnostics.diagnostic import Diagnostic, Note, Result, has_er
 from claw_compile.grammar.pod import PodSpec, ServiceSpec, Stdio
 from claw_compile.loading.build_context import BuildContext, build_context, candidate_paths, fill_in
 from claw_compile.loading.files import Files
-from claw_compile.parsing import source as text
-from claw_compile.parsing.interpolation import Lookup
+from claw_compile.parsing.environment import Lookup
 from claw_compile.parsing.json_reader import read_json
-from claw_compile.parsing.node import ScalarNode, child
+from claw_compile.parsing.node import ScalarNode, child, decode
+from claw_compile.parsing.node import Source as Text
 from claw_contract.descriptor import DescriptorV2
 
 DISCOVERED = ".claw-discovered"
@@ -112,7 +112,7 @@ class DescriptorLookup:
             data = self.files.read_named(path, "the descriptor")
             # A path that came from the environment is named as it is written.
             shown = self.files.display_path(path.shown)
-            yield _read_file(text.decode(shown, data), "describe-file") if data is not None else Result(None)
+            yield _read_file(decode(shown, data), "describe-file") if data is not None else Result(None)
         yield from self._snapshot(service)
         yield from self._baked(service)
         context = build_context(service, self.files, self.lookup)
@@ -191,12 +191,12 @@ class DescriptorLookup:
         if path is not None:
             yield _read_file(file, "tools-list", path)
         elif file.value is not None:
-            at = text.Source(file.value.file, file.value.text).span(0, 0)
+            at = Text(file.value.file, file.value.text).span(0, 0)
             notes = [Note(service.name.span, "of this service")]
             message = "nothing says where this MCP server listens"
             yield codes.TOOLS_LIST_WITHOUT_MCP.at(at, message, notes=notes)
 
-    def _discovered(self, service: ServiceSpec, file: str) -> Result[text.Source] | None:
+    def _discovered(self, service: ServiceSpec, file: str) -> Result[Text] | None:
         name = service.name.text
         if "/" in name or not name.isprintable():
             return None
@@ -209,9 +209,7 @@ def written_image(service: ServiceSpec) -> str | None:
     return image.text if isinstance(image, ScalarNode) and not image.is_null else None
 
 
-def _read_file(
-    file: Result[text.Source], source: Source, mcp_path: ScalarNode | None = None
-) -> Result[ServiceDescriptor]:
+def _read_file(file: Result[Text], source: Source, mcp_path: ScalarNode | None = None) -> Result[ServiceDescriptor]:
     """Read a file's text as a descriptor, with everything that is wrong with it."""
     if file.value is None:
         return Result(None, file.diagnostics)

@@ -25,10 +25,8 @@ from claw_compile.loading.build_context import declared_variables, dockerfile, f
 from claw_compile.loading.files import Files, read_file
 from claw_compile.loading.private_paths import PrivatePaths, bind_source, expand_home, mounted_names
 from claw_compile.parsing.dotenv import Assignment, read_env_file
-from claw_compile.parsing.environment import Variables, variables
-from claw_compile.parsing.interpolation import Lookup, interpolate
-from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, child, entries_of, items_of, scalars
-from claw_compile.parsing.source import Source
+from claw_compile.parsing.environment import Lookup, Variables, interpolate, variables
+from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, Source, child, entries_of, items_of, scalars
 from claw_compile.parsing.yaml_reader import read_yaml
 
 type Kind = Literal["variable", "text", "file", "prose"]

@@ -28,11 +28,9 @@ from claw_compile.loading.descriptor_lookup import DISCOVERED, DescriptorLookup
 from claw_compile.loading.files import Files, read_file
 from claw_compile.loading.leak_inputs import LeakInput, LeakInputs
 from claw_compile.parsing.dotenv import read_dotenv
-from claw_compile.parsing.environment import Variables
-from claw_compile.parsing.interpolation import Lookup
+from claw_compile.parsing.environment import Lookup, Variables
 from claw_compile.parsing.json_reader import read_json
-from claw_compile.parsing.node import MapNode, ScalarNode, span_at
-from claw_compile.parsing.source import Source, decode
+from claw_compile.parsing.node import MapNode, ScalarNode, Source, decode, span_at
 from claw_compile.parsing.yaml_reader import read_yaml
 from claw_contract.names import SERVICE_NAME
 from claw_contract.secret import Secret

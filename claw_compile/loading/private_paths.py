@@ -18,7 +18,7 @@ from claw_compile.diagnostics.diagnostic import Diagnostic, Span, quote
 from claw_compile.grammar.pod import PodSpec, own_entries
 from claw_compile.loading.build_context import fill_in
 from claw_compile.loading.files import Files
-from claw_compile.parsing.interpolation import Lookup, interpolate
+from claw_compile.parsing.environment import Lookup, interpolate
 from claw_compile.parsing.node import MapNode, Node, ScalarNode, child, entries_of, items_of
 
 _PRIVATE = (".claw-runtime", ".claw-master", ".claw-ca/private", ".env")

@@ -1,8 +1,8 @@
 """Emit: projected agents → the tree of files, as bytes (docs/spec/contract.md "Layout", docs/spec/compile.md "Output").
 
 What an agent may know is its contract, CLAWDAPUS.md and its skills: those are mounted into it. The rest holds credentials, and
-is for the proxy. pod-manifest.json holds no credential and no value of a variable: ``podName``, ``services`` and ``proxies`` are
-as the original has them, for dashboards that read it; the rest is ours. The order of the YAML changes no byte of it.
+is for the proxy. pod-manifest.json holds no credential and no value of a variable: ``podName``, ``services`` and ``proxies``
+are as the original has them, for dashboards that read it; the rest is ours. The order of the YAML changes no byte of it.
 """
 
 from __future__ import annotations

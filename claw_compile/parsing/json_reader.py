@@ -12,8 +12,7 @@ from json import JSONDecodeError, JSONDecoder
 
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Diagnostic, Note, Result, quote
-from claw_compile.parsing.node import MAX_DIGITS, Entry, ListNode, MapNode, Node, ScalarNode
-from claw_compile.parsing.source import Source
+from claw_compile.parsing.node import MAX_DIGITS, Entry, ListNode, MapNode, Node, ScalarNode, Source
 
 MAX_DEPTH = 40
 _STRINGS = JSONDecoder()

@@ -19,8 +19,7 @@ from yaml.scanner import Scanner
 
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Diagnostic, Note, Result, Span, quote, start_of
-from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode
-from claw_compile.parsing.source import Source
+from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode, Source
 
 MAX_NODES = 100_000
 """The most values that a document may have once its aliases are expanded."""

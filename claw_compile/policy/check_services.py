@@ -15,7 +15,7 @@ from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Diagnostic, Note, Span, quote
 from claw_compile.grammar.pod import PodSpec, ServiceSpec, own_entries
 from claw_compile.loading.load import LoadedPod
-from claw_compile.parsing.interpolation import interpolate
+from claw_compile.parsing.environment import interpolate
 from claw_compile.parsing.node import Entry, MapNode, Node, ScalarNode, child, entries_of, items_of, plain_data
 from claw_compile.policy.agent import Agent, ResolvedPod
 from claw_compile.policy.topology import called_services, has_egress, topology

@@ -16,8 +16,7 @@ from claw_compile.descriptors.descriptor import ServiceDescriptor
 from claw_compile.diagnostics.diagnostic import Diagnostic, Note, did_you_mean, quote
 from claw_compile.grammar.pod import PodSpec, ProviderAuth, ServiceSpec
 from claw_compile.grammar.reader import problem_at
-from claw_compile.parsing.environment import variables
-from claw_compile.parsing.interpolation import Lookup
+from claw_compile.parsing.environment import Lookup, variables
 from claw_compile.parsing.node import ScalarNode, span_at
 from claw_compile.policy.agent import Agent
 from claw_contract.descriptor import DescriptorAuth

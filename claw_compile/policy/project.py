@@ -9,8 +9,7 @@ from claw_compile.descriptors.descriptor import ServiceDescriptor
 from claw_compile.grammar.pod import PodSpec, ServiceSpec
 from claw_compile.loading.load import LoadedPod
 from claw_compile.policy.agent import Agent, GrantedTool, ResolvedPod
-from claw_compile.policy.base_url import base_url
-from claw_compile.policy.connect import Connections
+from claw_compile.policy.connect import Connections, base_url
 from claw_contract.context_files import Feed, Memory, ServiceAuth
 from claw_contract.descriptor import DescriptorEndpoint
 from claw_contract.manifest import Execution, HttpExecution, Manifest, McpExecution, Tool

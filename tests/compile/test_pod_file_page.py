@@ -28,8 +28,7 @@ from claw_compile.grammar.reader import Reader
 from claw_compile.grammar.shapes import Key
 from claw_compile.grammar.tools import SCHEMES
 from claw_compile.loading.load import load
-from claw_compile.parsing.node import Entry, MapNode
-from claw_compile.parsing.source import Source
+from claw_compile.parsing.node import Entry, MapNode, Source
 from claw_compile.parsing.yaml_reader import read_yaml
 from claw_contract.manifest import Policy
 from tests.compile.worked_pods import WORKED_PODS

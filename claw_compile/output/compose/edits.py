@@ -57,10 +57,10 @@ def add_labels(body: MapNode, labels: Mapping[str, str]) -> MapNode:
     """Add labels in the form that the service has, map or list; ours win."""
     node = body.value("labels")
     if isinstance(node, ListNode):
-        ours_too = [
+        replaced = [
             each for each in node.items if isinstance(each, ScalarNode) and each.text.partition("=")[0] in labels
         ]
-        own = [each for each in node.items if each not in ours_too]
+        own = [each for each in node.items if each not in replaced]
         ours = [f"{name}={escape_dollars(value)}" for name, value in labels.items()]
         return set_key(body, "labels", ListNode((*own, *map(tree, ours)), node.span, node.tag))
     if not (is_absent(node) or isinstance(node, MapNode)):

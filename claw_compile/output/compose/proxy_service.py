@@ -18,7 +18,7 @@ from claw_compile.output.compose.edits import escape_dollars
 from claw_compile.output.deployment import CA_PRIVATE, HOLDER, RUNTIME, Deployment
 from claw_compile.output.proxy_env import CA_MOUNT, HISTORY, STATE, grace_seconds, proxy_environment
 from claw_compile.output.yaml_text import Data, mapping
-from claw_compile.parsing.interpolation import Lookup
+from claw_compile.parsing.environment import Lookup
 from claw_compile.parsing.node import Entry
 from claw_compile.policy.topology import PROXY
 

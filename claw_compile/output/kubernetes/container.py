@@ -16,10 +16,9 @@ from claw_compile.grammar.pod import ServiceSpec
 from claw_compile.grammar.reader import problem_at
 from claw_compile.output.kubernetes.objects import Object, object_name
 from claw_compile.output.yaml_text import Data
-from claw_compile.parsing.environment import variables
-from claw_compile.parsing.interpolation import Lookup, interpolate
+from claw_compile.parsing.environment import Lookup, interpolate, variables
 from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode, child, items_of
-from claw_compile.policy.base_url import MAX_PORT
+from claw_compile.policy.connect import MAX_PORT
 
 _ELSEWHERE = {
     *("image", "build", "environment", "expose", "networks", "x-claw", "init", "container_name", "deploy", "restart")
