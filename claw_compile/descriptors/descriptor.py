@@ -92,9 +92,7 @@ def _validated(root: Node) -> Descriptor:
 
 def _rules_of_the_rest(error: ValidationError, root: MapNode) -> Iterator[Diagnostic]:
     """Check the parts that have the right shape: one bad tool must not hide the mistakes of the others."""
-    bad = {
-        problem["loc"][:2] for problem in error.errors(include_input=False, include_url=False, include_context=False)
-    }
+    bad = {problem["loc"][:2] for problem in error.errors()}
     if any(path[0] not in _LISTS or len(path) == 1 for path in bad):
         return
     entries = tuple(Entry(entry.key, _without(entry.value, entry.key.text, bad)) for entry in root.entries)

@@ -55,8 +55,6 @@ class LockedService(_LockPart):
 
 
 class LockContent(_LockPart):
-    """The whole file."""
-
     version: Literal[1] = 1
     epochs: dict[AgentId, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
     services: dict[str, LockedService] | None = None
@@ -153,11 +151,8 @@ def render_lock(content: LockContent) -> bytes:
     """Return the bytes of the lock's file: names sorted, and an image's descriptor in its own order."""
     data: dict[str, Any] = {"version": content.version, "epochs": dict(sorted(content.epochs.items()))}
     if content.services is not None:
-        dumped = {
-            name: each.model_dump(mode="json", by_alias=True, exclude_none=True)
-            for name, each in content.services.items()
-        }
-        for service in dumped.values():
-            service["tools"] = dict(sorted(service["tools"].items()))
-        data["services"] = dict(sorted(dumped.items()))
+        data["services"] = {}
+        for name, each in sorted(content.services.items()):
+            dumped = each.model_dump(mode="json", by_alias=True, exclude_none=True)
+            data["services"][name] = dumped | {"tools": dict(sorted(dumped["tools"].items()))}
     return (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode()

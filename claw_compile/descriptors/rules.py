@@ -113,7 +113,6 @@ def leaves_its_place(path: str) -> bool:
 
 
 def tool_rules(descriptor: DescriptorV2, root: Node, index: int) -> Iterator[Diagnostic]:
-    """Yield everything that is wrong with one tool."""
     tool, base = descriptor.tools[index], ("tools", index)
     if not tool.description.strip():
         yield codes.MISSING_DESCRIPTION.at(span_at(root, (*base, "name")), f"{quote(tool.name)} has no description")
@@ -186,7 +185,6 @@ def _annotations(tool: DescriptorTool, root: Node, base: _Path) -> Iterator[Diag
 
 
 def _node(root: Node, path: _Path) -> Node:
-    """Return the node at ``path``, which the model has read already."""
     node: Node | None = root
     for part in path:
         node = items_of(node)[part] if isinstance(part, int) else child(node, part)

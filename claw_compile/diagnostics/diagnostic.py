@@ -37,8 +37,6 @@ def start_of(file: str) -> Span:
 
 @dataclass(frozen=True)
 class Note:
-    """A related place, and how it is related."""
-
     span: Span
     message: str
 
@@ -63,14 +61,8 @@ class Code:
     ) -> Diagnostic:
         """Return a diagnostic of this kind. ``hint`` stands beside the carets, ``help_text`` on a line of its own."""
         shown_notes = tuple(Note(note.span, escape_controls(note.message)) for note in notes)
-        return Diagnostic(
-            self,
-            escape_controls(message),
-            span,
-            shown_notes,
-            hint and escape_controls(hint),
-            help_text and escape_controls(help_text),
-        )
+        hint, help_text = hint and escape_controls(hint), help_text and escape_controls(help_text)
+        return Diagnostic(self, escape_controls(message), span, shown_notes, hint, help_text)
 
 
 @dataclass(frozen=True)

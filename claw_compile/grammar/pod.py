@@ -262,8 +262,6 @@ class ServiceSpec:
 
 @dataclass(frozen=True)
 class PodSpec:
-    """The whole pod file."""
-
     file: str
     document: MapNode
     services: tuple[ServiceSpec, ...]

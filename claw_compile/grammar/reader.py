@@ -33,7 +33,6 @@ class Reader:
         notes: Collection[Note] = (),
         help_text: str | None = None,
     ) -> None:
-        """Add a diagnostic; see ``Code.at``."""
         self.diagnostics.append(code.at(span, message, hint=hint, notes=notes, help_text=help_text))
 
     def keys(self, node: MapNode, what: str, known: Collection[str]) -> dict[str, Entry]:
@@ -99,7 +98,6 @@ def is_null(node: Node) -> bool:
 
 
 def is_spread(node: Node) -> bool:
-    """Return whether the node is ``...``."""
     return isinstance(node, ScalarNode) and node.text == "..."
 
 

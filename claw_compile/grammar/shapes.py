@@ -34,7 +34,6 @@ def or_variable(schema: Schema) -> Schema:
 
 
 def or_null(schema: Schema) -> Schema:
-    """Return the schema of a value that may be null."""
     return {"anyOf": [schema, _NULL]}
 
 

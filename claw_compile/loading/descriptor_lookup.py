@@ -42,8 +42,6 @@ _IMAGE_KEYS = ("image", "wrapper_image")
 
 @dataclass(frozen=True)
 class DescriptorLookup:
-    """The search for the descriptors of one pod."""
-
     pod: PodSpec
     files: Files
     lock: Lock | None
@@ -169,14 +167,12 @@ class DescriptorLookup:
     def _build(self, context: BuildContext) -> Iterator[_Candidate]:
         label = context.labels.get(DESCRIBE_LABEL)
         for path in candidate_paths([context.path], label.text if label is not None else DESCRIPTOR_FILE):
-            file = self.files.read_if_present(path, "the descriptor")
-            if file is not None:
+            if (file := self.files.read_if_present(path, "the descriptor")) is not None:
                 yield _read_file(file, "build")
                 return
         if label is not None:
-            why = (
-                "is no file of the build context" if "$" not in label.text else "has a variable, which is not filled in"
-            )
+            has_variable = "$" in label.text
+            why = "has a variable, which is not filled in" if has_variable else "is no file of the build context"
             message = f"the descriptor {quote(label.text)} {why}"
             yield Result(None, (codes.BAD_DESCRIBE_LABEL.at(label.span, message),))
 
@@ -210,7 +206,6 @@ def written_image(service: ServiceSpec) -> str | None:
 
 
 def _read_file(file: Result[Text], source: Source, mcp_path: ScalarNode | None = None) -> Result[ServiceDescriptor]:
-    """Read a file's text as a descriptor, with everything that is wrong with it."""
     if file.value is None:
         return Result(None, file.diagnostics)
     name, digest = file.value.file, sha256(file.value.text.encode())

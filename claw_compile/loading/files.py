@@ -31,7 +31,6 @@ class Files:
 
     @cached_property
     def root(self) -> Path:
-        """The directory, after symlinks."""
         return Path(os.path.realpath(self.directory))
 
     def display_path(self, path: str) -> str:

@@ -59,7 +59,6 @@ def hide_line(span: Span) -> Span:
 
 
 def file_input(what: str, source: Source, kind: Kind, notes: tuple[Note, ...] = ()) -> LeakInput:
-    """Return the whole text of a file as an input."""
     return LeakInput(what, Span(source.file, 1, 1, 1), source.text, kind, notes=notes, source=source)
 
 
@@ -73,7 +72,6 @@ def variable_inputs(what: str, node: Node | None, lookup: Lookup, notes: tuple[N
 
 
 def text_inputs(what: str, node: Node, lookup: Lookup, notes: tuple[Note, ...]) -> Iterator[LeakInput]:
-    """Yield every single value below a key."""
     for scalar in scalars(node):
         text = interpolate(scalar.text, lookup).text if "$" in scalar.text else scalar.text
         if text:
@@ -81,7 +79,6 @@ def text_inputs(what: str, node: Node, lookup: Lookup, notes: tuple[Note, ...]) 
 
 
 def references(written: str) -> tuple[str, ...]:
-    """Return the variables that a value names."""
     if "$" not in written:
         return ()
     return tuple(match["name"] for match in _REFERENCE.finditer(written.replace("$$", "")))
@@ -104,8 +101,6 @@ class _ParentService:
 
 @dataclass(frozen=True)
 class LeakInputs:
-    """One collection for all agents of a pod."""
-
     pod: PodSpec
     files: Files
     variables: Variables
@@ -203,7 +198,6 @@ class Container:
     notes: tuple[Note, ...]
 
     def inputs(self, body: MapNode) -> Iterator[LeakInput]:
-        """Yield everything in the body of a service, but what the compiler adds."""
         for entry in body.entries:
             yield from self._key_inputs(entry)
 
@@ -250,10 +244,8 @@ class Container:
     def _assignments(self, source: Source, notes: tuple[Note, ...], *, is_raw: bool) -> Iterator[LeakInput]:
         variables = self.collection.variables
         if is_raw:
-            lines = enumerate(source.text.split("\n"), start=1)
-            parts = (
-                (number, line.strip().partition("=")) for number, line in lines if line.strip()[:1] not in ("", "#")
-            )
+            lines = ((number, line.strip()) for number, line in enumerate(source.text.split("\n"), start=1))
+            parts = ((number, line.partition("=")) for number, line in lines if line[:1] not in {"", "#"})
             assigned = tuple(Assignment(name, value if sign else None, number) for number, (name, sign, value) in parts)
         else:
             read = read_env_file(source, {**variables.dotenv, **variables.environ})
@@ -279,10 +271,8 @@ class Container:
                 elif key == "content":
                     yield from text_inputs(what, value, lookup, notes)
                 elif key == "file" and (path := fill_in(value, lookup)) is not None:
-                    source = self.collection.text(
-                        posixpath.normpath(expand_home(path, lookup)), value.span, what, required=False
-                    )
-                    if source is not None:
+                    path = posixpath.normpath(expand_home(path, lookup))
+                    if (source := self.collection.text(path, value.span, what, required=False)) is not None:
                         yield file_input(what, source, "file", notes)
 
     def _build_inputs(self, node: Node) -> Iterator[LeakInput]:
@@ -312,8 +302,7 @@ class Container:
             path = bind_source(item, self.collection.variables.lookup)
             if path is None:
                 continue
-            source = self._text(path, item, "the mounted file", required=False)
-            if source is not None:
+            if (source := self._text(path, item, "the mounted file", required=False)) is not None:
                 notes = (*self.notes, Note(hide_line(item.span), f"{self.agent.name.text} takes it here"))
                 yield file_input("a mounted file", source, "file", notes)
 

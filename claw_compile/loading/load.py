@@ -64,7 +64,6 @@ class LoadedPod:
 
 
 def load(pod_file: Path, environ: Mapping[str, str]) -> Result[LoadedPod]:
-    """Load the pod file and the files that it names."""
     file = str(pod_file)
     data = read_file(pod_file, start_of(file), f"the pod file {quote(file)}")
     source = data.then(lambda content: decode(file, content))
@@ -223,7 +222,6 @@ def find_service_skills(
 def _within(
     service: ServiceSpec, service_descriptor: ServiceDescriptor, files: Files, lookup: Lookup
 ) -> tuple[str, ...]:
-    """Return the directories in which the skill of a service is looked for."""
     context = build_context(service, files, lookup)
     contexts = (context.path,) if context is not None else ()
     match service_descriptor.source:

@@ -45,8 +45,6 @@ class _Exposure:
 
 @dataclass(frozen=True)
 class PrivatePaths:
-    """The private paths of one pod."""
-
     pod: PodSpec
     files: Files
     lookup: Lookup

@@ -83,7 +83,6 @@ def digest(files: Mapping[str, bytes]) -> str:
 
 
 def _agent_files(agent: ProjectedAgent) -> dict[str, bytes]:
-    """Return the files that the agent reads."""
     skills = {f"{SKILLS}/{skill.name}": skill.content for skill in agent.agent.skills}
     return {"AGENTS.md": agent.contract, "CLAWDAPUS.md": page(agent).encode(), **skills}
 

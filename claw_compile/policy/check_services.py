@@ -112,7 +112,6 @@ def _is_pinned(image: str) -> bool:
 
 
 def check_names(pod: PodSpec) -> Iterator[Diagnostic]:
-    """Check every service's name, and every ordinal's."""
     hosts: dict[str, ServiceSpec] = {}
     names = {service.name.text: service for service in pod.services}
     for service in pod.services:

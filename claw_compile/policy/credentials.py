@@ -64,17 +64,17 @@ def resolve_principals(
 def project_auth(
     pod: PodSpec,
     service: ServiceSpec,
-    service_descriptor: ServiceDescriptor | None,
+    described: ServiceDescriptor | None,
     lookup: Lookup,
     diagnostics: list[Diagnostic],
 ) -> Auth | None:
     """Return the ``auth`` of the service's tools; None, and a diagnostic, when its credential is missing."""
     if service.auth is not None:
         return _pod_auth(service, service.auth, lookup, diagnostics)
-    auth = service_descriptor.descriptor.auth if service_descriptor is not None else None
-    if service_descriptor is None or auth is None or auth.type == "none":
+    auth = described.descriptor.auth if described is not None else None
+    if described is None or auth is None or auth.type == "none":
         return NoAuth(type="none")
-    at = span_at(service_descriptor.root, ("auth",))
+    at = span_at(described.root, ("auth",))
     lacks = _missing_part(auth)
     if auth.env is None or lacks is not None:
         help_text = f"or set 'x-claw.auth' of {service.name.text}"
@@ -83,7 +83,7 @@ def project_auth(
     token: Secret | SecretRef | None
     names = {variable.name for variable in variables(service.environment, lookup)}
     if auth.env in names or auth.env not in {secret.name.text for secret in pod.secrets}:
-        wanted = ScalarNode(auth.env, span_at(service_descriptor.root, ("auth", "env")))
+        wanted = ScalarNode(auth.env, span_at(described.root, ("auth", "env")))
         token = _token(service, wanted, lookup, diagnostics)
     else:
         token = SecretRef(secret=auth.env)
@@ -150,7 +150,6 @@ def _token(service: ServiceSpec, wanted: ScalarNode, lookup: Lookup, diagnostics
 
 
 def secret_of(auth: Auth) -> Secret | SecretRef | None:
-    """Return the secret of a credential."""
     match auth:
         case NoAuth():
             return None

@@ -68,8 +68,6 @@ class Verdict:
 
 @dataclass(frozen=True)
 class UnknownName:
-    """A word that names nothing of the pod, and a hint."""
-
     message: str
     hint: str | None
 

@@ -54,7 +54,6 @@ class ProjectedPod:
 
 
 def project(loaded: LoadedPod, resolved: ResolvedPod, connections: Connections) -> ProjectedPod:
-    """Return the pod, with all that is written for each agent."""
     agents = tuple(_agents(loaded, resolved, connections))
     return ProjectedPod(loaded.pod, agents, loaded.descriptors, connections.model_providers, loaded.sources)
 

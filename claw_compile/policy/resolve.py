@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
@@ -117,7 +117,6 @@ class _Resolver:
         return MemoryRelation(wanted.service.text, wanted.timeout_ms, descriptor.memory, wanted.service.span)
 
     def _skills(self, spec: ServiceSpec, services: Iterable[str]) -> tuple[SkillFile, ...]:
-        """Return the agent's own skills, and those of the services that it may use."""
         named = expand_list(spec.skills, self.pod.skills, "skills-defaults", self.diagnostics)
         service_skills = (
             self.loaded.service_skills[name] for name in sorted(set(services)) if name in self.loaded.service_skills
@@ -146,32 +145,27 @@ def _granted_tools(
     return tuple(granted)
 
 
-def _allowed_names(grants: Iterable[Grant], service_descriptor: ServiceDescriptor) -> set[str]:
+def _allowed_names(grants: Collection[Grant], service_descriptor: ServiceDescriptor) -> set[str]:
     allowed: set[str] = set()
-    denied: set[str] = set()
     for grant in grants:
         if isinstance(grant.allow, AllTools):
             allowed |= {tool.name for tool in service_descriptor.tools}
         else:
             allowed |= {name.text for name in grant.allow}
-        denied |= {name.text for name in grant.deny}
-    return allowed - denied
+    return allowed - {name.text for grant in grants for name in grant.deny}
 
 
 def agent_skills(
-    named: Iterable[Skill],
-    read: Mapping[str, SkillFile],
-    service_skills: Iterable[SkillFile],
-    diagnostics: list[Diagnostic],
+    named: Iterable[Skill], read: Mapping[str, SkillFile], brought: Iterable[SkillFile], diagnostics: list[Diagnostic]
 ) -> tuple[SkillFile, ...]:
-    """Return the agent's own skills in the order of the file, then those of its services by name."""
+    """Return the agent's own skills in the order of the file, then those that its services bring, by name."""
     own: dict[str, Skill] = {}
     for skill in named:
         if skill.path.text in read:
             own.setdefault(skill.path.text, skill)
     files = [read[path] for path in own]
     holders = {read[path].name: skill for path, skill in own.items()}
-    for each in _by_service(service_skills):
+    for each in _by_service(brought):
         holder = holders.get(each.name)
         if holder is None:
             files.append(each)
@@ -182,14 +176,9 @@ def agent_skills(
 
 
 def _by_service(service_skills: Iterable[SkillFile]) -> list[SkillFile]:
-    skills = [
-        replace(skill, name=f"{skill.origin}.md") if skill.name.lower() == _COMMON_NAME else skill
-        for skill in service_skills
-    ]
-    times = Counter(skill.name for skill in skills)
-    distinct = (
-        replace(skill, name=f"{skill.origin}-{skill.name}") if times[skill.name] > 1 else skill for skill in skills
-    )
+    names = [(each, f"{each.origin}.md" if each.name.lower() == _COMMON_NAME else each.name) for each in service_skills]
+    times = Counter(name for _, name in names)
+    distinct = (replace(each, name=f"{each.origin}-{name}" if times[name] > 1 else name) for each, name in names)
     return sorted(distinct, key=lambda skill: skill.name)
 
 
@@ -274,8 +263,6 @@ def _takes_models(own: Models | None, defaults: Models) -> bool:
 
 @dataclass(frozen=True)
 class OfferedFeed:
-    """A feed that a service's descriptor declares."""
-
     service: str
     feed: DescriptorFeed
 

@@ -38,7 +38,6 @@ class Topology:
     networks: tuple[Network, ...]
 
     def of(self, member: str) -> tuple[str, ...]:
-        """Return the networks that a container is on."""
         return tuple(network.name for network in self.networks if member in network.members)
 
     def reachable_from(self, agent: str) -> frozenset[str]:
@@ -48,7 +47,6 @@ class Topology:
 
 
 def topology(pod: PodSpec, resolved: ResolvedPod) -> Topology:
-    """Return the networks of the pod's agents and of their proxy."""
     tools = called_services(pod, resolved)
     networks = [Network(TOOL_NETWORK + name, internal=True, members=frozenset({name, PROXY})) for name in tools]
     for agent in resolved.agents:

@@ -22,7 +22,6 @@ _HEADER = "# Made by claw compile from the pod file: edit that one.\n"
 
 
 def compose(deployment: Deployment) -> bytes:
-    """Return the whole file."""
     document = drop_key(deployment.pod.document, CLAW_KEY)
     if not document.get("name"):
         document = MapNode((entry("name", deployment.pod_name), *document.entries), document.span)

@@ -37,7 +37,6 @@ def is_absent(node: Node | None) -> bool:
 
 
 def extend_list(body: MapNode, key: str, items: Sequence[Data]) -> MapNode:
-    """Add items to a list that is there or not."""
     node = body.value(key)
     if not items or not (is_absent(node) or isinstance(node, ListNode)):
         return body

@@ -131,7 +131,6 @@ def secret_sources(deployment: Deployment) -> dict[str, str]:
 
 
 def compose_secrets(deployment: Deployment) -> dict[str, Data]:
-    """Return the additions to Compose's ``secrets``."""
     return {_PREFIX + secret.name.text: {"file": _secret_path(secret)} for secret in deployment.pod.secrets}
 
 

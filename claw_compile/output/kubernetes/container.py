@@ -59,7 +59,6 @@ class Converter:
         return result
 
     def environment(self) -> dict[str, bytes]:
-        """Return name → value, as Compose would fill it in."""
         values: dict[str, bytes] = {}
         for variable in variables(self.body.value("environment"), self.lookup):
             self.diagnostics.extend(problem_at(variable.node, problem) for problem in variable.value.problems)

@@ -4,11 +4,11 @@ Rules. The same policy as in compose.generated.yml, and nothing that is not deri
 Secrets, so it is in the compiled tree, which only its owner reads. Keys of Compose without a counterpart are reported,
 each once.
 
-An agent's pod is the agent, and its proxy as a native sidecar (an init container that restarts). Containers of one pod share its
-network, so a step with NET_ADMIN first lets nothing but the proxy's user leave it; then the proxy starts, and with it healthy
-the agent. ``cllama`` is a name of this pod's own address. The proxy's files are a Secret that no other container mounts. An
-agent gets nothing by which it could change the guard's rules, go below them, or be the user that they let pass: such keys are
-left out and reported, and that user itself is refused.
+An agent's pod is the agent, and its proxy as a native sidecar (an init container that restarts). Containers of one pod share
+its network, so a step with NET_ADMIN first lets nothing but the proxy's user leave it; then the proxy starts, and with it
+healthy the agent. ``cllama`` is a name of this pod's own address. The proxy's files are a Secret that no other container
+mounts. An agent gets nothing by which it could change the guard's rules, go below them, or be the user that they let pass: such keys
+are left out and reported, and that user itself is refused.
 """
 
 from __future__ import annotations
@@ -186,7 +186,6 @@ def _service_objects(whole: Deployment, converter: Converter) -> Iterator[Object
 
 
 def agent_objects(agent: Agent, whole: Deployment, converter: Converter) -> Iterator[Object]:
-    """Return the Secrets, the claim and the Deployment of one agent."""
     pod, name = whole.pod_name, object_name(whole.pod_name, agent.id)
     env = converter.environment() | parse_env_pairs(whole.tree[PurePosixPath("agents", agent.id, "env")])
     yield secret(f"{name}.env", pod, env)

@@ -149,7 +149,6 @@ def _peers(pod: str, members: Iterable[str]) -> list[Data]:
 
 
 def _reachability(deployment: Deployment) -> dict[str, set[str]]:
-    """Return member → the members that it may call."""
     reached = {agent.id: reachable_from(agent, deployment) for agent in deployment.agents}
     services = _services(deployment.pod)
     for service in services:
@@ -180,6 +179,5 @@ def _networks(service: ServiceSpec) -> set[str]:
 
 
 def _is_open(service: ServiceSpec, pod: PodSpec) -> bool:
-    """Return whether a service is on a network that is not ``internal``."""
     internals = (child(pod.document, "networks", name, "internal") for name in _networks(service))
     return any(not (isinstance(each, ScalarNode) and each.text == "true") for each in internals)
