@@ -87,17 +87,14 @@ def lock_pod(
     diagnostics = sort_diagnostics(now.diagnostics)
     if has_errors(diagnostics):
         return Result(None, diagnostics)
-    before = now.before
+    before, path = now.before, pod_file.parent / LOCK_FILE
     content = LockContent(epochs=now.epochs, services=now.services)
-    path = pod_file.parent / LOCK_FILE
-    refused = replace_file(path, render_lock(content))
-    if refused:
+    if refused := replace_file(path, render_lock(content)):
         return Result(None, (*diagnostics, *refused))
     added, removed = now.services.keys() - before.keys(), before.keys() - now.services.keys()
     accepted = {name for name in accept if name in before}
-    return Result(
-        LockResult(path, content, *(tuple(sorted(names)) for names in (added, accepted, removed))), diagnostics
-    )
+    names = (tuple(sorted(each)) for each in (added, accepted, removed))
+    return Result(LockResult(path, content, *names), diagnostics)
 
 
 @dataclass

@@ -117,13 +117,6 @@ class ProviderAuth:
 
 
 @dataclass(frozen=True)
-class NamedFeed:
-    """A feed that a service's descriptor declares: ``name``, or ``service/name`` where several declare it."""
-
-    name: ScalarNode
-
-
-@dataclass(frozen=True)
 class OwnFeed:
     """``{name, source, path, ttl, description}``: a feed that no descriptor declares. ``ttl`` in seconds."""
 
@@ -135,14 +128,8 @@ class OwnFeed:
     span: Span
 
 
-type Feed = NamedFeed | OwnFeed
-
-
-@dataclass(frozen=True)
-class Skill:
-    """A file that the agent may read; known by its base name."""
-
-    path: ScalarNode
+type Feed = ScalarNode | OwnFeed
+"""A feed that a descriptor declares, by ``name``, or by ``service/name`` where several declare it; or one of the pod's own."""
 
 
 @dataclass(frozen=True)
@@ -241,7 +228,7 @@ class ServiceSpec:
     cllama_env: Mapping[str, Setting] = field(default_factory=dict)
     models: Models | None = None
     feeds: EntryList[Feed] | None = None
-    skills: EntryList[Skill] | None = None
+    skills: EntryList[ScalarNode] | None = None
     memory: MemorySetting | None = None
     spending: BudgetSetting | None = None
     context: ContextSetting | None = None
@@ -274,7 +261,7 @@ class PodSpec:
     cllama_env: Mapping[str, Setting] = field(default_factory=dict)
     models: Models | None = None
     feeds: EntryList[Feed] | None = None
-    skills: EntryList[Skill] | None = None
+    skills: EntryList[ScalarNode] | None = None
     memory: MemorySetting | None = None
     spending: BudgetSetting | None = None
     context: ContextSetting | None = None

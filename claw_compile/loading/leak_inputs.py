@@ -160,7 +160,7 @@ class LeakInputs:
         contract = self.contracts.get(agent.name.text)
         if contract is not None and agent.agent is not None:
             yield file_input("the contract", self._source(agent.agent.shown, contract), "prose")
-        paths = (skill.path for owner in (agent, self.pod) for skill in own_entries(owner.skills))
+        paths = (path for owner in (agent, self.pod) for path in own_entries(owner.skills))
         for path in {path.text: path for path in paths}.values():
             if path.text in self.skills:
                 yield file_input("a skill", self._source(path.shown, self.skills[path.text].content), "prose")

@@ -182,7 +182,7 @@ def _is_file(path: Path) -> bool:
 def read_named_skills(pod: PodSpec, files: Files) -> Mapping[str, SkillFile]:
     """Return path → skill; one that can't be read is reported, and left out."""
     skills: dict[str, SkillFile] = {}
-    for path in (skill.path for owner in pod.owners for skill in own_entries(owner.skills)):
+    for path in (path for owner in pod.owners for path in own_entries(owner.skills)):
         if path.text in skills or (data := files.read_named(path, "the skill")) is None:
             continue
         text = decode(files.display_path(path.shown), data)

@@ -13,11 +13,11 @@ names the pod's alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import assert_never
 
 from claw_compile.policy.agent import Agent
-from claw_compile.policy.project import ProjectedAgent, ReachableService
+from claw_compile.policy.project import ProjectedAgent
 from claw_compile.policy.topology import PROXY
 from claw_contract.names import aliases
 from claw_contract.secret import Secret
@@ -35,14 +35,27 @@ _SURFACES = {"volume": "a volume", "host": "a directory of the host", "channel":
 
 def page(agent: ProjectedAgent) -> str:
     """Return the whole page, each section only where there is something to say."""
-    sections = (_identity, _surfaces, _feeds, _skills, _memory, _tools)
-    parts = [part for section in sections if (part := "\n".join(section(agent)))]
-    return "\n\n".join(["# CLAWDAPUS.md\n\nWhat this pod gives you. The compiler writes this page.", *parts]) + "\n"
+    feeds = (f"- `{feed.name}` (from {feed.service}){_about(feed.description)}" for feed in agent.agent.feeds)
+    skills = (f"- `{SKILLS}/{skill.name}`{_about(skill.description)}" for skill in agent.agent.skills)
+    calls = "Call them by these names. They are run for you; you need no address and no key."
+    sections = (
+        "# CLAWDAPUS.md\n\nWhat this pod gives you. The compiler writes this page.",
+        _section("Identity", "", _identity(agent)),
+        _section("Surfaces", "What you reach yourself.", dict.fromkeys(_surfaces(agent))),
+        _section("Feeds", "They are put before you with every request; you fetch nothing.", feeds),
+        _section("Skills", "Read one before you do what it is about.", skills),
+        _section("Memory", "", _memory(agent)),
+        _section("Tools", calls, _tools(agent)),
+    )
+    return "\n\n".join(section for section in sections if section) + "\n"
+
+
+def _section(title: str, intro: str, lines: Iterable[str]) -> str:
+    text = "\n".join(lines)
+    return "\n\n".join(part for part in (f"## {title}", intro, text) if part) if text else ""
 
 
 def _identity(agent: ProjectedAgent) -> Iterator[str]:
-    yield "## Identity"
-    yield ""
     yield f"- agent: {agent.agent.id}"
     if agent.agent.ordinal is not None:
         yield f"- one of: {agent.agent.spec.name.text} (number {agent.agent.ordinal})"
@@ -51,59 +64,26 @@ def _identity(agent: ProjectedAgent) -> Iterator[str]:
 
 
 def _surfaces(agent: ProjectedAgent) -> Iterator[str]:
-    lines = [_reached(reached) for reached in agent.reached]
+    for reached in agent.reached:
+        address = f" at {reached.address}" if reached.address else ""
+        line = f"- the service `{reached.service}`{address}{_about(reached.description)}"
+        endpoints = [f"  - {each.method.upper()} {each.path}{_about(each.description)}" for each in reached.endpoints]
+        yield "\n".join([line, *endpoints])
     for surface in agent.agent.surfaces:
         if surface.scheme != "service":
             target = f" `{surface.target}`" if surface.target else ""
             mode = f", {surface.mode}" if surface.mode else ""
-            lines.append(f"- {_SURFACES[surface.scheme]}{target}{mode}")
-    if lines:
-        yield "## Surfaces"
-        yield ""
-        yield "What you reach yourself."
-        yield ""
-        yield from dict.fromkeys(lines)
-
-
-def _reached(reached: ReachableService) -> str:
-    address = f" at {reached.address}" if reached.address else ""
-    line = f"- the service `{reached.service}`{address}{_about(reached.description)}"
-    endpoints = [f"  - {each.method.upper()} {each.path}{_about(each.description)}" for each in reached.endpoints]
-    return "\n".join([line, *endpoints])
-
-
-def _feeds(agent: ProjectedAgent) -> Iterator[str]:
-    if agent.agent.feeds:
-        yield "## Feeds"
-        yield ""
-        yield "They are put before you with every request; you fetch nothing."
-        yield ""
-        yield from (f"- `{feed.name}` (from {feed.service}){_about(feed.description)}" for feed in agent.agent.feeds)
-
-
-def _skills(agent: ProjectedAgent) -> Iterator[str]:
-    if agent.agent.skills:
-        yield "## Skills"
-        yield ""
-        yield "Read one before you do what it is about."
-        yield ""
-        yield from (f"- `{SKILLS}/{skill.name}`{_about(skill.description)}" for skill in agent.agent.skills)
+            yield f"- {_SURFACES[surface.scheme]}{target}{mode}"
 
 
 def _memory(agent: ProjectedAgent) -> Iterator[str]:
     if agent.memory is not None:
         verbs = [verb for verb, path in (("recalls", agent.memory.recall), ("retains", agent.memory.retain)) if path]
-        yield "## Memory"
-        yield ""
         yield f"- `{agent.memory.service}` {' and '.join(verbs)} for you, with every request; you call nothing."
 
 
 def _tools(agent: ProjectedAgent) -> Iterator[str]:
     if agent.manifest is not None:
-        yield "## Tools"
-        yield ""
-        yield "Call them by these names. They are run for you; you need no address and no key."
-        yield ""
         presented = aliases(tool.name for tool in agent.manifest.tools)
         yield from (f"- `{presented[tool.name]}`{_about(tool.description)}" for tool in agent.manifest.tools)
 

@@ -85,7 +85,7 @@ def check_proxy_only(agent: Agent, pod: PodSpec) -> Iterator[Diagnostic]:
     if agent.has_proxy:
         return
     spec = agent.spec
-    memory = spec.memory if spec.memory is not None else pod.memory
+    memory = spec.memory or pod.memory
     remembers = memory is not None and memory.service is not None
     parts: tuple[tuple[Code, str, bool, _Keyed | None, _Keyed | None], ...] = (
         (codes.TOOLS_WITHOUT_CLLAMA, "tools", bool(agent.grants), spec.tools, pod.tools),
@@ -123,10 +123,10 @@ def check_skills(pod: PodSpec) -> Iterator[Diagnostic]:
     for agent in pod.agents:
         first: dict[str, ScalarNode] = {}
         for skill in expand_list(agent.skills, pod.skills, "skills-defaults", []):
-            other = first.setdefault(PurePosixPath(skill.path.text).name, skill.path)
-            if other.text != skill.path.text:
-                at, note = sorted((skill.path.span, other.span), reverse=True)
-                message = f"two skills are called {quote(PurePosixPath(skill.path.shown).name)}"
+            other = first.setdefault(PurePosixPath(skill.text).name, skill)
+            if other.text != skill.text:
+                at, note = sorted((skill.span, other.span), reverse=True)
+                message = f"two skills are called {quote(PurePosixPath(skill.shown).name)}"
                 yield codes.SKILL_TWICE.at(at, message, notes=[Note(note, "the other one is here")])
 
 

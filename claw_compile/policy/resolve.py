@@ -35,12 +35,10 @@ from claw_compile.grammar.pod import (
     Grant,
     MemorySetting,
     Models,
-    NamedFeed,
     OwnFeed,
     PodSpec,
     ServiceSpec,
     Setting,
-    Skill,
     Spread,
     own_entries,
 )
@@ -87,13 +85,15 @@ class _Resolver:
         grants = expand_list(spec.tools, pod.tools, "tools-defaults", diagnostics)
         surfaces = expand_list(spec.surfaces, pod.surfaces, "surfaces-defaults", diagnostics)
         reached = (surface.target for surface in surfaces if surface.scheme == "service")
-        limits = spec.limits if spec.limits is not None else pod.limits
-        spending = spec.spending if spec.spending is not None else pod.spending
-        blocks = spec.context if spec.context is not None else pod.context
+        limits, spending, context = (
+            spec.limits or pod.limits,
+            spec.spending or pod.spending,
+            spec.context or pod.context,
+        )
         return Agent(
             spec=spec,
             id=spec.name.text,
-            cllama=spec.cllama if spec.cllama is not None else pod.cllama,
+            cllama=spec.cllama or pod.cllama,
             grants=grants,
             surfaces=surfaces,
             tools=_granted_tools(grants, self.loaded.descriptors),
@@ -101,9 +101,9 @@ class _Resolver:
             takes=inherited_defaults(pod, spec),
             models=merge_models(spec.models, pod.models),
             budget=spending.budget if spending is not None else None,
-            memory=self._memory(spec.memory if spec.memory is not None else pod.memory),
+            memory=self._memory(spec.memory or pod.memory),
             skills=self._skills(spec, (*(grant.service.text for grant in grants), *reached)),
-            blocks=blocks.blocks if blocks is not None else (),
+            blocks=context.blocks if context is not None else (),
             timezone=self._timezone(spec),
         )
 
@@ -156,14 +156,17 @@ def _allowed_names(grants: Collection[Grant], service_descriptor: ServiceDescrip
 
 
 def agent_skills(
-    named: Iterable[Skill], read: Mapping[str, SkillFile], brought: Iterable[SkillFile], diagnostics: list[Diagnostic]
+    named: Iterable[ScalarNode],
+    read: Mapping[str, SkillFile],
+    brought: Iterable[SkillFile],
+    diagnostics: list[Diagnostic],
 ) -> tuple[SkillFile, ...]:
     """Return the agent's own skills in the order of the file, then those that its services bring, by name."""
-    own: dict[str, Skill] = {}
-    for skill in named:
-        if skill.path.text in read:
-            own.setdefault(skill.path.text, skill)
-    files = [read[path] for path in own]
+    own: dict[str, ScalarNode] = {}
+    for path in named:
+        if path.text in read:
+            own.setdefault(path.text, path)
+    files = [read[name] for name in own]
     holders = {read[path].name: skill for path, skill in own.items()}
     for each in _by_service(brought):
         holder = holders.get(each.name)
@@ -171,7 +174,7 @@ def agent_skills(
             files.append(each)
         else:
             message = f"{quote(each.name)} hides the skill of that name that {each.origin} brings"
-            diagnostics.append(codes.SKILL_HIDDEN.at(holder.path.span, message))
+            diagnostics.append(codes.SKILL_HIDDEN.at(holder.span, message))
     return tuple(files)
 
 
@@ -300,11 +303,11 @@ class Feeds:
 
     def _resolve(self, feed: Feed, diagnostics: list[Diagnostic]) -> ResolvedFeed | None:
         match feed:
-            case NamedFeed():
-                if (offered := self._find(feed.name, diagnostics)) is None:
+            case ScalarNode():
+                if (offered := self._find(feed, diagnostics)) is None:
                     return None
                 own = offered.feed
-                return ResolvedFeed(own.name, offered.service, own.path, own.ttl, own.description, feed.name.span)
+                return ResolvedFeed(own.name, offered.service, own.path, own.ttl, own.description, feed.span)
             case OwnFeed():
                 if feed.source.text not in self._services:
                     message, hint = (

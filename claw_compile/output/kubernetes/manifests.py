@@ -7,8 +7,8 @@ each once.
 An agent's pod is the agent, and its proxy as a native sidecar (an init container that restarts). Containers of one pod share
 its network, so a step with NET_ADMIN first lets nothing but the proxy's user leave it; then the proxy starts, and with it
 healthy the agent. ``cllama`` is a name of this pod's own address. The proxy's files are a Secret that no other container
-mounts. An agent gets nothing by which it could change the guard's rules, go below them, or be the user that they let pass: such keys
-are left out and reported, and that user itself is refused.
+mounts. An agent gets nothing by which it could change the guard's rules, go below them, or be the user that they let pass:
+such keys are left out and reported, and that user itself is refused.
 """
 
 from __future__ import annotations
