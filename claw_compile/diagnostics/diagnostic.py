@@ -106,7 +106,7 @@ def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:
 def quote(text: str) -> str:
     r"""Quote text of a file for a message: short, without control characters, and without what looks like a key.
 
-    >>> print(quoted("get_quote"), quoted("a" + chr(7)))
+    >>> print(quote("get_quote"), quote("a" + chr(7)))
     'get_quote' 'a\x07'
     """
     text = KEY_SHAPE.sub("•••", text)
@@ -117,7 +117,7 @@ def quote(text: str) -> str:
 def escape_controls(text: str) -> str:
     r"""Escape control characters: a descriptor's words must not move a terminal's cursor. Lines stay lines.
 
-    >>> print(visible("a" + chr(27) + "[2J"))
+    >>> print(escape_controls("a" + chr(27) + "[2J"))
     a\x1b[2J
     """
     return "".join(char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in text)

@@ -79,7 +79,7 @@ def _excerpt(span: Span, hint: str | None) -> Iterator[str]:
 def _mask(line: str) -> str:
     """Hide what follows ``NAME:`` or ``NAME=`` in a line; the length stays, so that carets fit.
 
-    >>> _masked("    API_TOKEN: abc")
+    >>> _mask("    API_TOKEN: abc")
     '    API_TOKEN: •••'
     """
     for shape in (KEY_SHAPE, _USER):

@@ -210,7 +210,7 @@ _MODE = Key[Mode]("mode", Choice[Mode](MODES), "By which entrance the runner com
 _ENV = Key("env", ENV, "The environment of the proxy; provider keys belong here.")
 
 
-def _build(members: Members) -> Cllama | None:
+def _build_cllama(members: Members) -> Cllama | None:
     mode, proxies = members[_MODE] or "base-url", members[_PROXY]
     return Cllama(members.place.span, proxies or (), mode)
 
@@ -219,11 +219,11 @@ def _build_default(members: Members) -> Cllama | None:
     """Build the default; None where it holds nothing but ``env``."""
     if not (_ENV in members and _MODE not in members):
         members.require(_PROXY)
-    return _build(members) if _PROXY in members else None
+    return _build_cllama(members) if _PROXY in members else None
 
 
 _ONLY_ENV: Schema = {"required": ["env"], "not": {"required": ["mode"]}}
-_RECORD = Record((_PROXY, _MODE), _build, required=(_PROXY,))
+_RECORD = Record((_PROXY, _MODE), _build_cllama, required=(_PROXY,))
 _DEFAULT_RECORD = Record((_PROXY, _MODE, _ENV), _build_default, rules={"anyOf": [{"required": ["proxy"]}, _ONLY_ENV]})
 
 

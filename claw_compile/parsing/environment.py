@@ -98,7 +98,7 @@ def interpolate(text: str, lookup: Lookup) -> Interpolation:
     """Fill in the variables of a text.
 
     >>> interpolate("${A:-${B:-c}} $$HOME", {}.get)
-    Interpolated(text='c $HOME', tainted=False, problems=())
+    Interpolation(text='c $HOME', tainted=False, problems=())
     """
     filling = _Interpolator(lookup)
     filled = filling.fill(text, 0)

@@ -159,7 +159,7 @@ def kind(node: Node) -> str:
 def scalar_value(text: str) -> str | int | float | bool | None:
     """Return the value of a plain scalar, by YAML 1.2's core schema and nothing more.
 
-    >>> typed("on"), typed("4000:22"), typed("0x10"), typed("1e3"), typed("~")
+    >>> scalar_value("on"), scalar_value("4000:22"), scalar_value("0x10"), scalar_value("1e3"), scalar_value("~")
     ('on', '4000:22', 16, 1000.0, None)
     """
     if text in _WORDS:
