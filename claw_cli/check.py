@@ -12,8 +12,7 @@ import typer
 from claw_cli.arguments import File, Pod, pod_file
 from claw_compile.compiler import check_pod, summary
 from claw_compile.diagnostics.diagnostic import has_errors
-from claw_compile.diagnostics.report import as_json, as_text, count
-from claw_compile.diagnostics.sarif import as_github, as_sarif
+from claw_compile.diagnostics.report import as_github, as_json, as_sarif, as_text, count
 
 
 class Format(StrEnum):

@@ -6,6 +6,7 @@ files is not shown, for some hold credentials.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -17,7 +18,6 @@ from claw_contract.manifest import Effect, Tool, read_manifest
 
 type Tree = Mapping[PurePosixPath, bytes]
 type Kind = Literal["gained", "lost", "changed"]
-_MANIFEST = "tools.json"
 
 
 @dataclass(frozen=True)
@@ -67,15 +67,9 @@ def _granted_tools(tree: Tree) -> dict[tuple[str, str], Tool]:
     """Return (agent, tool) → tool. A manifest that can't be read grants nothing: the proxy refuses such an agent."""
     tools: dict[tuple[str, str], Tool] = {}
     for path, content in tree.items():
-        match path.parts:
-            case ("context", agent, name) if name == _MANIFEST:
-                try:
-                    manifest, _ = read_manifest(content)
-                except ValidationError:
-                    continue
-                tools.update(((agent, tool.name), tool) for tool in manifest.tools)
-            case _:
-                pass
+        if path.parts[0] == "context" and path.parts[2:] == ("tools.json",):
+            with contextlib.suppress(ValidationError):
+                tools.update(((path.parts[1], tool.name), tool) for tool in read_manifest(content)[0].tools)
     return tools
 
 
@@ -99,9 +93,5 @@ def _differences(old: Tool, new: Tool) -> tuple[str, ...]:
 
 def _files(before: Tree, after: Tree) -> Iterator[FileChange]:
     for path in sorted({*before, *after}):
-        if path not in before:
-            yield FileChange(path, "new")
-        elif path not in after:
-            yield FileChange(path, "gone")
-        elif before[path] != after[path]:
-            yield FileChange(path, "changed")
+        if before.get(path) != after.get(path):
+            yield FileChange(path, "new" if path not in before else "gone" if path not in after else "changed")

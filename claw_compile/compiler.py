@@ -124,7 +124,8 @@ def compile_pod(
         return Result(None, checked.diagnostics)
     master = plan.loaded.master or _new_master()
     deployment = _deployment(plan, master)
-    deployed = _deployed(plan, deployment, target)
+    lookup = plan.loaded.variables.lookup
+    deployed = kubernetes(deployment, lookup) if target == "kubernetes" else Result(compose(deployment))
     diagnostics = sort_diagnostics((*checked.diagnostics, *deployed.diagnostics))
     if deployed.value is None or has_errors(diagnostics):
         return Result(None, diagnostics)
@@ -149,13 +150,6 @@ def _deployment(plan: Plan, master: Secret) -> Deployment:
         **secret_files(plan.loaded.pod, plan.loaded.variables.lookup),
     }
     return Deployment(plan.loaded.pod, plan.resolved, tree, master)
-
-
-def _deployed(plan: Plan, deployment: Deployment, target: Target) -> Result[bytes]:
-    """Return the file that runs the pod."""
-    if target == "kubernetes":
-        return kubernetes(deployment, plan.loaded.variables.lookup)
-    return Result(compose(deployment))
 
 
 def _new_master() -> Secret:

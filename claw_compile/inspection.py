@@ -12,16 +12,15 @@ from typing import Any
 
 from claw_compile.compiler import Plan
 from claw_compile.descriptors.descriptor import ServiceDescriptor
-from claw_compile.diagnostics.diagnostic import Span, did_you_mean
+from claw_compile.diagnostics.diagnostic import did_you_mean
 from claw_compile.grammar.pod import ServiceSpec
-from claw_compile.parsing.node import ListNode, MapNode, Node, ScalarNode
+from claw_compile.parsing.node import ScalarNode, scalars
 from claw_compile.policy.agent import Agent
-from claw_compile.policy.base_url import base_url
+from claw_compile.policy.connect import base_url
 from claw_compile.policy.explain import UnknownName
 from claw_compile.policy.project import ProjectedAgent
 from claw_compile.policy.topology import topology
 from claw_contract.descriptor import DescriptorTool
-from claw_contract.manifest import Tool
 from claw_contract.names import assign_aliases, canonical_name
 
 type Facts = dict[str, Any]
@@ -59,7 +58,7 @@ def _agent(plan: Plan, projected: ProjectedAgent) -> Facts:
         "mode": agent.mode,
         "delivery": agent.delivery,
         "token_epoch": projected.epoch,
-        "tools": [_granted_tool(tool, presented) for tool in tools],
+        "tools": [{"name": each.name, "presented_as": presented[each.name], "effect": each.effect} for each in tools],
         "policy": projected.manifest.policy.model_dump(mode="json") if projected.manifest is not None else None,
         "feeds": [{"name": feed.name, "service": feed.service, "ttl": feed.ttl} for feed in agent.feeds],
         "memory": _memory(agent),
@@ -74,10 +73,6 @@ def _agent(plan: Plan, projected: ProjectedAgent) -> Facts:
         ],
         "networks": list(_networks(plan, agent)),
     }
-
-
-def _granted_tool(tool: Tool, presented: Mapping[str, str]) -> Facts:
-    return {"name": tool.name, "presented_as": presented[tool.name], "effect": tool.effect}
 
 
 def _memory(agent: Agent) -> Facts | None:
@@ -97,25 +92,20 @@ def _networks(plan: Plan, agent: Agent) -> Iterator[Facts]:
 def _service(plan: Plan, spec: ServiceSpec) -> Facts:
     name = spec.name.text
     service_descriptor = plan.pod.descriptors.get(name)
-    called = any(name in each.agent.providers for each in plan.agents)
+    used_by = [each.agent.id for each in plan.agents if name in each.agent.providers]
+    is_called, written_url = bool(used_by) or service_descriptor is not None, spec.base_url and spec.base_url.shown
     return {
         "name": name,
-        "base_url": _base_url(plan, spec) if called or service_descriptor is not None else None,
+        "base_url": written_url or base_url(spec, plan.loaded.variables.lookup, []) if is_called else None,
         "credential": _credential(spec, service_descriptor),
-        "used_by": [each.agent.id for each in plan.agents if name in each.agent.providers],
+        "used_by": used_by,
         "reached_by": [each.agent.id for each in plan.agents if name in {reached.service for reached in each.reached}],
         "networks": list(topology(plan.pod.spec, plan.resolved).of(name)),
         "descriptor": _descriptor(service_descriptor) if service_descriptor is not None else None,
-        "tools": [_declared_tool(plan, name, tool) for tool in service_descriptor.tools]
-        if service_descriptor is not None
-        else [],
+        "tools": [
+            _declared_tool(plan, name, tool) for tool in (service_descriptor.tools if service_descriptor else ())
+        ],
     }
-
-
-def _base_url(plan: Plan, spec: ServiceSpec) -> str | None:
-    if spec.base_url is not None:
-        return spec.base_url.shown
-    return base_url(spec, plan.loaded.variables.lookup, [])
 
 
 def _credential(spec: ServiceSpec, service_descriptor: ServiceDescriptor | None) -> Facts:
@@ -123,7 +113,7 @@ def _credential(spec: ServiceSpec, service_descriptor: ServiceDescriptor | None)
         own, source = spec.auth, "secret" if spec.auth.secret is not None else "env"
         of = own.secret or own.env
         source_facts = _from(source, of, spec.name.text) if of is not None else {}
-        return {"type": own.type, **source_facts, "said_at": _place(own.span)}
+        return {"type": own.type, **source_facts, "said_at": str(own.span)}
     auth = service_descriptor.descriptor.auth if service_descriptor is not None else None
     if service_descriptor is None or auth is None or auth.type == "none":
         return {"type": "none"}
@@ -137,12 +127,8 @@ def _from(source: str, of: ScalarNode, service: str) -> Facts:
 def _descriptor(service_descriptor: ServiceDescriptor) -> Facts:
     """Return the descriptor of a service without its tools, which stand by themselves."""
     said = service_descriptor.descriptor.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"tools"})
-    return {
-        "found_in": service_descriptor.file,
-        "as": service_descriptor.source,
-        "digest": service_descriptor.digest,
-        **said,
-    }
+    source = {"found_in": service_descriptor.file, "as": service_descriptor.source, "digest": service_descriptor.digest}
+    return source | said
 
 
 def _declared_tool(plan: Plan, service: str, tool: DescriptorTool) -> Facts:
@@ -157,27 +143,11 @@ def _declared_tool(plan: Plan, service: str, tool: DescriptorTool) -> Facts:
     }
 
 
-def _place(span: Span) -> str:
-    return f"{span.file}:{span.line}:{span.column}"
-
-
 def _values(plan: Plan) -> Mapping[str, str]:
     """Return value → name, of every variable that the pod file refers to."""
-    names = {name for text in _texts(plan.pod.spec.document) for name in _REFERENCE.findall(text)}
+    names = {name for node in scalars(plan.pod.spec.document) for name in _REFERENCE.findall(node.text)}
     pairs = ((plan.loaded.variables.lookup(name), name) for name in sorted(names))
     return {value: name for value, name in pairs if value}
-
-
-def _texts(node: Node) -> Iterator[str]:
-    match node:
-        case ScalarNode():
-            yield node.text
-        case ListNode():
-            for item in node.items:
-                yield from _texts(item)
-        case MapNode():
-            for entry in node.entries:
-                yield from _texts(entry.value)
 
 
 def _mask(data: Any, values: Mapping[str, str]) -> Any:

@@ -29,8 +29,7 @@ from claw_compile.loading.descriptor_lookup import written_image
 from claw_compile.loading.load import LoadedPod, load
 from claw_compile.output.write import replace_file
 from claw_compile.parsing.json_reader import read_json
-from claw_compile.parsing.node import plain_data
-from claw_compile.parsing.source import decode
+from claw_compile.parsing.node import child, decode, plain_data
 from claw_compile.policy.lock_drift import changes, compare, granted_tools
 from claw_compile.policy.resolve import resolve
 
@@ -88,17 +87,14 @@ def lock_pod(
     diagnostics = sort_diagnostics(now.diagnostics)
     if has_errors(diagnostics):
         return Result(None, diagnostics)
-    before = now.before
+    before, path = now.before, pod_file.parent / LOCK_FILE
     content = LockContent(epochs=now.epochs, services=now.services)
-    path = pod_file.parent / LOCK_FILE
-    refused = replace_file(path, render_lock(content))
-    if refused:
+    if refused := replace_file(path, render_lock(content)):
         return Result(None, (*diagnostics, *refused))
     added, removed = now.services.keys() - before.keys(), before.keys() - now.services.keys()
     accepted = {name for name in accept if name in before}
-    return Result(
-        LockResult(path, content, *(tuple(sorted(names)) for names in (added, accepted, removed))), diagnostics
-    )
+    names = (tuple(sorted(each)) for each in (added, accepted, removed))
+    return Result(LockResult(path, content, *names), diagnostics)
 
 
 @dataclass
@@ -136,11 +132,8 @@ class _LockUpdate:
     ) -> tuple[ServiceDescriptor | None, LockedService | None]:
         name, image = service.name.text, written_image(service)
         service_descriptor = self.loaded.descriptors.get(name)
-        if (
-            ask is not None
-            and service.agent is None
-            and (service_descriptor is None or service_descriptor.source not in _NAMED)
-        ):
+        is_named = service_descriptor is not None and service_descriptor.source in _NAMED
+        if ask is not None and service.agent is None and not is_named:
             baked = self._baked(service, ask)
             if baked is not None:
                 return baked
@@ -154,7 +147,7 @@ class _LockUpdate:
 
     def _baked(self, service: ServiceSpec, ask: AskImage) -> tuple[ServiceDescriptor, LockedService] | None:
         """Return the descriptor in the service's image, and its entry of the lock."""
-        image = fill_in(service.body.value("image"), self.loaded.variables.lookup) if service.body else None
+        image = fill_in(child(service.body, "image"), self.loaded.variables.lookup)
         baked = ask(image) if image is not None else None
         if baked is None:
             return None
@@ -163,12 +156,10 @@ class _LockUpdate:
             message = f"the image has no file {quote(baked.path)}, which its label names"
             self.diagnostics.append(codes.BAD_DESCRIBE_LABEL.at(service.name.span, message))
             return None
-        text = decode(file, baked.data)
-        root = read_json(text.value) if text.value is not None else None
-        service_descriptor = read_descriptor(file, root.value) if root is not None and root.value is not None else None
-        for checked in (text, root, service_descriptor):
-            self.diagnostics.extend(checked.diagnostics if checked is not None else ())
-        if root is None or root.value is None or service_descriptor is None or service_descriptor.value is None:
+        root = decode(file, baked.data).then(read_json)
+        service_descriptor = root.then(lambda tree: read_descriptor(file, tree))
+        self.diagnostics.extend(service_descriptor.diagnostics)
+        if root.value is None or service_descriptor.value is None:
             return None
         value = replace(service_descriptor.value, source="image", digest=sha256(baked.data))
         entry = lock_service(value, baked.path, written_image(service))
@@ -196,6 +187,6 @@ def rotate_pod(pod_file: Path, environ: Mapping[str, str], agent: str) -> Result
     epoch = content.epochs.get(agent, 0) + 1
     path = pod_file.parent / LOCK_FILE
     refused = replace_file(path, render_lock(content.model_copy(update={"epochs": {**content.epochs, agent: epoch}})))
-    return (
-        Result(None, refused) if refused else Result(Rotation(path, agent, epoch), sort_diagnostics(loaded.diagnostics))
-    )
+    if refused:
+        return Result(None, refused)
+    return Result(Rotation(path, agent, epoch), sort_diagnostics(loaded.diagnostics))

@@ -17,7 +17,19 @@ from pydantic import ValidationError
 from claw_compile import codes
 from claw_compile.descriptors.rules import rules
 from claw_compile.diagnostics.diagnostic import Code, Diagnostic, Note, Result, did_you_mean, quote
-from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode, kind, plain_data, span_at
+from claw_compile.parsing.node import (
+    Entry,
+    ListNode,
+    MapNode,
+    Node,
+    ScalarNode,
+    child,
+    entries_of,
+    items_of,
+    kind,
+    plain_data,
+    span_at,
+)
 from claw_contract.descriptor import Descriptor, DescriptorTool, DescriptorV1, DescriptorV2
 from claw_contract.names import TOOL_NAME
 
@@ -80,9 +92,7 @@ def _validated(root: Node) -> Descriptor:
 
 def _rules_of_the_rest(error: ValidationError, root: MapNode) -> Iterator[Diagnostic]:
     """Check the parts that have the right shape: one bad tool must not hide the mistakes of the others."""
-    bad = {
-        problem["loc"][:2] for problem in error.errors(include_input=False, include_url=False, include_context=False)
-    }
+    bad = {problem["loc"][:2] for problem in error.errors()}
     if any(path[0] not in _LISTS or len(path) == 1 for path in bad):
         return
     entries = tuple(Entry(entry.key, _without(entry.value, entry.key.text, bad)) for entry in root.entries)
@@ -115,12 +125,9 @@ def _version(root: Node) -> Iterator[Diagnostic]:
 
 
 def _unknown_keys(node: Node, path: tuple[str, ...]) -> Iterator[Diagnostic]:
-    if isinstance(node, ListNode):
-        for item in node.items:
-            yield from _unknown_keys(item, path)
-    if path not in _KNOWN or not isinstance(node, MapNode):
-        return
-    for entry in node.entries:
+    for item in items_of(node):
+        yield from _unknown_keys(item, path)
+    for entry in entries_of(node) if path in _KNOWN else ():
         name = entry.key.text
         if name not in _KNOWN[path] and not name.startswith("x-"):
             message = f"the key {quote(name)} is not known here, and is dropped"
@@ -132,7 +139,7 @@ def _unknown_keys(node: Node, path: tuple[str, ...]) -> Iterator[Diagnostic]:
 def _shape_errors(error: ValidationError, root: Node) -> Iterator[Diagnostic]:
     for problem in error.errors(include_input=False, include_url=False, include_context=False):
         path = problem["loc"]
-        yield _shape_code(path).at(span_at(root, path), f"{_dotted(path)}: {problem['msg']}")
+        yield _shape_code(path).at(span_at(root, path), f"{'.'.join(map(str, path))}: {problem['msg']}")
 
 
 def _shape_code(path: tuple[str | int, ...]) -> Code:
@@ -145,10 +152,6 @@ def _shape_code(path: tuple[str | int, ...]) -> Code:
             case "annotations":
                 return codes.BAD_ANNOTATION
     return codes.BAD_PATH if path[-1:] == ("path",) else codes.DESCRIPTOR_SHAPE
-
-
-def _dotted(path: tuple[str | int, ...]) -> str:
-    return ".".join(str(part) for part in path)
 
 
 def as_descriptor(root: Node, mcp_path: ScalarNode) -> Result[Node]:
@@ -179,5 +182,5 @@ def as_descriptor(root: Node, mcp_path: ScalarNode) -> Result[Node]:
 
 def _name(tool: Node) -> ScalarNode | None:
     """Return the name of a tool, if only the name keeps it out."""
-    name = tool.value("name") if isinstance(tool, MapNode) else None
+    name = child(tool, "name")
     return name if isinstance(name, ScalarNode) and not name.plain and not TOOL_NAME.fullmatch(name.text) else None

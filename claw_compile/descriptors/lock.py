@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from claw_compile import codes
 from claw_compile.descriptors.descriptor import ServiceDescriptor, Source
 from claw_compile.diagnostics.diagnostic import Diagnostic, Result, Span, quote
-from claw_compile.parsing.node import MapNode, Node, kind, plain_data, span_at
+from claw_compile.parsing.node import MapNode, Node, child, kind, plain_data, span_at
 from claw_contract.base import JsonObject
 from claw_contract.descriptor import DescriptorTool, DescriptorV2
 from claw_contract.manifest import Effect
@@ -55,8 +55,6 @@ class LockedService(_LockPart):
 
 
 class LockContent(_LockPart):
-    """The whole file."""
-
     version: Literal[1] = 1
     epochs: dict[AgentId, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
     services: dict[str, LockedService] | None = None
@@ -80,10 +78,7 @@ class Lock:
 
     def descriptor(self, service: str) -> Node | None:
         """Return the tree of the descriptor that an image holds."""
-        node: Node | None = self.root
-        for part in ("services", service, "descriptor"):
-            node = node.value(part) if isinstance(node, MapNode) else None
-        return node
+        return child(self.root, "services", service, "descriptor")
 
 
 def read_lock(file: str, root: Node) -> Result[Lock]:
@@ -114,8 +109,7 @@ def _version(root: Node) -> Iterator[Diagnostic]:
 def _shape_errors(error: ValidationError, root: Node) -> Iterator[Diagnostic]:
     for problem in error.errors(include_input=False, include_url=False, include_context=False):
         path = tuple(part for part in problem["loc"] if part != "[key]")
-        place = ".".join(str(part) for part in path)
-        yield codes.BAD_LOCK.at(span_at(root, path), f"{quote(place)[1:-1]}: {problem['msg']}")
+        yield codes.BAD_LOCK.at(span_at(root, path), f"{quote('.'.join(map(str, path)))[1:-1]}: {problem['msg']}")
 
 
 def lock_service(described: ServiceDescriptor, file: str, image: str | None) -> LockedService:
@@ -157,11 +151,8 @@ def render_lock(content: LockContent) -> bytes:
     """Return the bytes of the lock's file: names sorted, and an image's descriptor in its own order."""
     data: dict[str, Any] = {"version": content.version, "epochs": dict(sorted(content.epochs.items()))}
     if content.services is not None:
-        dumped = {
-            name: each.model_dump(mode="json", by_alias=True, exclude_none=True)
-            for name, each in content.services.items()
-        }
-        for service in dumped.values():
-            service["tools"] = dict(sorted(service["tools"].items()))
-        data["services"] = dict(sorted(dumped.items()))
+        data["services"] = {}
+        for name, each in sorted(content.services.items()):
+            dumped = each.model_dump(mode="json", by_alias=True, exclude_none=True)
+            data["services"][name] = dumped | {"tools": dict(sorted(dumped["tools"].items()))}
     return (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode()

@@ -11,8 +11,7 @@ from pathlib import PurePosixPath
 
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Diagnostic, Result
-from claw_compile.parsing.node import MapNode, ScalarNode
-from claw_compile.parsing.source import Source
+from claw_compile.parsing.node import MapNode, ScalarNode, Source
 from claw_compile.parsing.yaml_reader import read_yaml
 
 _MARK = "---"

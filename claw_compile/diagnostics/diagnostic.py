@@ -7,7 +7,7 @@ Rules. A user's mistake is a value with a place, never an exception. A message q
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -26,6 +26,9 @@ class Span:
     end_column: int
     text: str = field(default="", compare=False, repr=False)
 
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
 
 def start_of(file: str) -> Span:
     """Return the place of a file that has no better one: its first character."""
@@ -34,20 +37,18 @@ def start_of(file: str) -> Span:
 
 @dataclass(frozen=True)
 class Note:
-    """A related place, and how it is related."""
-
     span: Span
     message: str
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Code:
-    """One kind of diagnostic: its stable name, its meaning and its remedy. All of them are in ``claw_compile/codes/``."""
+    """One kind of diagnostic: its meaning, its remedy, and its stable name. All of them are in ``claw_compile/codes.py``."""
 
-    name: str
     severity: Severity
     meaning: str
     remedy: str
+    name: str = ""
 
     def at(
         self,
@@ -60,14 +61,8 @@ class Code:
     ) -> Diagnostic:
         """Return a diagnostic of this kind. ``hint`` stands beside the carets, ``help_text`` on a line of its own."""
         shown_notes = tuple(Note(note.span, escape_controls(note.message)) for note in notes)
-        return Diagnostic(
-            self,
-            escape_controls(message),
-            span,
-            shown_notes,
-            hint and escape_controls(hint),
-            help_text and escape_controls(help_text),
-        )
+        hint, help_text = hint and escape_controls(hint), help_text and escape_controls(help_text)
+        return Diagnostic(self, escape_controls(message), span, shown_notes, hint, help_text)
 
 
 @dataclass(frozen=True)
@@ -91,15 +86,17 @@ class Result[T]:
     value: T | None
     diagnostics: tuple[Diagnostic, ...] = ()
 
+    def then[U](self, phase: Callable[[T], Result[U]]) -> Result[U]:
+        """Go on with the value, where there is one; the diagnostics of both phases are kept."""
+        if self.value is None:
+            return Result(None, self.diagnostics)
+        result = phase(self.value)
+        return Result(result.value, (*self.diagnostics, *result.diagnostics))
+
 
 def sort_diagnostics(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
     """Sort diagnostics by place, each once: a default that ten agents inherit is wrong once."""
-    return tuple(
-        sorted(
-            dict.fromkeys(diagnostics),
-            key=lambda diagnostic: (diagnostic.span, diagnostic.code.name, diagnostic.message),
-        )
-    )
+    return tuple(sorted(dict.fromkeys(diagnostics), key=lambda each: (each.span, each.code.name, each.message)))
 
 
 def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:
@@ -109,7 +106,7 @@ def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:
 def quote(text: str) -> str:
     r"""Quote text of a file for a message: short, without control characters, and without what looks like a key.
 
-    >>> print(quoted("get_quote"), quoted("a" + chr(7)))
+    >>> print(quote("get_quote"), quote("a" + chr(7)))
     'get_quote' 'a\x07'
     """
     text = KEY_SHAPE.sub("•••", text)
@@ -120,7 +117,7 @@ def quote(text: str) -> str:
 def escape_controls(text: str) -> str:
     r"""Escape control characters: a descriptor's words must not move a terminal's cursor. Lines stay lines.
 
-    >>> print(visible("a" + chr(27) + "[2J"))
+    >>> print(escape_controls("a" + chr(27) + "[2J"))
     a\x1b[2J
     """
     return "".join(char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in text)

@@ -1,4 +1,4 @@
-"""Diagnostics as text for people and as JSON for programs (docs/spec/compile.md "Diagnostics").
+"""Diagnostics as text for people; as JSON and SARIF 2.1.0 for programs; as workflow commands of GitHub Actions.
 
 Rules. A line of the file is shown without the values of environment variables, and of what is called a password or a token, and
 without what looks like a key: they may be credentials. Only a bare ``${NAME}`` stays readable.
@@ -11,11 +11,14 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from pathlib import PurePath
 from typing import Any
+from urllib.parse import quote
 
-from claw_compile.diagnostics.diagnostic import Diagnostic, Span
+from claw_compile.diagnostics.diagnostic import Code, Diagnostic, Span
 from claw_contract.known_providers import KEY_SHAPE
 
+_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _CONFIDENTIAL = r"(?:\w+[-_])?(?:password|passwd|token|api[-_]?key|private[-_]?key)|\w+[-_]secret"
 _ASSIGNMENT = re.compile(rf"""(?P<name>\b(?:[A-Z][A-Z0-9_]*|{_CONFIDENTIAL})["']?\s*[:=]\s*)(?P<value>\S.*)$""")
 _USER = re.compile(r"(?<=://)[^/\s@]*(?=@)")
@@ -52,21 +55,17 @@ def count(diagnostics: Iterable[Diagnostic]) -> str:
 
 
 def _lines(diagnostic: Diagnostic) -> Iterator[str]:
-    yield f"{_place(diagnostic.span)}: {diagnostic.code.severity}[{diagnostic.code.name}]: {diagnostic.message}"
+    yield f"{diagnostic.span}: {diagnostic.code.severity}[{diagnostic.code.name}]: {diagnostic.message}"
     if diagnostic.span.text:
         yield from _excerpt(diagnostic.span, diagnostic.hint)
     elif diagnostic.hint:
         yield f"  {diagnostic.hint}"
     for note in diagnostic.notes:
-        yield f"{_place(note.span)}: note: {note.message}"
+        yield f"{note.span}: note: {note.message}"
     if diagnostic.help:
         first, *rest = diagnostic.help.splitlines()
         yield f"  help: {first}"
         yield from (f"        {line}" for line in rest)
-
-
-def _place(span: Span) -> str:
-    return f"{span.file}:{span.line}:{span.column}"
 
 
 def _excerpt(span: Span, hint: str | None) -> Iterator[str]:
@@ -80,7 +79,7 @@ def _excerpt(span: Span, hint: str | None) -> Iterator[str]:
 def _mask(line: str) -> str:
     """Hide what follows ``NAME:`` or ``NAME=`` in a line; the length stays, so that carets fit.
 
-    >>> _masked("    API_TOKEN: abc")
+    >>> _mask("    API_TOKEN: abc")
     '    API_TOKEN: •••'
     """
     for shape in (KEY_SHAPE, _USER):
@@ -105,3 +104,77 @@ def _data(diagnostic: Diagnostic) -> dict[str, Any]:
 
 def _span_data(span: Span) -> dict[str, Any]:
     return {"file": span.file, "line": span.line, "column": span.column, "end_column": span.end_column}
+
+
+def as_sarif(diagnostics: Iterable[Diagnostic]) -> str:
+    """Return one SARIF run with the rules that it needs, and a related place for each note."""
+    every = tuple(diagnostics)
+    rules = sorted({each.code.name: each.code for each in every}.items())
+    numbers = {name: number for number, (name, _) in enumerate(rules)}
+    driver = {"name": "claw", "rules": [_rule(code) for _, code in rules]}
+    run = {
+        "tool": {"driver": driver},
+        "columnKind": "unicodeCodePoints",
+        "results": [_result(each, numbers[each.code.name]) for each in every],
+    }
+    data = {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
+    return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+
+
+def as_github(diagnostics: Iterable[Diagnostic]) -> str:
+    """Return one workflow command a line; GitHub's runner shows it beside the code."""
+    return "".join(f"{_command(each)}\n" for each in diagnostics)
+
+
+def _rule(code: Code) -> dict[str, Any]:
+    return {
+        "id": code.name,
+        "shortDescription": {"text": code.meaning},
+        "help": {"text": code.remedy},
+        "defaultConfiguration": {"level": code.severity},
+    }
+
+
+def _result(diagnostic: Diagnostic, rule: int) -> dict[str, Any]:
+    result = {
+        "ruleId": diagnostic.code.name,
+        "ruleIndex": rule,
+        "level": diagnostic.code.severity,
+        "message": {"text": _full_text(diagnostic)},
+        "locations": [_location(diagnostic.span)],
+    }
+    if diagnostic.notes:
+        result["relatedLocations"] = [
+            {"id": number, **_location(note.span), "message": {"text": note.message}}
+            for number, note in enumerate(diagnostic.notes)
+        ]
+    return result
+
+
+def _location(span: Span) -> dict[str, Any]:
+    region = {"startLine": span.line, "startColumn": span.column, "endColumn": span.end_column}
+    artifact = {"uri": quote(PurePath(span.file).as_posix())}
+    return {"physicalLocation": {"artifactLocation": artifact, "region": region}}
+
+
+def _full_text(diagnostic: Diagnostic) -> str:
+    """Return the message with its hint and help, for readers that show nothing else."""
+    return "\n".join(part for part in (diagnostic.message, diagnostic.hint, diagnostic.help) if part)
+
+
+def _command(diagnostic: Diagnostic) -> str:
+    span = diagnostic.span
+    properties = {
+        "file": span.file,
+        "line": str(span.line),
+        "col": str(span.column),
+        "endColumn": str(span.end_column),
+        "title": diagnostic.code.name,
+    }
+    named = ",".join(f"{name}={_escape(value, ',:')}" for name, value in properties.items())
+    return f"::{diagnostic.code.severity} {named}::{_escape(_full_text(diagnostic))}"
+
+
+def _escape(text: str, more: str = "") -> str:
+    """Escape text as the runner decodes it: percent, line breaks, and in a property what would end it."""
+    return "".join(f"%{ord(char):02X}" if char in f"%\r\n{more}" else char for char in text)

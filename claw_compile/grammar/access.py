@@ -88,11 +88,10 @@ _PRINCIPAL = Key("principal", Text(), "Who the agent is there.")
 def _build_principal(members: Members) -> Principal | None:
     service, env, secret, principal = members[_SERVICE], members[_ENV], members[_SECRET], members[_PRINCIPAL]
     name, span = principal.text if principal else "", members.place.span
-    if service is None or (env is None) == (secret is None):
+    reference = env or secret
+    if service is None or reference is None or (env and secret):
         return None
-    if env is not None:
-        return Principal(service, "env", env, name, span)
-    return Principal(service, "secret", secret, name, span) if secret is not None else None
+    return Principal(service, "env" if env else "secret", reference, name, span)
 
 
 def _one_for_each_service(reader: Reader, principals: tuple[Principal, ...], _node: Node) -> tuple[Principal, ...]:
@@ -119,12 +118,13 @@ def _build_source(members: Members) -> tuple[Literal["env", "file"], ScalarNode]
     env, file = members[_SECRET_ENV], members[_SECRET_FILE]
     if (env is None) == (file is None):
         return None
-    if env is not None and not members.reader.lookup(env.text):
+    if file is not None:
+        return "file", file
+    assert env is not None
+    if not members.reader.lookup(env.text):
         help_text = "set it in the environment or in '.env', or remove the secret"
         members.reader.report(codes.UNSET_VARIABLE, env.span, f"{env.shown} is not set", help_text=help_text)
-    if env is not None:
-        return "env", env
-    return ("file", file) if file is not None else None
+    return "env", env
 
 
 _SOURCE = Record((_SECRET_ENV, _SECRET_FILE), _build_source, either=(_SECRET_ENV, _SECRET_FILE))

@@ -1,23 +1,30 @@
-"""``cllama`` and the environment of the proxy (docs/spec/compile.md "Grammar").
+"""``cllama``, the environment of the proxy, ``models`` and ``budget`` (docs/spec/compile.md "Grammar", "Defaults").
 
 Rules. ``cllama`` is a name, a list of names, or ``{proxy, mode}``; ``null`` and ``[]`` mean none. ``env`` and ``cllama-env``
 are the proxy's only, and where provider keys belong: their values are never shown.
+
+A model is ``provider/model``; a bare name is Anthropic's. Only ``fallback`` may be a list: its order is the order of the
+attempts, so that nobody writes ``fallback-2``. A slot that is ``null`` suppresses the pod's; ``models: {}`` or ``null`` all of
+them. A budget has a window (a Go duration) and at least one cap.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from claw_compile import codes
-from claw_compile.diagnostics.diagnostic import quote
+from claw_compile.diagnostics.diagnostic import did_you_mean, quote
 from claw_compile.grammar.access import VARIABLE_NAME
-from claw_compile.grammar.pod import MODES, Cllama, Mode, Setting
-from claw_compile.grammar.reader import Reader
+from claw_compile.grammar.pod import MODES, BudgetSetting, Cllama, Mode, Models, Setting
+from claw_compile.grammar.reader import Reader, is_null
 from claw_compile.grammar.shapes import (
     Choice,
     Conversion,
     Key,
+    Limit,
     ListOf,
     Members,
     Place,
@@ -26,8 +33,149 @@ from claw_compile.grammar.shapes import (
     Schema,
     Table,
     Text,
+    or_null,
+    or_variable,
 )
-from claw_compile.parsing.node import MapNode, Node, ScalarNode, kind
+from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode, kind
+from claw_contract.durations import parse_duration
+from claw_contract.known_providers import KNOWN_PROVIDERS
+from claw_contract.metadata import Budget
+
+FALLBACK = "fallback"
+type Behavior = Literal["hard_stop", "rate_limit", "soft_alert"]
+BEHAVIORS: tuple[Behavior, ...] = ("hard_stop", "rate_limit", "soft_alert")
+_DEFAULT_PROVIDER = "anthropic"
+_RESERVED_PROVIDERS = {"cllama", "clawdapus"}
+_SLOT = "[A-Za-z0-9][A-Za-z0-9_-]*"
+_ORDINAL_SLOT = "fallback-[0-9]+"
+_MODEL = r"(?:([a-z0-9][a-z0-9._-]*)/)?([!-.0-~](?:[!-~]*[!-.0-~])?)"
+
+
+def _model(reader: Reader, word: ScalarNode, node: Node) -> str | None:
+    match = re.fullmatch(_MODEL, word.text)
+    assert match is not None
+    provider = match[1] or _DEFAULT_PROVIDER
+    if provider in _RESERVED_PROVIDERS:
+        reader.report(codes.BAD_MODEL, node.span, f"{quote(word.shown)}: the proxy itself is no provider")
+        return None
+    if provider not in KNOWN_PROVIDERS:
+        shown = word.shown.partition("/")[0]
+        message, help_text = f"the proxy knows no provider {quote(shown)}", f"it knows {', '.join(KNOWN_PROVIDERS)}"
+        hint = did_you_mean(shown, KNOWN_PROVIDERS)
+        reader.report(codes.UNKNOWN_PROVIDER, node.span, message, hint=hint, help_text=help_text)
+    return f"{provider}/{match[2]}"
+
+
+_REF = Conversion(Text(_MODEL, "{shown} is not 'provider/model'", codes.BAD_MODEL, "a model"), _model)
+_FALLBACKS = ScalarOr(Conversion(_REF, lambda _reader, ref, _node: (ref,)), ListOf(_REF))
+
+
+@dataclass(frozen=True)
+class _ModelSlots:
+    """``models``: any slots, each with a model, and ``fallback`` with a list of them."""
+
+    def read(self, reader: Reader, node: Node, place: Place) -> Models:
+        mapping = reader.mapping(node, place.what)
+        slots: list[tuple[ScalarNode, str | None]] = []
+        fallback: tuple[str, ...] | None = None
+        for entry in mapping.entries if mapping is not None else ():
+            if entry.key.text == FALLBACK:
+                fallback = tuple(
+                    dict.fromkeys(_FALLBACKS.read(reader, entry.value, Place("'fallback'", place.span)) or ())
+                )
+            elif is_null(entry.value) and _is_slot(entry.key.text):
+                slots.append((entry.key, None))
+            elif (ref := _read_slot(reader, entry, place)) is not None:
+                slots.append((entry.key, ref))
+        return Models(place.span, tuple(slots), fallback)
+
+    def json_schema(self) -> Schema:
+        model = _REF.json_schema()
+        primary = Key("primary", Text(), "The model that any other is replaced by: provider/model.")
+        fallback = Key(FALLBACK, _FALLBACKS, "Models to go on with when a provider fails, in order.")
+        slot = {"description": "A model of this slot; null takes the pod's away.", **or_null(model)}
+        return {
+            "type": ["object", "null"],
+            "properties": {
+                primary.name: {"description": primary.description, **or_null(model)},
+                fallback.name: fallback.json_schema(),
+            },
+            "propertyNames": {"pattern": f"^{_SLOT}$", "not": {"pattern": f"^{_ORDINAL_SLOT}$"}},
+            "additionalProperties": slot,
+        }
+
+
+def _is_slot(name: str) -> bool:
+    return re.fullmatch(_SLOT, name) is not None and not re.fullmatch(_ORDINAL_SLOT, name)
+
+
+def _read_slot(reader: Reader, entry: Entry, place: Place) -> str | None:
+    slot = entry.key.text
+    if not _is_slot(slot):
+        help_text = "fallbacks are one list: 'fallback: [first, second]'"
+        reader.report(codes.BAD_MODEL, entry.key.span, f"{quote(slot)} is no slot of {place.what}", help_text=help_text)
+    elif isinstance(entry.value, ListNode):
+        message = f"{quote(slot)} takes one model; only 'fallback' takes a list"
+        reader.report(codes.BAD_MODEL, entry.value.span, message)
+    else:
+        return _REF.read(reader, entry.value, place)
+    return None
+
+
+MODELS = _ModelSlots()
+
+_AMOUNT = r"(?!0*\.?0*$)[0-9]{1,9}(?:\.[0-9]{1,9})?"
+_DURATION = r"(?=.*[1-9])\+?(?:(?:[0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18})(?:ns|us|µs|μs|ms|s|m|h))+"
+
+
+def _window(reader: Reader, word: ScalarNode, node: Node) -> str | None:
+    try:
+        parse_duration(word.text)
+    except ValueError:
+        reader.report(codes.BAD_BUDGET, node.span, "'window' is a duration above zero such as 90s, 30m or 24h")
+        return None
+    return word.text
+
+
+_USD = Key(
+    "limit-usd",
+    Conversion(
+        Text(_AMOUNT, "'limit-usd' is an amount above zero, such as 2.50", codes.BAD_BUDGET),
+        lambda _reader, word, _node: float(word.text),
+        or_variable({"type": ["number", "string"], "exclusiveMinimum": 0, "pattern": f"^{_AMOUNT}$"}),
+    ),
+    "US dollars in a window.",
+)
+_REQUESTS = Key("max-requests", Limit(), "Requests in a window.")
+_WINDOW = Key(
+    "window",
+    Conversion(Text(), _window, Text(_DURATION).json_schema()),
+    "How long a window is, such as 90s, 30m or 24h.",
+)
+_BEHAVIOR = Key[Behavior]("behavior", Choice[Behavior](BEHAVIORS), "What happens at the cap.", "hard_stop")
+
+
+def _build_budget(members: Members) -> BudgetSetting:
+    usd, requests, window = members[_USD], members[_REQUESTS], members[_WINDOW]
+    behavior = members[_BEHAVIOR] or "hard_stop"
+    if isinstance(members.node, MapNode) and _USD not in members and _REQUESTS not in members:
+        help_text = "set 'limit-usd' or 'max-requests'; to have no budget write 'budget: null'"
+        message = f"{members.place.what} sets no cap"
+        members.reader.report(codes.BAD_BUDGET, members.node.span, message, help_text=help_text)
+    if window is None or (usd is None and requests is None):
+        return BudgetSetting(members.place.span, None)
+    budget = Budget(limit_usd=usd, max_requests=requests, window=window, behavior=behavior)
+    return BudgetSetting(members.place.span, budget)
+
+
+BUDGET = Record(
+    (_USD, _REQUESTS, _WINDOW, _BEHAVIOR),
+    _build_budget,
+    is_nullable=True,
+    required=(_WINDOW,),
+    rules={"anyOf": [{"required": [_USD.name]}, {"required": [_REQUESTS.name]}]},
+)
+
 
 _PROXY_NAME = Text("[a-z0-9][a-z0-9-]*", "{shown} is no type of proxy: [a-z0-9-]+")
 _PROXIES = ScalarOr(Conversion(_PROXY_NAME, lambda _reader, name, _node: (name,)), ListOf(_PROXY_NAME))
@@ -62,7 +210,7 @@ _MODE = Key[Mode]("mode", Choice[Mode](MODES), "By which entrance the runner com
 _ENV = Key("env", ENV, "The environment of the proxy; provider keys belong here.")
 
 
-def _build(members: Members) -> Cllama | None:
+def _build_cllama(members: Members) -> Cllama | None:
     mode, proxies = members[_MODE] or "base-url", members[_PROXY]
     return Cllama(members.place.span, proxies or (), mode)
 
@@ -71,11 +219,11 @@ def _build_default(members: Members) -> Cllama | None:
     """Build the default; None where it holds nothing but ``env``."""
     if not (_ENV in members and _MODE not in members):
         members.require(_PROXY)
-    return _build(members) if _PROXY in members else None
+    return _build_cllama(members) if _PROXY in members else None
 
 
 _ONLY_ENV: Schema = {"required": ["env"], "not": {"required": ["mode"]}}
-_RECORD = Record((_PROXY, _MODE), _build, required=(_PROXY,))
+_RECORD = Record((_PROXY, _MODE), _build_cllama, required=(_PROXY,))
 _DEFAULT_RECORD = Record((_PROXY, _MODE, _ENV), _build_default, rules={"anyOf": [{"required": ["proxy"]}, _ONLY_ENV]})
 
 

@@ -68,6 +68,10 @@ class EntryList[T]:
     key: Span
     entries: tuple[T | Spread, ...]
 
+    @property
+    def spread(self) -> Spread | None:
+        return next((entry for entry in self.entries if isinstance(entry, Spread)), None)
+
 
 def own_entries[T](listed: EntryList[T] | None) -> tuple[T, ...]:
     """Return the entries that stand in the list itself, without the spread."""
@@ -113,13 +117,6 @@ class ProviderAuth:
 
 
 @dataclass(frozen=True)
-class NamedFeed:
-    """A feed that a service's descriptor declares: ``name``, or ``service/name`` where several declare it."""
-
-    name: ScalarNode
-
-
-@dataclass(frozen=True)
 class OwnFeed:
     """``{name, source, path, ttl, description}``: a feed that no descriptor declares. ``ttl`` in seconds."""
 
@@ -131,14 +128,8 @@ class OwnFeed:
     span: Span
 
 
-type Feed = NamedFeed | OwnFeed
-
-
-@dataclass(frozen=True)
-class Skill:
-    """A file that the agent may read; known by its base name."""
-
-    path: ScalarNode
+type Feed = ScalarNode | OwnFeed
+"""A feed that a descriptor declares, by ``name``, or by ``service/name`` where several declare it; or one of the pod's own."""
 
 
 @dataclass(frozen=True)
@@ -237,7 +228,7 @@ class ServiceSpec:
     cllama_env: Mapping[str, Setting] = field(default_factory=dict)
     models: Models | None = None
     feeds: EntryList[Feed] | None = None
-    skills: EntryList[Skill] | None = None
+    skills: EntryList[ScalarNode] | None = None
     memory: MemorySetting | None = None
     spending: BudgetSetting | None = None
     context: ContextSetting | None = None
@@ -258,21 +249,19 @@ class ServiceSpec:
 
 @dataclass(frozen=True)
 class PodSpec:
-    """The whole pod file."""
-
     file: str
-    name: ScalarNode | None
-    cllama: Cllama | None
-    tools: EntryList[Grant] | None
-    surfaces: EntryList[Surface] | None
-    limits: Limits | None
-    strict_surfaces: bool
-    services: tuple[ServiceSpec, ...]
     document: MapNode
+    services: tuple[ServiceSpec, ...]
+    name: ScalarNode | None = None
+    cllama: Cllama | None = None
+    tools: EntryList[Grant] | None = None
+    surfaces: EntryList[Surface] | None = None
+    limits: Limits | None = None
+    strict_surfaces: bool = False
     cllama_env: Mapping[str, Setting] = field(default_factory=dict)
     models: Models | None = None
     feeds: EntryList[Feed] | None = None
-    skills: EntryList[Skill] | None = None
+    skills: EntryList[ScalarNode] | None = None
     memory: MemorySetting | None = None
     spending: BudgetSetting | None = None
     context: ContextSetting | None = None

@@ -1,30 +1,56 @@
-"""The pod file's tree → a ``PodSpec`` (docs/spec/compile.md "Grammar").
+"""The pod file's tree → a ``PodSpec``: the pod, and each of its services (docs/spec/compile.md "Grammar").
 
 Rules. Any Compose file is a pod file: what is outside ``x-claw`` is not judged. An unknown key under ``x-claw`` is an error; a
-key of the original that is not acted on is carried, with one warning.
+key of the original system that nothing here acts on is carried into pod-manifest.json, with one warning.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from claw_compile import codes
-from claw_compile.diagnostics.diagnostic import Result
-from claw_compile.grammar.access import SECRETS
-from claw_compile.grammar.cllama import DEFAULT_CLLAMA, read_default_env
-from claw_compile.grammar.models import BUDGET, MODELS
-from claw_compile.grammar.pod import PodSpec
-from claw_compile.grammar.prompt import CONTEXT, DEFAULT_FEEDS, DEFAULT_SKILLS, MEMORY
+from claw_compile.diagnostics.diagnostic import Note, Result, quote
+from claw_compile.grammar.access import AUTH, MCP, PRINCIPALS, SECRETS, STDIO
+from claw_compile.grammar.cllama import BUDGET, CLLAMA, DEFAULT_CLLAMA, ENV, MODELS, read_default_env
+from claw_compile.grammar.pod import DELIVERIES, Delivery, PodSpec, ServiceSpec
+from claw_compile.grammar.prompt import CONTEXT, DEFAULT_FEEDS, DEFAULT_SKILLS, FEEDS, MEMORY, SKILLS
 from claw_compile.grammar.reader import Reader, is_null
-from claw_compile.grammar.service import ORIGINAL_POD_KEYS, read_original, read_service
-from claw_compile.grammar.shapes import Flag, Key, Members, MissingKey, Place, Record, Text
-from claw_compile.grammar.surfaces import DEFAULT_SURFACES
-from claw_compile.grammar.tools import DEFAULT_GRANTS, LIMITS
-from claw_compile.parsing.interpolation import Lookup
-from claw_compile.parsing.node import Entry, MapNode
+from claw_compile.grammar.shapes import (
+    AnyValue,
+    Choice,
+    Conversion,
+    Flag,
+    Key,
+    Limit,
+    Members,
+    MissingKey,
+    Place,
+    Record,
+    Text,
+)
+from claw_compile.grammar.tools import DEFAULT_GRANTS, DEFAULT_SURFACES, GRANTS, LIMITS, SURFACES
+from claw_compile.parsing.environment import Lookup
+from claw_compile.parsing.node import Entry, MapNode, Node, ScalarNode, entries_of
+from claw_contract.names import is_agent_id
 
 POD_NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
+MAX_COUNT = 1000
+"""Each has a directory and a container of its own: more is a slip of the finger."""
+_ORIGINAL = "A key of the original system: carried into pod-manifest.json, and not acted on."
+
+
+def _original_keys(*names: str) -> tuple[Key[Node], ...]:
+    return tuple(Key(name, AnyValue(), _ORIGINAL, deprecated=True) for name in names)
+
+
+def _delivery(reader: Reader, delivery: Delivery, node: Node) -> Delivery:
+    if delivery == "native":
+        message = "'native' is compiled, and the agent's tools are mediated: the proxy has no MCP endpoint yet"
+        reader.report(codes.NATIVE_IS_MEDIATED, node.span, message)
+    return delivery
+
 
 _NAME = Key(
     "pod",
@@ -34,25 +60,77 @@ _NAME = Key(
         message="the pod has no name: 'x-claw.pod'", help_text="a pod file begins with\n  x-claw:\n    pod: my-pod"
     ),
 )
-_CLLAMA = Key("cllama-defaults", DEFAULT_CLLAMA, "The proxy that stands before agents.")
-_TOOLS = Key("tools-defaults", DEFAULT_GRANTS, "Grants for agents without 'tools', and where they write '...'.")
-_TOOL_POLICY = Key("tool-policy-defaults", LIMITS, "Limits of a turn with tools.")
-_SURFACES = Key("surfaces-defaults", DEFAULT_SURFACES, "What agents reach beside their tools.")
-_STRICT_SURFACES = Key("strict-surfaces", Flag(), "A grant without a surface is an error.", default=False)
-_FEEDS = Key("feeds-defaults", DEFAULT_FEEDS, "Live data for agents' prompts.")
-_SKILLS = Key("skills-defaults", DEFAULT_SKILLS, "Files that agents may read.")
-_MODELS = Key("models-defaults", MODELS, "Which models agents may use, by slot.")
-_BUDGET = Key("budget-defaults", BUDGET, "What an agent may spend.")
-_MEMORY = Key("memory-defaults", MEMORY, "The service that remembers for agents.")
-_SECRETS = Key("secrets", SECRETS, "Credentials by name, from variables or files.")
-_CONTEXT = Key("context", CONTEXT, "What stands in every agent's prompts.")
-
-POD_KEYS: tuple[Key[Any], ...] = (
-    *(_NAME, _CLLAMA, _TOOLS, _TOOL_POLICY, _SURFACES, _STRICT_SURFACES, _FEEDS, _SKILLS, _MODELS, _BUDGET),
-    *(_MEMORY, _SECRETS, _CONTEXT),
+_POD_FIELDS: dict[str, Key[Any]] = {
+    "name": _NAME,
+    "cllama": Key("cllama-defaults", DEFAULT_CLLAMA, "The proxy that stands before agents."),
+    "tools": Key("tools-defaults", DEFAULT_GRANTS, "Grants for agents without 'tools', and where they write '...'."),
+    "limits": Key("tool-policy-defaults", LIMITS, "Limits of a turn with tools."),
+    "surfaces": Key("surfaces-defaults", DEFAULT_SURFACES, "What agents reach beside their tools."),
+    "strict_surfaces": Key("strict-surfaces", Flag(), "A grant without a surface is an error.", default=False),
+    "feeds": Key("feeds-defaults", DEFAULT_FEEDS, "Live data for agents' prompts."),
+    "skills": Key("skills-defaults", DEFAULT_SKILLS, "Files that agents may read."),
+    "models": Key("models-defaults", MODELS, "Which models agents may use, by slot."),
+    "spending": Key("budget-defaults", BUDGET, "What an agent may spend."),
+    "memory": Key("memory-defaults", MEMORY, "The service that remembers for agents."),
+    "secrets": Key("secrets", SECRETS, "Credentials by name, from variables or files."),
+    "context": Key("context", CONTEXT, "What stands in every agent's prompts."),
+}
+"""The fields of a ``PodSpec`` that are one key each."""
+POD_KEYS = tuple(_POD_FIELDS.values())
+ORIGINAL_POD_KEYS = _original_keys(
+    *("handles-defaults", "channel-memory", "principals", "master", "alert-webhooks", "alert-mentions"),
+    *("sequential-conformance", "claw-api"),
 )
 POD: Record[Members] = Record(
     (*POD_KEYS, *ORIGINAL_POD_KEYS), lambda members: members, "the pod's x-claw", required=(_NAME,)
+)
+
+_AGENT = Key("agent", Text(), "The agent's contract, beside the pod file; makes the service an agent.")
+_TYPE = Key("type", Text(), "The type of the runner.", "generic")
+_COUNT = Key("count", Limit(MAX_COUNT), "How many of this agent there are: name-0, name-1 ….", 1)
+_DESCRIBE_FILE = Key("describe-file", Text(), "What the service says of itself: its descriptor.")
+_MCP_STDIO = Key("mcp-stdio", STDIO, "The stdio server that this service wraps.")
+_AGENT_FIELDS: dict[str, Key[Any]] = {
+    "cllama": Key("cllama", CLLAMA, "The proxy before the agent; null for none."),
+    "cllama_env": Key("cllama-env", ENV, "More of the proxy's environment."),
+    "count": _COUNT,
+    "models": Key("models", MODELS, "Which models it may use, by slot; over the pod's."),
+    "surfaces": Key("surfaces", SURFACES, "What it reaches beside its tools."),
+    "tools": Key("tools", GRANTS, "What it may call; deny by default. [] takes the pod's away."),
+    "limits": Key("tool-policy", LIMITS, "Limits of a turn with tools; replaces the pod's."),
+    "feeds": Key("feeds", FEEDS, "Live data for its prompts."),
+    "skills": Key("skills", SKILLS, "Files that it may read."),
+    "memory": Key("memory", MEMORY, "The service that remembers for it; null for none."),
+    "spending": Key("budget", BUDGET, "What it may spend; null for no budget."),
+    "context": Key("context", CONTEXT, "What stands in its prompts."),
+    "delivery": Key(
+        "delivery",
+        Conversion[Delivery, Delivery](Choice[Delivery](DELIVERIES), _delivery),
+        "How its tools come to it.",
+        "mediated",
+    ),
+    "principals": Key("service-auth", PRINCIPALS, "Its own credentials at services."),
+}
+_PROVIDER_FIELDS: dict[str, Key[Any]] = {
+    "describe_file": _DESCRIBE_FILE,
+    "stdio": _MCP_STDIO,
+    "mcp_path": Key("mcp", MCP, "The service speaks MCP over HTTP."),
+    "base_url": Key("base-url", Text(), "Where the proxy reaches the service; default: its first TCP port."),
+    "auth": Key("auth", AUTH, "The credential that the service wants; over its descriptor's."),
+}
+AGENT_KEYS, PROVIDER_KEYS = tuple(_AGENT_FIELDS.values()), tuple(_PROVIDER_FIELDS.values())
+ORIGINAL_SERVICE_KEYS = _original_keys(
+    "handles", "invoke", "persona", "include", "channel-memory", "claw-api", "hermes"
+)
+SERVICE: Record[Members] = Record(
+    (_AGENT, _TYPE, *AGENT_KEYS, *PROVIDER_KEYS, *ORIGINAL_SERVICE_KEYS),
+    lambda members: members,
+    "a service's x-claw",
+    is_nullable=True,
+    rules={
+        "dependencies": {key.name: [_AGENT.name] for key in AGENT_KEYS},
+        "not": {"required": [_AGENT.name, _MCP_STDIO.name]},
+    },
 )
 
 
@@ -60,29 +138,18 @@ def read_pod(file: str, root: MapNode, lookup: Lookup) -> Result[PodSpec]:
     """Return all that the file says; what can't be read is reported and left out."""
     reader = Reader(lookup)
     members = _members(reader, root)
-    cllama = members.entries.get(_CLLAMA.name)
+    cllama = members.entries.get("cllama-defaults")
+    services = root.value("services")
+    mapping = reader.mapping(services, "'services'") if services is not None else None
     pod = PodSpec(
-        file=file,
-        name=members[_NAME],
-        cllama=members[_CLLAMA],
+        file,
+        root,
+        tuple(_read_service(reader, entry) for entry in entries_of(mapping)),
         cllama_env=read_default_env(reader, cllama.value) if cllama else {},
-        tools=members[_TOOLS],
-        surfaces=members[_SURFACES],
-        limits=members[_TOOL_POLICY],
-        feeds=members[_FEEDS],
-        skills=members[_SKILLS],
-        models=members[_MODELS],
-        spending=members[_BUDGET],
-        memory=members[_MEMORY],
-        context=members[_CONTEXT],
-        secrets=members[_SECRETS] or (),
-        strict_surfaces=members[_STRICT_SURFACES] or False,
-        services=tuple(read_service(reader, entry) for entry in _services(reader, root)),
-        document=root,
-        carried=read_original(members, ORIGINAL_POD_KEYS),
+        carried=_read_original(members, ORIGINAL_POD_KEYS),
+        **members.fields(_POD_FIELDS),
     )
     if not pod.agents:
-        services = root.value("services")
         at = services.span if services is not None else root.span
         reader.report(codes.NO_AGENTS, at, "no service has 'x-claw.agent'")
     return Result(pod, (*reader.diagnostics, *reader.carry_warnings()))
@@ -99,7 +166,87 @@ def _members(reader: Reader, root: MapNode) -> Members:
     return members
 
 
-def _services(reader: Reader, root: MapNode) -> tuple[Entry, ...]:
-    services = root.value("services")
-    mapping = reader.mapping(services, "'services'") if services is not None else None
-    return mapping.entries if mapping is not None else ()
+def _read_service(reader: Reader, entry: Entry) -> ServiceSpec:
+    """Return all that a service says; of one that can't be read, its name."""
+    body = reader.mapping(entry.value, "a service")
+    if body is None:
+        return ServiceSpec(entry.key)
+    claw = body.value("x-claw")
+    place = Place(SERVICE.name, entry.key.span)
+    members = (SERVICE.read(reader, claw, place) if claw is not None else None) or Members(reader, {}, body, place)
+    _check_role(members, entry.key)
+    runner, count = members[_TYPE], members.entries.get(_COUNT.name)
+    return ServiceSpec(
+        entry.key,
+        members[_AGENT],
+        runner.text if runner else _TYPE.default,
+        count=_read_count(members, entry.key, body) if _AGENT in members else 1,
+        count_key=count.key.span if count else None,
+        names_descriptor=_DESCRIBE_FILE in members,
+        wraps_stdio=_MCP_STDIO in members,
+        carried=_read_original(members, ORIGINAL_SERVICE_KEYS),
+        body=body,
+        environment=body.value("environment"),
+        expose=body.value("expose"),
+        ports=body.value("ports"),
+        **members.fields({name: key for name, key in _AGENT_FIELDS.items() if key is not _COUNT} | _PROVIDER_FIELDS),
+    )
+
+
+def _check_role(members: Members, name: ScalarNode) -> None:
+    """Check that an agent has a contract and a name that can be a directory, and that it wraps no stdio server."""
+    report, entries = members.reader.report, members.entries
+    if _AGENT not in members:
+        for key in AGENT_KEYS:
+            if key in members:
+                message = f"{quote(key.name)} on {quote(name.text)}, which is no agent"
+                help_text = "an agent has a contract: 'agent: ./AGENTS.md'"
+                report(codes.NOT_AN_AGENT, entries[key.name].key.span, message, help_text=help_text)
+        return
+    if not is_agent_id(name.text):
+        report(codes.BAD_AGENT_ID, name.span, f"{quote(name.text)} can't name an agent")
+    if _MCP_STDIO in members:
+        message = f"{quote(name.text)} wraps a stdio server, and so is no agent"
+        help_text = "give the server a service of its own, and grant its tools to the agent"
+        report(codes.NOT_AN_AGENT, entries[_AGENT.name].key.span, message, help_text=help_text)
+
+
+def _read_count(members: Members, name: ScalarNode, body: MapNode) -> int:
+    """Return the number of agents, and check what Compose says of the same matter against it."""
+    count = members[_COUNT] or 1
+    if count > 1 and is_agent_id(name.text) and not is_agent_id(f"{name.text}-{count - 1}"):
+        message = f"{quote(f'{name.text}-{count - 1}')} is too long for an agent's name"
+        members.reader.report(codes.BAD_AGENT_ID, name.span, message)
+    _check_compose(members.reader, members.entries[_COUNT.name] if count > 1 else None, body)
+    return count
+
+
+def _check_compose(reader: Reader, count: Entry | None, body: MapNode) -> None:
+    notes = [Note(count.key.span, "'count' is here")] if count else []
+    if count is not None and (container_name := body.get("container_name")) is not None:
+        message = "'container_name' beside 'count': several containers can't have one name"
+        reader.report(codes.COUNT_CONFLICT, container_name.key.span, message, notes=notes)
+    deploy = body.value("deploy")
+    replicas = deploy.get("replicas") if isinstance(deploy, MapNode) else None
+    for what, entry in (("scale", body.get("scale")), ("deploy.replicas", replicas)):
+        number = reader.fill(entry.value) if entry and isinstance(entry.value, ScalarNode) else None
+        if entry is None or number is None or (count is None and number.text.strip() in {"", "0", "1"}):
+            continue
+        message = f"{quote(what)} would give several containers one identity"
+        help_text = "write 'count' under 'x-claw': each agent has a name and a token of its own"
+        reader.report(codes.COUNT_CONFLICT, entry.key.span, message, notes=notes, help_text=help_text)
+
+
+def _read_original(members: Members, keys: tuple[Key[Node], ...]) -> Mapping[str, Node]:
+    """Return what is carried of a pod or of a service, by key; ``context.channel`` too."""
+    carried: dict[str, Node] = {}
+    for key in keys:
+        if (entry := members.entries.get(key.name)) is not None:
+            members.reader.carry(entry.key)
+            carried[key.name] = entry.value
+    context = members.entries.get("context")
+    channel = context.value.get("channel") if context and isinstance(context.value, MapNode) else None
+    if channel is not None:
+        members.reader.carry(channel.key, "context.channel")
+        carried["context.channel"] = channel.value
+    return carried

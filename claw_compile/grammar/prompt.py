@@ -12,7 +12,7 @@ from typing import Literal
 
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Note, Span
-from claw_compile.grammar.pod import MEMORY_TIMEOUT_MS, ContextSetting, Feed, MemorySetting, NamedFeed, OwnFeed, Skill
+from claw_compile.grammar.pod import MEMORY_TIMEOUT_MS, ContextSetting, Feed, MemorySetting, OwnFeed
 from claw_compile.grammar.reader import Reader, is_null
 from claw_compile.grammar.shapes import (
     AnyValue,
@@ -29,7 +29,7 @@ from claw_compile.grammar.shapes import (
     SpreadList,
     Text,
 )
-from claw_compile.parsing.node import Node, ScalarNode
+from claw_compile.parsing.node import Node
 from claw_contract.context_files import MAX_BLOCK_CHARS, ContextBlock
 
 _PATH = r"/(?!(?:[^?]*/)?\.\.(?:[/?]|$))[^\s#\\]*"
@@ -57,13 +57,11 @@ def _build_feed(members: Members) -> Feed | None:
 _OWN_FEED = Record[Feed](
     (_NAME, _SOURCE, _FEED_PATH, _TTL, _DESCRIPTION), _build_feed, "a feed", required=(_NAME, _SOURCE, _FEED_PATH)
 )
-_FEED = ScalarOr[Feed](
-    Conversion[ScalarNode, Feed](Text(name="a feed"), lambda _reader, name, _node: NamedFeed(name)), _OWN_FEED
-)
+_FEED = ScalarOr[Feed](Text(name="a feed"), _OWN_FEED)
 FEEDS = SpreadList[Feed](_FEED)
 DEFAULT_FEEDS = SpreadList[Feed](_FEED, is_default=True)
 
-_SKILL = Conversion(Text(name="a skill"), lambda _reader, path, _node: Skill(path))
+_SKILL = Text(name="a skill")
 SKILLS = SpreadList(_SKILL)
 DEFAULT_SKILLS = SpreadList(_SKILL, is_default=True)
 
@@ -71,12 +69,12 @@ _SERVICE = Key("service", Text(), "The service that remembers; its descriptor de
 _TIMEOUT = Key("timeout-ms", Limit(), "How long a turn waits for it.", MEMORY_TIMEOUT_MS)
 
 
-def _build_memory(members: Members) -> MemorySetting:
-    return MemorySetting(members.place.span, members[_SERVICE], members[_TIMEOUT] or MEMORY_TIMEOUT_MS)
-
-
-MEMORY = Record((_SERVICE, _TIMEOUT), _build_memory, required=(_SERVICE,), is_nullable=True)
-
+MEMORY = Record(
+    (_SERVICE, _TIMEOUT),
+    lambda members: MemorySetting(members.place.span, members[_SERVICE], members[_TIMEOUT] or MEMORY_TIMEOUT_MS),
+    required=(_SERVICE,),
+    is_nullable=True,
+)
 
 PLACEMENTS: tuple[Literal["before_feeds", "after_feeds"], ...] = ("before_feeds", "after_feeds")
 _CADENCES: tuple[Literal["every_turn"], ...] = ("every_turn",)

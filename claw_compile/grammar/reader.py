@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Code, Diagnostic, Note, Span, did_you_mean, quote
-from claw_compile.parsing.interpolation import Lookup, MalformedReference, Problem, interpolate
+from claw_compile.parsing.environment import Lookup, MalformedReference, Problem, interpolate
 from claw_compile.parsing.node import Entry, MapNode, Node, ScalarNode, kind
 
 
@@ -33,7 +33,6 @@ class Reader:
         notes: Collection[Note] = (),
         help_text: str | None = None,
     ) -> None:
-        """Add a diagnostic; see ``Code.at``."""
         self.diagnostics.append(code.at(span, message, hint=hint, notes=notes, help_text=help_text))
 
     def keys(self, node: MapNode, what: str, known: Collection[str]) -> dict[str, Entry]:
@@ -99,7 +98,6 @@ def is_null(node: Node) -> bool:
 
 
 def is_spread(node: Node) -> bool:
-    """Return whether the node is ``...``."""
     return isinstance(node, ScalarNode) and node.text == "..."
 
 

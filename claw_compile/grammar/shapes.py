@@ -34,7 +34,6 @@ def or_variable(schema: Schema) -> Schema:
 
 
 def or_null(schema: Schema) -> Schema:
-    """Return the schema of a value that may be null."""
     return {"anyOf": [schema, _NULL]}
 
 
@@ -342,6 +341,10 @@ class Members:
         if entry is None:
             return None
         return key.shape.read(self.reader, entry.value, Place(quote(key.name), entry.key.span))
+
+    def fields(self, keys: Mapping[str, Key[Any]]) -> dict[str, Any]:
+        """Return field → value of the keys that have one."""
+        return {field: value for field, key in keys.items() if (value := self[key]) is not None}
 
     def require(self, *keys: Key[Any]) -> None:
         """Report each of the keys that is absent."""

@@ -23,10 +23,10 @@ from claw_compile.diagnostics.diagnostic import Diagnostic, Note, Result, has_er
 from claw_compile.grammar.pod import PodSpec, ServiceSpec, Stdio
 from claw_compile.loading.build_context import BuildContext, build_context, candidate_paths, fill_in
 from claw_compile.loading.files import Files
-from claw_compile.parsing import source as text
-from claw_compile.parsing.interpolation import Lookup
+from claw_compile.parsing.environment import Lookup
 from claw_compile.parsing.json_reader import read_json
-from claw_compile.parsing.node import Node, ScalarNode
+from claw_compile.parsing.node import ScalarNode, child, decode
+from claw_compile.parsing.node import Source as Text
 from claw_contract.descriptor import DescriptorV2
 
 DISCOVERED = ".claw-discovered"
@@ -42,8 +42,6 @@ _IMAGE_KEYS = ("image", "wrapper_image")
 
 @dataclass(frozen=True)
 class DescriptorLookup:
-    """The search for the descriptors of one pod."""
-
     pod: PodSpec
     files: Files
     lock: Lock | None
@@ -112,7 +110,7 @@ class DescriptorLookup:
             data = self.files.read_named(path, "the descriptor")
             # A path that came from the environment is named as it is written.
             shown = self.files.display_path(path.shown)
-            yield _read_file(text.decode(shown, data), "describe-file") if data is not None else Result(None)
+            yield _read_file(decode(shown, data), "describe-file") if data is not None else Result(None)
         yield from self._snapshot(service)
         yield from self._baked(service)
         context = build_context(service, self.files, self.lookup)
@@ -128,7 +126,7 @@ class DescriptorLookup:
         if checked.value is None:
             yield checked
             return
-        image, stale = self._image(service), None
+        image, stale = fill_in(child(service.body, "image"), self.lookup), None
         if service.wraps_stdio:
             differ = differences(checked.value, service.stdio, image)
             stale = f"another {' and '.join(differ)}; it is used all the same" if differ else None
@@ -169,75 +167,53 @@ class DescriptorLookup:
     def _build(self, context: BuildContext) -> Iterator[_Candidate]:
         label = context.labels.get(DESCRIBE_LABEL)
         for path in candidate_paths([context.path], label.text if label is not None else DESCRIPTOR_FILE):
-            file = self.files.read_if_present(path, "the descriptor")
-            if file is not None:
+            if (file := self.files.read_if_present(path, "the descriptor")) is not None:
                 yield _read_file(file, "build")
                 return
         if label is not None:
-            why = (
-                "is no file of the build context" if "$" not in label.text else "has a variable, which is not filled in"
-            )
+            has_variable = "$" in label.text
+            why = "has a variable, which is not filled in" if has_variable else "is no file of the build context"
             message = f"the descriptor {quote(label.text)} {why}"
             yield Result(None, (codes.BAD_DESCRIBE_LABEL.at(label.span, message),))
 
     def _tools_list(self, service: ServiceSpec, context: BuildContext | None) -> Iterator[_Candidate]:
         file = self._discovered(service, TOOLS_FILE)
         if file is None and context is not None:
-            file = next(
-                filter(
-                    None,
-                    (
-                        self.files.read_if_present(path, "the list")
-                        for path in candidate_paths([context.path], TOOLS_FILE)
-                    ),
-                ),
-                None,
-            )
+            paths = candidate_paths([context.path], TOOLS_FILE)
+            file = next(filter(None, (self.files.read_if_present(path, "the list") for path in paths)), None)
         if file is None:
             return
         path = service.mcp_path or (context.labels.get(MCP_LABEL) if context else None)
         if path is not None:
             yield _read_file(file, "tools-list", path)
         elif file.value is not None:
-            at = text.Source(file.value.file, file.value.text).span(0, 0)
+            at = Text(file.value.file, file.value.text).span(0, 0)
             notes = [Note(service.name.span, "of this service")]
             message = "nothing says where this MCP server listens"
             yield codes.TOOLS_LIST_WITHOUT_MCP.at(at, message, notes=notes)
 
-    def _discovered(self, service: ServiceSpec, file: str) -> Result[text.Source] | None:
+    def _discovered(self, service: ServiceSpec, file: str) -> Result[Text] | None:
         name = service.name.text
         if "/" in name or not name.isprintable():
             return None
         return self.files.read_if_present(f"{DISCOVERED}/{name}{file}", f"the snapshot of {quote(name)}")
 
-    def _image(self, service: ServiceSpec) -> str | None:
-        return fill_in(service.body.value("image"), self.lookup) if service.body else None
-
 
 def written_image(service: ServiceSpec) -> str | None:
     """Return the image as the pod file has it, before its variables: the lock knows it by that."""
-    image = service.body.value("image") if service.body else None
+    image = child(service.body, "image")
     return image.text if isinstance(image, ScalarNode) and not image.is_null else None
 
 
-def _read_file(
-    file: Result[text.Source], source: Source, mcp_path: ScalarNode | None = None
-) -> Result[ServiceDescriptor]:
-    """Read a file's text as a descriptor, with everything that is wrong with it."""
+def _read_file(file: Result[Text], source: Source, mcp_path: ScalarNode | None = None) -> Result[ServiceDescriptor]:
     if file.value is None:
         return Result(None, file.diagnostics)
-    tree = read_json(file.value)
-    root: Result[Node] = tree
-    if mcp_path is not None and tree.value is not None:
-        root = as_descriptor(tree.value, mcp_path)
-    diagnostics = tree.diagnostics if root is tree else (*tree.diagnostics, *root.diagnostics)
-    if root.value is None:
-        return Result(None, diagnostics)
-    described = read_descriptor(file.value.file, root.value)
-    if described.value is None:
-        return Result(None, (*diagnostics, *described.diagnostics))
-    digest = sha256(file.value.text.encode())
-    return Result(replace(described.value, source=source, digest=digest), (*diagnostics, *described.diagnostics))
+    name, digest = file.value.file, sha256(file.value.text.encode())
+    root = read_json(file.value)
+    if mcp_path is not None:
+        root = root.then(lambda listed: as_descriptor(listed, mcp_path))
+    described = root.then(lambda tree: read_descriptor(name, tree))
+    return described.then(lambda value: Result(replace(value, source=source, digest=digest)))
 
 
 def differences(snapshot: ServiceDescriptor, stdio: Stdio | None, image: str | None) -> tuple[str, ...]:

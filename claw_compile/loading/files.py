@@ -15,8 +15,7 @@ from pathlib import Path
 
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Diagnostic, Result, Span, quote, start_of
-from claw_compile.parsing.node import ScalarNode
-from claw_compile.parsing.source import Source, decode
+from claw_compile.parsing.node import ScalarNode, Source, decode
 
 MAX_BYTES = 4 * 1024 * 1024
 
@@ -32,7 +31,6 @@ class Files:
 
     @cached_property
     def root(self) -> Path:
-        """The directory, after symlinks."""
         return Path(os.path.realpath(self.directory))
 
     def display_path(self, path: str) -> str:

@@ -1,32 +1,41 @@
-"""Load: the one phase that reads the disk. The pod file, ``.env``, descriptors, contracts, the master secret."""
+"""Load: the one phase that reads the disk. The pod file, ``.env``, descriptors, contracts, skills, the master secret.
+
+A descriptor names its skill by the path in the image. It is looked for beside a ``describe-file`` or a snapshot, and in the
+build context, as the descriptor itself is. The endpoints of a service that has tools are not for its agents: a skill that tells
+them is reported.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import posixpath
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from claw_compile import codes
 from claw_compile.descriptors.descriptor import ServiceDescriptor
 from claw_compile.descriptors.lock import LOCK_FILE, Lock, read_lock
-from claw_compile.descriptors.skill import SkillFile
+from claw_compile.descriptors.rules import is_image_path
+from claw_compile.descriptors.skill import SkillFile, read_skill
 from claw_compile.diagnostics.diagnostic import Diagnostic, Result, Span, quote, start_of
-from claw_compile.grammar.pod import PodSpec
+from claw_compile.grammar.pod import PodSpec, ServiceSpec, own_entries
 from claw_compile.grammar.pod_file import read_pod
 from claw_compile.identity import MIN_MASTER
-from claw_compile.loading.descriptor_lookup import DescriptorLookup
+from claw_compile.loading.build_context import build_context, candidate_paths
+from claw_compile.loading.descriptor_lookup import DISCOVERED, DescriptorLookup
 from claw_compile.loading.files import Files, read_file
-from claw_compile.loading.leak_scan.collect import LeakInputs
-from claw_compile.loading.leak_scan.inputs import LeakInput
-from claw_compile.loading.skills import find_service_skills, read_named_skills
+from claw_compile.loading.leak_inputs import LeakInput, LeakInputs
 from claw_compile.parsing.dotenv import read_dotenv
-from claw_compile.parsing.environment import Variables
+from claw_compile.parsing.environment import Lookup, Variables
 from claw_compile.parsing.json_reader import read_json
-from claw_compile.parsing.node import MapNode, ScalarNode
-from claw_compile.parsing.source import decode
+from claw_compile.parsing.node import MapNode, ScalarNode, Source, decode, span_at
 from claw_compile.parsing.yaml_reader import read_yaml
+from claw_contract.names import SERVICE_NAME
 from claw_contract.secret import Secret
 
+_MIN_PATH = 3
 MASTER_VARIABLE = "CLAW_MASTER_SECRET"
 MASTER_FILE = ".claw-master"
 
@@ -55,12 +64,9 @@ class LoadedPod:
 
 
 def load(pod_file: Path, environ: Mapping[str, str]) -> Result[LoadedPod]:
-    """Load the pod file and the files that it names."""
     file = str(pod_file)
     data = read_file(pod_file, start_of(file), f"the pod file {quote(file)}")
-    if data.value is None:
-        return Result(None, data.diagnostics)
-    source = decode(file, data.value)
+    source = data.then(lambda content: decode(file, content))
     if source.value is None:
         return Result(None, source.diagnostics)
     document = read_yaml(source.value)
@@ -98,11 +104,9 @@ def _variables(directory: Path, environ: Mapping[str, str]) -> Result[Variables]
     path = directory / ".env"
     if not path.is_file():
         return Result(Variables(environ, {}))
-    data = read_file(path, start_of(str(path)), "'.env'")
-    source = decode(str(path), data.value) if data.value is not None else None
-    if source is None or source.value is None:
-        hidden = [_without_text(diagnostic) for diagnostic in source.diagnostics] if source else []
-        return Result(Variables(environ, {}), (*data.diagnostics, *hidden))
+    source = read_file(path, start_of(str(path)), "'.env'").then(lambda content: decode(str(path), content))
+    if source.value is None:
+        return Result(Variables(environ, {}), tuple(_without_text(each) for each in source.diagnostics))
     values = read_dotenv(source.value, environ)
     return Result(Variables(environ, values.value or {}), values.diagnostics)
 
@@ -124,11 +128,11 @@ def _contract(files: Files, path: ScalarNode) -> bytes | None:
 
 def _lock(files: Files) -> Lock | None:
     text = files.read_if_present(LOCK_FILE, "the lock")
-    root = read_json(text.value) if text is not None and text.value is not None else None
-    lock = read_lock(files.display_path(LOCK_FILE), root.value) if root is not None and root.value is not None else None
-    for checked in (text, root, lock):
-        files.diagnostics.extend(checked.diagnostics if checked is not None else ())
-    return lock.value if lock is not None else None
+    if text is None:
+        return None
+    lock = text.then(read_json).then(lambda root: read_lock(files.display_path(LOCK_FILE), root))
+    files.diagnostics.extend(lock.diagnostics)
+    return lock.value
 
 
 def _master(files: Files, spec: PodSpec, variables: Variables) -> Secret | None:
@@ -145,9 +149,8 @@ def _master(files: Files, spec: PodSpec, variables: Variables) -> Secret | None:
             return None
         text, origin, at = data.value.decode("ascii", errors="ignore").strip(), MASTER_FILE, start_of(str(path))
     if len(text) < MIN_MASTER or not text.isascii():
-        files.diagnostics.append(
-            codes.BAD_MASTER_SECRET.at(at, f"{origin} is not {MIN_MASTER} ASCII characters or more")
-        )
+        message = f"{origin} is not {MIN_MASTER} ASCII characters or more"
+        files.diagnostics.append(codes.BAD_MASTER_SECRET.at(at, message))
         return None
     return Secret(text)
 
@@ -174,3 +177,74 @@ def _is_file(path: Path) -> bool:
     except OSError:
         # A name that is too long is no file.
         return False
+
+
+def read_named_skills(pod: PodSpec, files: Files) -> Mapping[str, SkillFile]:
+    """Return path → skill; one that can't be read is reported, and left out."""
+    skills: dict[str, SkillFile] = {}
+    for path in (path for owner in pod.owners for path in own_entries(owner.skills)):
+        if path.text in skills or (data := files.read_named(path, "the skill")) is None:
+            continue
+        text = decode(files.display_path(path.shown), data)
+        skill = text.then(partial(read_skill, path.text, path.shown))
+        files.diagnostics.extend(skill.diagnostics)
+        if skill.value is not None:
+            skills[path.text] = skill.value
+    return skills
+
+
+def find_service_skills(
+    pod: PodSpec, descriptors: Mapping[str, ServiceDescriptor | None], files: Files, lookup: Lookup
+) -> Mapping[str, SkillFile]:
+    """Return service → the skill that its descriptor names; one that can't be found is reported, and left out."""
+    skills: dict[str, SkillFile] = {}
+    for service in pod.services:
+        name, offered = service.name.text, descriptors.get(service.name.text)
+        path = offered.descriptor.skill if offered is not None else None
+        # The name of the service may become part of a file's.
+        if offered is None or path is None or not is_image_path(path) or not SERVICE_NAME.fullmatch(name):
+            continue
+        within = _within(service, offered, files, lookup)
+        paths = candidate_paths(within, path)
+        file = next(filter(None, (files.read_if_present(at, "the skill") for at in paths)), None)
+        if file is None:
+            message = f"the skill {quote(path)} of {name} is neither beside its descriptor nor in its build context"
+            files.diagnostics.append(codes.SKILL_MISSING.at(span_at(offered.root, ("skill",)), message))
+            continue
+        skill = file.then(partial(read_skill, path, name))
+        files.diagnostics.extend(skill.diagnostics)
+        if file.value is not None and skill.value is not None:
+            files.diagnostics.extend(_endpoints(name, offered, file.value))
+            skills[name] = skill.value
+    return skills
+
+
+def _within(
+    service: ServiceSpec, service_descriptor: ServiceDescriptor, files: Files, lookup: Lookup
+) -> tuple[str, ...]:
+    context = build_context(service, files, lookup)
+    contexts = (context.path,) if context is not None else ()
+    match service_descriptor.source:
+        case "describe-file" if service.describe_file is not None:
+            return (posixpath.dirname(service.describe_file.text), *contexts)
+        case "snapshot":
+            return (DISCOVERED, *contexts)
+        case _:
+            return contexts
+
+
+def _endpoints(service: str, service_descriptor: ServiceDescriptor, skill: Source) -> Iterator[Diagnostic]:
+    """Warn where a skill tells how to reach a service that has tools."""
+    if not service_descriptor.tools:
+        return
+    paths = {tool.http.path for tool in service_descriptor.tools if tool.http is not None}
+    paths |= {endpoint.path for endpoint in service_descriptor.descriptor.endpoints}
+    fixed = {path.partition("{")[0].rstrip("/") for path in paths}
+    patterns = [
+        rf"https?://{re.escape(service)}\b",
+        *(rf"(?<![\w/]){re.escape(path)}(?![\w-])" for path in sorted(fixed) if len(path) >= _MIN_PATH),
+    ]
+    match = re.search("|".join(patterns), skill.text)
+    if match is not None:
+        message = f"the skill of {service} tells how it is reached, and the proxy calls its tools for the agent"
+        yield codes.SKILL_TELLS_ENDPOINTS.at(skill.span_of(*match.span()), message)

@@ -60,20 +60,16 @@ def grace_seconds(deployment: Deployment) -> int:
     return math.ceil(drain / 1000) + _LAST_SECONDS
 
 
-def governed_hosts(deployment: Deployment) -> list[str]:
-    """Return the hosts of model providers that lead an unaware agent to its proxy."""
-    return sorted(_governed(deployment.resolved))
-
-
 def opened_hosts(resolved: ResolvedPod) -> list[str]:
     """Return the hosts that the proxy opens TLS of, with a certificate of the pod's CA; base URLs of the pod's own count."""
     environment = resolved.proxy_env
     set_here = (environment.get(f"{known.env}_BASE_URL") for known in KNOWN_PROVIDERS.values())
     urls = [split for setting in set_here if setting is not None and (split := _split(setting.value)) is not None]
-    return sorted(_governed(resolved) | {url.hostname for url in urls if url.scheme == "https" and url.hostname})
+    return sorted(governed_hosts(resolved) | {url.hostname for url in urls if url.scheme == "https" and url.hostname})
 
 
-def _governed(resolved: ResolvedPod) -> set[str]:
+def governed_hosts(resolved: ResolvedPod) -> set[str]:
+    """Return the hosts of model providers that lead an unaware agent to its proxy."""
     known = {urlsplit(each.base_url).hostname for each in KNOWN_PROVIDERS.values() if each.base_url is not None}
     setting = resolved.proxy_env.get(HOSTS)
     stated = {part.partition("=")[0].strip() for part in (setting.value if setting else "").split(",")}

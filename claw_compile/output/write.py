@@ -30,13 +30,8 @@ from claw_compile.output.emit import Tree, is_for_its_agent
 from claw_contract.secret import Secret
 
 OURS = {
-    "context",
-    "agents",
-    "auth",
-    "secrets",
-    "pod-manifest.json",
-    "compose.generated.yml",
-    "kubernetes.generated.yml",
+    *("context", "agents", "auth", "secrets"),
+    *("pod-manifest.json", "compose.generated.yml", "kubernetes.generated.yml"),
 }
 """The names at the top of a compiled tree."""
 TREE = ".tree"

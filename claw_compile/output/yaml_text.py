@@ -41,10 +41,8 @@ def tree(data: Data) -> Node:
             return data
         case None:
             return ScalarNode("null", _OURS, plain=True)
-        case bool():
-            return ScalarNode(str(data).lower(), _OURS, plain=True)
         case int():
-            return ScalarNode(str(data), _OURS, plain=True)
+            return ScalarNode(str(data).lower(), _OURS, plain=True)
         case str():
             return ScalarNode(data, _OURS)
         case Mapping():
@@ -54,7 +52,6 @@ def tree(data: Data) -> Node:
 
 
 def mapping(data: Mapping[str, Data]) -> MapNode:
-    """Return a mapping as a tree; its keys are plain where that is sound."""
     return MapNode(tuple(entry(name, value) for name, value in data.items()), _OURS)
 
 

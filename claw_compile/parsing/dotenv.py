@@ -16,8 +16,8 @@ from functools import cached_property
 
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Diagnostic, Result, Span
-from claw_compile.parsing.interpolation import MalformedReference, interpolate
-from claw_compile.parsing.source import Source
+from claw_compile.parsing.environment import MalformedReference, interpolate
+from claw_compile.parsing.node import Source
 
 _ASSIGNMENT = re.compile(r"[^\S\n]*(?:export[^\S\n]+)?(?P<name>[\w.\-\[\]]+)[^\S\n]*(?P<sign>[=:]?)[ \t]*")
 _COMMENT = re.compile(r" #.*$")

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from json import JSONDecodeError, JSONDecoder
 
 from claw_compile import codes
-from claw_compile.diagnostics.diagnostic import Diagnostic, Note, Result, Span, quote
-from claw_compile.parsing.node import MAX_DIGITS, Entry, ListNode, MapNode, Node, ScalarNode
-from claw_compile.parsing.source import Source
+from claw_compile.diagnostics.diagnostic import Diagnostic, Note, Result, quote
+from claw_compile.parsing.node import MAX_DIGITS, Entry, ListNode, MapNode, Node, ScalarNode, Source
 
 MAX_DEPTH = 40
 _STRINGS = JSONDecoder()
@@ -83,7 +82,7 @@ class _Parser:
         text = match[0]
         if len(text) > MAX_DIGITS or (text[-1].isdigit() and abs(float(text)) == float("inf")):
             raise _JsonError(at, "a number out of range")
-        return ScalarNode(text, self._span(at, match.end()), plain=True), match.end()
+        return ScalarNode(text, self.source.span_of(at, match.end()), plain=True), match.end()
 
     def _string(self, at: int) -> tuple[ScalarNode, int]:
         try:
@@ -93,25 +92,25 @@ class _Parser:
         # The file is UTF-8: only an escape can make one.
         if "\\" in self.source.text[at:end] and any("\ud800" <= char <= "\udfff" for char in text):
             raise _JsonError(at, "an escape that names half a character")
-        return ScalarNode(text, self._span(at, end)), end
+        return ScalarNode(text, self.source.span_of(at, end)), end
 
     def _array(self, at: int, depth: int) -> tuple[ListNode, int]:
         text, items = self.source.text, list[Node]()
         end = _blank(text, at + 1)
         if text[end : end + 1] == "]":
-            return ListNode((), self._span(at, end + 1)), end + 1
+            return ListNode((), self.source.span_of(at, end + 1)), end + 1
         while True:
             item, end = self.value(end, depth + 1)
             items.append(item)
             end, closed = self._next(end, "]")
             if closed:
-                return ListNode(tuple(items), self._span(at, end)), end
+                return ListNode(tuple(items), self.source.span_of(at, end)), end
 
     def _object(self, at: int, depth: int) -> tuple[MapNode, int]:
         text, entries = self.source.text, dict[str, Entry]()
         end = _blank(text, at + 1)
         if text[end : end + 1] == "}":
-            return MapNode((), self._span(at, end + 1)), end + 1
+            return MapNode((), self.source.span_of(at, end + 1)), end + 1
         while True:
             if text[end : end + 1] != '"':
                 raise _JsonError(end, "a key in double quotes is expected here")
@@ -123,7 +122,7 @@ class _Parser:
             self._keep(entries, Entry(key, value))
             end, closed = self._next(end, "}")
             if closed:
-                return MapNode(tuple(entries.values()), self._span(at, end)), end
+                return MapNode(tuple(entries.values()), self.source.span_of(at, end)), end
 
     def _next(self, at: int, closing: str) -> tuple[int, bool]:
         """Return the offset behind the comma, or behind the closing bracket."""
@@ -141,6 +140,3 @@ class _Parser:
             note = Note(first.key.span, "it is here for the first time")
             message = f"the key {quote(entry.key.text)} stands here again"
             self.diagnostics.append(codes.DUPLICATE_KEY.at(entry.key.span, message, notes=[note]))
-
-    def _span(self, start: int, end: int) -> Span:
-        return self.source.span_of(start, end)

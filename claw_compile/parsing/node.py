@@ -1,18 +1,24 @@
-"""The tree that both readers (YAML and JSON) make: values with places.
+"""The tree that both readers (YAML and JSON) make of a file: values with places.
 
 Rules. A scalar keeps its spelling (``0123`` stays ``0123``); who needs a number asks ``scalar_value``: ``on``, ``yes`` and
-``22:22`` are strings (YAML 1.1 would make them true, true and 1342). ``shown`` is
-what a diagnostic may print: the text of the file, before a variable's value went in.
+``22:22`` are strings (YAML 1.1 would make them true, true and 1342). ``shown`` is what a diagnostic may print: the text of
+the file, before a variable's value went in.
 """
 
 from __future__ import annotations
 
+import bisect
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, assert_never
 
-from claw_compile.diagnostics.diagnostic import Span
+from claw_compile import codes
+from claw_compile.diagnostics.diagnostic import Result, Span
 
+_LINE_BREAK = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
+"""The line breaks of PyYAML; the JSON reader counts the same way."""
 _INT = re.compile(r"[-+]?[0-9]+")
 _OCTAL = re.compile(r"0o[0-7]+")
 _HEX = re.compile(r"0x[0-9a-fA-F]+")
@@ -27,6 +33,7 @@ _WORDS: dict[str, bool | float | None] = (
 )
 MAX_DIGITS = 400
 """A longer number stays a string; Python refuses to convert some thousand digits, and nobody means them."""
+type Node = ScalarNode | ListNode | MapNode
 
 
 @dataclass(frozen=True)
@@ -80,7 +87,33 @@ class MapNode:
         return entry.value if entry else None
 
 
-type Node = ScalarNode | ListNode | MapNode
+def child(node: Node | None, *keys: str) -> Node | None:
+    """Return the value under the keys, one below the other; None where there is none."""
+    for key in keys:
+        node = node.value(key) if isinstance(node, MapNode) else None
+    return node
+
+
+def items_of(node: Node | None) -> tuple[Node, ...]:
+    """Return the items of a list; none of anything else."""
+    return node.items if isinstance(node, ListNode) else ()
+
+
+def entries_of(node: Node | None) -> tuple[Entry, ...]:
+    """Return the entries of a mapping; none of anything else."""
+    return node.entries if isinstance(node, MapNode) else ()
+
+
+def scalars(node: Node, *, keys: bool = False) -> Iterator[ScalarNode]:
+    """Yield every single value in a tree, in the order of the file; with ``keys``, the keys too."""
+    if isinstance(node, ScalarNode):
+        yield node
+    for item in items_of(node):
+        yield from scalars(item, keys=keys)
+    for entry in entries_of(node):
+        if keys:
+            yield entry.key
+        yield from scalars(entry.value, keys=keys)
 
 
 def plain_data(node: Node) -> Any:
@@ -126,7 +159,7 @@ def kind(node: Node) -> str:
 def scalar_value(text: str) -> str | int | float | bool | None:
     """Return the value of a plain scalar, by YAML 1.2's core schema and nothing more.
 
-    >>> typed("on"), typed("4000:22"), typed("0x10"), typed("1e3"), typed("~")
+    >>> scalar_value("on"), scalar_value("4000:22"), scalar_value("0x10"), scalar_value("1e3"), scalar_value("~")
     ('on', '4000:22', 16, 1000.0, None)
     """
     if text in _WORDS:
@@ -142,3 +175,42 @@ def scalar_value(text: str) -> str | int | float | bool | None:
     if _FLOAT.fullmatch(text):
         return float(text)
     return text
+
+
+@dataclass(frozen=True)
+class Source:
+    """``file`` is the name that diagnostics print: the path as the user gave it."""
+
+    file: str
+    text: str
+
+    @cached_property
+    def lines(self) -> list[str]:
+        return _LINE_BREAK.split(self.text)
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [0, *(match.end() for match in _LINE_BREAK.finditer(self.text))]
+
+    def span(self, line: int, column: int, end: int | None = None) -> Span:
+        """Return a place from 0-based line and column; without ``end``, to the end of what the line says."""
+        text = self.lines[line] if line < len(self.lines) else ""
+        last = len(text.rstrip()) if end is None else end
+        return Span(self.file, line + 1, column + 1, max(last, column) + 1, text)
+
+    def span_of(self, start: int, end: int) -> Span:
+        """Return a place from offsets into the text."""
+        line = bisect.bisect_right(self._starts, start) - 1
+        begins = self._starts[line]
+        same_line = line + 1 == len(self._starts) or max(start + 1, end) <= self._starts[line + 1]
+        return self.span(line, start - begins, end - begins if same_line else None)
+
+
+def decode(file: str, data: bytes) -> Result[Source]:
+    """Decode the bytes of a file; a byte order mark is dropped."""
+    try:
+        return Result(Source(file, data.decode("utf-8-sig")))
+    except UnicodeDecodeError as error:
+        sound = data[: error.start].decode("utf-8", errors="ignore")
+        at = Source(file, sound + "?").span_of(len(sound), len(sound) + 1)
+        return Result(None, (codes.NOT_UTF8.at(at, "this byte is not UTF-8"),))

@@ -19,8 +19,7 @@ from yaml.scanner import Scanner
 
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Diagnostic, Note, Result, Span, quote, start_of
-from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode
-from claw_compile.parsing.source import Source
+from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode, Source
 
 MAX_NODES = 100_000
 """The most values that a document may have once its aliases are expanded."""
@@ -133,11 +132,8 @@ class _LibyamlLoader(_StringRecorder):
         self.parser = yaml.CSafeLoader(text)
         Composer.__init__(self)
         self.strings = set()
-        self.check_event, self.peek_event, self.get_event = (
-            self.parser.check_event,
-            self.parser.peek_event,
-            self.parser.get_event,
-        )
+        parser = self.parser
+        self.check_event, self.peek_event, self.get_event = parser.check_event, parser.peek_event, parser.get_event
 
 
 def _compose(text: str) -> tuple[yaml.Node | None, set[int]]:
@@ -220,9 +216,8 @@ class _TreeBuilder:
                     merged.setdefault(entry.key.text, entry)
             elif (first := own.get(key.text)) is not None:
                 note = Note(first.key.span, "it is here for the first time")
-                self.diagnostics.append(
-                    codes.DUPLICATE_KEY.at(key.span, f"the key {quote(key.text)} stands here again", notes=[note])
-                )
+                message = f"the key {quote(key.text)} stands here again"
+                self.diagnostics.append(codes.DUPLICATE_KEY.at(key.span, message, notes=[note]))
             else:
                 own[key.text] = Entry(key, value)
         entries = (*own.values(), *(entry for name, entry in merged.items() if name not in own))

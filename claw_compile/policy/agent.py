@@ -16,8 +16,6 @@ from claw_contract.metadata import AllowedModel, Budget
 
 @dataclass(frozen=True)
 class GrantedTool:
-    """A tool that an agent may use, and its service."""
-
     service: str
     tool: DescriptorTool
 
@@ -36,8 +34,6 @@ class ResolvedFeed:
 
 @dataclass(frozen=True)
 class MemoryRelation:
-    """The service that remembers for the agent, and its paths."""
-
     service: str
     timeout_ms: int
     paths: DescriptorMemory

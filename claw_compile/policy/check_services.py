@@ -1,8 +1,9 @@
-"""Check: services whose containers could take over the host, whose images may change, and whose names collide.
+"""Check: services whose containers could take over the host or reach too much, whose images may change, whose names collide.
 
-Rules. Power over the host is written in the pod file, so it is kept, with a warning for each place: privileges,
-capabilities that reach beyond the container, the daemon's socket, the host's own directories. An image needs a tag or a
-digest. A counted service has no host of its own name; an ordinal's name is nobody else's; some names are the compiler's.
+Rules. What lets an agent round its proxy without being asked for is an error (decision 0018). What the pod file says in so many
+words is kept, with a warning for each place: power over the host is privileges, capabilities that reach beyond the container,
+the daemon's socket, the host's own directories. An image needs a tag or a digest. A counted service has no host of its own
+name; an ordinal's name is nobody else's; some names of services, networks, volumes and secrets are the compiler's.
 """
 
 from __future__ import annotations
@@ -14,24 +15,26 @@ from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Diagnostic, Note, Span, quote
 from claw_compile.grammar.pod import PodSpec, ServiceSpec, own_entries
 from claw_compile.loading.load import LoadedPod
-from claw_compile.parsing.interpolation import interpolate
-from claw_compile.parsing.node import ListNode, MapNode, Node, ScalarNode, plain_data
+from claw_compile.parsing.environment import interpolate
+from claw_compile.parsing.node import Entry, MapNode, Node, ScalarNode, child, entries_of, items_of, plain_data
 from claw_compile.policy.agent import Agent, ResolvedPod
+from claw_compile.policy.topology import called_services, has_egress, topology
 
+MAX_NETWORKS = 25
+"""Docker's default address pools hold about 30 networks, and other pods want some."""
+_OURS = {
+    "networks": re.compile(r"claw-(agent-.*|tool-.*|egress)"),
+    "volumes": re.compile(r"claw-(history|state)"),
+    "secrets": re.compile(r"claw-.*"),
+}
+_OUR_REAL_NETWORK = re.compile(r".*[_-]" + _OURS["networks"].pattern, re.DOTALL)
+"""Our network as Docker calls it: the project's name comes first."""
+_SHARED = ("network_mode", "pid", "ipc")
 _SOCKETS = ("docker.sock", "containerd.sock", "podman.sock", "crio.sock")
-_DIRECTORIES = (
-    "/",
-    "/dev",
-    "/etc",
-    "/proc",
-    "/root",
-    "/run",
-    "/sys",
-    "/var",
-    "/var/lib",
-    "/var/lib/docker",
-    "/var/run",
-)
+_DIRECTORIES = {
+    *("/", "/dev", "/etc", "/proc", "/root", "/run", "/sys"),
+    *("/var", "/var/lib", "/var/lib/docker", "/var/run"),
+}
 CAPABILITIES = {
     *("ALL", "BPF", "DAC_READ_SEARCH", "MKNOD", "NET_ADMIN", "NET_RAW", "PERFMON"),
     *("SYS_ADMIN", "SYS_BOOT", "SYS_MODULE", "SYS_PTRACE", "SYS_RAWIO"),
@@ -45,38 +48,31 @@ _COMPOSE_NAME = re.compile(r"(?!\.\.?$)[a-zA-Z0-9._-]+")
 def check_host(resolved: ResolvedPod) -> Iterator[Diagnostic]:
     """Warn at every place that gives an agent its host."""
     for agent in resolved.agents:
-        found = [*_powers(agent.spec), *_mounts(agent.spec), *_surfaces(agent)]
-        for span, what in found:
-            name = agent.spec.name.text
+        name = agent.spec.name.text
+        for span, what in (*_powers(agent.spec), *_mounts(agent)):
             yield codes.AGENT_TAKES_HOST.at(span, f"{name} could take over its host, and its proxy with it: {what}")
 
 
 def _powers(service: ServiceSpec) -> Iterator[tuple[Span, str]]:
-    privileged = _value(service, "privileged")
+    privileged = child(service.body, "privileged")
     if isinstance(privileged, ScalarNode) and plain_data(privileged) is True:
         yield privileged.span, "it is privileged"
-    added = _value(service, "cap_add")
-    for item in added.items if isinstance(added, ListNode) else ():
+    for item in items_of(child(service.body, "cap_add")):
         if isinstance(item, ScalarNode) and item.text.upper().removeprefix("CAP_") in CAPABILITIES:
             yield item.span, f"it has the capability {quote(item.shown)}"
     for key in _NAMESPACES:
-        node = _value(service, key)
+        node = child(service.body, key)
         if isinstance(node, ScalarNode) and node.text == "host":
             yield node.span, f"it shares {quote(key)} with the host"
-    devices = _value(service, "devices")
-    if isinstance(devices, ListNode) and devices.items:
-        yield devices.items[0].span, "it has devices of the host"
+    if devices := items_of(child(service.body, "devices")):
+        yield devices[0].span, "it has devices of the host"
 
 
-def _mounts(service: ServiceSpec) -> Iterator[tuple[Span, str]]:
-    volumes = _value(service, "volumes")
-    for item in volumes.items if isinstance(volumes, ListNode) else ():
+def _mounts(agent: Agent) -> Iterator[tuple[Span, str]]:
+    for item in items_of(child(agent.spec.body, "volumes")):
         node: Node | None = item.value("source") if isinstance(item, MapNode) else item
         if isinstance(node, ScalarNode) and (what := _host_access(node.text.partition(":")[0])):
             yield node.span, what
-
-
-def _surfaces(agent: Agent) -> Iterator[tuple[Span, str]]:
     for surface in agent.surfaces:
         if surface.scheme == "host" and (what := _host_access(surface.target)):
             yield surface.span, what
@@ -90,26 +86,21 @@ def _host_access(path: str) -> str | None:
     return f"it has {quote(plain)} of the host" if path.startswith("/") and plain in _DIRECTORIES else None
 
 
-def _value(service: ServiceSpec, key: str) -> Node | None:
-    return service.body.value(key) if service.body is not None else None
-
-
 def check_images(loaded: LoadedPod, resolved: ResolvedPod) -> Iterator[Diagnostic]:
     """Warn about agents, and services that agents use, whose image may be another one tomorrow."""
     used = {name for agent in resolved.agents for name in (agent.spec.name.text, *agent.providers)}
     for service in loaded.pod.services:
-        image = _image(service) if service.name.text in used else None
-        if image is not None and not _is_pinned(interpolate(image.text, loaded.variables.lookup).text):
+        image = child(service.body, "image")
+        if (
+            service.name.text not in used
+            or child(service.body, "build")
+            or not isinstance(image, ScalarNode)
+            or image.is_null
+        ):
+            continue
+        if not _is_pinned(interpolate(image.text, loaded.variables.lookup).text):
             message = f"the image of {service.name.text} names no version, and may be another one tomorrow"
             yield codes.UNPINNED_IMAGE.at(image.span, message)
-
-
-def _image(service: ServiceSpec) -> ScalarNode | None:
-    """Return the image of a service; none where it is built here."""
-    if service.body is None or service.body.get("build") is not None:
-        return None
-    image = service.body.value("image")
-    return image if isinstance(image, ScalarNode) and not image.is_null else None
 
 
 def _is_pinned(image: str) -> bool:
@@ -121,7 +112,6 @@ def _is_pinned(image: str) -> bool:
 
 
 def check_names(pod: PodSpec) -> Iterator[Diagnostic]:
-    """Check every service's name, and every ordinal's."""
     hosts: dict[str, ServiceSpec] = {}
     names = {service.name.text: service for service in pod.services}
     for service in pod.services:
@@ -161,3 +151,98 @@ def _host_names(pod: PodSpec, resolved: ResolvedPod) -> Iterator[tuple[str, Span
         if owner.memory is not None and owner.memory.service is not None:
             yield owner.memory.service.text, owner.memory.service.span
     yield from ((feed.service, feed.span) for agent in resolved.agents for feed in agent.feeds)
+
+
+def check_reach(pod: PodSpec, resolved: ResolvedPod) -> Iterator[Diagnostic]:
+    """Report every place of the file that contradicts the derived networks."""
+    if not resolved.agents:
+        return
+    yield from _check_reserved_names(pod)
+    if (count := len(topology(pod, resolved).networks)) > MAX_NETWORKS:
+        services = pod.document.get("services")
+        assert services is not None
+        yield codes.MANY_NETWORKS.at(services.key.span, f"the pod needs {count} networks")
+    provider_names = called_services(pod, resolved)
+    for service in pod.services:
+        yield from _check_shared_namespaces(service, pod)
+        yield from _check_networks(service)
+        yield from _check_extends(service, pod)
+        mode = _nonempty(service, "network_mode")
+        if mode and service.name.text in provider_names and service.base_url is None and service.agent is None:
+            message = f"the proxy can't be on a network with {service.name.text}"
+            yield codes.PROVIDER_NETWORK_MODE.at(mode.key.span, message)
+    for service in pod.agents:
+        yield from _check_agent(service, resolved)
+
+
+def _check_agent(service: ServiceSpec, resolved: ResolvedPod) -> Iterator[Diagnostic]:
+    name = service.name.text
+    if mode := _nonempty(service, "network_mode"):
+        yield codes.AGENT_NETWORK_MODE.at(mode.key.span, f"{name} would be on a network that is not derived")
+    if networks := _nonempty(service, "networks"):
+        message = f"{name} reaches everything on these networks, past its policy"
+        yield codes.AGENT_ON_OWN_NETWORK.at(networks.key.span, message)
+    internal = not any(has_egress(agent) for agent in resolved.agents if agent.spec is service)
+    if (ports := _nonempty(service, "ports")) and internal and not networks:
+        yield codes.PORTS_NOT_PUBLISHED.at(ports.key.span, f"{name} is on internal networks only")
+
+
+def _nonempty(service: ServiceSpec, key: str) -> Entry | None:
+    """Return the entry of a key, where it holds something."""
+    entry = service.body.get(key) if service.body is not None else None
+    node = entry.value if entry is not None else None
+    if isinstance(node, ScalarNode):
+        return entry if node.text and not node.is_null else None
+    return entry if items_of(node) or entries_of(node) else None
+
+
+def _check_shared_namespaces(service: ServiceSpec, pod: PodSpec) -> Iterator[Diagnostic]:
+    """Check ``network_mode: service:NAME`` and its like."""
+    for key in _SHARED:
+        entry = _nonempty(service, key)
+        if entry and isinstance(entry.value, ScalarNode) and entry.value.text.startswith("service:"):
+            yield from _check_counted_reference(entry.value, entry.value.text.removeprefix("service:"), pod)
+
+
+def _check_networks(service: ServiceSpec) -> Iterator[Diagnostic]:
+    """Report a network of the compiler's own: on it, a container would reach what it may not."""
+    entry = _nonempty(service, "networks")
+    node = entry.value if entry else None
+    keys = (each.key for each in entries_of(node))
+    for name in (*keys, *(item for item in items_of(node) if isinstance(item, ScalarNode))):
+        if _OURS["networks"].fullmatch(name.text):
+            message = f"{quote(name.text)} is one of the compiler's own networks"
+            yield codes.RESERVED_NAME.at(name.span, message, help_text="name what is reached in 'surfaces' or 'tools'")
+
+
+def _check_extends(service: ServiceSpec, pod: PodSpec) -> Iterator[Diagnostic]:
+    entry = _nonempty(service, "extends")
+    node = entry.value if entry else None
+    if isinstance(node, MapNode):
+        node = None if node.get("file") else node.value("service")
+    target = pod.service(node.text) if isinstance(node, ScalarNode) else None
+    if target is not None and target.agent is not None and isinstance(node, ScalarNode):
+        notes = [Note(target.name.span, "the agent is here")]
+        message = f"{service.name.text} would get the credential of {target.name.text}"
+        yield codes.EXTENDS_AGENT.at(node.span, message, notes=notes)
+
+
+def _check_counted_reference(node: ScalarNode, name: str, pod: PodSpec) -> Iterator[Diagnostic]:
+    target = pod.service(name)
+    if target is not None and target.count > 1:
+        notes = [Note(target.count_key, "'count' is here")] if target.count_key else []
+        message = f"{quote(name)} is {target.count} containers"
+        yield codes.COUNTED_REFERENCE.at(node.span, message, notes=notes)
+
+
+def _check_reserved_names(pod: PodSpec) -> Iterator[Diagnostic]:
+    for section, ours in _OURS.items():
+        node = pod.document.value(section)
+        for entry in entries_of(node):
+            real = child(entry.value, "name")
+            names = [entry.key] if ours.fullmatch(entry.key.text) else []
+            if section == "networks" and isinstance(real, ScalarNode) and _OUR_REAL_NETWORK.fullmatch(real.text):
+                names.append(real)
+            for name in names:
+                message = f"{quote(name.text)} is a name of the compiler's own {section}"
+                yield codes.RESERVED_NAME.at(name.span, message)

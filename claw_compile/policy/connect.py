@@ -1,31 +1,42 @@
 """Connect: base URL and credential of each service that the proxy calls; providers.json (docs/spec/compile.md "Auth").
 
-Rules. An agent's own ``service-auth`` beats the credential of the provider. Feeds and memories carry a bearer token or none:
-another kind is an error here, and not a call without a credential later. Keys of providers come by ``cllama-env`` and go into
+Rules. A base URL is ``x-claw.base-url``, else it has the first TCP port of ``expose``, else of the container side of ``ports``,
+else 80. UDP is passed over; a range is an error; several ports without a choice warn.
+
+An agent's own ``service-auth`` beats the credential of the provider. Feeds and memories carry a bearer token or none: another
+kind is an error here, and not a call without a credential later. Keys of providers come by ``cllama-env`` and go into
 providers.json, which is the proxy's alone; the rest is its environment.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from claw_compile import codes
-from claw_compile.diagnostics.diagnostic import Diagnostic, Result, Span, quote
-from claw_compile.grammar.pod import Setting
+from claw_compile.diagnostics.diagnostic import Diagnostic, Note, Result, Span, quote
+from claw_compile.grammar.pod import ServiceSpec, Setting
+from claw_compile.grammar.reader import problem_at
 from claw_compile.loading.load import LoadedPod
+from claw_compile.parsing.environment import Lookup, interpolate
+from claw_compile.parsing.node import ListNode, MapNode, Node, ScalarNode
 from claw_compile.policy.agent import Agent, ResolvedFeed, ResolvedPod
-from claw_compile.policy.base_url import base_url
 from claw_compile.policy.credentials import Principals, project_auth, resolve_principals
 from claw_contract.context_files import Feed, Memory, MemoryPath, MemoryRecall
 from claw_contract.descriptor import DescriptorV2
 from claw_contract.known_providers import KNOWN_PROVIDERS, provider_of
-from claw_contract.manifest import Auth, BasicAuth, BearerAuth, HeaderAuth, NoAuth, checked_base_url
+from claw_contract.manifest import Auth, BaseUrl, BasicAuth, BearerAuth, HeaderAuth, NoAuth, checked_base_url
 from claw_contract.providers import ProviderEntry, ProviderKey, Providers
 from claw_contract.secret import Secret
+
+_PORT = re.compile(r"(?P<port>[0-9]{1,5})(?P<range>-[0-9]{1,5})?(/(?P<protocol>[a-z]+))?")
+_URL = TypeAdapter[str](BaseUrl)
+_HTTP_PORT = 80
+MAX_PORT = 65535
 
 
 @dataclass(frozen=True)
@@ -59,13 +70,12 @@ def connect(loaded: LoadedPod, resolved: ResolvedPod) -> Result[Connections]:
     """Return every service that an agent has tools, feeds or memories of; a missing port or token is reported."""
     diagnostics: list[Diagnostic] = []
     providers = dict(_providers(loaded, resolved, diagnostics))
-    connections = Connections(
-        providers, resolve_principals(loaded.pod, resolved.agents, loaded.variables.lookup, diagnostics)
-    )
+    principals = resolve_principals(loaded.pod, resolved.agents, loaded.variables.lookup, diagnostics)
+    connections = Connections(providers, principals)
     feeds = {agent.id: tuple(_feeds(agent, connections, diagnostics)) for agent in resolved.agents}
     memories = {agent.id: memory for agent in resolved.agents if (memory := _memory(agent, connections, diagnostics))}
     models = model_providers(resolved.proxy_env, diagnostics)
-    return Result(Connections(providers, connections.principals, feeds, memories, models), tuple(diagnostics))
+    return Result(Connections(providers, principals, feeds, memories, models), tuple(diagnostics))
 
 
 def _providers(
@@ -78,11 +88,8 @@ def _providers(
         lookup = loaded.variables.lookup
         url = base_url(service, lookup, diagnostics)
         auth = project_auth(loaded.pod, service, service_descriptor, lookup, diagnostics)
-        mcp = (
-            service_descriptor.descriptor.mcp
-            if service_descriptor and isinstance(service_descriptor.descriptor, DescriptorV2)
-            else None
-        )
+        descriptor = service_descriptor.descriptor if service_descriptor is not None else None
+        mcp = descriptor.mcp if isinstance(descriptor, DescriptorV2) else None
         if url is not None and auth is not None:
             yield name, Provider(name, url, mcp.path if mcp else None, auth)
 
@@ -102,16 +109,9 @@ def _feeds(agent: Agent, connections: Connections, diagnostics: list[Diagnostic]
 
 
 def _feed(feed: ResolvedFeed, provider: Provider, bearer: BearerAuth | None) -> Feed:
-    fields = {} if feed.ttl is None else {"ttl": feed.ttl}
-    url = provider.base_url.rstrip("/") + feed.path
-    return Feed(
-        name=feed.name,
-        source=feed.service,
-        path=feed.path,
-        url=url,
-        auth=None if bearer is None else bearer.token,
-        **fields,
-    )
+    ttl = {} if feed.ttl is None else {"ttl": feed.ttl}
+    url, token = provider.base_url.rstrip("/") + feed.path, None if bearer is None else bearer.token
+    return Feed(name=feed.name, source=feed.service, path=feed.path, url=url, auth=token, **ttl)
 
 
 def _memory(agent: Agent, connections: Connections, diagnostics: list[Diagnostic]) -> Memory | None:
@@ -180,3 +180,107 @@ def _base_url(setting: Setting | None, diagnostics: list[Diagnostic]) -> str | N
     except ValueError as error:
         diagnostics.append(codes.BAD_BASE_URL.at(setting.key, str(error)))
         return None
+
+
+@dataclass(frozen=True)
+class _Port:
+    number: int
+    is_range: bool
+    span: Span
+    shown: str
+
+
+def base_url(service: ServiceSpec, lookup: Lookup, diagnostics: list[Diagnostic]) -> str | None:
+    """Return ``http://<service>:<port>``, or the provider's own base URL; None when it can't be known."""
+    if service.base_url is not None:
+        return _explicit_url(service.base_url, diagnostics)
+    port_reader = _PortReader(lookup, diagnostics)
+    ports = port_reader.tcp_ports(service.expose, "expose") or port_reader.tcp_ports(service.ports, "ports")
+    if port_reader.failed:
+        return None
+    name = service.name.text
+    if not ports:
+        help_text = "add 'expose: [\"PORT\"]', or set 'x-claw.base-url'"
+        message = f"{name} has no TCP port; http://{name}:80 is taken"
+        diagnostics.append(codes.NO_PORT.at(service.name.span, message, help_text=help_text))
+        return f"http://{name}:{_HTTP_PORT}"
+    first, *others = ports
+    for port in ports:
+        if port.is_range:
+            message = f"{quote(port.shown)} does not say where {name} listens"
+            diagnostics.append(codes.PORT_RANGE.at(port.span, message, help_text="set 'x-claw.base-url'"))
+            return None
+    if others:
+        message = f"{name} has several TCP ports; {quote(first.shown)} is taken"
+        notes = [Note(first.span, "this one is taken")]
+        diagnostics.append(
+            codes.SEVERAL_PORTS.at(others[0].span, message, notes=notes, help_text="set 'x-claw.base-url'")
+        )
+    return f"http://{name}:{first.number}"
+
+
+def _explicit_url(written: ScalarNode, diagnostics: list[Diagnostic]) -> str | None:
+    url = written.text.rstrip("/")
+    try:
+        sound = re.fullmatch(r"[!-~]+", url) is not None and bool(_URL.validate_python(url)) and _has_port(url)
+    except ValidationError:
+        sound = False
+    if not sound:
+        diagnostics.append(codes.BAD_BASE_URL.at(written.span, f"{quote(written.shown)} is not a base URL"))
+        return None
+    return url
+
+
+def _has_port(url: str) -> bool:
+    host = url.partition("://")[2].partition("/")[0].rpartition("]")[2]
+    _, colon, port = host.rpartition(":")
+    return not colon or (re.fullmatch(r"[0-9]{1,5}", port) is not None and 0 < int(port) <= MAX_PORT)
+
+
+@dataclass
+class _PortReader:
+    lookup: Lookup
+    diagnostics: list[Diagnostic]
+    failed: bool = False
+
+    def tcp_ports(self, node: Node | None, key: str) -> list[_Port]:
+        """Return the TCP ports of ``expose`` or ``ports``, each once."""
+        if node is None or (isinstance(node, ScalarNode) and node.is_null):
+            return []
+        if not isinstance(node, ListNode):
+            self._report_bad_port(node.span, f"{quote(key)} is a list")
+            return []
+        ports: dict[tuple[int, bool], _Port] = {}
+        for item in node.items:
+            port = self._port(item)
+            if port is not None:
+                ports.setdefault((port.number, port.is_range), port)
+        return list(ports.values())
+
+    def _port(self, node: Node) -> _Port | None:
+        if isinstance(node, MapNode):
+            target, protocol = node.value("target"), node.value("protocol")
+            if isinstance(protocol, ScalarNode) and protocol.text.lower() not in {"", "tcp"}:
+                return None
+            if isinstance(target, ScalarNode):
+                return self._port(target)
+        if not isinstance(node, ScalarNode):
+            self._report_bad_port(node.span, "this entry holds no port")
+            return None
+        filled = interpolate(node.text, self.lookup)
+        if filled.problems:
+            self.diagnostics.extend(problem_at(node, problem) for problem in filled.problems)
+            self.failed = True
+            return None
+        # The container's side is behind the last colon; a host address may hold colons of its own.
+        match = _PORT.fullmatch(filled.text.strip().lower().rpartition(":")[2])
+        if match is None or not 0 < int(match["port"]) <= MAX_PORT:
+            self._report_bad_port(node.span, f"{quote(node.text)} holds no port")
+            return None
+        if match["protocol"] not in {None, "tcp"}:
+            return None
+        return _Port(int(match["port"]), match["range"] is not None, node.span, node.text)
+
+    def _report_bad_port(self, span: Span, message: str) -> None:
+        self.failed = True
+        self.diagnostics.append(codes.BAD_PORT.at(span, message, help_text="set 'x-claw.base-url'"))

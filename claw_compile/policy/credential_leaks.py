@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Code, Diagnostic
 from claw_compile.identity import agent_token
-from claw_compile.loading.leak_scan.inputs import LeakInput
+from claw_compile.loading.leak_inputs import LeakInput
 from claw_compile.loading.load import LoadedPod
 from claw_compile.policy.agent import ResolvedPod
 from claw_compile.policy.connect import Connections

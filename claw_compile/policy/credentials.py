@@ -9,15 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import assert_never
+from typing import Literal, assert_never
 
 from claw_compile import codes
 from claw_compile.descriptors.descriptor import ServiceDescriptor
 from claw_compile.diagnostics.diagnostic import Diagnostic, Note, did_you_mean, quote
 from claw_compile.grammar.pod import PodSpec, ProviderAuth, ServiceSpec
 from claw_compile.grammar.reader import problem_at
-from claw_compile.parsing.environment import variables
-from claw_compile.parsing.interpolation import Lookup
+from claw_compile.parsing.environment import Lookup, variables
 from claw_compile.parsing.node import ScalarNode, span_at
 from claw_compile.policy.agent import Agent
 from claw_contract.descriptor import DescriptorAuth
@@ -65,39 +64,30 @@ def resolve_principals(
 def project_auth(
     pod: PodSpec,
     service: ServiceSpec,
-    service_descriptor: ServiceDescriptor | None,
+    described: ServiceDescriptor | None,
     lookup: Lookup,
     diagnostics: list[Diagnostic],
 ) -> Auth | None:
     """Return the ``auth`` of the service's tools; None, and a diagnostic, when its credential is missing."""
     if service.auth is not None:
         return _pod_auth(service, service.auth, lookup, diagnostics)
-    auth = service_descriptor.descriptor.auth if service_descriptor is not None else None
-    if service_descriptor is None or auth is None or auth.type == "none":
+    auth = described.descriptor.auth if described is not None else None
+    if described is None or auth is None or auth.type == "none":
         return NoAuth(type="none")
-    at = span_at(service_descriptor.root, ("auth",))
+    at = span_at(described.root, ("auth",))
     lacks = _missing_part(auth)
     if auth.env is None or lacks is not None:
         help_text = f"or set 'x-claw.auth' of {service.name.text}"
         diagnostics.append(codes.TOKEN_MISSING.at(at, f"the descriptor's 'auth' lacks {lacks}", help_text=help_text))
         return None
     token: Secret | SecretRef | None
-    if auth.env in _variable_names(service, lookup) or auth.env not in {secret.name.text for secret in pod.secrets}:
-        token = _token(
-            service, ScalarNode(auth.env, span_at(service_descriptor.root, ("auth", "env"))), lookup, diagnostics
-        )
+    names = {variable.name for variable in variables(service.environment, lookup)}
+    if auth.env in names or auth.env not in {secret.name.text for secret in pod.secrets}:
+        wanted = ScalarNode(auth.env, span_at(described.root, ("auth", "env")))
+        token = _token(service, wanted, lookup, diagnostics)
     else:
         token = SecretRef(secret=auth.env)
-    if token is None:
-        return None
-    if auth.type == "basic":
-        assert auth.username is not None
-        return BasicAuth(type="basic", username=auth.username, password=token)
-    return _auth(token, auth.header if auth.type == "header" else None)
-
-
-def _variable_names(service: ServiceSpec, lookup: Lookup) -> set[str]:
-    return {variable.name for variable in variables(service.environment, lookup)}
+    return None if token is None else _auth(auth.type, token, auth.header, auth.username)
 
 
 def _missing_part(auth: DescriptorAuth) -> str | None:
@@ -109,29 +99,30 @@ def _missing_part(auth: DescriptorAuth) -> str | None:
 
 
 def _pod_auth(service: ServiceSpec, auth: ProviderAuth, lookup: Lookup, diagnostics: list[Diagnostic]) -> Auth | None:
+    if auth.type == "none":
+        return NoAuth(type="none")
     token: Secret | SecretRef | None
-    match auth.type:
-        case "none":
-            return NoAuth(type="none")
-        case "bearer" | "header" | "basic":
-            if auth.secret is not None:
-                token = SecretRef(secret=auth.secret.text)
-            else:
-                assert auth.env is not None
-                token = _token(service, auth.env, lookup, diagnostics)
-            if token is None:
-                return None
-            if auth.type == "basic":
-                assert auth.username is not None
-                return BasicAuth(type="basic", username=auth.username.text, password=token)
-            return _auth(token, auth.header.text if auth.type == "header" and auth.header else None)
-    assert_never(auth.type)
+    if auth.secret is not None:
+        token = SecretRef(secret=auth.secret.text)
+    else:
+        assert auth.env is not None
+        token = _token(service, auth.env, lookup, diagnostics)
+    header, username = (node.text if node else None for node in (auth.header, auth.username))
+    return None if token is None else _auth(auth.type, token, header, username)
 
 
-def _auth(token: Secret | SecretRef, header: str | None) -> Auth:
-    if header is None:
-        return BearerAuth(type="bearer", token=token)
-    return HeaderAuth(type="header", header=header, token=token)
+def _auth(
+    kind: Literal["bearer", "header", "basic"], token: Secret | SecretRef, header: str | None, username: str | None
+) -> Auth:
+    match kind:
+        case "bearer":
+            return BearerAuth(type="bearer", token=token)
+        case "header":
+            assert header is not None
+            return HeaderAuth(type="header", header=header, token=token)
+        case "basic":
+            assert username is not None
+            return BasicAuth(type="basic", username=username, password=token)
 
 
 def _token(service: ServiceSpec, wanted: ScalarNode, lookup: Lookup, diagnostics: list[Diagnostic]) -> Secret | None:
@@ -159,7 +150,6 @@ def _token(service: ServiceSpec, wanted: ScalarNode, lookup: Lookup, diagnostics
 
 
 def secret_of(auth: Auth) -> Secret | SecretRef | None:
-    """Return the secret of a credential."""
     match auth:
         case NoAuth():
             return None

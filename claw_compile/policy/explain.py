@@ -11,11 +11,10 @@ from typing import Literal
 
 from claw_compile.descriptors.descriptor import ServiceDescriptor
 from claw_compile.diagnostics.diagnostic import Span, did_you_mean
-from claw_compile.grammar.pod import AllTools, EntryList, Grant, PodSpec, Spread
-from claw_compile.parsing.node import ListNode, MapNode, span_at
+from claw_compile.grammar.pod import AllTools, Grant, PodSpec, Spread
+from claw_compile.parsing.node import child, items_of, span_at
 from claw_compile.policy.agent import Agent
-from claw_compile.policy.project import ProjectedPod
-from claw_contract.context_files import ServiceAuth
+from claw_compile.policy.project import ProjectedAgent, ProjectedPod
 from claw_contract.descriptor import DescriptorTool
 from claw_contract.manifest import BasicAuth, BearerAuth, HeaderAuth, NoAuth, Tool
 from claw_contract.names import assign_aliases, canonical_name
@@ -69,8 +68,6 @@ class Verdict:
 
 @dataclass(frozen=True)
 class UnknownName:
-    """A word that names nothing of the pod, and a hint."""
-
     message: str
     hint: str | None
 
@@ -114,18 +111,16 @@ def _verdict(pod: ProjectedPod, agent: Agent, name: str) -> Verdict:
     why.append(_declared(service_descriptor, base))
     if granted is not None:
         why += _runs(pod, agent, granted)
-    return Verdict(
-        agent.id,
-        name,
-        granted is not None,
-        declared.effect,
-        tuple(why),
-        _change(agent, matching_grants, service, declared),
-    )
+    change = _change(agent, matching_grants, service, declared)
+    return Verdict(agent.id, name, granted is not None, declared.effect, tuple(why), change)
+
+
+def _projected(pod: ProjectedPod, agent: Agent) -> ProjectedAgent:
+    return next(each for each in pod.agents if each.agent is agent)
 
 
 def _granted_tools(pod: ProjectedPod, agent: Agent) -> tuple[Tool, ...]:
-    manifest = next(each.manifest for each in pod.agents if each.agent is agent)
+    manifest = _projected(pod, agent).manifest
     return manifest.tools if manifest is not None else ()
 
 
@@ -136,14 +131,10 @@ def _inheritance(pod: ProjectedPod, agent: Agent, matching_grants: tuple[Reason,
         if own is None:
             yield Step(f"{agent.spec.name.text} has no 'tools', and so inherits the pod's", agent.spec.name.span)
         else:
-            yield Step("'...' splices the pod's defaults", _spread(own))
-    elif own is not None and defaults is not None and _spread(own) is None:
+            yield Step("'...' splices the pod's defaults", own.spread.span if own.spread else None)
+    elif own is not None and defaults is not None and own.spread is None:
         word = "replaces" if own.entries else "suppresses"
         yield Step(f"'tools' of {agent.spec.name.text} {word} the pod's defaults", own.key)
-
-
-def _spread(listed: EntryList[Grant]) -> Span | None:
-    return next((entry.span for entry in listed.entries if isinstance(entry, Spread)), None)
 
 
 def _grant(reason: Reason) -> Step:
@@ -165,10 +156,9 @@ def _nothing_grants(agent: Agent, service: str, name: str) -> Step:
 
 
 def _declared(service_descriptor: ServiceDescriptor, base: str) -> Step:
-    tools = service_descriptor.root.value("tools") if isinstance(service_descriptor.root, MapNode) else None
-    items = tools.items if isinstance(tools, ListNode) else ()
+    root = service_descriptor.root
     number = next((index for index, tool in enumerate(service_descriptor.tools) if tool.name == base), 0)
-    at = span_at(service_descriptor.root, ("tools", number)) if number < len(items) else service_descriptor.root.span
+    at = span_at(root, ("tools", number)) if number < len(items_of(child(root, "tools"))) else root.span
     return Step(f"declared as tool {number + 1} of {len(service_descriptor.tools)}", at)
 
 
@@ -178,7 +168,7 @@ def _runs(pod: ProjectedPod, agent: Agent, tool: Tool) -> Iterator[Step]:
     execution = tool.execution
     service = pod.spec.service(execution.service)
     at = service.name.span if service is not None else None
-    own = any(each.service == execution.service for each in _principals(pod, agent))
+    own = any(each.service == execution.service for each in _projected(pod, agent).principals)
     match execution.auth:
         case NoAuth():
             yield Step(f"called over {execution.transport}, without a credential", at)
@@ -186,10 +176,6 @@ def _runs(pod: ProjectedPod, agent: Agent, tool: Tool) -> Iterator[Step]:
             kept = f"the secret {token.secret}" if isinstance(token, SecretRef) else "the environment of the service"
             owner = "the agent's own credential" if own else f"the credential of {execution.service}"
             yield Step(f"called over {execution.transport} with {owner}, from {kept}", at)
-
-
-def _principals(pod: ProjectedPod, agent: Agent) -> tuple[ServiceAuth, ...]:
-    return next(each.principals for each in pod.agents if each.agent is agent)
 
 
 def _change(agent: Agent, matching_grants: tuple[Reason, ...], service: str, tool: DescriptorTool) -> str:

@@ -32,9 +32,8 @@ class Change:
     def __str__(self) -> str:
         if self.before is None:
             assert self.after is not None
-            return (
-                f"+ {self.tool} ({self.after.effect}): {self.after.call}{WRITE if self.after.effect != 'read' else ''}"
-            )
+            write = WRITE if self.after.effect != "read" else ""
+            return f"+ {self.tool} ({self.after.effect}): {self.after.call}{write}"
         if self.after is None:
             return f"- {self.tool} ({self.before.effect}): {self.before.call}"
         widened = self.before.effect == "read" and self.after.effect != "read"
@@ -66,7 +65,6 @@ def find_lock_drift(loaded: LoadedPod, resolved: ResolvedPod) -> Iterator[Diagno
 def compare(
     lock: Lock, name: str, service_descriptor: ServiceDescriptor, granted: Collection[str], at: Span
 ) -> Iterator[Diagnostic]:
-    """Yield the diagnostics of one service that is in the lock."""
     assert lock.services is not None
     before = lock.services[name]
     tool_changes = changes(before, service_descriptor, granted)
@@ -92,12 +90,9 @@ def granted_tools(resolved: ResolvedPod) -> Mapping[str, set[str]]:
 def changes(
     before: LockedService, service_descriptor: ServiceDescriptor, granted: Collection[str]
 ) -> tuple[Change, ...]:
-    """Return the changes, tool by tool, by name."""
     after = {tool.name: lock_tool(service_descriptor, tool) for tool in service_descriptor.tools}
-    places = {
-        tool.name: span_at(service_descriptor.root, ("tools", index))
-        for index, tool in enumerate(service_descriptor.tools)
-    }
+    root = service_descriptor.root
+    places = {tool.name: span_at(root, ("tools", index)) for index, tool in enumerate(service_descriptor.tools)}
     names = {*before.tools, *(name for name in after if name in granted)}
     return tuple(
         Change(name, before.tools.get(name), after.get(name), places.get(name))

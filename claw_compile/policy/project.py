@@ -9,8 +9,7 @@ from claw_compile.descriptors.descriptor import ServiceDescriptor
 from claw_compile.grammar.pod import PodSpec, ServiceSpec
 from claw_compile.loading.load import LoadedPod
 from claw_compile.policy.agent import Agent, GrantedTool, ResolvedPod
-from claw_compile.policy.base_url import base_url
-from claw_compile.policy.connect import Connections
+from claw_compile.policy.connect import Connections, base_url
 from claw_contract.context_files import Feed, Memory, ServiceAuth
 from claw_contract.descriptor import DescriptorEndpoint
 from claw_contract.manifest import Execution, HttpExecution, Manifest, McpExecution, Tool
@@ -55,7 +54,6 @@ class ProjectedPod:
 
 
 def project(loaded: LoadedPod, resolved: ResolvedPod, connections: Connections) -> ProjectedPod:
-    """Return the pod, with all that is written for each agent."""
     agents = tuple(_agents(loaded, resolved, connections))
     return ProjectedPod(loaded.pod, agents, loaded.descriptors, connections.model_providers, loaded.sources)
 
@@ -121,9 +119,7 @@ def _execution(agent: Agent, granted: GrantedTool, connections: Connections) -> 
 
 
 def _principals(agent: Agent, connections: Connections) -> Iterable[ServiceAuth]:
-    own: Mapping[str, object] = connections.principals.get(agent.id, {})
-    for service in sorted(own):
-        held = connections.principals[agent.id][service]
+    for service, held in sorted(connections.principals.get(agent.id, {}).items()):
         yield ServiceAuth(service=service, auth_type="bearer", token=held.auth.token, principal=held.principal)
 
 
@@ -143,6 +139,5 @@ def _reached(loaded: LoadedPod, service: ServiceSpec) -> ReachableService:
     address = base_url(service, loaded.variables.lookup, []) if listens else None
     if service_descriptor is None:
         return ReachableService(name, address)
-    return ReachableService(
-        name, address, service_descriptor.descriptor.description, service_descriptor.descriptor.endpoints
-    )
+    descriptor = service_descriptor.descriptor
+    return ReachableService(name, address, descriptor.description, descriptor.endpoints)

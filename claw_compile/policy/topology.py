@@ -38,7 +38,6 @@ class Topology:
     networks: tuple[Network, ...]
 
     def of(self, member: str) -> tuple[str, ...]:
-        """Return the networks that a container is on."""
         return tuple(network.name for network in self.networks if member in network.members)
 
     def reachable_from(self, agent: str) -> frozenset[str]:
@@ -48,14 +47,12 @@ class Topology:
 
 
 def topology(pod: PodSpec, resolved: ResolvedPod) -> Topology:
-    """Return the networks of the pod's agents and of their proxy."""
-    agents = resolved.agents
-    networks = [_of_agent(agent, pod) for agent in agents]
-    networks += [
-        Network(TOOL_NETWORK + name, internal=True, members=frozenset({name, PROXY}))
-        for name in called_services(pod, resolved)
-    ]
-    if any(agent.has_proxy for agent in agents):
+    tools = called_services(pod, resolved)
+    networks = [Network(TOOL_NETWORK + name, internal=True, members=frozenset({name, PROXY})) for name in tools]
+    for agent in resolved.agents:
+        members = {agent.id, *reachable_services(agent, pod)} | ({PROXY} if agent.has_proxy else set())
+        networks.append(Network(AGENT_NETWORK + agent.id, internal=not has_egress(agent), members=frozenset(members)))
+    if any(agent.has_proxy for agent in resolved.agents):
         networks.append(Network(EGRESS, internal=False, members=frozenset({PROXY})))
     return Topology(tuple(sorted(networks, key=lambda network: network.name)))
 
@@ -75,11 +72,6 @@ def called_services(pod: PodSpec, resolved: ResolvedPod) -> tuple[str, ...]:
     names = {name for agent in resolved.agents if agent.has_proxy for name in agent.providers}
     names |= set(hosts_in_settings(resolved))
     return tuple(sorted(name for name in names if pod.service(name) is not None))
-
-
-def _of_agent(agent: Agent, pod: PodSpec) -> Network:
-    members = {agent.id, *reachable_services(agent, pod)} | ({PROXY} if agent.has_proxy else set())
-    return Network(AGENT_NETWORK + agent.id, internal=not has_egress(agent), members=frozenset(members))
 
 
 def hosts_in_settings(resolved: ResolvedPod) -> Iterator[str]:

@@ -9,15 +9,13 @@ from __future__ import annotations
 import json
 from importlib import resources
 
-from claw_compile.grammar.pod_file import POD
-from claw_compile.grammar.service import SERVICE
+from claw_compile.grammar.pod_file import POD, SERVICE
 from claw_compile.grammar.shapes import Schema
 
 COMPOSE_SPEC = "compose-spec.json"
 
 
 def editor_schema() -> Schema:
-    """Return the schema of a pod file."""
     schema: Schema = json.loads(resources.files(__package__).joinpath(COMPOSE_SPEC).read_text(encoding="utf-8"))
     del schema["$id"]
     schema["title"] = "A pod: Compose, and what its agents may do"
@@ -33,5 +31,4 @@ def editor_schema() -> Schema:
 
 
 def as_text(schema: Schema) -> str:
-    """Return the schema as it is printed."""
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"

@@ -6,10 +6,9 @@ import pytest
 
 from claw_compile.diagnostics.diagnostic import Diagnostic, Span
 from claw_compile.grammar.pod import ServiceSpec
-from claw_compile.parsing.node import ScalarNode
-from claw_compile.parsing.source import Source
+from claw_compile.parsing.node import ScalarNode, Source
 from claw_compile.parsing.yaml_reader import read_yaml
-from claw_compile.policy.base_url import base_url
+from claw_compile.policy.connect import base_url
 
 NAME = ScalarNode("svc", Span("pod", 1, 1, 4))
 

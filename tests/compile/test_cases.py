@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from claw_compile.codes.registry import CODES, page
+from claw_compile.codes import CODES, page
 from claw_compile.compiler import check_pod
 from claw_compile.diagnostics.report import as_json, as_text
 from tests.compile.case import ENVIRON, as_found, case_files, expectations

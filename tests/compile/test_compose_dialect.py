@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from claw_compile.parsing.dotenv import read_dotenv
-from claw_compile.parsing.interpolation import interpolate
-from claw_compile.parsing.source import Source
+from claw_compile.parsing.environment import interpolate
+from claw_compile.parsing.node import Source
 from tests.compile.oracle import compose_config
 
 ENVIRON = {"A": "1", "E": "", "S": " "}

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from claw_compile.codes.registry import CODES
+from claw_compile.codes import CODES
 from claw_compile.compiler import check_pod
 from claw_compile.diagnostics.report import as_json, as_text
 

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from claw_compile.codes.registry import CODES
+from claw_compile.codes import CODES
 from claw_compile.compiler import check_pod, preview
-from claw_compile.diagnostics.report import as_json, as_text
-from claw_compile.diagnostics.sarif import as_github, as_sarif
+from claw_compile.diagnostics.report import as_github, as_json, as_sarif, as_text
 from claw_compile.lock_update import lock_pod
 from tests.compile.planted import DOTENV, ENVIRON, POD, planted_pod
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from claw_compile.codes.registry import CODES
+from claw_compile.codes import CODES
 from tests.compile.edge_cases import EDGE_CASES, WORDS
 
 TESTS = Path(__file__).parents[1]

@@ -17,8 +17,7 @@ from claw_compile.diagnostics.diagnostic import start_of
 from claw_compile.grammar import pod_file as grammar
 from claw_compile.grammar.reader import Reader
 from claw_compile.grammar.shapes import Choice, Place
-from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode, plain_data
-from claw_compile.parsing.source import decode
+from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode, decode, plain_data
 from claw_compile.parsing.yaml_reader import read_yaml
 from claw_compile.schema import editor
 from tests.compile.case import case_files, expectations

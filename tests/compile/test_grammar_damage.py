@@ -12,7 +12,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from claw_compile.codes.registry import CODES
+from claw_compile.codes import CODES
 from claw_compile.compiler import check_pod, preview
 from claw_compile.diagnostics.report import as_json, as_text
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from claw_compile.codes.registry import CODES
+from claw_compile.codes import CODES
 from claw_compile.compiler import check_pod, compile_pod
 from claw_compile.descriptors.lock import LockContent
 from claw_compile.diagnostics.diagnostic import Diagnostic

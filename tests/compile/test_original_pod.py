@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from claw_compile.compiler import check_pod, preview
-from claw_compile.grammar.service import ORIGINAL_POD_KEYS, ORIGINAL_SERVICE_KEYS
+from claw_compile.grammar.pod_file import ORIGINAL_POD_KEYS, ORIGINAL_SERVICE_KEYS
 from claw_compile.loading.load import load
-from claw_compile.output.pod_manifest import carried_data
-from claw_compile.parsing.source import Source
+from claw_compile.output.emit import carried_data
+from claw_compile.parsing.node import Source
 from claw_compile.parsing.yaml_reader import read_yaml
 
 POD = Path(__file__).parent / "original" / "claw-pod.yml"

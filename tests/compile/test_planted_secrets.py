@@ -12,8 +12,7 @@ from typer.testing import CliRunner
 from claw_cli.app import app
 from claw_cli.check import Format
 from claw_compile.compiler import check_pod
-from claw_compile.diagnostics.report import as_json, as_text
-from claw_compile.diagnostics.sarif import as_github, as_sarif
+from claw_compile.diagnostics.report import as_github, as_json, as_sarif, as_text
 from claw_compile.identity import agent_token
 from claw_contract.secret import Secret
 from tests.compile import case as cases

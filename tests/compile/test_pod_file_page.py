@@ -12,17 +12,23 @@ import pytest
 from claw_compile.compiler import check_pod
 from claw_compile.diagnostics.diagnostic import has_errors
 from claw_compile.grammar.access import AUTH_TYPES
-from claw_compile.grammar.models import BEHAVIORS
+from claw_compile.grammar.cllama import BEHAVIORS
 from claw_compile.grammar.pod import DELIVERIES, MODES
-from claw_compile.grammar.pod_file import POD_KEYS, read_pod
+from claw_compile.grammar.pod_file import (
+    AGENT_KEYS,
+    ORIGINAL_POD_KEYS,
+    ORIGINAL_SERVICE_KEYS,
+    POD_KEYS,
+    PROVIDER_KEYS,
+    SERVICE,
+    read_pod,
+)
 from claw_compile.grammar.prompt import PLACEMENTS
 from claw_compile.grammar.reader import Reader
-from claw_compile.grammar.service import AGENT_KEYS, ORIGINAL_POD_KEYS, ORIGINAL_SERVICE_KEYS, PROVIDER_KEYS, SERVICE
 from claw_compile.grammar.shapes import Key
-from claw_compile.grammar.surfaces import SCHEMES
+from claw_compile.grammar.tools import SCHEMES
 from claw_compile.loading.load import load
-from claw_compile.parsing.node import Entry, MapNode
-from claw_compile.parsing.source import Source
+from claw_compile.parsing.node import Entry, MapNode, Source
 from claw_compile.parsing.yaml_reader import read_yaml
 from claw_contract.manifest import Policy
 from tests.compile.worked_pods import WORKED_PODS

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from claw_compile.compiler import check_pod
-from claw_compile.descriptors.dockerfile import labels
-from claw_compile.parsing.source import Source
+from claw_compile.loading.build_context import labels
+from claw_compile.parsing.node import Source
 
 DESCRIPTOR = '{"version": 1}'
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from claw_compile.descriptors.tool_schema import _first_error, _is_sound
+from claw_compile.descriptors.rules import _first_error, _is_sound
 
 KEYWORDS = (
     *(

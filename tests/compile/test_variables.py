@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from claw_compile.parsing.dotenv import read_dotenv
-from claw_compile.parsing.interpolation import MalformedReference, UnsetVariable, interpolate
-from claw_compile.parsing.source import Source, decode
+from claw_compile.parsing.environment import MalformedReference, UnsetVariable, interpolate
+from claw_compile.parsing.node import Source, decode
 
 
 @pytest.mark.requirement("compile:interpolation")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
+from claw_compile.output.agent_files import CA_BUNDLE, CA_CERTIFICATE
 from claw_compile.output.compose.edits import (
     add_env_file,
     add_labels,
@@ -24,7 +25,6 @@ from claw_compile.output.compose.edits import (
 from claw_compile.output.deployment import CA_DIRECTORY, CLAW_KEY, HOLDER, RUNTIME, Deployment
 from claw_compile.output.emit import is_for_its_agent
 from claw_compile.output.proxy_env import governed_hosts
-from claw_compile.output.runner_env import CA_BUNDLE, CA_CERTIFICATE
 from claw_compile.output.yaml_text import Data
 from claw_compile.parsing.node import MapNode
 from claw_compile.policy.agent import Agent
@@ -44,12 +44,13 @@ def agent_service(agent: Agent, deployment: Deployment) -> MapNode:
     if env in deployment.tree:
         # Raw: Compose would interpolate what it reads.
         body = add_env_file(body, {"path": f"./{RUNTIME}/{env}", "format": "raw"})
-    body = extend_list(body, "volumes", [*_pages(agent, deployment), *_surfaces(agent), *_trust(agent)])
+    pages = (bind(f"./{RUNTIME}/{path}", target) for path, target in readable_files(agent, deployment).items())
+    body = extend_list(body, "volumes", [*pages, *_surfaces(agent), *_trust(agent)])
     if agent.has_proxy:
         body = depend_on(body, {PROXY: "service_healthy"})
     if agent.has_proxy and agent.mode == "transparent":
         # A link's name is the agent's alone. An alias would be everybody's on the network, and so the proxy's own.
-        body = extend_list(body, "links", [f"{HOLDER}:{host}" for host in governed_hosts(deployment)])
+        body = extend_list(body, "links", [f"{HOLDER}:{host}" for host in sorted(governed_hosts(deployment.resolved))])
     return _join_agent_networks(body, agent, deployment)
 
 
@@ -71,21 +72,12 @@ def readable_files(agent: Agent, deployment: Deployment) -> dict[PurePosixPath, 
     return {path: f"{HOME}/{path.relative_to(context)}" for path in own}
 
 
-def _pages(agent: Agent, deployment: Deployment) -> Iterator[Data]:
-    for path, target in readable_files(agent, deployment).items():
-        yield bind(f"./{RUNTIME}/{path}", target)
-
-
 def _surfaces(agent: Agent) -> Iterator[Data]:
     for surface in agent.surfaces:
         read_only = surface.mode != "rw"
         if surface.scheme == "volume":
-            yield {
-                "type": "volume",
-                "source": surface.target,
-                "target": f"/mnt/{surface.target}",
-                "read_only": read_only,
-            }
+            target = f"/mnt/{surface.target}"
+            yield {"type": "volume", "source": surface.target, "target": target, "read_only": read_only}
         elif surface.scheme == "host":
             yield bind(escape_dollars(surface.target), escape_dollars(surface.target), read_only=read_only)
 

@@ -22,7 +22,6 @@ _HEADER = "# Made by claw compile from the pod file: edit that one.\n"
 
 
 def compose(deployment: Deployment) -> bytes:
-    """Return the whole file."""
     document = drop_key(deployment.pod.document, CLAW_KEY)
     if not document.get("name"):
         document = MapNode((entry("name", deployment.pod_name), *document.entries), document.span)
@@ -31,8 +30,9 @@ def compose(deployment: Deployment) -> bytes:
         services += proxy_services(deployment)
     if document.get("services"):
         document = set_key(document, "services", MapNode(tuple(services), document.span))
+    networks: dict[str, Data] = {each.name: {"internal": each.internal} for each in deployment.topology.networks}
     for key, added in (
-        ("networks", _networks(deployment)),
+        ("networks", networks),
         ("volumes", _volumes(deployment)),
         ("secrets", compose_secrets(deployment) if deployment.has_proxy else {}),
     ):
@@ -62,10 +62,6 @@ def _services(spec: ServiceSpec, deployment: Deployment) -> Iterator[Entry]:
     yield Entry(spec.name, body)
 
 
-def _networks(deployment: Deployment) -> dict[str, Data]:
-    return {network.name: {"internal": network.internal} for network in deployment.topology.networks}
-
-
 def _volumes(deployment: Deployment) -> dict[str, Data]:
     named = {surface.target for agent in deployment.agents for surface in agent.surfaces if surface.scheme == "volume"}
     ours = {HISTORY_VOLUME, STATE_VOLUME} if deployment.has_proxy else set()
@@ -77,8 +73,6 @@ def _add_to_section(document: MapNode, key: str, added: dict[str, Data]) -> MapN
     node = document.value(key)
     own = node if isinstance(node, MapNode) else MapNode((), document.span)
     fresh = mapping({name: value for name, value in added.items() if not own.get(name)})
-    return (
-        set_key(document, key, MapNode((*own.entries, *fresh.entries), own.span, own.tag))
-        if fresh.entries
-        else document
-    )
+    if not fresh.entries:
+        return document
+    return set_key(document, key, MapNode((*own.entries, *fresh.entries), own.span, own.tag))

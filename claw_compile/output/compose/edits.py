@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from claw_compile.output.yaml_text import Data, entry, mapping, tree
-from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode
+from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode, entries_of, items_of
 
 type Containers = Callable[[str], Sequence[str]]
 """The containers that a service becomes: its own name, or one for each of ``count``."""
@@ -37,11 +37,10 @@ def is_absent(node: Node | None) -> bool:
 
 
 def extend_list(body: MapNode, key: str, items: Sequence[Data]) -> MapNode:
-    """Add items to a list that is there or not."""
     node = body.value(key)
     if not items or not (is_absent(node) or isinstance(node, ListNode)):
         return body
-    own = node.items if isinstance(node, ListNode) else ()
+    own = items_of(node)
     return set_key(body, key, ListNode((*own, *(tree(item) for item in items)), body.span, _tag(node)))
 
 
@@ -57,7 +56,10 @@ def add_labels(body: MapNode, labels: Mapping[str, str]) -> MapNode:
     """Add labels in the form that the service has, map or list; ours win."""
     node = body.value("labels")
     if isinstance(node, ListNode):
-        own = [each for each in node.items if not (isinstance(each, ScalarNode) and _name(each) in labels)]
+        replaced = [
+            each for each in node.items if isinstance(each, ScalarNode) and each.text.partition("=")[0] in labels
+        ]
+        own = [each for each in node.items if each not in replaced]
         ours = [f"{name}={escape_dollars(value)}" for name, value in labels.items()]
         return set_key(body, "labels", ListNode((*own, *map(tree, ours)), node.span, node.tag))
     if not (is_absent(node) or isinstance(node, MapNode)):
@@ -68,21 +70,14 @@ def add_labels(body: MapNode, labels: Mapping[str, str]) -> MapNode:
     return set_key(body, "labels", kept)
 
 
-def _name(item: ScalarNode) -> str:
-    return item.text.partition("=")[0]
-
-
 def join_networks(body: MapNode, joined: Mapping[str, Data], *, keeps_default: bool) -> MapNode:
     """Put the service on more networks. ``keeps_default``: naming some would otherwise take it off the default one."""
     node = body.value("networks")
     if not joined or not (is_absent(node) or isinstance(node, ListNode | MapNode)):
         return body
-    if isinstance(node, MapNode):
-        own = node.entries
-    elif isinstance(node, ListNode):
-        own = tuple(Entry(item, tree(None)) for item in node.items if isinstance(item, ScalarNode))
-    else:
-        own = mapping({"default": None}).entries if keeps_default else ()
+    own = (*entries_of(node), *(Entry(item, tree(None)) for item in items_of(node) if isinstance(item, ScalarNode)))
+    if is_absent(node) and keeps_default:
+        own = mapping({"default": None}).entries
     return set_key(body, "networks", MapNode((*own, *mapping(joined).entries), body.span, _tag(node)))
 
 
@@ -91,11 +86,8 @@ def depend_on(body: MapNode, needed: Mapping[str, str]) -> MapNode:
     node = body.value("depends_on")
     if not needed or not (is_absent(node) or isinstance(node, ListNode | MapNode)):
         return body
-    if isinstance(node, MapNode):
-        own = node.entries
-    else:
-        items = node.items if isinstance(node, ListNode) else ()
-        own = tuple(Entry(each, tree(_condition("service_started"))) for each in items if isinstance(each, ScalarNode))
+    items = (each for each in items_of(node) if isinstance(each, ScalarNode))
+    own = (*entries_of(node), *(Entry(each, tree(_condition("service_started"))) for each in items))
     ours = mapping({name: _condition(condition) for name, condition in needed.items()})
     return set_key(body, "depends_on", MapNode((*own, *ours.entries), body.span, _tag(node)))
 

@@ -18,7 +18,7 @@ from claw_compile.output.compose.edits import escape_dollars
 from claw_compile.output.deployment import CA_PRIVATE, HOLDER, RUNTIME, Deployment
 from claw_compile.output.proxy_env import CA_MOUNT, HISTORY, STATE, grace_seconds, proxy_environment
 from claw_compile.output.yaml_text import Data, mapping
-from claw_compile.parsing.interpolation import Lookup
+from claw_compile.parsing.environment import Lookup
 from claw_compile.parsing.node import Entry
 from claw_compile.policy.topology import PROXY
 
@@ -79,12 +79,8 @@ def _unprivileged(deployment: Deployment) -> dict[str, Data]:
         "security_opt": ["no-new-privileges:true"],
         "init": True,
         "restart": "unless-stopped",
-        "labels": _labels(deployment),
+        "labels": {"claw.pod": deployment.pod_name, "claw.role": "proxy"},
     }
-
-
-def _labels(deployment: Deployment) -> dict[str, Data]:
-    return {"claw.pod": deployment.pod_name, "claw.role": "proxy"}
 
 
 def _proxy(deployment: Deployment) -> dict[str, Data]:
@@ -92,22 +88,18 @@ def _proxy(deployment: Deployment) -> dict[str, Data]:
     kept = {str(path): content for path, content in deployment.tree.items() if path.parts[0] == SECRETS}
     environment, env_file = proxy_environment(deployment)
     body = _unprivileged(deployment)
-    body["labels"] = _labels(deployment) | {"claw.digest": deployment.digest(kept)}
-    body["command"] = list(_command(deployment))
+    body["labels"] = {"claw.pod": deployment.pod_name, "claw.role": "proxy", "claw.digest": deployment.digest(kept)}
+    body["command"] = [*COMMAND, *(word for mode in MODES if deployment.intercepts for word in ("--mode", mode))]
     body["stop_grace_period"] = f"{grace_seconds(deployment)}s"
     body["environment"] = {name: escape_dollars(value) for name, value in environment.items()}
     if env_file is not None:
         body["env_file"] = [{"path": f"./{RUNTIME}/{env_file}", "format": "raw"}]
     if secrets:
         body["secrets"] = [{"source": source, "target": name} for name, source in secrets.items()]
-    return body | {"volumes": list(_volumes(deployment)), "tmpfs": ["/tmp:mode=1777,size=64m"], **_health()}  # noqa: S108
-
-
-def _command(deployment: Deployment) -> Iterator[str]:
-    yield from COMMAND
-    if deployment.intercepts:
-        for mode in MODES:
-            yield from ("--mode", mode)
+    test = ["CMD", "python", "-c", HEALTH]
+    probe: Data = {"test": test, "interval": "10s", "timeout": "5s", "retries": 3, "start_period": "20s"}
+    tmpfs = ["/tmp:mode=1777,size=64m"]  # noqa: S108
+    return body | {"volumes": list(_volumes(deployment)), "tmpfs": tmpfs, "healthcheck": probe}
 
 
 def _volumes(deployment: Deployment) -> Iterator[Data]:
@@ -116,11 +108,6 @@ def _volumes(deployment: Deployment) -> Iterator[Data]:
         yield {"type": "volume", "source": source, "target": target}
     if deployment.uses_ca:
         yield bind(f"./{CA_PRIVATE}", CA_MOUNT)
-
-
-def _health() -> dict[str, Data]:
-    test = ["CMD", "python", "-c", HEALTH]
-    return {"healthcheck": {"test": test, "interval": "10s", "timeout": "5s", "retries": 3, "start_period": "20s"}}
 
 
 def _networks(deployment: Deployment) -> dict[str, Data]:
@@ -140,18 +127,15 @@ def secret_files(pod: PodSpec, lookup: Lookup) -> Mapping[PurePosixPath, bytes]:
 
 def secret_sources(deployment: Deployment) -> dict[str, str]:
     """Return the name in ``/run/secrets`` → the name in Compose's ``secrets``."""
-    names = sorted(secret.name.text for secret in deployment.pod.secrets)
-    return {name: _PREFIX + name for name in names}
+    return {name: _PREFIX + name for name in sorted(secret.name.text for secret in deployment.pod.secrets)}
 
 
 def compose_secrets(deployment: Deployment) -> dict[str, Data]:
-    """Return the additions to Compose's ``secrets``."""
     return {_PREFIX + secret.name.text: {"file": _secret_path(secret)} for secret in deployment.pod.secrets}
 
 
 def _secret_path(secret: PodSecret) -> str:
+    path = secret.reference.text
     if secret.source == "env":
         return f"./{RUNTIME}/{SECRETS}/{secret.name.text}"
-    return escape_dollars(
-        secret.reference.text if secret.reference.text.startswith("/") else f"./{secret.reference.text}"
-    )
+    return escape_dollars(path if path.startswith("/") else f"./{path}")

@@ -16,22 +16,12 @@ from claw_compile.grammar.pod import ServiceSpec
 from claw_compile.grammar.reader import problem_at
 from claw_compile.output.kubernetes.objects import Object, object_name
 from claw_compile.output.yaml_text import Data
-from claw_compile.parsing.environment import variables
-from claw_compile.parsing.interpolation import Lookup, interpolate
-from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode
-from claw_compile.policy.base_url import MAX_PORT
+from claw_compile.parsing.environment import Lookup, interpolate, variables
+from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode, child, items_of
+from claw_compile.policy.connect import MAX_PORT
 
 _ELSEWHERE = {
-    "image",
-    "build",
-    "environment",
-    "expose",
-    "networks",
-    "x-claw",
-    "init",
-    "container_name",
-    "deploy",
-    "restart",
+    *("image", "build", "environment", "expose", "networks", "x-claw", "init", "container_name", "deploy", "restart")
 }
 """Keys that are read elsewhere, or that a Deployment covers by itself."""
 _COMMANDS = {"entrypoint": "command", "command": "args"}
@@ -69,7 +59,6 @@ class Converter:
         return result
 
     def environment(self) -> dict[str, bytes]:
-        """Return name → value, as Compose would fill it in."""
         values: dict[str, bytes] = {}
         for variable in variables(self.body.value("environment"), self.lookup):
             self.diagnostics.extend(problem_at(variable.node, problem) for problem in variable.value.problems)
@@ -80,10 +69,9 @@ class Converter:
         """Return the container's ports, of ``expose`` and of ``ports``, each once."""
         ports: set[tuple[int, str]] = set()
         for key in ("expose", "ports"):
-            node = self.body.value(key)
-            for item in node.items if isinstance(node, ListNode) else ():
+            for item in items_of(self.body.value(key)):
                 target = item.value("target") if isinstance(item, MapNode) else item
-                protocol = item.value("protocol") if isinstance(item, MapNode) else None
+                protocol = child(item, "protocol")
                 text = self._text(target).rpartition(":")[2] if isinstance(target, ScalarNode) else ""
                 if (match := _PORT.fullmatch(text)) is not None:
                     said = self._text(protocol) if isinstance(protocol, ScalarNode) else match["protocol"]
@@ -95,8 +83,7 @@ class Converter:
         return sorted(ports)
 
     def replicas(self) -> int:
-        deploy = self.body.value("deploy")
-        node = deploy.value("replicas") if isinstance(deploy, MapNode) else None
+        node = child(self.body, "deploy", "replicas")
         text = self._text(node) if isinstance(node, ScalarNode) else ""
         return int(text) if text.isdecimal() else 1
 
@@ -125,7 +112,7 @@ class Converter:
             for path in self._words(node) or []:
                 self._mount(path.partition(":")[0], {"emptyDir": {"medium": "Memory"}})
             return
-        for item in node.items if isinstance(node, ListNode) else ():
+        for item in items_of(node):
             self._volume(item)
 
     def _report(self, node: Node, what: str) -> None:
@@ -139,9 +126,8 @@ class Converter:
             self.diagnostics.append(codes.NO_IMAGE.at(name.span, f"{name.text} names no image"))
             return ""
         image = f"{self.pod}-{name.text}"  # what Compose calls what it builds
-        self.diagnostics.append(
-            codes.MADE_BY_HAND.at(build.key.span, f"build and push the image {quote(image)} yourself")
-        )
+        message = f"build and push the image {quote(image)} yourself"
+        self.diagnostics.append(codes.MADE_BY_HAND.at(build.key.span, message))
         return image
 
     def _text(self, node: ScalarNode) -> str:
@@ -162,15 +148,11 @@ class Converter:
 
     def _security(self, entry: Entry, result: Object) -> None:
         context = cast("Object", result.setdefault("securityContext", {}))
-        capabilities = (
-            cast("Object", context.setdefault("capabilities", {})) if entry.key.text.startswith("cap_") else {}
-        )
         words = self._words(entry.value) or []
         match entry.key.text:
-            case "cap_add":
-                capabilities["add"] = [word.removeprefix("CAP_") for word in words]
-            case "cap_drop":
-                capabilities["drop"] = [word.removeprefix("CAP_") for word in words]
+            case "cap_add" | "cap_drop" as key:
+                capabilities = cast("Object", context.setdefault("capabilities", {}))
+                capabilities[key.removeprefix("cap_")] = [word.removeprefix("CAP_") for word in words]
             case "read_only":
                 context["readOnlyRootFilesystem"] = words == ["true"]
             case "privileged":
@@ -185,18 +167,14 @@ class Converter:
                     context["runAsGroup"] = int(group)
 
     def _probe(self, node: Node) -> Object | None:
-        test = node.value("test") if isinstance(node, MapNode) else None
+        test = child(node, "test")
         words = self._words(test) if isinstance(test, ListNode) else None
         if isinstance(test, ScalarNode):
             words = ["CMD-SHELL", self._text(test)]
         if not isinstance(node, MapNode) or not words or words[0] not in {"CMD", "CMD-SHELL"}:
             return None
         probe: Object = {"exec": {"command": words[1:] if words[0] == "CMD" else ["/bin/sh", "-c", *words[1:]]}}
-        for key, name in (
-            ("interval", "periodSeconds"),
-            ("timeout", "timeoutSeconds"),
-            ("start_period", "initialDelaySeconds"),
-        ):
+        for key, name in _TIMES.items():
             value = node.value(key)
             parts = _DURATION.findall(self._text(value)) if isinstance(value, ScalarNode) else []
             if seconds := sum(int(number) * _SECONDS[unit] for number, unit in parts):
@@ -213,9 +191,8 @@ class Converter:
             target, _, mode = rest.partition(":")
             kind = "volume" if target and not source.startswith((".", "/", "~")) else "bind"
         elif isinstance(item, MapNode):
-            said = {
-                each.key.text: self._text(each.value) for each in item.entries if isinstance(each.value, ScalarNode)
-            }
+            scalars = ((each.key.text, each.value) for each in item.entries)
+            said = {key: self._text(node) for key, node in scalars if isinstance(node, ScalarNode)}
             source, target, kind = said.get("source", ""), said.get("target", ""), said.get("type", "")
             mode = "ro" if said.get("read_only") == "true" else ""
         else:

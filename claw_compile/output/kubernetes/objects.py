@@ -37,7 +37,6 @@ def object_name(pod: str, named: str | None = None, what: Kept | PodWide | None 
 
 
 def labels(pod: str, member: str | None = None) -> dict[str, Data]:
-    """Return the labels of everything in the pod, or of one of its members."""
     own: dict[str, Data] = {"claw.pod": pod}
     return own if member is None else own | {"claw.member": member}
 
@@ -53,13 +52,15 @@ def identity(result: Object) -> tuple[str, str]:
 
 def secret(name: str, pod: str, contents: Mapping[str, bytes]) -> Object:
     """Return a Secret with its data in base64: a file may be anything."""
-    data: Data = {key: base64.b64encode(content).decode() for key, content in sorted(contents.items())}
-    return kubernetes_object("v1", "Secret", name, pod, type="Opaque", data=data)
+    return kubernetes_object("v1", "Secret", name, pod, type="Opaque", data=_encode(contents))
 
 
 def config(name: str, pod: str, contents: Mapping[str, bytes]) -> Object:
-    data: Data = {key: base64.b64encode(content).decode() for key, content in sorted(contents.items())}
-    return kubernetes_object("v1", "ConfigMap", name, pod, binaryData=data)
+    return kubernetes_object("v1", "ConfigMap", name, pod, binaryData=_encode(contents))
+
+
+def _encode(contents: Mapping[str, bytes]) -> Data:
+    return {key: base64.b64encode(content).decode() for key, content in sorted(contents.items())}
 
 
 def claim(name: str, pod: str) -> Object:
@@ -68,7 +69,6 @@ def claim(name: str, pod: str) -> Object:
 
 
 def service(name: str, pod: str, ports: Sequence[tuple[int, str]]) -> Object:
-    """Return a Service for the host ``name``, with its ports and their protocols."""
     listed: Data = [
         {"name": f"{protocol.lower()}-{port}", "port": port, "protocol": protocol} for port, protocol in ports
     ]

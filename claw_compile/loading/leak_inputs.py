@@ -1,37 +1,88 @@
-"""The collection of leak inputs: agents' services, the services that these extend, and the files that they name.
+"""Leak inputs: the texts that an agent's container gets and that may hold a credential, with their places.
 
-Rules. A file that Compose must have is an error when it is not there, as Compose would say later; one that it need not have,
-or that may come to be where the pod runs (a secret's), is passed over. Files may be outside of the pod's directory: nothing of
-them is written anywhere. Each is read once, however many agents have it.
+Rules. Every value of the agent's Compose service counts, and of each service that it extends: variables by name and value,
+other keys by value; the files behind ``env_file``, ``secrets``, ``configs``, single bind mounts and the Dockerfile; and the
+words that it is given to read. What is external, or in an image, can't be seen here. A place never carries its line: that may
+show the value.
+
+A file that Compose must have is an error when it is not there, as Compose would say later; one that it need not have, or that
+may come to be where the pod runs (a secret's), is passed over. Files may be outside of the pod's directory: nothing of them is
+written anywhere. Each is read once, however many agents have it.
 """
 
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
-from claw_compile.descriptors.dockerfile import declared_variables
 from claw_compile.descriptors.skill import SkillFile
 from claw_compile.diagnostics.diagnostic import Note, Span, quote
 from claw_compile.grammar.pod import PodSecret, PodSpec, ServiceSpec, own_entries
-from claw_compile.loading.build_context import dockerfile, fill_in
+from claw_compile.loading.build_context import declared_variables, dockerfile, fill_in
 from claw_compile.loading.files import Files, read_file
-from claw_compile.loading.leak_scan.inputs import (
-    LeakInput,
-    file_input,
-    hide_line,
-    mounted_names,
-    references,
-    text_inputs,
-    variable_inputs,
-)
-from claw_compile.loading.leak_scan.private_paths import PrivatePaths, bind_source, expand_home
+from claw_compile.loading.private_paths import PrivatePaths, bind_source, expand_home, mounted_names
 from claw_compile.parsing.dotenv import Assignment, read_env_file
-from claw_compile.parsing.environment import Variables
-from claw_compile.parsing.node import Entry, ListNode, MapNode, Node
-from claw_compile.parsing.source import Source
+from claw_compile.parsing.environment import Lookup, Variables, interpolate, variables
+from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, Source, child, entries_of, items_of, scalars
 from claw_compile.parsing.yaml_reader import read_yaml
+
+type Kind = Literal["variable", "text", "file", "prose"]
+"""``file``: names may stand in it beside their values. ``prose``: words for the agent to read."""
+
+_REFERENCE = re.compile(r"\$\{?(?P<name>[A-Za-z_][A-Za-z0-9_]*)")
+
+
+@dataclass(frozen=True)
+class LeakInput:
+    """One text. ``what`` names it in messages; ``refers`` are the variables in it; ``source`` is set for a whole file."""
+
+    what: str
+    at: Span
+    text: str = field(repr=False)
+    kind: Kind
+    name: str = ""
+    refers: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
+    source: Source | None = field(default=None, repr=False)
+
+    def place(self, start: int, end: int) -> Span:
+        """Return the place of a piece of the text, without the line."""
+        return hide_line(self.source.span_of(start, end)) if self.source is not None else self.at
+
+
+def hide_line(span: Span) -> Span:
+    """Return a place whose line is never shown."""
+    return Span(span.file, span.line, span.column, span.end_column)
+
+
+def file_input(what: str, source: Source, kind: Kind, notes: tuple[Note, ...] = ()) -> LeakInput:
+    return LeakInput(what, Span(source.file, 1, 1, 1), source.text, kind, notes=notes, source=source)
+
+
+def variable_inputs(what: str, node: Node | None, lookup: Lookup, notes: tuple[Note, ...]) -> Iterator[LeakInput]:
+    """Yield variables in map or list form. One without a value takes it from the environment, by its own name."""
+    for each in variables(node, lookup):
+        bare = each.node.text == each.name and each.value.tainted
+        refers = (each.name,) if bare else references(each.node.text)
+        label = f"{each.name} in {what}"
+        yield LeakInput(label, hide_line(each.key), each.value.text, "variable", each.name, refers, notes)
+
+
+def text_inputs(what: str, node: Node, lookup: Lookup, notes: tuple[Note, ...]) -> Iterator[LeakInput]:
+    for scalar in scalars(node):
+        text = interpolate(scalar.text, lookup).text if "$" in scalar.text else scalar.text
+        if text:
+            yield LeakInput(what, hide_line(scalar.span), text, "text", refers=references(scalar.text), notes=notes)
+
+
+def references(written: str) -> tuple[str, ...]:
+    if "$" not in written:
+        return ()
+    return tuple(match["name"] for match in _REFERENCE.finditer(written.replace("$$", "")))
+
 
 _HOOKS = ("post_start", "pre_stop")
 _RUNTIME = ".claw-runtime"
@@ -50,8 +101,6 @@ class _ParentService:
 
 @dataclass(frozen=True)
 class LeakInputs:
-    """One collection for all agents of a pod."""
-
     pod: PodSpec
     files: Files
     variables: Variables
@@ -111,7 +160,7 @@ class LeakInputs:
         contract = self.contracts.get(agent.name.text)
         if contract is not None and agent.agent is not None:
             yield file_input("the contract", self._source(agent.agent.shown, contract), "prose")
-        paths = (skill.path for owner in (agent, self.pod) for skill in own_entries(owner.skills))
+        paths = (path for owner in (agent, self.pod) for path in own_entries(owner.skills))
         for path in {path.text: path for path in paths}.values():
             if path.text in self.skills:
                 yield file_input("a skill", self._source(path.shown, self.skills[path.text].content), "prose")
@@ -119,24 +168,23 @@ class LeakInputs:
     def _source(self, path: str, content: bytes) -> Source:
         return Source(self.files.display_path(path), content.decode(errors="replace"))
 
-    def _parent(self, child: _ParentService) -> _ParentService | None:
-        extends = child.body.value("extends")
+    def _parent(self, service: _ParentService) -> _ParentService | None:
+        extends = service.body.value("extends")
         node = extends.value("service") if isinstance(extends, MapNode) else extends
         name = fill_in(node, self.variables.lookup)
         if node is None or name is None:
             return None
-        file = fill_in(extends.value("file"), self.variables.lookup) if isinstance(extends, MapNode) else None
-        path, document = child.file, child.document
+        file = fill_in(child(extends, "file"), self.variables.lookup)
+        path, document = service.file, service.document
         if file is not None:
-            path = posixpath.normpath(posixpath.join(posixpath.dirname(child.file), file))
+            path = posixpath.normpath(posixpath.join(posixpath.dirname(service.file), file))
             source = self.text(path, node.span, "the extended file", required=True)
             read = read_yaml(source) if source is not None else None
             self.files.diagnostics.extend(read.diagnostics if read is not None else ())
             if read is None or read.value is None:
                 return None
             document = read.value
-        services = document.value("services")
-        body = services.value(name) if isinstance(services, MapNode) else None
+        body = child(document, "services", name)
         return _ParentService(path, name, body, document, node.span) if isinstance(body, MapNode) else None
 
 
@@ -150,7 +198,6 @@ class Container:
     notes: tuple[Note, ...]
 
     def inputs(self, body: MapNode) -> Iterator[LeakInput]:
-        """Yield everything in the body of a service, but what the compiler adds."""
         for entry in body.entries:
             yield from self._key_inputs(entry)
 
@@ -170,21 +217,20 @@ class Container:
             case key:
                 yield from text_inputs(f"'{key}'", node, lookup, self.notes)
                 if key in _HOOKS:
-                    for hook in node.items if isinstance(node, ListNode) else ():
-                        environment = hook.value("environment") if isinstance(hook, MapNode) else None
+                    for hook in items_of(node):
+                        environment = child(hook, "environment")
                         yield from variable_inputs(f"the environment of '{key}'", environment, lookup, self.notes)
                 if key == "volumes":
                     yield from self._bind_mounts(node)
 
     def _env_file_inputs(self, node: Node) -> Iterator[LeakInput]:
         for item in node.items if isinstance(node, ListNode) else (node,):
-            parts = item if isinstance(item, MapNode) else None
-            named_by = parts.value("path") if parts else item
+            named_by = item.value("path") if isinstance(item, MapNode) else item
             path = fill_in(named_by, self.collection.variables.lookup)
             if path is None or named_by is None or self._is_its_own(path):
                 continue
-            required = fill_in(parts.value("required"), self.collection.variables.lookup) if parts else None
-            is_raw = parts is not None and fill_in(parts.value("format"), self.collection.variables.lookup) == "raw"
+            required = fill_in(child(item, "required"), self.collection.variables.lookup)
+            is_raw = fill_in(child(item, "format"), self.collection.variables.lookup) == "raw"
             source = self._text(path, named_by, "the env_file", required=required != "false")
             if source is not None:
                 notes = (*self.notes, Note(hide_line(named_by.span), f"{self.agent.name.text} takes it here"))
@@ -198,10 +244,8 @@ class Container:
     def _assignments(self, source: Source, notes: tuple[Note, ...], *, is_raw: bool) -> Iterator[LeakInput]:
         variables = self.collection.variables
         if is_raw:
-            lines = enumerate(source.text.split("\n"), start=1)
-            parts = (
-                (number, line.strip().partition("=")) for number, line in lines if line.strip()[:1] not in ("", "#")
-            )
+            lines = ((number, line.strip()) for number, line in enumerate(source.text.split("\n"), start=1))
+            parts = ((number, line.partition("=")) for number, line in lines if line[:1] not in {"", "#"})
             assigned = tuple(Assignment(name, value if sign else None, number) for number, (name, sign, value) in parts)
         else:
             read = read_env_file(source, {**variables.dotenv, **variables.environ})
@@ -217,28 +261,23 @@ class Container:
         """Yield secrets or configs, as the pod declares them; of an external one nothing is known."""
         lookup = self.collection.variables.lookup
         for name in mounted_names(node):
-            all_of_them = self.collection.pod.document.value(section)
-            declared_as = all_of_them.value(name.text) if isinstance(all_of_them, MapNode) else None
-            if not isinstance(declared_as, MapNode):
-                continue
+            declared = child(self.collection.pod.document, section, name.text)
             what = f"the {section[:-1]} '{name.text}'"
             notes = (*self.notes, Note(hide_line(name.span), f"{self.agent.name.text} takes it here"))
-            for key, value in ((each.key.text, each.value) for each in declared_as.entries):
+            for key, value in ((each.key.text, each.value) for each in entries_of(declared)):
                 if key == "environment" and (variable := fill_in(value, lookup)) is not None:
                     held = lookup(variable) or ""
                     yield LeakInput(what, hide_line(value.span), held, "variable", variable, (variable,), notes)
                 elif key == "content":
                     yield from text_inputs(what, value, lookup, notes)
                 elif key == "file" and (path := fill_in(value, lookup)) is not None:
-                    source = self.collection.text(
-                        posixpath.normpath(expand_home(path, lookup)), value.span, what, required=False
-                    )
-                    if source is not None:
+                    path = posixpath.normpath(expand_home(path, lookup))
+                    if (source := self.collection.text(path, value.span, what, required=False)) is not None:
                         yield file_input(what, source, "file", notes)
 
     def _build_inputs(self, node: Node) -> Iterator[LeakInput]:
         lookup = self.collection.variables.lookup
-        for entry in node.entries if isinstance(node, MapNode) else ():
+        for entry in entries_of(node):
             match entry.key.text:
                 case "args":
                     yield from variable_inputs("the build args", entry.value, lookup, self.notes)
@@ -249,7 +288,7 @@ class Container:
         source = dockerfile(node, self.collection.files, lookup, self.directory)
         if source is None:
             return
-        inline = node.value("dockerfile_inline") if isinstance(node, MapNode) else None
+        inline = child(node, "dockerfile_inline")
         if inline is None:
             yield file_input("the Dockerfile", source, "text", self.notes)
         for name, value in declared_variables(source):
@@ -259,12 +298,11 @@ class Container:
 
     def _bind_mounts(self, node: Node) -> Iterator[LeakInput]:
         """Yield files of the host that are mounted one by one."""
-        for item in node.items if isinstance(node, ListNode) else ():
+        for item in items_of(node):
             path = bind_source(item, self.collection.variables.lookup)
             if path is None:
                 continue
-            source = self._text(path, item, "the mounted file", required=False)
-            if source is not None:
+            if (source := self._text(path, item, "the mounted file", required=False)) is not None:
                 notes = (*self.notes, Note(hide_line(item.span), f"{self.agent.name.text} takes it here"))
                 yield file_input("a mounted file", source, "file", notes)
 

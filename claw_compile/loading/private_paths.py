@@ -18,9 +18,8 @@ from claw_compile.diagnostics.diagnostic import Diagnostic, Span, quote
 from claw_compile.grammar.pod import PodSpec, own_entries
 from claw_compile.loading.build_context import fill_in
 from claw_compile.loading.files import Files
-from claw_compile.loading.leak_scan.inputs import mounted_names
-from claw_compile.parsing.interpolation import Lookup, interpolate
-from claw_compile.parsing.node import ListNode, MapNode, Node, ScalarNode
+from claw_compile.parsing.environment import Lookup, interpolate
+from claw_compile.parsing.node import MapNode, Node, ScalarNode, child, entries_of, items_of
 
 _PRIVATE = (".claw-runtime", ".claw-master", ".claw-ca/private", ".env")
 _FOR_AGENTS = "claw"
@@ -46,8 +45,6 @@ class _Exposure:
 
 @dataclass(frozen=True)
 class PrivatePaths:
-    """The private paths of one pod."""
-
     pod: PodSpec
     files: Files
     lookup: Lookup
@@ -57,12 +54,8 @@ class PrivatePaths:
         for owner in self.pod.owners:
             for surface in own_entries(owner.surfaces):
                 if surface.scheme in _OWN_SURFACES:
-                    is_host = surface.scheme == "host"
-                    exposure = (
-                        _Exposure(surface.span, surface.target)
-                        if is_host
-                        else self._volume(surface.target, surface.span)
-                    )
+                    host = _Exposure(surface.span, surface.target)
+                    exposure = host if surface.scheme == "host" else self._volume(surface.target, surface.span)
                     yield from self._check(exposure, "")
 
     def check_service(self, body: MapNode, document: MapNode, directory: str) -> Iterator[Diagnostic]:
@@ -77,21 +70,20 @@ class PrivatePaths:
             yield codes.PRIVATE_MOUNT.at(exposure.at, f"this gives the agent {exposure.name}")
         elif exposure.path:
             target = _real(self.files.root / posixpath.join(directory, expand_home(exposure.path, self.lookup)))
-            places = ((name, _real(self.files.root / expand_home(name, self.lookup))) for name in self._names())
+            secrets = (secret.reference.text for secret in self.pod.secrets if secret.source == "file")
+            names = (*_PRIVATE, *secrets)
+            places = ((name, _real(self.files.root / expand_home(name, self.lookup))) for name in names)
             held = next((name for name, place in places if _exposes(target, place)), None)
             if held is not None and (exposure.with_below or target.is_relative_to(_real(self.files.root / held))):
                 yield codes.PRIVATE_MOUNT.at(exposure.at, f"this mount gives the agent {quote(held)}")
 
-    def _names(self) -> tuple[str, ...]:
-        return (*_PRIVATE, *(secret.reference.text for secret in self.pod.secrets if secret.source == "file"))
-
     def _mounts(self, body: MapNode, document: MapNode, seen: frozenset[str]) -> Iterator[_Exposure]:
-        for item in _items(body.value("volumes")):
+        for item in items_of(body.value("volumes")):
             if (path := bind_source(item, self.lookup)) is not None:
                 yield _Exposure(item.span, path)
             else:
                 yield self._volume(_volume_source(item, self.lookup), item.span)
-        for item in _items(body.value("volumes_from")):
+        for item in items_of(body.value("volumes_from")):
             yield from self._volumes_from(item, document, seen)
 
     def _volumes_from(self, item: Node, document: MapNode, seen: frozenset[str]) -> Iterator[_Exposure]:
@@ -101,61 +93,48 @@ class PrivatePaths:
             what = "the volumes of its proxy" if name == _PROXY else f"the volumes of {quote(text)}, whatever they are"
             yield _Exposure(item.span, name=what)
         elif name not in seen:
-            services = document.value("services")
-            body = services.value(name) if isinstance(services, MapNode) else None
+            body = child(document, "services", name)
             for exposure in self._mounts(body, document, seen | {name}) if isinstance(body, MapNode) else ():
                 yield _Exposure(item.span, exposure.path, exposure.name)
 
     def _volume(self, name: str, at: Span) -> _Exposure:
         """Return the exposure of a named volume, which may be a directory of the host or one of the proxy's own."""
-        volumes = self.pod.document.value("volumes")
-        declared = volumes.value(name) if isinstance(volumes, MapNode) else None
-        real, options = None, None
-        if isinstance(declared, MapNode):
-            real, options = fill_in(declared.value("name"), self.lookup), declared.value("driver_opts")
-        if _PROXY_VOLUME.fullmatch(real or name):
+        declared = child(self.pod.document, "volumes", name)
+        if _PROXY_VOLUME.fullmatch(fill_in(child(declared, "name"), self.lookup) or name):
             return _Exposure(at, name=f"{quote(name)}, a volume of its proxy")
-        device = fill_in(options.value("device"), self.lookup) if isinstance(options, MapNode) else None
-        return _Exposure(at, device or "")
+        return _Exposure(at, fill_in(child(declared, "driver_opts", "device"), self.lookup) or "")
 
     def _other_keys(self, body: MapNode) -> Iterator[_Exposure]:
-        develop, build, pid = body.value("develop"), body.value("build"), fill_in(body.value("pid"), self.lookup) or ""
-        if pid.startswith(("service:", "container:")):
+        pid_node = body.value("pid")
+        pid = fill_in(pid_node, self.lookup) or ""
+        if pid_node is not None and pid.startswith(("service:", "container:")):
             # Their environment stands in /proc.
-            yield _Exposure(
-                next(each.value.span for each in body.entries if each.key.text == "pid"),
-                name=f"the processes of {quote(pid)}, and their environment",
-            )
-        for item in _items(develop.value("watch") if isinstance(develop, MapNode) else None):
-            node = item.value("path") if isinstance(item, MapNode) else None
-            action = fill_in(item.value("action"), self.lookup) if isinstance(item, MapNode) else None
+            yield _Exposure(pid_node.span, name=f"the processes of {quote(pid)}, and their environment")
+        for item in items_of(child(body, "develop", "watch")):
+            node, action = child(item, "path"), fill_in(child(item, "action"), self.lookup)
             if node is not None and action is not None and action.startswith("sync"):
                 yield _Exposure(node.span, fill_in(node, self.lookup) or "")
-        contexts = build.value("additional_contexts") if isinstance(build, MapNode) else None
-        for entry in contexts.entries if isinstance(contexts, MapNode) else ():
+        contexts = child(body, "build", "additional_contexts")
+        for entry in entries_of(contexts):
             yield _Exposure(entry.value.span, _local(fill_in(entry.value, self.lookup) or ""), with_below=False)
-        for item in _items(contexts):
+        for item in items_of(contexts):
             yield _Exposure(item.span, _local((fill_in(item, self.lookup) or "").partition("=")[2]), with_below=False)
 
     def _mounted_secrets(self, body: MapNode) -> Iterator[_Exposure]:
-        build = body.value("build")
-        inherited_defaults = {
-            "secrets": list(mounted_names(body.value("secrets"))),
-            "configs": list(mounted_names(body.value("configs"))),
-        }
-        inherited_defaults["secrets"] += mounted_names(build.value("secrets") if isinstance(build, MapNode) else None)
-        for section, names in inherited_defaults.items():
-            declared = self.pod.document.value(section)
-            for name in names:
-                one = declared.value(name.text) if isinstance(declared, MapNode) else None
-                if isinstance(one, MapNode):
-                    yield _Exposure(name.span, fill_in(one.value("file"), self.lookup) or "")
-                elif section == "secrets" and _PROXY_SECRET.fullmatch(name.text):
-                    yield _Exposure(name.span, name=f"{quote(name.text)}, a secret of its proxy")
-
-
-def _items(node: Node | None) -> tuple[Node, ...]:
-    return tuple(node.items) if isinstance(node, ListNode) else ()
+        mounted = (
+            *(
+                ("secrets", name)
+                for node in (body, body.value("build"))
+                for name in mounted_names(child(node, "secrets"))
+            ),
+            *(("configs", name) for name in mounted_names(body.value("configs"))),
+        )
+        for section, name in mounted:
+            declared = child(self.pod.document, section, name.text)
+            if isinstance(declared, MapNode):
+                yield _Exposure(name.span, fill_in(declared.value("file"), self.lookup) or "")
+            elif section == "secrets" and _PROXY_SECRET.fullmatch(name.text):
+                yield _Exposure(name.span, name=f"{quote(name.text)}, a secret of its proxy")
 
 
 def _local(context: str) -> str:
@@ -190,7 +169,7 @@ def bind_source(item: Node, lookup: Lookup) -> str | None:
     if isinstance(item, MapNode):
         kind, source = item.value("type"), item.value("source")
         is_bind = isinstance(kind, ScalarNode) and kind.text == "bind"
-        return _path(source.text, lookup) if is_bind and isinstance(source, ScalarNode) else None
+        return interpolate(source.text, lookup).text or None if is_bind and isinstance(source, ScalarNode) else None
     if not isinstance(item, ScalarNode):
         return None
     source_text, colon, _ = interpolate(item.text, lookup).text.partition(":")
@@ -205,5 +184,9 @@ def _volume_source(item: Node, lookup: Lookup) -> str:
     return source if colon else ""
 
 
-def _path(text: str, lookup: Lookup) -> str | None:
-    return interpolate(text, lookup).text or None
+def mounted_names(node: Node | None) -> Iterator[ScalarNode]:
+    """Return the names in a service's ``secrets`` or ``configs``, short or long form."""
+    for item in items_of(node):
+        source = item.value("source") if isinstance(item, MapNode) else item
+        if isinstance(source, ScalarNode):
+            yield source

@@ -1,0 +1,126 @@
+"""CLAWDAPUS.md, the page that tells an agent about its pod, and its runner's environment (docs/spec/compile.md "Output").
+
+Rules. The page holds no credential, and of a service that declares tools nothing but its name and what it is for: no endpoint,
+no address, whether the agent has a grant or not. In ``agents/<agent-id>/env`` the token is the runner's only credential:
+
+    base-url      the base URL for each SDK's way of saying it, and the token as the API key
+    proxy         HTTPS_PROXY, the pod's CA, and the token as the API key
+    transparent   the pod's CA, and the token as the API key: the names of the providers lead to the proxy
+
+A variable that *replaces* a store of certificates names the bundle of the public CAs with the pod's, one that *adds* to it
+names the pod's alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import assert_never
+
+from claw_compile.policy.agent import Agent
+from claw_compile.policy.project import ProjectedAgent
+from claw_compile.policy.topology import PROXY
+from claw_contract.names import assign_aliases
+from claw_contract.secret import Secret
+
+BASE_URL = f"http://{PROXY}:8080"
+PROXY_URL = f"http://{PROXY}:8082"
+CA_BUNDLE = "/etc/ssl/claw/ca-bundle.pem"
+CA_CERTIFICATE = "/etc/ssl/claw/ca-cert.pem"
+_REPLACES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "PIP_CERT", "AWS_CA_BUNDLE")
+_ADDS = ("NODE_EXTRA_CA_CERTS", "CODEX_CA_CERTIFICATE")
+SKILLS = "skills"
+"""The directory of an agent's skills, beside this page."""
+_SURFACES = {"volume": "a volume", "host": "a directory of the host", "channel": "a channel", "egress": "the internet"}
+
+
+def page(agent: ProjectedAgent) -> str:
+    """Return the whole page, each section only where there is something to say."""
+    feeds = (f"- `{feed.name}` (from {feed.service}){_about(feed.description)}" for feed in agent.agent.feeds)
+    skills = (f"- `{SKILLS}/{skill.name}`{_about(skill.description)}" for skill in agent.agent.skills)
+    calls = "Call them by these names. They are run for you; you need no address and no key."
+    sections = (
+        "# CLAWDAPUS.md\n\nWhat this pod gives you. The compiler writes this page.",
+        _section("Identity", "", _identity(agent)),
+        _section("Surfaces", "What you reach yourself.", dict.fromkeys(_surfaces(agent))),
+        _section("Feeds", "They are put before you with every request; you fetch nothing.", feeds),
+        _section("Skills", "Read one before you do what it is about.", skills),
+        _section("Memory", "", _memory(agent)),
+        _section("Tools", calls, _tools(agent)),
+    )
+    return "\n\n".join(section for section in sections if section) + "\n"
+
+
+def _section(title: str, intro: str, lines: Iterable[str]) -> str:
+    text = "\n".join(lines)
+    return "\n\n".join(part for part in (f"## {title}", intro, text) if part) if text else ""
+
+
+def _identity(agent: ProjectedAgent) -> Iterator[str]:
+    yield f"- agent: {agent.agent.id}"
+    if agent.agent.ordinal is not None:
+        yield f"- one of: {agent.agent.spec.name.text} (number {agent.agent.ordinal})"
+    yield f"- pod: {agent.pod}"
+    yield f"- runner: {agent.agent.spec.runner}"
+
+
+def _surfaces(agent: ProjectedAgent) -> Iterator[str]:
+    for reached in agent.reached:
+        address = f" at {reached.address}" if reached.address else ""
+        line = f"- the service `{reached.service}`{address}{_about(reached.description)}"
+        endpoints = [f"  - {each.method.upper()} {each.path}{_about(each.description)}" for each in reached.endpoints]
+        yield "\n".join([line, *endpoints])
+    for surface in agent.agent.surfaces:
+        if surface.scheme != "service":
+            target = f" `{surface.target}`" if surface.target else ""
+            mode = f", {surface.mode}" if surface.mode else ""
+            yield f"- {_SURFACES[surface.scheme]}{target}{mode}"
+
+
+def _memory(agent: ProjectedAgent) -> Iterator[str]:
+    if agent.memory is not None:
+        verbs = [verb for verb, path in (("recalls", agent.memory.recall), ("retains", agent.memory.retain)) if path]
+        yield f"- `{agent.memory.service}` {' and '.join(verbs)} for you, with every request; you call nothing."
+
+
+def _tools(agent: ProjectedAgent) -> Iterator[str]:
+    if agent.manifest is not None:
+        presented = assign_aliases(tool.name for tool in agent.manifest.tools)
+        yield from (f"- `{presented[tool.name]}`{_about(tool.description)}" for tool in agent.manifest.tools)
+
+
+def _about(description: str) -> str:
+    """Return a description as the rest of a line."""
+    text = " ".join(description.split())
+    return f": {text}" if text else ""
+
+
+def runner_env(agent: Agent, token: Secret) -> bytes:
+    """Return the env file, one ``NAME=value`` a line, to be taken as it is."""
+    return "".join(f"{name}={value}\n" for name, value in _variables(agent, token.reveal()).items()).encode()
+
+
+def _variables(agent: Agent, token: str) -> dict[str, str]:
+    # Codex takes OPENAI_API_KEY by a login only; without a base URL it would send none.
+    keys = dict.fromkeys(("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "CODEX_API_KEY", "CLLAMA_TOKEN"), token)
+    match agent.mode:
+        case "base-url":
+            return {
+                "OPENAI_BASE_URL": f"{BASE_URL}/v1",
+                "OPENAI_API_KEY": token,
+                "ANTHROPIC_BASE_URL": BASE_URL,
+                "ANTHROPIC_API_KEY": token,
+                "CLLAMA_TOKEN": token,
+            }
+        case "proxy":
+            # Services that it has a surface on are not asked through the proxy. Without the last, Node's fetch goes past it.
+            beside = sorted({surface.target for surface in agent.surfaces if surface.scheme == "service"})
+            direct = ",".join(("localhost", "127.0.0.1", "::1", PROXY, *beside))
+            proxied = dict.fromkeys(("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"), PROXY_URL)
+            return keys | proxied | {"NO_PROXY": direct, "no_proxy": direct, "NODE_USE_ENV_PROXY": "1"} | _trust()
+        case "transparent":
+            return keys | _trust()
+    assert_never(agent.mode)
+
+
+def _trust() -> dict[str, str]:
+    return dict.fromkeys(_REPLACES, CA_BUNDLE) | dict.fromkeys(_ADDS, CA_CERTIFICATE)
