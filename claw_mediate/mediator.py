@@ -98,8 +98,7 @@ class Mediator:
         self._turns = TurnRegistry(self._peers, recorder, continuity, self.state.journal)
         stages = Stages(self._accounts, self._prompt, routing, RequestPreparer(continuity, log))
         self._pipeline = TurnPipeline(settings, log, stages, self._turns, self.forwarding)
-        self._problem: str | None = None
-        """Why the proxy is not ready, as last logged."""
+        self._problem: str | None = None  # Why the proxy is not ready, as last logged
         self._stops = False
         self._secrets: set[Secret] = set()
         self._known = Redactor(())

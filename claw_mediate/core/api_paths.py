@@ -29,8 +29,7 @@ _MODEL_HIDDEN = re.compile(
 _SLASHES = re.compile(r"[/\\]+")
 _QUERY = re.compile(r"[?#]")
 _PARAMETERS = re.compile(r";[^/]*")
-_MAX_CACHED_LENGTH = 512
-"""Longer paths are not cached: anybody may send them."""
+_MAX_CACHED_LENGTH = 512  # Longer paths are not cached: anybody may send them
 
 
 def normalize_path(path: str) -> str:

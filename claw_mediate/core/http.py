@@ -11,12 +11,10 @@ from claw_mediate.core.error_bodies import build_error_body
 from claw_mediate.core.observer import RequestObserver
 
 type HeaderList = list[tuple[str, str]]
-GONE = 499
-"""The status in history of a request whose runner left (nginx's code)."""
+GONE = 499  # The status in history of a request whose runner left (nginx's code)
 STOPPING = ("shutting_down", "the proxy is being stopped; ask again, and the turn goes on where it was")
 """Code and message."""
-RETRY_AFTER = "5"
-"""Seconds in which a restarted proxy is ready."""
+RETRY_AFTER = "5"  # Seconds in which a restarted proxy is ready
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +22,7 @@ class Request:
     """A runner's request. ``host`` is the governed destination host, or None if it came to the base-URL listener."""
 
     method: str
-    path: str
-    """With its query."""
+    path: str  # With its query
     headers: HeaderList
     body: bytes
     host: str | None = None
@@ -65,12 +62,9 @@ class Forward:
     credential: HeaderList
     write_refusal: Callable[[], bytes]
     """Makes the body of the error that the runner gets when the provider can't be reached."""
-    body: bytes | None
-    """None: as the runner sent it."""
-    dropped_headers: tuple[str, ...]
-    """Names of headers that hold the agent's credential where none belongs."""
-    handle: object
-    """The mediator's own note of it, which mitmproxy's side hands back with the result."""
+    body: bytes | None  # None: as the runner sent it
+    dropped_headers: tuple[str, ...]  # Names of headers that hold the agent's credential where none belongs
+    handle: object  # The mediator's own note of it, which mitmproxy's side hands back with the result
 
 
 def respond(status: int, body: bytes, content_type: str = "application/json", retry_after: str = "") -> RunnerResponse:

@@ -24,14 +24,11 @@ _NESTING = re.compile(rb'(?:[^"{}\[\]]++|' + _STRING + rb")*+([{}\[\]])", re.DOT
 """A bracket, with all that is before it: one step of the loop each, and none for strings."""
 
 
-MAX_MEMBERS = 1000
-"""Objects with more members are not read: no request or response of a provider has them."""
-_MIN_DECODED_SIZE = 4096
-"""Bytes from which on it pays to let msgspec find where values end."""
+MAX_MEMBERS = 1000  # Objects with more members are not read: no request or response of a provider has them
+_MIN_DECODED_SIZE = 4096  # Bytes from which on it pays to let msgspec find where values end
 _SLICE = 1 << 20
 
-type Cut = tuple[int, int, bytes | memoryview]
-"""A span, and its replacement."""
+type Cut = tuple[int, int, bytes | memoryview]  # A span, and its replacement
 
 _raw_values = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _raw_elements = msgspec.json.Decoder(list[msgspec.Raw])

@@ -38,12 +38,9 @@ from claw_mediate.core.types import (
     UnreadableArguments,
 )
 
-MAX_CALLS = 128
-"""Calls of one response. A model that makes more has lost its way, and would overload the service."""
-MAX_IDLE_ROUNDS = 3
-"""Rounds in a row that only repeat calls, before the model must answer."""
-MAX_READ_RETRIES = 2
-"""Runs of a read in one turn that follow a failed one."""
+MAX_CALLS = 128  # Calls of one response. A model that makes more has lost its way, and would overload the service.
+MAX_IDLE_ROUNDS = 3  # Rounds in a row that only repeat calls, before the model must answer
+MAX_READ_RETRIES = 2  # Runs of a read in one turn that follow a failed one
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,7 @@ class Ledger:
     now: float
     model_call_at: float
     rounds: tuple[Round, ...] = ()
-    answered_calls: tuple[AnsweredCall, ...] = ()
-    """In the order of answering."""
+    answered_calls: tuple[AnsweredCall, ...] = ()  # In the order of answering
     usage: tuple[JsonObject, ...] = ()
     tool_use: ToolUse = ToolUse.AS_REQUESTED
 

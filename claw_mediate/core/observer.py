@@ -28,8 +28,7 @@ class Subject(NamedTuple):
     round: int
     name: str
     duplicate: bool = False
-    replayed: bool = False
-    """True if its response is known from an earlier attempt: it is not made again."""
+    replayed: bool = False  # True if its response is known from an earlier attempt: it is not made again
 
 
 class RequestInfo(NamedTuple):
@@ -47,8 +46,7 @@ class ResponseInfo(NamedTuple):
     status: int
     content_type: str
     body: bytes
-    size: int | None = None
-    """The length of the whole body, where ``body`` is only its beginning."""
+    size: int | None = None  # The length of the whole body, where ``body`` is only its beginning
 
 
 @dataclass(frozen=True, slots=True)

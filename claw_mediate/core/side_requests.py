@@ -16,8 +16,7 @@ from typing import Final, Literal, Protocol, assert_never
 
 type DeclaredTools = Literal["none", "schema", "any"]
 """The tools that the request declares: none, only the one that carries a schema for the answer, or whatever its fork has."""
-_SCHEMA_TOOL: Final = ("respond_in_schema",)
-"""Qwen Code's way to ask for JSON."""
+_SCHEMA_TOOL: Final = ("respond_in_schema",)  # Qwen Code's way to ask for JSON
 
 
 class RequestView(Protocol):

@@ -19,13 +19,10 @@ from claw_mediate.dialects.base import RunnerRequest, UnreadableRequestError
 
 NOT_READ: Final = "request_not_read"
 """The reason why a request that its dialect can't read gets neither tools nor context."""
-NO_DIALECT: Final = "no_dialect"
-"""The same, for a request on a path of no dialect."""
-_MAX_RECORDED = 4096
-"""Bytes of a form's field that are recorded."""
+NO_DIALECT: Final = "no_dialect"  # The same, for a request on a path of no dialect
+_MAX_RECORDED = 4096  # Bytes of a form's field that are recorded
 MAX_FIELDS: Final = 1000
-_MAX_HEAD = 4096
-"""Bytes of one part's headers."""
+_MAX_HEAD = 4096  # Bytes of one part's headers
 _CONTENT_TYPE = re.compile(r'multipart/form-data; ?boundary=(?:"([^"\\\r\n]{1,70})"|([^\s";,]{1,70}))', re.IGNORECASE)
 _DISPOSITION = re.compile(
     rb'form-data; ?name=(?:"([^"\\\r\n]*)"|([\w.-]+))'
@@ -146,8 +143,7 @@ class FormField(NamedTuple):
     name: str
     start: int
     end: int
-    is_text: bool
-    """True if the value is UTF-8 text: no file, and of no other type."""
+    is_text: bool  # True if the value is UTF-8 text: no file, and of no other type
 
 
 def read_form_fields(content_type: str, body: bytes) -> list[FormField]:

@@ -28,13 +28,10 @@ def comment(text: str) -> bytes:
 
 DONE = b"data: [DONE]\n\n"
 
-DELTA_LENGTH = 48
-"""Characters of text, or of a call's arguments, in one delta."""
-_MAX_DELTAS = 1000
-"""Deltas of one text: a longer text has longer pieces, since each delta costs its frame."""
+DELTA_LENGTH = 48  # Characters of text, or of a call's arguments, in one delta
+_MAX_DELTAS = 1000  # Deltas of one text: a longer text has longer pieces, since each delta costs its frame
 
-type Members = dict[str, bytes]
-"""An object's members, each in its own bytes."""
+type Members = dict[str, bytes]  # An object's members, each in its own bytes
 
 _object_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _array_decoder = msgspec.json.Decoder(list[msgspec.Raw])

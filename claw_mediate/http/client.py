@@ -24,10 +24,8 @@ import httpx2
 from claw_mediate.http.headers import RawHeaders
 
 _MAX_IDLE = 20
-_MAX_HEAD_BYTES = 100 * 1024
-"""Limit of a response's head."""
-_MAX_UNREAD_BYTES = 256 * 1024
-"""Received bytes above which reading from the socket pauses."""
+_MAX_HEAD_BYTES = 100 * 1024  # Limit of a response's head
+_MAX_UNREAD_BYTES = 256 * 1024  # Received bytes above which reading from the socket pauses
 _FALLBACK_SECONDS = 1.0
 """Time to try an address while there is another one. (asyncio's own happy eyeballs fails an assertion where tasks start
 eagerly, as mitmproxy's do.)"""
@@ -53,8 +51,7 @@ class _Origin(NamedTuple):
 class _Target:
     origin: _Origin
     host_header: bytes
-    path: bytes
-    """Including the query."""
+    path: bytes  # Including the query
 
 
 class ConnectionPool:

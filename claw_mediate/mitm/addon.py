@@ -34,8 +34,7 @@ from claw_mediate.settings import Settings
 
 _log = logging.getLogger(__name__)
 
-_MAX_UNPACKED_IN_LOOP = 64 << 10
-"""Packed bytes that are unpacked in the event loop; more are unpacked in a thread."""
+_MAX_UNPACKED_IN_LOOP = 64 << 10  # Packed bytes that are unpacked in the event loop; more are unpacked in a thread
 _UNPACK_SECONDS = 5.0
 
 
@@ -45,8 +44,7 @@ class Cllama:
     def __init__(self) -> None:
         self._builtin = BuiltinAddons()
         self._lifecycle: Lifecycle | None = None
-        self._mediator: Mediator | None = None
-        """None until this script was configured, and then the guard refuses."""
+        self._mediator: Mediator | None = None  # None until this script was configured, and then the guard refuses
 
     def load(self, loader: Any) -> None:
         """Add options, and the parts that outlive this script. A failure is one line, and mitmproxy does not start."""

@@ -32,8 +32,7 @@ from claw_mediate.mitm.response_stream import door
 from claw_mediate.mitm.view import hidden_flows
 from claw_mediate.settings import Settings
 
-TURN_SECONDS = 900.0
-"""Seconds that turns have to end after new settings replaced their mediator."""
+TURN_SECONDS = 900.0  # Seconds that turns have to end after new settings replaced their mediator
 _LAST_SECONDS = 0.5
 """Seconds for each of the last steps: refusals for what was cut off, closing our connections, sending the last bytes."""
 

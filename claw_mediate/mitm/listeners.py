@@ -16,8 +16,7 @@ from mitmproxy.proxy import mode_servers
 from claw_mediate.mitm.governance import BuiltinAddons
 from claw_mediate.settings import parse_address
 
-_TASK = "setup_servers"
-"""mitmproxy's name of the task that opens the listeners."""
+_TASK = "setup_servers"  # mitmproxy's name of the task that opens the listeners
 _LOOKUP_FAILED = "Transparent mode failure: "
 """The beginning of mitmproxy's line about a connection whose original destination the kernel does not know."""
 

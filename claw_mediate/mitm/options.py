@@ -30,13 +30,11 @@ DEFAULTS: dict[str, Any] = {
     "termlog_verbosity": "error",
 }
 """Set unless the operator did."""
-_WEB_OPTION = "web_port"
-"""An option of mitmweb, which must log the address of its page."""
+_WEB_OPTION = "web_port"  # An option of mitmweb, which must log the address of its page
 VERBOSE_LOGGERS = ("httpcore2", "httpx2")
 """Loggers with a dozen records a request, with headers. mitmproxy passes every record of every level to all of its addons,
 shown or not: a third of a turn's time (bench/README.md)."""
-MIN_TCP_TIMEOUT = 300
-"""Seconds; a shorter idle time-out would cut turns that are waiting for a model."""
+MIN_TCP_TIMEOUT = 300  # Seconds; a shorter idle time-out would cut turns that are waiting for a model
 
 
 def is_set(name: str) -> bool:

@@ -19,8 +19,7 @@ from claw_mediate.http.client import ConnectionPool, tls_context
 from claw_mediate.http.content_coding import read_bounded
 from claw_mediate.http.headers import Headers, ascii_headers
 
-_IDLE_SECONDS = 4.0
-"""Less than the 5 s after which common servers close."""
+_IDLE_SECONDS = 4.0  # Less than the 5 s after which common servers close
 
 
 @dataclass(frozen=True, slots=True)

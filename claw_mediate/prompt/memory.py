@@ -27,13 +27,11 @@ from claw_mediate.prompt.fetch import ContextClient, FetchRequest, FetchResult, 
 from claw_mediate.telemetry.event_log import EventLog, encode_json
 
 RETAIN_SECONDS: Final = 2.0
-MAX_IN_FLIGHT: Final = 32
-"""Concurrent retains; further ones are skipped."""
+MAX_IN_FLIGHT: Final = 32  # Concurrent retains; further ones are skipped
 MAX_BLOCKS: Final = 8
 MAX_TEXT_BYTES: Final = 8 * 1024
 MAX_ANSWER_BYTES: Final = 16 * 1024
-MAX_QUERY_BYTES: Final = 32 * 1024
-"""Limit of the user's messages in a recall; the latest count."""
+MAX_QUERY_BYTES: Final = 32 * 1024  # Limit of the user's messages in a recall; the latest count
 _RAW = frozenset({"raw_transcript", "session_tail", "transcript_tail"})
 """Kinds and sources of memories that only repeat the conversation (the original's rule)."""
 

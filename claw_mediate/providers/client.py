@@ -11,11 +11,9 @@ from claw_mediate.http.client import ConnectionPool, tls_context
 from claw_mediate.http.content_coding import read_bounded
 from claw_mediate.http.headers import Headers, raw_headers
 
-MAX_RESPONSE_BYTES = 16 * 1024 * 1024
-"""A longer response is a fault of the provider."""
+MAX_RESPONSE_BYTES = 16 * 1024 * 1024  # A longer response is a fault of the provider
 CONNECT_SECONDS = 10.0
-_IDLE_SECONDS = 4.0
-"""Less than the 5 s after which common servers close: a request sent at that moment is lost."""
+_IDLE_SECONDS = 4.0  # Less than the 5 s after which common servers close: a request sent at that moment is lost
 MISCONFIGURED = "provider_misconfigured"
 UNREACHABLE = "provider_unreachable"
 BROKE_OFF = "provider_broke_off"

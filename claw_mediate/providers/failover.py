@@ -40,8 +40,7 @@ TIMEOUT = "provider_timeout"
 BAD_REPLY = "provider_bad_response"
 _MAX_RETRIES = 2
 _BACKOFF_SECONDS = 0.25
-_MAX_WAIT_SECONDS = 5.0
-"""Longest wait for a key, or for a provider's Retry-After."""
+_MAX_WAIT_SECONDS = 5.0  # Longest wait for a key, or for a provider's Retry-After
 _OK, _CLIENT_ERROR, _SERVER_ERROR, _UNAVAILABLE = 200, 400, 500, 503
 _REASONS = {
     NO_KEY: KEY_UNAVAILABLE,
@@ -69,8 +68,7 @@ class ModelCall:
 
     body: bytes
     read: Callable[[bytes], ModelResponse]
-    may_retry: Callable[[], bool]
-    """Called after each failure of all candidates."""
+    may_retry: Callable[[], bool]  # Called after each failure of all candidates
     until: float
     round: int = 1
     observer: TurnObserver = NO_OBSERVER

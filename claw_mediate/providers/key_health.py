@@ -28,12 +28,9 @@ from claw_mediate.file_cache import FileVersion, file_version, read_file
 from claw_mediate.telemetry.event_log import EventLog, rfc3339
 
 MAX_REST_SECONDS = 3600.0
-_MIN_STORED_SECONDS = 5.0
-"""A shorter rest is not worth a file: it is over before a new process could use it."""
-_MTIME_STEP_NS = 100_000_000
-"""Resolution of a file system's times."""
-_SAME_SECONDS = 1.0
-"""Times this close are one finding of concurrent requests."""
+_MIN_STORED_SECONDS = 5.0  # A shorter rest is not worth a file: it is over before a new process could use it
+_MTIME_STEP_NS = 100_000_000  # Resolution of a file system's times
+_SAME_SECONDS = 1.0  # Times this close are one finding of concurrent requests
 
 
 class KeyStates:

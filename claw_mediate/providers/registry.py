@@ -31,8 +31,7 @@ from claw_mediate.telemetry.event_log import EventLog, rfc3339
 
 RATE_LIMITED = 429
 KEY_REJECTED = frozenset({401, 402})
-_REST_SECONDS = 2.0
-"""Rest without a ``Retry-After``: short enough for a turn to wait."""
+_REST_SECONDS = 2.0  # Rest without a ``Retry-After``: short enough for a turn to wait
 _OUT_OF_QUOTA = re.compile(rb'"(?:code|type)"\s*:\s*"(?:insufficient_quota|billing_[a-z_]{1,40})"')
 """OpenAI's codes, not wording: Gemini says "quota" and "billing" in every 429, even for a limit per minute."""
 _ERROR_BYTES = 4096
@@ -74,8 +73,7 @@ class ProviderRegistry:
         self._log = log
         self._version: FileVersion | bool = False
         self._providers: dict[str, Provider] = {}
-        self.problem: str | None = None
-        """Why the file is not in force, in one line."""
+        self.problem: str | None = None  # Why the file is not in force, in one line
         self._hosts_cache: tuple[dict[str, Provider], frozenset[str]] = {}, frozenset()
         self._key_states = KeyStates(auth.key_states, log, clock)
 

@@ -26,8 +26,7 @@ from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.telemetry.timing import Stopwatch
 
 NO_KEY = "no_provider_key"
-KEY_UNAVAILABLE = "provider_key_unavailable"
-"""``NO_KEY`` as the reason of a failover."""
+KEY_UNAVAILABLE = "provider_key_unavailable"  # ``NO_KEY`` as the reason of a failover
 
 
 class Requester(NamedTuple):
@@ -53,10 +52,8 @@ class Route:
     path: str
     headers: Headers
     candidates: Sequence[Candidate]
-    position: int = 0
-    """Index of the candidate that was asked last."""
-    has_answered: bool = False
-    """True once that candidate has answered: then the turn keeps it."""
+    position: int = 0  # Index of the candidate that was asked last
+    has_answered: bool = False  # True once that candidate has answered: then the turn keeps it
     stopwatch: Stopwatch = field(default_factory=Stopwatch, repr=False)
     _bodies: tuple[bytes, dict[str, bytes]] = field(default=(b"", {}), repr=False)
 

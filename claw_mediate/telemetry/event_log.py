@@ -16,8 +16,7 @@ from claw_mediate.telemetry.nonblocking_writer import LineWriter
 
 _log = logging.getLogger(__name__)
 
-type Event = Mapping[str, Any]
-"""A line of the log before redaction."""
+type Event = Mapping[str, Any]  # A line of the log before redaction
 type EventListener = Callable[[Event], None]
 
 

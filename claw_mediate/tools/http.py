@@ -34,8 +34,7 @@ from claw_mediate.http.client import ConnectionPool, tls_context
 from claw_mediate.http.content_coding import read_bounded
 from claw_mediate.http.headers import Headers, ascii_headers, basic, bearer
 
-MAX_BODY_BYTES = 64 * 1024 * 1024
-"""Reading stops at this size; the result is then ``response_too_large``."""
+MAX_BODY_BYTES = 64 * 1024 * 1024  # Reading stops at this size; the result is then ``response_too_large``
 _IDLE_SECONDS = 4.0
 """Less than the 5 s after which common servers close: the outcome of a request sent at that moment is unknown."""
 

@@ -43,8 +43,7 @@ class Budgets:
         self._log = log
         self._fail_mode = fail_mode
         self._clock = clock
-        self._warned: dict[str, float] = {}
-        """When each agent's requests of unknown cost were last logged."""
+        self._warned: dict[str, float] = {}  # When each agent's requests of unknown cost were last logged
 
     async def admit(self, agent: Agent, request: Request, model: str) -> RunnerResponse | None:
         """Count a request; return the refusal when the agent's budget is spent."""

@@ -31,8 +31,7 @@ from claw_mediate.turns.checkpoint import TurnCheckpoint
 
 _ERRORS = range(400, 600)
 _OK, _JSON = 200, "application/json"
-_MAX_ERROR_TEXT = 1000
-"""Characters of a provider's own words in an error of ours."""
+_MAX_ERROR_TEXT = 1000  # Characters of a provider's own words in an error of ours
 
 
 class Model(Protocol):
@@ -88,8 +87,7 @@ class TurnDriver:
         self.rounds: tuple[Round, ...] = ()
         self._messages: list[tuple[bytes, ...]] = []
         self.response: ModelResponse | None = None
-        self.results: list[ToolResult] = []
-        """The results of the open round: what a turn that is cut short has done."""
+        self.results: list[ToolResult] = []  # The results of the open round: what a turn that is cut short has done
         self.is_stopping = False
         """True if the turn is cancelled because the proxy ends, and not because its runner left."""
 

@@ -29,13 +29,10 @@ from claw_mediate.turns.checkpoint import ReplayStats
 from claw_mediate.turns.context import RequestContext, TurnContext, TurnResult
 
 _FIRST_ERROR = 400
-_OVER_LIMIT = "over_limit"
-"""The provider has no room for as many tools."""
-_SIDE_REQUEST = "side_request"
-"""A runner's own housekeeping calls no tools."""
+_OVER_LIMIT = "over_limit"  # The provider has no room for as many tools
+_SIDE_REQUEST = "side_request"  # A runner's own housekeeping calls no tools
 
-type Retain = Callable[[Agent, JsonObject, Redactor], None]
-"""Gives the line of a turn to the agent's memory service."""
+type Retain = Callable[[Agent, JsonObject, Redactor], None]  # Gives the line of a turn to the agent's memory service
 
 
 class Recorder:

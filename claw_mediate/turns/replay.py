@@ -36,8 +36,7 @@ from claw_mediate.turns.driver import Ports, TurnDriver, drive
 from claw_state.journal import Journal
 
 NOT_RECORDED = "not_recorded"
-_NO_SECRETS = Redactor(())
-"""A recording holds no secret any more."""
+_NO_SECRETS = Redactor(())  # A recording holds no secret any more
 
 
 class Recorded(NamedTuple):
@@ -48,8 +47,7 @@ class Recorded(NamedTuple):
     body: bytes
     size: int
     latency_ms: int
-    whole: bool = False
-    """Whether the body is the result as the model was told it, of an earlier attempt at the turn."""
+    whole: bool = False  # Whether the body is the result as the model was told it, of an earlier attempt at the turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +57,8 @@ class Recording:
     entry: JsonObject
     path: str
     body: bytes
-    replies: Mapping[int, Recorded]
-    """By round: the last that was asked in it, since the others did not count."""
-    answers: Mapping[tuple[int, str], Sequence[Recorded]]
-    """By round and tool, in the order in which they were asked."""
+    replies: Mapping[int, Recorded]  # By round: the last that was asked in it, since the others did not count
+    answers: Mapping[tuple[int, str], Sequence[Recorded]]  # By round and tool, in the order in which they were asked
 
     def missing(self) -> list[str]:
         """What history says of the turn, and the recording does not hold."""
@@ -88,8 +84,7 @@ class Replayed:
     status: int
     body: bytes
     entry: JsonObject
-    missing: tuple[str, ...]
-    """What it needed and was not recorded."""
+    missing: tuple[str, ...]  # What it needed and was not recorded
 
 
 async def replayed(recording: Recording, agent: Agent, dialect: Dialect) -> Replayed:

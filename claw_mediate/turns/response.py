@@ -20,8 +20,7 @@ from claw_state.journal import StoredResponse
 
 _STREAM = [("content-type", "text/event-stream"), ("cache-control", "no-cache"), ("x-accel-buffering", "no")]
 
-type OnDisconnect = Callable[[], None]
-"""Called once, when a runner wants no more of a stream."""
+type OnDisconnect = Callable[[], None]  # Called once, when a runner wants no more of a stream
 
 
 class ClientStream:

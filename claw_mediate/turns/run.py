@@ -37,8 +37,7 @@ class TurnRun:
         self._recorder = recorder
         self._continuity = continuity
         self._started = time.monotonic()
-        self._billed = 0
-        """Model responses that are paid for, by earlier attempts or by this one."""
+        self._billed = 0  # Model responses that are paid for, by earlier attempts or by this one
 
     async def run(self, checkpoint: TurnCheckpoint) -> TurnResult:
         """Run the turn to its end. If cancelled, because the runner left, record what ran all the same."""

@@ -17,8 +17,7 @@ from claw_mediate.dialects.base import TERMINAL_TEXT, Keepalive, ProviderRequest
 from claw_state.continuity import Anchor
 
 NAME: Final = "anthropic-messages"
-MAX_TOOLS: Final = 10_000
-"""Anthropic names no limit; no manifest has more."""
+MAX_TOOLS: Final = 10_000  # Anthropic names no limit; no manifest has more
 _PING = sse.event(b'{"type":"ping"}', "ping")
 
 read_request = anthropic_request.read_request

@@ -19,8 +19,7 @@ from claw_mediate.dialects.openai.wire_types import read_message, visible_text
 from claw_state.continuity import Anchor
 
 NAME: Final = "openai-chat"
-MAX_TOOLS: Final = 128
-"""OpenAI's limit of tools in one request."""
+MAX_TOOLS: Final = 128  # OpenAI's limit of tools in one request
 
 read_request = openai_request.read_request
 build_request = openai_request.build_request

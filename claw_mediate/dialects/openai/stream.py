@@ -30,8 +30,7 @@ _FRAME = ("id", "object", "created", "model", "system_fingerprint", "service_tie
 """Members of a response that every chunk repeats."""
 _REASONING = ("reasoning_content", "reasoning")
 """Members that stream before the text, each whole: the SDK of JavaScript knows neither, and would keep the last part only."""
-_TEXTS = ("content", "refusal")
-"""Members of a message that grow as they stream, in the order in which they are shown."""
+_TEXTS = ("content", "refusal")  # Members of a message that grow as they stream, in the order in which they are shown
 _CALLS = ("tool_calls", "function_call")
 
 

@@ -13,8 +13,7 @@ import msgspec
 
 from claw_mediate.dialects.decode import ABSENT, decode_or_none
 
-SYSTEM = ("system", "developer")
-"""Roles that speak for the agent's operator."""
+SYSTEM = ("system", "developer")  # Roles that speak for the agent's operator
 
 
 class Function(msgspec.Struct):

@@ -33,8 +33,7 @@ _DENIED = (403, "egress_denied", "this host is not governed, and egress is denie
 _NOT_OVER_TLS = (403, "not_over_tls", "this host is governed, and is reached over TLS only: use https")
 _MAX_LOGGED = 1000
 _log = logging.getLogger(__name__)
-_NO_CERTIFICATE = SSL.Context(SSL.TLS_SERVER_METHOD)
-"""Every handshake with it fails."""
+_NO_CERTIFICATE = SSL.Context(SSL.TLS_SERVER_METHOD)  # Every handshake with it fails
 
 
 class EgressAddon:

@@ -33,8 +33,7 @@ _FIRST_ERROR = 400
 _RUNNER_LEFT = 499
 _UNREACHED = 502
 _SHUTTING_DOWN = 503
-_MAX_UNPACKED, _UNPACK_SECONDS = 8 << 20, 1.0
-"""Limits for an error that is unpacked to be read."""
+_MAX_UNPACKED, _UNPACK_SECONDS = 8 << 20, 1.0  # Limits for an error that is unpacked to be read
 _HOP_BY_HOP = ("upgrade", "http2-settings", "proxy-connection", "keep-alive")
 """Headers of the runner's connection to us (RFC 9110, 7.6.1)."""
 _DROPPED = frozenset(name.encode() for name in (*CREDENTIALS, *_HOP_BY_HOP))

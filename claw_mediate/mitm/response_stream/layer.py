@@ -27,8 +27,7 @@ from claw_mediate.mitm.gate import guard
 from claw_mediate.mitm.response_stream import backpressure
 from claw_mediate.mitm.view.redaction import is_sendable, restore_originals
 
-MAX_HELD = 1 << 20
-"""Bytes of a response that are held back until it is whole; a longer one goes on as it is."""
+MAX_HELD = 1 << 20  # Bytes of a response that are held back until it is whole; a longer one goes on as it is
 _MULTIPLEXED = (b"h2", b"h3")
 _log = logging.getLogger(__name__)
 
@@ -45,8 +44,7 @@ class DoorChunkHook(commands.StartHook):
 class DoorStream(layers.HttpStream):
     """One request and its response."""
 
-    _waiting_bytes = 0
-    """Bytes of the body that came while a hook was under way or a provider was being connected."""
+    _waiting_bytes = 0  # Bytes of the body that came while a hook was under way or a provider was being connected
 
     def handle_event(self, event: Any) -> _Commands[None]:
         if isinstance(event, layers.RequestTrailers | layers.ResponseTrailers):

@@ -35,10 +35,8 @@ from claw_mediate.mitm.view.redacted_message import (
     shown_tokens,
 )
 
-_PLAIN_MESSAGES = ("client ", "server ")
-"""The beginnings of messages that name peers only."""
-_REDACTED_LOGGERS = ("mitmproxy.proxy.server", "claw_mediate.mitm.gate.egress")
-"""Loggers that report what a peer sent."""
+_PLAIN_MESSAGES = ("client ", "server ")  # The beginnings of messages that name peers only
+_REDACTED_LOGGERS = ("mitmproxy.proxy.server", "claw_mediate.mitm.gate.egress")  # Loggers that report what a peer sent
 
 
 def _redact(redaction: FlowRedaction, message: http.Message) -> Originals:
