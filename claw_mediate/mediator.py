@@ -250,10 +250,8 @@ class Mediator:
 
 
 async def _without_own_token(admitted: Identity, body: bytes) -> bytes:
-    """Return the body without the agent's own token, which the runner's tools may have printed (``env``).
-
-    A body may hide something in each of a million places: other requests go on meanwhile.
-    """
+    """Return the body without the agent's own token, which the runner's tools may have printed (``env``)."""
+    # A body may hide something in each of a million places: other requests go on meanwhile.
     own = Redactor([admitted.secret])
     return own.document(body) if len(body) < _MAX_INLINE_BYTES else await asyncio.to_thread(own.document, body)
 

@@ -133,7 +133,6 @@ class Transcript:
 
     @property
     def before(self) -> tuple[str, ...]:
-        """The digests of the last messages."""
         return tuple(self._digests[-_MAX_PRECEDING:])
 
     def add_text(self, text: str) -> None:

@@ -34,7 +34,6 @@ class Request:
 
     @property
     def normalized_path(self) -> str:
-        """The path as a lenient provider would understand it."""
         return normalize_path(self.path)
 
     def header(self, name: str) -> list[str]:
@@ -79,7 +78,6 @@ def refuse(path: str, status: int, code: str, message: str, more: Mapping[str, o
 
 
 def refuse_stopping(path: str) -> RunnerResponse:
-    """Return the error of a proxy that shuts down."""
     return respond(503, build_error_body(path, 503, *STOPPING), retry_after=RETRY_AFTER)
 
 

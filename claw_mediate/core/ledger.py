@@ -10,8 +10,6 @@ from claw_mediate.core.types import Limits, ModelResponse, Round, ToolCall, Tool
 
 @dataclass(frozen=True, slots=True)
 class AnsweredCall:
-    """One call that the turn has answered."""
-
     result: ToolResult
     round: int
 

@@ -67,8 +67,6 @@ class ExchangeObserver(Protocol):
 
 
 class RequestObserver(Protocol):
-    """An observer of one request of a runner."""
-
     def on_turn(self, turn_id: str, agent_id: str) -> None:
         """Note that the request begins a turn, or joins one."""
 

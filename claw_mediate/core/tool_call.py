@@ -115,7 +115,6 @@ def call_key(turn_id: str, round_number: int, place: int) -> str:
 
 
 def round_of_key(key: str) -> int:
-    """Return the round in the key of a call."""
     return int(key.rsplit(".", 2)[1])
 
 

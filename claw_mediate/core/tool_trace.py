@@ -26,7 +26,6 @@ def tool_trace(rounds: Sequence[Round]) -> tuple[RoundRecord, ...]:
 
 
 def call_record(result: ToolResult) -> ToolCallRecord:
-    """Return the record of one call and its result."""
     return ToolCallRecord(
         name=result.call.canonical,
         arguments=record_arguments(result.call),

@@ -36,8 +36,6 @@ class UnreadableArguments:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One call in a model's response."""
-
     id: str
     name: str  # The model's own spelling: an alias, a canonical name, a native name, or an invented one
     owner: Owner

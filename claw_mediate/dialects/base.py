@@ -77,7 +77,6 @@ class ProviderRequest:
         return self.with_messages([self.prefill] if self.prefill else [])
 
     def with_messages(self, messages: Sequence[bytes]) -> bytes:
-        """Return the request with messages behind its own."""
         comma = b"" if self.head.endswith(b"[") or not messages else b","
         return self.head + comma + b",".join(messages) + self.tail
 

@@ -182,7 +182,6 @@ def _read_form_field(body: bytes, start: int, end: int) -> FormField:
 
 
 def _read_part_headers(head: bytes) -> dict[bytes, bytes]:
-    """Return a part's headers by their names, in lower case."""
     headers: dict[bytes, bytes] = {}
     for line in head.split(b"\r\n"):
         name, colon, value = line.partition(b":")

@@ -39,12 +39,10 @@ _string_decoder = msgspec.json.Decoder(str)
 
 
 def split_object(document: bytes) -> Members:
-    """Return the members of an object."""
     return {name: bytes(raw) for name, raw in _object_decoder.decode(document).items()}
 
 
 def split_array(array: bytes) -> list[bytes]:
-    """Return the elements of an array."""
     return [bytes(raw) for raw in _array_decoder.decode(array)]
 
 

@@ -78,7 +78,6 @@ class Decoder:
 
     @property
     def is_complete(self) -> bool:
-        """True if the data so far is a whole body."""
         return all(step.is_complete for step in self._steps)
 
     def feed(self, data: bytes) -> Iterator[bytes]:
@@ -90,8 +89,6 @@ class Decoder:
 
 
 class _Step:
-    """Bounded decoder of one coding."""
-
     def __init__(self, coding: Callable[[], _Member], max_bytes: float) -> None:
         self._coding = coding
         self._max_bytes = max_bytes
@@ -132,8 +129,6 @@ class _Step:
 
 
 class _Member(ABC):
-    """One compressed stream."""
-
     is_complete = False
     unused = b""  # Data after its end
 

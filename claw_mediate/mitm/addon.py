@@ -159,7 +159,6 @@ def _declared_length(flow: http.HTTPFlow) -> int:
 
 
 async def _body(flow: http.HTTPFlow) -> bytes:
-    """Return the body, unpacked. Raise ``DecodingError``."""
     body = original_body(flow)
     applied = coding_names(flow.request.headers.get_all("content-encoding"))
     if not applied:

@@ -201,7 +201,6 @@ def flows_awaiting(turn_id: str) -> list[http.HTTPFlow]:
 
 
 def pending_requests() -> list[PendingRequest]:
-    """Return the governed requests that are not over."""
     return [state.pending for state in all_states() if state.pending is not None]
 
 

@@ -81,7 +81,6 @@ class Lifecycle:
         return None
 
     def begin(self, flow: http.HTTPFlow) -> None:
-        """Note a governed request."""
         state_of(flow).pending = PendingRequest(flow.client_conn.id)
 
     def await_body(self, flow: http.HTTPFlow, admitted: Identity) -> None:
@@ -110,7 +109,6 @@ class Lifecycle:
             return refuse_stopping(flow.request.path)
 
     async def answer(self, flow: http.HTTPFlow, exchange: RunnerResponse) -> None:
-        """Answer this flow with the exchange."""
         state = state_of(flow)
         if state.pending is not None:
             state.pending.on_delivered = exchange.on_delivered
@@ -127,7 +125,6 @@ class Lifecycle:
         flow_state.begin(flow)
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
-        """Let a forwarded response stream through."""
         state = state_of(flow)
         if state.verdict == "forward" and flow.response is not None:
             forward.begin_response(flow)

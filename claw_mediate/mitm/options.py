@@ -50,7 +50,6 @@ def add(loader: Any) -> None:
 
 
 def values() -> dict[str, str]:
-    """Return the settings' values by name."""
     return {setting.name: _value(setting) for setting in SETTINGS}
 
 

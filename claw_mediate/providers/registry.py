@@ -117,7 +117,6 @@ class ProviderRegistry:
         return next((provider for provider in providers.values() if provider.host == host.lower()), None)
 
     def hosts(self) -> frozenset[str]:
-        """Return all governed hosts."""
         providers = self.all()
         if self._hosts_cache[0] is not providers:
             hosts = _KNOWN_HOSTS | set(self._extra_hosts) | {provider.host for provider in providers.values()}
@@ -155,7 +154,6 @@ class ProviderRegistry:
         return any(self.wait(provider) < math.inf for provider in self.all().values())
 
     def count_keys(self) -> dict[tuple[str, KeyState], int]:
-        """Return the number of keys by provider and state."""
         now, counts = self._key_states.now(), dict[tuple[str, KeyState], int]()
         for provider in self.all().values():
             for key in provider.keys:

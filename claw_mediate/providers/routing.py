@@ -87,8 +87,6 @@ class Route:
 
 
 class Router:
-    """Finds the candidates of a request."""
-
     def __init__(self, registry: ProviderRegistry, log: EventLog) -> None:
         self._registry = registry
         self._log = log

@@ -68,5 +68,4 @@ class Stopwatch:
 
     @property
     def timings(self) -> Timings:
-        """The timings so far."""
         return Timings(self.model_calls, round((self._clock() - self._started - self._waited) * 1000, 3))

@@ -24,8 +24,6 @@ _HIDDEN = "on this path its body does not name it"
 
 
 class OtherPaths:
-    """The requests of no dialect."""
-
     def __init__(self, passthrough: Passthrough, accounts: Accounts) -> None:
         self._passthrough = passthrough
         self._accounts = accounts

@@ -41,8 +41,6 @@ class PassthroughHandle:
 
 
 class Passthrough:
-    """The requests that are sent on as they are."""
-
     def __init__(self, registry: ProviderRegistry, routing: Router, recorder: Recorder) -> None:
         self._registry = registry
         self._routing = routing

@@ -269,15 +269,12 @@ def _stream_text(body: bytes, redactor: Redactor) -> str:
 
 
 def _is_free(usage: JsonObject, status: int) -> bool:
-    """Return whether an answer without usage cost nothing: an error did not, as far as is known.
-
-    What was broken off, by the provider or by a runner that left, did cost something, and nobody knows what.
-    """
+    """Return whether an answer without usage cost nothing: an error did not, as far as is known."""
+    # What was broken off, by the provider or by a runner that left, did cost something, and nobody knows what.
     return not usage and status >= _FIRST_ERROR and status != GONE
 
 
 def _interventions(past: Round) -> list[str]:
-    """Return the interventions of a round, once each."""
     codes = Counter(result.code for result in past.results)
     names = [name for code, name in ROUND_INTERVENTIONS.items() if codes[code]]
     per_call = ((CALL_INTERVENTIONS.get(result.code or ""), result.call.canonical) for result in past.results)

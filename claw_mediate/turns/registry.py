@@ -75,7 +75,6 @@ class TurnRegistry:
         return self._turns.get((agent_id, fingerprint))
 
     def start(self, context: TurnContext) -> RunningTurn:
-        """Start a turn."""
         self._recorder.log_request(context, len(context.catalog.offered))
         checkpoint = TurnCheckpoint(
             self.journal,

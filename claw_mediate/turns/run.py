@@ -29,8 +29,6 @@ _SECONDS = re.compile(r"[0-9]{1,9}", re.ASCII)
 
 
 class TurnRun:
-    """The run of one turn."""
-
     def __init__(self, context: TurnContext, driver: TurnDriver, recorder: Recorder, continuity: Continuity) -> None:
         self._context = context
         self._driver = driver

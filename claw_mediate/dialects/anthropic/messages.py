@@ -56,7 +56,6 @@ def keepalive(note: str, kind: Keepalive, opening: StreamOpening) -> bytes:
 
 
 def stream_error(error: bytes) -> bytes:
-    """Return the error as an event."""
     return sse.event(error, "error")
 
 

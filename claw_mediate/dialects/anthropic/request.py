@@ -33,8 +33,6 @@ from claw_mediate.dialects.decode import ABSENT, decode_or_none, decode_request,
 
 
 class Block(msgspec.Struct):
-    """A content block of any type."""
-
     type: str = ""
     text: Any = None
     id: Any = None
@@ -69,7 +67,6 @@ def text_blocks(content: Content) -> Sequence[str]:
 
 
 def call_ids(content: Content) -> Sequence[str]:
-    """Return the ids of the calls in a content."""
     if not isinstance(content, list):
         return ()
     return [block.id if isinstance(block.id, str) else "" for block in content if block.type == "tool_use"]
@@ -147,7 +144,6 @@ def build_request(request: RunnerRequest, catalog: ToolCatalog, additions: Addit
 
 
 def add_context(request: RunnerRequest, context: str) -> bytes:
-    """Return the request with text at the end of its system prompt, and nothing else changed."""
     try:
         body = json_splice.Object(request.body)
         return body.edit(_system_with_context(body, context))

@@ -95,7 +95,6 @@ def merge_messages(prefill: bytes, message: bytes) -> bytes:
 
 
 def response_text(response: ModelResponse) -> str:
-    """Return the visible text of a response."""
     return visible_text([read_block.decode(block) for block in _raw_blocks(response)])
 
 

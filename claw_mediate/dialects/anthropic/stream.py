@@ -28,7 +28,6 @@ _FINAL_MEMBERS = ("stop_reason", "stop_sequence")
 
 
 def stream(body: bytes, request: RunnerRequest, opening: StreamOpening | None = None) -> Iterator[bytes]:
-    """Yield the events of a response body that ``read_response`` has accepted."""
     del request, opening
     message = split_object(without_line_breaks(body))
     usage = _usage(message.get("usage"))

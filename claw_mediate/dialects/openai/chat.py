@@ -32,7 +32,6 @@ stream = openai_stream.stream
 
 
 def write_request(request: ProviderRequest, hidden: Sequence[bytes]) -> bytes:
-    """Return the body with hidden rounds behind the last message."""
     return request.with_messages(hidden)
 
 
@@ -55,7 +54,6 @@ def keepalive(note: str, kind: Keepalive, opening: StreamOpening) -> bytes:
 
 
 def stream_error(error: bytes) -> bytes:
-    """Return the error as data, then the end."""
     return sse.event(error) + sse.DONE
 
 

@@ -73,7 +73,6 @@ _READ = frozenset(_Request.__struct_fields__)
 
 
 def read_request(body: bytes) -> RunnerRequest:
-    """Return the view of a runner's request. Raises ``UnreadableRequestError``."""
     view = decode_request(_read_request, body, "chat completion")
     choice = _tool_choice(view)
     return RunnerRequest(
@@ -94,7 +93,6 @@ def read_request(body: bytes) -> RunnerRequest:
 
 
 def _tool_choice(view: _Request) -> JsonObject | str | None:
-    """Return the choice of tools, or of functions."""
     if view.tool_choice is None and isinstance(view.function_call, dict):
         return {"type": "function", "function": view.function_call}
     return view.function_call if view.tool_choice is None else view.tool_choice
@@ -155,7 +153,6 @@ def build_request(request: RunnerRequest, catalog: ToolCatalog, additions: Addit
 
 
 def add_context(request: RunnerRequest, context: str) -> bytes:
-    """Return the request with text at the end of its system prompt, and nothing else changed."""
     try:
         body = json_splice.Object(request.body)
         return body.edit({"messages": _edit_messages(array_member(body, "messages"), Additions(context=context))})

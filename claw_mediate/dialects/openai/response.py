@@ -162,7 +162,6 @@ def _write_call_ids(message: bytes, calls: Sequence[ToolCall]) -> bytes:
 
 
 def _assistant_message(response: ModelResponse, kept: Sequence[ToolResult]) -> bytes:
-    """Return the assistant's message with exactly the kept calls."""
     own = json_splice.find_members(response.message, ["tool_calls"])["tool_calls"]
     ids = {result.call.id for result in kept}
     places = zip(response.calls, json_splice.element_spans(response.message, own.start), strict=True)
@@ -174,10 +173,8 @@ def _assistant_message(response: ModelResponse, kept: Sequence[ToolResult]) -> b
 
 
 def _resendable_call(raw: bytes, call: ToolCall) -> bytes:
-    """Return a call as providers take it back: with a name of plain characters, and arguments that are an object's JSON.
-
-    OpenAI takes any arguments that it gave; others parse them, and refuse the conversation for good.
-    """
+    """Return a call as providers take it back: with a name of plain characters, and arguments that are an object's JSON."""
+    # OpenAI takes any arguments that it gave; others parse them, and refuse the conversation for good.
     view = msgspec.json.decode(raw, type=WireCall)
     if view.function is None and view.custom is not None:
         return raw

@@ -35,7 +35,6 @@ _CALLS = ("tool_calls", "function_call")
 
 
 def stream(body: bytes, request: RunnerRequest, opening: StreamOpening | None = None) -> Iterator[bytes]:
-    """Yield the events of a response body that ``read_response`` has accepted."""
     response = split_object(without_line_breaks(body)) | (
         split_object(msgspec.json.encode(opening)) if opening is not None else {}
     )
@@ -64,7 +63,6 @@ def empty_chunk(opening: StreamOpening) -> bytes:
 
 
 def _response_id(response: Members, body: bytes) -> bytes:
-    """Return the response's id, or one that is made from the body."""
     own = response.get("id", b"")
     return own if own[:1] == b'"' else b'"chatcmpl%s"' % hashlib.sha256(body).hexdigest()[:24].encode()
 
@@ -107,10 +105,8 @@ def _tool_calls(message: Members) -> list[bytes]:
 
 
 def _call_deltas(index: int, call: Members) -> Iterator[dict[str, Any]]:
-    """Yield the deltas of a call. ``openai`` in JS refuses one without a type.
-
-    A custom call goes whole: its parts would replace each other there.
-    """
+    """Yield the deltas of a call. ``openai`` in JS refuses one without a type."""
+    # A custom call goes whole: its parts would replace each other there.
     function = call.get("function", b"")
     if function[:1] != b"{":
         yield {"tool_calls": [{**as_raw(call), "index": index}]}

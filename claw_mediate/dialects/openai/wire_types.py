@@ -62,7 +62,6 @@ def text_parts(message: Message) -> Sequence[str]:
 
 
 def tool_calls(message: Message) -> list[WireCall]:
-    """Return the calls of a message."""
     return decode_or_none(_calls, message.tool_calls) or []
 
 
@@ -72,7 +71,6 @@ def function_call(message: Message) -> Function | None:
 
 
 def message_name(message: Message) -> str | None:
-    """Return the name in a message."""
     return decode_or_none(_string, message.name)
 
 

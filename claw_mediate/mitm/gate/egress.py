@@ -58,7 +58,6 @@ class EgressAddon:
             data.ssl_conn.set_accept_state()
 
     def http_connect(self, flow: http.HTTPFlow) -> None:
-        """Refuse a tunnel before it is open."""
         if self._governance.denies_egress and not self._is_governed(flow):
             flow.response = http.Response.make(403, b"this host is not governed, and egress is denied\n")
 

@@ -41,8 +41,6 @@ _NO_NAME = "no-name.invalid"
 
 
 class TlsCaAddon:
-    """The addon."""
-
     name = "claw-authority"
 
     def __init__(self, governance: Governance, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:

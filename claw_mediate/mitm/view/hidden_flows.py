@@ -157,8 +157,6 @@ class _ParentObserver(_Notifier):
 
 
 class _HiddenFlow(_Notifier):
-    """The flow of one hidden request."""
-
     def __init__(self, parent: http.HTTPFlow, hidden: HiddenRequest, governance: Governance) -> None:
         super().__init__(governance)
         self._started = time.monotonic()

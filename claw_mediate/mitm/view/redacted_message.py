@@ -68,7 +68,6 @@ def _number(shown: HeaderField, place: int, original: HeaderField, originals: Or
 
 
 def standard_phrase(status: int) -> bytes:
-    """Return the standard reason phrase of a status."""
     return RESPONSES.get(status, "").encode()
 
 

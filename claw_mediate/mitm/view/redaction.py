@@ -124,8 +124,6 @@ def _forget(flow: http.HTTPFlow, state: FlowState) -> None:
 
 
 class RedactionAddon:
-    """The addon."""
-
     name = "claw-veil"
 
     def __init__(self, governance: Governance) -> None:
