@@ -38,13 +38,12 @@ from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.telemetry.history import History
 from claw_mediate.telemetry.metrics import HealthSnapshot
 from claw_mediate.tools.http import HttpToolExecutor
-from claw_mediate.turns.budgets import Accounts
+from claw_mediate.turns.budgets import Budgets, PriceList
 from claw_mediate.turns.context import DialectRequest
 from claw_mediate.turns.continuity import Continuity
 from claw_mediate.turns.other_paths import OtherPaths
 from claw_mediate.turns.passthrough import Passthrough
-from claw_mediate.turns.pipeline import Stages, TurnPipeline
-from claw_mediate.turns.prepare import RequestPreparer
+from claw_mediate.turns.pipeline import RequestPreparer, Stages, TurnPipeline
 from claw_mediate.turns.recorder import Recorder
 from claw_mediate.turns.registry import Peers, TurnRegistry
 
@@ -87,16 +86,16 @@ class Mediator:
         self._agents = AgentDirectory(settings.context, log)
         self._peers = peers or Peers(ProviderFailover(self.registry, log), HttpToolExecutor(settings.secrets))
         self.state = open_state(settings.state, log, before)
-        self._accounts = Accounts.of(settings, log, self.state.spending)
+        self._budgets = Budgets(self.state.spending, PriceList(settings.auth, log), log, settings.budget_fail_mode)
         self._prompt = PromptContext.of(settings, log)
         self._history = History(settings.history, settings.history_max_bytes) if settings.history else None
-        recorder = Recorder(self._history, log, self._accounts, self._prompt.retain)
+        recorder = Recorder(self._history, log, self._budgets, self._prompt.retain)
         routing = Router(self.registry, log)
         self.forwarding = Passthrough(self.registry, routing, recorder)
-        self.other_paths = OtherPaths(self.forwarding, self._accounts)
+        self.other_paths = OtherPaths(self.forwarding, self._budgets)
         continuity = Continuity(self.state.store, log)
         self._turns = TurnRegistry(self._peers, recorder, continuity, self.state.journal)
-        stages = Stages(self._accounts, self._prompt, routing, RequestPreparer(continuity, log))
+        stages = Stages(self._budgets, self._prompt, routing, RequestPreparer(continuity, log))
         self._pipeline = TurnPipeline(settings, log, stages, self._turns, self.forwarding)
         self._problem: str | None = None  # Why the proxy is not ready, as last logged
         self._stops = False
@@ -222,7 +221,7 @@ class Mediator:
         await self._prompt.close()
         await self._peers.upstream.close()
         await self._peers.services.close()
-        await self._accounts.close()
+        await self._budgets.close()
         await self.state.store.close()
         await self.state.journal.close()
 

@@ -22,15 +22,43 @@ from claw_mediate.agents.authenticate import Identity
 from claw_mediate.core.http import Forward, Request, RunnerResponse, refuse
 from claw_mediate.http.content_coding import DecodingError, coding_names, decode
 from claw_mediate.mediator import Mediator
-from claw_mediate.mitm import install, listeners, options
+from claw_mediate.mitm import listeners, options
+from claw_mediate.mitm.fast_dispatch import DispatchAddon
 from claw_mediate.mitm.flow_state import is_recorded
 from claw_mediate.mitm.gate import guard
+from claw_mediate.mitm.gate.egress import EgressAddon
+from claw_mediate.mitm.gate.guard import GuardAddon
+from claw_mediate.mitm.gate.tls_ca import TlsCaAddon
 from claw_mediate.mitm.governance import BASE_URL, BuiltinAddons, Governance, destination
 from claw_mediate.mitm.lifecycle import Lifecycle
+from claw_mediate.mitm.metrics import MetricsAddon
 from claw_mediate.mitm.passthrough import forward
+from claw_mediate.mitm.response_stream.door import DoorAddon
 from claw_mediate.mitm.view import hidden_flows
-from claw_mediate.mitm.view.redaction import add_secrets, original_body, original_request
+from claw_mediate.mitm.view.commands import CommandsAddon
+from claw_mediate.mitm.view.redaction import RedactionAddon, add_secrets, original_body, original_request
+from claw_mediate.mitm.view.retention import RetentionAddon
 from claw_mediate.settings import Settings
+
+
+def install_addons(builtin: BuiltinAddons) -> Lifecycle:
+    """Install what is not there yet, and return the lifecycle. Raise ``RuntimeError`` if mitmproxy is built differently."""
+    addons = ctx.master.addons
+    installed: Lifecycle | None = addons.get(Lifecycle.name)
+    if installed is not None:
+        return installed
+    governance = Governance(options.event_log(builtin), builtin)
+    RedactionAddon(governance).install()
+    metrics, tls_ca, retention = MetricsAddon(governance), TlsCaAddon(governance), RetentionAddon(governance)
+    observers = (builtin.view, retention, builtin.dumper, builtin.save, builtin.savehar)
+    governance.observers = tuple(each for each in observers if each is not None)
+    addons.add(DoorAddon(governance), EgressAddon(governance), GuardAddon(governance), tls_ca)
+    addons.add(DispatchAddon(governance.events), retention, metrics, CommandsAddon(governance))
+    lifecycle = Lifecycle(governance, metrics, tls_ca)
+    addons.add(lifecycle)
+    addons.chain.insert(0, addons.chain.pop())
+    return lifecycle
+
 
 _log = logging.getLogger(__name__)
 
@@ -52,7 +80,7 @@ class Cllama:
         self._builtin = BuiltinAddons.find()
         try:
             listeners.survive_direct_connections(self._builtin)
-            self._lifecycle = install.install(self._builtin)
+            self._lifecycle = install_addons(self._builtin)
         except (exceptions.OptionsError, RuntimeError) as error:
             _log.error("cllama: %s", error)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol, assert_never
 
 from claw_mediate.core import tool_result
-from claw_mediate.core.error_bodies import read_error_message
+from claw_mediate.core.http import read_error_message
 from claw_mediate.core.observer import NO_OBSERVER, ResponseInfo, Subject, TurnObserver
 from claw_mediate.core.tool_call import call_key, write_arguments
 from claw_mediate.core.tool_catalog import ToolCatalog

@@ -17,16 +17,16 @@ from claw_mediate.core.api_paths import ModelLocation, locate_model
 from claw_mediate.core.http import Forward, Request, RunnerResponse, refuse
 from claw_mediate.dialects.base import RunnerRequest, UnreadableRequestError
 from claw_mediate.dialects.model_only import read_other_path, view_without_model
-from claw_mediate.turns.budgets import Accounts
+from claw_mediate.turns.budgets import Budgets
 from claw_mediate.turns.passthrough import Passthrough
 
 _HIDDEN = "on this path its body does not name it"
 
 
 class OtherPaths:
-    def __init__(self, passthrough: Passthrough, accounts: Accounts) -> None:
+    def __init__(self, passthrough: Passthrough, budgets: Budgets) -> None:
         self._passthrough = passthrough
-        self._accounts = accounts
+        self._budgets = budgets
 
     def must_read(self, agent: Agent, request: Request) -> bool:
         """Return whether the body must be there before the request is decided about."""
@@ -63,7 +63,7 @@ class OtherPaths:
         self, admitted: Identity, request: Request, view: RunnerRequest | None
     ) -> RunnerResponse | Forward:
         if view is not None:
-            refusal = await self._accounts.admit(admitted.agent, request, view.model)
+            refusal = await self._budgets.admit(admitted.agent, request, view.model)
             if refusal is not None:
                 return refusal
         return self._passthrough.forward(admitted, request, view)

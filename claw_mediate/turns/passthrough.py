@@ -16,8 +16,7 @@ from urllib.parse import urlsplit
 from claw_contract.base import JsonObject
 from claw_contract.redaction.redactor import Redactor
 from claw_mediate.agents.authenticate import Identity
-from claw_mediate.core.error_bodies import build_error_body
-from claw_mediate.core.http import Forward, Request, RunnerResponse, refuse, respond
+from claw_mediate.core.http import Forward, Request, RunnerResponse, build_error_body, refuse, respond
 from claw_mediate.core.model_policy import Candidate, PoolKey, Provider
 from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.dialects.model_only import NO_DIALECT

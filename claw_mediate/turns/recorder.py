@@ -24,7 +24,7 @@ from claw_mediate.dialects.model_only import NO_DIALECT
 from claw_mediate.telemetry.event_log import EventLog, encode_json, now_rfc3339, rfc3339
 from claw_mediate.telemetry.history import MAX_BODY_BYTES, History, body_for_history
 from claw_mediate.telemetry.timing import Timings
-from claw_mediate.turns.budgets import Accounts
+from claw_mediate.turns.budgets import Budgets
 from claw_mediate.turns.checkpoint import ReplayStats
 from claw_mediate.turns.context import RequestContext, TurnContext, TurnResult
 
@@ -38,10 +38,10 @@ type Retain = Callable[[Agent, JsonObject, Redactor], None]  # Gives the line of
 class Recorder:
     """Writes history and events. A history that can't be written is an event, never a lost answer."""
 
-    def __init__(self, history: History | None, log: EventLog, accounts: Accounts, retain: Retain) -> None:
+    def __init__(self, history: History | None, log: EventLog, budgets: Budgets, retain: Retain) -> None:
         self._history = history
         self._log = log
-        self._accounts = accounts
+        self._budgets = budgets
         self._retain = retain
 
     def log_request(self, context: RequestContext, tools_count: int = 0) -> None:
@@ -63,11 +63,11 @@ class Recorder:
 
     def record_forwarded(self, context: RequestContext, result: TurnResult, usage: JsonObject) -> None:
         """Record a forwarded request that is over; the result's body is the beginning of the response."""
-        cost = self._accounts.cost(context.provider, context.model, usage)
+        cost = self._budgets.cost(context.provider, context.model, usage)
         tokens = usage_record(usage, 1 if usage else 0, cost)
         appended: Mapping[str, Any] = {}
         if context.view is not None:
-            self._accounts.settle(context.agent, context.model, cost, free=_is_free(usage, result.status))
+            self._budgets.spend(context.agent, context.model, cost, is_free=_is_free(usage, result.status))
             entry = _forwarded_entry(context, context.view, result, tokens)
             is_conversation = not context.is_side_request and context.view.bypass != NO_DIALECT
             appended = self._append(context, entry, is_retained=result.ok and is_conversation)
@@ -82,8 +82,8 @@ class Recorder:
 
     def bill(self, context: TurnContext, usage: JsonObject, calls: int, status: int) -> UsageRecord:
         """Add what a turn used to its agent's budget, and return it with its cost."""
-        cost = self._accounts.cost(context.provider, context.model, usage)
-        self._accounts.settle(context.agent, context.model, cost, free=_is_free(usage, status))
+        cost = self._budgets.cost(context.provider, context.model, usage)
+        self._budgets.spend(context.agent, context.model, cost, is_free=_is_free(usage, status))
         return usage_record(usage, calls, cost)
 
     def record_turn(

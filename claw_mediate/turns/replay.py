@@ -20,7 +20,7 @@ from claw_contract.redaction.redactor import Redactor
 from claw_contract.transcript.text import as_array, as_object
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core import tool_result
-from claw_mediate.core.error_bodies import build_error_body
+from claw_mediate.core.http import build_error_body
 from claw_mediate.core.tool_call import round_of_key
 from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.tool_trace import tool_trace, usage_record

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 
 from mitmproxy import http
 
-from claw_mediate.core.error_bodies import build_error_body
+from claw_mediate.core.http import build_error_body
 from claw_mediate.mitm import options
 from claw_mediate.mitm.flow_state import is_recorded, state_of
 from claw_mediate.mitm.governance import Governance

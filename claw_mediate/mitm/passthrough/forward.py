@@ -14,8 +14,7 @@ from urllib.parse import urlsplit
 
 from mitmproxy import http
 
-from claw_mediate.core.error_bodies import build_error_body
-from claw_mediate.core.http import Forward
+from claw_mediate.core.http import Forward, build_error_body
 from claw_mediate.http.content_coding import DecodingError, coding_names, decode_known
 from claw_mediate.http.headers import CREDENTIALS, raw_headers
 from claw_mediate.mediator import Mediator
