@@ -31,9 +31,9 @@ class RunnerRequest:
 
     body: bytes
     model: str
-    stream: bool
-    include_usage: bool
-    declared_tools: tuple[str, ...]  # Names of the runner's own tools, of any type
+    stream: bool = False
+    include_usage: bool = False
+    declared_tools: tuple[str, ...] = ()  # Names of the runner's own tools, of any type
     bypass: str | None = None  # The intervention by which this request gets no tools, where its form rules them out
     tool_choice: JsonObject | str | None = None
     load_evidence: Callable[[], Evidence] = Evidence

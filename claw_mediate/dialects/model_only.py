@@ -61,14 +61,12 @@ def read_model(body: bytes) -> RunnerRequest:
         raise UnreadableRequestError("the request is not one JSON object with a model") from error
     except json_splice.JsonSpliceError as error:
         raise UnreadableRequestError(str(error)) from error
-    return RunnerRequest(
-        body, view.model, stream=view.stream is True, include_usage=False, declared_tools=(), bypass=NOT_READ
-    )
+    return RunnerRequest(body, view.model, stream=view.stream is True, bypass=NOT_READ)
 
 
 def view_without_model(body: bytes) -> RunnerRequest:
     """Return the view of a request of no dialect whose model is not known."""
-    return RunnerRequest(body, "", stream=False, include_usage=False, declared_tools=(), bypass=NO_DIALECT)
+    return RunnerRequest(body, "", bypass=NO_DIALECT)
 
 
 def read_other_path(body: bytes, content_type: str) -> RunnerRequest | None:
@@ -98,9 +96,7 @@ def read_other_path(body: bytes, content_type: str) -> RunnerRequest | None:
         raise UnreadableRequestError("the model is no text")
     if not model.strip():
         return None
-    return RunnerRequest(
-        body, model, stream=view.stream is True, include_usage=False, declared_tools=(), bypass=NO_DIALECT
-    )
+    return RunnerRequest(body, model, stream=view.stream is True, bypass=NO_DIALECT)
 
 
 def _read_form_model(body: bytes, content_type: str) -> RunnerRequest | None:
@@ -121,8 +117,6 @@ def _read_form_model(body: bytes, content_type: str) -> RunnerRequest | None:
         body,
         model,
         stream=texts.get("stream") == b"true",
-        include_usage=False,
-        declared_tools=(),
         bypass=NO_DIALECT,
         model_span=(named[0].start, named[0].end),
         history_body=json.dumps({field.name: _history_value(body, field) for field in fields}).encode(),

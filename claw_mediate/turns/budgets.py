@@ -1,4 +1,4 @@
-"""What requests cost, and whether an agent may make another one: the budgets and the price list.
+"""The budgets and the price list: the cost of requests, and the refusal of an agent that has spent its budget.
 
 A request is counted when it is admitted, durably; history is never read again for it (docs/spec/mediation.md section 8).
 Without a price list, only the costs that providers report are known.

@@ -69,7 +69,7 @@ def _decode_result(record: bytes, call: ToolCall) -> ToolResult | InFlight:
 
 @dataclass(slots=True)
 class ReplayStats:
-    """What was taken from an earlier attempt: model responses, calls with a result, calls whose outcome is unknown."""
+    """The steps of an earlier attempt that count: model responses, calls with a result, calls whose outcome is unknown."""
 
     replies: int = 0
     calls: int = 0

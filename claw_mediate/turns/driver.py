@@ -25,8 +25,7 @@ from claw_mediate.core.types import (
     TurnGenerator,
 )
 from claw_mediate.dialects.base import Dialect, RequestVariants, UnreadableResponseError
-from claw_mediate.providers.client import ProviderResponse, TransportFailure
-from claw_mediate.providers.failover import ModelCall, ModelReply, ModelResult
+from claw_mediate.providers.failover import ModelCall, ModelResult, ProviderResponse, TransportFailure
 from claw_mediate.turns.checkpoint import TurnCheckpoint
 
 _ERRORS = range(400, 600)
@@ -118,10 +117,10 @@ class TurnDriver:
         except TimeoutError:
             answer = TransportFailure("total_timeout", "the model did not answer within the turn's time")
         match answer:
-            case ModelReply(response):
-                self.response = response
-                await self._checkpoint.record_response(number, response.body)
-                return ModelReplied(response, self._ports.now())
+            case ModelResponse():
+                self.response = answer
+                await self._checkpoint.record_response(number, answer.body)
+                return ModelReplied(answer, self._ports.now())
             case ProviderResponse():
                 return _upstream_error(answer, self._ports.now())
             case TransportFailure():

@@ -29,7 +29,7 @@ from claw_mediate.turns.recorder import Recorder
 
 @dataclass(frozen=True, slots=True)
 class PassthroughHandle:
-    """What is known of a forwarded request; the host gives it back with the outcome."""
+    """All that is known of a forwarded request; the host gives it back with the outcome."""
 
     context: RequestContext
     provider: Provider

@@ -23,16 +23,15 @@ from claw_mediate.core import tool_result
 from claw_mediate.core.http import build_error_body
 from claw_mediate.core.tool_call import round_of_key
 from claw_mediate.core.tool_catalog import ToolCatalog
-from claw_mediate.core.tool_trace import tool_trace, usage_record
 from claw_mediate.core.turn import turn
 from claw_mediate.core.types import Deliver, Outcome, ToolCall, ToolResult, add_usage, runner_usage
 from claw_mediate.dialects.base import Additions, Dialect
-from claw_mediate.providers.client import ProviderResponse, TransportFailure
-from claw_mediate.providers.failover import ModelCall, ModelResult, parse_response
+from claw_mediate.providers.failover import ModelCall, ModelResult, ProviderResponse, TransportFailure, parse_response
 from claw_mediate.telemetry.event_log import encode_json
 from claw_mediate.telemetry.history import body_for_history
 from claw_mediate.turns.checkpoint import TurnCheckpoint
 from claw_mediate.turns.driver import Ports, TurnDriver, drive
+from claw_mediate.turns.recorder import tool_trace, usage_record
 from claw_state.journal import Journal
 
 NOT_RECORDED = "not_recorded"

@@ -21,15 +21,18 @@ from claw_mediate.dialects.base import (
     RunnerRequest,
     UnreadableRequestError,
 )
-from claw_mediate.dialects.body_edits import (
+from claw_mediate.dialects.bodies import (
+    ABSENT,
     Changes,
     append_text,
     array_member,
+    decode_or_none,
+    decode_request,
     encode,
+    evidence_reader,
     insert_messages,
     request_variants,
 )
-from claw_mediate.dialects.decode import ABSENT, decode_or_none, decode_request, evidence_reader
 
 
 class Block(msgspec.Struct):

@@ -16,15 +16,16 @@ from claw_mediate.core.session_id import SessionHints
 from claw_mediate.core.tool_catalog import OfferedTool, ToolCatalog
 from claw_mediate.core.types import ToolUse
 from claw_mediate.dialects.base import Additions, RequestVariants, RunnerRequest, UnreadableRequestError
-from claw_mediate.dialects.body_edits import (
+from claw_mediate.dialects.bodies import (
     Changes,
     append_text,
     array_member,
+    decode_request,
     encode,
+    evidence_reader,
     insert_messages,
     request_variants,
 )
-from claw_mediate.dialects.decode import decode_request, evidence_reader
 from claw_mediate.dialects.openai.functions import function_key, functions_as_tool_messages, functions_as_tools
 from claw_mediate.dialects.openai.wire_types import (
     SYSTEM,

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from claw_mediate.dialects.decode import ABSENT, decode_or_none
+from claw_mediate.dialects.bodies import ABSENT, decode_or_none
 
 SYSTEM = ("system", "developer")  # Roles that speak for the agent's operator
 
