@@ -111,13 +111,10 @@ class Dialect(Protocol):
         """Return the view of a runner's request. Raises ``UnreadableRequestError``."""
 
     def build_request(self, request: RunnerRequest, catalog: ToolCatalog, additions: Additions) -> RequestVariants:
-        """Return the request with the managed tools behind the runner's own. Raises ``UnreadableRequestError``."""
+        """Return the request with the managed tools behind the runner's own. Raises ``JsonSpliceError``."""
 
     def add_context(self, request: RunnerRequest, context: str) -> bytes:
-        """Return the body of a request that is not mediated, with text at the end of its system prompt.
-
-        Raises ``UnreadableRequestError``.
-        """
+        """Return the body of an unmediated request, with text at the end of its system prompt. Raises ``JsonSpliceError``."""
 
     def write_request(self, request: ProviderRequest, hidden: Sequence[bytes]) -> bytes:
         """Return the body for the provider, with the hidden messages of this turn's rounds behind its own."""

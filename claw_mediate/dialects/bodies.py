@@ -6,7 +6,7 @@ Members that no rule of ours needs are left for the provider to judge, and stay 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Protocol
 
@@ -90,6 +90,14 @@ def decode_request[R: _Request](decoder: msgspec.json.Decoder[R], body: bytes, n
     if len(view.messages) > MAX_MESSAGES:
         raise UnreadableRequestError(f"the request has more than {MAX_MESSAGES} messages")
     return view
+
+
+def unique_ids(ids: Iterable[object], prefix: str) -> list[str]:
+    """Return an id of its own for each call: one that is missing or taken is minted, of letters and digits only."""
+    unique: dict[str, None] = {}
+    for index, own in enumerate(ids):
+        unique[own if isinstance(own, str) and own and own not in unique else f"{prefix}{index}"] = None
+    return [*unique]
 
 
 def decode_or_none[T](decoder: msgspec.json.Decoder[T], raw: msgspec.Raw) -> T | None:

@@ -110,7 +110,7 @@ class Cllama:
         if not os.isatty(0):
             # In a container SIGHUP means "read your files again", which every request does. At a terminal it ends the proxy.
             signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        return asyncio.ensure_future(listeners.reopen(self._builtin))
+        return asyncio.ensure_future(self._builtin.proxyserver.setup_servers())
 
     @guard.fail_closed
     async def requestheaders(self, flow: http.HTTPFlow) -> None:
@@ -152,7 +152,7 @@ class Cllama:
         add_secrets(flow, partial(self._mediator.secrets, admitted))
         if not self._mediator.must_read(admitted, request):
             return await self._mediator.other_paths.decide_unread(admitted, request)
-        if _declared_length(flow) > options.max_body_bytes():
+        if guard.declared_length(flow.request) > options.max_body_bytes():
             return await self._mediator.exchange_unread(admitted, request, guard.TOO_LARGE)
         return admitted
 
@@ -179,11 +179,6 @@ class Cllama:
     def _installed(self) -> Lifecycle:
         assert self._lifecycle is not None, "the parts of the addon are not installed"
         return self._lifecycle
-
-
-def _declared_length(flow: http.HTTPFlow) -> int:
-    """Return the length that the head declares, which mitmproxy has checked; 0 if there is none."""
-    return int(flow.request.headers.get("content-length", "0"))
 
 
 async def _body(flow: http.HTTPFlow) -> bytes:

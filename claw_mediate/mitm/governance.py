@@ -98,14 +98,10 @@ class Governance:
 
 def canonical(host: str) -> str:
     """Return a host in one spelling, as a name resolver would read it, so that no other spelling bypasses a rule."""
-    return _cached(host) if len(host) <= _MAX_HOST_LENGTH else _canonical(host)
+    return _canonical(host) if len(host) <= _MAX_HOST_LENGTH else _canonical.__wrapped__(host)
 
 
 @lru_cache(maxsize=4096)
-def _cached(host: str) -> str:
-    return _canonical(host)
-
-
 def _canonical(host: str) -> str:
     host = host.rstrip(".")
     try:

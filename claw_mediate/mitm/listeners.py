@@ -1,7 +1,7 @@
 """The two listeners of the sidecar without ``--mode``: base URL and forward proxy (``docs/spec/mediation.md`` section 1).
 
 mitmproxy begins to open its default listener before it loads a script, but loading comes before the port is bound. So that task
-is cancelled, and ours are opened once mitmproxy runs. If a version of mitmproxy binds earlier, ``reopen`` closes the default
+is cancelled, and ours are opened once mitmproxy runs. If a version of mitmproxy binds earlier, that closes the default
 listener again, and nothing was let through meanwhile: the guard is there from the first request on.
 """
 
@@ -56,11 +56,6 @@ def cancel_default(builtin: BuiltinAddons) -> None:
             task.cancel()
             # Never started, so there is nothing to stop when the list of modes changes.
             builtin.proxyserver.servers._instances.clear()  # noqa: SLF001
-
-
-async def reopen(builtin: BuiltinAddons) -> None:
-    """Open the listeners of the modes that are set now, unless they are open."""
-    await builtin.proxyserver.setup_servers()
 
 
 def _explain(record: logging.LogRecord) -> bool:

@@ -15,9 +15,7 @@ import msgspec
 
 from claw_contract.base import JsonObject
 from claw_contract.context_files import Memory
-from claw_contract.manifest import BearerAuth
 from claw_contract.redaction.redactor import Redactor
-from claw_contract.secret import Secret
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core.prompt_context import decode_printable, flatten_name, redact_credentials
 from claw_mediate.dialects.base import RunnerRequest
@@ -115,7 +113,7 @@ class MemoryClient:
 
     async def _post(self, agent: Agent, memory: Memory, path: str, body: bytes, seconds: float) -> FetchResult:
         try:
-            credential = self._credential(memory.auth)
+            credential = None if memory.auth is None else resolve_secret(self._secrets, memory.auth.token)
         except MissingCredentialError:
             return FetchResult(0, failure="credential_missing")
         headers = [
@@ -131,9 +129,6 @@ class MemoryClient:
             return result
         # Other redactors don't know a credential that is a reference: a service must not repeat it to the model.
         return replace(result, body=Redactor([credential]).document(result.body))
-
-    def _credential(self, auth: BearerAuth | None) -> Secret | None:
-        return None if auth is None else resolve_secret(self._secrets, auth.token)
 
     def _log_operation(
         self,

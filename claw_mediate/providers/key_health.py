@@ -49,14 +49,14 @@ class KeyStates:
     def ready_at(self, provider: str, key: PoolKey) -> float:
         """Return when the key is ready again, as POSIX time; in the past if it is ready now."""
         self._load()
-        name = _name(provider, key)
+        name = _file_name(provider, key.secret)
         return max(key.unavailable_until, self._stored.get(name, 0.0), self._unstored.get(name, 0.0))
 
     def block(self, provider: str, key: PoolKey, until: float, status: int) -> bool:
         """Block the key until a POSIX time, also after a restart. Return False if that was known."""
         if until <= self.ready_at(provider, key) + _SAME_SECONDS:
             return False
-        name, now = _name(provider, key), self.now()
+        name, now = _file_name(provider, key.secret), self.now()
         self._unstored[name] = until
         if until - now < _MIN_STORED_SECONDS:
             return True
@@ -128,10 +128,6 @@ def parse_rfc3339(text: str) -> float:
     """Return the POSIX time; UTC is the default zone. Raise ``ValueError``."""
     moment = datetime.fromisoformat(text)
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-
-
-def _name(provider: str, key: PoolKey) -> str:
-    return _file_name(provider, key.secret)
 
 
 @lru_cache(maxsize=256)

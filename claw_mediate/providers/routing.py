@@ -124,7 +124,7 @@ class Router:
         return ready
 
     def body_for_model(self, agent: Agent, view: RunnerRequest, model: str) -> bytes:
-        """Return the request with that model. Under a policy, raise ``json_splice.WireError`` if it names a model twice: the
+        """Return the request with that model. Under a policy, raise ``JsonSpliceError`` if it names a model twice: the
         provider would choose.
         """
         if model == view.model:
@@ -158,7 +158,7 @@ class Router:
 
 
 def replace_model(body: bytes, model: str) -> bytes:
-    """Return the request with that model and every other byte unchanged. Raise ``json_splice.WireError``."""
+    """Return the request with that model and every other byte unchanged. Raise ``JsonSpliceError``."""
     return json_splice.edit(body, {"model": json.dumps(model).encode()})
 
 

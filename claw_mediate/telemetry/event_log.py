@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -31,16 +32,12 @@ class AgentRef(Protocol):
 
 def now_rfc3339() -> str:
     """Return the current time as RFC 3339 in UTC, with milliseconds."""
-    return _format(datetime.now(UTC))
+    return rfc3339(time.time())
 
 
 def rfc3339(seconds: float) -> str:
     """Return POSIX time as RFC 3339 in UTC, with milliseconds."""
-    return _format(datetime.fromtimestamp(seconds, UTC))
-
-
-def _format(moment: datetime) -> str:
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def encode_json(document: Any) -> bytes:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol, assert_never
+from typing import assert_never
 
 from claw_mediate.core import tool_result
 from claw_mediate.core.http import read_error_message
@@ -33,16 +33,8 @@ _OK, _JSON = 200, "application/json"
 _MAX_ERROR_TEXT = 1000  # Characters of a provider's own words in an error of ours
 
 
-class Model(Protocol):
-    """The port to the provider."""
-
-    async def __call__(self, call: ModelCall) -> ModelResult: ...
-
-
-class Tools(Protocol):
-    """The port to the services."""
-
-    async def __call__(self, call: ToolCall, key: str, seconds: float) -> ToolResult: ...
+type Model = Callable[[ModelCall], Awaitable[ModelResult]]  # The port to the provider
+type Tools = Callable[[ToolCall, str, float], Awaitable[ToolResult]]  # The port to the services: call, key, seconds
 
 
 @dataclass(frozen=True, slots=True)

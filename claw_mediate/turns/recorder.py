@@ -149,7 +149,7 @@ class Recorder:
             **({} if result.code is None else {"error": result.code}),
             "resumed": context.attempt == "resumed",
             "tools_offered": [offered.alias for offered in context.catalog.offered],
-            "tools_withheld": _withheld_from_turn(context.agent, context.catalog.managed),
+            "tools_withheld": _withheld(context.agent, _OVER_LIMIT, context.catalog.managed),
             "request_effective": body_for_history(sent, context.redactor),
             "response": {
                 "format": "sse" if context.view.stream else "json",
@@ -286,7 +286,7 @@ def _forwarded_entry(
     return {
         **members,
         "tools_offered": [],
-        "tools_withheld": _withheld_from_request(context.agent, reason),
+        "tools_withheld": _withheld(context.agent, reason),
         "request_effective": sent,
         "response": response,
         "usage": tokens.model_dump(),
@@ -294,23 +294,10 @@ def _forwarded_entry(
     }
 
 
-def _withheld_from_turn(agent: Agent, shown: Collection[str]) -> list[JsonObject]:
-    """Return the granted tools that the turn's model was not shown, each with the reason."""
-    left_out = [tool.name for tool in agent.tools if tool.name not in shown]
-    return [*_quarantined(agent), *(_withheld(name, _OVER_LIMIT) for name in left_out)]
-
-
-def _withheld_from_request(agent: Agent, reason: str) -> list[JsonObject]:
-    """Return all granted tools: a request that is forwarded shows none."""
-    return [*_quarantined(agent), *(_withheld(tool.name, reason) for tool in agent.tools)]
-
-
-def _quarantined(agent: Agent) -> list[JsonObject]:
-    return [_withheld(tool.name, f"quarantined: {tool.reason}") for tool in agent.quarantined]
-
-
-def _withheld(name: str, reason: str) -> JsonObject:
-    return {"name": name, "reason": reason}
+def _withheld(agent: Agent, reason: str, shown: Collection[str] = ()) -> list[JsonObject]:
+    """Return the granted tools that the model was not shown, each with the reason."""
+    quarantined = [{"name": tool.name, "reason": f"quarantined: {tool.reason}"} for tool in agent.quarantined]
+    return [*quarantined, *({"name": tool.name, "reason": reason} for tool in agent.tools if tool.name not in shown)]
 
 
 def _stream_text(body: bytes, redactor: Redactor) -> str:

@@ -11,7 +11,7 @@ import json
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import msgspec
 
@@ -24,7 +24,7 @@ from claw_mediate.core.http import build_error_body
 from claw_mediate.core.tool_call import round_of_key
 from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.turn import turn
-from claw_mediate.core.types import Deliver, Outcome, ToolCall, ToolResult, add_usage, runner_usage
+from claw_mediate.core.types import Deliver, ToolCall, ToolResult, add_usage, runner_usage
 from claw_mediate.dialects.base import Additions, Dialect
 from claw_mediate.providers.failover import ModelCall, ModelResult, ProviderResponse, TransportFailure, parse_response
 from claw_mediate.telemetry.event_log import encode_json
@@ -38,15 +38,15 @@ NOT_RECORDED = "not_recorded"
 _NO_SECRETS = Redactor(())  # A recording holds no secret any more
 
 
-class Recorded(NamedTuple):
-    """What became of one hidden request. ``status`` is None where there was no response; ``size``: of the whole body."""
+class RecordedResponse(NamedTuple):
+    """The response to one hidden request. ``status`` None: ``body`` says why there was none. ``size``: of the whole body."""
 
     status: int | None
     content_type: str
     body: bytes
     size: int
     latency_ms: int
-    whole: bool = False  # Whether the body is the result as the model was told it, of an earlier attempt at the turn
+    whole: bool = False  # True if the body is the result as the model was told it, of an earlier attempt at the turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +56,13 @@ class Recording:
     entry: JsonObject
     path: str
     body: bytes
-    replies: Mapping[int, Recorded]  # By round: the last that was asked in it, since the others did not count
-    answers: Mapping[tuple[int, str], Sequence[Recorded]]  # By round and tool, in the order in which they were asked
+    replies: Mapping[int, RecordedResponse]  # By round: the last that was asked in it, since the others did not count
+    answers: Mapping[
+        tuple[int, str], Sequence[RecordedResponse]
+    ]  # By round and tool, in the order in which they were asked
 
     def missing(self) -> list[str]:
-        """What history says of the turn, and the recording does not hold."""
+        """Return what history says of the turn, and the recording does not hold."""
         lost: list[str] = []
         if not self.body:
             lost.append("the runner's request")
@@ -77,8 +79,8 @@ class Recording:
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
-    """How the turn ends now. ``entry`` is what its line of history would be."""
+class ReplayOutcome:
+    """The end of the turn as it is played now. ``entry`` is what its line of history would be."""
 
     status: int
     body: bytes
@@ -86,15 +88,15 @@ class Replayed:
     missing: tuple[str, ...]  # What it needed and was not recorded
 
 
-async def replayed(recording: Recording, agent: Agent, dialect: Dialect) -> Replayed:
-    """Play it. Raises ``UnreadableRequestError`` and ``JsonSpliceError`` for a request that is none."""
+async def replay_turn(recording: Recording, agent: Agent, dialect: Dialect) -> ReplayOutcome:
+    """Play a recorded turn again. Raises ``UnreadableRequestError`` and ``JsonSpliceError`` for a request that is none."""
     view = dialect.read_request(recording.body)
     catalog = ToolCatalog.build(agent.tools, view.declared_tools, dialect.MAX_TOOLS - len(view.declared_tools))
     peers = _Peers(recording, agent)
     ports = Ports(peers.model, peers.tools, lambda: peers.clock)
     turn_id = str(recording.entry.get("turn_id"))
     world = TurnDriver(
-        dialect, catalog, dialect.build_request(view, catalog, Additions()), ports, NullCheckpoint(turn_id)
+        dialect, catalog, dialect.build_request(view, catalog, Additions()), ports, _NullCheckpoint(turn_id)
     )
     outcome = await drive(turn(agent.limits, peers.clock), world)
     if isinstance(outcome, Deliver):
@@ -112,20 +114,11 @@ async def replayed(recording: Recording, agent: Agent, dialect: Dialect) -> Repl
         "error": code,
         "tools_offered": [offered.alias for offered in catalog.offered],
         "response": {**as_object(recording.entry.get("response")), "json": body_for_history(body, _NO_SECRETS)},
+        "usage": usage_record(add_usage(outcome.usage), len(outcome.usage)).model_dump(),
+        "tool_trace": [record.model_dump(exclude_none=True) for record in tool_trace(outcome.rounds)],
     }
-    entry = {**recording.entry, **_plain(about), **_plain(_told(outcome))}
-    return Replayed(status, body, entry, tuple(peers.missing))
-
-
-def _told(outcome: Outcome) -> JsonObject:
-    usage = usage_record(add_usage(outcome.usage), len(outcome.usage))
-    trace = [record.model_dump(exclude_none=True) for record in tool_trace(outcome.rounds)]
-    return {"usage": usage.model_dump(), "tool_trace": trace}
-
-
-def _plain(values: JsonObject) -> JsonObject:
-    read: dict[str, Any] = json.loads(encode_json(values))
-    return read
+    entry = {**recording.entry, **json.loads(encode_json(about))}
+    return ReplayOutcome(status, body, entry, tuple(peers.missing))
 
 
 class _Peers:
@@ -170,8 +163,8 @@ class _Peers:
         return replace(_answer(call, recorded, known, limit), latency_ms=recorded.latency_ms)
 
 
-def _answer(call: ToolCall, recorded: Recorded, known: JsonObject | None, limit: int) -> ToolResult:
-    """The answer to a call, as its service's response is read now; without one, as the model was told then."""
+def _answer(call: ToolCall, recorded: RecordedResponse, known: JsonObject | None, limit: int) -> ToolResult:
+    """Return the result of a call, as its service's response is read now; without one, as the model was told then."""
     if recorded.status is not None and not recorded.whole:
         cut = min(limit, len(recorded.body)) if recorded.size > len(recorded.body) else limit
         return tool_result.read_http_response(call, recorded.status, recorded.body, recorded.size, cut)
@@ -183,13 +176,13 @@ def _answer(call: ToolCall, recorded: Recorded, known: JsonObject | None, limit:
 
 
 def _calls(trace: Sequence[JsonObject]) -> dict[tuple[int, str], list[JsonObject]]:
-    """The calls of a line of history that ran, by round and tool."""
-    found: dict[tuple[int, str], list[JsonObject]] = {}
+    """Return the calls of a line of history that ran, by round and tool."""
+    calls: dict[tuple[int, str], list[JsonObject]] = {}
     for past in trace:
         for call in map(as_object, as_array(past.get("tool_calls"))):
             if call.get("ran", True) is True:
-                found.setdefault((_number(past, "round"), str(call.get("name"))), []).append(call)
-    return found
+                calls.setdefault((_number(past, "round"), str(call.get("name"))), []).append(call)
+    return calls
 
 
 def _number(values: JsonObject, name: str) -> int:
@@ -197,8 +190,8 @@ def _number(values: JsonObject, name: str) -> int:
     return value if isinstance(value, int) else 0
 
 
-class NullCheckpoint(TurnCheckpoint):
-    """A tape with nothing on it, which keeps nothing."""
+class _NullCheckpoint(TurnCheckpoint):
+    """A checkpoint that holds nothing and records nothing."""
 
     def __init__(self, turn_id: str) -> None:
         super().__init__(cast("Journal", None), turn_id, lambda _: None, "first")
@@ -208,6 +201,6 @@ class NullCheckpoint(TurnCheckpoint):
     ) -> ToolResult:
         return await run()
 
-    async def replied(self, _round: int, _body: bytes) -> None: ...
-    async def not_made(self, _round: int, _place: int, _answer: ToolResult) -> None: ...
-    async def abandoned(self) -> None: ...
+    async def record_response(self, _round: int, _body: bytes) -> None: ...
+    async def record_unmade(self, _round: int, _place: int, _result: ToolResult) -> None: ...
+    async def abandon(self) -> None: ...

@@ -159,10 +159,10 @@ from pathlib import Path
 from claw_contract.secret import Secret
 from claw_mediate.providers.key_health import KeyStates
 from claw_mediate.telemetry.event_log import EventLog
-from claw_mediate.core.model_policy import Key
+from claw_mediate.core.model_policy import PoolKey
 states = KeyStates(Path(sys.argv[1]), EventLog())
 for number in range(40):
-    states.block("openai", Key("k", Secret(f"sk-{number % 30}-{sys.argv[2] if number < 20 else 'shared'}")), float("inf"), 401)
+    states.block("openai", PoolKey("k", Secret(f"sk-{number % 30}-{sys.argv[2] if number < 20 else 'shared'}")), float("inf"), 401)
 """
 
 

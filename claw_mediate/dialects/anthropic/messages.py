@@ -35,7 +35,7 @@ from claw_mediate.dialects.base import (
     StreamOpening,
     UnreadableResponseError,
 )
-from claw_mediate.dialects.bodies import Changes, encode
+from claw_mediate.dialects.bodies import Changes, encode, unique_ids
 from claw_mediate.dialects.sse import (
     Members,
     as_raw,
@@ -170,20 +170,13 @@ def response_text(response: ModelResponse) -> str:
 
 
 def _read_calls(view: _Response, catalog: ToolCatalog, seed: str) -> tuple[ToolCall, ...]:
-    """Return the calls, each with an id of its own: one that is missing or taken is minted, of letters and digits only."""
+    blocks = [block for block in view.content if block.type == "tool_use"]
     calls: list[ToolCall] = []
-    taken: set[str] = set()
-    for block in view.content:
-        if block.type == "tool_use":
-            index = len(calls)
-            own = isinstance(block.id, str) and bool(block.id) and block.id not in taken
-            # The last block of a response that ran out of tokens may have been closed for the model.
-            cut = view.stop_reason == "max_tokens" and block is view.content[-1]
-            name = block.name if isinstance(block.name, str) else ""
-            text = bytes(block.input).decode()
-            call_id = block.id if own else f"toolu{seed}{index}"
-            taken.add(call_id)
-            calls.append(catalog.make_call(call_id, name, text, cut=cut))
+    for block, call_id in zip(blocks, unique_ids((block.id for block in blocks), f"toolu{seed}"), strict=True):
+        # The last block of a response that ran out of tokens may have been closed for the model.
+        cut = view.stop_reason == "max_tokens" and block is view.content[-1]
+        name = block.name if isinstance(block.name, str) else ""
+        calls.append(catalog.make_call(call_id, name, bytes(block.input).decode(), cut=cut))
     return tuple(calls)
 
 

@@ -19,7 +19,6 @@ from claw_mediate.dialects.base import (
     ProviderRequest,
     RequestVariants,
     RunnerRequest,
-    UnreadableRequestError,
 )
 from claw_mediate.dialects.bodies import (
     ABSENT,
@@ -126,32 +125,26 @@ def build_request(request: RunnerRequest, catalog: ToolCatalog, additions: Addit
 
     A member that is read and stands twice is refused: two parsers could disagree about which one is meant.
     """
-    try:
-        body = json_splice.Object(request.body, unique=_READ)
-        changes: Changes = {"tools": json_splice.append(array_member(body, "tools"), map(_wire_tool, catalog.offered))}
-        if additions.insertions:
-            changes["messages"] = insert_messages(array_member(body, "messages"), additions.insertions)
-        if additions.context:
-            changes |= _system_with_context(body, additions.context)
-        if body.value("stream") is not None:
-            changes["stream"] = b"false"
-        choices: dict[ToolUse, Changes] = {
-            ToolUse.AS_REQUESTED: _choice_as_requested(request.tool_choice, catalog),
-            ToolUse.RELEASED: _released_choice(request.tool_choice),
-            ToolUse.FORBIDDEN: {"tool_choice": b'{"type":"none"}'},
-        }
-        variants = request_variants(body, changes, choices.__getitem__)
-        return (lambda use: _split_prefill(variants(use))) if request.prefill_text is not None else variants
-    except json_splice.JsonSpliceError as error:
-        raise UnreadableRequestError(str(error)) from error
+    body = json_splice.Object(request.body, unique=_READ)
+    changes: Changes = {"tools": json_splice.append(array_member(body, "tools"), map(_wire_tool, catalog.offered))}
+    if additions.insertions:
+        changes["messages"] = insert_messages(array_member(body, "messages"), additions.insertions)
+    if additions.context:
+        changes |= _system_with_context(body, additions.context)
+    if body.value("stream") is not None:
+        changes["stream"] = b"false"
+    choices: dict[ToolUse, Changes] = {
+        ToolUse.AS_REQUESTED: _choice_as_requested(request.tool_choice, catalog),
+        ToolUse.RELEASED: _released_choice(request.tool_choice),
+        ToolUse.FORBIDDEN: {"tool_choice": b'{"type":"none"}'},
+    }
+    variants = request_variants(body, changes, choices.__getitem__)
+    return (lambda use: _split_prefill(variants(use))) if request.prefill_text is not None else variants
 
 
 def add_context(request: RunnerRequest, context: str) -> bytes:
-    try:
-        body = json_splice.Object(request.body)
-        return body.edit(_system_with_context(body, context))
-    except json_splice.JsonSpliceError as error:
-        raise UnreadableRequestError(str(error)) from error
+    body = json_splice.Object(request.body)
+    return body.edit(_system_with_context(body, context))
 
 
 def _system_with_context(body: json_splice.Object, context: str) -> Changes:

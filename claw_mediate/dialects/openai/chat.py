@@ -26,7 +26,7 @@ from claw_mediate.dialects.base import (
     StreamOpening,
     UnreadableResponseError,
 )
-from claw_mediate.dialects.bodies import Changes, encode
+from claw_mediate.dialects.bodies import Changes, encode, unique_ids
 from claw_mediate.dialects.openai import request as openai_request
 from claw_mediate.dialects.openai import stream as openai_stream
 from claw_mediate.dialects.openai.functions import handoff_key, tool_call_as_function
@@ -184,15 +184,9 @@ def _functions_as_tool_calls(message: bytes) -> Changes:
 
 
 def _read_calls(views: Sequence[WireCall], catalog: ToolCatalog, seed: str, *, cut: bool) -> tuple[ToolCall, ...]:
-    """Return the calls, each with an id of its own: one that is missing or taken is minted, of letters and digits only."""
-    calls: list[ToolCall] = []
-    taken: set[str] = set()
-    for index, view in enumerate(views):
-        own = isinstance(view.id, str) and bool(view.id) and view.id not in taken
-        call_id = view.id if own else f"call{seed}{index}"
-        taken.add(call_id)
-        calls.append(_read_call(view, call_id, catalog, cut=cut and view is views[-1]))
-    return tuple(calls)
+    ids = unique_ids((view.id for view in views), f"call{seed}")
+    pairs = zip(views, ids, strict=True)
+    return tuple(_read_call(view, call_id, catalog, cut=cut and view is views[-1]) for view, call_id in pairs)
 
 
 def _read_call(view: WireCall, call_id: str, catalog: ToolCatalog, *, cut: bool) -> ToolCall:

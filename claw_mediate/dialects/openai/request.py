@@ -15,7 +15,7 @@ from claw_mediate.core.continuity import calls_key, text_key
 from claw_mediate.core.session_id import SessionHints
 from claw_mediate.core.tool_catalog import OfferedTool, ToolCatalog
 from claw_mediate.core.types import ToolUse
-from claw_mediate.dialects.base import Additions, RequestVariants, RunnerRequest, UnreadableRequestError
+from claw_mediate.dialects.base import Additions, RequestVariants, RunnerRequest
 from claw_mediate.dialects.bodies import (
     Changes,
     append_text,
@@ -127,38 +127,32 @@ def build_request(request: RunnerRequest, catalog: ToolCatalog, additions: Addit
 
     A member that is read and stands twice is refused: two parsers could disagree about which one is meant.
     """
-    try:
-        body = json_splice.Object(request.body, unique=_READ)
-        own = array_member(body, "tools")
-        messages = array_member(body, "messages")
-        functions = functions_as_tools(array_member(body, "functions"))
-        changes: Changes = {
-            "tools": json_splice.append(own, [*functions, *map(_wire_tool, catalog.offered)]),
-            "functions": None,
-            "function_call": None,
-            "stream_options": None,
-        }
-        if (edited := _edit_messages(messages, additions, functions_as_tool_messages(messages))) != messages:
-            changes["messages"] = edited
-        if body.value("stream") is not None:
-            changes["stream"] = b"false"
-        as_requested = _choice_as_requested(body, request.tool_choice, catalog)
-        choices: dict[ToolUse, Changes] = {
-            ToolUse.AS_REQUESTED: as_requested,
-            ToolUse.RELEASED: _released_choice(request.tool_choice, catalog) or as_requested,
-            ToolUse.FORBIDDEN: {"tool_choice": b'"none"'},
-        }
-        return request_variants(body, changes, choices.__getitem__)
-    except json_splice.JsonSpliceError as error:
-        raise UnreadableRequestError(str(error)) from error
+    body = json_splice.Object(request.body, unique=_READ)
+    own = array_member(body, "tools")
+    messages = array_member(body, "messages")
+    functions = functions_as_tools(array_member(body, "functions"))
+    changes: Changes = {
+        "tools": json_splice.append(own, [*functions, *map(_wire_tool, catalog.offered)]),
+        "functions": None,
+        "function_call": None,
+        "stream_options": None,
+    }
+    if (edited := _edit_messages(messages, additions, functions_as_tool_messages(messages))) != messages:
+        changes["messages"] = edited
+    if body.value("stream") is not None:
+        changes["stream"] = b"false"
+    as_requested = _choice_as_requested(body, request.tool_choice, catalog)
+    choices: dict[ToolUse, Changes] = {
+        ToolUse.AS_REQUESTED: as_requested,
+        ToolUse.RELEASED: _released_choice(request.tool_choice, catalog) or as_requested,
+        ToolUse.FORBIDDEN: {"tool_choice": b'"none"'},
+    }
+    return request_variants(body, changes, choices.__getitem__)
 
 
 def add_context(request: RunnerRequest, context: str) -> bytes:
-    try:
-        body = json_splice.Object(request.body)
-        return body.edit({"messages": _edit_messages(array_member(body, "messages"), Additions(context=context))})
-    except json_splice.JsonSpliceError as error:
-        raise UnreadableRequestError(str(error)) from error
+    body = json_splice.Object(request.body)
+    return body.edit({"messages": _edit_messages(array_member(body, "messages"), Additions(context=context))})
 
 
 @lru_cache(maxsize=4096)

@@ -51,6 +51,11 @@ def is_framed(request: http.Request) -> bool:
     return "content-length" in request.headers or "transfer-encoding" in request.headers
 
 
+def declared_length(message: http.Message) -> int:
+    """Return the length that the head declares, which mitmproxy has checked; 0 if there is none."""
+    return int(message.headers.get("content-length", "0"))
+
+
 def chunk_unframed(request: http.Request) -> None:
     """Send a body in chunks that came in HTTP/2's frames, to a provider that knows no frames."""
     if not is_framed(request):

@@ -88,7 +88,7 @@ def begin_response(flow: http.HTTPFlow) -> None:
     mediator.forwarding.answered(ticket, response.status_code, response.headers.get("retry-after", ""))
     tap = UsageTap(response.headers.get("content-type", ""), coding_names(response.headers.get_all("content-encoding")))
     state.forwarded = state.forwarded._replace(tap=tap)
-    if response.status_code >= _FIRST_ERROR and _declared_length(response) <= MAX_HELD:
+    if response.status_code >= _FIRST_ERROR and guard.declared_length(response) <= MAX_HELD:
         state.held_tap = tap
         return
     response.stream = tap
@@ -141,11 +141,6 @@ def _keep_connection_options(request: http.Request) -> None:
     request.headers.pop("connection", None)
     if options:
         request.headers["connection"] = ", ".join(options)
-
-
-def _declared_length(response: http.Response) -> int:
-    """Return the length that the head declares, which mitmproxy has checked; 0 if there is none."""
-    return int(response.headers.get("content-length", "0"))
 
 
 def _remove_keys(ticket: PassthroughHandle, response: http.Response) -> None:

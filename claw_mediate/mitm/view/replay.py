@@ -21,7 +21,7 @@ from claw_mediate.dialects.base import Dialect, UnreadableRequestError
 from claw_mediate.mediator import DIALECTS
 from claw_mediate.mitm.view import hidden_flows, turn_view
 from claw_mediate.telemetry.event_log import encode_json
-from claw_mediate.turns.replay import Recorded, Recording, Replayed, replayed
+from claw_mediate.turns.replay import RecordedResponse, Recording, ReplayOutcome, replay_turn
 
 REPLAY_OF = "claw.replay_of"
 MARK = ":repeat:"
@@ -53,7 +53,7 @@ async def replay(of: http.HTTPFlow, flows: Iterable[http.HTTPFlow], agents: Agen
     if lost := recording.missing():
         raise NotReplayableError(f"the recording is not complete: it lacks {', '.join(lost)}")
     try:
-        again = await replayed(recording, agent, _dialect(parent.request.path))
+        again = await replay_turn(recording, agent, _dialect(parent.request.path))
     except (UnreadableRequestError, json_splice.JsonSpliceError) as error:
         raise NotReplayableError(f"the runner's request can't be read: {error}") from error
     except Exception as error:  # a file may hold anything
@@ -61,7 +61,7 @@ async def replay(of: http.HTTPFlow, flows: Iterable[http.HTTPFlow], agents: Agen
     return _result(parent, entry, again)
 
 
-def _result(parent: http.HTTPFlow, entry: JsonObject, again: Replayed) -> ReplayResult:
+def _result(parent: http.HTTPFlow, entry: JsonObject, again: ReplayOutcome) -> ReplayResult:
     differing = diff_entries(entry, again.entry)
     lines = [f"replay of {parent.id}, turn {as_line(entry.get('turn_id'))}"]
     if entry.get("digest") != again.entry.get("digest"):
@@ -109,9 +109,9 @@ def _children(parent: http.HTTPFlow, flows: Sequence[http.HTTPFlow]) -> list[htt
 
 def _hidden(
     children: Iterable[http.HTTPFlow],
-) -> tuple[Mapping[int, Recorded], Mapping[tuple[int, str], Sequence[Recorded]]]:
-    replies: dict[int, Recorded] = {}
-    answers: dict[tuple[int, str], list[Recorded]] = {}
+) -> tuple[Mapping[int, RecordedResponse], Mapping[tuple[int, str], Sequence[RecordedResponse]]]:
+    replies: dict[int, RecordedResponse] = {}
+    answers: dict[tuple[int, str], list[RecordedResponse]] = {}
     for child in children:
         about = child.metadata
         number, tool = about.get(hidden_flows.ROUND), about.get(hidden_flows.TOOL)
@@ -130,15 +130,15 @@ def _is_whole(child: http.HTTPFlow) -> bool:
     return child.response is None or is_tool or _size(child.response) <= len(_content(child.response))
 
 
-def _recorded(child: http.HTTPFlow) -> Recorded:
+def _recorded(child: http.HTTPFlow) -> RecordedResponse:
     latency = child.metadata.get(hidden_flows.LATENCY)
     milliseconds = latency if isinstance(latency, int) else 0
     if child.response is None:
         why = child.error.msg if child.error is not None else "no response"
-        return Recorded(None, "", why.encode(errors="replace"), 0, milliseconds)
+        return RecordedResponse(None, "", why.encode(errors="replace"), 0, milliseconds)
     body, kind = _content(child.response), child.response.headers.get("content-type", "")
     known = child.metadata.get(hidden_flows.REPLAYED) is True and child.metadata.get(hidden_flows.KIND) == "tool"
-    return Recorded(child.response.status_code, kind, body, _size(child.response), milliseconds, known)
+    return RecordedResponse(child.response.status_code, kind, body, _size(child.response), milliseconds, known)
 
 
 def _size(response: http.Response) -> int:
