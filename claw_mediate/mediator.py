@@ -41,8 +41,7 @@ from claw_mediate.tools.http import HttpToolExecutor
 from claw_mediate.turns.budgets import Budgets, PriceList
 from claw_mediate.turns.context import DialectRequest
 from claw_mediate.turns.continuity import Continuity
-from claw_mediate.turns.other_paths import OtherPaths
-from claw_mediate.turns.passthrough import Passthrough
+from claw_mediate.turns.passthrough import OtherPaths, Passthrough
 from claw_mediate.turns.pipeline import RequestPreparer, Stages, TurnPipeline
 from claw_mediate.turns.recorder import Recorder
 from claw_mediate.turns.registry import Peers, TurnRegistry

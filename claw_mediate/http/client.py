@@ -15,7 +15,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import h11
@@ -130,6 +130,28 @@ class ConnectionPool:
             self._idle.append((origin, connection))
         else:
             connection.abort()
+
+
+class ConnectionPools[K]:
+    """A pool for each key; their TLS context is created when it is needed first, because that is slow."""
+
+    def __init__(self, *, idle: float, connect: float | None = None) -> None:
+        self._idle, self._connect = idle, connect
+        self._pools: dict[K, ConnectionPool] = {}
+
+    @cached_property
+    def tls(self) -> ssl.SSLContext:
+        return tls_context()
+
+    def __getitem__(self, key: K) -> ConnectionPool:
+        if key not in self._pools:
+            self._pools[key] = ConnectionPool(self.tls, idle=self._idle, connect=self._connect)
+        return self._pools[key]
+
+    async def close(self) -> None:
+        for pool in self._pools.values():
+            await pool.close()
+        self._pools.clear()
 
 
 class Connection(asyncio.Protocol):

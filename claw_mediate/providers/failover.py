@@ -24,7 +24,7 @@ from claw_mediate.core.model_policy import Provider
 from claw_mediate.core.observer import NO_OBSERVER, RequestInfo, ResponseInfo, Subject, TurnObserver, mask_values
 from claw_mediate.core.types import ModelResponse
 from claw_mediate.dialects.base import UnreadableResponseError
-from claw_mediate.http.client import ConnectionPool, tls_context
+from claw_mediate.http.client import ConnectionPools
 from claw_mediate.http.content_coding import read_bounded
 from claw_mediate.http.headers import Headers, provider_auth, raw_headers
 from claw_mediate.providers.registry import KEY_REJECTED, RATE_LIMITED, ProviderRegistry
@@ -67,12 +67,12 @@ class ProviderClient:
     """Client with a connection pool for each agent, so that no agent can read another's response."""
 
     def __init__(self) -> None:
-        self._tls = tls_context()
-        self._pools: dict[str, ConnectionPool] = {}
+        self._pools = ConnectionPools[str](idle=_IDLE_SECONDS, connect=CONNECT_SECONDS)
+        assert self._pools.tls  # created at start, and not in the first request
 
     async def send(self, agent_id: str, provider: Provider, path: str, headers: Headers, body: bytes) -> ProviderResult:
         """POST to ``path`` (with query) below the provider's base URL. The caller bounds the time."""
-        pool = self._pool(agent_id)
+        pool = self._pools[agent_id]
         try:
             async with pool.stream("POST", provider.base_url, raw_headers(headers), body, path=path) as response:
                 content, size = await read_bounded(response, MAX_RESPONSE_BYTES, MAX_RESPONSE_BYTES)
@@ -88,14 +88,7 @@ class ProviderClient:
         return ProviderResponse(response.status_code, content_type, content, response.headers.get("retry-after", ""))
 
     async def close(self) -> None:
-        for pool in self._pools.values():
-            await pool.close()
-        self._pools.clear()
-
-    def _pool(self, agent_id: str) -> ConnectionPool:
-        if agent_id not in self._pools:
-            self._pools[agent_id] = ConnectionPool(self._tls, idle=_IDLE_SECONDS, connect=CONNECT_SECONDS)
-        return self._pools[agent_id]
+        await self._pools.close()
 
 
 TIMEOUT = "provider_timeout"

@@ -1,6 +1,6 @@
 """Routing of requests: to the provider that the host or the model's prefix names, or to what the agent's model policy allows.
 
-Every request that names a model is routed here, also on paths of no dialect (``turns/other_paths.py``).
+Every request that names a model is routed here, also on paths of no dialect (``turns/passthrough.py``).
 """
 
 from __future__ import annotations

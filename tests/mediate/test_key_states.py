@@ -162,7 +162,8 @@ from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.core.model_policy import PoolKey
 states = KeyStates(Path(sys.argv[1]), EventLog())
 for number in range(40):
-    states.block("openai", PoolKey("k", Secret(f"sk-{number % 30}-{sys.argv[2] if number < 20 else 'shared'}")), float("inf"), 401)
+    secret = Secret(f"sk-{number % 30}-{sys.argv[2] if number < 20 else 'shared'}")
+    states.block("openai", PoolKey("k", secret), float("inf"), 401)
 """
 
 
