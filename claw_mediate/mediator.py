@@ -142,10 +142,8 @@ class Mediator:
         return len(self._turns)
 
     async def own(self, request: Request) -> RunnerResponse | None:
-        """Answer what needs no credential: ``/health`` and ``/ready`` on the proxy's own port, and ``HEAD /``.
-
-        Claude Code sends the latter first of all. The answers give no details; the log says why we are not ready.
-        """
+        """Answer what needs no credential: ``/health`` and ``/ready`` on the proxy's own port, and ``HEAD /``."""
+        # Claude Code sends the latter first of all. The answers give no details; the log says why we are not ready.
         if request.method == "HEAD" and request.bare_path == "/":
             return respond_json(200, {})
         if request.host is not None or request.method not in {"GET", "HEAD"}:
@@ -225,10 +223,8 @@ class Mediator:
         await self.state.journal.close()
 
     def known(self) -> Redactor:
-        """Return the redactor of all secrets of the pod: its providers' and all of its agents'.
-
-        No secret is forgotten when its file is gone or can't be read: it may still be valid.
-        """
+        """Return the redactor of all secrets of the pod: its providers' and all of its agents'."""
+        # No secret is forgotten when its file is gone or can't be read: it may still be valid.
         agents = filter(None, map(self._agents.find, self._agents.ids()))
         secrets = {*self.registry.secrets(), *(secret for agent in agents for secret in agent.secrets)}
         if not secrets <= self._secrets:

@@ -101,10 +101,8 @@ def keys_in_text(text: str) -> tuple[str, ...]:
 
 
 def is_resent(text: str) -> bool:
-    """Return True if the next request has this user's message too: it has visible text and is no note of OpenClaw's.
-
-    OpenClaw ends every request with a note of the moment.
-    """
+    """Return True if the next request has this user's message too: it has visible text and is no note of OpenClaw's."""
+    # OpenClaw ends every request with a note of the moment.
     return bool(_without_space(text)) and not text.lstrip().startswith(_OPENCLAW_NOTE_MARK)
 
 

@@ -60,10 +60,8 @@ class Member(NamedTuple):
 
 
 def check_utf8(document: bytes) -> None:
-    """Raise ``UnicodeDecodeError`` unless the document is UTF-8: msgspec steps over text that it does not read.
-
-    In slices, because bodies may be large.
-    """
+    """Raise ``UnicodeDecodeError`` unless the document is UTF-8: msgspec steps over text that it does not read."""
+    # In slices, because bodies may be large.
     if not document.isascii():
         decoder = codecs.getincrementaldecoder("utf-8")()
         for start in range(0, len(document), _SLICE):
@@ -72,10 +70,7 @@ def check_utf8(document: bytes) -> None:
 
 
 def list_members(document: bytes, at: int = 0) -> list[Member]:
-    """Return the members of the object that begins at ``at`` (after white space), in order, repeated ones too.
-
-    Raises ``TooManyMembersError``.
-    """
+    """Return the members of the object that begins at ``at``, in order, repeated ones too. Raises ``TooManyMembersError``."""
     values = _decode_values(document) if at == 0 and len(document) > _MIN_DECODED_SIZE else {}
     members: list[Member] = []
     position = _skip_space(document, _skip_space(document, at) + 1)
@@ -124,10 +119,7 @@ class Object:
     """An object whose members are found once, and that is edited in several ways."""
 
     def __init__(self, document: bytes, unique: Collection[str] = ()) -> None:
-        """Find the members; none of the names in ``unique`` may stand twice.
-
-        Raises ``TooManyMembersError`` or ``RepeatedMemberError``.
-        """
+        """Find the members. Raises ``RepeatedMemberError`` for a name of ``unique``, or ``TooManyMembersError``."""
         self._document = document
         self._members = list_members(document)
         names = [member.name for member in self._members if member.name in unique]

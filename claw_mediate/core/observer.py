@@ -90,10 +90,7 @@ class TurnObserver:
     def observe(
         self, subject: Subject, request: RequestInfo, redactor: Redactor | None = None
     ) -> Iterator[ExchangeObserver]:
-        """Report a request that is made within this context.
-
-        Its headers are without credentials; ``redactor`` knows more secrets than the turn's.
-        """
+        """Report a request made in this context, without credentials. ``redactor`` knows more secrets than the turn's."""
         if self._observer is None:
             yield NO_EXCHANGE_OBSERVER
             return

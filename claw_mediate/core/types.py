@@ -71,10 +71,7 @@ class ModelResponse:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """The result of one call, as the model receives it.
-
-    ``content`` is the result envelope of docs/spec/mediation.md section 4, "Results".
-    """
+    """The result of one call as the model receives it: ``content`` is an envelope of docs/spec/mediation.md section 4."""
 
     call: ToolCall
     content: bytes

@@ -49,10 +49,7 @@ _json_decoder = msgspec.json.Decoder(msgspec.Raw)
 
 
 def read_model(body: bytes) -> RunnerRequest:
-    """Return the view of a JSON object that names its model once: another parser must not find another one.
-
-    Raises ``UnreadableRequestError``.
-    """
+    """Return the view of a JSON object that names its model once, for every parser. Raises ``UnreadableRequestError``."""
     try:
         json_splice.check_utf8(body)
         view = _required_decoder.decode(body)

@@ -181,9 +181,7 @@ class Connection(asyncio.Protocol):
         self._wake()
 
     async def send(self, request: h11.Request, body: bytes) -> h11.Response:
-        """Send a request and return the head of its response. Does not wait for the request to leave: a peer may respond
-        before it has read all of it.
-        """
+        """Send a request and return the head of its response, which may come before all of the request has left."""
         parts = self._http.send_with_data_passthrough(request) or []
         parts += self._http.send_with_data_passthrough(h11.Data(data=body)) or [] if body else []
         self._http.send(h11.EndOfMessage())

@@ -22,7 +22,7 @@ from claw_mediate.agents.authenticate import Identity
 from claw_mediate.core.http import Forward, Request, RunnerResponse, refuse
 from claw_mediate.http.content_coding import DecodingError, coding_names, decode
 from claw_mediate.mediator import Mediator
-from claw_mediate.mitm import listeners, options
+from claw_mediate.mitm import options
 from claw_mediate.mitm.fast_dispatch import DispatchAddon
 from claw_mediate.mitm.flow_state import is_recorded
 from claw_mediate.mitm.gate import guard
@@ -79,7 +79,7 @@ class Cllama:
         options.add(loader)
         self._builtin = BuiltinAddons.find()
         try:
-            listeners.survive_direct_connections(self._builtin)
+            options.survive_direct_connections(self._builtin)
             self._lifecycle = install_addons(self._builtin)
         except (exceptions.OptionsError, RuntimeError) as error:
             _log.error("cllama: %s", error)

@@ -51,10 +51,7 @@ class Lifecycle:
         """The mediators of earlier settings, until their requests are over."""
 
     def apply(self, settings: Settings) -> Mediator:
-        """Govern by these settings, and return their mediator.
-
-        Raise ``ValueError`` or ``OptionsError`` with one line if that is not possible.
-        """
+        """Govern by these settings, and return their mediator. Raise ``ValueError`` or ``OptionsError`` if this fails."""
         self._tls_ca.check(settings)
         mediator = self._mediator_of(settings)
         self.governance.apply(settings, mediator)

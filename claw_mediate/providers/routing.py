@@ -43,10 +43,7 @@ def new_turn_id() -> str:
 
 @dataclass(slots=True)
 class Route:
-    """The candidates of one turn's model calls, and the current one.
-
-    ``path``: the runner's, with its query; ``headers``: without a credential.
-    """
+    """The candidates of one turn's model calls. ``path``: the runner's, with its query; ``headers``: without a credential."""
 
     requester: Requester
     path: str
@@ -124,9 +121,7 @@ class Router:
         return ready
 
     def body_for_model(self, agent: Agent, view: RunnerRequest, model: str) -> bytes:
-        """Return the request with that model. Under a policy, raise ``JsonSpliceError`` if it names a model twice: the
-        provider would choose.
-        """
+        """Return the request with that model. Under a policy, raise ``JsonSpliceError`` if it names a model twice."""
         if model == view.model:
             # Paths of no dialect were checked when they were read.
             if agent.metadata.model_policy is not None and view.bypass != NO_DIALECT:

@@ -89,9 +89,7 @@ class EventLog:
         return self._redactor.text(text)
 
     def event(self, kind: EventType, agent: AgentRef | str | None = None, **fields: Any) -> None:
-        """Write one event. ``turn_id``, ``model`` and ``intervention`` are in every line, null unless given. ``agent`` is an id
-        where the agent's files can't be read.
-        """
+        """Write one event. ``turn_id``, ``model`` and ``intervention`` are in every line. ``agent`` may be an id only."""
         if self._stdout is not None and (lines := self._stdout.take_unreported()):
             self.event("error", error="log_lines_dropped", lines=lines)
         claw_id, digest = (agent, None) if agent is None or isinstance(agent, str) else (agent.id, agent.digest)

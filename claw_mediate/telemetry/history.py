@@ -150,10 +150,8 @@ def _is_torn(file: Path) -> bool:
 
 
 def body_for_history(body: bytes, redactor: Redactor) -> Any:
-    """Return a JSON body unchanged (exact numbers), other bodies as text; a body above the limit is cut.
-
-    Secrets are redacted later, in the whole line. The cut does not split one: half a secret would not be found.
-    """
+    """Return a JSON body unchanged (exact numbers), other bodies as text; a body above the limit is cut."""
+    # Secrets are redacted later, in the whole line. The cut does not split one: half a secret would not be found.
     if len(body) > MAX_BODY_BYTES:
         head = redactor.cut(body[: MAX_BODY_BYTES + redactor.max_form_bytes], MAX_BODY_BYTES).decode(errors="replace")
         return {"truncated": True, "original_bytes": len(body), "head": head}

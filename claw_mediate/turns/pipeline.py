@@ -110,10 +110,7 @@ class TurnPipeline:
         self._entering: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
     async def answer(self, incoming: DialectRequest) -> RunnerResponse | Forward:
-        """Answer a request, or return how it is to be forwarded. Cancelled when the runner leaves.
-
-        Raise ``UnreadableRequestError`` and ``JsonSpliceError``.
-        """
+        """Answer a request, or return how it is forwarded. Raise ``UnreadableRequestError`` and ``JsonSpliceError``."""
         rule = find_side_request(incoming.view)
         if rule is not None:
             return await self._forward_side_request(incoming, rule)

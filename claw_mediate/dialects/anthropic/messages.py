@@ -224,10 +224,8 @@ def _write_array(blocks: Sequence[bytes]) -> bytes:
 
 
 def summarize(messages: bytes) -> bytes:
-    """Return hidden messages with their calls and how each went, without what was said, sent and answered.
-
-    The thinking before a call stays: it is signed, and the API takes the call with all of it or not at all.
-    """
+    """Return hidden messages with their calls and how each went, without what was said, sent and answered."""
+    # The thinking before a call stays: it is signed, and the API takes the call with all of it or not at all.
     array = b"[%b]" % messages
     return b",".join(_summarize_message(array[start:end]) for start, end in json_splice.element_spans(array))
 

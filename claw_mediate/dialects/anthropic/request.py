@@ -121,10 +121,8 @@ def read_request(body: bytes) -> RunnerRequest:
 
 
 def build_request(request: RunnerRequest, catalog: ToolCatalog, additions: Additions) -> RequestVariants:
-    """Return the body for the provider without the rounds of this turn. Managed tools stand behind the runner's own.
-
-    A member that is read and stands twice is refused: two parsers could disagree about which one is meant.
-    """
+    """Return the body for the provider without the rounds of this turn. Managed tools stand behind the runner's own."""
+    # A member that is read and stands twice is refused: two parsers could disagree about which one is meant.
     body = json_splice.Object(request.body, unique=_READ)
     changes: Changes = {"tools": json_splice.append(array_member(body, "tools"), map(_wire_tool, catalog.offered))}
     if additions.insertions:

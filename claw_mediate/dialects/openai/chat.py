@@ -125,10 +125,8 @@ def read_response(body: bytes, catalog: ToolCatalog) -> ModelResponse:
 
 
 def write_response(response: ModelResponse, request: RunnerRequest, usage: JsonObject, *, terminal: bool) -> bytes:
-    """Return the provider's bytes with ``usage``. A terminal response has the model's words without its call.
-
-    Calls are handed over in the form that the runner uses.
-    """
+    """Return the provider's bytes with ``usage``. A terminal response has the model's words without its call."""
+    # Calls are handed over in the form that the runner uses.
     body = response.body
     if terminal:
         body = _edit_first_choice(body, partial(_without_terminal_call, response), alone=True)
@@ -148,10 +146,7 @@ def write_hidden_rounds(rounds: Sequence[Round], *, replayed: bool) -> tuple[byt
 
 
 def _find_message(body: bytes) -> bytes:
-    """Return the first choice's message.
-
-    Raises ``RepeatedMemberError`` where a member that is read or changed here stands twice.
-    """
+    """Return the first choice's message. Raises ``RepeatedMemberError`` for a member that is read or changed here."""
     choices = json_splice.find_members(body, ("choices", "usage"))["choices"]
     first, _ = json_splice.element_spans(body, choices.start)[0]
     message = json_splice.find_members(body, ("message", "finish_reason"), first)["message"]

@@ -123,10 +123,8 @@ def _key(message: Message, text: str) -> str:
 
 
 def build_request(request: RunnerRequest, catalog: ToolCatalog, additions: Additions) -> RequestVariants:
-    """Return the body for the provider without the rounds of this turn. Managed tools stand behind the runner's own.
-
-    A member that is read and stands twice is refused: two parsers could disagree about which one is meant.
-    """
+    """Return the body for the provider without the rounds of this turn. Managed tools stand behind the runner's own."""
+    # A member that is read and stands twice is refused: two parsers could disagree about which one is meant.
     body = json_splice.Object(request.body, unique=_READ)
     own = array_member(body, "tools")
     messages = array_member(body, "messages")

@@ -54,10 +54,8 @@ def stream(body: bytes, request: RunnerRequest, opening: StreamOpening | None = 
 
 
 def empty_chunk(opening: StreamOpening) -> bytes:
-    """Return a chunk that says nothing. It has a choice, since clients read the first one of every chunk.
-
-    The SDK of Python keeps the first id and model that a stream shows, that of JavaScript the last ones.
-    """
+    """Return a chunk that says nothing. It has a choice, since clients read the first one of every chunk."""
+    # The SDK of Python keeps the first id and model that a stream shows, that of JavaScript the last ones.
     frame = {**split_object(msgspec.json.encode(opening)), "object": b'"chat.completion.chunk"'}
     return _chunk(_chunk_head(frame), {"index": 0, "delta": {}, "finish_reason": None})
 

@@ -130,10 +130,8 @@ class RedactionAddon:
         self._governance = governance
 
     def install(self) -> None:
-        """Add this before all scripts, and behind the addon that checks mitmproxy's own credentials.
-
-        The chain becomes a new list, because the present one may just be iterated over.
-        """
+        """Add this before all scripts, and behind the addon that checks mitmproxy's own credentials."""
+        # The chain becomes a new list, because the present one may just be iterated over.
         addons = ctx.master.addons
         place = addons.chain.index(self._governance.builtin.proxyauth) + 1
         for name in _REDACTED_LOGGERS:
