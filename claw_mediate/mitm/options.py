@@ -1,4 +1,8 @@
-"""The options of mitmproxy that governance depends on: ours, and mitmproxy's own that are forced or refused (decision 0004)."""
+"""The options of mitmproxy that governance depends on: ours, and mitmproxy's own that are forced or refused (decision 0004).
+
+Without ``--mode`` there are two listeners: base URL and forward proxy (``docs/spec/mediation.md`` section 1). mitmproxy begins
+to open its default listener before it loads a script, but binds its port later: that task is cancelled, and ours are opened.
+"""
 
 from __future__ import annotations
 
