@@ -9,8 +9,7 @@ from pathlib import Path
 
 from claw_contract.secret import Secret, SecretRef
 
-type FileVersion = tuple[int, int, int] | None
-"""(inode, mtime in ns, size); None for a missing file."""
+type FileVersion = tuple[int, int, int] | None  # (inode, mtime in ns, size); None for a missing file
 
 
 MAX_FILE_BYTES = 16 * 1024 * 1024

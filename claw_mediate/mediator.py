@@ -39,13 +39,11 @@ from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.telemetry.history import History
 from claw_mediate.telemetry.metrics import HealthSnapshot
 from claw_mediate.tools.http import HttpToolExecutor
-from claw_mediate.turns.budgets import Accounts
+from claw_mediate.turns.budgets import Budgets, PriceList
 from claw_mediate.turns.context import DialectRequest
 from claw_mediate.turns.continuity import Continuity
-from claw_mediate.turns.other_paths import OtherPaths
-from claw_mediate.turns.passthrough import Passthrough
-from claw_mediate.turns.pipeline import Stages, TurnPipeline
-from claw_mediate.turns.prepare import RequestPreparer
+from claw_mediate.turns.passthrough import OtherPaths, Passthrough
+from claw_mediate.turns.pipeline import RequestPreparer, Stages, TurnPipeline
 from claw_mediate.turns.recorder import Recorder
 from claw_mediate.turns.registry import Peers, TurnRegistry
 
@@ -88,19 +86,18 @@ class Mediator:
         self._agents = AgentDirectory(settings.context, log)
         self._peers = peers or Peers(ProviderFailover(self.registry, log), HttpToolExecutor(settings.secrets))
         self.state = open_state(settings.state, log, before)
-        self._accounts = Accounts.of(settings, log, self.state.spending)
+        self._budgets = Budgets(self.state.spending, PriceList(settings.auth, log), log, settings.budget_fail_mode)
         self._prompt = PromptContext.of(settings, log)
         self._history = History(settings.history, settings.history_max_bytes) if settings.history else None
-        recorder = Recorder(self._history, log, self._accounts, self._prompt.retain)
+        recorder = Recorder(self._history, log, self._budgets, self._prompt.retain)
         routing = Router(self.registry, log)
         self.forwarding = Passthrough(self.registry, routing, recorder)
-        self.other_paths = OtherPaths(self.forwarding, self._accounts)
+        self.other_paths = OtherPaths(self.forwarding, self._budgets)
         continuity = Continuity(self.state.store, log)
         self._turns = TurnRegistry(self._peers, recorder, continuity, self.state.journal)
-        stages = Stages(self._accounts, self._prompt, routing, RequestPreparer(continuity, log))
+        stages = Stages(self._budgets, self._prompt, routing, RequestPreparer(continuity, log))
         self._pipeline = TurnPipeline(settings, log, stages, self._turns, self.forwarding)
-        self._problem: str | None = None
-        """Why the proxy is not ready, as last logged."""
+        self._problem: str | None = None  # Why the proxy is not ready, as last logged
         self._stops = False
         self._secrets: set[Secret] = set()
         self._known = Redactor(())
@@ -146,10 +143,8 @@ class Mediator:
         return len(self._turns)
 
     async def own(self, request: Request) -> RunnerResponse | None:
-        """Answer what needs no credential: ``/health`` and ``/ready`` on the proxy's own port, and ``HEAD /``.
-
-        Claude Code sends the latter first of all. The answers give no details; the log says why we are not ready.
-        """
+        """Answer what needs no credential: ``/health`` and ``/ready`` on the proxy's own port, and ``HEAD /``."""
+        # Claude Code sends the latter first of all. The answers give no details; the log says why we are not ready.
         if request.method == "HEAD" and request.bare_path == "/":
             return respond_json(200, {})
         if request.host is not None or request.method not in {"GET", "HEAD"}:
@@ -224,15 +219,13 @@ class Mediator:
         await self._prompt.close()
         await self._peers.upstream.close()
         await self._peers.services.close()
-        await self._accounts.close()
+        await self._budgets.close()
         await self.state.store.close()
         await self.state.journal.close()
 
     def known(self) -> Redactor:
-        """Return the redactor of all secrets of the pod: its providers' and all of its agents'.
-
-        No secret is forgotten when its file is gone or can't be read: it may still be valid.
-        """
+        """Return the redactor of all secrets of the pod: its providers' and all of its agents'."""
+        # No secret is forgotten when its file is gone or can't be read: it may still be valid.
         agents = filter(None, map(self._agents.find, self._agents.ids()))
         secrets = {*self.registry.secrets(), *(secret for agent in agents for secret in agent.secrets)}
         if not secrets <= self._secrets:
@@ -252,10 +245,8 @@ class Mediator:
 
 
 async def _without_own_token(admitted: Identity, body: bytes) -> bytes:
-    """Return the body without the agent's own token, which the runner's tools may have printed (``env``).
-
-    A body may hide something in each of a million places: other requests go on meanwhile.
-    """
+    """Return the body without the agent's own token, which the runner's tools may have printed (``env``)."""
+    # A body may hide something in each of a million places: other requests go on meanwhile.
     own = Redactor([admitted.secret])
     return own.document(body) if len(body) < _MAX_INLINE_BYTES else await asyncio.to_thread(own.document, body)
 

@@ -18,10 +18,8 @@ class Setting:
     env: str
     default: str
     help: str
-    is_word: bool = False
-    """True if an empty variable is refused: a missing value must not decide about safety."""
-    is_secret: bool = False
-    """True if the value may contain a password."""
+    is_word: bool = False  # True if an empty variable is refused: a missing value must not decide about safety
+    is_secret: bool = False  # True if the value may contain a password
 
 
 SETTINGS = (

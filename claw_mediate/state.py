@@ -35,8 +35,7 @@ class State(NamedTuple):
     journal: Journal
     spending: Spending
     place: Place
-    database: Database | None = None
-    """The SQLite database; None on a server."""
+    database: Database | None = None  # The SQLite database; None on a server
 
 
 def open_state(place: Place, log: EventLog, before: State | None = None) -> State:

@@ -40,8 +40,7 @@ _METADATA, _TOOLS = "metadata.json", "tools.json"
 _FEEDS, _MEMORY, _BLOCKS = "feeds.json", "memory.json", "context-blocks.json"
 _FILES = (_METADATA, _TOOLS, _FEEDS, _MEMORY, _BLOCKS)
 _PLACEMENTS = ("before_feeds", "after_feeds")
-_CADENCES = ("every_turn", "always")
-"""The original's word, and our synonym."""
+_CADENCES = ("every_turn", "always")  # The original's word, and our synonym
 _NO_TOOLS: tuple[Manifest, tuple[QuarantinedTool, ...]] = (Manifest(version=1), ())
 
 
@@ -63,8 +62,7 @@ class Agent:
     feeds: tuple[Feed, ...] = ()
     memory: Memory | None = None
     blocks: tuple[ContextBlock, ...] = ()
-    quarantined: tuple[QuarantinedTool, ...] = ()
-    """Tools of the manifest that can't be offered."""
+    quarantined: tuple[QuarantinedTool, ...] = ()  # Tools of the manifest that can't be offered
 
     @property
     def secrets(self) -> tuple[Secret, ...]:

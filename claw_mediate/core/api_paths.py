@@ -29,8 +29,7 @@ _MODEL_HIDDEN = re.compile(
 _SLASHES = re.compile(r"[/\\]+")
 _QUERY = re.compile(r"[?#]")
 _PARAMETERS = re.compile(r";[^/]*")
-_MAX_CACHED_LENGTH = 512
-"""Longer paths are not cached: anybody may send them."""
+_MAX_CACHED_LENGTH = 512  # Longer paths are not cached: anybody may send them
 
 
 def normalize_path(path: str) -> str:
@@ -45,14 +44,10 @@ def normalize_path(path: str) -> str:
 
 def find_endpoint(path: str) -> Endpoint | None:
     """Return the endpoint that a path ends in; None where its protocol is no dialect."""
-    return _find_cached(path) if len(path) <= _MAX_CACHED_LENGTH else _find_endpoint(path)
+    return _find_endpoint(path) if len(path) <= _MAX_CACHED_LENGTH else _find_endpoint.__wrapped__(path)
 
 
 @lru_cache(maxsize=256)
-def _find_cached(path: str) -> Endpoint | None:
-    return _find_endpoint(path)
-
-
 def _find_endpoint(path: str) -> Endpoint | None:
     plain = normalize_path(path)
     return next((end for end in _ENDPOINTS if plain.endswith(end) and not _THREAD_MESSAGES.search(plain)), None)

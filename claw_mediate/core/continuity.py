@@ -32,26 +32,21 @@ from functools import lru_cache
 
 from claw_state.continuity import Anchor, StoredRounds
 
-_MAX_PRECEDING = 4
-"""Messages before an answer that distinguish it from an equal one."""
+_MAX_PRECEDING = 4  # Messages before an answer that distinguish it from an equal one
 _MAX_EQUAL = 256
 """Messages with equal keys that are compared in one request: the latest.
 
 A heartbeat is answered in the same words day and night, and each such answer would be compared with all stored rounds.
 """
-_MIN_DISTINCTIVE = 60
-"""Characters of an answer that hardly any other turn repeats."""
+_MIN_DISTINCTIVE = 60  # Characters of an answer that hardly any other turn repeats
 _DISTINCTIVE_KINDS = ("calls", "words")
 _OPENCLAW_NOTE_MARK = "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>"
-_CLAUDE_CODE_EMPTY = "(nocontent)"
-"""Claude Code's text for a message without words, white space aside."""
+_CLAUDE_CODE_EMPTY = "(nocontent)"  # Claude Code's text for a message without words, white space aside
 _NOT_ALPHANUMERIC = re.compile(r"[^A-Za-z0-9]")
-_MAX_PARTS = 16
-"""A user's message with more parts is only compared as a whole."""
+_MAX_PARTS = 16  # A user's message with more parts is only compared as a whole
 _REMINDER = ("<system-reminder>", "</system-reminder>")
 """The start and the end of a part that a runner adds to the user's words (Claude Code, qwen-code)."""
-_USER_MARK, _NOTE_MARK = ":", "~"
-"""The marks before the digest of a part: the user's words, or a runner's note."""
+_USER_MARK, _NOTE_MARK = ":", "~"  # The marks before the digest of a part: the user's words, or a runner's note
 _WHOLE_LENGTH, _PART_LENGTH = 16, 9
 """Characters of the digest of a message, and of that of a part with its mark. A message of one part has no part's digest."""
 _CALLS_AS_TEXT = "Calling tools:\n["
@@ -74,8 +69,7 @@ class Evidence:
     """Index of a user's message → the anchor of a turn without an answer that may stand before it."""
     before: tuple[str, ...] = ()
     """Digests of the last visible messages: the evidence that goes with this request's answer."""
-    earlier: str = ""
-    """The digest of all messages but the user's last one; "" where there is no other."""
+    earlier: str = ""  # The digest of all messages but the user's last one; "" where there is no other
 
 
 def calls_key(ids: Iterable[str]) -> str:
@@ -107,10 +101,8 @@ def keys_in_text(text: str) -> tuple[str, ...]:
 
 
 def is_resent(text: str) -> bool:
-    """Return True if the next request has this user's message too: it has visible text and is no note of OpenClaw's.
-
-    OpenClaw ends every request with a note of the moment.
-    """
+    """Return True if the next request has this user's message too: it has visible text and is no note of OpenClaw's."""
+    # OpenClaw ends every request with a note of the moment.
     return bool(_without_space(text)) and not text.lstrip().startswith(_OPENCLAW_NOTE_MARK)
 
 
@@ -139,7 +131,6 @@ class Transcript:
 
     @property
     def before(self) -> tuple[str, ...]:
-        """The digests of the last messages."""
         return tuple(self._digests[-_MAX_PRECEDING:])
 
     def add_text(self, text: str) -> None:
@@ -274,5 +265,4 @@ def _digest(parts: Iterable[str]) -> str:
     return digest.hexdigest()
 
 
-EMPTY_TEXT_KEY = text_key("")
-"""The key of an answer without visible text, and of none."""
+EMPTY_TEXT_KEY = text_key("")  # The key of an answer without visible text, and of none

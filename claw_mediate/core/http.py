@@ -5,18 +5,60 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from claw_mediate.core.api_paths import normalize_path
-from claw_mediate.core.error_bodies import build_error_body
+import msgspec
+
+from claw_mediate.core.api_paths import is_anthropic, normalize_path
 from claw_mediate.core.observer import RequestObserver
 
+_OPENAI_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "invalid_request_error",
+    429: "rate_limit_error",
+}
+_ANTHROPIC_TYPES = {
+    **_OPENAI_TYPES,
+    402: "billing_error",
+    413: "request_too_large",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+
+
+def build_error_body(
+    path: str, status: int, code: str, message: str, more: Mapping[str, object] | None = None
+) -> bytes:
+    """Return an error body: Anthropic's shape on its paths, else OpenAI's. ``more``: members beside ``error``."""
+    if is_anthropic(path):
+        error: dict[str, object] = {"type": _ANTHROPIC_TYPES.get(status, "api_error"), "message": message}
+        return json.dumps({"type": "error", "error": error, **(more or {})}).encode()
+    error = {"message": message, "type": _OPENAI_TYPES.get(status, "api_error"), "param": None, "code": code}
+    return json.dumps({"error": error, **(more or {})}).encode()
+
+
+class _Error(msgspec.Struct):
+    error: Any
+
+
+def read_error_message(body: bytes) -> str:
+    """Return the message of an error body of any dialect; "" where there is none."""
+    try:
+        error = msgspec.json.decode(body, type=_Error).error
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return ""
+    words = error.get("message") if isinstance(error, dict) else error
+    return words if isinstance(words, str) else ""
+
+
 type HeaderList = list[tuple[str, str]]
-GONE = 499
-"""The status in history of a request whose runner left (nginx's code)."""
+GONE = 499  # The status in history of a request whose runner left (nginx's code)
 STOPPING = ("shutting_down", "the proxy is being stopped; ask again, and the turn goes on where it was")
 """Code and message."""
-RETRY_AFTER = "5"
-"""Seconds in which a restarted proxy is ready."""
+RETRY_AFTER = "5"  # Seconds in which a restarted proxy is ready
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +66,7 @@ class Request:
     """A runner's request. ``host`` is the governed destination host, or None if it came to the base-URL listener."""
 
     method: str
-    path: str
-    """With its query."""
+    path: str  # With its query
     headers: HeaderList
     body: bytes
     host: str | None = None
@@ -37,7 +78,6 @@ class Request:
 
     @property
     def normalized_path(self) -> str:
-        """The path as a lenient provider would understand it."""
         return normalize_path(self.path)
 
     def header(self, name: str) -> list[str]:
@@ -65,12 +105,9 @@ class Forward:
     credential: HeaderList
     write_refusal: Callable[[], bytes]
     """Makes the body of the error that the runner gets when the provider can't be reached."""
-    body: bytes | None
-    """None: as the runner sent it."""
-    dropped_headers: tuple[str, ...]
-    """Names of headers that hold the agent's credential where none belongs."""
-    handle: object
-    """The mediator's own note of it, which mitmproxy's side hands back with the result."""
+    body: bytes | None  # None: as the runner sent it
+    dropped_headers: tuple[str, ...]  # Names of headers that hold the agent's credential where none belongs
+    handle: object  # The mediator's own note of it, which mitmproxy's side hands back with the result
 
 
 def respond(status: int, body: bytes, content_type: str = "application/json", retry_after: str = "") -> RunnerResponse:
@@ -85,7 +122,6 @@ def refuse(path: str, status: int, code: str, message: str, more: Mapping[str, o
 
 
 def refuse_stopping(path: str) -> RunnerResponse:
-    """Return the error of a proxy that shuts down."""
     return respond(503, build_error_body(path, 503, *STOPPING), retry_after=RETRY_AFTER)
 
 

@@ -80,7 +80,6 @@ def check_instance(schema: dict[str, Any], instance: Any, limit: int) -> list[di
 
 
 def _first_error(schema: dict[str, Any]) -> ValidationError | None:
-    """Return the first error of a schema, by the schema of its draft."""
     document = json.loads(json.dumps(schema), parse_float=parse_exact)
     draft = validator_for(document, default=Draft202012Validator)
     token = current_work.set(Work(_MAX_WORK_AT_LOAD))
@@ -92,7 +91,6 @@ def _first_error(schema: dict[str, Any]) -> ValidationError | None:
 
 @lru_cache(maxsize=16)
 def _meta_validator(draft: Any) -> _Validator:
-    """Return the validator of a draft's schemas."""
     parts = [(uri, _resource(SPECIFICATIONS.contents(uri))) for uri in SPECIFICATIONS]
     registry = (
         referencing.Registry().with_resources(parts).crawl()

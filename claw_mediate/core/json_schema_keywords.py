@@ -28,8 +28,7 @@ MAX_WORK = 1_000_000
 _KEYWORD_STEPS = 5
 _REFERENCE_STEPS = 40
 _ERROR_STEPS = 12
-_MESSAGE_CHARACTERS = 64
-"""Characters of a message for one step: a message quotes the value, and a value may be large."""
+_MESSAGE_CHARACTERS = 64  # Characters of a message for one step: a message quotes the value, and a value may be large
 
 type Keyword = Callable[[Any, Any, Any, Any], Iterator[ValidationError] | None]
 
@@ -177,8 +176,7 @@ def _multiple_of(_validator: Any, factor: Any, instance: Any, _schema: Any) -> I
         yield ValidationError(f"{instance!r} is not a multiple of {factor!r}")
 
 
-type Matches = Callable[[str, str], bool]
-"""True if a pattern is found in a name."""
+type Matches = Callable[[str, str], bool]  # True if a pattern is found in a name
 
 
 def evaluated_keys(validator: Any, instance: Any, schema: Any, matches: Matches) -> set[str | int]:

@@ -24,14 +24,11 @@ _NESTING = re.compile(rb'(?:[^"{}\[\]]++|' + _STRING + rb")*+([{}\[\]])", re.DOT
 """A bracket, with all that is before it: one step of the loop each, and none for strings."""
 
 
-MAX_MEMBERS = 1000
-"""Objects with more members are not read: no request or response of a provider has them."""
-_MIN_DECODED_SIZE = 4096
-"""Bytes from which on it pays to let msgspec find where values end."""
+MAX_MEMBERS = 1000  # Objects with more members are not read: no request or response of a provider has them
+_MIN_DECODED_SIZE = 4096  # Bytes from which on it pays to let msgspec find where values end
 _SLICE = 1 << 20
 
-type Cut = tuple[int, int, bytes | memoryview]
-"""A span, and its replacement."""
+type Cut = tuple[int, int, bytes | memoryview]  # A span, and its replacement
 
 _raw_values = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _raw_elements = msgspec.json.Decoder(list[msgspec.Raw])
@@ -63,10 +60,8 @@ class Member(NamedTuple):
 
 
 def check_utf8(document: bytes) -> None:
-    """Raise ``UnicodeDecodeError`` unless the document is UTF-8: msgspec steps over text that it does not read.
-
-    In slices, because bodies may be large.
-    """
+    """Raise ``UnicodeDecodeError`` unless the document is UTF-8: msgspec steps over text that it does not read."""
+    # In slices, because bodies may be large.
     if not document.isascii():
         decoder = codecs.getincrementaldecoder("utf-8")()
         for start in range(0, len(document), _SLICE):
@@ -75,10 +70,7 @@ def check_utf8(document: bytes) -> None:
 
 
 def list_members(document: bytes, at: int = 0) -> list[Member]:
-    """Return the members of the object that begins at ``at`` (after white space), in order, repeated ones too.
-
-    Raises ``TooManyMembersError``.
-    """
+    """Return the members of the object that begins at ``at``, in order, repeated ones too. Raises ``TooManyMembersError``."""
     values = _decode_values(document) if at == 0 and len(document) > _MIN_DECODED_SIZE else {}
     members: list[Member] = []
     position = _skip_space(document, _skip_space(document, at) + 1)
@@ -127,10 +119,7 @@ class Object:
     """An object whose members are found once, and that is edited in several ways."""
 
     def __init__(self, document: bytes, unique: Collection[str] = ()) -> None:
-        """Find the members; none of the names in ``unique`` may stand twice.
-
-        Raises ``TooManyMembersError`` or ``RepeatedMemberError``.
-        """
+        """Find the members. Raises ``RepeatedMemberError`` for a name of ``unique``, or ``TooManyMembersError``."""
         self._document = document
         self._members = list_members(document)
         names = [member.name for member in self._members if member.name in unique]

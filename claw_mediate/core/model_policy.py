@@ -174,7 +174,6 @@ def _match(
 
 
 def _short_names(ref: str) -> tuple[str, str]:
-    """Return the names of a model without its provider."""
     return ref.partition("/")[2], ref.rpartition("/")[2]
 
 

@@ -28,8 +28,7 @@ class Subject(NamedTuple):
     round: int
     name: str
     duplicate: bool = False
-    replayed: bool = False
-    """True if its response is known from an earlier attempt: it is not made again."""
+    replayed: bool = False  # True if its response is known from an earlier attempt: it is not made again
 
 
 class RequestInfo(NamedTuple):
@@ -47,8 +46,7 @@ class ResponseInfo(NamedTuple):
     status: int
     content_type: str
     body: bytes
-    size: int | None = None
-    """The length of the whole body, where ``body`` is only its beginning."""
+    size: int | None = None  # The length of the whole body, where ``body`` is only its beginning
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +67,6 @@ class ExchangeObserver(Protocol):
 
 
 class RequestObserver(Protocol):
-    """An observer of one request of a runner."""
-
     def on_turn(self, turn_id: str, agent_id: str) -> None:
         """Note that the request begins a turn, or joins one."""
 
@@ -94,10 +90,7 @@ class TurnObserver:
     def observe(
         self, subject: Subject, request: RequestInfo, redactor: Redactor | None = None
     ) -> Iterator[ExchangeObserver]:
-        """Report a request that is made within this context.
-
-        Its headers are without credentials; ``redactor`` knows more secrets than the turn's.
-        """
+        """Report a request made in this context, without credentials. ``redactor`` knows more secrets than the turn's."""
         if self._observer is None:
             yield NO_EXCHANGE_OBSERVER
             return

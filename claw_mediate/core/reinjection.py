@@ -25,22 +25,17 @@ from claw_contract.log.turns import MissedRounds, ReinjectedRounds
 from claw_mediate.core.continuity import Evidence, match_rounds
 from claw_state.continuity import Anchor, StoredRounds
 
-MAX_REINJECTED_BYTES = 256 * 1024
-"""For the hidden messages of one request."""
-MAX_UNCHANGED = 256
-"""Characters of arguments, or of a result, that a summary leaves as they are."""
-_PREFIX_LENGTH = 160
-"""Characters of longer ones that it keeps."""
+MAX_REINJECTED_BYTES = 256 * 1024  # For the hidden messages of one request
+MAX_UNCHANGED = 256  # Characters of arguments, or of a result, that a summary leaves as they are
+_PREFIX_LENGTH = 160  # Characters of longer ones that it keeps
 
 
 @dataclass(frozen=True, slots=True)
 class Reinjection:
     """The hidden messages for one request, and the log event about them."""
 
-    insertions: Mapping[int, bytes]
-    """Keyed by the index of the message that they go before; the same bytes every time."""
-    rounds: tuple[StoredRounds, ...]
-    """The stored rounds that were used."""
+    insertions: Mapping[int, bytes]  # Keyed by the index of the message that they go before; the same bytes every time
+    rounds: tuple[StoredRounds, ...]  # The stored rounds that were used
     event: ReinjectedRounds
 
 

@@ -27,8 +27,7 @@ HEADERS = (
     "x-coder-chat-id",
 )
 """In the order in which they are believed."""
-MEMBERS = ("session_id", "openclaw_session_id", "conversation_id", "thread_id")
-"""Members of ``metadata``."""
+MEMBERS = ("session_id", "openclaw_session_id", "conversation_id", "thread_id")  # Members of ``metadata``
 _LEGACY_USER_ID = re.compile(r"_session_([0-9a-fA-F-]{8,64})$")
 _MAX_LENGTH = 200
 

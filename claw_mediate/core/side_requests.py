@@ -12,12 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol, assert_never
+from typing import Final, Literal, Protocol
 
 type DeclaredTools = Literal["none", "schema", "any"]
 """The tools that the request declares: none, only the one that carries a schema for the answer, or whatever its fork has."""
-_SCHEMA_TOOL: Final = ("respond_in_schema",)
-"""Qwen Code's way to ask for JSON."""
+_SCHEMA_TOOL: Final = ("respond_in_schema",)  # Qwen Code's way to ask for JSON
 
 
 class RequestView(Protocol):
@@ -138,15 +137,8 @@ def find_side_request(request: RequestView) -> str | None:
 
 
 def _has_tools(request: RequestView, tools: DeclaredTools) -> bool:
-    match tools:
-        case "none":
-            return not request.declared_tools
-        case "schema":
-            return tuple(request.declared_tools) == _SCHEMA_TOOL
-        case "any":
-            return True
-        case _:
-            assert_never(tools)
+    declared = tuple(request.declared_tools)
+    return {"none": not declared, "schema": declared == _SCHEMA_TOOL, "any": True}[tools]
 
 
 def _has_line(system: str, rule: Rule) -> bool:

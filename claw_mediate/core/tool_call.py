@@ -52,16 +52,12 @@ def read_arguments(text: str) -> Arguments | UnreadableArguments:
         if not isinstance(values, dict):
             return UnreadableArguments("the arguments must be one JSON object.", text)
         raw = {name: bytes(value) for name, value in _split.decode(text.encode()).items()}
-        return _without_claw_id(values, raw)
+        values.pop(CLAW_ID, None)
+        raw.pop(CLAW_ID, None)
+        return Arguments(values, raw, _canonical_text(raw))
     except (ValueError, RecursionError, msgspec.DecodeError) as error:
         reason = str(error) if isinstance(error, _RepeatedKeyError) else "the arguments are not valid JSON."
         return UnreadableArguments(reason, text)
-
-
-def _without_claw_id(values: dict[str, Any], raw: dict[str, bytes]) -> Arguments:
-    values.pop(CLAW_ID, None)
-    raw.pop(CLAW_ID, None)
-    return Arguments(values, raw, _canonical_text(raw))
 
 
 def visible_schema(tool: Tool) -> dict[str, Any]:
@@ -115,7 +111,6 @@ def call_key(turn_id: str, round_number: int, place: int) -> str:
 
 
 def round_of_key(key: str) -> int:
-    """Return the round in the key of a call."""
     return int(key.rsplit(".", 2)[1])
 
 

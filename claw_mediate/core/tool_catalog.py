@@ -25,8 +25,7 @@ class ToolCatalog:
     """The owner of each name: the runner if it declared the name in this request, else a granted tool, else nobody."""
 
     offered: tuple[OfferedTool, ...]
-    managed: dict[str, Tool]
-    """Keyed by alias and by canonical name."""
+    managed: dict[str, Tool]  # Keyed by alias and by canonical name
     native: frozenset[str]
 
     @classmethod

@@ -7,6 +7,7 @@ named by the code of its result.
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Sequence
 from typing import Any
 
@@ -188,21 +189,7 @@ def utf8_prefix(body: bytes, limit: int) -> str:
     >>> utf8_prefix("aé".encode(), 2)
     'a'
     """
-    cut = body[:limit]
-    for back in range(min(4, len(cut))):
-        if cut[len(cut) - back - 1] & 0xC0 != 0x80:  # noqa: PLR2004 - a UTF-8 lead byte; continuation bytes are 10xxxxxx
-            tail = cut[len(cut) - back - 1 :]
-            cut = cut if _is_utf8(tail) else cut[: len(cut) - back - 1]
-            break
-    return cut.decode(errors="replace")
-
-
-def _is_utf8(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+    return codecs.getincrementaldecoder("utf-8")("replace").decode(body[:limit])  # not final: the rest is kept back
 
 
 def record_arguments(call: ToolCall) -> Any:

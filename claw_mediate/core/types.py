@@ -23,8 +23,7 @@ class Arguments:
 
     values: JsonObject
     raw: dict[str, bytes]
-    signature: str
-    """Canonical JSON with exact numbers: equal arguments have equal signatures."""
+    signature: str  # Canonical JSON with exact numbers: equal arguments have equal signatures
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +36,12 @@ class UnreadableArguments:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One call in a model's response."""
-
     id: str
-    name: str
-    """The model's own spelling: an alias, a canonical name, a native name, or an invented one."""
+    name: str  # The model's own spelling: an alias, a canonical name, a native name, or an invented one
     owner: Owner
     arguments: Arguments | UnreadableArguments
-    tool: Tool | None = None
-    """The granted tool. Managed calls only."""
-    safe_name: str | None = None
-    """The name in later requests, where providers do not take ``name`` back."""
+    tool: Tool | None = None  # The granted tool. Managed calls only.
+    safe_name: str | None = None  # The name in later requests, where providers do not take ``name`` back
     sent: bool = False
     """True if an earlier attempt at this turn made the call: its journaled result counts, whatever is granted now."""
 
@@ -70,18 +64,14 @@ class ModelResponse:
     """One response of the model: the wire bytes as they came, and the view that the rules need."""
 
     body: bytes
-    message: bytes
-    """The assistant's message within the body, verbatim."""
+    message: bytes  # The assistant's message within the body, verbatim
     calls: tuple[ToolCall, ...]
     usage: JsonObject = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """The result of one call, as the model receives it.
-
-    ``content`` is the result envelope of docs/spec/mediation.md section 4, "Results".
-    """
+    """The result of one call as the model receives it: ``content`` is an envelope of docs/spec/mediation.md section 4."""
 
     call: ToolCall
     content: bytes
@@ -89,15 +79,11 @@ class ToolResult:
     code: str | None = None
     status_code: int | None = None
     latency_ms: int = 0
-    ran: bool = False
-    """True if the service was called: only then may the call have had an effect."""
-    first_round: int | None = None
-    """Duplicates only: the round whose result counts."""
+    ran: bool = False  # True if the service was called: only then may the call have had an effect
+    first_round: int | None = None  # Duplicates only: the round whose result counts
     repeats: int = 0
-    replayed: bool = False
-    """True if an earlier attempt at this turn ran the call."""
-    started: str | None = None
-    """When this attempt began to run the call."""
+    replayed: bool = False  # True if an earlier attempt at this turn ran the call
+    started: str | None = None  # When this attempt began to run the call
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +101,9 @@ class Limits:
     """The limits of a turn, in seconds, counts and bytes."""
 
     max_rounds: int
-    tool_seconds: float
-    """For one call."""
+    tool_seconds: float  # For one call
     total_seconds: float
-    soft_seconds: float
-    """Until the soft deadline, after which no tool starts."""
+    soft_seconds: float  # Until the soft deadline, after which no tool starts
     result_bytes: int
     max_parallel: int
     on_budget: Literal["finalize", "error"]
@@ -141,8 +125,7 @@ class Limits:
 class ToolUse(Enum):
     """The use of tools in the next model call."""
 
-    AS_REQUESTED = "as requested"
-    """The runner's own ``tool_choice`` holds."""
+    AS_REQUESTED = "as requested"  # The runner's own ``tool_choice`` holds
     RELEASED = "released"
     """A forced choice has been obeyed. From here on it is ``auto``, else the model could never end the turn."""
     FORBIDDEN = "forbidden"
@@ -185,8 +168,7 @@ class ModelFailed:
     now: float
     body: bytes | None = None
     content_type: str = "application/json"
-    retry_after: str = ""
-    """The value of the provider's header."""
+    retry_after: str = ""  # The value of the provider's header
 
 
 @dataclass(frozen=True, slots=True)

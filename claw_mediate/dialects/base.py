@@ -13,10 +13,8 @@ from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.types import ModelResponse, Round, ToolUse
 from claw_state.continuity import Anchor
 
-MAX_MESSAGES = 50_000
-"""A request with more is no conversation."""
-MAX_PARTS = 10_000
-"""Calls, or blocks, of one response. Reading a larger one would keep every other turn waiting."""
+MAX_MESSAGES = 50_000  # A request with more is no conversation
+MAX_PARTS = 10_000  # Calls, or blocks, of one response. Reading a larger one would keep every other turn waiting.
 
 
 class UnreadableRequestError(ValueError):
@@ -33,30 +31,24 @@ class RunnerRequest:
 
     body: bytes
     model: str
-    stream: bool
-    include_usage: bool
-    declared_tools: tuple[str, ...]
-    """Names of the runner's own tools, of any type."""
-    bypass: str | None = None
-    """The intervention by which this request gets no tools, where its form rules them out."""
+    stream: bool = False
+    include_usage: bool = False
+    declared_tools: tuple[str, ...] = ()  # Names of the runner's own tools, of any type
+    bypass: str | None = None  # The intervention by which this request gets no tools, where its form rules them out
     tool_choice: JsonObject | str | None = None
     load_evidence: Callable[[], Evidence] = Evidence
     """Reads every word of the conversation: called once, and only where the evidence is needed."""
     session_hints: SessionHints = NO_HINTS
     user_texts: tuple[str, ...] = ()
     """The user's messages, oldest first; the parts of a message are separated by line breaks, since words end there."""
-    system: str = ""
-    """The visible text of the system prompt."""
-    max_tokens: int | None = None
-    """The limit of the response's length."""
+    system: str = ""  # The visible text of the system prompt
+    max_tokens: int | None = None  # The limit of the response's length
     prefill_text: str | None = None
     """The text of the last message where it is the assistant's, which the model is to continue."""
     uses_functions: bool = False
     """True if the runner declares ``functions`` (OpenAI, before tools), and expects a ``function_call`` back."""
-    model_span: tuple[int, int] | None = None
-    """The place of the model's name in a form; None where the body is JSON."""
-    history_body: bytes | None = None
-    """A form as history records it, as JSON: its fields, and the sizes of its files."""
+    model_span: tuple[int, int] | None = None  # The place of the model's name in a form; None where the body is JSON
+    history_body: bytes | None = None  # A form as history records it, as JSON: its fields, and the sizes of its files
 
     @property
     def evidence(self) -> Evidence:
@@ -69,27 +61,22 @@ class Additions:
 
     insertions: Mapping[int, bytes] = field(default_factory=dict)
     """Hidden messages (JSON, comma separated) by the index of the message that they stand before."""
-    context: str = ""
-    """Text for the end of the system prompt."""
+    context: str = ""  # Text for the end of the system prompt
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderRequest:
     """A request for the provider, split where this turn's hidden rounds go: a round costs no further parse."""
 
-    head: bytes
-    """Up to the end of the last message."""
-    tail: bytes
-    """From the bracket that closes ``messages``."""
-    prefill: bytes = b""
-    """The assistant's message that the runner began: it is in neither part."""
+    head: bytes  # Up to the end of the last message
+    tail: bytes  # From the bracket that closes ``messages``
+    prefill: bytes = b""  # The assistant's message that the runner began: it is in neither part
 
     @property
     def body(self) -> bytes:
         return self.with_messages([self.prefill] if self.prefill else [])
 
     def with_messages(self, messages: Sequence[bytes]) -> bytes:
-        """Return the request with messages behind its own."""
         comma = b"" if self.head.endswith(b"[") or not messages else b","
         return self.head + comma + b",".join(messages) + self.tail
 
@@ -103,8 +90,7 @@ class StreamOpening:
     created: int
 
 
-type RequestVariants = Callable[[ToolUse], ProviderRequest]
-"""The request with the managed tools, for each use of tools."""
+type RequestVariants = Callable[[ToolUse], ProviderRequest]  # The request with the managed tools, for each use of tools
 type Keepalive = Literal["comment", "native"]
 
 
@@ -125,13 +111,10 @@ class Dialect(Protocol):
         """Return the view of a runner's request. Raises ``UnreadableRequestError``."""
 
     def build_request(self, request: RunnerRequest, catalog: ToolCatalog, additions: Additions) -> RequestVariants:
-        """Return the request with the managed tools behind the runner's own. Raises ``UnreadableRequestError``."""
+        """Return the request with the managed tools behind the runner's own. Raises ``JsonSpliceError``."""
 
     def add_context(self, request: RunnerRequest, context: str) -> bytes:
-        """Return the body of a request that is not mediated, with text at the end of its system prompt.
-
-        Raises ``UnreadableRequestError``.
-        """
+        """Return the body of an unmediated request, with text at the end of its system prompt. Raises ``JsonSpliceError``."""
 
     def write_request(self, request: ProviderRequest, hidden: Sequence[bytes]) -> bytes:
         """Return the body for the provider, with the hidden messages of this turn's rounds behind its own."""

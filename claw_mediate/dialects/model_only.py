@@ -19,13 +19,10 @@ from claw_mediate.dialects.base import RunnerRequest, UnreadableRequestError
 
 NOT_READ: Final = "request_not_read"
 """The reason why a request that its dialect can't read gets neither tools nor context."""
-NO_DIALECT: Final = "no_dialect"
-"""The same, for a request on a path of no dialect."""
-_MAX_RECORDED = 4096
-"""Bytes of a form's field that are recorded."""
+NO_DIALECT: Final = "no_dialect"  # The same, for a request on a path of no dialect
+_MAX_RECORDED = 4096  # Bytes of a form's field that are recorded
 MAX_FIELDS: Final = 1000
-_MAX_HEAD = 4096
-"""Bytes of one part's headers."""
+_MAX_HEAD = 4096  # Bytes of one part's headers
 _CONTENT_TYPE = re.compile(r'multipart/form-data; ?boundary=(?:"([^"\\\r\n]{1,70})"|([^\s";,]{1,70}))', re.IGNORECASE)
 _DISPOSITION = re.compile(
     rb'form-data; ?name=(?:"([^"\\\r\n]*)"|([\w.-]+))'
@@ -52,10 +49,7 @@ _json_decoder = msgspec.json.Decoder(msgspec.Raw)
 
 
 def read_model(body: bytes) -> RunnerRequest:
-    """Return the view of a JSON object that names its model once: another parser must not find another one.
-
-    Raises ``UnreadableRequestError``.
-    """
+    """Return the view of a JSON object that names its model once, for every parser. Raises ``UnreadableRequestError``."""
     try:
         json_splice.check_utf8(body)
         view = _required_decoder.decode(body)
@@ -64,14 +58,12 @@ def read_model(body: bytes) -> RunnerRequest:
         raise UnreadableRequestError("the request is not one JSON object with a model") from error
     except json_splice.JsonSpliceError as error:
         raise UnreadableRequestError(str(error)) from error
-    return RunnerRequest(
-        body, view.model, stream=view.stream is True, include_usage=False, declared_tools=(), bypass=NOT_READ
-    )
+    return RunnerRequest(body, view.model, stream=view.stream is True, bypass=NOT_READ)
 
 
 def view_without_model(body: bytes) -> RunnerRequest:
     """Return the view of a request of no dialect whose model is not known."""
-    return RunnerRequest(body, "", stream=False, include_usage=False, declared_tools=(), bypass=NO_DIALECT)
+    return RunnerRequest(body, "", bypass=NO_DIALECT)
 
 
 def read_other_path(body: bytes, content_type: str) -> RunnerRequest | None:
@@ -101,9 +93,7 @@ def read_other_path(body: bytes, content_type: str) -> RunnerRequest | None:
         raise UnreadableRequestError("the model is no text")
     if not model.strip():
         return None
-    return RunnerRequest(
-        body, model, stream=view.stream is True, include_usage=False, declared_tools=(), bypass=NO_DIALECT
-    )
+    return RunnerRequest(body, model, stream=view.stream is True, bypass=NO_DIALECT)
 
 
 def _read_form_model(body: bytes, content_type: str) -> RunnerRequest | None:
@@ -124,8 +114,6 @@ def _read_form_model(body: bytes, content_type: str) -> RunnerRequest | None:
         body,
         model,
         stream=texts.get("stream") == b"true",
-        include_usage=False,
-        declared_tools=(),
         bypass=NO_DIALECT,
         model_span=(named[0].start, named[0].end),
         history_body=json.dumps({field.name: _history_value(body, field) for field in fields}).encode(),
@@ -146,8 +134,7 @@ class FormField(NamedTuple):
     name: str
     start: int
     end: int
-    is_text: bool
-    """True if the value is UTF-8 text: no file, and of no other type."""
+    is_text: bool  # True if the value is UTF-8 text: no file, and of no other type
 
 
 def read_form_fields(content_type: str, body: bytes) -> list[FormField]:
@@ -186,7 +173,6 @@ def _read_form_field(body: bytes, start: int, end: int) -> FormField:
 
 
 def _read_part_headers(head: bytes) -> dict[bytes, bytes]:
-    """Return a part's headers by their names, in lower case."""
     headers: dict[bytes, bytes] = {}
     for line in head.split(b"\r\n"):
         name, colon, value = line.partition(b":")

@@ -28,13 +28,10 @@ def comment(text: str) -> bytes:
 
 DONE = b"data: [DONE]\n\n"
 
-DELTA_LENGTH = 48
-"""Characters of text, or of a call's arguments, in one delta."""
-_MAX_DELTAS = 1000
-"""Deltas of one text: a longer text has longer pieces, since each delta costs its frame."""
+DELTA_LENGTH = 48  # Characters of text, or of a call's arguments, in one delta
+_MAX_DELTAS = 1000  # Deltas of one text: a longer text has longer pieces, since each delta costs its frame
 
-type Members = dict[str, bytes]
-"""An object's members, each in its own bytes."""
+type Members = dict[str, bytes]  # An object's members, each in its own bytes
 
 _object_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _array_decoder = msgspec.json.Decoder(list[msgspec.Raw])
@@ -42,12 +39,10 @@ _string_decoder = msgspec.json.Decoder(str)
 
 
 def split_object(document: bytes) -> Members:
-    """Return the members of an object."""
     return {name: bytes(raw) for name, raw in _object_decoder.decode(document).items()}
 
 
 def split_array(array: bytes) -> list[bytes]:
-    """Return the elements of an array."""
     return [bytes(raw) for raw in _array_decoder.decode(array)]
 
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import h11
@@ -24,10 +24,8 @@ import httpx2
 from claw_mediate.http.headers import RawHeaders
 
 _MAX_IDLE = 20
-_MAX_HEAD_BYTES = 100 * 1024
-"""Limit of a response's head."""
-_MAX_UNREAD_BYTES = 256 * 1024
-"""Received bytes above which reading from the socket pauses."""
+_MAX_HEAD_BYTES = 100 * 1024  # Limit of a response's head
+_MAX_UNREAD_BYTES = 256 * 1024  # Received bytes above which reading from the socket pauses
 _FALLBACK_SECONDS = 1.0
 """Time to try an address while there is another one. (asyncio's own happy eyeballs fails an assertion where tasks start
 eagerly, as mitmproxy's do.)"""
@@ -53,8 +51,7 @@ class _Origin(NamedTuple):
 class _Target:
     origin: _Origin
     host_header: bytes
-    path: bytes
-    """Including the query."""
+    path: bytes  # Including the query
 
 
 class ConnectionPool:
@@ -135,6 +132,28 @@ class ConnectionPool:
             connection.abort()
 
 
+class ConnectionPools[K]:
+    """A pool for each key; their TLS context is created when it is needed first, because that is slow."""
+
+    def __init__(self, *, idle: float, connect: float | None = None) -> None:
+        self._idle, self._connect = idle, connect
+        self._pools: dict[K, ConnectionPool] = {}
+
+    @cached_property
+    def tls(self) -> ssl.SSLContext:
+        return tls_context()
+
+    def __getitem__(self, key: K) -> ConnectionPool:
+        if key not in self._pools:
+            self._pools[key] = ConnectionPool(self.tls, idle=self._idle, connect=self._connect)
+        return self._pools[key]
+
+    async def close(self) -> None:
+        for pool in self._pools.values():
+            await pool.close()
+        self._pools.clear()
+
+
 class Connection(asyncio.Protocol):
     """One connection to a peer, one request at a time."""
 
@@ -162,9 +181,7 @@ class Connection(asyncio.Protocol):
         self._wake()
 
     async def send(self, request: h11.Request, body: bytes) -> h11.Response:
-        """Send a request and return the head of its response. Does not wait for the request to leave: a peer may respond
-        before it has read all of it.
-        """
+        """Send a request and return the head of its response, which may come before all of the request has left."""
         parts = self._http.send_with_data_passthrough(request) or []
         parts += self._http.send_with_data_passthrough(h11.Data(data=body)) or [] if body else []
         self._http.send(h11.EndOfMessage())

@@ -16,15 +16,11 @@ import brotli  # type: ignore[import-untyped]
 import httpx2
 import zstandard
 
-_PIECE = 1 << 16
-"""Decoded bytes at a time, where a format lets us choose."""
-_ZSTD_SLICE = 512
-"""Encoded bytes at a time: zstd does not bound its output, and makes up to 32 KiB of each byte."""
-_ZSTD_WINDOW = 1 << 23
-"""Limit of the window that a peer may demand (RFC 9659)."""
+_PIECE = 1 << 16  # Decoded bytes at a time, where a format lets us choose
+_ZSTD_SLICE = 512  # Encoded bytes at a time: zstd does not bound its output, and makes up to 32 KiB of each byte
+_ZSTD_WINDOW = 1 << 23  # Limit of the window that a peer may demand (RFC 9659)
 _UNCHECKED_BYTES = 8 << 20
-_MAX_RATIO = 100
-"""Limit beyond ``_UNCHECKED_BYTES``: no real body exceeds it; repetitive event streams reach 40."""
+_MAX_RATIO = 100  # Limit beyond ``_UNCHECKED_BYTES``: no real body exceeds it; repetitive event streams reach 40
 _MAX_MEMBERS = 4096
 _MAX_CODINGS = 2
 
@@ -82,7 +78,6 @@ class Decoder:
 
     @property
     def is_complete(self) -> bool:
-        """True if the data so far is a whole body."""
         return all(step.is_complete for step in self._steps)
 
     def feed(self, data: bytes) -> Iterator[bytes]:
@@ -94,8 +89,6 @@ class Decoder:
 
 
 class _Step:
-    """Bounded decoder of one coding."""
-
     def __init__(self, coding: Callable[[], _Member], max_bytes: float) -> None:
         self._coding = coding
         self._max_bytes = max_bytes
@@ -136,11 +129,8 @@ class _Step:
 
 
 class _Member(ABC):
-    """One compressed stream."""
-
     is_complete = False
-    unused = b""
-    """Data after its end."""
+    unused = b""  # Data after its end
 
     @abstractmethod
     def feed(self, data: bytes) -> Iterator[bytes]: ...

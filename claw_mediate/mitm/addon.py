@@ -22,20 +22,47 @@ from claw_mediate.agents.authenticate import Identity
 from claw_mediate.core.http import Forward, Request, RunnerResponse, refuse
 from claw_mediate.http.content_coding import DecodingError, coding_names, decode
 from claw_mediate.mediator import Mediator
-from claw_mediate.mitm import install, listeners, options
+from claw_mediate.mitm import options
+from claw_mediate.mitm.fast_dispatch import DispatchAddon
 from claw_mediate.mitm.flow_state import is_recorded
 from claw_mediate.mitm.gate import guard
+from claw_mediate.mitm.gate.egress import EgressAddon
+from claw_mediate.mitm.gate.guard import GuardAddon
+from claw_mediate.mitm.gate.tls_ca import TlsCaAddon
 from claw_mediate.mitm.governance import BASE_URL, BuiltinAddons, Governance, destination
 from claw_mediate.mitm.lifecycle import Lifecycle
+from claw_mediate.mitm.metrics import MetricsAddon
 from claw_mediate.mitm.passthrough import forward
+from claw_mediate.mitm.response_stream.door import DoorAddon
 from claw_mediate.mitm.view import hidden_flows
-from claw_mediate.mitm.view.redaction import add_secrets, original_body, original_request
+from claw_mediate.mitm.view.commands import CommandsAddon
+from claw_mediate.mitm.view.redaction import RedactionAddon, add_secrets, original_body, original_request
+from claw_mediate.mitm.view.retention import RetentionAddon
 from claw_mediate.settings import Settings
+
+
+def install_addons(builtin: BuiltinAddons) -> Lifecycle:
+    """Install what is not there yet, and return the lifecycle. Raise ``RuntimeError`` if mitmproxy is built differently."""
+    addons = ctx.master.addons
+    installed: Lifecycle | None = addons.get(Lifecycle.name)
+    if installed is not None:
+        return installed
+    governance = Governance(options.event_log(builtin), builtin)
+    RedactionAddon(governance).install()
+    metrics, tls_ca, retention = MetricsAddon(governance), TlsCaAddon(governance), RetentionAddon(governance)
+    observers = (builtin.view, retention, builtin.dumper, builtin.save, builtin.savehar)
+    governance.observers = tuple(each for each in observers if each is not None)
+    addons.add(DoorAddon(governance), EgressAddon(governance), GuardAddon(governance), tls_ca)
+    addons.add(DispatchAddon(governance.events), retention, metrics, CommandsAddon(governance))
+    lifecycle = Lifecycle(governance, metrics, tls_ca)
+    addons.add(lifecycle)
+    addons.chain.insert(0, addons.chain.pop())
+    return lifecycle
+
 
 _log = logging.getLogger(__name__)
 
-_MAX_UNPACKED_IN_LOOP = 64 << 10
-"""Packed bytes that are unpacked in the event loop; more are unpacked in a thread."""
+_MAX_UNPACKED_IN_LOOP = 64 << 10  # Packed bytes that are unpacked in the event loop; more are unpacked in a thread
 _UNPACK_SECONDS = 5.0
 
 
@@ -45,16 +72,15 @@ class Cllama:
     def __init__(self) -> None:
         self._builtin = BuiltinAddons()
         self._lifecycle: Lifecycle | None = None
-        self._mediator: Mediator | None = None
-        """None until this script was configured, and then the guard refuses."""
+        self._mediator: Mediator | None = None  # None until this script was configured, and then the guard refuses
 
     def load(self, loader: Any) -> None:
         """Add options, and the parts that outlive this script. A failure is one line, and mitmproxy does not start."""
         options.add(loader)
         self._builtin = BuiltinAddons.find()
         try:
-            listeners.survive_direct_connections(self._builtin)
-            self._lifecycle = install.install(self._builtin)
+            options.survive_direct_connections(self._builtin)
+            self._lifecycle = install_addons(self._builtin)
         except (exceptions.OptionsError, RuntimeError) as error:
             _log.error("cllama: %s", error)
 
@@ -84,7 +110,7 @@ class Cllama:
         if not os.isatty(0):
             # In a container SIGHUP means "read your files again", which every request does. At a terminal it ends the proxy.
             signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        return asyncio.ensure_future(listeners.reopen(self._builtin))
+        return asyncio.ensure_future(self._builtin.proxyserver.setup_servers())
 
     @guard.fail_closed
     async def requestheaders(self, flow: http.HTTPFlow) -> None:
@@ -126,7 +152,7 @@ class Cllama:
         add_secrets(flow, partial(self._mediator.secrets, admitted))
         if not self._mediator.must_read(admitted, request):
             return await self._mediator.other_paths.decide_unread(admitted, request)
-        if _declared_length(flow) <= options.max_body_bytes():
+        if guard.declared_length(flow.request) <= options.max_body_bytes():
             return admitted
         if self._mediator.dialect(request) is None:
             return await self._mediator.other_paths.decide_unread(admitted, request, guard.TOO_LARGE[2])
@@ -156,13 +182,7 @@ class Cllama:
         return self._lifecycle
 
 
-def _declared_length(flow: http.HTTPFlow) -> int:
-    """Return the length that the head declares, which mitmproxy has checked; 0 if there is none."""
-    return int(flow.request.headers.get("content-length", "0"))
-
-
 async def _body(flow: http.HTTPFlow) -> bytes:
-    """Return the body, unpacked. Raise ``DecodingError``."""
     body = original_body(flow)
     applied = coding_names(flow.request.headers.get_all("content-encoding"))
     if not applied:

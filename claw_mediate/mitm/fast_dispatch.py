@@ -123,8 +123,7 @@ _ALLOWED_TYPES = {
     kind: tuple((field.name, frozenset(get_args(field.type) or (field.type,))) for field in fields(kind))
     for kind in (http.RequestData, http.ResponseData)
 }
-_UNKNOWN_KIND = (("__class__", frozenset[Any]()),)
-"""Of an unknown kind of message nothing passes."""
+_UNKNOWN_KIND = (("__class__", frozenset[Any]()),)  # Of an unknown kind of message nothing passes
 
 
 def check_types(message: Any) -> None:

@@ -23,8 +23,7 @@ from claw_mediate.turns.passthrough import PassthroughHandle
 type HeaderField = tuple[bytes, bytes]
 type HeaderFields = tuple[HeaderField, ...]
 
-_MAX_COLLECTED = 65_536
-"""Bytes that are collected, if they are ready, before they are sent."""
+_MAX_COLLECTED = 65_536  # Bytes that are collected, if they are ready, before they are sent
 _closing: set[asyncio.Future[Any]] = set()
 """Generators that are being closed: asyncio itself keeps no reference to a task."""
 
@@ -98,14 +97,11 @@ class ForwardedRequest(NamedTuple):
 class PendingRequest:
     """A governed request, until the last byte of its response was handed to the connection, or never will be."""
 
-    client_id: str
-    """The id of the connection that it came on."""
-    admitted: Identity | None = None
-    """The agent, while the body is still to come."""
+    client_id: str  # The id of the connection that it came on
+    admitted: Identity | None = None  # The agent, while the body is still to come
     on_delivered: Callable[[], Awaitable[None]] | None = None
     """Awaited when the whole response went to the runner's connection."""
-    has_ended: bool = False
-    """mitmproxy has reported the response, or the error."""
+    has_ended: bool = False  # mitmproxy has reported the response, or the error
     done: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
@@ -117,13 +113,10 @@ class Originals:
     """No two headers are shown alike: each leads back to its own original, wherever it stands by then."""
     head: tuple[HeaderFields, HeaderFields] | None = None
     """All headers (shown, original), as long as nobody has edited one."""
-    line: tuple[bytes, bytes] | None = None
-    """A request's target, or a response's reason phrase."""
-    body: tuple[bytes, bytes] | None = None
-    """The very object that is shown: any other body is an edit."""
+    line: tuple[bytes, bytes] | None = None  # A request's target, or a response's reason phrase
+    body: tuple[bytes, bytes] | None = None  # The very object that is shown: any other body is an edit
     head_searched: bool = False
-    body_searched: bool = False
-    """Known secrets were searched for."""
+    body_searched: bool = False  # Known secrets were searched for
 
     def own_body(self, message: http.Message) -> bytes | None:
         """Return the body to send: the original, unless the message has another body by now."""
@@ -151,21 +144,17 @@ class FlowState:
     """Loaded from a file, to be looked at: nobody waits for its response, and nothing is decided about it."""
     verdict: Literal["forward", "answered"] | None = None
     """The decision. Without one the guard lets nothing governed out."""
-    runner_left: bool = False
-    """The runner left before its response was whole."""
+    runner_left: bool = False  # The runner left before its response was whole
     pending: PendingRequest | None = None
-    decision: asyncio.Task[Any] | None = None
-    """The task of the hook that is still deciding."""
+    decision: asyncio.Task[Any] | None = None  # The task of the hook that is still deciding
     source: ChunkSource | None = None
     fallback: Callable[[], http.Response] | None = None
     """Makes the response of a forwarded request whose provider gives none."""
     held_tap: ResponseTap | None = None
     """The response is held back until it is whole; one that is too long for that streams through this tap."""
     forwarded: ForwardedRequest | None = None
-    redaction: FlowRedaction | None = None
-    """None as soon as nothing more of the flow is sent."""
-    awaited_turn: str | None = None
-    """The id of the turn that the runner of this flow waits for."""
+    redaction: FlowRedaction | None = None  # None as soon as nothing more of the flow is sent
+    awaited_turn: str | None = None  # The id of the turn that the runner of this flow waits for
     entry_written: asyncio.Event | None = None
     """Set when the turn's line of history is in the metadata of a flow whose runner has left."""
 
@@ -212,7 +201,6 @@ def flows_awaiting(turn_id: str) -> list[http.HTTPFlow]:
 
 
 def pending_requests() -> list[PendingRequest]:
-    """Return the governed requests that are not over."""
     return [state.pending for state in all_states() if state.pending is not None]
 
 

@@ -21,10 +21,8 @@ from claw_mediate.mediator import Mediator
 from claw_mediate.settings import Settings
 from claw_mediate.telemetry.event_log import EventLog
 
-BASE_URL = None
-"""The destination of a request at the base-URL listener: the proxy itself."""
-_MAX_HOST_LENGTH = 255
-"""Of a host's name (RFC 1035). Longer ones, which anybody may send, are not cached."""
+BASE_URL = None  # The destination of a request at the base-URL listener: the proxy itself
+_MAX_HOST_LENGTH = 255  # Of a host's name (RFC 1035). Longer ones, which anybody may send, are not cached.
 _NOTHING_KNOWN = Redactor(())
 
 
@@ -54,17 +52,13 @@ class Governance:
     def __init__(self, events: EventLog, builtin: BuiltinAddons | None = None) -> None:
         self.events = events
         self.builtin = builtin or BuiltinAddons()
-        self.observers: tuple[Any, ...] = ()
-        """The addons that are notified of hidden flows, in this order."""
+        self.observers: tuple[Any, ...] = ()  # The addons that are notified of hidden flows, in this order
         self.mediator: Mediator | None = None
-        self.has_script = False
-        """A script is there that decides."""
-        self.hosts: Mapping[str, str] = {}
-        """The governed hosts as last read: canonical name → as configured."""
+        self.has_script = False  # A script is there that decides
+        self.hosts: Mapping[str, str] = {}  # The governed hosts as last read: canonical name → as configured
         self.denies_egress = True
         self.max_flows = 0
-        self.max_bytes = 0
-        """How many flows the view keeps, and how many bytes of them; 0 flows: no limit."""
+        self.max_bytes = 0  # How many flows the view keeps, and how many bytes of them; 0 flows: no limit
         self._is_observed: bool | None = None
 
     def apply(self, settings: Settings, mediator: Mediator) -> None:
@@ -104,14 +98,10 @@ class Governance:
 
 def canonical(host: str) -> str:
     """Return a host in one spelling, as a name resolver would read it, so that no other spelling bypasses a rule."""
-    return _cached(host) if len(host) <= _MAX_HOST_LENGTH else _canonical(host)
+    return _canonical(host) if len(host) <= _MAX_HOST_LENGTH else _canonical.__wrapped__(host)
 
 
 @lru_cache(maxsize=4096)
-def _cached(host: str) -> str:
-    return _canonical(host)
-
-
 def _canonical(host: str) -> str:
     host = host.rstrip(".")
     try:

@@ -32,8 +32,7 @@ from claw_mediate.mitm.response_stream import door
 from claw_mediate.mitm.view import hidden_flows
 from claw_mediate.settings import Settings
 
-TURN_SECONDS = 900.0
-"""Seconds that turns have to end after new settings replaced their mediator."""
+TURN_SECONDS = 900.0  # Seconds that turns have to end after new settings replaced their mediator
 _LAST_SECONDS = 0.5
 """Seconds for each of the last steps: refusals for what was cut off, closing our connections, sending the last bytes."""
 
@@ -52,10 +51,7 @@ class Lifecycle:
         """The mediators of earlier settings, until their requests are over."""
 
     def apply(self, settings: Settings) -> Mediator:
-        """Govern by these settings, and return their mediator.
-
-        Raise ``ValueError`` or ``OptionsError`` with one line if that is not possible.
-        """
+        """Govern by these settings, and return their mediator. Raise ``ValueError`` or ``OptionsError`` if this fails."""
         self._tls_ca.check(settings)
         mediator = self._mediator_of(settings)
         self.governance.apply(settings, mediator)
@@ -82,7 +78,6 @@ class Lifecycle:
         return None
 
     def begin(self, flow: http.HTTPFlow) -> None:
-        """Note a governed request."""
         state_of(flow).pending = PendingRequest(flow.client_conn.id)
 
     def await_body(self, flow: http.HTTPFlow, admitted: Identity) -> None:
@@ -111,7 +106,6 @@ class Lifecycle:
             return refuse_stopping(flow.request.path)
 
     async def answer(self, flow: http.HTTPFlow, exchange: RunnerResponse) -> None:
-        """Answer this flow with the exchange."""
         state = state_of(flow)
         if state.pending is not None:
             state.pending.on_delivered = exchange.on_delivered
@@ -128,7 +122,6 @@ class Lifecycle:
         flow_state.begin(flow)
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
-        """Let a forwarded response stream through."""
         state = state_of(flow)
         if state.verdict == "forward" and flow.response is not None:
             forward.begin_response(flow)

@@ -18,8 +18,7 @@ from claw_mediate.telemetry.tracing import Tracing, tracing_from_environment
 
 TOKEN = "CLAW_METRICS_TOKEN"  # noqa: S105 - the name of a variable
 """Not a setting, because settings are options of mitmproxy, which are shown."""
-_SECONDS = 2.0
-"""How long to wait for the mediator's own state."""
+_SECONDS = 2.0  # How long to wait for the mediator's own state
 
 
 class MetricsAddon:
@@ -33,8 +32,7 @@ class MetricsAddon:
         self._events = governance.events
         self._is_counting = False
         self._mediator: Mediator | None = None
-        self._mediators: WeakSet[Mediator] = WeakSet()
-        """Also the earlier ones, whose turns may not have ended."""
+        self._mediators: WeakSet[Mediator] = WeakSet()  # Also the earlier ones, whose turns may not have ended
         self._tracing: Tracing | None = None
         self._listener: ListenAddress | None = None
         self._scrape: MetricsServer | None = None

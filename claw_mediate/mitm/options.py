@@ -1,20 +1,85 @@
-"""The options of mitmproxy that governance depends on: ours, and mitmproxy's own that are forced or refused (decision 0004)."""
+"""The options of mitmproxy that governance depends on: ours, and mitmproxy's own that are forced or refused (decision 0004).
+
+Without ``--mode`` there are two listeners: base URL and forward proxy (``docs/spec/mediation.md`` section 1). mitmproxy begins
+to open its default listener before it loads a script, but binds its port later: that task is cancelled, and ours are opened.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 import os
 from typing import Any
 
 from mitmproxy import ctx, exceptions, optmanager
+from mitmproxy.proxy import mode_servers
 from mitmproxy.utils import human
 
-from claw_mediate.mitm import listeners
 from claw_mediate.mitm.governance import BuiltinAddons
-from claw_mediate.settings import SETTINGS, Setting
+from claw_mediate.settings import SETTINGS, Setting, parse_address
 from claw_mediate.telemetry import nonblocking_writer
 from claw_mediate.telemetry.event_log import EventLog
+
+_TASK = "setup_servers"  # mitmproxy's name of the task that opens the listeners
+_LOOKUP_FAILED = "Transparent mode failure: "
+"""The beginning of mitmproxy's line about a connection whose original destination the kernel does not know."""
+
+
+def modes(listen: str, proxy: str) -> list[str]:
+    """Return the mode specifications of both listeners. Raise ``OptionsError`` with one line."""
+    # The target of the reverse mode is never dialled: a decision names the provider.
+    try:
+        base_host, base_port = parse_address(listen, "listen")
+        proxy_host, proxy_port = parse_address(proxy, "proxy")
+    except ValueError as error:
+        raise exceptions.OptionsError(str(error)) from error
+    return [f"reverse:http://pod.invalid@{_prefix(base_host)}{base_port}", f"regular@{_prefix(proxy_host)}{proxy_port}"]
+
+
+def survive_direct_connections(builtin: BuiltinAddons) -> None:
+    """Let the proxy start though somebody connects to a transparent listener and no NAT rule led them there.
+
+    mitmproxy closes such a connection and logs an error. Any error that is logged before it runs ends it, though.
+    Raise ``RuntimeError`` for a mitmproxy that is built differently.
+    """
+    if _LOOKUP_FAILED not in mode_servers.ServerInstance.handle_stream.__code__.co_consts:
+        raise RuntimeError(
+            "this version of mitmproxy is built differently: its lookup of destinations can't be watched"
+        )
+    logging.getLogger(mode_servers.__name__).addFilter(_explain)
+    if builtin.errorcheck is not None:
+        builtin.errorcheck.logger.addFilter(_concerns_startup)
+
+
+def cancel_default(builtin: BuiltinAddons) -> None:
+    """Stop the default listener, which nobody asked for, from being opened."""
+    for task in asyncio.all_tasks():
+        if task.get_name() == _TASK:
+            task.cancel()
+            # Never started, so there is nothing to stop when the list of modes changes.
+            builtin.proxyserver.servers._instances.clear()  # noqa: SLF001
+
+
+def _explain(record: logging.LogRecord) -> bool:
+    reason = record.getMessage()
+    if reason.startswith(_LOOKUP_FAILED):
+        record.msg = (
+            "cllama: closed a connection to the transparent listener: no redirect of the kernel led it there"
+            f" ({reason.removeprefix(_LOOKUP_FAILED)})"
+        )
+        record.args = ()
+        record.closes_one_connection = True
+    return True
+
+
+def _concerns_startup(record: logging.LogRecord) -> bool:
+    return not hasattr(record, "closes_one_connection")
+
+
+def _prefix(host: str) -> str:
+    return f"{host}:" if host else ""
+
 
 FORCED: dict[str, Any] = {"connection_strategy": "lazy", "rawtcp": False}
 """Nothing may dial a provider before we decided, and bytes that are not HTTP must not pass on a governed connection."""
@@ -30,13 +95,11 @@ DEFAULTS: dict[str, Any] = {
     "termlog_verbosity": "error",
 }
 """Set unless the operator did."""
-_WEB_OPTION = "web_port"
-"""An option of mitmweb, which must log the address of its page."""
+_WEB_OPTION = "web_port"  # An option of mitmweb, which must log the address of its page
 VERBOSE_LOGGERS = ("httpcore2", "httpx2")
 """Loggers with a dozen records a request, with headers. mitmproxy passes every record of every level to all of its addons,
 shown or not: a third of a turn's time (bench/README.md)."""
-MIN_TCP_TIMEOUT = 300
-"""Seconds; a shorter idle time-out would cut turns that are waiting for a model."""
+MIN_TCP_TIMEOUT = 300  # Seconds; a shorter idle time-out would cut turns that are waiting for a model
 
 
 def is_set(name: str) -> bool:
@@ -52,7 +115,6 @@ def add(loader: Any) -> None:
 
 
 def values() -> dict[str, str]:
-    """Return the settings' values by name."""
     return {setting.name: _value(setting) for setting in SETTINGS}
 
 
@@ -91,8 +153,8 @@ def harden(builtin: BuiltinAddons) -> None:
     if _WEB_OPTION in ctx.options:
         changes.pop("termlog_verbosity", None)
     if not is_set("mode"):
-        listeners.cancel_default(builtin)
-        changes["mode"] = listeners.modes(ctx.options.cllama_listen, ctx.options.cllama_proxy)
+        cancel_default(builtin)
+        changes["mode"] = modes(ctx.options.cllama_listen, ctx.options.cllama_proxy)
     ctx.options.update(**FORCED, **changes)
     for name in VERBOSE_LOGGERS:
         logging.getLogger(name).setLevel(logging.WARNING)

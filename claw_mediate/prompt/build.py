@@ -22,8 +22,6 @@ from claw_mediate.telemetry.event_log import EventLog
 
 @dataclass(frozen=True, slots=True)
 class ContextSources:
-    """Feeds and memories, and their client."""
-
     client: ContextClient
     feeds: FeedReader
     memories: MemoryClient

@@ -57,11 +57,9 @@ class _CacheEntry:
     text: str | None = None
     is_cut: bool = False
     fetched: float = 0.0
-    has_failed: bool = False
-    """True if the last fetch failed."""
+    has_failed: bool = False  # True if the last fetch failed
     retry_at: float = 0.0
-    task: asyncio.Task[None] | None = None
-    """The fetch that is running."""
+    task: asyncio.Task[None] | None = None  # The fetch that is running
 
 
 class FeedReader:
@@ -80,8 +78,7 @@ class FeedReader:
         self._secrets = secrets
         self._log = log
         self._clock = clock
-        self._cache: dict[str, dict[str, _CacheEntry]] = {}
-        """By agent and URL; only URLs that the agent still has."""
+        self._cache: dict[str, dict[str, _CacheEntry]] = {}  # By agent and URL; only URLs that the agent still has
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def read(self, agent: Agent) -> list[FeedSnapshot]:

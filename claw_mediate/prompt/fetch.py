@@ -7,20 +7,17 @@ the log.
 from __future__ import annotations
 
 import asyncio
-import ssl
 import time
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import httpx2
 
 from claw_mediate.agents.directory import Agent
-from claw_mediate.http.client import ConnectionPool, tls_context
+from claw_mediate.http.client import ConnectionPools
 from claw_mediate.http.content_coding import read_bounded
 from claw_mediate.http.headers import Headers, ascii_headers
 
-_IDLE_SECONDS = 4.0
-"""Less than the 5 s after which common servers close."""
+_IDLE_SECONDS = 4.0  # Less than the 5 s after which common servers close
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +53,7 @@ class ContextClient:
     """The HTTP client of all feeds and memories."""
 
     def __init__(self) -> None:
-        self._pools: dict[str, ConnectionPool] = {}
+        self._pools = ConnectionPools[str](idle=_IDLE_SECONDS)
 
     async def fetch(self, agent_id: str, request: FetchRequest) -> FetchResult:
         """Send one request, bounded by its seconds; raise nothing but cancellation."""
@@ -69,7 +66,7 @@ class ContextClient:
             headers = ascii_headers(request.headers)
             async with (
                 asyncio.timeout(request.seconds),
-                self._pool(agent_id).stream(request.method, request.url, headers, request.body) as response,
+                self._pools[agent_id].stream(request.method, request.url, headers, request.body) as response,
             ):
                 body, size = await read_bounded(response, request.max_bytes, request.max_bytes)
             return FetchResult(0, response.status_code, body, size > request.max_bytes)
@@ -83,19 +80,7 @@ class ContextClient:
             return FetchResult(0, failure="broke_off")
 
     async def close(self) -> None:
-        for pool in self._pools.values():
-            await pool.close()
-        self._pools.clear()
-
-    @cached_property
-    def _tls(self) -> ssl.SSLContext:
-        """The TLS context, created on first use because that is slow."""
-        return tls_context()
-
-    def _pool(self, agent_id: str) -> ConnectionPool:
-        if agent_id not in self._pools:
-            self._pools[agent_id] = ConnectionPool(self._tls, idle=_IDLE_SECONDS)
-        return self._pools[agent_id]
+        await self._pools.close()
 
 
 def identity_headers(agent: Agent) -> Headers:

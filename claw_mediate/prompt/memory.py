@@ -15,9 +15,7 @@ import msgspec
 
 from claw_contract.base import JsonObject
 from claw_contract.context_files import Memory
-from claw_contract.manifest import BearerAuth
 from claw_contract.redaction.redactor import Redactor
-from claw_contract.secret import Secret
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core.prompt_context import decode_printable, flatten_name, redact_credentials
 from claw_mediate.dialects.base import RunnerRequest
@@ -27,13 +25,11 @@ from claw_mediate.prompt.fetch import ContextClient, FetchRequest, FetchResult, 
 from claw_mediate.telemetry.event_log import EventLog, encode_json
 
 RETAIN_SECONDS: Final = 2.0
-MAX_IN_FLIGHT: Final = 32
-"""Concurrent retains; further ones are skipped."""
+MAX_IN_FLIGHT: Final = 32  # Concurrent retains; further ones are skipped
 MAX_BLOCKS: Final = 8
 MAX_TEXT_BYTES: Final = 8 * 1024
 MAX_ANSWER_BYTES: Final = 16 * 1024
-MAX_QUERY_BYTES: Final = 32 * 1024
-"""Limit of the user's messages in a recall; the latest count."""
+MAX_QUERY_BYTES: Final = 32 * 1024  # Limit of the user's messages in a recall; the latest count
 _RAW = frozenset({"raw_transcript", "session_tail", "transcript_tail"})
 """Kinds and sources of memories that only repeat the conversation (the original's rule)."""
 
@@ -117,7 +113,7 @@ class MemoryClient:
 
     async def _post(self, agent: Agent, memory: Memory, path: str, body: bytes, seconds: float) -> FetchResult:
         try:
-            credential = self._credential(memory.auth)
+            credential = None if memory.auth is None else resolve_secret(self._secrets, memory.auth.token)
         except MissingCredentialError:
             return FetchResult(0, failure="credential_missing")
         headers = [
@@ -133,9 +129,6 @@ class MemoryClient:
             return result
         # Other redactors don't know a credential that is a reference: a service must not repeat it to the model.
         return replace(result, body=Redactor([credential]).document(result.body))
-
-    def _credential(self, auth: BearerAuth | None) -> Secret | None:
-        return None if auth is None else resolve_secret(self._secrets, auth.token)
 
     def _log_operation(
         self,

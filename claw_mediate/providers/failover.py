@@ -18,30 +18,84 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import httpx2
+
 from claw_mediate.core.model_policy import Provider
 from claw_mediate.core.observer import NO_OBSERVER, RequestInfo, ResponseInfo, Subject, TurnObserver, mask_values
 from claw_mediate.core.types import ModelResponse
 from claw_mediate.dialects.base import UnreadableResponseError
-from claw_mediate.http.headers import Headers, provider_auth
-from claw_mediate.providers.client import (
-    BROKE_OFF,
-    TOO_LARGE,
-    UNREACHABLE,
-    ProviderClient,
-    ProviderResponse,
-    ProviderResult,
-    TransportFailure,
-)
+from claw_mediate.http.client import ConnectionPools
+from claw_mediate.http.content_coding import read_bounded
+from claw_mediate.http.headers import Headers, provider_auth, raw_headers
 from claw_mediate.providers.registry import KEY_REJECTED, RATE_LIMITED, ProviderRegistry
 from claw_mediate.providers.routing import KEY_UNAVAILABLE, NO_KEY, Route, log_failover
 from claw_mediate.telemetry.event_log import EventLog
+
+MAX_RESPONSE_BYTES = 16 * 1024 * 1024  # A longer response is a fault of the provider
+CONNECT_SECONDS = 10.0
+_IDLE_SECONDS = 4.0  # Less than the 5 s after which common servers close: a request sent at that moment is lost
+MISCONFIGURED = "provider_misconfigured"
+UNREACHABLE = "provider_unreachable"
+BROKE_OFF = "provider_broke_off"
+TOO_LARGE = "provider_response_too_large"
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderResponse:
+    """A whole response of any status."""
+
+    status: int
+    content_type: str
+    body: bytes
+    retry_after: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TransportFailure:
+    """No usable response. ``message`` names no address; ``status`` and ``retry_after`` are for the runner."""
+
+    code: str
+    message: str
+    status: int = 502
+    retry_after: str = ""
+
+
+type ProviderResult = ProviderResponse | TransportFailure
+
+
+class ProviderClient:
+    """Client with a connection pool for each agent, so that no agent can read another's response."""
+
+    def __init__(self) -> None:
+        self._pools = ConnectionPools[str](idle=_IDLE_SECONDS, connect=CONNECT_SECONDS)
+        assert self._pools.tls  # created at start, and not in the first request
+
+    async def send(self, agent_id: str, provider: Provider, path: str, headers: Headers, body: bytes) -> ProviderResult:
+        """POST to ``path`` (with query) below the provider's base URL. The caller bounds the time."""
+        pool = self._pools[agent_id]
+        try:
+            async with pool.stream("POST", provider.base_url, raw_headers(headers), body, path=path) as response:
+                content, size = await read_bounded(response, MAX_RESPONSE_BYTES, MAX_RESPONSE_BYTES)
+        except (httpx2.InvalidURL, httpx2.LocalProtocolError, UnicodeError):
+            return TransportFailure(MISCONFIGURED, f"the configuration of the provider {provider.name!r} is not usable")
+        except (httpx2.ConnectError, httpx2.ConnectTimeout):
+            return TransportFailure(UNREACHABLE, f"the provider {provider.name!r} can't be reached")
+        except httpx2.HTTPError:
+            return TransportFailure(BROKE_OFF, f"the provider {provider.name!r} broke off its response")
+        if size > MAX_RESPONSE_BYTES:
+            return TransportFailure(TOO_LARGE, f"the response of {provider.name!r} is too large")
+        content_type = response.headers.get("content-type", "application/json")
+        return ProviderResponse(response.status_code, content_type, content, response.headers.get("retry-after", ""))
+
+    async def close(self) -> None:
+        await self._pools.close()
+
 
 TIMEOUT = "provider_timeout"
 BAD_REPLY = "provider_bad_response"
 _MAX_RETRIES = 2
 _BACKOFF_SECONDS = 0.25
-_MAX_WAIT_SECONDS = 5.0
-"""Longest wait for a key, or for a provider's Retry-After."""
+_MAX_WAIT_SECONDS = 5.0  # Longest wait for a key, or for a provider's Retry-After
 _OK, _CLIENT_ERROR, _SERVER_ERROR, _UNAVAILABLE = 200, 400, 500, 503
 _REASONS = {
     NO_KEY: KEY_UNAVAILABLE,
@@ -53,14 +107,7 @@ _REASONS = {
 """Reasons of failover events (the original's names) for failures whose code is not one."""
 
 
-@dataclass(frozen=True, slots=True)
-class ModelReply:
-    """A reply that the dialect can read."""
-
-    reply: ModelResponse
-
-
-type ModelResult = ModelReply | ProviderResponse | TransportFailure
+type ModelResult = ModelResponse | ProviderResponse | TransportFailure
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +116,7 @@ class ModelCall:
 
     body: bytes
     read: Callable[[bytes], ModelResponse]
-    may_retry: Callable[[], bool]
-    """Called after each failure of all candidates."""
+    may_retry: Callable[[], bool]  # Called after each failure of all candidates
     until: float
     round: int = 1
     observer: TurnObserver = NO_OBSERVER
@@ -133,7 +179,7 @@ class ProviderFailover:
             route.position = position
             failure = await self._try_candidate(route, call, None if position == last else (call.until - _now()) / 2)
             if _is_final(failure):
-                route.has_answered = route.has_answered or isinstance(failure, ModelReply)
+                route.has_answered = route.has_answered or isinstance(failure, ModelResponse)
                 return failure, False
             best, is_repeatable = _better(best, failure), is_repeatable or _is_repeatable(failure)
         assert best is not None
@@ -204,7 +250,7 @@ def parse_response(result: ProviderResult, read: Callable[[bytes], ModelResponse
     if isinstance(result, TransportFailure) or result.status != _OK:
         return result
     try:
-        return ModelReply(read(result.body))
+        return read(result.body)
     except UnreadableResponseError as error:
         return TransportFailure(BAD_REPLY, str(error))
 
@@ -218,7 +264,7 @@ def _is_final(result: ModelResult) -> bool:
     if isinstance(result, ProviderResponse):
         is_about_key = result.status in KEY_REJECTED or result.status == RATE_LIMITED
         return _CLIENT_ERROR <= result.status < _SERVER_ERROR and not is_about_key
-    return isinstance(result, ModelReply)
+    return isinstance(result, ModelResponse)
 
 
 def _is_repeatable(result: ModelResult) -> bool:
@@ -247,5 +293,5 @@ def _failover_reason(failure: ModelResult) -> str:
             return "provider_keys_exhausted"
         case ProviderResponse(status=status):
             return f"http_{status}"
-        case ModelReply():
+        case ModelResponse():
             raise AssertionError("a candidate that answered is kept")

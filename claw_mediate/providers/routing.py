@@ -1,6 +1,6 @@
 """Routing of requests: to the provider that the host or the model's prefix names, or to what the agent's model policy allows.
 
-Every request that names a model is routed here, also on paths of no dialect (``turns/other_paths.py``).
+Every request that names a model is routed here, also on paths of no dialect (``turns/passthrough.py``).
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.telemetry.timing import Stopwatch
 
 NO_KEY = "no_provider_key"
-KEY_UNAVAILABLE = "provider_key_unavailable"
-"""``NO_KEY`` as the reason of a failover."""
+KEY_UNAVAILABLE = "provider_key_unavailable"  # ``NO_KEY`` as the reason of a failover
 
 
 class Requester(NamedTuple):
@@ -44,19 +43,14 @@ def new_turn_id() -> str:
 
 @dataclass(slots=True)
 class Route:
-    """The candidates of one turn's model calls, and the current one.
-
-    ``path``: the runner's, with its query; ``headers``: without a credential.
-    """
+    """The candidates of one turn's model calls. ``path``: the runner's, with its query; ``headers``: without a credential."""
 
     requester: Requester
     path: str
     headers: Headers
     candidates: Sequence[Candidate]
-    position: int = 0
-    """Index of the candidate that was asked last."""
-    has_answered: bool = False
-    """True once that candidate has answered: then the turn keeps it."""
+    position: int = 0  # Index of the candidate that was asked last
+    has_answered: bool = False  # True once that candidate has answered: then the turn keeps it
     stopwatch: Stopwatch = field(default_factory=Stopwatch, repr=False)
     _bodies: tuple[bytes, dict[str, bytes]] = field(default=(b"", {}), repr=False)
 
@@ -90,8 +84,6 @@ class Route:
 
 
 class Router:
-    """Finds the candidates of a request."""
-
     def __init__(self, registry: ProviderRegistry, log: EventLog) -> None:
         self._registry = registry
         self._log = log
@@ -129,9 +121,7 @@ class Router:
         return ready
 
     def body_for_model(self, agent: Agent, view: RunnerRequest, model: str) -> bytes:
-        """Return the request with that model. Under a policy, raise ``json_splice.WireError`` if it names a model twice: the
-        provider would choose.
-        """
+        """Return the request with that model. Under a policy, raise ``JsonSpliceError`` if it names a model twice."""
         if model == view.model:
             # Paths of no dialect were checked when they were read.
             if agent.metadata.model_policy is not None and view.bypass != NO_DIALECT:
@@ -163,7 +153,7 @@ class Router:
 
 
 def replace_model(body: bytes, model: str) -> bytes:
-    """Return the request with that model and every other byte unchanged. Raise ``json_splice.WireError``."""
+    """Return the request with that model and every other byte unchanged. Raise ``JsonSpliceError``."""
     return json_splice.edit(body, {"model": json.dumps(model).encode()})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -16,8 +17,7 @@ from claw_mediate.telemetry.nonblocking_writer import LineWriter
 
 _log = logging.getLogger(__name__)
 
-type Event = Mapping[str, Any]
-"""A line of the log before redaction."""
+type Event = Mapping[str, Any]  # A line of the log before redaction
 type EventListener = Callable[[Event], None]
 
 
@@ -32,16 +32,12 @@ class AgentRef(Protocol):
 
 def now_rfc3339() -> str:
     """Return the current time as RFC 3339 in UTC, with milliseconds."""
-    return _format(datetime.now(UTC))
+    return rfc3339(time.time())
 
 
 def rfc3339(seconds: float) -> str:
     """Return POSIX time as RFC 3339 in UTC, with milliseconds."""
-    return _format(datetime.fromtimestamp(seconds, UTC))
-
-
-def _format(moment: datetime) -> str:
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def encode_json(document: Any) -> bytes:
@@ -93,9 +89,7 @@ class EventLog:
         return self._redactor.text(text)
 
     def event(self, kind: EventType, agent: AgentRef | str | None = None, **fields: Any) -> None:
-        """Write one event. ``turn_id``, ``model`` and ``intervention`` are in every line, null unless given. ``agent`` is an id
-        where the agent's files can't be read.
-        """
+        """Write one event. ``turn_id``, ``model`` and ``intervention`` are in every line. ``agent`` may be an id only."""
         if self._stdout is not None and (lines := self._stdout.take_unreported()):
             self.event("error", error="log_lines_dropped", lines=lines)
         claw_id, digest = (agent, None) if agent is None or isinstance(agent, str) else (agent.id, agent.digest)

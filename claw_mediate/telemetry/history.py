@@ -15,8 +15,7 @@ from claw_contract.chain import GENESIS, SEAL_BYTES, read_seal, seal_entry
 from claw_contract.redaction.redactor import Redactor
 from claw_mediate.telemetry.event_log import encode_json
 
-MAX_BODY_BYTES = 262_144
-"""Limit of a request or response in history; a longer one is cut, and marked as such."""
+MAX_BODY_BYTES = 262_144  # Limit of a request or response in history; a longer one is cut, and marked as such
 
 
 class AppendedLine(NamedTuple):
@@ -24,10 +23,8 @@ class AppendedLine(NamedTuple):
 
     line: bytes
     hash: str
-    has_rotated: bool
-    """True if the line starts a new file because the old one was full."""
-    is_cut: bool
-    """True if lines that this writer wrote earlier have disappeared."""
+    has_rotated: bool  # True if the line starts a new file because the old one was full
+    is_cut: bool  # True if lines that this writer wrote earlier have disappeared
 
 
 class History:
@@ -153,10 +150,8 @@ def _is_torn(file: Path) -> bool:
 
 
 def body_for_history(body: bytes, redactor: Redactor) -> Any:
-    """Return a JSON body unchanged (exact numbers), other bodies as text; a body above the limit is cut.
-
-    Secrets are redacted later, in the whole line. The cut does not split one: half a secret would not be found.
-    """
+    """Return a JSON body unchanged (exact numbers), other bodies as text; a body above the limit is cut."""
+    # Secrets are redacted later, in the whole line. The cut does not split one: half a secret would not be found.
     if len(body) > MAX_BODY_BYTES:
         head = redactor.cut(body[: MAX_BODY_BYTES + redactor.max_form_bytes], MAX_BODY_BYTES).decode(errors="replace")
         return {"truncated": True, "original_bytes": len(body), "head": head}

@@ -139,7 +139,6 @@ class Metrics:
         self.built.labels(version("clawdapus"), version("mitmproxy"), platform.python_version()).set(1)
 
     def count(self, event: Event) -> None:
-        """Count one event of the log."""
         if (handler := self._handlers.get(event["type"])) is not None:
             handler(event)
 

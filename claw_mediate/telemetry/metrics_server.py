@@ -25,10 +25,8 @@ _SECONDS = 10.0
 _FRESH_SECONDS = 0.1
 _PLAIN = "text/plain; charset=utf-8"
 
-type Page = tuple[bytes, str]
-"""Body and content type."""
-type Generate = Callable[[str], Awaitable[Page]]
-"""Returns the metrics for an ``Accept`` header."""
+type Page = tuple[bytes, str]  # Body and content type
+type Generate = Callable[[str], Awaitable[Page]]  # Returns the metrics for an ``Accept`` header
 
 
 class MetricsServer:

@@ -18,8 +18,7 @@ from collections import deque
 from typing import Final
 
 MAX_QUEUED_BYTES = 4 << 20
-FLUSH_SECONDS = 1.0
-"""Longest wait for a reader when the process ends."""
+FLUSH_SECONDS = 1.0  # Longest wait for a reader when the process ends
 
 
 class LineWriter:
@@ -35,8 +34,7 @@ class LineWriter:
         self._queued_bytes = 0
         self._lock = threading.Condition()
         self._thread: threading.Thread | None = None
-        self.dropped = 0
-        """Lines that were dropped since the process started."""
+        self.dropped = 0  # Lines that were dropped since the process started
         self._reported = 0
         # The next two belong to whoever writes: the thread, while there is one.
         self._has_failed = False

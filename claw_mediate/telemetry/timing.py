@@ -30,8 +30,7 @@ class Stopwatch:
         self._clock = clock
         self._started = clock()
         self._waited = 0.0
-        self._waits = 0
-        """Number of waits under way."""
+        self._waits = 0  # Number of waits under way
         self._wait_started = 0.0
         self.model_calls: list[ModelCallRecord] = []
 
@@ -69,5 +68,4 @@ class Stopwatch:
 
     @property
     def timings(self) -> Timings:
-        """The timings so far."""
         return Timings(self.model_calls, round((self._clock() - self._started - self._waited) * 1000, 3))

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import SpanProcessor
 
 ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
-_MAX_OPEN = 4096
-"""Requests that have not ended; beyond it the oldest is dropped."""
+_MAX_OPEN = 4096  # Requests that have not ended; beyond it the oldest is dropped
 _MAX_CHARACTERS = 256
 _FLUSH_SECONDS = 1.0
 _SEMCONV = "https://opentelemetry.io/schemas/1.37.0"

@@ -30,12 +30,11 @@ from claw_mediate.core.observer import (
 from claw_mediate.core.tool_call import ToolRequest, build_http_request, round_of_key, write_arguments
 from claw_mediate.core.types import Arguments, ToolCall, ToolResult
 from claw_mediate.file_cache import MissingCredentialError, resolve_secret
-from claw_mediate.http.client import ConnectionPool, tls_context
+from claw_mediate.http.client import ConnectionPools
 from claw_mediate.http.content_coding import read_bounded
 from claw_mediate.http.headers import Headers, ascii_headers, basic, bearer
 
-MAX_BODY_BYTES = 64 * 1024 * 1024
-"""Reading stops at this size; the result is then ``response_too_large``."""
+MAX_BODY_BYTES = 64 * 1024 * 1024  # Reading stops at this size; the result is then ``response_too_large``
 _IDLE_SECONDS = 4.0
 """Less than the 5 s after which common servers close: the outcome of a request sent at that moment is unknown."""
 
@@ -56,8 +55,8 @@ class HttpToolExecutor:
 
     def __init__(self, secrets: Path) -> None:
         self._secrets = secrets
-        self._tls = tls_context()
-        self._pools: dict[tuple[str, str, str], ConnectionPool] = {}
+        self._pools = ConnectionPools[tuple[str, str, str]](idle=_IDLE_SECONDS)  # By agent, service and base URL
+        assert self._pools.tls  # created at start, and not in the first call
 
     async def call(self, context: CallContext, call: ToolCall, key: str, seconds: float) -> ToolResult:
         """Execute one call in at most ``seconds``; raise nothing but cancellation.
@@ -77,9 +76,7 @@ class HttpToolExecutor:
         return replace(result, latency_ms=round((time.monotonic() - started) * 1000))
 
     async def close(self) -> None:
-        for pool in self._pools.values():
-            await pool.close()
-        self._pools.clear()
+        await self._pools.close()
 
     async def _execute(self, context: CallContext, call: ToolCall, key: str) -> ToolResult:
         assert call.tool is not None
@@ -112,7 +109,7 @@ class HttpToolExecutor:
         assert call.tool is not None
         agent, redactor, execution = context.agent, context.redactor, call.tool.execution
         limit = call.tool.annotations.max_result_bytes or agent.limits.result_bytes
-        pool = self._pool(agent.id, execution.service, execution.base_url)
+        pool = self._pools[agent.id, execution.service, execution.base_url]
         try:
             raw, url = ascii_headers(headers), execution.base_url
             async with pool.stream(request.method, url, raw, request.body, path=request.target) as response:
@@ -131,12 +128,6 @@ class HttpToolExecutor:
         body = redactor.document(redactor.cut(body, limit) if size > limit else body)
         exchange.on_response(ResponseInfo(response.status_code, response.headers.get("content-type", ""), body, size))
         return tool_result.read_http_response(call, response.status_code, body, size, limit)
-
-    def _pool(self, agent_id: str, service: str, base_url: str) -> ConnectionPool:
-        key = (agent_id, service, base_url)
-        if key not in self._pools:
-            self._pools[key] = ConnectionPool(self._tls, idle=_IDLE_SECONDS)
-        return self._pools[key]
 
     def _credentials(self, auth: Auth) -> tuple[Headers, list[Secret]]:
         """Return (the headers, the secrets in them). Raise ``MissingCredentialError``."""

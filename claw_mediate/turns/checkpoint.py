@@ -27,8 +27,7 @@ from claw_state.health import StateUnavailableError
 from claw_state.journal import AttemptKind, Journal, StoredResponse
 from claw_state.url import StoreError
 
-_BILLING_ROUND = 0
-"""The round before the first: its record counts the responses that are paid for."""
+_BILLING_ROUND = 0  # The round before the first: its record counts the responses that are paid for
 _NOT_ENTERED = "this turn is not in the journal"
 type _Step = Callable[[], Awaitable[None]]
 
@@ -49,8 +48,7 @@ class InFlight:
     """A call that was sent, and whose result is not known."""
 
 
-_SENT = msgspec.msgpack.encode(_CallRecord())
-"""The record of a call that is about to be sent."""
+_SENT = msgspec.msgpack.encode(_CallRecord())  # The record of a call that is about to be sent
 
 
 def _encode_result(result: ToolResult) -> bytes:

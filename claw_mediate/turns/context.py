@@ -23,8 +23,7 @@ class DialectRequest:
     view: RunnerRequest
     dialect: Dialect
     redactor: Redactor
-    only_counts: bool = False
-    """True if the tokens are to be counted, and no model is asked."""
+    only_counts: bool = False  # True if the tokens are to be counted, and no model is asked
 
     @property
     def agent(self) -> Agent:
@@ -38,8 +37,7 @@ class RequestContext:
     turn_id: str
     agent: Agent
     request: Request
-    view: RunnerRequest | None
-    """None where the request asks no model."""
+    view: RunnerRequest | None  # None where the request asks no model
     redactor: Redactor
     route: Route
     is_side_request: bool = False
@@ -62,12 +60,9 @@ class TurnContext(RequestContext):
     view: RunnerRequest
     dialect: Dialect
     catalog: ToolCatalog
-    variants: RequestVariants
-    """The request with the managed tools, for each use of tools."""
-    session: str = ""
-    """The conversation, where the runner names it."""
-    fingerprint: str = ""
-    """The digest by which the request is recognised when it comes again."""
+    variants: RequestVariants  # The request with the managed tools, for each use of tools
+    session: str = ""  # The conversation, where the runner names it
+    fingerprint: str = ""  # The digest by which the request is recognised when it comes again
     attempt: AttemptKind = "first"
 
 
@@ -79,7 +74,6 @@ class TurnResult:
     ok: bool
     body: bytes = b""
     content_type: str = "application/json"
-    code: str | None = None
-    """The error's code: Anthropic's shape has no place for it, the log has."""
+    code: str | None = None  # The error's code: Anthropic's shape has no place for it, the log has
     retry_after: str = ""
     latency_ms: int = 0

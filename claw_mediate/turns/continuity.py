@@ -21,8 +21,7 @@ from claw_state.continuity import Anchor, ContinuityStore, StoredRounds
 from claw_state.health import StateUnavailableError
 from claw_state.url import StoreError
 
-_BATCH = 512
-"""Anchors that a store is asked for at once."""
+_BATCH = 512  # Anchors that a store is asked for at once
 
 
 class Continuity:

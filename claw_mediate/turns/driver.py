@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol, assert_never
+from typing import assert_never
 
 from claw_mediate.core import tool_result
-from claw_mediate.core.error_bodies import read_error_message
+from claw_mediate.core.http import read_error_message
 from claw_mediate.core.observer import NO_OBSERVER, ResponseInfo, Subject, TurnObserver
 from claw_mediate.core.tool_call import call_key, write_arguments
 from claw_mediate.core.tool_catalog import ToolCatalog
@@ -25,26 +25,16 @@ from claw_mediate.core.types import (
     TurnGenerator,
 )
 from claw_mediate.dialects.base import Dialect, RequestVariants, UnreadableResponseError
-from claw_mediate.providers.client import ProviderResponse, TransportFailure
-from claw_mediate.providers.failover import ModelCall, ModelReply, ModelResult
+from claw_mediate.providers.failover import ModelCall, ModelResult, ProviderResponse, TransportFailure
 from claw_mediate.turns.checkpoint import TurnCheckpoint
 
 _ERRORS = range(400, 600)
 _OK, _JSON = 200, "application/json"
-_MAX_ERROR_TEXT = 1000
-"""Characters of a provider's own words in an error of ours."""
+_MAX_ERROR_TEXT = 1000  # Characters of a provider's own words in an error of ours
 
 
-class Model(Protocol):
-    """The port to the provider."""
-
-    async def __call__(self, call: ModelCall) -> ModelResult: ...
-
-
-class Tools(Protocol):
-    """The port to the services."""
-
-    async def __call__(self, call: ToolCall, key: str, seconds: float) -> ToolResult: ...
+type Model = Callable[[ModelCall], Awaitable[ModelResult]]  # The port to the provider
+type Tools = Callable[[ToolCall, str, float], Awaitable[ToolResult]]  # The port to the services: call, key, seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +78,7 @@ class TurnDriver:
         self.rounds: tuple[Round, ...] = ()
         self._messages: list[tuple[bytes, ...]] = []
         self.response: ModelResponse | None = None
-        self.results: list[ToolResult] = []
-        """The results of the open round: what a turn that is cut short has done."""
+        self.results: list[ToolResult] = []  # The results of the open round: what a turn that is cut short has done
         self.is_stopping = False
         """True if the turn is cancelled because the proxy ends, and not because its runner left."""
 
@@ -120,10 +109,10 @@ class TurnDriver:
         except TimeoutError:
             answer = TransportFailure("total_timeout", "the model did not answer within the turn's time")
         match answer:
-            case ModelReply(response):
-                self.response = response
-                await self._checkpoint.record_response(number, response.body)
-                return ModelReplied(response, self._ports.now())
+            case ModelResponse():
+                self.response = answer
+                await self._checkpoint.record_response(number, answer.body)
+                return ModelReplied(answer, self._ports.now())
             case ProviderResponse():
                 return _upstream_error(answer, self._ports.now())
             case TransportFailure():

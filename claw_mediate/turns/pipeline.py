@@ -16,10 +16,14 @@ from functools import partial
 from weakref import WeakValueDictionary
 
 from claw_contract.log.turns import JoinKind
+from claw_contract.manifest import Tool
+from claw_mediate.agents.directory import Agent
 from claw_mediate.core.http import Forward, RunnerResponse
 from claw_mediate.core.session_id import read_session_id
 from claw_mediate.core.side_requests import find_side_request
+from claw_mediate.core.tool_catalog import ToolCatalog
 from claw_mediate.core.types import ToolUse
+from claw_mediate.dialects.base import Additions, Dialect, RequestVariants, RunnerRequest
 from claw_mediate.dialects.model_only import NOT_READ
 from claw_mediate.http.headers import provider_headers
 from claw_mediate.prompt.build import PromptContext
@@ -27,23 +31,64 @@ from claw_mediate.providers.routing import Requester, Route, Router, new_turn_id
 from claw_mediate.settings import Settings
 from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.telemetry.timing import Stopwatch
-from claw_mediate.turns.budgets import Accounts
+from claw_mediate.turns.budgets import Budgets
 from claw_mediate.turns.context import DialectRequest, TurnContext
+from claw_mediate.turns.continuity import Continuity
 from claw_mediate.turns.idempotency import Completed, Resume, RetryLookup, fingerprint, is_retry
 from claw_mediate.turns.passthrough import Passthrough
-from claw_mediate.turns.prepare import RequestPreparer
 from claw_mediate.turns.registry import RunningTurn, TurnRegistry
 from claw_mediate.turns.response import stored_response
 from claw_state.health import StateUnavailableError
 from claw_state.journal import AttemptKind, RequestFingerprint
 from claw_state.url import StoreError
 
+_MAX_CATALOGS = 256
+
+
+class RequestPreparer:
+    """Makes the requests for providers. Catalogs are kept: the same manifest gives the same one."""
+
+    def __init__(self, continuity: Continuity, log: EventLog) -> None:
+        self._continuity = continuity
+        self._log = log
+        self._catalogs: dict[tuple[str, frozenset[str], int], tuple[tuple[Tool, ...], ToolCatalog]] = {}
+        """By agent, names of the runner's own tools, and room, each with the tools that it was made of."""
+
+    async def prepare(
+        self, incoming: DialectRequest, text: str, session: str, turn_id: str | None = None
+    ) -> tuple[ToolCatalog, RequestVariants]:
+        """Return the tools of a request, and its bodies. Raise ``UnreadableRequestError``.
+
+        ``text`` goes to the end of the system prompt; ``turn_id`` is the turn that the request begins, if any.
+        """
+        view, dialect = incoming.view, incoming.dialect
+        catalog = self._catalog(incoming.agent, view, dialect)
+        hidden = await self._continuity.find_hidden_rounds(incoming, session, turn_id)
+        return catalog, dialect.build_request(view, catalog, Additions(hidden, text))
+
+    def _catalog(self, agent: Agent, view: RunnerRequest, dialect: Dialect) -> ToolCatalog:
+        """Return the tools to offer. Those that the provider has no room for are left out from the end."""
+        room = dialect.MAX_TOOLS - len(view.declared_tools)
+        key = (agent.id, frozenset(view.declared_tools), room)
+        tools, catalog = self._catalogs.get(key, (None, None))
+        if catalog is None or tools is not agent.tools:
+            if len(self._catalogs) >= _MAX_CATALOGS:
+                self._catalogs.clear()
+            catalog = ToolCatalog.build(agent.tools, view.declared_tools, room)
+            self._catalogs[key] = agent.tools, catalog
+        if len(catalog.offered) < len(agent.tools):
+            left_out = [tool.name for tool in agent.tools[len(catalog.offered) :]]
+            self._log.event(
+                "intervention", agent, model=view.model, intervention="managed_tools_over_limit", tools=left_out
+            )
+        return catalog
+
 
 @dataclass(frozen=True, slots=True)
 class Stages:
     """The parts that a request passes through before its turn."""
 
-    accounts: Accounts
+    budgets: Budgets
     prompt: PromptContext
     routing: Router
     preparer: RequestPreparer
@@ -57,7 +102,7 @@ class TurnPipeline:
     ) -> None:
         self._settings = settings
         self._log = log
-        self._accounts, self._prompt = stages.accounts, stages.prompt
+        self._budgets, self._prompt = stages.budgets, stages.prompt
         self._routing, self._preparer = stages.routing, stages.preparer
         self._turns = turns
         self._passthrough = passthrough
@@ -65,10 +110,7 @@ class TurnPipeline:
         self._entering: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
     async def answer(self, incoming: DialectRequest) -> RunnerResponse | Forward:
-        """Answer a request, or return how it is to be forwarded. Cancelled when the runner leaves.
-
-        Raise ``UnreadableRequestError`` and ``JsonSpliceError``.
-        """
+        """Answer a request, or return how it is forwarded. Raise ``UnreadableRequestError`` and ``JsonSpliceError``."""
         rule = find_side_request(incoming.view)
         if rule is not None:
             return await self._forward_side_request(incoming, rule)
@@ -200,7 +242,7 @@ class TurnPipeline:
         """Count the request in the agent's budget; return the refusal when that is spent."""
         if incoming.only_counts:
             return None
-        return await self._accounts.admit(incoming.agent, incoming.request, incoming.view.model)
+        return await self._budgets.admit(incoming.agent, incoming.request, incoming.view.model)
 
     async def _prompt_text(self, incoming: DialectRequest) -> str:
         """Return the text for the end of the system prompt; "" for an agent without any, whose requests pass unchanged."""

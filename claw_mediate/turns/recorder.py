@@ -8,8 +8,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+import msgspec
+
 from claw_contract.base import JsonObject
-from claw_contract.history import UsageRecord
+from claw_contract.history import RoundRecord, TokenUsage, ToolCallRecord, UsageRecord
 from claw_contract.interventions import CALL_INTERVENTIONS, ROUND_INTERVENTIONS
 from claw_contract.log import EventType
 from claw_contract.log.turns import ModelCallRecord
@@ -17,34 +19,80 @@ from claw_contract.redaction.redactor import Redactor
 from claw_contract.redaction.stream import redact_stream
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core.http import GONE
-from claw_mediate.core.tool_trace import tool_trace, usage_record
+from claw_mediate.core.tool_result import record_arguments
 from claw_mediate.core.types import Round, ToolResult, ToolUse
 from claw_mediate.dialects.base import RunnerRequest
 from claw_mediate.dialects.model_only import NO_DIALECT
 from claw_mediate.telemetry.event_log import EventLog, encode_json, now_rfc3339, rfc3339
 from claw_mediate.telemetry.history import MAX_BODY_BYTES, History, body_for_history
 from claw_mediate.telemetry.timing import Timings
-from claw_mediate.turns.budgets import Accounts
+from claw_mediate.turns.budgets import Budgets
 from claw_mediate.turns.checkpoint import ReplayStats
 from claw_mediate.turns.context import RequestContext, TurnContext, TurnResult
 
-_FIRST_ERROR = 400
-_OVER_LIMIT = "over_limit"
-"""The provider has no room for as many tools."""
-_SIDE_REQUEST = "side_request"
-"""A runner's own housekeeping calls no tools."""
 
-type Retain = Callable[[Agent, JsonObject, Redactor], None]
-"""Gives the line of a turn to the agent's memory service."""
+def tool_trace(rounds: Sequence[Round]) -> tuple[RoundRecord, ...]:
+    """Return the record of every round that the proxy answered, rejected ones too."""
+    return tuple(
+        RoundRecord(
+            round=past.number,
+            wall_time_ms=past.wall_ms,
+            tool_calls=tuple(map(call_record, past.results)),
+            round_usage=token_usage(past.response.usage) if past.response.usage else None,
+        )
+        for past in rounds
+    )
+
+
+def call_record(result: ToolResult) -> ToolCallRecord:
+    return ToolCallRecord(
+        name=result.call.canonical,
+        arguments=record_arguments(result.call),
+        result=msgspec.json.decode(result.content),
+        latency_ms=result.latency_ms,
+        service=result.call.service,
+        status="ok" if result.ok else "error",
+        status_code=result.status_code,
+        duplicate=result.first_round is not None,
+        duplicate_of_round=result.first_round,
+        duplicate_count=result.repeats or None,
+        effect=result.call.tool.effect if result.call.tool else None,
+        ran=result.ran,
+    )
+
+
+def usage_record(usage: JsonObject, rounds: int, cost: float | None = None) -> UsageRecord:
+    """Return the turn's tokens; ``rounds`` counts the model calls; ``cost`` is in US dollars, where it is known."""
+    return UsageRecord(**token_usage(usage).model_dump(), reported_cost_usd=cost, total_rounds=rounds)
+
+
+def token_usage(usage: JsonObject) -> TokenUsage:
+    """Return the counts of a provider's usage object, in OpenAI's member names or in Anthropic's; 0 for what is no count."""
+    details = usage.get("prompt_tokens_details", usage.get("input_tokens_details"))
+    cached = details.get("cached_tokens") if isinstance(details, dict) else usage.get("cache_read_input_tokens")
+    prompt = usage.get("prompt_tokens", usage.get("input_tokens"))
+    completion = usage.get("completion_tokens", usage.get("output_tokens"))
+    return TokenUsage(prompt_tokens=_count(prompt), completion_tokens=_count(completion), cached_tokens=_count(cached))
+
+
+def _count(number: object) -> int:
+    return number if type(number) is int else 0
+
+
+_FIRST_ERROR = 400
+_OVER_LIMIT = "over_limit"  # The provider has no room for as many tools
+_SIDE_REQUEST = "side_request"  # A runner's own housekeeping calls no tools
+
+type Retain = Callable[[Agent, JsonObject, Redactor], None]  # Gives the line of a turn to the agent's memory service
 
 
 class Recorder:
     """Writes history and events. A history that can't be written is an event, never a lost answer."""
 
-    def __init__(self, history: History | None, log: EventLog, accounts: Accounts, retain: Retain) -> None:
+    def __init__(self, history: History | None, log: EventLog, budgets: Budgets, retain: Retain) -> None:
         self._history = history
         self._log = log
-        self._accounts = accounts
+        self._budgets = budgets
         self._retain = retain
 
     def log_request(self, context: RequestContext, tools_count: int = 0) -> None:
@@ -66,11 +114,11 @@ class Recorder:
 
     def record_forwarded(self, context: RequestContext, result: TurnResult, usage: JsonObject) -> None:
         """Record a forwarded request that is over; the result's body is the beginning of the response."""
-        cost = self._accounts.cost(context.provider, context.model, usage)
+        cost = self._budgets.cost(context.provider, context.model, usage)
         tokens = usage_record(usage, 1 if usage else 0, cost)
         appended: Mapping[str, Any] = {}
         if context.view is not None:
-            self._accounts.settle(context.agent, context.model, cost, free=_is_free(usage, result.status))
+            self._budgets.spend(context.agent, context.model, cost, is_free=_is_free(usage, result.status))
             entry = _forwarded_entry(context, context.view, result, tokens)
             is_conversation = not context.is_side_request and context.view.bypass != NO_DIALECT
             appended = self._append(context, entry, is_retained=result.ok and is_conversation)
@@ -85,8 +133,8 @@ class Recorder:
 
     def bill(self, context: TurnContext, usage: JsonObject, calls: int, status: int) -> UsageRecord:
         """Add what a turn used to its agent's budget, and return it with its cost."""
-        cost = self._accounts.cost(context.provider, context.model, usage)
-        self._accounts.settle(context.agent, context.model, cost, free=_is_free(usage, status))
+        cost = self._budgets.cost(context.provider, context.model, usage)
+        self._budgets.spend(context.agent, context.model, cost, is_free=_is_free(usage, status))
         return usage_record(usage, calls, cost)
 
     def record_turn(
@@ -101,7 +149,7 @@ class Recorder:
             **({} if result.code is None else {"error": result.code}),
             "resumed": context.attempt == "resumed",
             "tools_offered": [offered.alias for offered in context.catalog.offered],
-            "tools_withheld": _withheld_from_turn(context.agent, context.catalog.managed),
+            "tools_withheld": _withheld(context.agent, _OVER_LIMIT, context.catalog.managed),
             "request_effective": body_for_history(sent, context.redactor),
             "response": {
                 "format": "sse" if context.view.stream else "json",
@@ -238,7 +286,7 @@ def _forwarded_entry(
     return {
         **members,
         "tools_offered": [],
-        "tools_withheld": _withheld_from_request(context.agent, reason),
+        "tools_withheld": _withheld(context.agent, reason),
         "request_effective": sent,
         "response": response,
         "usage": tokens.model_dump(),
@@ -246,23 +294,10 @@ def _forwarded_entry(
     }
 
 
-def _withheld_from_turn(agent: Agent, shown: Collection[str]) -> list[JsonObject]:
-    """Return the granted tools that the turn's model was not shown, each with the reason."""
-    left_out = [tool.name for tool in agent.tools if tool.name not in shown]
-    return [*_quarantined(agent), *(_withheld(name, _OVER_LIMIT) for name in left_out)]
-
-
-def _withheld_from_request(agent: Agent, reason: str) -> list[JsonObject]:
-    """Return all granted tools: a request that is forwarded shows none."""
-    return [*_quarantined(agent), *(_withheld(tool.name, reason) for tool in agent.tools)]
-
-
-def _quarantined(agent: Agent) -> list[JsonObject]:
-    return [_withheld(tool.name, f"quarantined: {tool.reason}") for tool in agent.quarantined]
-
-
-def _withheld(name: str, reason: str) -> JsonObject:
-    return {"name": name, "reason": reason}
+def _withheld(agent: Agent, reason: str, shown: Collection[str] = ()) -> list[JsonObject]:
+    """Return the granted tools that the model was not shown, each with the reason."""
+    quarantined = [{"name": tool.name, "reason": f"quarantined: {tool.reason}"} for tool in agent.quarantined]
+    return [*quarantined, *({"name": tool.name, "reason": reason} for tool in agent.tools if tool.name not in shown)]
 
 
 def _stream_text(body: bytes, redactor: Redactor) -> str:
@@ -272,15 +307,12 @@ def _stream_text(body: bytes, redactor: Redactor) -> str:
 
 
 def _is_free(usage: JsonObject, status: int) -> bool:
-    """Return whether an answer without usage cost nothing: an error did not, as far as is known.
-
-    What was broken off, by the provider or by a runner that left, did cost something, and nobody knows what.
-    """
+    """Return whether an answer without usage cost nothing: an error did not, as far as is known."""
+    # What was broken off, by the provider or by a runner that left, did cost something, and nobody knows what.
     return not usage and status >= _FIRST_ERROR and status != GONE
 
 
 def _interventions(past: Round) -> list[str]:
-    """Return the interventions of a round, once each."""
     codes = Counter(result.code for result in past.results)
     names = [name for code, name in ROUND_INTERVENTIONS.items() if codes[code]]
     per_call = ((CALL_INTERVENTIONS.get(result.code or ""), result.call.canonical) for result in past.results)

@@ -11,7 +11,7 @@ import json
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import msgspec
 
@@ -20,36 +20,33 @@ from claw_contract.redaction.redactor import Redactor
 from claw_contract.transcript.text import as_array, as_object
 from claw_mediate.agents.directory import Agent
 from claw_mediate.core import tool_result
-from claw_mediate.core.error_bodies import build_error_body
+from claw_mediate.core.http import build_error_body
 from claw_mediate.core.tool_call import round_of_key
 from claw_mediate.core.tool_catalog import ToolCatalog
-from claw_mediate.core.tool_trace import tool_trace, usage_record
 from claw_mediate.core.turn import turn
-from claw_mediate.core.types import Deliver, Outcome, ToolCall, ToolResult, add_usage, runner_usage
+from claw_mediate.core.types import Deliver, ToolCall, ToolResult, add_usage, runner_usage
 from claw_mediate.dialects.base import Additions, Dialect
-from claw_mediate.providers.client import ProviderResponse, TransportFailure
-from claw_mediate.providers.failover import ModelCall, ModelResult, parse_response
+from claw_mediate.providers.failover import ModelCall, ModelResult, ProviderResponse, TransportFailure, parse_response
 from claw_mediate.telemetry.event_log import encode_json
 from claw_mediate.telemetry.history import body_for_history
 from claw_mediate.turns.checkpoint import TurnCheckpoint
 from claw_mediate.turns.driver import Ports, TurnDriver, drive
+from claw_mediate.turns.recorder import tool_trace, usage_record
 from claw_state.journal import Journal
 
 NOT_RECORDED = "not_recorded"
-_NO_SECRETS = Redactor(())
-"""A recording holds no secret any more."""
+_NO_SECRETS = Redactor(())  # A recording holds no secret any more
 
 
 class RecordedResponse(NamedTuple):
-    """The response to one hidden request. ``status`` is None where there was none; ``size`` is that of the whole body."""
+    """The response to one hidden request. ``status`` None: ``body`` says why there was none. ``size``: of the whole body."""
 
     status: int | None
     content_type: str
     body: bytes
     size: int
     latency_ms: int
-    whole: bool = False
-    """True if the body is the result as the model read it, of an earlier attempt at the turn."""
+    whole: bool = False  # True if the body is the result as the model was told it, of an earlier attempt at the turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +56,13 @@ class Recording:
     entry: JsonObject
     path: str
     body: bytes
-    replies: Mapping[int, RecordedResponse]
-    """By round: the last that was asked in it, since the others did not count."""
-    answers: Mapping[tuple[int, str], Sequence[RecordedResponse]]
-    """By round and tool, in the order in which they were asked."""
+    replies: Mapping[int, RecordedResponse]  # By round: the last that was asked in it, since the others did not count
+    answers: Mapping[
+        tuple[int, str], Sequence[RecordedResponse]
+    ]  # By round and tool, in the order in which they were asked
 
     def missing(self) -> list[str]:
-        """Return what history says of the turn and the recording does not hold."""
+        """Return what history says of the turn, and the recording does not hold."""
         lost: list[str] = []
         if not self.body:
             lost.append("the runner's request")
@@ -83,24 +80,23 @@ class Recording:
 
 @dataclass(frozen=True, slots=True)
 class ReplayOutcome:
-    """How the turn ends now. ``entry`` is what its line of history would be."""
+    """The end of the turn as it is played now. ``entry`` is what its line of history would be."""
 
     status: int
     body: bytes
     entry: JsonObject
-    missing: tuple[str, ...]
-    """What it needed and was not recorded."""
+    missing: tuple[str, ...]  # What it needed and was not recorded
 
 
 async def replay_turn(recording: Recording, agent: Agent, dialect: Dialect) -> ReplayOutcome:
-    """Play it. Raises ``UnreadableRequestError`` and ``JsonSpliceError`` for a request that is none."""
+    """Play a recorded turn again. Raises ``UnreadableRequestError`` and ``JsonSpliceError`` for a request that is none."""
     view = dialect.read_request(recording.body)
     catalog = ToolCatalog.build(agent.tools, view.declared_tools, dialect.MAX_TOOLS - len(view.declared_tools))
     peers = _Peers(recording, agent)
     ports = Ports(peers.model, peers.tools, lambda: peers.clock)
     turn_id = str(recording.entry.get("turn_id"))
     world = TurnDriver(
-        dialect, catalog, dialect.build_request(view, catalog, Additions()), ports, NullCheckpoint(turn_id)
+        dialect, catalog, dialect.build_request(view, catalog, Additions()), ports, _NullCheckpoint(turn_id)
     )
     outcome = await drive(turn(agent.limits, peers.clock), world)
     if isinstance(outcome, Deliver):
@@ -118,20 +114,11 @@ async def replay_turn(recording: Recording, agent: Agent, dialect: Dialect) -> R
         "error": code,
         "tools_offered": [offered.alias for offered in catalog.offered],
         "response": {**as_object(recording.entry.get("response")), "json": body_for_history(body, _NO_SECRETS)},
+        "usage": usage_record(add_usage(outcome.usage), len(outcome.usage)).model_dump(),
+        "tool_trace": [record.model_dump(exclude_none=True) for record in tool_trace(outcome.rounds)],
     }
-    entry = {**recording.entry, **_plain_json(about), **_plain_json(_outcome_members(outcome))}
+    entry = {**recording.entry, **json.loads(encode_json(about))}
     return ReplayOutcome(status, body, entry, tuple(peers.missing))
-
-
-def _outcome_members(outcome: Outcome) -> JsonObject:
-    usage = usage_record(add_usage(outcome.usage), len(outcome.usage))
-    trace = [record.model_dump(exclude_none=True) for record in tool_trace(outcome.rounds)]
-    return {"usage": usage.model_dump(), "tool_trace": trace}
-
-
-def _plain_json(values: JsonObject) -> JsonObject:
-    read: dict[str, Any] = json.loads(encode_json(values))
-    return read
 
 
 class _Peers:
@@ -177,7 +164,7 @@ class _Peers:
 
 
 def _answer(call: ToolCall, recorded: RecordedResponse, known: JsonObject | None, limit: int) -> ToolResult:
-    """Return the result of a call: its service's response as it is read now; without one, as the model read it then."""
+    """Return the result of a call, as its service's response is read now; without one, as the model was told then."""
     if recorded.status is not None and not recorded.whole:
         cut = min(limit, len(recorded.body)) if recorded.size > len(recorded.body) else limit
         return tool_result.read_http_response(call, recorded.status, recorded.body, recorded.size, cut)
@@ -190,12 +177,12 @@ def _answer(call: ToolCall, recorded: RecordedResponse, known: JsonObject | None
 
 def _calls(trace: Sequence[JsonObject]) -> dict[tuple[int, str], list[JsonObject]]:
     """Return the calls of a line of history that ran, by round and tool."""
-    found: dict[tuple[int, str], list[JsonObject]] = {}
+    calls: dict[tuple[int, str], list[JsonObject]] = {}
     for past in trace:
         for call in map(as_object, as_array(past.get("tool_calls"))):
             if call.get("ran", True) is True:
-                found.setdefault((_number(past, "round"), str(call.get("name"))), []).append(call)
-    return found
+                calls.setdefault((_number(past, "round"), str(call.get("name"))), []).append(call)
+    return calls
 
 
 def _number(values: JsonObject, name: str) -> int:
@@ -203,8 +190,8 @@ def _number(values: JsonObject, name: str) -> int:
     return value if isinstance(value, int) else 0
 
 
-class NullCheckpoint(TurnCheckpoint):
-    """A tape with nothing on it, which keeps nothing."""
+class _NullCheckpoint(TurnCheckpoint):
+    """A checkpoint that holds nothing and records nothing."""
 
     def __init__(self, turn_id: str) -> None:
         super().__init__(cast("Journal", None), turn_id, lambda _: None, "first")
@@ -214,6 +201,6 @@ class NullCheckpoint(TurnCheckpoint):
     ) -> ToolResult:
         return await run()
 
-    async def replied(self, _round: int, _body: bytes) -> None: ...
-    async def not_made(self, _round: int, _place: int, _answer: ToolResult) -> None: ...
-    async def abandoned(self) -> None: ...
+    async def record_response(self, _round: int, _body: bytes) -> None: ...
+    async def record_unmade(self, _round: int, _place: int, _result: ToolResult) -> None: ...
+    async def abandon(self) -> None: ...

@@ -10,8 +10,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
-from claw_mediate.core.error_bodies import build_error_body
-from claw_mediate.core.http import RunnerResponse, respond
+from claw_mediate.core.http import RunnerResponse, build_error_body, respond
 from claw_mediate.dialects.base import Dialect, RunnerRequest, StreamOpening
 from claw_mediate.settings import Pace
 from claw_mediate.turns.context import TurnContext, TurnResult
@@ -20,8 +19,7 @@ from claw_state.journal import StoredResponse
 
 _STREAM = [("content-type", "text/event-stream"), ("cache-control", "no-cache"), ("x-accel-buffering", "no")]
 
-type OnDisconnect = Callable[[], None]
-"""Called once, when a runner wants no more of a stream."""
+type OnDisconnect = Callable[[], None]  # Called once, when a runner wants no more of a stream
 
 
 class ClientStream:

@@ -20,8 +20,7 @@ from claw_mediate.core.types import Limits, ModelResponse
 from claw_mediate.dialects.anthropic import messages as anthropic_messages
 from claw_mediate.dialects.base import Dialect
 from claw_mediate.dialects.openai import chat as openai_chat
-from claw_mediate.providers.client import ProviderResponse, TransportFailure
-from claw_mediate.providers.failover import ModelCall, ModelReply, ProviderFailover
+from claw_mediate.providers.failover import ModelCall, ProviderFailover, ProviderResponse, TransportFailure
 from claw_mediate.providers.routing import Requester, Route
 from claw_mediate.telemetry.event_log import EventLog
 from tests.events import known
@@ -70,8 +69,8 @@ class Crossroads:
         until = asyncio.get_running_loop().time() + seconds
         call = ModelCall(self.body.encode(), self._read, lambda: again, until)
         match await self.upstream.post(self.route, call):
-            case ModelReply(reply):
-                return self.wire.said(reply.body).text
+            case ModelResponse(body):
+                return self.wire.said(body).text
             case ProviderResponse(status, _, body):
                 return f"{status} {json.loads(body)['error']['message']}"
             case TransportFailure(code, _, status):

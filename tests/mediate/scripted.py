@@ -11,8 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from claw_mediate.core import tool_result
 from claw_mediate.core.types import ToolCall, ToolResult
-from claw_mediate.providers.client import ProviderResponse, ProviderResult, TransportFailure
-from claw_mediate.providers.failover import ModelCall, ModelResult, parse_response
+from claw_mediate.providers.failover import (
+    ModelCall,
+    ModelResult,
+    ProviderResponse,
+    ProviderResult,
+    TransportFailure,
+    parse_response,
+)
 from claw_mediate.tools.http import CallContext
 from tests.wires import Body, Made
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from claw_mediate.core import tool_result
+from claw_mediate.core.json_splice import JsonSpliceError
 from claw_mediate.core.types import Round, ToolUse
 from claw_mediate.dialects.anthropic import messages as anthropic_messages
 from claw_mediate.dialects.base import Additions, UnreadableRequestError
@@ -112,7 +113,7 @@ def test_context_stands_at_the_end_of_the_system_prompt_and_nothing_else_moves(s
 def test_a_member_that_counts_must_not_stand_twice(name: str) -> None:
     twice = {"model": '"m"', "stream": "true", "max_tokens": "1", "tool_choice": '{"type":"auto"}', "system": '"x"'}
     value = twice.get(name, "[]")
-    with pytest.raises(UnreadableRequestError, match=f"'{name}' stands twice"):
+    with pytest.raises(JsonSpliceError, match=f"'{name}' stands twice"):
         offered(f'{{"messages":[],"{name}":{value},"{name}":{value}}}'.encode())
 
 

@@ -46,9 +46,8 @@ class Desk:
         self.budgets = self.open()
 
     def open(self, fail_mode: FailMode = "open") -> Budgets:
-        self.budgets = Budgets(
-            SqliteSpending(Database(self.file), lambda: self.now), self.log, fail_mode, lambda: self.now
-        )
+        spending, prices = SqliteSpending(Database(self.file), lambda: self.now), PriceList(Path(), self.log)
+        self.budgets = Budgets(spending, prices, self.log, fail_mode, lambda: self.now)
         return self.budgets
 
     def ask(self, agent: Agent, request: Request = CHAT) -> RunnerResponse | None:

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 
 from claw_mediate.core.model_policy import Provider
 from claw_mediate.prompt.fetch import ContextClient, FetchRequest
-from claw_mediate.providers.client import ProviderClient, ProviderResponse
+from claw_mediate.providers.failover import ProviderClient, ProviderResponse
 from claw_mediate.tools.http import HttpToolExecutor
 from tests.mediate.calling import call
 from tests.peers import Peer

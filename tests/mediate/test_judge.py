@@ -13,13 +13,13 @@ from claw_mediate.core.judge import (
     AnswerAll,
     AnswerOne,
     Finish,
+    Ledger,
     RunCalls,
     ends_turn,
     judge,
     next_step,
     tool_use_after,
 )
-from claw_mediate.core.ledger import Ledger
 from claw_mediate.core.types import Deliver, Refuse, RunTools, ToolCall, ToolResult, ToolUse
 from tests.mediate.made import called, granted, limits, reply
 

@@ -157,7 +157,7 @@ KILLER = """
 import sys
 from pathlib import Path
 from claw_contract.secret import Secret
-from claw_mediate.providers.key_health import KeyStates
+from claw_mediate.providers.registry import KeyStates
 from claw_mediate.telemetry.event_log import EventLog
 from claw_mediate.core.model_policy import PoolKey
 states = KeyStates(Path(sys.argv[1]), EventLog())

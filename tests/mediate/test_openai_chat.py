@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from claw_mediate.core.json_splice import JsonSpliceError
 from claw_mediate.core.types import ToolUse
 from claw_mediate.dialects.base import Additions, UnreadableRequestError
 from claw_mediate.dialects.openai import chat as openai_chat
@@ -169,7 +170,7 @@ def test_a_body_that_is_no_request_is_refused_in_one_sentence(body: bytes) -> No
 @pytest.mark.parametrize("name", ["tools", "stream_options", "tool_choice", "stream"])
 def test_a_member_that_we_change_and_that_stands_twice_is_refused(name: str) -> None:
     value = {"tools": "[]", "stream_options": "{}", "tool_choice": '"auto"', "stream": "true"}[name]
-    with pytest.raises(UnreadableRequestError, match=f"'{name}' stands twice"):
+    with pytest.raises(JsonSpliceError, match=f"'{name}' stands twice"):
         offered(f'{{"messages":[],"{name}":{value},"{name}":{value}}}'.encode())
 
 

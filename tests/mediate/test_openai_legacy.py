@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from claw_mediate.core.continuity import match_rounds
+from claw_mediate.core.json_splice import JsonSpliceError
 from claw_mediate.core.types import ModelResponse, ToolUse
-from claw_mediate.dialects.base import Additions, UnreadableRequestError
+from claw_mediate.dialects.base import Additions
 from claw_mediate.dialects.openai import chat as openai_chat
 from claw_state.continuity import StoredRounds
 from tests.mediate.desk import Desk
@@ -156,7 +157,7 @@ def test_the_same_history_has_the_same_bytes_in_every_later_request_and_each_cal
     ],
 )
 def test_a_member_of_the_old_form_that_stands_twice_is_refused(body: bytes) -> None:
-    with pytest.raises(UnreadableRequestError, match="stands twice"):
+    with pytest.raises(JsonSpliceError, match="stands twice"):
         offered(body)
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from claw_mediate.core import tool_result
-from claw_mediate.core.tool_trace import usage_record
 from claw_mediate.core.types import Arguments, ModelResponse, Round, UnreadableArguments, add_usage
 from claw_mediate.dialects.base import UnreadableResponseError
 from claw_mediate.dialects.openai import chat as openai_chat
+from claw_mediate.turns.recorder import usage_record
 from tests.mediate.made import catalog, granted
 
 NAMES = catalog(granted("desk.get"), native=["shell"])

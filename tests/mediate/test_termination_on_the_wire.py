@@ -14,8 +14,7 @@ from claw_mediate.core import tool_result
 from claw_mediate.core.turn import turn
 from claw_mediate.core.types import Deliver, Limits, Refuse, ToolCall, ToolResult
 from claw_mediate.dialects.base import Additions
-from claw_mediate.providers.client import ProviderResponse
-from claw_mediate.providers.failover import ModelCall, ModelResult, parse_response
+from claw_mediate.providers.failover import ModelCall, ModelResult, ProviderResponse, parse_response
 from claw_mediate.turns.checkpoint import TurnCheckpoint
 from claw_mediate.turns.driver import Ports, TurnDriver, drive
 from claw_state.journal import RequestFingerprint

@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from claw_mediate.core import tool_result
-from claw_mediate.core.tool_trace import call_record
 from claw_mediate.core.types import ToolResult
+from claw_mediate.turns.recorder import call_record
 from tests.mediate.made import called, granted
 
 READ = called(granted(annotations={"readOnly": True}))

@@ -1,34 +1,59 @@
-"""Anthropic messages: ``POST …/messages`` and ``…/messages/count_tokens``. The dialect, put together from its parts."""
+"""Anthropic messages: ``POST …/messages`` and ``…/messages/count_tokens``. The dialect; ``request`` reads the runner's side.
+
+Blocks of every type survive as they came: thinking with its signature, server tools and their results, citations, images,
+types that nobody knows yet. Only the calls that leave the transcript are taken out, and blank text, which the API gives now
+and then but does not take back.
+
+A stream (docs/spec/mediation.md section 6) has one ``message_start``, block indexes 0, 1, 2 … without gaps, every block type
+with its own deltas, all other blocks whole. Members that we do not know travel as they are. The usage is always there: an SDK
+breaks without it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+import hashlib
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
 import msgspec
 
+from claw_contract.base import JsonObject
+from claw_mediate.core import json_splice, tool_result
 from claw_mediate.core.continuity import calls_key, text_key
-from claw_mediate.core.types import ModelResponse
+from claw_mediate.core.reinjection import summarize_arguments, summarize_result
+from claw_mediate.core.tool_catalog import ToolCatalog
+from claw_mediate.core.types import ModelResponse, Round, ToolCall, ToolResult
 from claw_mediate.dialects import sse
 from claw_mediate.dialects.anthropic import request as anthropic_request
-from claw_mediate.dialects.anthropic import response as anthropic_response
-from claw_mediate.dialects.anthropic import stream as anthropic_stream
-from claw_mediate.dialects.base import TERMINAL_TEXT, Keepalive, ProviderRequest, RunnerRequest, StreamOpening
+from claw_mediate.dialects.anthropic.request import Block, read_block, visible_text
+from claw_mediate.dialects.base import (
+    MAX_PARTS,
+    TERMINAL_TEXT,
+    Keepalive,
+    ProviderRequest,
+    RunnerRequest,
+    StreamOpening,
+    UnreadableResponseError,
+)
+from claw_mediate.dialects.bodies import Changes, encode, unique_ids
+from claw_mediate.dialects.sse import (
+    Members,
+    as_raw,
+    split_array,
+    split_object,
+    split_text,
+    string_member,
+    without_line_breaks,
+)
 from claw_state.continuity import Anchor
 
 NAME: Final = "anthropic-messages"
-MAX_TOOLS: Final = 10_000
-"""Anthropic names no limit; no manifest has more."""
+MAX_TOOLS: Final = 10_000  # Anthropic names no limit; no manifest has more
 _PING = sse.event(b'{"type":"ping"}', "ping")
 
 read_request = anthropic_request.read_request
 build_request = anthropic_request.build_request
 add_context = anthropic_request.add_context
-read_response = anthropic_response.read_response
-write_response = anthropic_response.write_response
-write_hidden_rounds = anthropic_response.write_hidden_rounds
-summarize = anthropic_response.summarize
-stream = anthropic_stream.stream
 
 
 def write_request(request: ProviderRequest, hidden: Sequence[bytes]) -> bytes:
@@ -36,16 +61,14 @@ def write_request(request: ProviderRequest, hidden: Sequence[bytes]) -> bytes:
     if not hidden:
         return request.body
     first, *rest = hidden
-    return request.with_messages(
-        [anthropic_response.merge_messages(request.prefill, first) if request.prefill else first, *rest]
-    )
+    return request.with_messages([merge_messages(request.prefill, first) if request.prefill else first, *rest])
 
 
 def response_anchor(response: ModelResponse, request: RunnerRequest, *, terminal: bool) -> Anchor:
     """Return the anchor: by the native calls' ids where there are any, else by the text, with what the runner began of it."""
     if response.calls and not terminal:
         return Anchor(calls_key(call.id for call in response.calls), request.evidence.before)
-    text = anthropic_response.response_text(response)
+    text = response_text(response)
     text = text if text.strip() or not terminal else TERMINAL_TEXT
     return Anchor(text_key((request.prefill_text or "") + text), request.evidence.before)
 
@@ -57,7 +80,6 @@ def keepalive(note: str, kind: Keepalive, opening: StreamOpening) -> bytes:
 
 
 def stream_error(error: bytes) -> bytes:
-    """Return the error as an event."""
     return sse.event(error, "error")
 
 
@@ -70,3 +92,234 @@ def error_body(body: bytes) -> bytes | None:
     if not isinstance(document, dict) or not isinstance(document.get("error"), dict):
         return None
     return msgspec.json.encode({**document, "type": "error"})
+
+
+class _Response(msgspec.Struct):
+    content: list[Block]
+    stop_reason: Any = None
+    usage: dict[str, Any] | None = None
+
+
+_THINKING = ("thinking", "redacted_thinking")
+_response_decoder = msgspec.json.Decoder(_Response)
+
+
+def read_response(body: bytes, catalog: ToolCatalog) -> ModelResponse:
+    """Return the view of a response; its ``message`` is the array of content blocks. Raises ``UnreadableResponseError``."""
+    try:
+        json_splice.check_utf8(body)
+        view = _response_decoder.decode(body)
+        if not all(block.type for block in view.content):
+            raise UnreadableResponseError("the provider's response has a block without a type")
+        if len(view.content) > MAX_PARTS:
+            raise UnreadableResponseError(f"the provider's response holds more than {MAX_PARTS} blocks")
+        place = json_splice.find_members(body, ("content", "usage", "stop_reason"))["content"]
+        for start, _ in json_splice.element_spans(body, place.start):
+            json_splice.find_members(body, ("type", "id", "name", "input", "text"), start)
+        calls = _read_calls(view, catalog, hashlib.sha256(body).hexdigest()[:16])
+    except json_splice.JsonSpliceError as error:
+        raise UnreadableResponseError(f"the provider's response is ambiguous: {error}") from error
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise UnreadableResponseError("the provider's response is not a message") from error
+    return ModelResponse(body, body[place.start : place.end], calls, view.usage or {})
+
+
+def write_response(response: ModelResponse, request: RunnerRequest, usage: JsonObject, *, terminal: bool) -> bytes:
+    """Return the provider's bytes with ``usage``. A terminal response has the model's words without its call."""
+    del request
+    changes: dict[str, bytes | None] = {}
+    if usage != response.usage:
+        changes["usage"] = encode(usage)
+    if terminal:
+        words = [block for block in _blocks_with_calls(response, ()) if not _is_blank(block)]
+        has_text = any(read_block.decode(block).type == "text" for block in words)
+        done = [] if has_text else [encode({"type": "text", "text": TERMINAL_TEXT})]
+        changes |= {"content": _write_array([*words, *done]), "stop_reason": b'"end_turn"'}
+    elif (named := _blocks_with_calls(response, response.calls)) != _raw_blocks(response):
+        changes["content"] = _write_array(named)  # with the ids that were minted
+    return json_splice.edit(response.body, changes) if changes else response.body
+
+
+def write_hidden_rounds(rounds: Sequence[Round], *, replayed: bool) -> tuple[bytes, ...]:
+    """Return, for each round, the assistant's message with the calls that were answered, and the user's with their results."""
+    messages: list[bytes] = []
+    for past in rounds:
+        kept = [result for result in past.results if not (replayed and result.code in tool_result.NOT_REINJECTED)]
+        if kept:
+            blocks = _blocks_with_calls(past.response, [result.call for result in kept], resendable=True)
+            messages += [
+                b'{"role":"assistant","content":%b}'
+                % _write_array([block for block in blocks if not _is_blank(block)]),
+                encode({"role": "user", "content": [_result_block(result) for result in kept]}),
+            ]
+    return tuple(messages)
+
+
+def merge_messages(prefill: bytes, message: bytes) -> bytes:
+    """Return an assistant's message that the runner began and the model continued, as one message."""
+    blocks = json_splice.Object(prefill).value("content") or b"[]"
+    if blocks[:1] == b'"':
+        blocks = _write_array([encode({"type": "text", "text": msgspec.json.decode(blocks)})])
+    continued = json_splice.Object(message).value("content") or b"[]"
+    content = json_splice.append(blocks, [continued[start:end] for start, end in json_splice.element_spans(continued)])
+    return b'{"role":"assistant","content":%b}' % content
+
+
+def response_text(response: ModelResponse) -> str:
+    return visible_text([read_block.decode(block) for block in _raw_blocks(response)])
+
+
+def _read_calls(view: _Response, catalog: ToolCatalog, seed: str) -> tuple[ToolCall, ...]:
+    blocks = [block for block in view.content if block.type == "tool_use"]
+    calls: list[ToolCall] = []
+    for block, call_id in zip(blocks, unique_ids((block.id for block in blocks), f"toolu{seed}"), strict=True):
+        # The last block of a response that ran out of tokens may have been closed for the model.
+        cut = view.stop_reason == "max_tokens" and block is view.content[-1]
+        name = block.name if isinstance(block.name, str) else ""
+        calls.append(catalog.make_call(call_id, name, bytes(block.input).decode(), cut=cut))
+    return tuple(calls)
+
+
+def _raw_blocks(response: ModelResponse) -> list[bytes]:
+    return [response.message[start:end] for start, end in json_splice.element_spans(response.message)]
+
+
+def _blocks_with_calls(response: ModelResponse, kept: Sequence[ToolCall], *, resendable: bool = False) -> list[bytes]:
+    """Return the blocks of a response with exactly the kept calls, each with the id that its result names."""
+    calls = iter(response.calls)
+    ids = {call.id for call in kept}
+    blocks: list[bytes] = []
+    for raw in _raw_blocks(response):
+        view = read_block.decode(raw)
+        if view.type != "tool_use":
+            blocks.append(raw)
+        elif (call := next(calls)).id in ids:
+            changes: Changes = {} if view.id == call.id else {"id": encode(call.id)}
+            if resendable:
+                changes |= _resendable_changes(view, call)
+            blocks.append(json_splice.edit(raw, changes) if changes else raw)
+    return blocks
+
+
+def _is_blank(block: bytes) -> bool:
+    view = read_block.decode(block)
+    return view.type == "text" and isinstance(view.text, str) and not view.text.strip()
+
+
+def _resendable_changes(view: Block, call: ToolCall) -> Changes:
+    """Return the changes that let the API take a call back: its name is of plain characters, its input an object."""
+    changes: Changes = {} if call.safe_name is None else {"name": encode(call.safe_name)}
+    if bytes(view.input)[:1] != b"{":
+        changes["input"] = b'{"invalid_json":%b}' % view.input
+    return changes
+
+
+def _result_block(result: ToolResult) -> JsonObject:
+    block: JsonObject = {"type": "tool_result", "tool_use_id": result.call.id, "content": result.content.decode()}
+    return block if result.ok else {**block, "is_error": True}
+
+
+def _write_array(blocks: Sequence[bytes]) -> bytes:
+    return b"[" + b",".join(blocks) + b"]"
+
+
+def summarize(messages: bytes) -> bytes:
+    """Return hidden messages with their calls and how each went, without what was said, sent and answered."""
+    # The thinking before a call stays: it is signed, and the API takes the call with all of it or not at all.
+    array = b"[%b]" % messages
+    return b",".join(_summarize_message(array[start:end]) for start, end in json_splice.element_spans(array))
+
+
+def _summarize_message(message: bytes) -> bytes:
+    parsed = json_splice.Object(message)
+    content = parsed.value("content") or b"[]"
+    blocks = [_summarize_block(content[start:end]) for start, end in json_splice.element_spans(content)]
+    return parsed.edit({"content": b"[%b]" % b",".join(filter(None, blocks))})
+
+
+def _summarize_block(block: bytes) -> bytes:
+    view = read_block.decode(block)
+    if view.type == "tool_use":
+        summary = summarize_arguments(bytes(view.input).decode())
+        return block if summary is None else json_splice.edit(block, {"input": encode(summary)})
+    if view.type == "tool_result":
+        result = msgspec.json.decode(json_splice.Object(block).value("content") or b'""', type=str)
+        return json_splice.edit(block, {"content": encode(summarize_result(result))})
+    return block if view.type in _THINKING else b""
+
+
+_FINAL_MEMBERS = ("stop_reason", "stop_sequence")
+
+
+def stream(body: bytes, request: RunnerRequest, opening: StreamOpening | None = None) -> Iterator[bytes]:
+    del request, opening
+    message = split_object(without_line_breaks(body))
+    usage = _usage(message.get("usage"))
+    final = as_raw({name: message.pop(name, b"null") for name in _FINAL_MEMBERS})
+    content = split_array(message.pop("content"))
+    opening_message: dict[str, Any] = {
+        **as_raw(message),
+        "content": [],
+        **dict.fromkeys(_FINAL_MEMBERS),
+        "usage": {**usage, "output_tokens": 0},
+    }
+    yield _event("message_start", message=opening_message)
+    for index, block in enumerate(content):
+        start, deltas = _block(split_object(block))
+        yield _event("content_block_start", index=index, content_block=start)
+        for delta in deltas:
+            yield _event("content_block_delta", index=index, delta=delta)
+        yield _event("content_block_stop", index=index)
+    yield _event("message_delta", delta=final, usage=usage)
+    yield _event("message_stop")
+
+
+def _block(block: Members) -> tuple[dict[str, Any], Iterator[dict[str, Any]]]:
+    """Return the beginning of a block, and the deltas that complete it."""
+    match string_member(block, "type"):
+        case "text" if string_member(block, "text") is not None:
+            return _empty_block(block, text=""), _text_deltas(block)
+        case "thinking" if string_member(block, "thinking") is not None:
+            return _empty_block(block, thinking="", signature=""), _thinking_deltas(block)
+        case "tool_use" | "server_tool_use" | "mcp_tool_use" if block.get("input", b"")[:1] == b"{":
+            return _empty_block(block, input={}), _input_deltas(block)
+        case _:
+            return as_raw(block), iter(())
+
+
+def _empty_block(block: Members, **empty: Any) -> dict[str, Any]:
+    return {**as_raw(block), **empty, **({"citations": []} if _citations(block) else {})}
+
+
+def _text_deltas(block: Members) -> Iterator[dict[str, Any]]:
+    for piece in split_text(string_member(block, "text") or ""):
+        yield {"type": "text_delta", "text": piece}
+    for citation in _citations(block):
+        yield {"type": "citations_delta", "citation": citation}
+
+
+def _thinking_deltas(block: Members) -> Iterator[dict[str, Any]]:
+    for piece in split_text(string_member(block, "thinking") or ""):
+        yield {"type": "thinking_delta", "thinking": piece}
+    if signature := string_member(block, "signature"):
+        yield {"type": "signature_delta", "signature": signature}
+
+
+def _input_deltas(block: Members) -> Iterator[dict[str, Any]]:
+    for piece in split_text(block["input"].decode()):
+        yield {"type": "input_json_delta", "partial_json": piece}
+
+
+def _citations(block: Members) -> list[msgspec.Raw]:
+    raw = block.get("citations")
+    return msgspec.json.decode(raw, type=list[msgspec.Raw]) if raw is not None and raw[:1] == b"[" else []
+
+
+def _usage(raw: bytes | None) -> dict[str, Any]:
+    usage = msgspec.json.decode(raw) if raw is not None else None
+    counts = {"input_tokens": 0, "output_tokens": 0}
+    return {**counts, **usage} if isinstance(usage, dict) else counts
+
+
+def _event(name: str, **members: Any) -> bytes:
+    return sse.event(msgspec.json.encode({"type": name, **members}), name)

@@ -19,22 +19,22 @@ from claw_mediate.dialects.base import (
     ProviderRequest,
     RequestVariants,
     RunnerRequest,
-    UnreadableRequestError,
 )
-from claw_mediate.dialects.body_edits import (
+from claw_mediate.dialects.bodies import (
+    ABSENT,
     Changes,
     append_text,
     array_member,
+    decode_or_none,
+    decode_request,
     encode,
+    evidence_reader,
     insert_messages,
     request_variants,
 )
-from claw_mediate.dialects.decode import ABSENT, decode_or_none, decode_request, evidence_reader
 
 
 class Block(msgspec.Struct):
-    """A content block of any type."""
-
     type: str = ""
     text: Any = None
     id: Any = None
@@ -69,7 +69,6 @@ def text_blocks(content: Content) -> Sequence[str]:
 
 
 def call_ids(content: Content) -> Sequence[str]:
-    """Return the ids of the calls in a content."""
     if not isinstance(content, list):
         return ()
     return [block.id if isinstance(block.id, str) else "" for block in content if block.type == "tool_use"]
@@ -122,37 +121,28 @@ def read_request(body: bytes) -> RunnerRequest:
 
 
 def build_request(request: RunnerRequest, catalog: ToolCatalog, additions: Additions) -> RequestVariants:
-    """Return the body for the provider without the rounds of this turn. Managed tools stand behind the runner's own.
-
-    A member that is read and stands twice is refused: two parsers could disagree about which one is meant.
-    """
-    try:
-        body = json_splice.Object(request.body, unique=_READ)
-        changes: Changes = {"tools": json_splice.append(array_member(body, "tools"), map(_wire_tool, catalog.offered))}
-        if additions.insertions:
-            changes["messages"] = insert_messages(array_member(body, "messages"), additions.insertions)
-        if additions.context:
-            changes |= _system_with_context(body, additions.context)
-        if body.value("stream") is not None:
-            changes["stream"] = b"false"
-        choices: dict[ToolUse, Changes] = {
-            ToolUse.AS_REQUESTED: _choice_as_requested(request.tool_choice, catalog),
-            ToolUse.RELEASED: _released_choice(request.tool_choice),
-            ToolUse.FORBIDDEN: {"tool_choice": b'{"type":"none"}'},
-        }
-        variants = request_variants(body, changes, choices.__getitem__)
-        return (lambda use: _split_prefill(variants(use))) if request.prefill_text is not None else variants
-    except json_splice.JsonSpliceError as error:
-        raise UnreadableRequestError(str(error)) from error
+    """Return the body for the provider without the rounds of this turn. Managed tools stand behind the runner's own."""
+    # A member that is read and stands twice is refused: two parsers could disagree about which one is meant.
+    body = json_splice.Object(request.body, unique=_READ)
+    changes: Changes = {"tools": json_splice.append(array_member(body, "tools"), map(_wire_tool, catalog.offered))}
+    if additions.insertions:
+        changes["messages"] = insert_messages(array_member(body, "messages"), additions.insertions)
+    if additions.context:
+        changes |= _system_with_context(body, additions.context)
+    if body.value("stream") is not None:
+        changes["stream"] = b"false"
+    choices: dict[ToolUse, Changes] = {
+        ToolUse.AS_REQUESTED: _choice_as_requested(request.tool_choice, catalog),
+        ToolUse.RELEASED: _released_choice(request.tool_choice),
+        ToolUse.FORBIDDEN: {"tool_choice": b'{"type":"none"}'},
+    }
+    variants = request_variants(body, changes, choices.__getitem__)
+    return (lambda use: _split_prefill(variants(use))) if request.prefill_text is not None else variants
 
 
 def add_context(request: RunnerRequest, context: str) -> bytes:
-    """Return the request with text at the end of its system prompt, and nothing else changed."""
-    try:
-        body = json_splice.Object(request.body)
-        return body.edit(_system_with_context(body, context))
-    except json_splice.JsonSpliceError as error:
-        raise UnreadableRequestError(str(error)) from error
+    body = json_splice.Object(request.body)
+    return body.edit(_system_with_context(body, context))
 
 
 def _system_with_context(body: json_splice.Object, context: str) -> Changes:

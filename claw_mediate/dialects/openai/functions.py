@@ -17,7 +17,7 @@ from claw_mediate.core import json_splice
 from claw_mediate.core.continuity import call_key
 from claw_mediate.core.tool_call import read_arguments
 from claw_mediate.core.types import Arguments, ToolCall, UnreadableArguments
-from claw_mediate.dialects.body_edits import Changes
+from claw_mediate.dialects.bodies import Changes
 from claw_mediate.dialects.openai.wire_types import Function, Message, arguments_text, function_call, message_name
 
 _read_messages = msgspec.json.Decoder(list[Message])

@@ -15,16 +15,17 @@ from claw_mediate.core.continuity import calls_key, text_key
 from claw_mediate.core.session_id import SessionHints
 from claw_mediate.core.tool_catalog import OfferedTool, ToolCatalog
 from claw_mediate.core.types import ToolUse
-from claw_mediate.dialects.base import Additions, RequestVariants, RunnerRequest, UnreadableRequestError
-from claw_mediate.dialects.body_edits import (
+from claw_mediate.dialects.base import Additions, RequestVariants, RunnerRequest
+from claw_mediate.dialects.bodies import (
     Changes,
     append_text,
     array_member,
+    decode_request,
     encode,
+    evidence_reader,
     insert_messages,
     request_variants,
 )
-from claw_mediate.dialects.decode import decode_request, evidence_reader
 from claw_mediate.dialects.openai.functions import function_key, functions_as_tool_messages, functions_as_tools
 from claw_mediate.dialects.openai.wire_types import (
     SYSTEM,
@@ -73,7 +74,6 @@ _READ = frozenset(_Request.__struct_fields__)
 
 
 def read_request(body: bytes) -> RunnerRequest:
-    """Return the view of a runner's request. Raises ``UnreadableRequestError``."""
     view = decode_request(_read_request, body, "chat completion")
     choice = _tool_choice(view)
     return RunnerRequest(
@@ -94,7 +94,6 @@ def read_request(body: bytes) -> RunnerRequest:
 
 
 def _tool_choice(view: _Request) -> JsonObject | str | None:
-    """Return the choice of tools, or of functions."""
     if view.tool_choice is None and isinstance(view.function_call, dict):
         return {"type": "function", "function": view.function_call}
     return view.function_call if view.tool_choice is None else view.tool_choice
@@ -124,43 +123,34 @@ def _key(message: Message, text: str) -> str:
 
 
 def build_request(request: RunnerRequest, catalog: ToolCatalog, additions: Additions) -> RequestVariants:
-    """Return the body for the provider without the rounds of this turn. Managed tools stand behind the runner's own.
-
-    A member that is read and stands twice is refused: two parsers could disagree about which one is meant.
-    """
-    try:
-        body = json_splice.Object(request.body, unique=_READ)
-        own = array_member(body, "tools")
-        messages = array_member(body, "messages")
-        functions = functions_as_tools(array_member(body, "functions"))
-        changes: Changes = {
-            "tools": json_splice.append(own, [*functions, *map(_wire_tool, catalog.offered)]),
-            "functions": None,
-            "function_call": None,
-            "stream_options": None,
-        }
-        if (edited := _edit_messages(messages, additions, functions_as_tool_messages(messages))) != messages:
-            changes["messages"] = edited
-        if body.value("stream") is not None:
-            changes["stream"] = b"false"
-        as_requested = _choice_as_requested(body, request.tool_choice, catalog)
-        choices: dict[ToolUse, Changes] = {
-            ToolUse.AS_REQUESTED: as_requested,
-            ToolUse.RELEASED: _released_choice(request.tool_choice, catalog) or as_requested,
-            ToolUse.FORBIDDEN: {"tool_choice": b'"none"'},
-        }
-        return request_variants(body, changes, choices.__getitem__)
-    except json_splice.JsonSpliceError as error:
-        raise UnreadableRequestError(str(error)) from error
+    """Return the body for the provider without the rounds of this turn. Managed tools stand behind the runner's own."""
+    # A member that is read and stands twice is refused: two parsers could disagree about which one is meant.
+    body = json_splice.Object(request.body, unique=_READ)
+    own = array_member(body, "tools")
+    messages = array_member(body, "messages")
+    functions = functions_as_tools(array_member(body, "functions"))
+    changes: Changes = {
+        "tools": json_splice.append(own, [*functions, *map(_wire_tool, catalog.offered)]),
+        "functions": None,
+        "function_call": None,
+        "stream_options": None,
+    }
+    if (edited := _edit_messages(messages, additions, functions_as_tool_messages(messages))) != messages:
+        changes["messages"] = edited
+    if body.value("stream") is not None:
+        changes["stream"] = b"false"
+    as_requested = _choice_as_requested(body, request.tool_choice, catalog)
+    choices: dict[ToolUse, Changes] = {
+        ToolUse.AS_REQUESTED: as_requested,
+        ToolUse.RELEASED: _released_choice(request.tool_choice, catalog) or as_requested,
+        ToolUse.FORBIDDEN: {"tool_choice": b'"none"'},
+    }
+    return request_variants(body, changes, choices.__getitem__)
 
 
 def add_context(request: RunnerRequest, context: str) -> bytes:
-    """Return the request with text at the end of its system prompt, and nothing else changed."""
-    try:
-        body = json_splice.Object(request.body)
-        return body.edit({"messages": _edit_messages(array_member(body, "messages"), Additions(context=context))})
-    except json_splice.JsonSpliceError as error:
-        raise UnreadableRequestError(str(error)) from error
+    body = json_splice.Object(request.body)
+    return body.edit({"messages": _edit_messages(array_member(body, "messages"), Additions(context=context))})
 
 
 @lru_cache(maxsize=4096)

@@ -30,13 +30,11 @@ _FRAME = ("id", "object", "created", "model", "system_fingerprint", "service_tie
 """Members of a response that every chunk repeats."""
 _REASONING = ("reasoning_content", "reasoning")
 """Members that stream before the text, each whole: the SDK of JavaScript knows neither, and would keep the last part only."""
-_TEXTS = ("content", "refusal")
-"""Members of a message that grow as they stream, in the order in which they are shown."""
+_TEXTS = ("content", "refusal")  # Members of a message that grow as they stream, in the order in which they are shown
 _CALLS = ("tool_calls", "function_call")
 
 
 def stream(body: bytes, request: RunnerRequest, opening: StreamOpening | None = None) -> Iterator[bytes]:
-    """Yield the events of a response body that ``read_response`` has accepted."""
     response = split_object(without_line_breaks(body)) | (
         split_object(msgspec.json.encode(opening)) if opening is not None else {}
     )
@@ -56,16 +54,13 @@ def stream(body: bytes, request: RunnerRequest, opening: StreamOpening | None = 
 
 
 def empty_chunk(opening: StreamOpening) -> bytes:
-    """Return a chunk that says nothing. It has a choice, since clients read the first one of every chunk.
-
-    The SDK of Python keeps the first id and model that a stream shows, that of JavaScript the last ones.
-    """
+    """Return a chunk that says nothing. It has a choice, since clients read the first one of every chunk."""
+    # The SDK of Python keeps the first id and model that a stream shows, that of JavaScript the last ones.
     frame = {**split_object(msgspec.json.encode(opening)), "object": b'"chat.completion.chunk"'}
     return _chunk(_chunk_head(frame), {"index": 0, "delta": {}, "finish_reason": None})
 
 
 def _response_id(response: Members, body: bytes) -> bytes:
-    """Return the response's id, or one that is made from the body."""
     own = response.get("id", b"")
     return own if own[:1] == b'"' else b'"chatcmpl%s"' % hashlib.sha256(body).hexdigest()[:24].encode()
 
@@ -108,10 +103,8 @@ def _tool_calls(message: Members) -> list[bytes]:
 
 
 def _call_deltas(index: int, call: Members) -> Iterator[dict[str, Any]]:
-    """Yield the deltas of a call. ``openai`` in JS refuses one without a type.
-
-    A custom call goes whole: its parts would replace each other there.
-    """
+    """Yield the deltas of a call. ``openai`` in JS refuses one without a type."""
+    # A custom call goes whole: its parts would replace each other there.
     function = call.get("function", b"")
     if function[:1] != b"{":
         yield {"tool_calls": [{**as_raw(call), "index": index}]}

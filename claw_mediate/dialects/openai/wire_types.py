@@ -11,10 +11,9 @@ from typing import Any
 
 import msgspec
 
-from claw_mediate.dialects.decode import ABSENT, decode_or_none
+from claw_mediate.dialects.bodies import ABSENT, decode_or_none
 
-SYSTEM = ("system", "developer")
-"""Roles that speak for the agent's operator."""
+SYSTEM = ("system", "developer")  # Roles that speak for the agent's operator
 
 
 class Function(msgspec.Struct):
@@ -63,7 +62,6 @@ def text_parts(message: Message) -> Sequence[str]:
 
 
 def tool_calls(message: Message) -> list[WireCall]:
-    """Return the calls of a message."""
     return decode_or_none(_calls, message.tool_calls) or []
 
 
@@ -73,7 +71,6 @@ def function_call(message: Message) -> Function | None:
 
 
 def message_name(message: Message) -> str | None:
-    """Return the name in a message."""
     return decode_or_none(_string, message.name)
 
 

@@ -27,14 +27,13 @@ from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 from OpenSSL import SSL
 
 from claw_mediate.mitm.gate import guard
-from claw_mediate.mitm.governance import BASE_URL, Governance, canonical, destination
+from claw_mediate.mitm.governance import Governance, canonical
 
 _DENIED = (403, "egress_denied", "this host is not governed, and egress is denied")
 _NOT_OVER_TLS = (403, "not_over_tls", "this host is governed, and is reached over TLS only: use https")
 _MAX_LOGGED = 1000
 _log = logging.getLogger(__name__)
-_NO_CERTIFICATE = SSL.Context(SSL.TLS_SERVER_METHOD)
-"""Every handshake with it fails."""
+_NO_CERTIFICATE = SSL.Context(SSL.TLS_SERVER_METHOD)  # Every handshake with it fails
 
 
 class EgressAddon:
@@ -59,7 +58,6 @@ class EgressAddon:
             data.ssl_conn.set_accept_state()
 
     def http_connect(self, flow: http.HTTPFlow) -> None:
-        """Refuse a tunnel before it is open."""
         if self._governance.denies_egress and not self._is_governed(flow):
             flow.response = http.Response.make(403, b"this host is not governed, and egress is denied\n")
 
@@ -89,9 +87,8 @@ class EgressAddon:
         return any(canonical(name) in self._governance.refresh_hosts() for name in names if name)
 
     def _is_governed(self, flow: http.HTTPFlow) -> bool:
-        hosts = self._governance.refresh_hosts()
-        host = destination(flow, hosts)
-        return host is BASE_URL or host in hosts.values()
+        self._governance.refresh_hosts()
+        return self._governance.governs(flow)
 
     def _log_refusal(self, context: Context) -> None:
         """Log once for each host: a runner sees only a closed connection, and can't say why."""

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 
 from mitmproxy import http
 
-from claw_mediate.core.error_bodies import build_error_body
+from claw_mediate.core.http import build_error_body
 from claw_mediate.mitm import options
 from claw_mediate.mitm.flow_state import is_recorded, state_of
 from claw_mediate.mitm.governance import Governance
@@ -49,6 +49,11 @@ def head_problem(request: http.Request) -> str | None:
 def is_framed(request: http.Request) -> bool:
     """Return whether the head says where the body ends."""
     return "content-length" in request.headers or "transfer-encoding" in request.headers
+
+
+def declared_length(message: http.Message) -> int:
+    """Return the length that the head declares, which mitmproxy has checked; 0 if there is none."""
+    return int(message.headers.get("content-length", "0"))
 
 
 def chunk_unframed(request: http.Request) -> None:

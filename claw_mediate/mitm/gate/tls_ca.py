@@ -41,15 +41,12 @@ _NO_NAME = "no-name.invalid"
 
 
 class TlsCaAddon:
-    """The addon."""
-
     name = "claw-authority"
 
     def __init__(self, governance: Governance, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._governance = governance
         self._now = now
-        self._authority: Authority | None = None
-        """None: mitmproxy makes its own, for every name."""
+        self._authority: Authority | None = None  # None: mitmproxy makes its own, for every name
         self._checked: tuple[Path | None] | None = None
         self._uncovered: set[str] = set()
         self._reported_on: date | None = None

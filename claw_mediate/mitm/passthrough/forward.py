@@ -14,8 +14,7 @@ from urllib.parse import urlsplit
 
 from mitmproxy import http
 
-from claw_mediate.core.error_bodies import build_error_body
-from claw_mediate.core.http import Forward
+from claw_mediate.core.http import Forward, build_error_body
 from claw_mediate.http.content_coding import DecodingError, coding_names, decode_known
 from claw_mediate.http.headers import CREDENTIALS, raw_headers
 from claw_mediate.mediator import Mediator
@@ -33,8 +32,7 @@ _FIRST_ERROR = 400
 _RUNNER_LEFT = 499
 _UNREACHED = 502
 _SHUTTING_DOWN = 503
-_MAX_UNPACKED, _UNPACK_SECONDS = 8 << 20, 1.0
-"""Limits for an error that is unpacked to be read."""
+_MAX_UNPACKED, _UNPACK_SECONDS = 8 << 20, 1.0  # Limits for an error that is unpacked to be read
 _HOP_BY_HOP = ("upgrade", "http2-settings", "proxy-connection", "keep-alive")
 """Headers of the runner's connection to us (RFC 9110, 7.6.1)."""
 _DROPPED = frozenset(name.encode() for name in (*CREDENTIALS, *_HOP_BY_HOP))
@@ -90,7 +88,7 @@ def begin_response(flow: http.HTTPFlow) -> None:
     mediator.forwarding.answered(ticket, response.status_code, response.headers.get("retry-after", ""))
     tap = UsageTap(response.headers.get("content-type", ""), coding_names(response.headers.get_all("content-encoding")))
     state.forwarded = state.forwarded._replace(tap=tap)
-    if response.status_code >= _FIRST_ERROR and _declared_length(response) <= MAX_HELD:
+    if response.status_code >= _FIRST_ERROR and guard.declared_length(response) <= MAX_HELD:
         state.held_tap = tap
         return
     response.stream = tap
@@ -143,11 +141,6 @@ def _keep_connection_options(request: http.Request) -> None:
     request.headers.pop("connection", None)
     if options:
         request.headers["connection"] = ", ".join(options)
-
-
-def _declared_length(response: http.Response) -> int:
-    """Return the length that the head declares, which mitmproxy has checked; 0 if there is none."""
-    return int(response.headers.get("content-length", "0"))
 
 
 def _remove_keys(ticket: PassthroughHandle, response: http.Response) -> None:

@@ -28,8 +28,7 @@ class UsageTap:
     """A stream callable of mitmproxy: bytes in, the same bytes out. It never raises, which would hang the runner."""
 
     def __init__(self, content_type: str, applied: tuple[str, ...]) -> None:
-        self.body = bytearray()
-        """The beginning of the response, unpacked if possible."""
+        self.body = bytearray()  # The beginning of the response, unpacked if possible
         self._reader = _reader(content_type.lower())
         try:
             self._unpacking = Decoder(applied, _MAX_UNPACKED) if self._reader else None
@@ -152,8 +151,7 @@ class _DocumentReader(_UsageReader):
                 self._add(value)
 
 
-_MEMBER = re.compile(r'"usage"\s{0,16}:\s{0,16}')
-"""This can't match within a string, where quotes are escaped."""
+_MEMBER = re.compile(r'"usage"\s{0,16}:\s{0,16}')  # This can't match within a string, where quotes are escaped
 
 
 def _reader(content_type: str) -> _UsageReader | None:

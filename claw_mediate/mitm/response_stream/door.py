@@ -21,7 +21,7 @@ from mitmproxy.proxy.layers import http as layers
 from claw_mediate.core.http import RunnerResponse
 from claw_mediate.mitm.flow_state import ChunkSource, state_of
 from claw_mediate.mitm.governance import Governance
-from claw_mediate.mitm.response_stream import backpressure, fixes
+from claw_mediate.mitm.response_stream import patches
 from claw_mediate.mitm.response_stream.layer import DoorStream
 
 
@@ -80,8 +80,7 @@ class DoorAddon:
         if "HttpStream" not in used or parameters != ["self", "already_streamed"]:
             raise RuntimeError("this version of mitmproxy is built differently: streaming answers are not possible")
         layers.HttpStream = DoorStream  # type: ignore[misc]
-        fixes.install()
-        backpressure.install()
+        patches.install()
 
     async def door_chunk(self, flow: http.HTTPFlow) -> None:
         """Pull the next chunk of this flow's response. A slow runner slows its source down."""

@@ -24,11 +24,10 @@ from mitmproxy.utils import human
 
 from claw_mediate.mitm.flow_state import ChunkSource, FlowState, end_pending, state_of
 from claw_mediate.mitm.gate import guard
-from claw_mediate.mitm.response_stream import backpressure
+from claw_mediate.mitm.response_stream import patches
 from claw_mediate.mitm.view.redaction import is_sendable, restore_originals
 
-MAX_HELD = 1 << 20
-"""Bytes of a response that are held back until it is whole; a longer one goes on as it is."""
+MAX_HELD = 1 << 20  # Bytes of a response that are held back until it is whole; a longer one goes on as it is
 _MULTIPLEXED = (b"h2", b"h3")
 _log = logging.getLogger(__name__)
 
@@ -45,8 +44,7 @@ class DoorChunkHook(commands.StartHook):
 class DoorStream(layers.HttpStream):
     """One request and its response."""
 
-    _waiting_bytes = 0
-    """Bytes of the body that came while a hook was under way or a provider was being connected."""
+    _waiting_bytes = 0  # Bytes of the body that came while a hook was under way or a provider was being connected
 
     def handle_event(self, event: Any) -> _Commands[None]:
         if isinstance(event, layers.RequestTrailers | layers.ResponseTrailers):
@@ -58,10 +56,10 @@ class DoorStream(layers.HttpStream):
             yield from self._handle_event_of(own, state_of(own), event)
         if self._paused and isinstance(event, layers.RequestData):
             self._waiting_bytes += len(event.data)
-            backpressure.set_waiting(self.context.client, self.stream_id, self._waiting_bytes)
+            patches.set_waiting(self.context.client, self.stream_id, self._waiting_bytes)
         elif self._waiting_bytes and not self._paused:
             self._waiting_bytes = 0
-            backpressure.set_waiting(self.context.client, self.stream_id, 0)
+            patches.set_waiting(self.context.client, self.stream_id, 0)
 
     def _handle_event_of(self, own: http.HTTPFlow, state: FlowState, event: Any) -> _Commands[None]:
         """Handle an event of a flow that there is: cancel what is made for a runner that leaves, restore what is sent."""

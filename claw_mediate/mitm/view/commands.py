@@ -24,8 +24,6 @@ from claw_mediate.mitm.view import hidden_flows, replay, turn_view
 
 
 class CommandsAddon:
-    """The addon."""
-
     name = "claw-commands"
 
     def __init__(self, governance: Governance) -> None:

@@ -50,12 +50,10 @@ PARENT, TURN, AGENT, ENTRY = "claw.parent", "claw.turn", "claw.agent", "claw.ent
 KIND, ROUND, TOOL, PROVIDER = "claw.kind", "claw.round", "claw.tool", "claw.provider"
 DUPLICATE, REPLAYED, LATENCY = "claw.duplicate", "claw.replayed", "claw.latency_ms"
 MARKS = {"turn": ":llama:", "model": ":robot:", "tool": ":wrench:"}
-MAX_SHOWN = 4 << 20
-"""Bytes that are kept of a body, and of a line of history."""
+MAX_SHOWN = 4 << 20  # Bytes that are kept of a body, and of a line of history
 NOT_MADE, _RECORDED = "not-made.invalid", "recorded.invalid"
 """Hosts of requests that were not made: such names never resolve (RFC 2606)."""
-_MAX_NAME_LENGTH = 128
-"""Of a tool: a model may invent one of any length, with characters that move a terminal's cursor."""
+_MAX_NAME_LENGTH = 128  # Of a tool: a model may invent one of any length, with characters that move a terminal's cursor
 _PORTS = {"http": 80, "https": 443}
 _ENTRY_SECONDS = 1.0
 
@@ -159,8 +157,6 @@ class _ParentObserver(_Notifier):
 
 
 class _HiddenFlow(_Notifier):
-    """The flow of one hidden request."""
-
     def __init__(self, parent: http.HTTPFlow, hidden: HiddenRequest, governance: Governance) -> None:
         super().__init__(governance)
         self._started = time.monotonic()

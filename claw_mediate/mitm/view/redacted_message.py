@@ -24,10 +24,8 @@ _MAX_UNPACKED, _UNPACK_SECONDS = 64 << 20, 1.0
 
 
 def shown_tokens(request: http.Request) -> list[str]:
-    """Return what the request has as credentials, known or not: each whole, without its scheme, and its secret half.
-
-    More or longer headers than a few are no credentials: they are not shown either, but not searched for elsewhere.
-    """
+    """Return what the request has as credentials, known or not: each whole, without its scheme, and its secret half."""
+    # More or longer headers than a few are no credentials: they are not shown either, but not searched for elsewhere.
     values = [value for name, value in request.headers.fields if name.lower() in _NAMES][:_MAX_TOKENS]
     tokens = []
     for value in (each.decode(errors="surrogateescape") for each in values if len(each) <= _MAX_TOKEN_LENGTH):
@@ -68,7 +66,6 @@ def _number(shown: HeaderField, place: int, original: HeaderField, originals: Or
 
 
 def standard_phrase(status: int) -> bytes:
-    """Return the standard reason phrase of a status."""
     return RESPONSES.get(status, "").encode()
 
 

@@ -35,10 +35,8 @@ from claw_mediate.mitm.view.redacted_message import (
     shown_tokens,
 )
 
-_PLAIN_MESSAGES = ("client ", "server ")
-"""The beginnings of messages that name peers only."""
-_REDACTED_LOGGERS = ("mitmproxy.proxy.server", "claw_mediate.mitm.gate.egress")
-"""Loggers that report what a peer sent."""
+_PLAIN_MESSAGES = ("client ", "server ")  # The beginnings of messages that name peers only
+_REDACTED_LOGGERS = ("mitmproxy.proxy.server", "claw_mediate.mitm.gate.egress")  # Loggers that report what a peer sent
 
 
 def _redact(redaction: FlowRedaction, message: http.Message) -> Originals:
@@ -126,18 +124,14 @@ def _forget(flow: http.HTTPFlow, state: FlowState) -> None:
 
 
 class RedactionAddon:
-    """The addon."""
-
     name = "claw-veil"
 
     def __init__(self, governance: Governance) -> None:
         self._governance = governance
 
     def install(self) -> None:
-        """Add this before all scripts, and behind the addon that checks mitmproxy's own credentials.
-
-        The chain becomes a new list, because the present one may just be iterated over.
-        """
+        """Add this before all scripts, and behind the addon that checks mitmproxy's own credentials."""
+        # The chain becomes a new list, because the present one may just be iterated over.
         addons = ctx.master.addons
         place = addons.chain.index(self._governance.builtin.proxyauth) + 1
         for name in _REDACTED_LOGGERS:

@@ -16,10 +16,8 @@ from claw_mediate.mitm.governance import Governance
 from claw_mediate.mitm.view.hidden_flows import ENTRY, MARKS, PARENT
 
 _OWN_MARKS = frozenset({"", *MARKS.values()})
-_FLOW_BYTES = 4096
-"""The approximate size of a flow without its bodies."""
-_TRIM_TO = 0.9
-"""The part of each limit that is kept when flows go, so that not every request has to trim."""
+_FLOW_BYTES = 4096  # The approximate size of a flow without its bodies
+_TRIM_TO = 0.9  # The part of each limit that is kept when flows go, so that not every request has to trim
 
 
 class RetentionAddon:
@@ -31,8 +29,7 @@ class RetentionAddon:
         self._governance = governance
         self._sizes: dict[str, int] = {}
         self._bytes = 0
-        self._retry = 0
-        """The number of flows at which to trim again, after a time when too few could go."""
+        self._retry = 0  # The number of flows at which to trim again, after a time when too few could go
 
     def response(self, flow: http.HTTPFlow) -> None:
         view, limits = self._governance.builtin.view, self._governance

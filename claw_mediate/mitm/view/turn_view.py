@@ -20,8 +20,7 @@ from claw_contract.transcript.render import render_transcript
 from claw_contract.transcript.text import as_array, as_line, as_object
 from claw_mediate.mitm.view import hidden_flows
 
-DIFFERENCES = "claw.differences"
-"""Flow metadata of a replay: the differences from the recorded turn, as text."""
+DIFFERENCES = "claw.differences"  # Flow metadata of a replay: the differences from the recorded turn, as text
 _DEFAULT, _ONLY_IF_CHOSEN = 100.0, -1.0
 
 

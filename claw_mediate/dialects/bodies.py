@@ -1,8 +1,12 @@
-"""Reading a request for its view, for every dialect. Members that no rule of ours needs are left for the provider to judge."""
+"""Bodies of requests on the wire, for every dialect: read for their view, and edited by splicing.
+
+Members that no rule of ours needs are left for the provider to judge, and stay byte for byte.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Protocol
 
@@ -10,8 +14,55 @@ import msgspec
 
 from claw_mediate.core import json_splice
 from claw_mediate.core.continuity import EMPTY_TEXT_KEY, Evidence, Transcript, is_resent
-from claw_mediate.dialects.base import MAX_MESSAGES, UnreadableRequestError
+from claw_mediate.core.types import ToolUse
+from claw_mediate.dialects.base import MAX_MESSAGES, ProviderRequest, UnreadableRequestError
 from claw_state.continuity import Anchor
+
+type Changes = dict[str, bytes | None]
+
+
+def encode(value: object) -> bytes:
+    """Return compact JSON: the same value gives the same bytes, so that a provider's prompt cache holds."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(errors="surrogatepass")
+
+
+def array_member(body: json_splice.Object, name: str) -> bytes:
+    """Return the array of that name; an absent one is empty."""
+    value = body.value(name)
+    return b"[]" if value in (None, b"null") else value or b"[]"
+
+
+def insert_messages(messages: bytes, insertions: Mapping[int, bytes], *cuts: tuple[int, int, bytes]) -> bytes:
+    """Insert hidden messages right before the message at their index; ``cuts`` are other edits of the same array."""
+    places = json_splice.element_spans(messages) if insertions else []
+    return json_splice.splice(
+        messages, [*((places[i][0], places[i][0], hidden + b",") for i, hidden in insertions.items()), *cuts]
+    )
+
+
+def append_text(content: bytes, text: str) -> bytes:
+    """Append text to a content of either form: a string grows, a list of blocks gets one more."""
+    if content[:1] == b"[":
+        return json_splice.append(content, [encode({"type": "text", "text": text})])
+    if content[:1] != b'"':
+        return encode(text)
+    separator = b"" if content == b'""' else b"\\n\\n"
+    return content[:-1] + separator + encode(text)[1:]
+
+
+def request_variants(
+    body: json_splice.Object, changes: Changes, choice: Callable[[ToolUse], Changes]
+) -> Callable[[ToolUse], ProviderRequest]:
+    """Return the edited request for each use of tools, made when it is needed: bodies may be large."""
+    built: dict[ToolUse, ProviderRequest] = {}
+
+    def build(use: ToolUse) -> ProviderRequest:
+        if use not in built:
+            built[use] = ProviderRequest(*body.split(changes | choice(use), "messages"))
+        return built[use]
+
+    return build
+
 
 ABSENT = msgspec.Raw(b"null")
 _RESULTS = ("tool", "function")
@@ -39,6 +90,14 @@ def decode_request[R: _Request](decoder: msgspec.json.Decoder[R], body: bytes, n
     if len(view.messages) > MAX_MESSAGES:
         raise UnreadableRequestError(f"the request has more than {MAX_MESSAGES} messages")
     return view
+
+
+def unique_ids(ids: Iterable[object], prefix: str) -> list[str]:
+    """Return an id of its own for each call: one that is missing or taken is minted, of letters and digits only."""
+    unique: dict[str, None] = {}
+    for index, own in enumerate(ids):
+        unique[own if isinstance(own, str) and own and own not in unique else f"{prefix}{index}"] = None
+    return [*unique]
 
 
 def decode_or_none[T](decoder: msgspec.json.Decoder[T], raw: msgspec.Raw) -> T | None:

@@ -1,0 +1,154 @@
+"""Patches of mitmproxy's HTTP layers (each is proved in tests/proxy).
+
+Odd traffic:
+
+    trailers of a chunked message     mitmproxy raises, and the peer hangs: they are read and dropped
+    a WebSocket over HTTP/2           (RFC 8441) ends the whole connection: it becomes a request that can be refused
+    a head, a chunk's head, or        are buffered without a limit: beyond a megabyte the connection is closed
+    endless pipelined requests
+    h3 offered over TCP               is accepted, and crashes the connection, which has no HTTP/3: it is not accepted
+
+Back-pressure: mitmproxy buffers without a limit what an HTTP/2 peer gives no window for, and an upload while its provider is
+being connected. A task that reads a connection waits before it reads on (``ConnectionHandler.drain_writers``) until there is
+room again at every other connection of this runner, and in its streams. It does not wait for others while its own peer has no
+room: that peer must be read, or both would wait forever.
+
+mitmproxy looks the replaced names up when a connection begins; ``install`` checks that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator, Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import h11
+from mitmproxy import connection
+from mitmproxy.addons import tlsconfig
+from mitmproxy.proxy import commands, server
+from mitmproxy.proxy.layers import http as layers
+from mitmproxy.proxy.layers import tls
+from mitmproxy.proxy.layers.http import _http1, _http2
+
+MAX_UNREAD = 1 << 20
+_parse_request = _http2.parse_h2_request_headers
+
+
+def install() -> None:
+    """Replace the parts of mitmproxy. Raise ``RuntimeError`` for one that is built differently."""
+    required_names = [
+        ("ChunkedReader", _http1.make_body_reader),
+        ("parse_h2_request_headers", _http2.Http2Server.handle_h2_event),
+        ("Http1Server", layers.HttpLayer._handle_event),  # noqa: SLF001 - where connections are made
+        ("Http1Client", layers.HttpClient._handle_event),  # noqa: SLF001
+        ("HTTP_ALPNS", tlsconfig.alpn_select_callback),
+        ("drain_writers", server.ConnectionHandler.handle_connection),
+    ]
+    for name, where in required_names:
+        if name not in where.__code__.co_names and name not in getattr(where, "__wrapped__", where).__code__.co_names:
+            raise RuntimeError(f"this version of mitmproxy is built differently: {name} can't be fixed")
+    if "stream_buffers" not in _http2.BufferedH2Connection.__annotations__:
+        raise RuntimeError("this version of mitmproxy is built differently: HTTP/2 would have no back-pressure")
+    _http1.ChunkedReader = _ChunkedReader  # type: ignore[misc]
+    _http2.parse_h2_request_headers = _parse_request_head  # type: ignore[assignment]
+    layers.Http1Server = _Http1Server  # type: ignore[misc]
+    layers.Http1Client = _Http1Client  # type: ignore[misc]
+    layers.Http2Server = _Http2Server  # type: ignore[misc]
+    layers.Http2Client = _Http2Client  # type: ignore[misc]
+    tls.HTTP_ALPNS = (tls.HTTP2_ALPN, *tls.HTTP1_ALPNS)  # type: ignore[assignment]
+    server.ConnectionHandler.drain_writers = _drain  # type: ignore[method-assign]
+
+
+class _ChunkedReader(_http1.ChunkedReader):
+    def __call__(self, buf: Any) -> Any:
+        event = super().__call__(buf)
+        return h11.EndOfMessage() if isinstance(event, h11.EndOfMessage) else event
+
+
+def _parse_request_head(fields: Sequence[tuple[bytes, bytes]]) -> Any:
+    if (b":protocol", b"websocket") in fields:
+        plain = [field for field in fields if field[0] not in (b":protocol", b":method")]
+        fields = [(b":method", b"GET"), *plain, (b"upgrade", b"websocket")]
+    return _parse_request(fields)
+
+
+class _Http1Server(layers.Http1Server):
+    def _handle_event(self, event: Any) -> Generator[Any, Any, None]:
+        yield from super()._handle_event(event)
+        yield from _limit_unread(self)
+
+
+class _Http1Client(layers.Http1Client):
+    def _handle_event(self, event: Any) -> Generator[Any, Any, None]:
+        yield from super()._handle_event(event)
+        yield from _limit_unread(self)
+
+
+def _limit_unread(connection: _http1.Http1Connection) -> Generator[Any, Any, None]:
+    if len(connection.buf) > MAX_UNREAD:
+        connection.buf = _http1.ReceiveBuffer()
+        yield commands.CloseConnection(connection.conn)
+
+
+MAX_BUFFERED = 1 << 20
+_drain_writers: Any = server.ConnectionHandler.drain_writers
+_has_room: WeakKeyDictionary[connection.Connection, asyncio.Event] = WeakKeyDictionary()
+"""For each HTTP/2 connection, set while not too much is buffered for it."""
+_waiting_bytes: WeakKeyDictionary[connection.Client, dict[int, int]] = WeakKeyDictionary()
+"""For each runner, the bytes that wait in its streams."""
+_streams_have_room: WeakKeyDictionary[connection.Client, asyncio.Event] = WeakKeyDictionary()
+
+
+def set_waiting(client: connection.Client, stream_id: int, size: int) -> None:
+    """Note how many bytes wait in this stream of the runner."""
+    waiting = _waiting_bytes.setdefault(client, {})
+    waiting[stream_id] = size
+    if not size:
+        del waiting[stream_id]
+    _set(_streams_have_room.setdefault(client, asyncio.Event()), has_room=sum(waiting.values()) < MAX_BUFFERED)
+
+
+def _set(event: asyncio.Event, *, has_room: bool) -> None:
+    if has_room:
+        event.set()
+    else:
+        event.clear()
+
+
+class _Http2Server(layers.Http2Server):
+    def _handle_event(self, event: Any) -> Generator[Any, Any, None]:
+        yield from super()._handle_event(event)
+        _check_room(self)
+
+
+class _Http2Client(layers.Http2Client):
+    def _handle_event(self, event: Any) -> Generator[Any, Any, None]:
+        yield from super()._handle_event(event)
+        _check_room(self)
+
+
+def _check_room(layer: _http2.Http2Connection) -> None:
+    """Note whether the connection has room. A closed one has: nobody must wait for it."""
+    buffers = layer.h2_conn.stream_buffers
+    if not buffers and layer.conn not in _has_room:
+        return
+    buffered = sum(len(part.data) for buffer in buffers.values() for part in buffer)
+    is_closed = not layer.conn.state & connection.ConnectionState.CAN_WRITE
+    _set(_has_room.setdefault(layer.conn, asyncio.Event()), has_room=buffered < MAX_BUFFERED or is_closed)
+
+
+async def _drain(handler: server.ConnectionHandler) -> None:
+    await _drain_writers(handler)
+    reader = asyncio.current_task()
+    own = handler.transports.get(handler.client)
+    if own is not None and own.handler is reader and handler.client in _streams_have_room:
+        await _streams_have_room[handler.client].wait()
+    full = [
+        (io.handler, room)
+        for peer, io in handler.transports.items()
+        if (room := _has_room.get(peer)) is not None and not room.is_set()
+    ]
+    if all(task is not reader for task, _ in full):
+        for _, room in full:
+            await room.wait()
