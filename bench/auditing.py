@@ -61,9 +61,7 @@ def line(number: int) -> bytes:
 def log_lines(number: int) -> bytes:
     about = {"ts": "2026-01-01T00:00:00.000Z", "claw_id": "analyst", "turn_id": f"turn_{number:032x}", "model": "gpt"}
     events = [{"type": "request", "tools_count": 12}]
-    events += [
-        {"type": "tool_call", "name": f"desk.tool_{place}", "status": "ok", "round": 1} for place in range(CALLS)
-    ]
+    events += [{"type": "tool_call", "name": f"desk.tool_{place}", "status": "ok", "round": 1} for place in range(CALLS)]
     events += [{"type": "response", "status_code": 200, "latency_ms": 5, "total_rounds": 2, "tokens_in": 900}]
     return b"".join(json.dumps(about | one).encode() + b"\n" for one in events)
 

@@ -28,18 +28,8 @@ def make_pod(directory: Path, services: int, agents: int) -> Path:
     (directory / "AGENTS.md").write_text("# Contract\n\nDo what you are asked.\n", encoding="utf-8")
     lines = ["x-claw:", "  pod: large", "  cllama-defaults: {proxy: passthrough}", "services:"]
     for number in range(agents):
-        lines += [
-            f"  agent-{number}:",
-            f"    image: runner:1.{number}",
-            "    environment:",
-            f"      NAME: agent {number}",
-        ]
-        lines += [
-            "      LEVEL: ${LEVEL:-info}",
-            "    x-claw:",
-            "      agent: AGENTS.md",
-            f"      feeds: [news-{number}]",
-        ]
+        lines += [f"  agent-{number}:", f"    image: runner:1.{number}", "    environment:", f"      NAME: agent {number}"]
+        lines += ["      LEVEL: ${LEVEL:-info}", "    x-claw:", "      agent: AGENTS.md", f"      feeds: [news-{number}]"]
         lines += ["      tools:"]
         for offset in range(OF_AN_AGENT):
             names = ", ".join(f"look_{tool}" for tool in range(1 + offset % TOOLS))
@@ -81,10 +71,7 @@ def check(pod: Path) -> float:
     program = "import sys; from claw_cli.app import main; sys.argv[0] = 'claw'; main()"
     command = [sys.executable, "-c", program, "check", str(pod)]
     child = os.posix_spawn(
-        command[0],
-        command,
-        {**os.environ, **ENVIRON},
-        file_actions=[(os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0)],
+        command[0], command, {**os.environ, **ENVIRON}, file_actions=[(os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0)]
     )
     _, status, used = os.wait4(child, 0)
     if status:
@@ -117,9 +104,7 @@ def main() -> None:
             return
         times = [(check(small), check(large)) for _ in range(options.rounds)]
     started, whole = (median(column) for column in zip(*times, strict=True))
-    print(
-        f"claw check, {options.services} services with {TOOLS} tools each, {options.agents} agents: {whole:.2f} s of CPU"
-    )
+    print(f"claw check, {options.services} services with {TOOLS} tools each, {options.agents} agents: {whole:.2f} s of CPU")
     print(f"of which a start (a pod of one service and one agent): {started:.2f} s")
 
 

@@ -27,9 +27,7 @@ def _response(body: bytes) -> bytes:
 
 _ANSWER = _response(wire.completion(wire.TEXT))
 _CALLS = [_response(wire.call(number)) for number in range(16)]
-_ONE = {
-    kind: _response(wire.call(0, tool)) for kind, tool in ((b"reads", "desk__position"), (b"writes", "desk__order"))
-}
+_ONE = {kind: _response(wire.call(0, tool)) for kind, tool in ((b"reads", "desk__position"), (b"writes", "desk__order"))}
 _RESULTS = [_response(wire.result(number)) for number in range(16)]
 _EVENTS = [b"%x\r\n%s\r\n" % (len(event), event) for event in wire.events()]
 
@@ -87,11 +85,7 @@ def provider(head: bytes, body: bytes) -> bytes | None:
     if head.startswith(b"GET /connections"):
         return _response(b"%d" % Peer.connections)
     if (conversation := _CONVERSATION.search(body)) is not None:
-        return (
-            _response(wire.completion(wire.answer(int(conversation[2]))))
-            if _is_answered(body)
-            else _ONE[conversation[1]]
-        )
+        return _response(wire.completion(wire.answer(int(conversation[2])))) if _is_answered(body) else _ONE[conversation[1]]
     asked = _ROUNDS.search(body)
     rounds = int(asked[1]) if asked else 0
     if rounds and (done := body.count(b'"role":"tool"')) < rounds:

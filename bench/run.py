@@ -90,9 +90,7 @@ def rows(on: Stage) -> list[Row]:
     def turn(what: str, rounds: int, operations: dict[int, int], *, stream: bool = False, padding: int = 0) -> Row:
         steps: list[tuple[int, str]] = []
         for done in range(rounds):
-            steps.append(
-                (on.provider, wire.http("POST", CHAT, "analyst", wire.provider_request(rounds, done, padding)))
-            )
+            steps.append((on.provider, wire.http("POST", CHAT, "analyst", wire.provider_request(rounds, done, padding))))
             steps.append((on.service, wire.http("GET", f"/position/ACME?page={done}", "analyst")))
         steps.append((on.provider, wire.http("POST", CHAT, "analyst", wire.provider_request(rounds, rounds, padding))))
         body = wire.question(rounds, stream=stream, padding=padding)
@@ -186,9 +184,7 @@ def main() -> None:
     size.add_argument("--quick", action="store_true", help="about a minute, and coarse")
     size.add_argument("--smoke", action="store_true", help="a few requests of each kind, to test the bench")
     parser.add_argument(
-        "--only",
-        default="",
-        help="measure only rows whose name contains this (state: those of the state), and no memory",
+        "--only", default="", help="measure only rows whose name contains this (state: those of the state), and no memory"
     )
     parser.add_argument("--json", type=Path, help="the file to which the figures are written as JSON")
     options = parser.parse_args()

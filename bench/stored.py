@@ -63,7 +63,5 @@ _RECORD = wire.result(0)
 def _open(state: str, clock: Callable[[], float]) -> tuple[ContinuityStore, Journal]:
     where, owner = parse_place(state), Owner("bench", 1, "earlier")
     if isinstance(where, Server):
-        return ValkeyContinuityStore(Link(where, timeout=10), clock), ValkeyJournal(
-            Link(where, timeout=10), owner, clock
-        )
+        return ValkeyContinuityStore(Link(where, timeout=10), clock), ValkeyJournal(Link(where, timeout=10), owner, clock)
     return SqliteContinuityStore(Database(where.path), clock), SqliteJournal(Database(where.path), owner, clock)

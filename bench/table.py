@@ -37,9 +37,7 @@ class Results:
 def machine(cores: Sequence[int]) -> str:
     """Return the cores and the versions of this machine."""
     versions = [f"{name} {importlib.metadata.version(name)}" for name in ("mitmproxy", "httpx2", "msgspec")]
-    return ", ".join(
-        [f"{len(cores)} cores", f"{platform.python_implementation()} {platform.python_version()}", *versions]
-    )
+    return ", ".join([f"{len(cores)} cores", f"{platform.python_implementation()} {platform.python_version()}", *versions])
 
 
 def text(results: Results) -> str:
@@ -63,9 +61,7 @@ def targets(results: Results) -> Iterator[tuple[str, float, float]]:
         yield "own time of each further round, 1 connection, ms", 1.5, (eight - one) / 7
     for what in ("pass-through, JSON", "pass-through, SSE"):
         for connections in (1, 16, 64):
-            bare, ours, plain = (
-                results.value(what, connections, who, "cpu") for who in ("bare", "ours", "ours, plain")
-            )
+            bare, ours, plain = (results.value(what, connections, who, "cpu") for who in ("bare", "ours", "ours, plain"))
             if bare and ours and plain:
                 yield f"CPU of {what}, connections: {connections}, to bare", 0.65, ours / bare
                 yield "the same without the fast dispatch", 1.3, plain / bare
@@ -105,7 +101,5 @@ def _cell(value: object) -> str:
 def grid(head: Sequence[str], lines: Iterator[tuple[str, ...]] | list[tuple[str, ...]]) -> list[str]:
     rows = [tuple(head), *lines]
     widths = [max(len(row[place]) for row in rows) for place in range(len(head))]
-    shown = [
-        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in rows
-    ]
+    shown = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in rows]
     return [shown[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *shown[1:]]

@@ -108,9 +108,7 @@ def measure(process: Process, ways: dict[str, Connect], many: int, rounds: int) 
                     before = process.cpu()
                     times = asyncio.run(time_requests(connect, requests[2:], kept=kept))
                     samples[name].append((median(times) * 1000, (process.cpu() - before) / many * 1000))
-            medians = {
-                name: tuple(median(column) for column in zip(*each, strict=True)) for name, each in samples.items()
-            }
+            medians = {name: tuple(median(column) for column in zip(*each, strict=True)) for name, each in samples.items()}
             for name, (p50, cpu) in medians.items():
                 regular = medians["forward proxy"]
                 ratios = (f"{p50 / regular[0]:.2f}", f"{cpu / regular[1]:.2f}" if regular[1] else "")
@@ -123,11 +121,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     enter_namespace()
-    with (
-        tempfile.TemporaryDirectory(prefix="claw-bench-") as place,
-        peer("provider") as provider,
-        peer("service") as desk,
-    ):
+    with tempfile.TemporaryDirectory(prefix="claw-bench-") as place, peer("provider") as provider, peer("service") as desk:
         home = Path(place)
         env = {
             "CLAW_CONTEXT_ROOT": str(pod(home, f"http://127.0.0.1:{desk}", {"analyst": True, "plain": False})),
@@ -145,11 +139,7 @@ def main() -> None:
                 os.sched_setaffinity(process.pid, cores[-1:])
                 os.sched_setaffinity(0, cores[:-1])
             connections = TlsConnections(home / "home" / ".mitmproxy" / "mitmproxy-ca-cert.pem")
-            ways = {
-                "base URL, plain": plain,
-                "forward proxy": connections.forward,
-                "transparent": connections.transparent,
-            }
+            ways = {"base URL, plain": plain, "forward proxy": connections.forward, "transparent": connections.transparent}
             rows = [*measure(process, ways, options.operations, options.rounds)]
     head = ("what", "connection", "by", "p50 ms", "CPU ms", "p50 to forward proxy", "CPU to forward proxy")
     print("\n".join(table.grid(head, rows)))

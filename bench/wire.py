@@ -22,13 +22,7 @@ def question(rounds: int, *, stream: bool, padding: int = 0) -> bytes:
     for turn in range(4):
         messages += [{"role": "user", "content": f"{turn}: {said}"}, {"role": "assistant", "content": TEXT}]
     messages.append({"role": "user", "content": f"{MARK.decode()} {said}" + "x" * padding})
-    body = {
-        "model": f"rounds-{rounds}",
-        "stream": stream,
-        "temperature": 0.2,
-        "messages": messages,
-        "tools": [_native()],
-    }
+    body = {"model": f"rounds-{rounds}", "stream": stream, "temperature": 0.2, "messages": messages, "tools": [_native()]}
     return json.dumps(body).encode()
 
 
@@ -59,10 +53,7 @@ def conversation(kind: str, system: str, questions: Sequence[int]) -> bytes:
     """Return the last question of a conversation, after the earlier ones with their answers; ``kind``: reads or writes."""
     messages: list[dict[str, Any]] = [{"role": "system", "content": system}]
     for number in questions:
-        said = {
-            "role": "user",
-            "content": f"{number}: what does the desk hold in ACME, and what is the margin left? " * 3,
-        }
+        said = {"role": "user", "content": f"{number}: what does the desk hold in ACME, and what is the margin left? " * 3}
         messages += [said, {"role": "assistant", "content": answer(number)}]
     return json.dumps({"model": f"{kind}-{questions[-1]}", "messages": messages[:-1], "tools": [_native()]}).encode()
 
@@ -90,10 +81,7 @@ def events() -> list[bytes]:
     head = {"id": "chatcmpl-bench", "object": "chat.completion.chunk", "created": 1, "model": "bench"}
     deltas = [{"index": 0, "delta": {"content": piece}, "finish_reason": None} for piece in pieces]
     deltas.append({"index": 0, "delta": {}, "finish_reason": "stop"})
-    return [
-        *(b"data: " + json.dumps({**head, "choices": [delta]}).encode() + b"\n\n" for delta in deltas),
-        b"data: [DONE]\n\n",
-    ]
+    return [*(b"data: " + json.dumps({**head, "choices": [delta]}).encode() + b"\n\n" for delta in deltas), b"data: [DONE]\n\n"]
 
 
 def manifest(service_url: str) -> dict[str, Any]:
@@ -119,9 +107,7 @@ def _function(tool: dict[str, Any]) -> dict[str, Any]:
 
 
 def _managed(name: str, service_url: str) -> dict[str, Any]:
-    texts = {
-        f"filter_{letter}": {"type": "string", "description": f"Keep rows whose {letter} is this."} for letter in "abc"
-    }
+    texts = {f"filter_{letter}": {"type": "string", "description": f"Keep rows whose {letter} is this."} for letter in "abc"}
     properties = {
         "symbol": {"type": "string", "description": "The ticker symbol.", "minLength": 1, "maxLength": 12},
         "page": {"type": "integer", "minimum": 0, "description": "Which page of the rows, from 0."},
@@ -130,12 +116,7 @@ def _managed(name: str, service_url: str) -> dict[str, Any]:
     return {
         "name": f"desk.{name}",
         "description": f"The {name.replace('_', ' ')} of the desk: one row for each lot, newest first, with exact prices.",
-        "inputSchema": {
-            "type": "object",
-            "properties": properties,
-            "required": ["symbol"],
-            "additionalProperties": False,
-        },
+        "inputSchema": {"type": "object", "properties": properties, "required": ["symbol"], "additionalProperties": False},
         "annotations": {"readOnly": name != "order"},
         "execution": {
             "transport": "http",

@@ -97,13 +97,11 @@ class Filters:
     """
 
     agent: str = ""
-    tool: str = ""
-    """Name as service.tool, or the alias that a model sees."""
+    tool: str = ""  # Name as service.tool, or the alias that a model sees
     status: Status | None = None
     since: float | None = None
     until: float | None = None
-    turn: str = ""
-    """Beginning of a turn id, with or without ``turn_``."""
+    turn: str = ""  # Beginning of a turn id, with or without ``turn_``
 
     def matches(self, agent: str, at: float | None, turn_id: str) -> bool:
         return (

@@ -52,9 +52,7 @@ _PROXY: Final = b"cllama"  # name of the proxy's service in compiled output
 _MAX_OPEN_TURNS: Final = 10_000  # turns that have not ended, and turns that failed and may be resumed
 _MAX_CALLS: Final = 10_000  # calls of one turn
 _OF_TURN: Final = frozenset({"request", "tool_call", "resume"})  # events of a turn before it ends
-_TRACED: Final = frozenset(
-    {*ROUND_INTERVENTIONS.values(), *CALL_INTERVENTIONS.values()}
-)  # interventions that a trace has
+_TRACED: Final = frozenset({*ROUND_INTERVENTIONS.values(), *CALL_INTERVENTIONS.values()})  # interventions that a trace has
 
 
 class Event:
@@ -200,8 +198,7 @@ def _without_prefix(line: bytes) -> bytes | None:
 class _OpenTurn:
     """A turn that may go on: it has not ended, or it failed and may be resumed."""
 
-    turn: Turn | None = None
-    """Its end, or else its beginning; None if neither was logged."""
+    turn: Turn | None = None  # Its end, or else its beginning; None if neither was logged
     calls: list[Call] = field(default_factory=list)
     used: Usage = field(default_factory=Usage)
     resumed: bool = False

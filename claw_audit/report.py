@@ -109,8 +109,7 @@ class SkippedInput:
     lines: int = 0
     first: list[str] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
-    foreign: int = 0
-    """Lines of a log that are no events of the proxy."""
+    foreign: int = 0  # Lines of a log that are no events of the proxy
 
     def add_line(self, file: str, number: int, offset: int, reason: object) -> None:
         self.lines += 1

@@ -32,14 +32,11 @@ class Call(msgspec.Struct):
     tool: str
     service: str
     status: Literal["ok", "error"]
-    code: str
-    """Error code; "" for a call that succeeded."""
+    code: str  # Error code; "" for a call that succeeded
     status_code: int | None
     latency_ms: int
-    effect: str
-    """``read``, ``write``, ``unknown``; "" if it is not recorded."""
-    ran: bool | None
-    """True if its service was asked; None if it is not recorded."""
+    effect: str  # ``read``, ``write``, ``unknown``; "" if it is not recorded
+    ran: bool | None  # True if its service was asked; None if it is not recorded
     duplicate: bool
     model: str
     source: Source
@@ -75,21 +72,17 @@ class Turn(msgspec.Struct):
     agent: str
     turn_id: str
     ts: str
-    at: float | None
-    """``ts`` in seconds; None if it is no valid time."""
+    at: float | None  # ``ts`` in seconds; None if it is no valid time
     outcome: Outcome
-    code: str
-    """Error code; "" for a turn that succeeded."""
+    code: str  # Error code; "" for a turn that succeeded
     status_code: int
     latency_ms: int | None
     model: str
     used: Usage = msgspec.field(default_factory=Usage)
     resumed: bool = False
     digest: str = ""
-    offered: tuple[str, ...] = ()
-    """Aliases of the tools that the model was shown."""
-    withheld: tuple[tuple[str, str], ...] = ()
-    """(tool, reason) for each granted tool that the model was not shown."""
+    offered: tuple[str, ...] = ()  # Aliases of the tools that the model was shown
+    withheld: tuple[tuple[str, str], ...] = ()  # (tool, reason) for each granted tool that the model was not shown
     calls: tuple[Call, ...] = ()
 
 

@@ -191,11 +191,9 @@ class _LoggedLines:
     """The lines of one agent that one log records, in its order. Each takes eight bytes."""
 
     log: str
-    since: float
-    """Time of the first one in seconds."""
+    since: float  # Time of the first one in seconds
     hashes: array[int] = field(default_factory=lambda: array("Q"))
-    rotations: array[int] = field(default_factory=lambda: array("Q"))
-    """Indexes of the lines that began a new file."""
+    rotations: array[int] = field(default_factory=lambda: array("Q"))  # Indexes of the lines that began a new file
 
 
 def verify(
@@ -234,9 +232,7 @@ def _verify_agent(agent: str, directories: list[Path], logged: list[_LoggedLines
 
 def _missing(logged: list[_LoggedLines], seen: HashSet, firsts: set[int | None]) -> Iterator[str]:
     """Return a message for each log with missing lines. The older log comes first."""
-    starts = [
-        (number, index) for number, log in enumerate(logged) for index in log.rotations if log.hashes[index] in firsts
-    ]
+    starts = [(number, index) for number, log in enumerate(logged) for index in log.rotations if log.hashes[index] in firsts]
     start = max(starts, default=(0, 0))
     for number, log in enumerate(logged):
         count, first = 0, 0

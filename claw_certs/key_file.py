@@ -26,13 +26,9 @@ def load_ca(directory: Path, now: datetime, passphrase: bytes | None = None) -> 
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise UnfitError(
-            f"the CA {file} can't be read: {error.strerror} (it must belong to who runs the proxy)"
-        ) from None
+        raise UnfitError(f"the CA {file} can't be read: {error.strerror} (it must belong to who runs the proxy)") from None
     if (readers := exposed_to(status)) is not None:
-        raise UnfitError(
-            f"the key of the CA {file} is open to {readers}: chmod 600 {file}, or make another if it was read"
-        )
+        raise UnfitError(f"the key of the CA {file} is open to {readers}: chmod 600 {file}, or make another if it was read")
     try:
         return parse_valid_ca(content, now, passphrase)
     except UnfitError as error:

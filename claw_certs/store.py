@@ -98,9 +98,7 @@ def read_staged(directory: Path, now: datetime) -> Authority:
         return _read_staged(top, directory, now)
 
 
-def init(
-    directory: Path, request: CaRequest, public_cas: bytes, owner: int | None, *, force: bool = False
-) -> StoredCas:
+def init(directory: Path, request: CaRequest, public_cas: bytes, owner: int | None, *, force: bool = False) -> StoredCas:
     """Create a CA if there is none, or with ``force`` in any case, and write the public files.
 
     Raise ``OSError``; ``UnfitError`` for an existing CA that can't be read.
@@ -154,10 +152,7 @@ def _update(directory: Path, public_cas: bytes, owner: int | None, change: Calla
     """Apply ``change(top, private)`` under a lock, then write the public files."""
     with open_directory(None, str(directory), 0o755) as top:
         fcntl.flock(top, fcntl.LOCK_EX)
-        with (
-            open_directory(top, PRIVATE, 0o700, owner) as private,
-            open_directory(top, PUBLIC, 0o755) as public,
-        ):
+        with open_directory(top, PRIVATE, 0o700, owner) as private, open_directory(top, PUBLIC, 0o755) as public:
             for parent, names in ((private, (CA_FILE, NEXT, DH_PARAMETERS)), (public, (BUNDLE, CERTIFICATE))):
                 for name in names:  # left by an interrupted verb, perhaps with a key
                     remove_file(parent, _TEMPORARY.format(name))

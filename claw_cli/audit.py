@@ -114,8 +114,7 @@ def grants_of(pod: Path, agent: str) -> PodGrants:
     except (msgspec.DecodeError, RecursionError):
         fail(f"{manifest}: can't be read; compile the pod again")
     agents = {
-        name: AgentGrants(each.digest, frozenset(tool.name for tool in each.tools))
-        for name, each in compiled.agents.items()
+        name: AgentGrants(each.digest, frozenset(tool.name for tool in each.tools)) for name, each in compiled.agents.items()
     }
     plan = check_pod(pod, os.environ).value
     if plan is None:

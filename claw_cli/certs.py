@@ -62,9 +62,7 @@ def certs() -> None:
 
 
 @certs_verbs.command("init")
-def init_verb(
-    pod: Pod = None, file: File = None, days: Days = 365, force: Force = False, public: PublicCas = None
-) -> None:
+def init_verb(pod: Pod = None, file: File = None, days: Days = 365, force: Force = False, public: PublicCas = None) -> None:
     """Create the pod's CA, good for its governed hosts only.
 
     An existing CA is kept, and the files that runners trust are written anew.
@@ -78,9 +76,7 @@ def init_verb(
 
 
 @certs_verbs.command("rotate")
-def rotate_verb(
-    pod: Pod = None, file: File = None, days: Days = 365, done: Finish = False, public: PublicCas = None
-) -> None:
+def rotate_verb(pod: Pod = None, file: File = None, days: Days = 365, done: Finish = False, public: PublicCas = None) -> None:
     """Replace the CA in two steps.
 
     First the new CA is trusted beside the old one. With --finish it signs, and the old one goes.

@@ -28,8 +28,7 @@ class ToolChange:
     tool: str
     before: Effect | None
     after: Effect | None
-    what: tuple[str, ...] = ()
-    """The parts of it that changed, for a tool that stays."""
+    what: tuple[str, ...] = ()  # The parts of it that changed, for a tool that stays
 
     @property
     def kind(self) -> Kind:

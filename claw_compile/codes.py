@@ -46,9 +46,7 @@ NATIVE_IS_MEDIATED = warning(
     "Keep it for a later version, or write `delivery: mediated`.",
 )
 SPREAD_TWICE = error("`...` stands twice in one list.", "Keep one of them.")
-SPREAD_WITHOUT_DEFAULTS = error(
-    "`...` stands for the pod's defaults, but there are none.", "Add them, or remove `...`."
-)
+SPREAD_WITHOUT_DEFAULTS = error("`...` stands for the pod's defaults, but there are none.", "Add them, or remove `...`.")
 UNUSED_DEFAULT = warning(
     "No agent takes these defaults of the pod.",
     "Leave the key out of an agent to inherit them (a list also splices them with `- ...`), or remove them.",
@@ -80,9 +78,7 @@ BAD_BUDGET = error(
     "Write both; to have no budget write `budget: null`.",
 )
 BAD_BLOCK = error("A context block has no text, or an `id` that another block has.", "Correct it.")
-BLOCK_IS_CUT = warning(
-    "The text of a context block is longer than its `max-chars`, and is cut.", "Shorten it, or raise it."
-)
+BLOCK_IS_CUT = warning("The text of a context block is longer than its `max-chars`, and is cut.", "Shorten it, or raise it.")
 COUNT_CONFLICT = error(
     "What Compose says of a service does not go with `count`, or makes several containers share one identity.",
     "Remove `container_name`, `scale` or `deploy.replicas`; to have several agents write `count: N`.",
@@ -92,12 +88,9 @@ COUNT_CONFLICT = error(
 
 DESCRIPTOR_VERSION = error("A descriptor needs `version`: 1 or 2.", "Add it.")
 DESCRIPTOR_NEEDS_V2 = error("`tools`, `mcp` and `memory` belong to version 2 of the descriptor.", "Set `version` to 2.")
-DESCRIPTOR_SHAPE = error(
-    "A value of a descriptor is missing or has the wrong shape.", "Give it the shape that is named."
-)
+DESCRIPTOR_SHAPE = error("A value of a descriptor is missing or has the wrong shape.", "Give it the shape that is named.")
 DESCRIPTOR_UNKNOWN_KEY = warning(
-    "A key of a descriptor, or an annotation `x-claw.…`, is not part of the grammar, and does nothing.",
-    "Correct or remove it.",
+    "A key of a descriptor, or an annotation `x-claw.…`, is not part of the grammar, and does nothing.", "Correct or remove it."
 )
 BAD_TOOL_NAME = error("A tool's name is `[A-Za-z0-9_-]{1,48}`.", "Choose such a name.")
 DUPLICATE_TOOL = error("Two tools of one descriptor have the same name.", "Rename one of them.")
@@ -128,13 +121,10 @@ EFFECT_CONFLICT = warning(
     " and yet is destructive.",
     "Remove one of them.",
 )
-READ_ONLY_DELETE = warning(
-    "A tool says that it only reads, and its method is DELETE; it counts as a write.", "Correct it."
-)
+READ_ONLY_DELETE = warning("A tool says that it only reads, and its method is DELETE; it counts as a write.", "Correct it.")
 LONG_DESCRIPTION = warning("A tool's description is over 1024 characters; every request carries it.", "Shorten it.")
 MISSING_DESCRIPTION = warning(
-    "A tool has no description: a model has only the name to go by.",
-    "Say in one sentence what it does, and when to use it.",
+    "A tool has no description: a model has only the name to go by.", "Say in one sentence what it does, and when to use it."
 )
 HIDDEN_TEXT = warning(
     "A tool's name, description or schema holds characters that nobody sees (control characters, marks of direction, letters"
@@ -159,8 +149,7 @@ BAD_DESCRIBE_LABEL = error(
     "Correct the label, or name the descriptor with `x-claw.describe-file`.",
 )
 BAD_TOOLS_LIST = error(
-    "`.claw-tools.json` is not the whole result of MCP's `tools/list`.",
-    'Write `{"tools": […]}` with the tools of every page.',
+    "`.claw-tools.json` is not the whole result of MCP's `tools/list`.", 'Write `{"tools": […]}` with the tools of every page.'
 )
 TOOL_LEFT_OUT = warning(
     "A tool of `.claw-tools.json` has a name that is not `[A-Za-z0-9_-]{1,48}`, and can't be granted.",
@@ -227,9 +216,7 @@ BAD_MASTER_SECRET = error(
 # Codes about policy: grants, credentials, networks, and what an agent has beside its tools.
 
 UNKNOWN_SERVICE = error("No service of the pod has that name.", "Correct the name.")
-UNKNOWN_AGENT = error(
-    "No agent of the pod has that name; with `count` they are `name-0`, `name-1` ….", "Correct the name."
-)
+UNKNOWN_AGENT = error("No agent of the pod has that name; with `count` they are `name-0`, `name-1` ….", "Correct the name.")
 UNKNOWN_TOOL = error("The service's descriptor declares no tool of that name.", "Correct the name.")
 NO_DESCRIPTOR = error(
     "A service whose tools are granted has no descriptor.",
@@ -312,9 +299,7 @@ AGENT_TAKES_HOST = warning(
 )
 UNKNOWN_FEED = error("No service of the pod declares a feed of that name.", "Correct the name.")
 AMBIGUOUS_FEED = error("Several services declare a feed of that name.", "Write it in full: `service/feed`.")
-NO_MEMORY = error(
-    "The service that an agent's `memory` names declares no `memory`.", "Declare it in the service's descriptor."
-)
+NO_MEMORY = error("The service that an agent's `memory` names declares no `memory`.", "Declare it in the service's descriptor.")
 MEMORY_WITHOUT_CLLAMA = error(
     "An agent has a memory, its own or inherited, but no proxy that could ask it.",
     "Add `cllama: passthrough`, or suppress the memory with `memory: null`.",
@@ -327,9 +312,7 @@ BAD_SKILL = error(
     "The front matter of a skill is not closed, or has no `description`, by which the agent knows what it is for.",
     "Open the file with `---`, `description: …`, `---`; or leave the front matter out.",
 )
-SKILL_TWICE = error(
-    "Two skills of an agent have the same base name, by which it knows them.", "Rename one of the files."
-)
+SKILL_TWICE = error("Two skills of an agent have the same base name, by which it knows them.", "Rename one of the files.")
 SKILL_HIDDEN = warning(
     "A skill of an agent has the name of one that a service brings, and is read in its place.",
     "Rename the file, or leave it if that is meant.",
@@ -359,12 +342,9 @@ COUNTED_PROVIDER = error(
     "A service with `count` is used by its name, and no container has that name: there are `name-0`, `name-1`, ….",
     "Name one of them, or give the provider a service of its own, without `count`.",
 )
-ORDINAL_COLLISION = error(
-    "`count` makes an agent with the name that another service has.", "Rename one of the two services."
-)
+ORDINAL_COLLISION = error("`count` makes an agent with the name that another service has.", "Rename one of the two services.")
 RESERVED_NAME = error(
-    "A service, network, volume or secret has a name that the compiler or the original system uses for its own.",
-    "Rename it.",
+    "A service, network, volume or secret has a name that the compiler or the original system uses for its own.", "Rename it."
 )
 SAME_HOST = error(
     "Two services have names that differ in capitals only; as host names they are the same.", "Rename one of them."
@@ -424,8 +404,7 @@ KUBERNETES_NAME = error(
 )
 NO_IMAGE = error("Kubernetes runs images, and the service names none.", "Name one with `image`.")
 PROXYS_USER = error(
-    "In Kubernetes only the proxy's user may leave an agent's pod, and the agent runs as that user.",
-    "Give it another `user`.",
+    "In Kubernetes only the proxy's user may leave an agent's pod, and the agent runs as that user.", "Give it another `user`."
 )
 
 CODES = {name.lower().replace("_", "-"): code for name, code in vars().items() if isinstance(code, Code)}
@@ -441,9 +420,7 @@ def page() -> str:
         "What `claw check` and `claw compile` report. An error means that nothing is written; a warning changes nothing.\n"
         "This page is printed from the registry: `python -m claw_compile.codes > docs/diagnostics.md`.\n"
     )
-    parts = (
-        f"## {code.name}\n\n*{code.severity}* · {code.meaning}\n\n{code.remedy}\n" for _, code in sorted(CODES.items())
-    )
+    parts = (f"## {code.name}\n\n*{code.severity}* · {code.meaning}\n\n{code.remedy}\n" for _, code in sorted(CODES.items()))
     return "\n".join([intro, *parts])
 
 

@@ -25,8 +25,7 @@ from claw_contract.names import assign_aliases, canonical_name
 
 type Facts = dict[str, Any]
 _REFERENCE = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)")
-_MIN_PART = 4
-"""A shorter value is not looked for within other text: it would be there by chance."""
+_MIN_PART = 4  # A shorter value is not looked for within other text: it would be there by chance
 
 
 def inspect_pod(plan: Plan, word: str) -> Facts | UnknownName:
@@ -102,9 +101,7 @@ def _service(plan: Plan, spec: ServiceSpec) -> Facts:
         "reached_by": [each.agent.id for each in plan.agents if name in {reached.service for reached in each.reached}],
         "networks": list(topology(plan.pod.spec, plan.resolved).of(name)),
         "descriptor": _descriptor(service_descriptor) if service_descriptor is not None else None,
-        "tools": [
-            _declared_tool(plan, name, tool) for tool in (service_descriptor.tools if service_descriptor else ())
-        ],
+        "tools": [_declared_tool(plan, name, tool) for tool in (service_descriptor.tools if service_descriptor else ())],
     }
 
 

@@ -14,15 +14,7 @@ from pathlib import Path
 from claw_compile import codes
 from claw_compile.descriptors.descriptor import ServiceDescriptor, read_descriptor
 from claw_compile.descriptors.lock import LOCK_FILE, LockContent, LockedService, lock_service, render_lock, sha256
-from claw_compile.diagnostics.diagnostic import (
-    Diagnostic,
-    Result,
-    did_you_mean,
-    has_errors,
-    quote,
-    sort_diagnostics,
-    start_of,
-)
+from claw_compile.diagnostics.diagnostic import Diagnostic, Result, did_you_mean, has_errors, quote, sort_diagnostics, start_of
 from claw_compile.grammar.pod import ServiceSpec
 from claw_compile.loading.build_context import fill_in
 from claw_compile.loading.descriptor_lookup import written_image
@@ -127,9 +119,7 @@ class _LockUpdate:
             self.diagnostics.extend(compare(lock, name, service_descriptor, granted, service.name.span))
         self.services[name] = entry
 
-    def _entry(
-        self, service: ServiceSpec, ask: AskImage | None
-    ) -> tuple[ServiceDescriptor | None, LockedService | None]:
+    def _entry(self, service: ServiceSpec, ask: AskImage | None) -> tuple[ServiceDescriptor | None, LockedService | None]:
         name, image = service.name.text, written_image(service)
         service_descriptor = self.loaded.descriptors.get(name)
         is_named = service_descriptor is not None and service_descriptor.source in _NAMED
@@ -167,8 +157,7 @@ class _LockUpdate:
         return value, entry.model_copy(update=held)
 
 
-_NAMED = ("describe-file", "snapshot")
-"""Sources of a higher rank than an image."""
+_NAMED = ("describe-file", "snapshot")  # Sources of a higher rank than an image
 
 
 def rotate_pod(pod_file: Path, environ: Mapping[str, str], agent: str) -> Result[Rotation]:

@@ -71,8 +71,7 @@ class ContextBlock(Contract):
     id: Label
     kind: str = ""
     text: str
-    enabled: bool | None = None
-    """None means enabled, as in the original system."""
+    enabled: bool | None = None  # None means enabled, as in the original system
     placement: Annotated[str, AfterValidator(lambda text: text.strip() or "after_feeds")] = "after_feeds"
     max_chars: Annotated[int, AfterValidator(lambda chars: chars if chars > 0 else MAX_BLOCK_CHARS)] = MAX_BLOCK_CHARS
     cadence: Annotated[str, AfterValidator(lambda text: text.strip() or "every_turn")] = "every_turn"

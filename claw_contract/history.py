@@ -21,10 +21,8 @@ class ToolCallRecord(Contract):
     duplicate: bool = False
     duplicate_of_round: int | None = None
     duplicate_count: int | None = None
-    effect: Effect | None = None
-    """The effect in the tool's manifest; None: no tool of that name was granted."""
-    ran: bool = True
-    """True if the service was called. A repeated call, or one answered with advice, does not run."""
+    effect: Effect | None = None  # The effect in the tool's manifest; None: no tool of that name was granted
+    ran: bool = True  # True if the service was called. A repeated call, or one answered with advice, does not run.
 
 
 class TokenUsage(Contract):
@@ -82,15 +80,12 @@ class HistoryEntry(Contract):
     effective_model: str
     status_code: int
     latency_ms: int | None = None
-    error: str | None = None
-    """Our code of an error, ours or the provider's."""
+    error: str | None = None  # Our code of an error, ours or the provider's
     stream: bool
     resumed: bool = False
     """True if an earlier attempt began this turn. ``usage`` covers this attempt, ``tool_trace`` the whole turn."""
-    tools_offered: tuple[str, ...] = ()
-    """Aliases of the managed tools that were offered to the model."""
-    tools_withheld: tuple[WithheldTool, ...] = ()
-    """Granted tools that were not offered."""
+    tools_offered: tuple[str, ...] = ()  # Aliases of the managed tools that were offered to the model
+    tools_withheld: tuple[WithheldTool, ...] = ()  # Granted tools that were not offered
     request_original: Any
     request_effective: Any
     response: JsonObject

@@ -19,8 +19,7 @@ class KnownProvider:
     base_url: str | None
     auth: ProviderAuth
     api_format: ApiFormat
-    env: str
-    """The prefix of its variables: ``<env>_BASE_URL``."""
+    env: str  # The prefix of its variables: ``<env>_BASE_URL``
     keys: tuple[str, ...] = ()
 
 
@@ -30,9 +29,7 @@ _GATEWAY = "https://ai-gateway.vercel.sh/v1"
 KNOWN_PROVIDERS: Final[dict[str, KnownProvider]] = {
     "openai": KnownProvider("https://api.openai.com/v1", "bearer", "openai", "OPENAI", ("OPENAI_API_KEY",)),
     "anthropic": KnownProvider(_ANTHROPIC, "x-api-key", "anthropic", "ANTHROPIC", ("ANTHROPIC_API_KEY",)),
-    "openrouter": KnownProvider(
-        "https://openrouter.ai/api/v1", "bearer", "openai", "OPENROUTER", ("OPENROUTER_API_KEY",)
-    ),
+    "openrouter": KnownProvider("https://openrouter.ai/api/v1", "bearer", "openai", "OPENROUTER", ("OPENROUTER_API_KEY",)),
     "google": KnownProvider(_GOOGLE, "bearer", "openai", "GOOGLE", ("GEMINI_API_KEY", "GOOGLE_API_KEY")),
     "xai": KnownProvider("https://api.x.ai/v1", "bearer", "openai", "XAI", ("XAI_API_KEY",)),
     "ai-gateway": KnownProvider(_GATEWAY, "bearer", "openai", "AI_GATEWAY", ("AI_GATEWAY_API_KEY",)),

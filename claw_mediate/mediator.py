@@ -61,8 +61,7 @@ DIALECTS: Final[Mapping[Endpoint, Spoken]] = {
     "/messages/count_tokens": Spoken(anthropic_messages, counts=True),
 }
 """By the end of the POST's path."""
-_MAX_INLINE_BYTES = 256 << 10
-"""Bytes of a body that are redacted in the event loop; a longer body is redacted in a thread."""
+_MAX_INLINE_BYTES = 256 << 10  # Bytes of a body that are redacted in the event loop; a longer body is redacted in a thread
 
 
 class Mediator:
@@ -191,9 +190,7 @@ class Mediator:
         except (UnreadableRequestError, json_splice.JsonSpliceError) as error:
             return refuse(request.path, 400, "invalid_request", str(error))
 
-    async def exchange_packed(
-        self, admitted: Identity, request: Request, error: DecodingError
-    ) -> RunnerResponse | Forward:
+    async def exchange_packed(self, admitted: Identity, request: Request, error: DecodingError) -> RunnerResponse | Forward:
         """Decide about an admitted request whose body can't be decoded."""
         if self._stops:
             return refuse_stopping(request.path)

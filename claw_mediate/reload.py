@@ -41,9 +41,7 @@ def reload_files(agents: AgentDirectory, registry: ProviderRegistry) -> list[str
     old_agents, old_providers = agents.clear_cache(), registry.clear_cache()
     new_agents = {agent_id: agents.find(agent_id) for agent_id in agents.ids()}
     changes = [
-        change
-        for agent_id in sorted({*old_agents, *new_agents})
-        for change in _agent_changes(agent_id, old_agents, new_agents)
+        change for agent_id in sorted({*old_agents, *new_agents}) for change in _agent_changes(agent_id, old_agents, new_agents)
     ]
     new_providers = registry.all()
     changes += [
@@ -54,9 +52,7 @@ def reload_files(agents: AgentDirectory, registry: ProviderRegistry) -> list[str
     return [*changes, *([registry.problem] if registry.problem else [])]
 
 
-def _agent_changes(
-    agent_id: str, before: Mapping[str, Agent | None], after: Mapping[str, Agent | None]
-) -> Iterator[str]:
+def _agent_changes(agent_id: str, before: Mapping[str, Agent | None], after: Mapping[str, Agent | None]) -> Iterator[str]:
     old, new = before.get(agent_id), after.get(agent_id)
     if agent_id not in after:
         yield f"{agent_id}: removed"

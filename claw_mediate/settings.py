@@ -25,12 +25,7 @@ class Setting:
 SETTINGS = (
     Setting("context", "CLAW_CONTEXT_ROOT", "/claw/context", "Directory with one context directory for each agent."),
     Setting("auth", "CLAW_AUTH_DIR", "/claw/auth", "Directory of providers.json."),
-    Setting(
-        "key_states",
-        "CLAW_KEY_STATES_DIR",
-        "",
-        "Directory of the states of provider keys; empty: beside providers.json.",
-    ),
+    Setting("key_states", "CLAW_KEY_STATES_DIR", "", "Directory of the states of provider keys; empty: beside providers.json."),
     Setting("secrets", "CLAW_SECRETS_DIR", "/run/secrets", "Directory that token references are resolved in."),
     Setting("history", "CLAW_SESSION_HISTORY_DIR", "", "Directory of session history; empty: no history."),
     Setting("history_max_bytes", "CLLAMA_SESSION_HISTORY_MAX_BYTES", "268435456", "Size at which history rotates."),
@@ -46,12 +41,8 @@ SETTINGS = (
     Setting("proxy", "CLAW_PROXY_ADDR", ":8082", "Address of the forward proxy, when no --mode is given."),
     Setting("hosts", "CLLAMA_HOSTS", "", "More governed hosts, comma separated, each as HOST=PROVIDER."),
     Setting("ca", "CLLAMA_CA", "", "Directory of the CA that claw certs created; empty: mitmproxy's own, in confdir."),
-    Setting(
-        "egress", "CLLAMA_EGRESS", "allow", "What happens to hosts that are not governed: allow or deny.", is_word=True
-    ),
-    Setting(
-        "dispatch", "CLLAMA_DISPATCH", "fast", "How mitmproxy calls its addons: fast, or plain (mitmproxy's own way)."
-    ),
+    Setting("egress", "CLLAMA_EGRESS", "allow", "What happens to hosts that are not governed: allow or deny.", is_word=True),
+    Setting("dispatch", "CLLAMA_DISPATCH", "fast", "How mitmproxy calls its addons: fast, or plain (mitmproxy's own way)."),
     Setting("keep_flows", "CLLAMA_KEEP_FLOWS", "5000", "How many flows mitmweb and the console keep."),
     Setting("keep_bytes", "CLLAMA_KEEP_BYTES", "268435456", "How many bytes of flows mitmweb and the console keep."),
     Setting("keepalive_ms", "CLLAMA_KEEPALIVE_MS", "1000", "Longest silence of a mediated stream, in milliseconds."),
@@ -78,10 +69,7 @@ SETTINGS = (
     Setting("feed_fetch_timeout_ms", "CLLAMA_FEED_FETCH_TIMEOUT_MS", "3000", "Time-out of a feed, 100 to 120000 ms."),
     Setting("time_line", "CLLAMA_TIME_LINE", "off", "Whether prompts contain the current time: on or off."),
     Setting(
-        "drain_ms",
-        "CLLAMA_DRAIN_MS",
-        "4000",
-        "How long requests under way may take when the proxy is stopped, 1 to 600000 ms.",
+        "drain_ms", "CLLAMA_DRAIN_MS", "4000", "How long requests under way may take when the proxy is stopped, 1 to 600000 ms."
     ),
     Setting(
         "budget_fail_mode",

@@ -26,8 +26,7 @@ class Anchor:
 
     key: str
     before: tuple[str, ...] = ()
-    alternatives: tuple[str, ...] = ()
-    """Other keys of the same message, for runners that write their calls into its text."""
+    alternatives: tuple[str, ...] = ()  # Other keys of the same message, for runners that write their calls into its text
 
     @property
     def keys(self) -> tuple[str, ...]:

@@ -41,8 +41,7 @@ class SpendingTotal:
 
     requests: int
     cost: float
-    unknown: int
-    """Requests of unknown cost."""
+    unknown: int  # Requests of unknown cost
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,8 +32,7 @@ MAX_CANDIDATES = 256
 """Turns with equal earlier messages whose last messages are compared: the latest."""
 _MESSAGE_DIGEST = re.compile(r"[1-9][0-9]{0,11}:[0-9a-f]{64}")
 _NEW_WORD = re.compile(r"\W|_")
-_NOTE = re.compile(r"[^\S\r\n]*[\r\n\[<({]")
-"""A new line or a bracket, as OpenClaw begins ``[Queued user message …]``."""
+_NOTE = re.compile(r"[^\S\r\n]*[\r\n\[<({]")  # A new line or a bracket, as OpenClaw begins ``[Queued user message …]``
 
 
 class StoredResponse(msgspec.Struct, frozen=True, array_like=True):
@@ -86,9 +85,7 @@ class RequestFingerprint:
             at = length
             if digest == f"{length}:{running.hexdigest()}":
                 prefixes.add(digest)
-        return {
-            (digest, state) for digest, state in attempts if digest in prefixes and self._is_note(ends[digest], state)
-        }
+        return {(digest, state) for digest, state in attempts if digest in prefixes and self._is_note(ends[digest], state)}
 
     def _is_note(self, end: int, state: str) -> bool:
         appended = self.last_message[end:]

@@ -14,8 +14,7 @@ from typing import Literal, Protocol
 from claw_contract.metadata import Budget
 
 type OnWriteError = Callable[[str], None]
-_MIN_BUCKETS = 60
-"""Buckets of a window. No bucket is longer than a minute or shorter than a second."""
+_MIN_BUCKETS = 60  # Buckets of a window. No bucket is longer than a minute or shorter than a second.
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +24,7 @@ class Bucket:
     ends: float
     requests: int
     cost: float
-    unknown: int
-    """Requests of unknown cost."""
+    unknown: int  # Requests of unknown cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +51,7 @@ def bucket_end(budget: Budget, now: float) -> float:
 
 def find_excess(budget: Budget, buckets: Sequence[Bucket], now: float) -> BudgetExcess | None:
     """Return the limit that allows no further request, or None."""
-    current = sorted(
-        (bucket for bucket in buckets if bucket.ends > now - budget.seconds), key=lambda bucket: bucket.ends
-    )
+    current = sorted((bucket for bucket in buckets if bucket.ends > now - budget.seconds), key=lambda bucket: bucket.ends)
     requests = sum(bucket.requests for bucket in current)
     cost = math.fsum(bucket.cost for bucket in current)
     unknown = sum(bucket.unknown for bucket in current)

@@ -64,6 +64,4 @@ def parse_place(text: str) -> Place:
         raise ValueError(f"the state is {_SYNTAX}")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     secrets = (text, *((parts.password, unquote(parts.password)) if parts.password else ()))
-    return Server(
-        Secret(text), f"{scheme.lower()}://{host}:{port}/{database}", tuple(Secret(value) for value in set(secrets))
-    )
+    return Server(Secret(text), f"{scheme.lower()}://{host}:{port}/{database}", tuple(Secret(value) for value in set(secrets)))

@@ -57,9 +57,7 @@ class Count(NamedTuple):
 
 def main() -> int:
     modules = [
-        read(path)
-        for path in sorted([*ROOT.glob("claw_*/**/*.py"), *ROOT.glob("addons/*.py")])
-        if not path.is_symlink()
+        read(path) for path in sorted([*ROOT.glob("claw_*/**/*.py"), *ROOT.glob("addons/*.py")]) if not path.is_symlink()
     ]
     counts = list(count(modules))
     for row in counts:
@@ -79,9 +77,7 @@ def count(modules: list[Module]) -> Iterator[Count]:
     """Yield every row."""
     participles = [at(module, node) for module, node in classes(modules) if is_participle(node.name)]
     yield Count("classes named by a bare participle or preposition", len(participles), 9, participles)
-    questions = [
-        at(module, node) for module, node in documented(modules) if QUESTIONS.match(ast.get_docstring(node) or "")
-    ]
+    questions = [at(module, node) for module, node in documented(modules) if QUESTIONS.match(ast.get_docstring(node) or "")]
     yield Count("public docstrings that begin with What, Whether, Who, Of, Where", len(questions), 0, questions)
     dangling = [f"{path.relative_to(ROOT)}: {problem}" for path in pages() for problem in problems_of(path)]
     yield Count("references that lead to nothing in the repository", len(dangling), 0, dangling)
@@ -95,9 +91,7 @@ def count(modules: list[Module]) -> Iterator[Count]:
         if "mitm" in module.path.parts and "WeakKeyDictionary[http.HTTPFlow" in module.text
     ]
     yield Count("registries of flow state", len(registries), 1, registries)
-    stores = sorted(
-        {module.path.relative_to(ROOT).parts[0] for module in modules if SQL.search(without_docstrings(module))}
-    )
+    stores = sorted({module.path.relative_to(ROOT).parts[0] for module in modules if SQL.search(without_docstrings(module))})
     yield Count("packages that hold SQL or Lua", len(stores), 1, stores)
     lines = sum(module.text.count("\n") for module in modules)
     yield Count("lines of source", lines, 33_500, [])
@@ -149,9 +143,7 @@ def documented(
     """Yield every public class, function and module."""
     for module in modules:
         for node in ast.walk(module.tree):
-            is_named = isinstance(
-                node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-            ) and not node.name.startswith("_")
+            is_named = isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_")
             if is_named or isinstance(node, ast.Module):
                 yield module, node
 

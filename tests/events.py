@@ -18,9 +18,7 @@ def known(line: str | bytes) -> dict[str, Any]:
     event: dict[str, Any] = json.loads(line)
     assert tuple(event)[: len(COMMON)] == COMMON, event
     problems = [problem for model in MODELS if (problem := _misfit(model, event, line)) is not None]
-    assert len(problems) < len(MODELS), f"no line of the log: {event}\n" + "\n".join(
-        problem for problem in problems if problem
-    )
+    assert len(problems) < len(MODELS), f"no line of the log: {event}\n" + "\n".join(problem for problem in problems if problem)
     return event
 
 

@@ -37,16 +37,7 @@ def test_every_row_of_the_bench_can_be_measured(tmp_path: Path) -> None:
 
 @pytest.mark.requirement("bench:alive")
 def test_what_a_check_of_a_large_pod_costs_can_be_measured() -> None:
-    command = [
-        sys.executable,
-        str(ROOT / "bench" / "compiling.py"),
-        "--services",
-        "3",
-        "--agents",
-        "2",
-        "--rounds",
-        "1",
-    ]
+    command = [sys.executable, str(ROOT / "bench" / "compiling.py"), "--services", "3", "--agents", "2", "--rounds", "1"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "3 services with 5 tools each, 2 agents" in done.stdout
@@ -58,11 +49,7 @@ def test_how_fast_audit_reads_can_be_measured() -> None:
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environ)
     assert done.returncode == 0, done.stderr
-    assert [line.split("|")[1].strip() for line in done.stdout.splitlines()[4:]] == [
-        "history",
-        "history and log",
-        "verify",
-    ]
+    assert [line.split("|")[1].strip() for line in done.stdout.splitlines()[4:]] == ["history", "history and log", "verify"]
 
 
 @pytest.mark.requirement("bench:alive")

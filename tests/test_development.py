@@ -30,26 +30,14 @@ def test_fails_as_expected(): assert False
 """
 
 
-SET_UP = dict.fromkeys(
-    ("redis-server", "nft", "ip", "chromium", "curl", "openssl", "git", "setpriv", "keytool", "id"), ""
-)
+SET_UP = dict.fromkeys(("redis-server", "nft", "ip", "chromium", "curl", "openssl", "git", "setpriv", "keytool", "id"), "")
 
 
 def run_skips(home: Path, **environment: str) -> str:
     """Return what a run of SKIPS prints."""
     module = home / "test_skips.py"
     module.write_text(SKIPS, encoding="utf-8")
-    options = [
-        "-p",
-        "tests.not_tested",
-        "-p",
-        "no:cacheprovider",
-        "-q",
-        "--noconftest",
-        f"--rootdir={home}",
-        "-c",
-        os.devnull,
-    ]
+    options = ["-p", "tests.not_tested", "-p", "no:cacheprovider", "-q", "--noconftest", f"--rootdir={home}", "-c", os.devnull]
     inherited = {name: value for name, value in os.environ.items() if name != "CI" and not name.startswith("PYTEST_")}
     command = [sys.executable, "-m", "pytest", *options, str(module)]
     done = subprocess.run(
@@ -61,9 +49,7 @@ def run_skips(home: Path, **environment: str) -> str:
 @pytest.mark.requirement("development:not-tested")
 def test_a_run_ends_with_a_list_of_what_was_not_tested(tmp_path: Path) -> None:
     report = run_skips(tmp_path)
-    assert re.search(
-        r"=+ not tested =+\n2 in .*: no-such-program is not installed: make setup\n1 in .*: the kernel ", report
-    )
+    assert re.search(r"=+ not tested =+\n2 in .*: no-such-program is not installed: make setup\n1 in .*: the kernel ", report)
     assert "network namespaces (Operation not permitted): run as root" in report
     assert "1 passed, 3 skipped, 1 xfailed" in report
 

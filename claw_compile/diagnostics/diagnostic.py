@@ -51,13 +51,7 @@ class Code:
     name: str = ""
 
     def at(
-        self,
-        span: Span,
-        message: str,
-        *,
-        hint: str | None = None,
-        notes: Iterable[Note] = (),
-        help_text: str | None = None,
+        self, span: Span, message: str, *, hint: str | None = None, notes: Iterable[Note] = (), help_text: str | None = None
     ) -> Diagnostic:
         """Return a diagnostic of this kind. ``hint`` stands beside the carets, ``help_text`` on a line of its own."""
         shown_notes = tuple(Note(note.span, escape_controls(note.message)) for note in notes)

@@ -37,12 +37,8 @@ _TYPE = Key[AuthType](
     missing=MissingKey(message=f"'auth' needs 'type': {', '.join(AUTH_TYPES)}"),
 )
 _ENV = Key("env", Text(), "The variable that holds it, of the service that is called.")
-_SECRET = Key(
-    "secret", Text(_SECRET_NAME, "'secret' is the name of one of the pod's secrets"), "One of the pod's secrets."
-)
-_HEADER = Key(
-    "header", Text("[A-Za-z0-9-]{1,64}", "'header' is the name of an HTTP header"), "The header that carries it."
-)
+_SECRET = Key("secret", Text(_SECRET_NAME, "'secret' is the name of one of the pod's secrets"), "One of the pod's secrets.")
+_HEADER = Key("header", Text("[A-Za-z0-9-]{1,64}", "'header' is the name of an HTTP header"), "The header that carries it.")
 _USERNAME = Key(
     "username",
     Text("[!-9;-~]{1,200}", "'username' has visible characters, and no ':'"),
@@ -105,9 +101,7 @@ def _one_for_each_service(reader: Reader, principals: tuple[Principal, ...], _no
     return tuple(by_service.values())
 
 
-_PRINCIPAL_ENTRY = Record(
-    (_SERVICE, _ENV, _SECRET, _PRINCIPAL), _build_principal, required=(_SERVICE,), either=(_ENV, _SECRET)
-)
+_PRINCIPAL_ENTRY = Record((_SERVICE, _ENV, _SECRET, _PRINCIPAL), _build_principal, required=(_SERVICE,), either=(_ENV, _SECRET))
 PRINCIPALS = Conversion(ListOf(_PRINCIPAL_ENTRY), _one_for_each_service)
 
 _SECRET_ENV = Key("env", Text(VARIABLE_NAME, "'env' is the name of a variable"), "The variable that holds it.")
@@ -133,9 +127,7 @@ SECRETS = Conversion(
     lambda _reader, pairs, _node: tuple(PodSecret(name, source, of) for name, (source, of) in pairs),
 )
 
-_PATH = Key(
-    "path", Text(_MCP_PATH, "{shown} is no path of a service", codes.BAD_PATH), "Where it listens.", _DEFAULT_MCP_PATH
-)
+_PATH = Key("path", Text(_MCP_PATH, "{shown} is no path of a service", codes.BAD_PATH), "Where it listens.", _DEFAULT_MCP_PATH)
 
 
 def _build_mcp(members: Members) -> ScalarNode | None:

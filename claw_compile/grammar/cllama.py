@@ -80,9 +80,7 @@ class _ModelSlots:
         fallback: tuple[str, ...] | None = None
         for entry in mapping.entries if mapping is not None else ():
             if entry.key.text == FALLBACK:
-                fallback = tuple(
-                    dict.fromkeys(_FALLBACKS.read(reader, entry.value, Place("'fallback'", place.span)) or ())
-                )
+                fallback = tuple(dict.fromkeys(_FALLBACKS.read(reader, entry.value, Place("'fallback'", place.span)) or ()))
             elif is_null(entry.value) and _is_slot(entry.key.text):
                 slots.append((entry.key, None))
             elif (ref := _read_slot(reader, entry, place)) is not None:
@@ -148,9 +146,7 @@ _USD = Key(
 )
 _REQUESTS = Key("max-requests", Limit(), "Requests in a window.")
 _WINDOW = Key(
-    "window",
-    Conversion(Text(), _window, Text(_DURATION).json_schema()),
-    "How long a window is, such as 90s, 30m or 24h.",
+    "window", Conversion(Text(), _window, Text(_DURATION).json_schema()), "How long a window is, such as 90s, 30m or 24h."
 )
 _BEHAVIOR = Key[Behavior]("behavior", Choice[Behavior](BEHAVIORS), "What happens at the cap.", "hard_stop")
 

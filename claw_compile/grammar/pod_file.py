@@ -17,19 +17,7 @@ from claw_compile.grammar.cllama import BUDGET, CLLAMA, DEFAULT_CLLAMA, ENV, MOD
 from claw_compile.grammar.pod import DELIVERIES, Delivery, PodSpec, ServiceSpec
 from claw_compile.grammar.prompt import CONTEXT, DEFAULT_FEEDS, DEFAULT_SKILLS, FEEDS, MEMORY, SKILLS
 from claw_compile.grammar.reader import Reader, is_null
-from claw_compile.grammar.shapes import (
-    AnyValue,
-    Choice,
-    Conversion,
-    Flag,
-    Key,
-    Limit,
-    Members,
-    MissingKey,
-    Place,
-    Record,
-    Text,
-)
+from claw_compile.grammar.shapes import AnyValue, Choice, Conversion, Flag, Key, Limit, Members, MissingKey, Place, Record, Text
 from claw_compile.grammar.tools import DEFAULT_GRANTS, DEFAULT_SURFACES, GRANTS, LIMITS, SURFACES
 from claw_compile.parsing.environment import Lookup
 from claw_compile.parsing.node import Entry, MapNode, Node, ScalarNode, entries_of
@@ -81,9 +69,7 @@ ORIGINAL_POD_KEYS = _original_keys(
     *("handles-defaults", "channel-memory", "principals", "master", "alert-webhooks", "alert-mentions"),
     *("sequential-conformance", "claw-api"),
 )
-POD: Record[Members] = Record(
-    (*POD_KEYS, *ORIGINAL_POD_KEYS), lambda members: members, "the pod's x-claw", required=(_NAME,)
-)
+POD: Record[Members] = Record((*POD_KEYS, *ORIGINAL_POD_KEYS), lambda members: members, "the pod's x-claw", required=(_NAME,))
 
 _AGENT = Key("agent", Text(), "The agent's contract, beside the pod file; makes the service an agent.")
 _TYPE = Key("type", Text(), "The type of the runner.", "generic")
@@ -119,9 +105,7 @@ _PROVIDER_FIELDS: dict[str, Key[Any]] = {
     "auth": Key("auth", AUTH, "The credential that the service wants; over its descriptor's."),
 }
 AGENT_KEYS, PROVIDER_KEYS = tuple(_AGENT_FIELDS.values()), tuple(_PROVIDER_FIELDS.values())
-ORIGINAL_SERVICE_KEYS = _original_keys(
-    "handles", "invoke", "persona", "include", "channel-memory", "claw-api", "hermes"
-)
+ORIGINAL_SERVICE_KEYS = _original_keys("handles", "invoke", "persona", "include", "channel-memory", "claw-api", "hermes")
 SERVICE: Record[Members] = Record(
     (_AGENT, _TYPE, *AGENT_KEYS, *PROVIDER_KEYS, *ORIGINAL_SERVICE_KEYS),
     lambda members: members,

@@ -38,9 +38,7 @@ _MAX_NAME = 200
 _NAME = Key("name", Text(max_length=_MAX_NAME), "What the model knows it by.")
 _SOURCE = Key("source", Text(), "The service that has it.")
 _FEED_PATH = Key(
-    "path",
-    Text(_PATH, "{shown} is no path of a service", codes.BAD_PATH),
-    "Where the service has it; {claw_id} is the agent.",
+    "path", Text(_PATH, "{shown} is no path of a service", codes.BAD_PATH), "Where the service has it; {claw_id} is the agent."
 )
 _TTL = Key("ttl", Limit(), "For how many seconds it is good.")
 _DESCRIPTION = Key("description", Prose(), "What it is.")

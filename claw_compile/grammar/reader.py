@@ -104,8 +104,6 @@ def is_spread(node: Node) -> bool:
 def problem_at(node: ScalarNode, problem: Problem) -> Diagnostic:
     """Return the diagnostic of an interpolation problem at its scalar, in words of the file only."""
     if isinstance(problem, MalformedReference):
-        return codes.BAD_INTERPOLATION.at(
-            node.span, "a '${' that begins no variable", help_text="a literal '$' is '$$'"
-        )
+        return codes.BAD_INTERPOLATION.at(node.span, "a '${' that begins no variable", help_text="a literal '$' is '$$'")
     why = f": {quote(problem.message)[1:-1]}" if problem.message else ""
     return codes.UNSET_VARIABLE.at(node.span, f"{problem.name} is not set{why}")

@@ -35,8 +35,7 @@ TOOLS_FILE = ".claw-tools.json"
 DESCRIBE_LABEL, MCP_LABEL = "claw.describe", "claw.mcp"
 
 
-type _Candidate = Result[ServiceDescriptor] | Diagnostic
-"""A descriptor, sound or not; or the reason why one is passed over."""
+type _Candidate = Result[ServiceDescriptor] | Diagnostic  # A descriptor, sound or not; or the reason why one is passed over
 _IMAGE_KEYS = ("image", "wrapper_image")
 
 

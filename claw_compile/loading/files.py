@@ -26,8 +26,7 @@ class Files:
 
     directory: Path
     diagnostics: list[Diagnostic]
-    read: dict[str, bytes] = field(default_factory=dict)
-    """The content of each file that was read, by its path in the directory."""
+    read: dict[str, bytes] = field(default_factory=dict)  # The content of each file that was read, by its path in the directory
 
     @cached_property
     def root(self) -> Path:

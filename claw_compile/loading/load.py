@@ -219,9 +219,7 @@ def find_service_skills(
     return skills
 
 
-def _within(
-    service: ServiceSpec, service_descriptor: ServiceDescriptor, files: Files, lookup: Lookup
-) -> tuple[str, ...]:
+def _within(service: ServiceSpec, service_descriptor: ServiceDescriptor, files: Files, lookup: Lookup) -> tuple[str, ...]:
     context = build_context(service, files, lookup)
     contexts = (context.path,) if context is not None else ()
     match service_descriptor.source:

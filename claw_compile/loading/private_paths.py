@@ -22,8 +22,7 @@ from claw_compile.parsing.environment import Lookup, interpolate
 from claw_compile.parsing.node import MapNode, Node, ScalarNode, child, entries_of, items_of
 
 _PRIVATE = (".claw-runtime", ".claw-master", ".claw-ca/private", ".env")
-_FOR_AGENTS = "claw"
-"""``.claw-runtime/agents/<id>/claw`` holds what an agent may read."""
+_FOR_AGENTS = "claw"  # ``.claw-runtime/agents/<id>/claw`` holds what an agent may read
 _PROXY = "cllama"
 _PROXY_VOLUME = re.compile(r"(.*[_-])?claw-(history|state)", re.DOTALL)
 _PROXY_SECRET = re.compile(r"claw-.*", re.DOTALL)
@@ -122,11 +121,7 @@ class PrivatePaths:
 
     def _mounted_secrets(self, body: MapNode) -> Iterator[_Exposure]:
         mounted = (
-            *(
-                ("secrets", name)
-                for node in (body, body.value("build"))
-                for name in mounted_names(child(node, "secrets"))
-            ),
+            *(("secrets", name) for node in (body, body.value("build")) for name in mounted_names(child(node, "secrets"))),
             *(("configs", name) for name in mounted_names(body.value("configs"))),
         )
         for section, name in mounted:

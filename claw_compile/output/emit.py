@@ -29,8 +29,7 @@ from claw_contract.names import assign_aliases
 from claw_contract.secret import REVEAL, Secret
 
 VERSION = 1
-_MAX_EXACT = 2**53
-"""JavaScript knows no larger integer exactly, and ids of channels are larger."""
+_MAX_EXACT = 2**53  # JavaScript knows no larger integer exactly, and ids of channels are larger
 _OPTIONAL_LIMITS = ("on_budget", "max_parallel")
 type Tree = Mapping[PurePosixPath, bytes]
 """Relative path → content. Files that hold no credential and that an agent reads are 0644, all others 0600."""
@@ -225,8 +224,5 @@ def carried_data(node: Node) -> Any:
         case ListNode():
             return [carried_data(item) for item in node.items]
         case MapNode():
-            return {
-                entry.key.text: carried_data(entry.value)
-                for entry in sorted(node.entries, key=lambda each: each.key.text)
-            }
+            return {entry.key.text: carried_data(entry.value) for entry in sorted(node.entries, key=lambda each: each.key.text)}
     assert_never(node)

@@ -20,8 +20,7 @@ type Data = str | int | bool | Node | Iterable[Data] | Mapping[str, Data] | None
 _OURS = Span("", 0, 0, 0)
 _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
-_WORDS = {"null", "true", "false", "y", "n", "yes", "no", "on", "off"}
-"""Text that YAML 1.1 or 1.2 would not take for a string."""
+_WORDS = {"null", "true", "false", "y", "n", "yes", "no", "on", "off"}  # Text that YAML 1.1 or 1.2 would not take for a string
 _PLAIN_START = re.compile(r"""[^\s\-?:,\[\]{}#&*!|>'"%@`]|[-?:](?=\S)""")
 _NOT_PLAIN = re.compile(r""":(\s|$)|\s#|[^\S ]|^[.-]{3}|\s$""")
 

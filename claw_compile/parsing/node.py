@@ -17,8 +17,7 @@ from typing import Any, assert_never
 from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Result, Span
 
-_LINE_BREAK = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
-"""The line breaks of PyYAML; the JSON reader counts the same way."""
+_LINE_BREAK = re.compile("\r\n|[\r\n\x85\u2028\u2029]")  # The line breaks of PyYAML; the JSON reader counts the same way
 _INT = re.compile(r"[-+]?[0-9]+")
 _OCTAL = re.compile(r"0o[0-7]+")
 _HEX = re.compile(r"0x[0-9a-fA-F]+")

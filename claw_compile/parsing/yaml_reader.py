@@ -25,8 +25,7 @@ MAX_NODES = 100_000
 """The most values that a document may have once its aliases are expanded."""
 _STRING = "tag:yaml.org,2002:str"
 _PRESENTATION = re.compile(r"\s*(#.*|%.*)?$")
-_DISPUTED = re.compile("[\t\ufeff\x85\u2028\u2029]")
-"""Characters that libyaml and PyYAML treat differently."""
+_DISPUTED = re.compile("[\t\ufeff\x85\u2028\u2029]")  # Characters that libyaml and PyYAML treat differently
 SPREAD_HELP = "to splice the pod's defaults write '- ...', with the dash, where the list's entries stand"
 
 

@@ -21,13 +21,7 @@ from claw_compile.grammar.pod import (
 from claw_compile.loading.load import LoadedPod
 from claw_compile.parsing.node import ScalarNode, child, items_of, span_at
 from claw_compile.policy.agent import Agent, GrantedTool, ResolvedPod
-from claw_compile.policy.check_services import (
-    check_counted_services,
-    check_host,
-    check_images,
-    check_names,
-    check_reach,
-)
+from claw_compile.policy.check_services import check_counted_services, check_host, check_images, check_names, check_reach
 from claw_compile.policy.resolve import expand_list
 from claw_contract.descriptor import DescriptorTool, DescriptorV2
 from claw_contract.names import ALIAS_LIMIT, SERVICE_NAME, assign_aliases, canonical_name, plain_alias
@@ -133,9 +127,7 @@ def check_skills(pod: PodSpec) -> Iterator[Diagnostic]:
 def check_secrets(pod: PodSpec) -> Iterator[Diagnostic]:
     """Check that every secret that is named is one of the pod's."""
     known = {secret.name.text for secret in pod.secrets}
-    own = [
-        service.auth.secret for service in pod.services if service.auth is not None and service.auth.secret is not None
-    ]
+    own = [service.auth.secret for service in pod.services if service.auth is not None and service.auth.secret is not None]
     principals = (each for service in pod.services for each in service.principals)
     for name in (*own, *(each.reference for each in principals if each.source == "secret")):
         if name.text not in known:

@@ -31,10 +31,7 @@ _OUR_REAL_NETWORK = re.compile(r".*[_-]" + _OURS["networks"].pattern, re.DOTALL)
 """Our network as Docker calls it: the project's name comes first."""
 _SHARED = ("network_mode", "pid", "ipc")
 _SOCKETS = ("docker.sock", "containerd.sock", "podman.sock", "crio.sock")
-_DIRECTORIES = {
-    *("/", "/dev", "/etc", "/proc", "/root", "/run", "/sys"),
-    *("/var", "/var/lib", "/var/lib/docker", "/var/run"),
-}
+_DIRECTORIES = {*("/", "/dev", "/etc", "/proc", "/root", "/run", "/sys"), *("/var", "/var/lib", "/var/lib/docker", "/var/run")}
 CAPABILITIES = {
     *("ALL", "BPF", "DAC_READ_SEARCH", "MKNOD", "NET_ADMIN", "NET_RAW", "PERFMON"),
     *("SYS_ADMIN", "SYS_BOOT", "SYS_MODULE", "SYS_PTRACE", "SYS_RAWIO"),
@@ -91,12 +88,7 @@ def check_images(loaded: LoadedPod, resolved: ResolvedPod) -> Iterator[Diagnosti
     used = {name for agent in resolved.agents for name in (agent.spec.name.text, *agent.providers)}
     for service in loaded.pod.services:
         image = child(service.body, "image")
-        if (
-            service.name.text not in used
-            or child(service.body, "build")
-            or not isinstance(image, ScalarNode)
-            or image.is_null
-        ):
+        if service.name.text not in used or child(service.body, "build") or not isinstance(image, ScalarNode) or image.is_null:
             continue
         if not _is_pinned(interpolate(image.text, loaded.variables.lookup).text):
             message = f"the image of {service.name.text} names no version, and may be another one tomorrow"

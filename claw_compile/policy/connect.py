@@ -57,8 +57,7 @@ class Connections:
     principals: Principals = field(default_factory=dict)
     feeds: Mapping[str, tuple[Feed, ...]] = field(default_factory=dict)
     memories: Mapping[str, Memory] = field(default_factory=dict)
-    model_providers: Providers | None = None
-    """providers.json."""
+    model_providers: Providers | None = None  # providers.json
 
     def auth(self, agent: Agent, service: str) -> Auth:
         """Return the credential with which the proxy calls the service for this agent."""
@@ -78,9 +77,7 @@ def connect(loaded: LoadedPod, resolved: ResolvedPod) -> Result[Connections]:
     return Result(Connections(providers, principals, feeds, memories, models), tuple(diagnostics))
 
 
-def _providers(
-    loaded: LoadedPod, resolved: ResolvedPod, diagnostics: list[Diagnostic]
-) -> Iterator[tuple[str, Provider]]:
+def _providers(loaded: LoadedPod, resolved: ResolvedPod, diagnostics: list[Diagnostic]) -> Iterator[tuple[str, Provider]]:
     for name in sorted({name for agent in resolved.agents for name in agent.providers}):
         service, service_descriptor = loaded.pod.service(name), loaded.descriptors.get(name)
         if service is None or (service_descriptor is None and name in loaded.descriptors):
@@ -213,9 +210,7 @@ def base_url(service: ServiceSpec, lookup: Lookup, diagnostics: list[Diagnostic]
     if others:
         message = f"{name} has several TCP ports; {quote(first.shown)} is taken"
         notes = [Note(first.span, "this one is taken")]
-        diagnostics.append(
-            codes.SEVERAL_PORTS.at(others[0].span, message, notes=notes, help_text="set 'x-claw.base-url'")
-        )
+        diagnostics.append(codes.SEVERAL_PORTS.at(others[0].span, message, notes=notes, help_text="set 'x-claw.base-url'"))
     return f"http://{name}:{first.number}"
 
 

@@ -27,13 +27,10 @@ from claw_contract.manifest import Auth
 from claw_contract.redaction.redactor import MIN_REDACTED
 from claw_contract.secret import Secret
 
-_ASSIGNMENT = re.compile(
-    r"""^(?![ \t]*#).*?\b(?P<name>[A-Z][A-Z0-9_]+)["']?[ \t]*[=:][ \t]*["']?[^\s"']""", re.MULTILINE
-)
+_ASSIGNMENT = re.compile(r"""^(?![ \t]*#).*?\b(?P<name>[A-Z][A-Z0-9_]+)["']?[ \t]*[=:][ \t]*["']?[^\s"']""", re.MULTILINE)
 """A variable with a value, in any language."""
 _CONFIDENTIAL = re.compile(r"(^|_)(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|MASTER)(_|$)")
-_MIN_IN_TEXT = 12
-"""A shorter secret may be a word, and counts in variables only."""
+_MIN_IN_TEXT = 12  # A shorter secret may be a word, and counts in variables only
 _MIN_IN_PROSE = 24
 
 
@@ -116,8 +113,7 @@ def _by_name(item: LeakInput, text: str) -> Iterator[_Finding]:
 def _secrets(loaded: LoadedPod, resolved: ResolvedPod, connections: Connections) -> tuple[_HeldSecret, ...]:
     """Return the secrets of the proxy and the services, each value once, by the first word for it."""
     secret = [
-        _HeldSecret(f"the token of {name}", value)
-        for name, value in _tokens(_services(loaded, connections), loaded.secrets)
+        _HeldSecret(f"the token of {name}", value) for name, value in _tokens(_services(loaded, connections), loaded.secrets)
     ]
     secret += [_HeldSecret(f"the pod's secret {name}", value) for name, value in sorted(loaded.secrets.items())]
     for name, setting in resolved.proxy_env.items():

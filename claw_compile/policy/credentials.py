@@ -38,9 +38,7 @@ type Principals = Mapping[str, Mapping[str, PrincipalAuth]]
 """Agent → service → credential."""
 
 
-def resolve_principals(
-    pod: PodSpec, agents: Iterable[Agent], lookup: Lookup, diagnostics: list[Diagnostic]
-) -> Principals:
+def resolve_principals(pod: PodSpec, agents: Iterable[Agent], lookup: Lookup, diagnostics: list[Diagnostic]) -> Principals:
     """Return every agent's ``service-auth``; a variable is read from the environment of the service, never from the agent's."""
     own: dict[str, dict[str, PrincipalAuth]] = {}
     for agent in agents:
@@ -62,11 +60,7 @@ def resolve_principals(
 
 
 def project_auth(
-    pod: PodSpec,
-    service: ServiceSpec,
-    described: ServiceDescriptor | None,
-    lookup: Lookup,
-    diagnostics: list[Diagnostic],
+    pod: PodSpec, service: ServiceSpec, described: ServiceDescriptor | None, lookup: Lookup, diagnostics: list[Diagnostic]
 ) -> Auth | None:
     """Return the ``auth`` of the service's tools; None, and a diagnostic, when its credential is missing."""
     if service.auth is not None:

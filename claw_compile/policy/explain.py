@@ -62,8 +62,7 @@ class Verdict:
     allowed: bool
     effect: str | None
     why: tuple[Step, ...]
-    change: str
-    """An edit of the pod file that would change the verdict."""
+    change: str  # An edit of the pod file that would change the verdict
 
 
 @dataclass(frozen=True)

@@ -87,9 +87,7 @@ def granted_tools(resolved: ResolvedPod) -> Mapping[str, set[str]]:
     return granted
 
 
-def changes(
-    before: LockedService, service_descriptor: ServiceDescriptor, granted: Collection[str]
-) -> tuple[Change, ...]:
+def changes(before: LockedService, service_descriptor: ServiceDescriptor, granted: Collection[str]) -> tuple[Change, ...]:
     after = {tool.name: lock_tool(service_descriptor, tool) for tool in service_descriptor.tools}
     root = service_descriptor.root
     places = {tool.name: span_at(root, ("tools", index)) for index, tool in enumerate(service_descriptor.tools)}

@@ -85,11 +85,7 @@ class _Resolver:
         grants = expand_list(spec.tools, pod.tools, "tools-defaults", diagnostics)
         surfaces = expand_list(spec.surfaces, pod.surfaces, "surfaces-defaults", diagnostics)
         reached = (surface.target for surface in surfaces if surface.scheme == "service")
-        limits, spending, context = (
-            spec.limits or pod.limits,
-            spec.spending or pod.spending,
-            spec.context or pod.context,
-        )
+        limits, spending, context = (spec.limits or pod.limits, spec.spending or pod.spending, spec.context or pod.context)
         return Agent(
             spec=spec,
             id=spec.name.text,
@@ -130,9 +126,7 @@ class _Resolver:
         return zone if _ZONE.fullmatch(zone) else "UTC"
 
 
-def _granted_tools(
-    grants: Iterable[Grant], descriptors: Mapping[str, ServiceDescriptor | None]
-) -> tuple[GrantedTool, ...]:
+def _granted_tools(grants: Iterable[Grant], descriptors: Mapping[str, ServiceDescriptor | None]) -> tuple[GrantedTool, ...]:
     by_service: dict[str, list[Grant]] = {}
     for grant in grants:
         by_service.setdefault(grant.service.text, []).append(grant)
@@ -156,10 +150,7 @@ def _allowed_names(grants: Collection[Grant], service_descriptor: ServiceDescrip
 
 
 def agent_skills(
-    named: Iterable[ScalarNode],
-    read: Mapping[str, SkillFile],
-    brought: Iterable[SkillFile],
-    diagnostics: list[Diagnostic],
+    named: Iterable[ScalarNode], read: Mapping[str, SkillFile], brought: Iterable[SkillFile], diagnostics: list[Diagnostic]
 ) -> tuple[SkillFile, ...]:
     """Return the agent's own skills in the order of the file, then those that its services bring, by name."""
     own: dict[str, ScalarNode] = {}
@@ -310,10 +301,7 @@ class Feeds:
                 return ResolvedFeed(own.name, offered.service, own.path, own.ttl, own.description, feed.span)
             case OwnFeed():
                 if feed.source.text not in self._services:
-                    message, hint = (
-                        f"no service {quote(feed.source.shown)}",
-                        did_you_mean(feed.source.text, self._services),
-                    )
+                    message, hint = (f"no service {quote(feed.source.shown)}", did_you_mean(feed.source.text, self._services))
                     diagnostics.append(codes.UNKNOWN_SERVICE.at(feed.source.span, message, hint=hint))
                     return None
                 path, name = feed.path.text, feed.name.text

@@ -36,5 +36,4 @@ class Event(Contract):
     turn_id: str | None
     model: str | None
     intervention: str | None
-    digest: str | None
-    """Digest of the agent's compiled files. None: no agent is concerned, or its files are broken."""
+    digest: str | None  # Digest of the agent's compiled files. None: no agent is concerned, or its files are broken.

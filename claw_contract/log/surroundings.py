@@ -38,13 +38,10 @@ class FaultEvent(Event):
     error: Fault
     reason: str | None = None
     file: str | None = None
-    place: str | None = None
-    """The place of a state."""
+    place: str | None = None  # The place of a state
     ca: str | None = None
-    host: str | None = None
-    """A host that runners use, and that the CA does not sign for."""
-    lines: int | None = None
-    """Number of log lines that were dropped because nobody read them."""
+    host: str | None = None  # A host that runners use, and that the CA does not sign for
+    lines: int | None = None  # Number of log lines that were dropped because nobody read them
 
 
 class ProviderPoolEvent(Event):
@@ -67,8 +64,7 @@ class FeedFetchEvent(Event):
     status_code: int | None
     latency_ms: int
     feed_source_bytes: int | None
-    feed_source_exact: bool
-    """True if the whole feed was read."""
+    feed_source_exact: bool  # True if the whole feed was read
     feed_fetched_at: str | None
     error: str | None
 

@@ -14,28 +14,20 @@ type JoinKind = Literal["running", "awaited", "answered"]
 class MissedRounds(Contract):
     """Numbers of assistant messages in a request that got no hidden rounds back, though there may have been some."""
 
-    unknown: int = 0
-    """Nothing is stored for the message: another program made it, it is too old, or the runner altered it."""
-    evicted: int = 0
-    """The rounds were evicted for want of room."""
-    other_conversation: int = 0
-    """The stored rounds belong to another conversation."""
-    over_bound: int = 0
-    """The request had no room for the rounds, not even shortened."""
+    unknown: int = 0  # Nothing is stored for the message: another program made it, it is too old, or the runner altered it
+    evicted: int = 0  # The rounds were evicted for want of room
+    other_conversation: int = 0  # The stored rounds belong to another conversation
+    over_bound: int = 0  # The request had no room for the rounds, not even shortened
 
 
 class ReinjectedRounds(Contract):
     """Numbers of hidden rounds that a conversation got back."""
 
-    anchors: int
-    """Assistant messages that were looked up."""
-    hits: int
-    """Those whose turn was found, and whose hidden rounds, if any, were injected."""
-    turns: int
-    """Turns whose hidden rounds were injected."""
+    anchors: int  # Assistant messages that were looked up
+    hits: int  # Those whose turn was found, and whose hidden rounds, if any, were injected
+    turns: int  # Turns whose hidden rounds were injected
     bytes: int
-    shortened: int
-    """Those turns that were shortened to one line for each call."""
+    shortened: int  # Those turns that were shortened to one line for each call
     missed: MissedRounds
 
 
@@ -47,8 +39,7 @@ class RequestEvent(Event):
     stream: bool
     manifest_present: bool
     tools_count: int
-    mediated: bool
-    """True if the proxy runs tools for it."""
+    mediated: bool  # True if the proxy runs tools for it
 
 
 class ModelCallRecord(Contract):
@@ -56,11 +47,9 @@ class ModelCallRecord(Contract):
 
     provider: str
     model: str
-    status_code: int | None
-    """None: there was no response."""
+    status_code: int | None  # None: there was no response
     started: str
-    latency_ms: int
-    """Time to the end of the response."""
+    latency_ms: int  # Time to the end of the response
 
 
 class _RequestEnd(Event):
@@ -69,20 +58,14 @@ class _RequestEnd(Event):
     tokens_in: int
     tokens_out: int
     cached_tokens: int
-    cost_usd: float | None
-    """None: unknown."""
-    total_rounds: int
-    """Responses of the model that were paid for."""
+    cost_usd: float | None  # None: unknown
+    total_rounds: int  # Responses of the model that were paid for
     mediated: bool
-    provider: str
-    """The provider that answered, or the last that was asked."""
+    provider: str  # The provider that answered, or the last that was asked
     model_calls: tuple[ModelCallRecord, ...]
-    overhead_ms: float | None
-    """The turn's time without its waits for providers and services. None: it is not mediated."""
-    history_hash: str | None = None
-    """Hash of its line of history, if one was written: the log proves which lines there were."""
-    history_rotated: bool = False
-    """True if that line is the first of a new file, because the previous file was full."""
+    overhead_ms: float | None  # The turn's time without its waits for providers and services. None: it is not mediated.
+    history_hash: str | None = None  # Hash of its line of history, if one was written: the log proves which lines there were
+    history_rotated: bool = False  # True if that line is the first of a new file, because the previous file was full
 
 
 class ResponseEvent(_RequestEnd):
@@ -95,29 +78,23 @@ class FailedEvent(_RequestEnd):
     """A request ended with an error, or its runner left."""
 
     type: Literal["error"]
-    error: str | None = None
-    """Our code of an error, ours or the provider's."""
+    error: str | None = None  # Our code of an error, ours or the provider's
 
 
 class ToolCallEvent(Event):
     """A managed call was run, or answered without running."""
 
     type: Literal["tool_call"]
-    name: str
-    """The tool's name, or the name that the model wrote if there is no such tool."""
-    service: str
-    """Empty: there is no such tool."""
+    name: str  # The tool's name, or the name that the model wrote if there is no such tool
+    service: str  # Empty: there is no such tool
     round: int
     status: Literal["ok", "error"]
-    code: str | None
-    """The code of an error (``claw_mediate/core/tool_result.py``)."""
+    code: str | None  # The code of an error (``claw_mediate/core/tool_result.py``)
     status_code: int | None
     latency_ms: int
     effect: Literal["read", "write"] | None
-    ran: bool
-    """True if the service was called."""
-    started: str | None
-    """None: the call was not tried."""
+    ran: bool  # True if the service was called
+    started: str | None  # None: the call was not tried
 
 
 class InterventionEvent(Event):
@@ -126,16 +103,14 @@ class InterventionEvent(Event):
     type: Literal["intervention"]
     intervention: str
     round: int | None = None
-    ref: str | None = None
-    """A model of the policy."""
+    ref: str | None = None  # A model of the policy
     reason: str | None = None
     effective_provider: str | None = None
     effective_model: str | None = None
     tool: str | None = None
     tools: tuple[str, ...] | None = None
     timezone: str | None = None
-    limit: str | None = None
-    """The exceeded limit of a budget. All following members belong to a budget too."""
+    limit: str | None = None  # The exceeded limit of a budget. All following members belong to a budget too.
     retry_after: int | None = None
     behavior: str | None = None
     window: str | None = None
@@ -167,12 +142,9 @@ class ResumeEvent(Event):
     """A turn goes on where an earlier attempt stopped. Logged once everything known of that attempt was replayed."""
 
     type: Literal["resume"]
-    replies: int
-    """Responses of the model that were not requested again."""
-    calls: int
-    """Calls that were not made again, because their results were known."""
-    unknown: int
-    """Calls that were not made again, because their outcome is unknown."""
+    replies: int  # Responses of the model that were not requested again
+    calls: int  # Calls that were not made again, because their results were known
+    unknown: int  # Calls that were not made again, because their outcome is unknown
 
 
 class JoinEvent(Event):
@@ -180,7 +152,5 @@ class JoinEvent(Event):
 
     type: Literal["join"]
     how: JoinKind
-    waiting: int
-    """Number of runners that wait for a turn that runs here, including this one."""
-    bytes: int
-    """Size of the answer that is sent again; 0 while there is none."""
+    waiting: int  # Number of runners that wait for a turn that runs here, including this one
+    bytes: int  # Size of the answer that is sent again; 0 while there is none

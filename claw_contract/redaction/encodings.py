@@ -6,8 +6,7 @@ import base64
 import json
 from urllib.parse import quote
 
-_MIN_BASE64 = 8
-"""The shortest base64 text that is unlikely to appear by chance."""
+_MIN_BASE64 = 8  # The shortest base64 text that is unlikely to appear by chance
 
 
 def encoded_forms(value: str) -> frozenset[bytes]:

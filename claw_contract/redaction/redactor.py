@@ -27,9 +27,7 @@ class Redactor:
         every = [*secrets]
         known = _long_enough(each.reveal() for each in every if isinstance(each, Secret))
         self._values, self._forms = known, _cached_forms(known)
-        if len(known) < len(every) and (
-            strings := _long_enough(each for each in every if isinstance(each, str)) - known
-        ):
+        if len(known) < len(every) and (strings := _long_enough(each for each in every if isinstance(each, str)) - known):
             self._values |= strings
             self._forms += tuple(form for value in strings for form in encoded_forms(value))
 

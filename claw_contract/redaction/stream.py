@@ -24,9 +24,7 @@ def redact_stream(stream: bytes, redactor: Redactor) -> bytes:
     members_by_name: dict[bytes, list[re.Match[bytes]]] = {}
     for member in _MEMBER.finditer(stream):
         members_by_name.setdefault(member[1], []).append(member)
-    edits = sorted(
-        edit for members in members_by_name.values() if len(members) > 1 for edit in _edits(members, redactor)
-    )
+    edits = sorted(edit for members in members_by_name.values() if len(members) > 1 for edit in _edits(members, redactor))
     parts, copied = [], 0
     for start, end, clear in edits:
         parts += [stream[copied:start], clear]

@@ -20,12 +20,9 @@ from claw_contract.transcript import text
 from claw_contract.transcript.text import as_array, as_line, as_object
 
 _BAR = "  │ "
-_DIGEST = 12
-"""Printed characters of a pod's digest."""
-_MAX_MESSAGES = 20
-"""Printed messages of the runner: the last ones."""
-_MAX_NUMBER = 10**15
-"""Python refuses to print integers that are too long."""
+_DIGEST = 12  # Printed characters of a pod's digest
+_MAX_MESSAGES = 20  # Printed messages of the runner: the last ones
+_MAX_NUMBER = 10**15  # Python refuses to print integers that are too long
 _TOKENS = ("prompt_tokens", "completion_tokens", "input_tokens", "output_tokens")
 
 

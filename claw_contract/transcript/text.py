@@ -39,9 +39,7 @@ def printable(value: object, max_chars: int = MAX_TEXT_CHARS) -> str:
     """
     text = value if isinstance(value, str) else _json(value)
     more = f" … ({len(text)} characters)" if len(text) > max_chars else ""
-    return (
-        "".join(char if char.isprintable() or char in _HARMLESS else _escaped(char) for char in text[:max_chars]) + more
-    )
+    return "".join(char if char.isprintable() or char in _HARMLESS else _escaped(char) for char in text[:max_chars]) + more
 
 
 def message_lines(value: object) -> Iterator[str]:
@@ -77,10 +75,7 @@ def _parts(message: dict[str, Any]) -> Iterator[str]:
             yield _part(part)
     if message.get("refusal"):
         yield f"refuses: {printable(message['refusal'])}"
-    for call in (
-        *as_array(message.get("tool_calls")),
-        *([message["function_call"]] if message.get("function_call") else ()),
-    ):
+    for call in (*as_array(message.get("tool_calls")), *([message["function_call"]] if message.get("function_call") else ())):
         function = as_object(as_object(call).get("function", call))
         yield _call(function.get("name"), function.get("arguments"))
 

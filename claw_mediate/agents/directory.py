@@ -144,9 +144,7 @@ class AgentDirectory:
         cached, self._cache = self._cache, {}
         return {agent_id: entry.agent for agent_id, entry in cached.items()}
 
-    def _log_load(
-        self, agent_id: str, agent: Agent | None, problems: tuple[Problem, ...], *, has_manifest: bool
-    ) -> None:
+    def _log_load(self, agent_id: str, agent: Agent | None, problems: tuple[Problem, ...], *, has_manifest: bool) -> None:
         if self._log is None:
             return
         for kind, name, reason in problems:
@@ -187,9 +185,7 @@ def _load(agent_id: str, files: Mapping[str, bytes | OSError]) -> tuple[Agent | 
     )
     problems = [Problem("tool", tool.name, tool.reason) for tool in quarantined]
     problems += [
-        Problem("context block", block.id, problem)
-        for block in enabled
-        if (problem := _block_problem(block)) is not None
+        Problem("context block", block.id, problem) for block in enabled if (problem := _block_problem(block)) is not None
     ]
     return agent, tuple(problems)
 

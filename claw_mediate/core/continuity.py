@@ -67,8 +67,7 @@ class Evidence:
     """Index in ``messages`` → the anchor of the assistant's message there."""
     gaps: Mapping[int, Anchor] = field(default_factory=dict)
     """Index of a user's message → the anchor of a turn without an answer that may stand before it."""
-    before: tuple[str, ...] = ()
-    """Digests of the last visible messages: the evidence that goes with this request's answer."""
+    before: tuple[str, ...] = ()  # Digests of the last visible messages: the evidence that goes with this request's answer
     earlier: str = ""  # The digest of all messages but the user's last one; "" where there is no other
 
 
@@ -145,9 +144,7 @@ class Transcript:
         return Anchor(key, self.before, keys_in_text(text))
 
 
-def match_rounds(
-    anchors: Mapping[int, Anchor], stored: Sequence[StoredRounds], session: str
-) -> dict[int, StoredRounds]:
+def match_rounds(anchors: Mapping[int, Anchor], stored: Sequence[StoredRounds], session: str) -> dict[int, StoredRounds]:
     """Return the stored rounds before each message with an anchor. One stored turn serves one message."""
     by_key: dict[str, list[StoredRounds]] = {}
     for rounds in stored:
@@ -246,9 +243,7 @@ def _digest_of_parts(parts: Sequence[str]) -> str:
     whole = _digest(["".join(plain)])[:_WHOLE_LENGTH]
     if not 1 < len(plain) <= _MAX_PARTS:
         return whole
-    marks = (
-        _NOTE_MARK if text.startswith(_REMINDER[0]) and text.endswith(_REMINDER[1]) else _USER_MARK for text in plain
-    )
+    marks = (_NOTE_MARK if text.startswith(_REMINDER[0]) and text.endswith(_REMINDER[1]) else _USER_MARK for text in plain)
     return whole + "".join(mark + _digest([text])[: _PART_LENGTH - 1] for mark, text in zip(marks, plain, strict=True))
 
 

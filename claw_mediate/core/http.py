@@ -29,9 +29,7 @@ _ANTHROPIC_TYPES = {
 }
 
 
-def build_error_body(
-    path: str, status: int, code: str, message: str, more: Mapping[str, object] | None = None
-) -> bytes:
+def build_error_body(path: str, status: int, code: str, message: str, more: Mapping[str, object] | None = None) -> bytes:
     """Return an error body: Anthropic's shape on its paths, else OpenAI's. ``more``: members beside ``error``."""
     if is_anthropic(path):
         error: dict[str, object] = {"type": _ANTHROPIC_TYPES.get(status, "api_error"), "message": message}
@@ -103,8 +101,7 @@ class Forward:
     base_url: str
     target: str
     credential: HeaderList
-    write_refusal: Callable[[], bytes]
-    """Makes the body of the error that the runner gets when the provider can't be reached."""
+    write_refusal: Callable[[], bytes]  # Makes the body of the error that the runner gets when the provider can't be reached
     body: bytes | None  # None: as the runner sent it
     dropped_headers: tuple[str, ...]  # Names of headers that hold the agent's credential where none belongs
     handle: object  # The mediator's own note of it, which mitmproxy's side hands back with the result

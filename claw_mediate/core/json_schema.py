@@ -92,9 +92,7 @@ def _first_error(schema: dict[str, Any]) -> ValidationError | None:
 @lru_cache(maxsize=16)
 def _meta_validator(draft: Any) -> _Validator:
     parts = [(uri, _resource(SPECIFICATIONS.contents(uri))) for uri in SPECIFICATIONS]
-    registry = (
-        referencing.Registry().with_resources(parts).crawl()
-    )  # before the library adds its own: its anchors would win
+    registry = referencing.Registry().with_resources(parts).crawl()  # before the library adds its own: its anchors would win
     validator: _Validator = bounded_validator(draft)(_without_dialects(draft.META_SCHEMA), registry=registry)
     return validator
 
@@ -115,11 +113,7 @@ def _validator(schema: str) -> _Validator:
 def _without_dialects(node: Any) -> Any:
     """Return the schema without ``$schema``: where the library meets one, it goes on with its own keywords instead of ours."""
     if isinstance(node, dict):
-        return {
-            key: _without_dialects(value)
-            for key, value in node.items()
-            if key != "$schema" or not isinstance(value, str)
-        }
+        return {key: _without_dialects(value) for key, value in node.items() if key != "$schema" or not isinstance(value, str)}
     return [_without_dialects(value) for value in node] if isinstance(node, list) else node
 
 
@@ -134,9 +128,7 @@ def _format_path(error: ValidationError) -> str:
 
 def _resolve_references(schema: dict[str, Any]) -> None:
     resource = referencing.Resource.from_contents(schema, default_specification=referencing.jsonschema.DRAFT202012)
-    registry = (
-        resource @ referencing.Registry() if resource.id() else referencing.Registry().with_resource("", resource)
-    )
+    registry = resource @ referencing.Registry() if resource.id() else referencing.Registry().with_resource("", resource)
     resolver = registry.resolver(base_uri=resource.id() or "")
     for reference in _references(schema):
         resolver.lookup(reference)

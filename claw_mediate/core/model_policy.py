@@ -28,12 +28,7 @@ from claw_contract.providers import ApiFormat, ProviderAuth
 from claw_contract.secret import Secret
 
 type Intervention = Literal[
-    "missing",
-    "provider_normalized",
-    "bare_model_normalized",
-    "ambiguous_clamped",
-    "unreachable_clamped",
-    "disallowed_clamped",
+    "missing", "provider_normalized", "bare_model_normalized", "ambiguous_clamped", "unreachable_clamped", "disallowed_clamped"
 ]
 BRIDGE = "openrouter"
 """A provider that takes whole refs as model names, and serves other protocols' models in OpenAI's (the original's rule)."""
@@ -146,15 +141,11 @@ def choose_models(policy: ModelPolicy, requested: str, scope: ProviderScope) -> 
 def _fallback_refs(policy: ModelPolicy) -> list[str]:
     """Return the primary ref and the fallbacks, in order. Refs of other slots are allowed, but no fallbacks."""
     primary = [entry.ref for entry in policy.allowed if entry.slot == "primary"]
-    fallbacks = [
-        entry.ref for entry in policy.allowed if entry.slot == "fallback" or entry.slot.startswith("fallback-")
-    ]
+    fallbacks = [entry.ref for entry in policy.allowed if entry.slot == "fallback" or entry.slot.startswith("fallback-")]
     return [*(primary or [entry.ref for entry in policy.allowed[:1]]), *fallbacks]
 
 
-def _match(
-    candidates: Mapping[str, Candidate], requested: str, scope: ProviderScope
-) -> tuple[str | None, Intervention | None]:
+def _match(candidates: Mapping[str, Candidate], requested: str, scope: ProviderScope) -> tuple[str | None, Intervention | None]:
     """Return the allowed ref that was asked for, or None; and the intervention."""
     if not requested:
         return None, "missing"

@@ -87,9 +87,7 @@ class TurnObserver:
         self._redactor = redactor
 
     @contextmanager
-    def observe(
-        self, subject: Subject, request: RequestInfo, redactor: Redactor | None = None
-    ) -> Iterator[ExchangeObserver]:
+    def observe(self, subject: Subject, request: RequestInfo, redactor: Redactor | None = None) -> Iterator[ExchangeObserver]:
         """Report a request made in this context, without credentials. ``redactor`` knows more secrets than the turn's."""
         if self._observer is None:
             yield NO_EXCHANGE_OBSERVER

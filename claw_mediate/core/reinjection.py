@@ -117,11 +117,7 @@ def _make_room(kept: dict[int, bytes], shrink: Callable[[int], bytes], goal: int
 
 def summarize_arguments(text: str) -> JsonObject | None:
     """Return long arguments as an object with their beginning; None where they are short."""
-    return (
-        None
-        if len(text) <= MAX_UNCHANGED
-        else {"left_out": f"{len(text)} characters", "beginning": text[:_PREFIX_LENGTH]}
-    )
+    return None if len(text) <= MAX_UNCHANGED else {"left_out": f"{len(text)} characters", "beginning": text[:_PREFIX_LENGTH]}
 
 
 def summarize_result(content: str) -> str:

@@ -47,9 +47,7 @@ class Rule:
 
 
 RULES: Final = (
-    Rule(
-        "opencode-title", "OpenCode", "a thread's title", "You are a title generator. You output ONLY a thread title."
-    ),
+    Rule("opencode-title", "OpenCode", "a thread's title", "You are a title generator. You output ONLY a thread title."),
     Rule(
         "claude-code-title",
         "Claude Code",
@@ -95,10 +93,7 @@ RULES: Final = (
         tools="schema",
     ),
     Rule(
-        "qwen-recap",
-        "Qwen Code",
-        "a recap for who comes back",
-        "You generate session recaps for a programming assistant CLI.",
+        "qwen-recap", "Qwen Code", "a recap for who comes back", "You generate session recaps for a programming assistant CLI."
     ),
     Rule(
         "qwen-memory-extraction",
@@ -131,9 +126,7 @@ def find_side_request(request: RequestView) -> str | None:
         return CLAUDE_CODE_QUOTA
     if not request.system:
         return None
-    return next(
-        (rule.id for rule in RULES if _has_tools(request, rule.tools) and _has_line(request.system, rule)), None
-    )
+    return next((rule.id for rule in RULES if _has_tools(request, rule.tools) and _has_line(request.system, rule)), None)
 
 
 def _has_tools(request: RequestView, tools: DeclaredTools) -> bool:

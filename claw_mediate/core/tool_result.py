@@ -85,9 +85,7 @@ def too_many_calls(call: ToolCall, limit: int) -> ToolResult:
 
 
 def unknown_tool(call: ToolCall) -> ToolResult:
-    return failure(
-        call, UNKNOWN_TOOL, f"There is no tool named {call.name[:128]!r}. Use only the tools that are offered."
-    )
+    return failure(call, UNKNOWN_TOOL, f"There is no tool named {call.name[:128]!r}. Use only the tools that are offered.")
 
 
 def invalid_arguments(call: ToolCall, reason: str) -> ToolResult:
@@ -137,9 +135,7 @@ def outcome_unknown(call: ToolCall) -> ToolResult:
 
 def not_journaled(call: ToolCall) -> ToolResult:
     """Return the result of a write that is not made because the journal can't record it: a retry could make it twice."""
-    return failure(
-        call, REQUEST_FAILED, "The call was not made: the proxy can't keep its journal now. Try again later."
-    )
+    return failure(call, REQUEST_FAILED, "The call was not made: the proxy can't keep its journal now. Try again later.")
 
 
 def request_failed(call: ToolCall, message: str, *, sent: bool) -> ToolResult:
@@ -197,6 +193,4 @@ def record_arguments(call: ToolCall) -> Any:
     if isinstance(call.arguments, UnreadableArguments):
         return call.arguments.text
     # In JSON a line break can only be white space between tokens; history is one line a turn.
-    return {
-        name: msgspec.Raw(raw.replace(b"\n", b" ").replace(b"\r", b" ")) for name, raw in call.arguments.raw.items()
-    }
+    return {name: msgspec.Raw(raw.replace(b"\n", b" ").replace(b"\r", b" ")) for name, raw in call.arguments.raw.items()}

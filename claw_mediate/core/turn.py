@@ -11,17 +11,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from claw_mediate.core.judge import (
-    AnswerAll,
-    AnswerOne,
-    Finish,
-    Ledger,
-    RunCalls,
-    ends_turn,
-    judge,
-    next_step,
-    tool_use_after,
-)
+from claw_mediate.core.judge import AnswerAll, AnswerOne, Finish, Ledger, RunCalls, ends_turn, judge, next_step, tool_use_after
 from claw_mediate.core.types import (
     AskModel,
     Deliver,

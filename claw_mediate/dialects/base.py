@@ -43,8 +43,7 @@ class RunnerRequest:
     """The user's messages, oldest first; the parts of a message are separated by line breaks, since words end there."""
     system: str = ""  # The visible text of the system prompt
     max_tokens: int | None = None  # The limit of the response's length
-    prefill_text: str | None = None
-    """The text of the last message where it is the assistant's, which the model is to continue."""
+    prefill_text: str | None = None  # The text of the last message where it is the assistant's, which the model is to continue
     uses_functions: bool = False
     """True if the runner declares ``functions`` (OpenAI, before tools), and expects a ``function_call`` back."""
     model_span: tuple[int, int] | None = None  # The place of the model's name in a form; None where the body is JSON
@@ -122,9 +121,7 @@ class Dialect(Protocol):
     def read_response(self, body: bytes, catalog: ToolCatalog) -> ModelResponse:
         """Return the view of a provider's response. Raises ``UnreadableResponseError``."""
 
-    def write_response(
-        self, response: ModelResponse, request: RunnerRequest, usage: JsonObject, *, terminal: bool
-    ) -> bytes:
+    def write_response(self, response: ModelResponse, request: RunnerRequest, usage: JsonObject, *, terminal: bool) -> bytes:
         """Return the body for the runner: the provider's bytes, with the usage that the runner is shown."""
 
     def stream(self, body: bytes, request: RunnerRequest, opening: StreamOpening | None = None) -> Iterator[bytes]:

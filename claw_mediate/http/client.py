@@ -106,9 +106,7 @@ class ConnectionPool:
     async def _connect(self, origin: _Origin) -> Connection:
         try:
             async with asyncio.timeout(self._connect_seconds):
-                *others, last = await asyncio.get_running_loop().getaddrinfo(
-                    origin.host, origin.port, type=socket.SOCK_STREAM
-                )
+                *others, last = await asyncio.get_running_loop().getaddrinfo(origin.host, origin.port, type=socket.SOCK_STREAM)
                 for _, _, _, _, address in others:
                     with suppress(OSError):
                         async with asyncio.timeout(_FALLBACK_SECONDS):

@@ -36,8 +36,7 @@ _EXPECTED_NAMES = {
     "traverse": {"hasattr", "addons", "traverse"},
 }
 """The functions of mitmproxy that this relies on, with all names that each of them uses."""
-_FIXED_ADDONS = ("mitmproxy.", "claw_mediate.")
-"""Packages whose addons get no handler while they run: mitmproxy's and ours."""
+_FIXED_ADDONS = ("mitmproxy.", "claw_mediate.")  # Packages whose addons get no handler while they run: mitmproxy's and ours
 
 
 class FastManager(addonmanager.AddonManager):

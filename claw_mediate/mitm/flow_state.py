@@ -24,8 +24,7 @@ type HeaderField = tuple[bytes, bytes]
 type HeaderFields = tuple[HeaderField, ...]
 
 _MAX_COLLECTED = 65_536  # Bytes that are collected, if they are ready, before they are sent
-_closing: set[asyncio.Future[Any]] = set()
-"""Generators that are being closed: asyncio itself keeps no reference to a task."""
+_closing: set[asyncio.Future[Any]] = set()  # Generators that are being closed: asyncio itself keeps no reference to a task
 
 
 class ChunkSource:
@@ -99,8 +98,7 @@ class PendingRequest:
 
     client_id: str  # The id of the connection that it came on
     admitted: Identity | None = None  # The agent, while the body is still to come
-    on_delivered: Callable[[], Awaitable[None]] | None = None
-    """Awaited when the whole response went to the runner's connection."""
+    on_delivered: Callable[[], Awaitable[None]] | None = None  # Awaited when the whole response went to the runner's connection
     has_ended: bool = False  # mitmproxy has reported the response, or the error
     done: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
@@ -111,8 +109,7 @@ class Originals:
 
     fields: dict[HeaderField, HeaderField] = field(default_factory=dict)
     """No two headers are shown alike: each leads back to its own original, wherever it stands by then."""
-    head: tuple[HeaderFields, HeaderFields] | None = None
-    """All headers (shown, original), as long as nobody has edited one."""
+    head: tuple[HeaderFields, HeaderFields] | None = None  # All headers (shown, original), as long as nobody has edited one
     line: tuple[bytes, bytes] | None = None  # A request's target, or a response's reason phrase
     body: tuple[bytes, bytes] | None = None  # The very object that is shown: any other body is an edit
     head_searched: bool = False
@@ -128,10 +125,8 @@ class Originals:
 class FlowRedaction:
     """The originals of one flow, and the secrets to search for in it."""
 
-    heads: Redactor | None = None
-    """All known secrets and the request's own credentials; None while nobody observes flows."""
-    bodies: Redactor | None = None
-    """The agent's secrets only: hundreds of values in each body would cost more than the request."""
+    heads: Redactor | None = None  # All known secrets and the request's own credentials; None while nobody observes flows
+    bodies: Redactor | None = None  # The agent's secrets only: hundreds of values in each body would cost more than the request
     request: Originals = field(default_factory=Originals)
     response: Originals = field(default_factory=Originals)
 
@@ -142,14 +137,12 @@ class FlowState:
 
     is_recorded: bool = False
     """Loaded from a file, to be looked at: nobody waits for its response, and nothing is decided about it."""
-    verdict: Literal["forward", "answered"] | None = None
-    """The decision. Without one the guard lets nothing governed out."""
+    verdict: Literal["forward", "answered"] | None = None  # The decision. Without one the guard lets nothing governed out.
     runner_left: bool = False  # The runner left before its response was whole
     pending: PendingRequest | None = None
     decision: asyncio.Task[Any] | None = None  # The task of the hook that is still deciding
     source: ChunkSource | None = None
-    fallback: Callable[[], http.Response] | None = None
-    """Makes the response of a forwarded request whose provider gives none."""
+    fallback: Callable[[], http.Response] | None = None  # Makes the response of a forwarded request whose provider gives none
     held_tap: ResponseTap | None = None
     """The response is held back until it is whole; one that is too long for that streams through this tap."""
     forwarded: ForwardedRequest | None = None

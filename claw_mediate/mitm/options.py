@@ -44,9 +44,7 @@ def survive_direct_connections(builtin: BuiltinAddons) -> None:
     Raise ``RuntimeError`` for a mitmproxy that is built differently.
     """
     if _LOOKUP_FAILED not in mode_servers.ServerInstance.handle_stream.__code__.co_consts:
-        raise RuntimeError(
-            "this version of mitmproxy is built differently: its lookup of destinations can't be watched"
-        )
+        raise RuntimeError("this version of mitmproxy is built differently: its lookup of destinations can't be watched")
     logging.getLogger(mode_servers.__name__).addFilter(_explain)
     if builtin.errorcheck is not None:
         builtin.errorcheck.logger.addFilter(_concerns_startup)

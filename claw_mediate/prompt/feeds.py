@@ -28,8 +28,7 @@ from claw_mediate.http.headers import bearer
 from claw_mediate.prompt.fetch import ContextClient, FetchRequest, FetchResult, identity_headers
 from claw_mediate.telemetry.event_log import EventLog
 
-_RETRY_SECONDS = 10.0
-"""Pause after a failure, or the feed's TTL if shorter: otherwise every turn would wait for the feed again."""
+_RETRY_SECONDS = 10.0  # Pause after a failure, or the feed's TTL if shorter: otherwise every turn would wait for the feed again
 
 
 @dataclass(frozen=True, slots=True)

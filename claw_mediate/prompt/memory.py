@@ -73,9 +73,7 @@ class MemoryClient:
         accepted, removed, problem = _read_memories(result)
         texts = [redactor.text(text) for text in accepted]
         size = sum(len(text.encode()) for text in texts)
-        self._log_operation(
-            agent, view.model, "recall", result, problem, blocks=len(accepted), size=size, removed=removed
-        )
+        self._log_operation(agent, view.model, "recall", result, problem, blocks=len(accepted), size=size, removed=removed)
         return texts
 
     def retain(self, agent: Agent, entry: JsonObject, redactor: Redactor) -> None:
@@ -85,9 +83,7 @@ class MemoryClient:
             return
         if len(self._retaining) >= MAX_IN_FLIGHT:
             skipped = FetchResult(0, failure="too_many_in_flight")
-            self._log_operation(
-                agent, entry.get("requested_model"), "retain", skipped, skipped.failure, status="skipped"
-            )
+            self._log_operation(agent, entry.get("requested_model"), "retain", skipped, skipped.failure, status="skipped")
             return
         task = asyncio.ensure_future(self._retain(agent, memory, memory.retain.path, entry, redactor))
         self._retaining.add(task)
@@ -100,12 +96,7 @@ class MemoryClient:
 
     async def _retain(self, agent: Agent, memory: Memory, path: str, entry: JsonObject, redactor: Redactor) -> None:
         model = entry.get("requested_model")
-        document = {
-            "agent_id": agent.id,
-            "pod": agent.metadata.pod,
-            "metadata": _metadata(agent, model),
-            "entry": entry,
-        }
+        document = {"agent_id": agent.id, "pod": agent.metadata.pod, "metadata": _metadata(agent, model), "entry": entry}
         redacted = redactor.document(encode_json(document))
         body = redact_credentials(redacted.decode(errors="replace")).encode()
         result = await self._post(agent, memory, path, body, RETAIN_SECONDS)
@@ -131,13 +122,7 @@ class MemoryClient:
         return replace(result, body=Redactor([credential]).document(result.body))
 
     def _log_operation(
-        self,
-        agent: Agent,
-        model: object,
-        operation: str,
-        result: FetchResult,
-        problem: str | None,
-        **more: Any,
+        self, agent: Agent, model: object, operation: str, result: FetchResult, problem: str | None, **more: Any
     ) -> None:
         """Log a ``memory_op``. ``more``: ``blocks``, ``size`` and ``removed`` of a recall; ``status`` if not by the result."""
         assert agent.memory is not None
@@ -147,9 +132,7 @@ class MemoryClient:
             model=model,
             memory_service=agent.memory.service,
             memory_op=operation,
-            memory_status=more.get(
-                "status", "timed_out" if problem == "timed_out" else "failed" if problem else "succeeded"
-            ),
+            memory_status=more.get("status", "timed_out" if problem == "timed_out" else "failed" if problem else "succeeded"),
             memory_blocks=more.get("blocks"),
             memory_bytes=more.get("size"),
             memory_removed=more.get("removed"),
@@ -206,8 +189,6 @@ def _memory_text(entry: Any) -> str | None:
     if not text or kind in _RAW or source in _RAW:
         return None
     marks = [
-        f"{name}={flatten_name(value)}"
-        for name, value in (("kind", kind), ("source", source), ("ts", memory.ts))
-        if value
+        f"{name}={flatten_name(value)}" for name, value in (("kind", kind), ("source", source), ("ts", memory.ts)) if value
     ]
     return f"[{', '.join(marks)}]\n{text}" if marks else text

@@ -160,12 +160,7 @@ class ProviderFailover:
             await self._sleep(seconds)
 
     async def _try_candidates(
-        self,
-        route: Route,
-        call: ModelCall,
-        positions: Sequence[int],
-        last: int,
-        failure: ModelResult | None = None,
+        self, route: Route, call: ModelCall, positions: Sequence[int], last: int, failure: ModelResult | None = None
     ) -> tuple[ModelResult, bool]:
         """Try the candidates at these positions until one result is final. ``failure``: of the candidate before.
 

@@ -281,9 +281,7 @@ class ProviderRegistry:
         """Return ``Retry-After`` in seconds, bounded; None if it is not usable."""
         return parse_retry_after(retry_after, self._key_states.now())
 
-    def record_response(
-        self, provider: Provider, key: PoolKey, status: int, retry_after: str, body: bytes = b""
-    ) -> bool:
+    def record_response(self, provider: Provider, key: PoolKey, status: int, retry_after: str, body: bytes = b"") -> bool:
         """Record what a response tells of its key. Return whether to try the next key."""
         now = self._key_states.now()
         quota = is_out_of_quota(status, body)

@@ -77,9 +77,7 @@ class Metrics:
             "cost_usd", "agent provider", "Cost in US dollars of requests with a known price (response, error)."
         )
         self.unpriced = self._counter(
-            "unpriced_requests",
-            "agent provider",
-            "Requests that used tokens but have no known price (response, error).",
+            "unpriced_requests", "agent provider", "Requests that used tokens but have no known price (response, error)."
         )
         self.interventions = self._counter(
             "interventions", "agent intervention", "Times that the proxy changed or refused a request (intervention)."
@@ -92,20 +90,12 @@ class Metrics:
             "joins", "agent how", "Retries that received the answer of an earlier request's turn (join)."
         )
         self.anchors = self._counter(
-            "continuity_anchors",
-            "agent result",
-            "Lookups of hidden rounds for earlier answers, by result (continuity).",
+            "continuity_anchors", "agent result", "Lookups of hidden rounds for earlier answers, by result (continuity)."
         )
         self.feeds = self._counter("feed_fetches", "agent feed status", "Fetches of feeds (feed_fetch).")
-        self.memory = self._counter(
-            "memory_operations", "agent operation status", "Requests to memory services (memory_op)."
-        )
-        self.faults = self._counter(
-            "faults", "fault", "Faults of the proxy or its surroundings, by error code (error)."
-        )
-        self.dropped = self._counter(
-            "log_lines_dropped", "", "Lines of the log that were lost: not read, or no space left."
-        )
+        self.memory = self._counter("memory_operations", "agent operation status", "Requests to memory services (memory_op).")
+        self.faults = self._counter("faults", "fault", "Faults of the proxy or its surroundings, by error code (error).")
+        self.dropped = self._counter("log_lines_dropped", "", "Lines of the log that were lost: not read, or no space left.")
 
     def _define_histograms(self) -> None:
         self.turn_seconds = self._histogram(
@@ -133,9 +123,7 @@ class Metrics:
         self.ready = self._gauge("ready", "", "1 if the proxy can serve turns, as /ready reports.")
         self.writable = self._gauge("state_writable", "", "1 if CLAW_STATE can be written.")
         self.keys = self._gauge("provider_keys", "provider state", "Keys of a provider, by state.")
-        self.built = self._gauge(
-            "build_info", "version mitmproxy python", "Versions of the proxy, mitmproxy and Python."
-        )
+        self.built = self._gauge("build_info", "version mitmproxy python", "Versions of the proxy, mitmproxy and Python.")
         self.built.labels(version("clawdapus"), version("mitmproxy"), platform.python_version()).set(1)
 
     def count(self, event: Event) -> None:
@@ -165,9 +153,7 @@ class Metrics:
 
     def _error(self, event: Event) -> None:
         if "status_code" in event:
-            self.errors.labels(
-                event["claw_id"], _status_class(event.get("error") or f"http_{event['status_code']}")
-            ).inc()
+            self.errors.labels(event["claw_id"], _status_class(event.get("error") or f"http_{event['status_code']}")).inc()
             self._request_ended(event)
         else:
             self.faults.labels(event["error"]).inc()

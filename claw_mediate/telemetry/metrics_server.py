@@ -109,17 +109,10 @@ class MetricsServer:
         return page
 
 
-def _response(
-    http: h11.Connection, status: HTTPStatus, page: Page | None = None, *extra_headers: tuple[str, str]
-) -> bytes:
+def _response(http: h11.Connection, status: HTTPStatus, page: Page | None = None, *extra_headers: tuple[str, str]) -> bytes:
     """Return a whole response; without a page, its body is the status in words."""
     body, content_type = page or (f"{status.phrase}\n".encode(), _PLAIN)
-    headers = [
-        ("content-type", content_type),
-        ("content-length", str(len(body))),
-        ("connection", "close"),
-        *extra_headers,
-    ]
+    headers = [("content-type", content_type), ("content-length", str(len(body))), ("connection", "close"), *extra_headers]
     head = http.send(h11.Response(status_code=status, headers=headers, reason=status.phrase.encode()))
     return (head or b"") + body
 

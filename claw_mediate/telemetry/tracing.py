@@ -121,11 +121,7 @@ class Tracing:
 
     def _model_call(self, call: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         model = self._redact(call["model"])[:_MAX_CHARACTERS]
-        attributes = {
-            "gen_ai.operation.name": "chat",
-            "gen_ai.provider.name": call["provider"],
-            "gen_ai.request.model": model,
-        }
+        attributes = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": call["provider"], "gen_ai.request.model": model}
         return f"chat {model}", attributes
 
     def _tool_call(self, event: Event) -> tuple[str, dict[str, Any]]:

@@ -121,9 +121,7 @@ class HttpToolExecutor:
         except httpx2.HTTPError:
             return tool_result.request_failed(call, "The service broke off its answer.", sent=True)
         if size > MAX_BODY_BYTES:
-            return tool_result.failure(
-                call, tool_result.RESPONSE_TOO_LARGE, "The service's answer is too large.", ran=True
-            )
+            return tool_result.failure(call, tool_result.RESPONSE_TOO_LARGE, "The service's answer is too large.", ran=True)
         # Before the result is built: cutting must not split a credential, and JSON must stay JSON.
         body = redactor.document(redactor.cut(body, limit) if size > limit else body)
         exchange.on_response(ResponseInfo(response.status_code, response.headers.get("content-type", ""), body, size))

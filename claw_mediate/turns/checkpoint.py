@@ -124,9 +124,7 @@ class TurnCheckpoint:
         """Record a good response of the model: this round's model call is never made again."""
         await self._write(partial(self._journal.record_response, self.turn_id, round_number, body))
 
-    async def call(
-        self, round_number: int, place: int, call: ToolCall, run: Callable[[], Awaitable[ToolResult]]
-    ) -> ToolResult:
+    async def call(self, round_number: int, place: int, call: ToolCall, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
         """Return the result of a call: the recorded one, or what running it gives."""
         record_result = partial(self._journal.record_result, self.turn_id, round_number, place)
         try:

@@ -40,8 +40,7 @@ class RequestContext:
     view: RunnerRequest | None  # None where the request asks no model
     redactor: Redactor
     route: Route
-    is_side_request: bool = False
-    """True for a request of the runner's own housekeeping, which is no part of the conversation."""
+    is_side_request: bool = False  # True for a request of the runner's own housekeeping, which is no part of the conversation
 
     @property
     def provider(self) -> str:

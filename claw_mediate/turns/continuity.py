@@ -31,9 +31,7 @@ class Continuity:
         self._store = store
         self._log = log
 
-    async def find_hidden_rounds(
-        self, incoming: DialectRequest, session: str, turn_id: str | None
-    ) -> Mapping[int, bytes]:
+    async def find_hidden_rounds(self, incoming: DialectRequest, session: str, turn_id: str | None) -> Mapping[int, bytes]:
         """Return hidden messages by the index of the message that they go before; the same bytes every time."""
         agent, dialect = incoming.agent, incoming.dialect
         evidence = _evidence_in(dialect, incoming.view.evidence)
@@ -50,9 +48,7 @@ class Continuity:
             self._log.event("error", agent, turn_id=turn_id, error="continuity_not_read", reason=str(error))
             return {}
         if recall.event.anchors:
-            self._log.event(
-                "continuity", agent, turn_id=turn_id, model=incoming.view.model, **recall.event.model_dump()
-            )
+            self._log.event("continuity", agent, turn_id=turn_id, model=incoming.view.model, **recall.event.model_dump())
         return recall.insertions
 
     async def _candidates(self, agent_id: str, keys: Collection[str]) -> list[StoredRounds]:

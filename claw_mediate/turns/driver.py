@@ -62,12 +62,7 @@ class TurnDriver:
     """Runs the commands of one turn: model calls on one side, tool calls on the other."""
 
     def __init__(
-        self,
-        dialect: Dialect,
-        catalog: ToolCatalog,
-        variants: RequestVariants,
-        ports: Ports,
-        checkpoint: TurnCheckpoint,
+        self, dialect: Dialect, catalog: ToolCatalog, variants: RequestVariants, ports: Ports, checkpoint: TurnCheckpoint
     ) -> None:
         self._dialect = dialect
         self._catalog = catalog
@@ -161,9 +156,7 @@ class TurnDriver:
         async def run() -> ToolResult:
             nonlocal is_made
             is_made = True
-            return await self._ports.tools(
-                call, call_key(self._checkpoint.turn_id, command.round, place), command.seconds
-            )
+            return await self._ports.tools(call, call_key(self._checkpoint.turn_id, command.round, place), command.seconds)
 
         result = await self._checkpoint.call(command.round, place, call, run)
         if result.replayed:
@@ -171,9 +164,7 @@ class TurnDriver:
                 _subject(command.round, result), ResponseInfo(result.status_code or _OK, _JSON, result.content)
             )
         elif not is_made:
-            self._ports.observer.report_not_made(
-                _subject(command.round, result), write_arguments(call), result.code or ""
-            )
+            self._ports.observer.report_not_made(_subject(command.round, result), write_arguments(call), result.code or "")
         return result
 
     def _hidden(self, rounds: tuple[Round, ...]) -> list[bytes]:

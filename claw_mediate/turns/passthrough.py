@@ -196,9 +196,7 @@ class OtherPaths:
             view = view or view_without_model(request.body)
         return await self._forward(admitted, request, view)
 
-    async def _forward(
-        self, admitted: Identity, request: Request, view: RunnerRequest | None
-    ) -> RunnerResponse | Forward:
+    async def _forward(self, admitted: Identity, request: Request, view: RunnerRequest | None) -> RunnerResponse | Forward:
         if view is not None:
             refusal = await self._budgets.admit(admitted.agent, request, view.model)
             if refusal is not None:

@@ -78,9 +78,7 @@ class RequestPreparer:
             self._catalogs[key] = agent.tools, catalog
         if len(catalog.offered) < len(agent.tools):
             left_out = [tool.name for tool in agent.tools[len(catalog.offered) :]]
-            self._log.event(
-                "intervention", agent, model=view.model, intervention="managed_tools_over_limit", tools=left_out
-            )
+            self._log.event("intervention", agent, model=view.model, intervention="managed_tools_over_limit", tools=left_out)
         return catalog
 
 
@@ -207,9 +205,7 @@ class TurnPipeline:
             self._log.event("error", incoming.agent, error="journal_not_read", reason=str(error))
             return error
 
-    async def _prepare(
-        self, incoming: DialectRequest, turn_id: str, stopwatch: Stopwatch
-    ) -> TurnContext | RunnerResponse:
+    async def _prepare(self, incoming: DialectRequest, turn_id: str, stopwatch: Stopwatch) -> TurnContext | RunnerResponse:
         """Return the turn's context, or the refusal where no provider may be asked."""
         with stopwatch.waiting():
             text = await self._prompt_text(incoming)
@@ -255,9 +251,7 @@ class TurnPipeline:
         with suppress(StoreError):
             await self._turns.journal.mark_delivered(turn_id)
 
-    def _log_join(
-        self, incoming: DialectRequest, turn_id: str, how: JoinKind, *, waiting: int = 0, size: int = 0
-    ) -> None:
+    def _log_join(self, incoming: DialectRequest, turn_id: str, how: JoinKind, *, waiting: int = 0, size: int = 0) -> None:
         if incoming.request.observer is not None:
             incoming.request.observer.on_turn(turn_id, incoming.agent.id)
         model = incoming.view.model

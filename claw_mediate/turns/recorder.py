@@ -137,9 +137,7 @@ class Recorder:
         self._budgets.spend(context.agent, context.model, cost, is_free=_is_free(usage, status))
         return usage_record(usage, calls, cost)
 
-    def record_turn(
-        self, context: TurnContext, result: TurnResult, rounds: Sequence[Round], usage: UsageRecord
-    ) -> None:
+    def record_turn(self, context: TurnContext, result: TurnResult, rounds: Sequence[Round], usage: UsageRecord) -> None:
         """Record a turn that is over: its calls, interventions and response in the log, then its line of history."""
         for past in rounds:
             self._log_round(context, past)
@@ -208,12 +206,7 @@ class Recorder:
         )
 
     def _log_response(
-        self,
-        context: RequestContext,
-        result: TurnResult,
-        usage: UsageRecord,
-        timings: Timings,
-        history: Mapping[str, Any],
+        self, context: RequestContext, result: TurnResult, usage: UsageRecord, timings: Timings, history: Mapping[str, Any]
     ) -> None:
         self._event(
             context,
@@ -273,9 +266,7 @@ def _common_members(context: RequestContext, view: RunnerRequest, result: TurnRe
     }
 
 
-def _forwarded_entry(
-    context: RequestContext, view: RunnerRequest, result: TurnResult, tokens: UsageRecord
-) -> dict[str, Any]:
+def _forwarded_entry(context: RequestContext, view: RunnerRequest, result: TurnResult, tokens: UsageRecord) -> dict[str, Any]:
     members = _common_members(context, view, result)
     is_unchanged = view.body is context.request.body
     sent = members["request_original"] if is_unchanged else body_for_history(view.body, context.redactor)

@@ -129,8 +129,7 @@ def _valid(pattern: re.Pattern[str], header: str) -> str:
     return header.strip() if pattern.fullmatch(header.strip()) else ""
 
 
-_GRACE_SECONDS = 1.5
-"""The time that cancelled turns have for writes in flight, which may take longer than a stop can wait."""
+_GRACE_SECONDS = 1.5  # The time that cancelled turns have for writes in flight, which may take longer than a stop can wait
 
 
 class Peers(NamedTuple):

@@ -57,9 +57,7 @@ class Recording:
     path: str
     body: bytes
     replies: Mapping[int, RecordedResponse]  # By round: the last that was asked in it, since the others did not count
-    answers: Mapping[
-        tuple[int, str], Sequence[RecordedResponse]
-    ]  # By round and tool, in the order in which they were asked
+    answers: Mapping[tuple[int, str], Sequence[RecordedResponse]]  # By round and tool, in the order in which they were asked
 
     def missing(self) -> list[str]:
         """Return what history says of the turn, and the recording does not hold."""
@@ -95,9 +93,7 @@ async def replay_turn(recording: Recording, agent: Agent, dialect: Dialect) -> R
     peers = _Peers(recording, agent)
     ports = Ports(peers.model, peers.tools, lambda: peers.clock)
     turn_id = str(recording.entry.get("turn_id"))
-    world = TurnDriver(
-        dialect, catalog, dialect.build_request(view, catalog, Additions()), ports, _NullCheckpoint(turn_id)
-    )
+    world = TurnDriver(dialect, catalog, dialect.build_request(view, catalog, Additions()), ports, _NullCheckpoint(turn_id))
     outcome = await drive(turn(agent.limits, peers.clock), world)
     if isinstance(outcome, Deliver):
         body = dialect.write_response(outcome.response, view, runner_usage(outcome.usage), terminal=outcome.terminal)
@@ -138,9 +134,7 @@ class _Peers:
         reply = self._recording.replies.get(call.round)
         if self.missing or reply is None:
             self.missing = self.missing or [f"the model's reply of round {call.round}"]
-            return TransportFailure(
-                NOT_RECORDED, f"the turn goes another way than it went: {self.missing[0]} is not recorded"
-            )
+            return TransportFailure(NOT_RECORDED, f"the turn goes another way than it went: {self.missing[0]} is not recorded")
         self.clock = (sum(self._walls[: call.round - 1]) + reply.latency_ms) / 1000
         if reply.status is None:
             return TransportFailure(str(self._recording.entry.get("error")), reply.body.decode(errors="replace"))
@@ -196,9 +190,7 @@ class _NullCheckpoint(TurnCheckpoint):
     def __init__(self, turn_id: str) -> None:
         super().__init__(cast("Journal", None), turn_id, lambda _: None, "first")
 
-    async def call(
-        self, _round: int, _place: int, _call: ToolCall, run: Callable[[], Awaitable[ToolResult]]
-    ) -> ToolResult:
+    async def call(self, _round: int, _place: int, _call: ToolCall, run: Callable[[], Awaitable[ToolResult]]) -> ToolResult:
         return await run()
 
     async def record_response(self, _round: int, _body: bytes) -> None: ...

@@ -67,9 +67,7 @@ async def sse_response(
     progress.committed.set()
     if task.done() and not (result := task.result()).ok:
         return _whole(result)
-    return RunnerResponse(
-        200, _STREAM, ClientStream(_events(context, progress, task, pace), on_disconnect), streaming=True
-    )
+    return RunnerResponse(200, _STREAM, ClientStream(_events(context, progress, task, pace), on_disconnect), streaming=True)
 
 
 def stored_response(view: RunnerRequest, dialect: Dialect, stored: StoredResponse) -> RunnerResponse:

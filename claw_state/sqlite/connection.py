@@ -32,8 +32,7 @@ from claw_state.sqlite.wal import WriteAheadLog
 
 _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-_PAGES_PER_FREE_PAGE = 4
-"""One page in so many may stay free, for later turns."""
+_PAGES_PER_FREE_PAGE = 4  # One page in so many may stay free, for later turns
 _REPLACED = "its file, or the log beside it, was deleted or replaced: put it back, or start the proxy again"
 
 

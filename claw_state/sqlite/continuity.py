@@ -27,8 +27,7 @@ from claw_state.url import StoreError
 _INSERT = "INSERT INTO kept (agent, key, before, session, messages, used) VALUES (?, ?, ?, ?, ?, ?)"
 _DELETE_OLD = "DELETE FROM kept WHERE agent = ? AND used < ?"
 _DELETE_ANY_OLD = "DELETE FROM kept WHERE id IN (SELECT id FROM kept WHERE used < ? LIMIT 256)"
-_SWEEP_SECONDS = 600.0
-"""Time between searches for old entries of agents that do not come back. Each reads a whole index."""
+_SWEEP_SECONDS = 600.0  # Time between searches for old entries of agents that do not come back. Each reads a whole index.
 _EVICT_BY_USE = """
 UPDATE kept SET messages = x'2d' WHERE agent = ? AND LENGTH(messages) > 1 AND used < (
     SELECT used FROM kept WHERE agent = ? AND LENGTH(messages) > 1 ORDER BY used DESC LIMIT 1 OFFSET ?

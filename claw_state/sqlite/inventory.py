@@ -33,8 +33,7 @@ from claw_state.lease import Owner
 from claw_state.sqlite.schema import check_version, describe_error, low_priority_transaction, vacuum_and_truncate_log
 from claw_state.url import File, StoreError
 
-_PATIENCE_SECONDS = 5.0
-"""The longest wait for another process's lock."""
+_PATIENCE_SECONDS = 5.0  # The longest wait for another process's lock
 _TRIES = 5
 _OURS = {"kept", "turns", "steps", "spending"}
 _ROUNDS = """
@@ -97,9 +96,7 @@ class SqliteInventory:
             round_count, mark_count = (_delete_in_parts(database, ids, self._delete_round) for ids in (rounds, marks))
             turn_count = _delete_in_parts(database, turns, self._delete_turn)
             left = _ids(database, _TURN_IDS, agent_id, "turns" in tables)
-            return DeletionCounts(
-                round_count, mark_count, turn_count, len(left), lingers=not vacuum_and_truncate_log(database)
-            )
+            return DeletionCounts(round_count, mark_count, turn_count, len(left), lingers=not vacuum_and_truncate_log(database))
 
     def _open_mode(self) -> _OpenMode:
         log, index = (Path(f"{self._file}{part}") for part in ("-wal", "-shm"))
@@ -140,9 +137,7 @@ class SqliteInventory:
         check_version(database)
         tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if tables and not tables & _OURS:
-            raise StoreError(
-                f"{self._shown} is a database of something else: name the file that the proxy's CLAW_STATE names"
-            )
+            raise StoreError(f"{self._shown} is a database of something else: name the file that the proxy's CLAW_STATE names")
         return tables
 
     def _state(self, state: str, owner: str, seen: float) -> str:
@@ -186,9 +181,7 @@ def _ids(database: sqlite3.Connection, query: str, agent_id: str, exists: bool) 
     return [row[0] for row in database.execute(query, (agent_id,))] if exists else []
 
 
-def _delete_in_parts[T](
-    database: sqlite3.Connection, ids: list[T], delete: Callable[[sqlite3.Connection, T], int]
-) -> int:
+def _delete_in_parts[T](database: sqlite3.Connection, ids: list[T], delete: Callable[[sqlite3.Connection, T], int]) -> int:
     """Delete in short transactions, and return the number of deleted entries."""
     deleted, waiting = 0, deque(ids)
     while waiting:

@@ -26,10 +26,8 @@ from claw_state.lease import LifeLock, Owner
 from claw_state.sqlite.connection import Database
 from claw_state.url import StoreError
 
-_SHRINK_SECONDS = 0.9
-"""Time between two steps that return free pages to the disk."""
-_RESPONSE = -1
-"""The place of a model's response in its round."""
+_SHRINK_SECONDS = 0.9  # Time between two steps that return free pages to the disk
+_RESPONSE = -1  # The place of a model's response in its round
 _SELECT = "SELECT turn, state, owner, seen, attempt, said FROM turns WHERE agent = ? AND seen > ?"
 _SAME = f"{_SELECT} AND request = ? ORDER BY state = 'running' DESC, seen DESC LIMIT 1"
 """A running turn is the latest, even if the clock was changed: no other can begin."""

@@ -71,8 +71,7 @@ VACUUM_STEP = f"PRAGMA incremental_vacuum({_VACUUM_PAGES})"
 _INCREMENTAL = 2
 _TRUNCATE_TRIES = 50
 _LOCK_HELD_SECONDS = 0.005
-_PAUSE_RATIO = 3
-"""Seconds of pause for each second that a low-priority transaction held the lock."""
+_PAUSE_RATIO = 3  # Seconds of pause for each second that a low-priority transaction held the lock
 REMEDY = (
     "move the file away (with its -wal and -shm) and start again: conversations then go on without their earlier hidden "
     "rounds, and retries of turns from before are new turns"

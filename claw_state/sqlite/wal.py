@@ -17,18 +17,13 @@ import sqlite3
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 
-_CHECKPOINT_PAGES = 800
-"""Written pages, roughly, between two checkpoints."""
+_CHECKPOINT_PAGES = 800  # Written pages, roughly, between two checkpoints
 _CHECKPOINT_PAGES_OF_LONG_LOG = 100
-_LONG_LOG_PAGES = 8000
-"""The length at which a log should start again."""
-_MAX_WAIT_SECONDS = 0.1
-"""The longest wait of a writer for a checkpoint. On a slower disk the log grows on."""
-_PAGES_PER_RECORD = 3
-"""At least: one of a table and two of its indexes."""
+_LONG_LOG_PAGES = 8000  # The length at which a log should start again
+_MAX_WAIT_SECONDS = 0.1  # The longest wait of a writer for a checkpoint. On a slower disk the log grows on.
+_PAGES_PER_RECORD = 3  # At least: one of a table and two of its indexes
 _PAGE_BYTES = 4096
-_sync = getattr(os, "fdatasync", os.fsync)
-"""Not every system has ``fdatasync``."""
+_sync = getattr(os, "fdatasync", os.fsync)  # Not every system has ``fdatasync``
 
 
 class WriteAheadLog:
@@ -87,12 +82,7 @@ class WriteAheadLog:
     def _is_long(self) -> bool:
         """Return True if the log was long at its last checkpoint, and no writer waited for that one in vain."""
         last = self._checkpoint
-        return (
-            last is not None
-            and last is not self._awaited_checkpoint
-            and last.done()
-            and last.result() >= _LONG_LOG_PAGES
-        )
+        return last is not None and last is not self._awaited_checkpoint and last.done() and last.result() >= _LONG_LOG_PAGES
 
     def _run_checkpoint(self) -> int:
         """Checkpoint, and return the length of the log in pages."""

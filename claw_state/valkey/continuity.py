@@ -46,9 +46,7 @@ class ValkeyContinuityStore:
 
     async def mark_used(self, agent_id: str, entries: Collection[StoredRounds]) -> None:
         if entries:
-            await self._link.run(
-                _MARK_USED, self._now(), agent_id, int(MAX_AGE_SECONDS), *(entry.id for entry in entries)
-            )
+            await self._link.run(_MARK_USED, self._now(), agent_id, int(MAX_AGE_SECONDS), *(entry.id for entry in entries))
 
     async def is_writable(self) -> bool:
         try:

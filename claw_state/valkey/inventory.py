@@ -8,15 +8,7 @@ from itertools import batched
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from claw_contract.redaction.redactor import Redactor
-from claw_state.inventory import (
-    AgentState,
-    DeletionCounts,
-    Inventory,
-    RoundStats,
-    count_states,
-    current_state,
-    is_deletable,
-)
+from claw_state.inventory import AgentState, DeletionCounts, Inventory, RoundStats, count_states, current_state, is_deletable
 from claw_state.lease import Owner
 from claw_state.url import Server, StoreError
 from claw_state.valkey.link import PRELUDE, blocking_client, read_schema_version
@@ -26,8 +18,7 @@ if TYPE_CHECKING:
     from redis import Redis
 
 _PATIENCE_SECONDS = 5.0
-_BATCH = 100
-"""Entries that are read or deleted at once: a proxy waits at most a quarter of a second for the server."""
+_BATCH = 100  # Entries that are read or deleted at once: a proxy waits at most a quarter of a second for the server
 _DELETE_ROUNDS = load_script("continuity_drop", "inventory_delete_rounds")
 _DELETE_TURN = load_script("inventory_delete_turn")
 _DELETE_AGENT = load_script("inventory_delete_agent")
@@ -110,9 +101,7 @@ class ValkeyInventory:
             raise StoreError(self._redact(str(error))) from None
         except StoreError as error:
             raise StoreError(
-                self._redact(
-                    f"{error} (the state is at {self._server.shown}: does it run, and is it reachable from here?)"
-                )
+                self._redact(f"{error} (the state is at {self._server.shown}: does it run, and is it reachable from here?)")
             ) from None
 
     def _redact(self, text: str) -> str:

@@ -43,8 +43,7 @@ PRELUDE = load_script("prelude")
 _NOT_INSTALLED = "a state on a server needs the redis client, which is not installed: pip install 'clawdapus[redis]'"
 _CODE = re.compile("[A-Z]{2,} ")
 _WRONG_TYPE = "WRONGTYPE "
-_TEMPORARY = ("MISCONF ", "BUSY ")
-"""Refusals that pass: the server's disk is full, or a long script is running."""
+_TEMPORARY = ("MISCONF ", "BUSY ")  # Refusals that pass: the server's disk is full, or a long script is running
 
 
 class Link:
@@ -118,9 +117,7 @@ def blocking_client(server: Server, timeout: float) -> Iterator[Blocking]:
     except ImportError:
         raise ValueError(_NOT_INSTALLED) from None
     errors = redis.exceptions
-    client = redis.Redis.from_url(
-        server.url.reveal(), socket_timeout=timeout, socket_connect_timeout=timeout, protocol=2
-    )
+    client = redis.Redis.from_url(server.url.reveal(), socket_timeout=timeout, socket_connect_timeout=timeout, protocol=2)
     try:
         yield client
     except errors.MasterDownError as error:
@@ -157,8 +154,4 @@ def probe_server(server: Server) -> str | None:
 
 
 def _connection_message(error: Exception) -> str:
-    return (
-        f"the server of the state can't be reached: {error}"
-        if str(error)
-        else "the server of the state does not answer"
-    )
+    return f"the server of the state can't be reached: {error}" if str(error) else "the server of the state does not answer"

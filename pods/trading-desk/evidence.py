@@ -90,10 +90,7 @@ def offered_tools(request: Json) -> set[str]:
 
 
 def analyst_checks(run: Evidence) -> Iterator[Check]:
-    yield (
-        "trading-api.get_market_context" in _tools(run, "analyst"),
-        "The proxy ran get_market_context for the analyst.",
-    )
+    yield ("trading-api.get_market_context" in _tools(run, "analyst"), "The proxy ran get_market_context for the analyst.")
     yield "50,000" in run.turns["analyst"][0]["text"], "The analyst's runner received the balance: 50,000.00."
     offers = [offered_tools(entry["request_effective"]) for entry in run.history["analyst"]]
     if run.is_scripted:

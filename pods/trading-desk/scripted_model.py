@@ -199,9 +199,7 @@ def _chat_messages(message: Json) -> Iterator[Json]:
 
 def anthropic_message(reply: Reply, tokens: tuple[int, int]) -> Json:
     content: list[Json] = [{"type": "text", "text": reply.text}] if reply.text else []
-    content += [
-        {"type": "tool_use", "id": _id("toolu_"), "name": name, "input": values} for name, values in reply.calls
-    ]
+    content += [{"type": "tool_use", "id": _id("toolu_"), "name": name, "input": values} for name, values in reply.calls]
     head = {"id": _id("msg_"), "type": "message", "role": "assistant", "model": MODEL, "content": content}
     stop = {"stop_reason": "tool_use" if reply.calls else "end_turn", "stop_sequence": None}
     return head | stop | {"usage": {"input_tokens": tokens[0], "output_tokens": tokens[1]}}

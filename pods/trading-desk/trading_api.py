@@ -118,8 +118,7 @@ class Book:
         money = {"currency": "USD", "balance": _dollars(balance), "buying_power": _dollars(balance - reserved)}
         priced = [(dict(row), PRICES_CENTS[row["symbol"]]) for row in rows]
         positions = [
-            {**row, "price": _dollars(price), "market_value": _dollars(price * row["quantity"])}
-            for row, price in priced
+            {**row, "price": _dollars(price), "market_value": _dollars(price * row["quantity"])} for row, price in priced
         ]
         return respond(200, {"claw_id": claw_id, **money, "positions": positions})
 
@@ -136,9 +135,7 @@ class Book:
     def cancel(self, claw_id: str, order_id: int, key: str | None) -> Response:
         return self._once(claw_id, key, f"cancel {order_id}", lambda db: _cancel(db, claw_id, order_id))
 
-    def _once(
-        self, claw_id: str, key: str | None, request: str, act: Callable[[sqlite3.Connection], Response]
-    ) -> Response:
+    def _once(self, claw_id: str, key: str | None, request: str, act: Callable[[sqlite3.Connection], Response]) -> Response:
         """Act and store the response in one transaction; return the stored response if the key is known."""
         with self._transaction() as db:
             query = "SELECT * FROM responses WHERE claw_id = ? AND idempotency_key = ?"
@@ -176,17 +173,13 @@ def _trade(db: sqlite3.Connection, claw_id: str, order: Order) -> Response:
     buying_power = STARTING_CENTS - _total(db, SPENT, claw_id) - _total(db, RESERVED, claw_id)
     sellable = _total(db, SELLABLE, claw_id, symbol)
     if order.side == "buy" and unit * quantity > buying_power:
-        text = (
-            f"the order costs {_dollars(unit * quantity):,} USD and the buying power is {_dollars(buying_power):,} USD"
-        )
+        text = f"the order costs {_dollars(unit * quantity):,} USD and the buying power is {_dollars(buying_power):,} USD"
         return refusal(409, "insufficient_funds", text)
     if order.side == "sell" and quantity > sellable:
         return refusal(409, "insufficient_position", f"{sellable} {symbol} can be sold, not {quantity}")
     created = datetime.now(UTC).isoformat(timespec="milliseconds")
     outcome = (price if fills else None, "filled" if fills else "open", created)
-    return respond(
-        201, _order_json(db.execute(INSERT, (claw_id, symbol, order.side, quantity, limit, *outcome)).fetchone())
-    )
+    return respond(201, _order_json(db.execute(INSERT, (claw_id, symbol, order.side, quantity, limit, *outcome)).fetchone()))
 
 
 def _cancel(db: sqlite3.Connection, claw_id: str, order_id: int) -> Response:

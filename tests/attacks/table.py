@@ -115,11 +115,7 @@ ATTACKS = (
         "status 3xx or 204, an empty body, an error with status 200",
         ("results:envelope", "calls:error-results", "failure:matrix"),
     ),
-    Attack(
-        "Bypassing a check by streaming",
-        "the same request with `stream: true`",
-        ("transcript:valid", "failure:matrix"),
-    ),
+    Attack("Bypassing a check by streaming", "the same request with `stream: true`", ("transcript:valid", "failure:matrix")),
     Attack(
         "False annotations",
         "a DELETE that is annotated as a read",

@@ -66,12 +66,7 @@ async def test_a_hundred_thousand_calls_are_no_answer(stage: Stage) -> None:
 @pytest.mark.requirement("attack:deep-and-huge")
 @pytest.mark.parametrize(
     "value",
-    [
-        "9" * 4000,
-        "1e400",
-        '{"a":' * 400 + "1" + "}" * 400,
-        json.dumps({str(number): number for number in range(50_000)}),
-    ],
+    ["9" * 4000, "1e400", '{"a":' * 400 + "1" + "}" * 400, json.dumps({str(number): number for number in range(50_000)})],
     ids=["huge", "huge-exponent", "rather-deep", "wide"],
 )
 async def test_arguments_of_any_size_are_sent_as_they_are(stage: Stage, value: str) -> None:

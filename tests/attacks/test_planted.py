@@ -69,9 +69,7 @@ async def play(home: Path, dialect: Wire, said: Said) -> Seen:
         header = f"x-said: {TOOL_TOKEN}"
         stage.provider.script = [
             raw.answers(200, first, "application/json", header, f"set-cookie: k={PROVIDER_KEY}"),
-            raw.answers(
-                said.last_status, last if said.last_status == 200 else error, f"text/json; {said.last}", header
-            ),
+            raw.answers(said.last_status, last if said.last_status == 200 else error, f"text/json; {said.last}", header),
         ]
         # In a text that is no JSON an escape is no character, and is not read as one.
         service = quoted(said.service) if said.json or "\\u" in said.service else said.service.encode()

@@ -27,9 +27,7 @@ PRETENDING = {
 @pytest.mark.requirement("attack:injected-results")
 @pytest.mark.parametrize("text", PRETENDING.values(), ids=PRETENDING)
 @pytest.mark.parametrize("status", [200, 500])
-async def test_a_result_is_one_text_in_its_place_and_the_answer_is_one_stream(
-    stage: Stage, text: str, status: int
-) -> None:
+async def test_a_result_is_one_text_in_its_place_and_the_answer_is_one_stream(stage: Stage, text: str, status: int) -> None:
     async with stage.open() as mediator:
         wire = stage.dialect
         stage.provider.script = [

@@ -43,13 +43,7 @@ def entry(turn_id: str, *calls: dict[str, Any], ts: str = "2026-01-01T00:00:00.0
         "tools_offered": ["desk__balance"],
         "request_effective": {"messages": []},
         "response": {"format": "json", "json": {}},
-        "usage": {
-            "prompt_tokens": 10,
-            "completion_tokens": 2,
-            "cached_tokens": 1,
-            "reported_cost_usd": 0.5,
-            "total_rounds": 1,
-        },
+        "usage": {"prompt_tokens": 10, "completion_tokens": 2, "cached_tokens": 1, "reported_cost_usd": 0.5, "total_rounds": 1},
         "tool_trace": [{"round": 1, "wall_time_ms": 9, "tool_calls": list(calls)}] if calls else [],
         **more,
     }
@@ -77,14 +71,7 @@ class ProxyFiles:
 
     def ends(self, turn_id: str, agent: str = "analyst", **more: Any) -> None:
         """Log the event that ends a turn."""
-        members = {
-            "status_code": 200,
-            "latency_ms": 100,
-            "tokens_in": 10,
-            "tokens_out": 2,
-            "cached_tokens": 1,
-            "cost_usd": 0.5,
-        }
+        members = {"status_code": 200, "latency_ms": 100, "tokens_in": 10, "tokens_out": 2, "cached_tokens": 1, "cost_usd": 0.5}
         kind = "error" if "error" in more else "response"
         self.events.event(kind, agent, turn_id=turn_id, model="gpt-5", **{**members, "total_rounds": 1, **more})
 

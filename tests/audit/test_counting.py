@@ -38,9 +38,7 @@ def log_turn(files: ProxyFiles, turn_id: str, *calls: dict[str, Any], **more: An
         about = {name: one.get(name) for name in ("name", "service", "status", "latency_ms", "effect", "ran")}
         files.events.event("tool_call", "analyst", turn_id=turn_id, round=1, code=code, status_code=None, **about)
         if code == "unknown_tool":
-            files.events.event(
-                "intervention", "analyst", turn_id=turn_id, intervention=f"unknown_tool_rejected:{one['name']}"
-            )
+            files.events.event("intervention", "analyst", turn_id=turn_id, intervention=f"unknown_tool_rejected:{one['name']}")
     files.ends(turn_id, **more)
 
 
@@ -49,9 +47,7 @@ def counted(result: Report) -> tuple[int, int, float]:
 
 
 @pytest.mark.requirement("audit:merge")
-def test_a_turn_counts_once_whether_it_is_in_history_in_the_log_or_in_both(
-    files: ProxyFiles,
-) -> None:
+def test_a_turn_counts_once_whether_it_is_in_history_in_the_log_or_in_both(files: ProxyFiles) -> None:
     calls = call(), call("desk.nope", "unknown_tool", ran=False)
     for number in range(3):
         log_turn(files, f"t{number}", *calls)
@@ -77,9 +73,7 @@ def test_history_alone_and_a_log_alone_give_the_same_calls(files: ProxyFiles) ->
 
 
 @pytest.mark.requirement("audit:resumed")
-def test_a_resumed_turn_has_its_last_trace_and_the_usage_of_all_attempts(
-    files: ProxyFiles,
-) -> None:
+def test_a_resumed_turn_has_its_last_trace_and_the_usage_of_all_attempts(files: ProxyFiles) -> None:
     files.turn("t1", call(), call("desk.trade", "canceled"), error="runner_left", status_code=499)
     files.turn("t2", call())
     files.turn("t1", call(), call("desk.trade"), call("desk.quote"), resumed=True, ts="2026-01-01T00:00:09Z")
@@ -159,14 +153,10 @@ def test_on_call_gets_calls_in_file_order_and_the_report_lists_the_latest(files:
 
 @pytest.mark.requirement("audit:withheld")
 def test_withheld_tools_come_from_history_from_grants_and_from_offers(files: ProxyFiles) -> None:
-    grants = PodGrants(
-        {"analyst": AgentGrants("d1", frozenset({"desk.balance", "desk.quote"}))}, frozenset({"desk.sell"})
-    )
+    grants = PodGrants({"analyst": AgentGrants("d1", frozenset({"desk.balance", "desk.quote"}))}, frozenset({"desk.sell"}))
     files.turn("t1", digest="d1", tools_offered=["desk__balance", "desk__quote"])
     files.turn("t2", digest="d1", tools_offered=["desk__balance", "desk__evil"])
-    files.turn(
-        "t3", digest="d1", tools_offered=[], tools_withheld=[{"name": "desk.balance", "reason": "tool_choice_none"}]
-    )
+    files.turn("t3", digest="d1", tools_offered=[], tools_withheld=[{"name": "desk.balance", "reason": "tool_choice_none"}])
     files.turn("t4", digest="d0", tools_offered=["desk__old"])
     result = audit(AuditQuery((files.directory,), grants=grants))
     assert [(row.tool, row.why, row.turns) for row in result.withheld] == [
@@ -180,9 +170,7 @@ def test_withheld_tools_come_from_history_from_grants_and_from_offers(files: Pro
 def json_file(lines: list[bytes]) -> list[bytes]:
     """Return the lines as Docker's json-file keeps them, each in two parts."""
     parts = [(line[:40].decode(), line[40:].decode()) for line in lines]
-    return [
-        json.dumps({"log": part, "stream": "stdout", "time": "t"}).encode() + b"\n" for pair in parts for part in pair
-    ]
+    return [json.dumps({"log": part, "stream": "stdout", "time": "t"}).encode() + b"\n" for pair in parts for part in pair]
 
 
 KEPT: dict[str, Callable[[list[bytes]], list[bytes]]] = {

@@ -50,10 +50,7 @@ DAMAGED = {
     "no turn": (line(turn_id=""), "has no turn id"),
     "a word for a number": (line(status_code="200"), "has an unexpected form: $.status_code"),
     "a call without a name": (line(tool_trace=[{"tool_calls": [{}]}]), "lacks `name`"),
-    "deep": (
-        b'{"version":1,"status":"ok","ts":"x","turn_id":"y","request_original":' + b"[" * 200_000,
-        "is nested too deeply",
-    ),
+    "deep": (b'{"version":1,"status":"ok","ts":"x","turn_id":"y","request_original":' + b"[" * 200_000, "is nested too deeply"),
     "huge numbers": (line().replace(b"0.5", b"1e999"), "has an unexpected form: $.usage.reported_cost_usd"),
     "empty": (b"", "is empty"),
     "terminal": (b"\x1b]0;owned\x07\x1b[2J", "is not JSON"),

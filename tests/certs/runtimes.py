@@ -127,12 +127,7 @@ def java(url: str, directory: Path, public: Path) -> list[str]:
 
 
 RUNTIMES = (
-    Runtime(
-        "curl",
-        lambda url, *_: [need("curl"), "-sS", url],
-        "CURL_CA_BUNDLE",
-        refused=("SSL certificate problem",),
-    ),
+    Runtime("curl", lambda url, *_: [need("curl"), "-sS", url], "CURL_CA_BUNDLE", refused=("SSL certificate problem",)),
     Runtime(
         "git",
         lambda url, *_: [need("git"), "ls-remote", f"{url}a.git"],

@@ -46,8 +46,7 @@ def leaf(pem: bytes) -> bytes:
     key = serialization.load_pem_private_key(pem, None)
     signer = x509.load_pem_x509_certificates(pem)[0]
     return (
-        pem[: pem.index(b"-----BEGIN CERTIFICATE")]
-        + dummy_cert(key, signer, "a.example", [x509.DNSName("a.example")]).to_pem()
+        pem[: pem.index(b"-----BEGIN CERTIFICATE")] + dummy_cert(key, signer, "a.example", [x509.DNSName("a.example")]).to_pem()
     )
 
 

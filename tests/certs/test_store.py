@@ -105,9 +105,7 @@ def test_the_directory_itself_may_not_be_a_symlink(tmp_path: Path) -> None:
 
 @pytest.mark.requirement("certs:files")
 def test_concurrent_verbs_create_one_ca(tmp_path: Path) -> None:
-    make = (
-        "import sys; from pathlib import Path; from tests.certs.example_cas import pods_ca; pods_ca(Path(sys.argv[1]))"
-    )
+    make = "import sys; from pathlib import Path; from tests.certs.example_cas import pods_ca; pods_ca(Path(sys.argv[1]))"
     command = [sys.executable, "-c", f"{make}; print(pods_ca(Path(sys.argv[1])).signing.name)", str(tmp_path / "ca")]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     running = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(3)]
@@ -119,9 +117,7 @@ def test_concurrent_verbs_create_one_ca(tmp_path: Path) -> None:
 
 @pytest.mark.requirement("certs:killed")
 @pytest.mark.parametrize("verb", ["init", "force", "rotate", "finish"])
-def test_a_kill_at_any_step_leaves_a_complete_ca_or_none_and_the_same_verb_repairs_it(
-    tmp_path: Path, verb: str
-) -> None:
+def test_a_kill_at_any_step_leaves_a_complete_ca_or_none_and_the_same_verb_repairs_it(tmp_path: Path, verb: str) -> None:
     """At each thing that it asks of the disk. One process forks for each, since what they load takes longer than all else."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-W", "error", "-c", KILLED, verb, str(tmp_path)]

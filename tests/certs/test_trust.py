@@ -82,9 +82,7 @@ def test_a_turn_goes_through_the_pods_ca(pod: Pod) -> None:
     pod.provider.says(text("Sound."))
     context = ssl.create_default_context(cafile=str(pod.home / "ca" / "public" / ALONE))
     with (
-        httpx2.Client(
-            proxy=f"http://127.0.0.1:{pod.proxy_port}", verify=context, trust_env=False, timeout=60
-        ) as client,
+        httpx2.Client(proxy=f"http://127.0.0.1:{pod.proxy_port}", verify=context, trust_env=False, timeout=60) as client,
         openai.OpenAI(base_url=f"https://{INSIDE}/v1", api_key=pod.token(), max_retries=0, http_client=client) as sdk,
     ):
         answer = sdk.chat.completions.create(model="gpt-test", messages=[{"role": "user", "content": "Go"}])
@@ -96,9 +94,7 @@ def test_a_certificate_is_for_the_requested_name_and_not_for_the_dialled_address
     """A transparent proxy sees both. A CA that excludes addresses could not sign for both."""
     pod.provider.says(text("Sound."))
     context = ssl.create_default_context(cafile=str(pod.home / "ca" / "public" / ALONE))
-    with httpx2.Client(
-        proxy=f"http://127.0.0.1:{pod.proxy_port}", verify=context, trust_env=False, timeout=60
-    ) as client:
+    with httpx2.Client(proxy=f"http://127.0.0.1:{pod.proxy_port}", verify=context, trust_env=False, timeout=60) as client:
         answer = client.post(
             "https://127.0.0.1:1/v1/chat/completions",
             headers=headers(pod, "analyst"),

@@ -34,9 +34,7 @@ REMEDIES = ("claw certs init", "claw certs rotate", "chmod 600")
 
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "cas.pem").write_text(
-        "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", encoding="utf-8"
-    )
+    (tmp_path / "cas.pem").write_text("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", encoding="utf-8")
     (tmp_path / "AGENTS.md").write_text("Be good.\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     written(tmp_path)
@@ -103,9 +101,7 @@ def test_each_step_of_a_rotation_names_the_next_one() -> None:
 
 
 @pytest.mark.requirement("certs:finish")
-def test_a_finish_with_an_unfit_ca_is_refused_in_one_line_with_the_remedy(
-    desk: Path,
-) -> None:
+def test_a_finish_with_an_unfit_ca_is_refused_in_one_line_with_the_remedy(desk: Path) -> None:
     certs("init")
     certs("rotate")
     (desk / ".claw-ca/private/next-ca.pem").chmod(0o644)
@@ -128,11 +124,7 @@ def test_a_finish_with_an_unfit_ca_is_refused_in_one_line_with_the_remedy(
         (lambda desk: certs("init") and (desk / ".claw-ca/private/mitmproxy-ca.pem").chmod(0o640), "open to", 1),
         (lambda desk: certs("init") and (desk / ".claw-ca/public/ca-cert.pem").unlink(), "is not of this CA", 1),
         (lambda desk: certs("init") and (desk / BUNDLE).unlink(), "ca-bundle.pem, which runners trust, is missing", 1),
-        (
-            lambda desk: certs("init") and (desk / BUNDLE).write_bytes((desk / "cas.pem").read_bytes()),
-            "ca-bundle.pem",
-            1,
-        ),
+        (lambda desk: certs("init") and (desk / BUNDLE).write_bytes((desk / "cas.pem").read_bytes()), "ca-bundle.pem", 1),
         (
             lambda desk: certs("init") and certs("rotate") and (desk / ".claw-ca/private/next-ca.pem").chmod(0o644),
             "next-ca.pem is open to",
@@ -143,11 +135,7 @@ def test_a_finish_with_an_unfit_ca_is_refused_in_one_line_with_the_remedy(
             "next-ca.pem: it holds no certificate",
             1,
         ),
-        (
-            lambda desk: certs("init") and (desk / ".claw-ca/private/mitmproxy-ca.pem").write_text("?"),
-            "no certificate",
-            1,
-        ),
+        (lambda desk: certs("init") and (desk / ".claw-ca/private/mitmproxy-ca.pem").write_text("?"), "no certificate", 1),
         (lambda _: certs("init", "--days", "29"), "expires on", 0),
         (lambda desk: (desk / ".claw-ca").symlink_to("/proc"), "symlink", 1),
     ],

@@ -152,11 +152,7 @@ def test_show_finds_one_turn_by_the_beginning_of_its_id(history: str) -> None:
     assert "model → cllama: desk.trade" in shown.stdout
     assert json.loads(claw("show", "9", "--history", history, "--json").stdout)["turn_id"] == "turn_9aaa"
     both, none = claw("show", "4f", "--history", history), claw("show", "5", "--history", history)
-    assert (both.exit_code, both.stdout, both.stderr) == (
-        2,
-        "",
-        "error: 4f: several turns begin so: turn_4f1c, turn_4f2d\n",
-    )
+    assert (both.exit_code, both.stdout, both.stderr) == (2, "", "error: 4f: several turns begin so: turn_4f1c, turn_4f2d\n")
     assert (none.exit_code, none.stderr) == (2, "error: 5: no turn of history begins so\n")
 
 
@@ -172,10 +168,7 @@ def test_show_prints_the_last_attempt_after_the_headlines_of_the_others(files: P
 @pytest.mark.requirement("cli:audit-verify")
 def test_the_verdict_names_the_first_broken_line_and_is_the_exit_code(files: ProxyFiles) -> None:
     whole = claw("verify", "--history", str(files.directory))
-    assert (whole.exit_code, whole.stdout) == (
-        0,
-        "analyst: 2 lines, the chain holds\nclerk: 1 line, the chain holds\n",
-    )
+    assert (whole.exit_code, whole.stdout) == (0, "analyst: 2 lines, the chain holds\nclerk: 1 line, the chain holds\n")
     files.file().write_bytes(files.file().read_bytes().replace(b"timeout", b"success"))
     broken = claw("verify", "--history", str(files.directory))
     place = f"{files.file()}:2 (byte {len(files.lines()[0])})"
@@ -220,10 +213,7 @@ def pod_of(home: Path) -> Path:
     pod: dict[str, Any] = {
         "x-claw": {"pod": "desk", "cllama-defaults": {"proxy": "passthrough"}},
         "services": {
-            "analyst": {
-                "image": "a:1",
-                "x-claw": {"agent": "AGENTS.md", "tools": [{"service": "api", "allow": ["look"]}]},
-            },
+            "analyst": {"image": "a:1", "x-claw": {"agent": "AGENTS.md", "tools": [{"service": "api", "allow": ["look"]}]}},
             "api": {"image": "b:1", "x-claw": {"describe-file": "api.json", "base-url": "http://api:1"}},
         },
     }
@@ -243,20 +233,11 @@ def test_a_pod_adds_its_tools_that_were_not_shown_and_its_agents(files: ProxyFil
 
 @pytest.mark.requirement("cli:audit")
 @pytest.mark.parametrize(("megabytes", "shown"), [(1, False), (80, True)])
-def test_progress_is_shown_on_a_terminal_for_large_files_only(
-    files: ProxyFiles, megabytes: int, *, shown: bool
-) -> None:
+def test_progress_is_shown_on_a_terminal_for_large_files_only(files: ProxyFiles, megabytes: int, *, shown: bool) -> None:
     with files.file().open("ab") as file:
         file.truncate(megabytes << 20)
     ours, theirs = pty.openpty()
-    command = [
-        sys.executable,
-        "-c",
-        "from claw_cli.app import main; main()",
-        "audit",
-        "--history",
-        str(files.directory),
-    ]
+    command = [sys.executable, "-c", "from claw_cli.app import main; main()", "audit", "--history", str(files.directory)]
     environ = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=theirs, env=environ, check=False)
     os.close(theirs)

@@ -108,19 +108,13 @@ def test_check_writes_nothing_and_speaks_json(desk: Path) -> None:
     report = json.loads(result.stdout)
     assert (report["errors"], report["warnings"]) == (0, 1)
     (found,) = report["diagnostics"]
-    assert (found["code"], found["file"], found["line"], found["column"]) == (
-        "write-granted-by-all",
-        "claw-pod.yml",
-        27,
-        18,
-    )
+    assert (found["code"], found["file"], found["line"], found["column"]) == ("write-granted-by-all", "claw-pod.yml", 27, 18)
     assert names(desk) == ["agents", "claw-pod.yml", "descriptors"]
 
 
 @pytest.mark.requirement("cli:exit-codes")
 @pytest.mark.parametrize(
-    ("arguments", "code"),
-    [(["check", "missing.yml"], 1), (["compile", "."], 1), (["check", "--bad"], 2), (["nonsense"], 2)],
+    ("arguments", "code"), [(["check", "missing.yml"], 1), (["compile", "."], 1), (["check", "--bad"], 2), (["nonsense"], 2)]
 )
 def test_errors_exit_1_and_wrong_usage_exits_2(desk: Path, arguments: list[str], code: int) -> None:
     result = claw(desk, *arguments, **SECRETS)

@@ -63,10 +63,7 @@ def test_of_a_compiled_pod_everything_is_there(pod: Path, monkeypatch: pytest.Mo
     assert found["provider keys"]["detail"] == f"openai ({TREE}/auth/providers.json)"
     assert found["CA"]["detail"] == "not needed: every agent uses the base URL"
     assert found["state"]["detail"] == f"{pod.parent / 'state.db'}, can be written"
-    assert {name: row["status"] for name, row in found.items() if row["status"] != "ok"} == {
-        "history": "note",
-        "proxy": "note",
-    }
+    assert {name: row["status"] for name, row in found.items() if row["status"] != "ok"} == {"history": "note", "proxy": "note"}
     assert not (pod.parent / "state.db").exists()
     result = doctor()
     assert [line.split("  ")[0] for line in result.stdout.splitlines()] == [row["status"] for row in found.values()]
@@ -82,9 +79,7 @@ def test_a_tree_that_is_older_than_its_pod_file_is_noted(pod: Path) -> None:
 
 @pytest.mark.requirement("cli:doctor")
 @pytest.mark.requirement("cli:doctor-anywhere")
-def test_in_an_empty_directory_each_missing_thing_has_its_remedy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_in_an_empty_directory_each_missing_thing_has_its_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     clear_environment(monkeypatch)
     found = rows(1)
@@ -93,12 +88,7 @@ def test_in_an_empty_directory_each_missing_thing_has_its_remedy(
     assert [name for name, row in found.items() if row["status"] == "missing"] == ["compiled tree", "provider keys"]
     assert list(tmp_path.iterdir()) == []
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    assert rows(1)["provider keys"] == {
-        "check": "provider keys",
-        "status": "ok",
-        "detail": "OPENAI_API_KEY",
-        "remedy": "",
-    }
+    assert rows(1)["provider keys"] == {"check": "provider keys", "status": "ok", "detail": "OPENAI_API_KEY", "remedy": ""}
 
 
 @pytest.mark.requirement("cli:doctor-anywhere")
@@ -124,24 +114,16 @@ def _loop(path: Path) -> None:
 DAMAGES: dict[str, tuple[str, Callable[[Path], object]]] = {
     "the manifest is garbage": ("compiled tree", lambda tree: (tree / "pod-manifest.json").write_bytes(b"\xff{")),
     "the manifest is deep": ("compiled tree", lambda tree: (tree / "pod-manifest.json").write_bytes(b"[" * 100_000)),
-    "the manifest is another's": (
-        "compiled tree",
-        lambda tree: (tree / "pod-manifest.json").write_bytes(b'{"agents": 3}'),
-    ),
+    "the manifest is another's": ("compiled tree", lambda tree: (tree / "pod-manifest.json").write_bytes(b'{"agents": 3}')),
     "the context is a file": ("compiled tree", lambda tree: ((tree / "context").unlink(), (tree / "context").touch())),
     "the context leads to itself": ("compiled tree", lambda tree: _loop(tree / "context")),
     "an agent has no environment": ("agent assistant", lambda tree: (tree / "agents/assistant/env").unlink()),
-    "an environment is garbage": (
-        "agent assistant",
-        lambda tree: (tree / "agents/assistant/env").write_bytes(b"\xff\0"),
-    ),
+    "an environment is garbage": ("agent assistant", lambda tree: (tree / "agents/assistant/env").write_bytes(b"\xff\0")),
     "an environment leads to itself": ("compiled tree", lambda tree: _loop(tree / "agents/assistant/env")),
     "the keys are garbage": ("provider keys", lambda tree: (tree / "auth/providers.json").write_bytes(b"\xff{")),
     "the keys are of no kind": (
         "provider keys",
-        lambda tree: (tree / "auth/providers.json").write_text(
-            f'{{"providers": {{"openai": {{"keys": "{KEY}"}}}}}}', "utf-8"
-        ),
+        lambda tree: (tree / "auth/providers.json").write_text(f'{{"providers": {{"openai": {{"keys": "{KEY}"}}}}}}', "utf-8"),
     ),
     "the keys are a directory": (
         "provider keys",
@@ -210,9 +192,7 @@ class _Proxy(BaseHTTPRequestHandler):
 @pytest.mark.requirement("cli:doctor")
 @pytest.mark.usefixtures("pod")
 @pytest.mark.parametrize(("ready", "status"), [(200, "ok"), (503, "missing")])
-def test_a_proxy_that_runs_is_asked_whether_it_is_ready(
-    monkeypatch: pytest.MonkeyPatch, ready: int, status: str
-) -> None:
+def test_a_proxy_that_runs_is_asked_whether_it_is_ready(monkeypatch: pytest.MonkeyPatch, ready: int, status: str) -> None:
     monkeypatch.setattr(_Proxy, "ready", ready)
     with ThreadingHTTPServer(("127.0.0.1", 0), _Proxy) as server:
         Thread(target=server.serve_forever, daemon=True).start()

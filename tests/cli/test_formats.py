@@ -46,9 +46,7 @@ def place(found: dict[str, Any]) -> tuple[str, int, int, int]:
 
 
 @pytest.mark.requirement("cli:check-sarif")
-def test_sarif_holds_each_diagnostic_with_its_rule_place_and_notes(
-    tmp_path: Path, diagnostics: list[dict[str, Any]]
-) -> None:
+def test_sarif_holds_each_diagnostic_with_its_rule_place_and_notes(tmp_path: Path, diagnostics: list[dict[str, Any]]) -> None:
     log = json.loads(said(tmp_path, "sarif"))
     (run,) = log["runs"]
     rules = run["tool"]["driver"]["rules"]

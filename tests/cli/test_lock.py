@@ -42,12 +42,7 @@ services:
 DESCRIPTOR = {
     "version": 2,
     "tools": [
-        {
-            "name": "look",
-            "description": "Look.",
-            "inputSchema": {"type": "object"},
-            "http": {"method": "GET", "path": "/look"},
-        }
+        {"name": "look", "description": "Look.", "inputSchema": {"type": "object"}, "http": {"method": "GET", "path": "/look"}}
     ],
 }
 

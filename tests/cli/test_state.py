@@ -75,9 +75,7 @@ def test_a_table_tells_of_each_agent_and_json_of_the_same(file: str) -> None:
     assert result.exit_code == 0
     lines = [line.split() for line in result.stdout.splitlines() if line.strip()]
     assert " ".join(lines[0]).startswith(f"{file} (SQLite, schema {SCHEMA}): ")
-    assert (
-        " ".join(lines[3]) == "analyst 1 1.8 KiB 2001-09-09T01:46:40Z 2001-09-09T01:46:40Z 0 0 0 0 1 0 0 3 0.2500 + ?"
-    )
+    assert " ".join(lines[3]) == "analyst 1 1.8 KiB 2001-09-09T01:46:40Z 2001-09-09T01:46:40Z 0 0 0 0 1 0 0 3 0.2500 + ?"
     assert " ".join(lines[4]) == "executor 0 0 bytes 0 1 0 0 0 0 0"
     told = json.loads(state("--json", CLAW_STATE=file).stdout)
     assert told.keys() == {"place", "store", "schema", "bytes", "log_bytes", "keys", "agents"}
@@ -135,9 +133,7 @@ def test_nothing_is_forgotten_without_a_yes(file: str) -> None:
 
 @pytest.mark.requirement("state:errors")
 def test_an_agent_of_which_nothing_is_kept_is_an_error_that_names_those_that_are(file: str) -> None:
-    assert fails("forget", "analist", "--yes", "--state", file) == (
-        "nothing is kept of analist: there are analyst, executor"
-    )
+    assert fails("forget", "analist", "--yes", "--state", file) == ("nothing is kept of analist: there are analyst, executor")
 
 
 @pytest.mark.requirement("state:errors")
@@ -179,10 +175,7 @@ PLACES: dict[str, tuple[Any, str]] = {
     "missing": (lambda _: None, "there is no state at {}: the proxy makes it when it starts with CLAW_STATE={}"),
     "directory": (Path.mkdir, "{} is not a file: name the one that the proxy's CLAW_STATE names"),
     "pipe": (os.mkfifo, "{} is not a file: name the one that the proxy's CLAW_STATE names"),
-    "no database": (
-        lambda file: file.write_bytes(b"none" * 5000),
-        "the state {} can't be used: file is not a database; ",
-    ),
+    "no database": (lambda file: file.write_bytes(b"none" * 5000), "the state {} can't be used: file is not a database; "),
     "damaged": (damaged, "the state {} can't be used: database disk image is malformed; move the file away "),
     "newer": (newer, "the state {} can't be used: a newer claw has written it (schema 2, and this one knows 1): use "),
     "another's": (anothers, "{} is a database of something else: name the file that the proxy's CLAW_STATE names"),

@@ -58,9 +58,7 @@ def test_an_unknown_agent_is_one_line_with_those_there_are(agent: str, says: str
 
 
 @pytest.mark.requirement("cli:token")
-def test_a_pod_that_was_not_compiled_is_one_line_with_the_remedy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pod_that_was_not_compiled_is_one_line_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("CLAW_CONTEXT_ROOT", raising=False)
     refused = token("analyst")
@@ -83,7 +81,5 @@ def test_a_tree_without_the_token_is_one_line_with_the_remedy(pod: Path, content
         file.write_bytes(content)
     refused = token("auditor")
     assert (refused.exit_code, refused.stdout) == (1, "")
-    assert refused.stderr.startswith(
-        "error: .claw-runtime/agents/auditor/env holds no token: run `claw compile claw-pod.yml`"
-    )
+    assert refused.stderr.startswith("error: .claw-runtime/agents/auditor/env holds no token: run `claw compile claw-pod.yml`")
     assert refused.stderr.count("\n") == 1

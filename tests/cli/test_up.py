@@ -122,9 +122,7 @@ def test_without_the_proxys_image_nothing_is_started_or_pulled_and_one_line_tell
 def test_down_removes_what_up_made_and_volumes_only_when_told(desk: Path, docker: dict[str, str]) -> None:  # noqa: F811
     refused = claw(desk, "down", **docker)
     assert (refused.returncode, refused.stdout) == (1, "")
-    assert refused.stderr == (
-        "error: there is no compose.generated.yml: this pod was not compiled, and so not started\n"
-    )
+    assert refused.stderr == ("error: there is no compose.generated.yml: this pod was not compiled, and so not started\n")
     assert claw(desk, "compile", **SECRETS).returncode == 0
     assert claw(desk, "down", **docker).returncode == 7
     assert compose(docker) == ["down", "--remove-orphans"]
@@ -142,12 +140,8 @@ def test_without_docker_or_its_plugin_one_line_tells_what_to_install(
     (tmp_path / "empty").mkdir()
     none = claw(desk, "down", **docker | {"PATH": str(tmp_path / "empty")})
     assert (none.returncode, none.stdout) == (1, "")
-    assert none.stderr == (
-        "error: there is no 'docker' on this machine: install Docker Engine with its Compose plugin\n"
-    )
+    assert none.stderr == ("error: there is no 'docker' on this machine: install Docker Engine with its Compose plugin\n")
     bare = claw(desk, "down", **docker, PLUGIN="1")
     assert (bare.returncode, bare.stdout) == (1, "")
-    assert bare.stderr == (
-        "error: this Docker has no 'docker compose': install the Compose plugin, version 2.30 or newer\n"
-    )
+    assert bare.stderr == ("error: this Docker has no 'docker compose': install the Compose plugin, version 2.30 or newer\n")
     assert not Path(docker["TOLD"]).exists()

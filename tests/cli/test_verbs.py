@@ -51,8 +51,7 @@ def test_the_version_is_printed() -> None:
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["token", "--help"], ["proxy", "--help"]])
 def test_help_imports_no_verb_and_nothing_heavy(arguments: list[str]) -> None:
     program = (
-        "import sys\nfrom claw_cli.app import main\ntry:\n    main()\n"
-        "finally:\n    sys.stderr.write('|'.join(sys.modules))"
+        "import sys\nfrom claw_cli.app import main\ntry:\n    main()\nfinally:\n    sys.stderr.write('|'.join(sys.modules))"
     )
     result = subprocess.run([CLAW[0], "-c", program, *arguments], capture_output=True, text=True, check=False)
     loaded = {name.partition(".")[0] for name in result.stderr.rpartition("\n")[2].split("|")}
@@ -81,9 +80,7 @@ def test_every_verb_about_a_pod_takes_its_file_alike(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.requirement("cli:streams")
-def test_what_is_no_answer_goes_to_standard_error_without_colors(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_no_answer_goes_to_standard_error_without_colors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     refused = [run(verb) for verb in OF_A_POD if verb != "check"]
     refused += [run(verb, "someone") for verb in OF_A_PART] + [run("init", "A"), run("state"), run("nonsense")]

@@ -79,12 +79,7 @@ HOLDERS: dict[str, tuple[str, ...]] = {
 
 def planted_pod(directory: Path) -> Path:
     """The pod's files; what is written there is sound."""
-    tool = {
-        "name": "look",
-        "description": "Look.",
-        "inputSchema": {"type": "object"},
-        "annotations": {"readOnly": True},
-    }
+    tool = {"name": "look", "description": "Look.", "inputSchema": {"type": "object"}, "annotations": {"readOnly": True}}
     http = {"http": {"method": "GET", "path": "/look"}}
     auth = {"auth": {"type": "bearer", "env": "API_TOKEN"}}
     feeds = {"feeds": [{"name": "news", "path": "/news", "ttl": 60}], "memory": {"recall": {"path": "/recall"}}}

@@ -15,10 +15,7 @@ from tests.compile.case import ENVIRON, as_found, case_files, expectations
 REPOSITORY = Path(__file__).parents[2]
 ELSEWHERE = {
     "unwritable-output": "test_write.py",
-    **dict.fromkeys(
-        ("not-carried", "made-by-hand", "kubernetes-name", "no-image", "proxys-user"),
-        "test_kubernetes.py",
-    ),
+    **dict.fromkeys(("not-carried", "made-by-hand", "kubernetes-name", "no-image", "proxys-user"), "test_kubernetes.py"),
     "duplicate-object": "test_kubernetes_names.py",
     **dict.fromkeys(("shared-reach", "surface-redirected", "surface-partly-redirected"), "test_kubernetes_guard.py"),
     "unknown-agent": "test_lock.py",

@@ -76,9 +76,7 @@ def test_an_agent_reaches_its_proxy_and_nothing_else(tmp_path: Path) -> None:
 
 @pytest.mark.requirement("compose:derived-networks")
 def test_a_surface_is_the_only_way_to_a_service_and_to_the_world(tmp_path: Path) -> None:
-    pod = agent(", surfaces: ['service://bystander', 'egress://']").replace(
-        "tools: [{service: desk, allow: all}], ", ""
-    )
+    pod = agent(", surfaces: ['service://bystander', 'egress://']").replace("tools: [{service: desk, allow: all}], ", "")
     config = compiled(tmp_path, pod)
     assert reachable(config, "one") == {"cllama", "bystander"}
     assert config["networks"]["claw-agent-one"].get("internal", False) is False
@@ -119,13 +117,9 @@ def test_networks_that_the_user_gave_a_provider_are_kept_in_either_form(tmp_path
 
 
 @pytest.mark.requirement("compose:count")
-@pytest.mark.parametrize(
-    "form", ["[one, desk]", "{one: {condition: service_healthy}, desk: {condition: service_started}}"]
-)
+@pytest.mark.parametrize("form", ["[one, desk]", "{one: {condition: service_healthy}, desk: {condition: service_started}}"])
 def test_who_waits_for_a_counted_agent_waits_for_each_with_its_condition(tmp_path: Path, form: str) -> None:
-    pod = agent(
-        ", count: 3", rest=f"  last: {{image: last, depends_on: {form}, links: ['one'], volumes_from: ['one:ro']}}"
-    )
+    pod = agent(", count: 3", rest=f"  last: {{image: last, depends_on: {form}, links: ['one'], volumes_from: ['one:ro']}}")
     config = compiled(tmp_path, pod)
     waits = config["services"]["last"]["depends_on"]
     condition = "service_started" if form.startswith("[") else "service_healthy"
@@ -199,8 +193,7 @@ def test_a_secret_with_a_dollar_sign_arrives_byte_for_byte(tmp_path: Path) -> No
     secret = "p$word ${x} $$ 'q' \"r\" #s \\n"
     (tmp_path / "file.txt").write_text(secret, encoding="utf-8")
     pod = agent(
-        ", cllama-env: {OPENAI_API_KEY: '${KEY}', ALERTS: '${KEY}'}",
-        pod=", secrets: {env: {env: KEY}, file: {file: file.txt}}",
+        ", cllama-env: {OPENAI_API_KEY: '${KEY}', ALERTS: '${KEY}'}", pod=", secrets: {env: {env: KEY}, file: {file: file.txt}}"
     ).replace("    image: desk\n", "    image: desk\n    environment: {TOKEN: '${KEY}', LITERAL: 'p$$word'}\n")
     config = compiled(tmp_path, pod, KEY=secret)
     assert config["services"]["desk"]["environment"] == {"TOKEN": secret, "LITERAL": "p$word"}
@@ -209,8 +202,7 @@ def test_a_secret_with_a_dollar_sign_arrives_byte_for_byte(tmp_path: Path) -> No
     keys = json.loads((tmp_path / ".claw-runtime" / "auth" / "providers.json").read_text(encoding="utf-8"))
     assert keys["providers"]["openai"]["keys"][0]["secret"] == secret
     mounted = {
-        each["target"]: Path(config["secrets"][each["source"]]["file"])
-        for each in config["services"]["cllama"]["secrets"]
+        each["target"]: Path(config["secrets"][each["source"]]["file"]) for each in config["services"]["cllama"]["secrets"]
     }
     assert {name: path.read_text(encoding="utf-8") for name, path in mounted.items()} == {"env": secret, "file": secret}
     assert secret not in (tmp_path / "compose.generated.yml").read_text(encoding="utf-8")
@@ -225,10 +217,7 @@ def test_the_proxy_has_no_root_no_capability_and_nowhere_to_write_but_its_volume
     assert proxy["user"] == "1000:1000"
     assert "privileged" not in proxy
     assert "cap_add" not in proxy
-    assert {mount["target"] for mount in proxy["volumes"] if not mount.get("read_only")} == {
-        "/claw/history",
-        "/claw/state",
-    }
+    assert {mount["target"] for mount in proxy["volumes"] if not mount.get("read_only")} == {"/claw/history", "/claw/state"}
     assert "ports" not in proxy
     assert proxy["environment"]["CLLAMA_EGRESS"] == "deny"
 

@@ -14,20 +14,8 @@ from claw_compile.diagnostics.report import as_github, as_json, as_sarif, as_tex
 from claw_compile.lock_update import lock_pod
 from tests.compile.planted import DOTENV, ENVIRON, POD, planted_pod
 
-BASE = (
-    "services:\n  base: &b\n    env_file: [{path: ../two.env, format: raw}]\n    environment: {LEVEL: '${LEVEL:-1}'}\n"
-)
-DAMAGED = (
-    "claw-pod.yml",
-    ".env",
-    "claw.lock",
-    "two.env",
-    "kept.env",
-    "held.txt",
-    "api/Dockerfile",
-    "AGENTS.md",
-    "more/b.yml",
-)
+BASE = "services:\n  base: &b\n    env_file: [{path: ../two.env, format: raw}]\n    environment: {LEVEL: '${LEVEL:-1}'}\n"
+DAMAGED = ("claw-pod.yml", ".env", "claw.lock", "two.env", "kept.env", "held.txt", "api/Dockerfile", "AGENTS.md", "more/b.yml")
 REPORTS = (as_text, as_json, as_sarif, as_github)
 SECRETS = [*ENVIRON.values(), *DOTENV.values()]
 
@@ -36,9 +24,7 @@ def sound(directory: Path) -> Path:
     pod = planted_pod(directory)
     (directory / "more").mkdir()
     (directory / "more" / "b.yml").write_text(BASE, encoding="utf-8")
-    two = (
-        "  two:\n    build: api\n    volumes: [./kept.env:/kept.env]\n    extends: {file: more/b.yml, service: base}\n"
-    )
+    two = "  two:\n    build: api\n    volumes: [./kept.env:/kept.env]\n    extends: {file: more/b.yml, service: base}\n"
     pod.write_text(POD.replace("  two:\n", two), encoding="utf-8")
     lock_pod(pod, ENVIRON)
     return pod

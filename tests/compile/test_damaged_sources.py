@@ -31,11 +31,7 @@ DESCRIBED = {
     "skill": "/skill.md",
     "memory": {"recall": {"path": "/recall"}},
     "tools": [
-        {
-            **TOOL,
-            "http": {"method": "GET", "path": "/look/{id}"},
-            "annotations": {"readOnly": True, "x-claw.timeout_ms": 5},
-        }
+        {**TOOL, "http": {"method": "GET", "path": "/look/{id}"}, "annotations": {"readOnly": True, "x-claw.timeout_ms": 5}}
     ],
 }
 SNAPSHOT = {"version": 2, "mcp": {"path": "/mcp"}, "tools": [TOOL], "x-claw-discovery": {"command": "npx", "args": []}}
@@ -69,9 +65,7 @@ def test_one_damaged_byte_of_what_describes_a_service_gives_diagnostics(tmp_path
         (tmp_path / file).write_text(text, encoding="utf-8")
     sound = FILES[name].encode()
     assert not [
-        diagnostic.code.name
-        for diagnostic in check_pod(tmp_path / "claw-pod.yml", ENVIRON).diagnostics
-        if diagnostic.is_error
+        diagnostic.code.name for diagnostic in check_pod(tmp_path / "claw-pod.yml", ENVIRON).diagnostics if diagnostic.is_error
     ]
 
     @settings(max_examples=60, deadline=None)

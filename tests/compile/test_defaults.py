@@ -27,9 +27,7 @@ BLOCKS = ", context: {blocks: [{id: rules, text: Be brief.}]}"
         (", models: {small: null, big: x/y/z}", "primary=gpt/4 fallback=a/b fallback=c/d big=x/y/z"),
     ],
 )
-def test_models_are_the_pods_slot_by_slot_and_fallbacks_are_replaced_as_one(
-    tmp_path: Path, claw: str, expected: str
-) -> None:
+def test_models_are_the_pods_slot_by_slot_and_fallbacks_are_replaced_as_one(tmp_path: Path, claw: str, expected: str) -> None:
     models = agent(tmp_path, claw, MODELS).models
     assert " ".join(f"{model.slot}={model.ref}" for model in models) == expected
 
@@ -40,12 +38,7 @@ def test_a_budget_is_replaced_whole_and_null_suppresses_it(tmp_path: Path) -> No
     own = agent(tmp_path, ", budget: {max-requests: 3, window: 1h30m}", BUDGET).budget
     assert inherited is not None
     assert own is not None
-    assert inherited.model_dump() == {
-        "limit_usd": 5.0,
-        "max_requests": 200,
-        "window": "24h",
-        "behavior": "soft_alert",
-    }
+    assert inherited.model_dump() == {"limit_usd": 5.0, "max_requests": 200, "window": "24h", "behavior": "soft_alert"}
     assert own.model_dump() == {"limit_usd": None, "max_requests": 3, "window": "1h30m", "behavior": "hard_stop"}
     assert agent(tmp_path, ", budget: null", BUDGET).budget is None
 
@@ -87,9 +80,7 @@ def test_context_blocks_are_replaced_as_a_list_and_an_empty_one_suppresses(tmp_p
         (", feeds: [..., ...]", None),
     ],
 )
-def test_feeds_are_a_list_with_one_spread_and_keep_their_order(
-    tmp_path: Path, claw: str, expected: list[str] | None
-) -> None:
+def test_feeds_are_a_list_with_one_spread_and_keep_their_order(tmp_path: Path, claw: str, expected: list[str] | None) -> None:
     value, diagnostics = resolved(
         tmp_path, ", feeds-defaults: [market/prices]", f"  one: {{x-claw: {{agent: AGENTS.md{claw}}}}}"
     )
@@ -127,9 +118,7 @@ def test_skills_are_a_list_with_one_spread(tmp_path: Path) -> None:
 @pytest.mark.requirement("compile:surfaces")
 def test_surfaces_are_a_list_with_one_spread_and_are_read_only_unless_they_say_so(tmp_path: Path) -> None:
     defaults = ", surfaces-defaults: [volume://notes]"
-    own = (
-        ", surfaces: [..., 'volume://notes rw', 'host:///a:b read-only', service://plain, channel://discord, egress://]"
-    )
+    own = ", surfaces: [..., 'volume://notes rw', 'host:///a:b read-only', service://plain, channel://discord, egress://]"
     surfaces = agent(tmp_path, own, defaults).surfaces
     assert [(surface.scheme, surface.target, surface.mode) for surface in surfaces] == [
         ("volume", "notes", "ro"),
@@ -179,9 +168,7 @@ def test_the_environment_of_the_proxy_is_the_pods_and_every_agents(tmp_path: Pat
 
 @pytest.mark.requirement("compile:count")
 def test_a_counted_agent_is_several_that_differ_in_nothing_but_their_ids(tmp_path: Path) -> None:
-    services = (
-        "  bot: {x-claw: {agent: AGENTS.md, count: '${N:-3}', feeds: ['news-{claw_id}'], models: {primary: openai/b}}}"
-    )
+    services = "  bot: {x-claw: {agent: AGENTS.md, count: '${N:-3}', feeds: ['news-{claw_id}'], models: {primary: openai/b}}}"
     value, diagnostics = resolved(tmp_path, "", services)
     assert diagnostics == []
     assert [(each.id, each.ordinal) for each in value.agents] == [("bot-0", 0), ("bot-1", 1), ("bot-2", 2)]

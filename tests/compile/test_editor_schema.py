@@ -79,25 +79,7 @@ services:
   other: {image: "api:1", x-claw: {mcp-stdio: {command: npx, args: [-y]}, auth: {type: basic, secret: key, username: me}}}
 """
 NOWHERE = start_of("claw-pod.yml")
-VALUES = (
-    None,
-    "",
-    "x y",
-    "...",
-    "all",
-    0,
-    5,
-    1.5,
-    True,
-    [],
-    ["x y"],
-    [None],
-    {},
-    {"nonsense": 5},
-    "/a/../b",
-    "$$",
-    "7",
-)
+VALUES = (None, "", "x y", "...", "all", 0, 5, 1.5, True, [], ["x y"], [None], {}, {"nonsense": 5}, "/a/../b", "$$", "7")
 OF_ONE_PLACE = {
     *("unknown-key", "missing-key", "wrong-type", "bad-limit", "bad-value", "all-mixed-with-names", "allow-missing"),
     *("bad-surface", "bad-budget", "bad-model", "bad-block", "not-an-agent", "bad-name"),

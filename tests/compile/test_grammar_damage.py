@@ -19,9 +19,7 @@ from claw_compile.diagnostics.report import as_json, as_text
 ORIGINAL = Path(__file__).parent / "original"
 POD = yaml.safe_load((ORIGINAL / "claw-pod.yml").read_text(encoding="utf-8")) | {"x-claw-more": None}
 POD["x-claw"]["secrets"] = {"one": {"env": "TRADING_API_TOKEN"}, "two": {"file": "./descriptors/memory.json"}}
-POD["services"]["analyst"]["x-claw"]["service-auth"] = [
-    {"service": "trading-api", "secret": "one", "principal": "desk"}
-]
+POD["services"]["analyst"]["x-claw"]["service-auth"] = [{"service": "trading-api", "secret": "one", "principal": "desk"}]
 POD["services"]["analyst"]["x-claw"]["delivery"] = "native"
 POD["services"]["trading-api"]["x-claw"] |= {
     "base-url": "http://trading-api:4000",
@@ -93,16 +91,12 @@ def test_the_pod_is_sound_before_it_is_damaged(directory: Path) -> None:
 @pytest.mark.requirement("compile:no-traceback")
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(path=st.sampled_from(PLACES), value=st.sampled_from(VALUES))
-def test_any_value_at_any_place_of_the_grammar_gives_diagnostics(
-    directory: Path, path: tuple[Step, ...], value: Any
-) -> None:
+def test_any_value_at_any_place_of_the_grammar_gives_diagnostics(directory: Path, path: tuple[Step, ...], value: Any) -> None:
     judge(directory, with_value(path, value), PLANTED)
 
 
 @pytest.mark.requirement("compile:secrets-never-printed")
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(path=st.sampled_from(PLACES), form=st.sampled_from(["", "/", ".md", "://x", "@b c"]))
-def test_no_place_of_the_grammar_shows_the_value_of_its_variable(
-    directory: Path, path: tuple[Step, ...], form: str
-) -> None:
+def test_no_place_of_the_grammar_shows_the_value_of_its_variable(directory: Path, path: tuple[Step, ...], form: str) -> None:
     judge(directory, with_value(path, f"${{PLANT}}{form}"), PLANTED)

@@ -52,12 +52,7 @@ def spec_of(objects: dict[tuple[str, str], dict[str, Any]], name: str) -> dict[s
 
 def peers(rules: list[dict[str, Any]], key: str) -> set[str]:
     """The members that a policy's rules name."""
-    return {
-        peer["podSelector"]["matchLabels"]["claw.member"]
-        for rule in rules
-        for peer in rule[key]
-        if "podSelector" in peer
-    }
+    return {peer["podSelector"]["matchLabels"]["claw.member"] for rule in rules for peer in rule[key] if "podSelector" in peer}
 
 
 def reaches_the_world(policy: dict[str, Any]) -> bool:
@@ -243,14 +238,11 @@ def test_an_agent_gets_no_right_by_which_it_could_leave_past_its_proxy(tmp_path:
     result = compiled(tmp_path, agent(compose=powers))
     assert result.value is not None
     context = spec_of(read(result.value.deployed), "desk-one")["containers"][0]["securityContext"]
-    assert context == {
-        "allowPrivilegeEscalation": False,
-        "capabilities": {"drop": ["ALL"], "add": ["CHOWN"]},
-    }
+    assert context == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"], "add": ["CHOWN"]}}
     reported = [diagnostic.message for diagnostic in result.diagnostics if diagnostic.code.name == "not-carried"]
-    assert [
-        "NET_ADMIN" in each or "NET_RAW" in each or "setuid" in each or "privileged" in each for each in reported
-    ] == [True] * 4
+    assert ["NET_ADMIN" in each or "NET_RAW" in each or "setuid" in each or "privileged" in each for each in reported] == [
+        True
+    ] * 4
 
 
 @pytest.mark.requirement("kubernetes:guarded")

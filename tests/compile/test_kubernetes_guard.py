@@ -81,10 +81,7 @@ def test_a_transparent_agent_with_a_surface_on_a_redirected_port_is_refused(port
     result = compiled(tmp_path, pod)
     assert result.value is None
     (error,) = (each for each in result.diagnostics if each.is_error)
-    assert (error.code.name, error.message) == (
-        "surface-redirected",
-        f"what one sends to port {port} goes to its proxy",
-    )
+    assert (error.code.name, error.message) == ("surface-redirected", f"what one sends to port {port} goes to its proxy")
     assert pod.splitlines()[error.span.line - 1][error.span.column - 1 :].startswith("'service://web'")
 
 

@@ -18,25 +18,8 @@ from tests.compile.test_kubernetes import compiled, read, spec_of
 
 type Pod = dict[str, Any]
 
-_WORDS = (
-    "desk",
-    "proxy",
-    "env",
-    "deny",
-    "volume",
-    "a",
-    "state",
-    "secret",
-    "secrets",
-    "context",
-    "auth",
-    "ca",
-    "public",
-    "0",
-)
-_members = (
-    st.lists(st.sampled_from(_WORDS), min_size=1, max_size=3).map("-".join).filter(lambda name: name[0].isalpha())
-)
+_WORDS = ("desk", "proxy", "env", "deny", "volume", "a", "state", "secret", "secrets", "context", "auth", "ca", "public", "0")
+_members = st.lists(st.sampled_from(_WORDS), min_size=1, max_size=3).map("-".join).filter(lambda name: name[0].isalpha())
 _kept = st.one_of(_members, _members.map(str.upper), _members.map(lambda name: name.replace("-", ".")))
 
 
@@ -62,9 +45,7 @@ def names(result: Result[Any]) -> list[tuple[str, str]]:
     """Kind and name of each object, and the Secrets that are made by hand."""
     assert result.value is not None, [(diagnostic.code.name, diagnostic.message) for diagnostic in result.diagnostics]
     documents = yaml.safe_load_all(result.value.deployed.read_text(encoding="utf-8"))
-    by_hand = [
-        diagnostic.message.split("'")[1] for diagnostic in result.diagnostics if diagnostic.code.name == "made-by-hand"
-    ]
+    by_hand = [diagnostic.message.split("'")[1] for diagnostic in result.diagnostics if diagnostic.code.name == "made-by-hand"]
     objects = [(document["kind"], document["metadata"]["name"]) for document in documents]
     return [*objects, *(("Secret", name) for name in by_hand)]
 

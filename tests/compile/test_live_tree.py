@@ -37,9 +37,7 @@ def tree(contract: str) -> Tree:
 
 
 @pytest.mark.requirement("compose:live-tree")
-def test_who_has_the_directory_mounted_sees_the_next_compile_and_who_mounted_the_tree_sees_nothing(
-    tmp_path: Path,
-) -> None:
+def test_who_has_the_directory_mounted_sees_the_next_compile_and_who_mounted_the_tree_sees_nothing(tmp_path: Path) -> None:
     out, whole, part = (tmp_path / name for name in ("out", "whole", "part"))
     whole.mkdir()
     part.mkdir()

@@ -33,9 +33,7 @@ def test_a_pod_of_the_original_compiles_and_each_key_that_is_only_carried_warns_
     assert result.value is not None
     carried = [each.message.split("'")[1] for each in result.diagnostics if each.code.name == "not-acted-on"]
     # Of the pod and of its services; claw-api and channel-memory may stand in either.
-    assert sorted(carried) == sorted(
-        {*(key.name for key in (*ORIGINAL_POD_KEYS, *ORIGINAL_SERVICE_KEYS)), "context.channel"}
-    )
+    assert sorted(carried) == sorted({*(key.name for key in (*ORIGINAL_POD_KEYS, *ORIGINAL_SERVICE_KEYS)), "context.channel"})
     others = {each.code.name for each in result.diagnostics} - {"not-acted-on"}
     assert others == {"write-granted-by-all", "grant-beside-surface"}
 

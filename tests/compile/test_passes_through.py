@@ -107,9 +107,7 @@ def test_a_pod_takes_the_name_that_it_has_where_compose_was_given_none(tmp_path:
 
 
 _PLAIN = st.from_regex(r"[A-Za-z0-9.+~_/=<-][A-Za-z0-9.+~_/=:-]{0,6}[A-Za-z0-9.+~_/=-]", fullmatch=True)
-_CHARACTERS = st.characters(
-    codec="utf-8", max_codepoint=0xFFFF, exclude_characters="$"
-)  # JSON escapes the rest in two halves
+_CHARACTERS = st.characters(codec="utf-8", max_codepoint=0xFFFF, exclude_characters="$")  # JSON escapes the rest in two halves
 _QUOTED = st.one_of(st.text(_CHARACTERS, max_size=20).map(json.dumps), st.just('"é🦀"'), st.just("'it''s # \\n'"))
 _SCALAR = st.one_of(_PLAIN, _QUOTED)
 _TREE = st.recursive(

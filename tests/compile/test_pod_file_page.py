@@ -62,9 +62,7 @@ def examples(title: str) -> dict[str, str]:
         ("A service that provides", PROVIDER_KEYS),
     ],
 )
-def test_a_table_has_exactly_the_keys_of_the_grammar_each_with_an_example(
-    title: str, keys: tuple[Key[Any], ...]
-) -> None:
+def test_a_table_has_exactly_the_keys_of_the_grammar_each_with_an_example(title: str, keys: tuple[Key[Any], ...]) -> None:
     assert sorted(rows(title)) == sorted(key.name for key in keys)
     assert {key for key, example in examples(title).items() if not example.startswith(f"{key}: ")} == set()
 
@@ -103,13 +101,7 @@ def test_the_limits_have_the_defaults_of_the_contract() -> None:
 
 @pytest.mark.requirement("compile:keys-are-documented")
 def test_the_examples_are_sound_and_go_together() -> None:
-    lines = [
-        "x-claw:",
-        *(f"  {example}" for example in examples("The pod").values()),
-        "services:",
-        "  one:",
-        "    x-claw:",
-    ]
+    lines = ["x-claw:", *(f"  {example}" for example in examples("The pod").values()), "services:", "  one:", "    x-claw:"]
     lines += [f"      {example}" for example in examples("A service that is an agent").values()]
     for key, example in examples("A service that provides").items():
         lines += [f"  of-{key}:", "    x-claw:", f"      {example}"]

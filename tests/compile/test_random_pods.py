@@ -19,9 +19,7 @@ from tests.compile.test_compose import DESCRIPTOR, MASTER, networks
 SERVICES = ("desk", "shelf", "store")
 type Pod = dict[str, Any]
 
-_networks = st.sampled_from(
-    [None, ["default"], ["back"], {"back": {"aliases": ["x"]}}, {"back": None, "default": None}]
-)
+_networks = st.sampled_from([None, ["default"], ["back"], {"back": {"aliases": ["x"]}}, {"back": None, "default": None}])
 _waits = st.sampled_from([None, ["one"], {"one": {"condition": "service_started"}}, ["desk"]])
 _labels = st.sampled_from([None, ["a=b"], {"a": "b"}])
 
@@ -50,9 +48,7 @@ def agents(draw: st.DrawFn) -> Pod:
 def pods(draw: st.DrawFn) -> Pod:
     described = {"expose": ["80"], "x-claw": {"describe-file": "desk.json"}}
     services: Pod = {
-        name: _without_nothing(
-            {"image": f"{name}:1", "networks": draw(_networks), "labels": draw(_labels), **described}
-        )
+        name: _without_nothing({"image": f"{name}:1", "networks": draw(_networks), "labels": draw(_labels), **described})
         for name in SERVICES
     }
     services |= {"one": draw(agents()), "two": draw(agents())}
@@ -69,9 +65,7 @@ def test_compose_takes_any_pod_and_nobody_reaches_more_than_it_says(pod: Pod) ->
         for file, text in (("AGENTS.md", "# C\n"), ("desk.json", DESCRIPTOR), ("claw-pod.yml", json.dumps(pod))):
             (directory / file).write_text(text, encoding="utf-8")
         result = compile_pod(directory / "claw-pod.yml", {"CLAW_MASTER_SECRET": MASTER})
-        assert result.value is not None, [
-            (diagnostic.code.name, diagnostic.message) for diagnostic in result.diagnostics
-        ]
+        assert result.value is not None, [(diagnostic.code.name, diagnostic.message) for diagnostic in result.diagnostics]
         config = compose_config(directory / "compose.generated.yml")
     members = networks(config)
     ours = {network: names for network, names in members.items() if network.startswith("claw-")}

@@ -67,22 +67,7 @@ def test_json_reads_as_the_standard_library_reads_it(data: object, ascii_only: b
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "",
-        "{",
-        "[1,]",
-        '{"a" 1}',
-        "{a: 1}",
-        '{"a": 1} 2',
-        "NaN",
-        "01",
-        '"\\ud800"',
-        '"\t"',
-        '"\\x"',
-        "1e999",
-        "[" * 99,
-        "tru",
-    ],
+    ["", "{", "[1,]", '{"a" 1}', "{a: 1}", '{"a": 1} 2', "NaN", "01", '"\\ud800"', '"\t"', '"\\x"', "1e999", "[" * 99, "tru"],
 )
 def test_what_is_not_json_is_one_diagnostic(text: str) -> None:
     result = read_json(Source("x.json", text))
@@ -97,9 +82,7 @@ def test_the_json_reader_accepts_no_more_than_json(text: str) -> None:
         assert plain_data(result.value) == json.loads(text)
 
 
-@pytest.mark.parametrize(
-    "text", ["[" * 5000, 'a: "\\UFFFFFFFF"', 'a: "\\ud800"', "a: \x07", "\ta: b", "%YAML 3\n---\na", "*x"]
-)
+@pytest.mark.parametrize("text", ["[" * 5000, 'a: "\\UFFFFFFFF"', 'a: "\\ud800"', "a: \x07", "\ta: b", "%YAML 3\n---\na", "*x"])
 def test_what_is_not_yaml_is_a_diagnostic_with_a_place(text: str) -> None:
     result = read_yaml(Source("pod", text))
     assert [diagnostic.code.name for diagnostic in result.diagnostics] == ["yaml-syntax"]

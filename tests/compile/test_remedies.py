@@ -28,11 +28,7 @@ from tests.compile.case import CASES, ENVIRON
             13,
             ("+ delete_account (write): POST /delete  +WRITE", "- gone (read)", "claw lock --accept api"),
         ),
-        (
-            "presented.yml",
-            4,
-            ("desk_api.get_quote", "desk_api__get_quote_f448b739", "same.json:2:14: note: the other one"),
-        ),
+        ("presented.yml", 4, ("desk_api.get_quote", "desk_api__get_quote_f448b739", "same.json:2:14: note: the other one")),
         ("several-ports.yml", 12, ("'9090' is taken", "set 'x-claw.base-url'")),
         ("port-range.yml", 12, ("'3000-3005'", "set 'x-claw.base-url'")),
         ("count.yml", 10, ("'one-1'", "count.yml:9:32: note: 'count' of one makes it")),
@@ -47,9 +43,7 @@ from tests.compile.case import CASES, ENVIRON
         ("feeds.yml", 13, ("write one of 'market/prices', 'press/prices'",)),
     ],
 )
-def test_a_mistake_is_told_with_what_it_is_about_and_how_it_goes_away(
-    case: str, line: int, says: tuple[str, ...]
-) -> None:
+def test_a_mistake_is_told_with_what_it_is_about_and_how_it_goes_away(case: str, line: int, says: tuple[str, ...]) -> None:
     diagnostics = [each for each in check_pod(CASES / case, ENVIRON).diagnostics if each.span.line == line]
     reported = as_text(diagnostics) + "".join(each.code.remedy for each in diagnostics)
     assert [words for words in says if words not in reported] == [], reported

@@ -43,9 +43,7 @@ def test_a_pod_that_only_its_proxy_may_leave_is_one_that_nobody_else_leaves(mode
     assert guard["command"][0] == "nft"
     # 192.0.2.0/24 is nobody's; without the rules a packet to it would leave by the interface that has it.
     others = "ip link add out type veth peer name far; ip addr add 192.0.2.1/24 dev out; ip link set out up; ip link set far up"
-    knock = (
-        'python3 -c \'import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("192.0.2.9", 9))\''
-    )
+    knock = 'python3 -c \'import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("192.0.2.9", 9))\''
     knocking = f"{others}; if {knock} 2>/dev/null; then echo left; else echo stayed; fi"
     assert accepted(guard["command"][1], knocking) == "stayed\n"
     assert accepted("add table inet nothing", knocking) == "left\n"

@@ -60,9 +60,7 @@ def test_any_text_has_labels_with_places_or_none(text: str, target: str | None) 
 
 
 def codes(pod: Path) -> list[str]:
-    return [
-        diagnostic.code.name for diagnostic in check_pod(pod, {}).diagnostics if diagnostic.code.name != "no-agents"
-    ]
+    return [diagnostic.code.name for diagnostic in check_pod(pod, {}).diagnostics if diagnostic.code.name != "no-agents"]
 
 
 @pytest.mark.requirement("compile:paths-stay-inside")

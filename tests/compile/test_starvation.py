@@ -45,9 +45,7 @@ def test_every_variable_that_is_known_to_hold_a_key_is_refused_whatever_it_holds
 
 
 @pytest.mark.requirement("compile:starvation")
-@pytest.mark.parametrize(
-    "prefix", ["sk-", "sk-ant-", "sk-ant-api03-", "sk-or-", "sk-or-v1-", "sk-proj-", "AIza", "xai-"]
-)
+@pytest.mark.parametrize("prefix", ["sk-", "sk-ant-", "sk-ant-api03-", "sk-or-", "sk-or-v1-", "sk-proj-", "AIza", "xai-"])
 def test_every_shape_of_a_key_is_refused_whatever_its_name(tmp_path: Path, prefix: str) -> None:
     for value in (f"{prefix}0123abcdWXYZ", f"Bearer {prefix}0123abcdWXYZ", f"https://x/?key={prefix}0123abcdWXYZ&y"):
         assert leaks(tmp_path, f'environment: {{thing: "{value}"}}') == [
@@ -55,9 +53,7 @@ def test_every_shape_of_a_key_is_refused_whatever_its_name(tmp_path: Path, prefi
         ]
 
 
-@pytest.mark.parametrize(
-    "text", ["disk-utilization", "task-0123456789", "sk-learn", "my-sk-0123456789", "AIzak", "xai"]
-)
+@pytest.mark.parametrize("text", ["disk-utilization", "task-0123456789", "sk-learn", "my-sk-0123456789", "AIzak", "xai"])
 def test_what_only_begins_like_a_key_is_none(text: str) -> None:
     assert KEY_SHAPE.search(text) is None
 
@@ -92,9 +88,7 @@ def test_what_a_counted_service_is_given_all_of_its_agents_have(tmp_path: Path) 
 
 
 @pytest.mark.requirement("compile:own-token-is-no-key")
-def test_the_env_that_the_compiler_writes_may_be_named_before_it_is_there_and_another_agents_may_not(
-    tmp_path: Path,
-) -> None:
+def test_the_env_that_the_compiler_writes_may_be_named_before_it_is_there_and_another_agents_may_not(tmp_path: Path) -> None:
     mine, theirs = ("env_file: .claw-runtime/agents/one/env", "env_file: .claw-runtime/agents/two/env")
     assert leaks(tmp_path, mine) == []
     assert compile_pod(tmp_path / "claw-pod.yml", {"CLAW_MASTER_SECRET": MASTER}).value is not None
@@ -107,9 +101,7 @@ def test_a_short_secret_counts_as_a_whole_value_of_a_variable_and_is_else_a_word
     pod = "x-secrets: none\n"
     claw = ", cllama-env: {GATEWAY_TOKEN: abc}"
     assert leaks(tmp_path, "environment: {A: abcde, B: xabc}\n    command: abc", pod, claw) == []
-    assert leaks(tmp_path, "environment: {A: abc}", pod, claw) == [
-        "token-visible-to-agent: holds the proxy's GATEWAY_TOKEN"
-    ]
+    assert leaks(tmp_path, "environment: {A: abc}", pod, claw) == ["token-visible-to-agent: holds the proxy's GATEWAY_TOKEN"]
 
 
 @pytest.mark.requirement("compile:starvation")

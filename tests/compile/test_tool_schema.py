@@ -11,37 +11,11 @@ from hypothesis import strategies as st
 from claw_compile.descriptors.rules import _first_error, _is_sound
 
 KEYWORDS = (
-    *(
-        "type",
-        "properties",
-        "required",
-        "items",
-        "enum",
-        "const",
-        "minimum",
-        "maxLength",
-        "pattern",
-        "format",
-        "$ref",
-        "$id",
-    ),
-    *(
-        "anyOf",
-        "not",
-        "if",
-        "additionalProperties",
-        "prefixItems",
-        "dependentRequired",
-        "$defs",
-        "$anchor",
-        "multipleOf",
-    ),
+    *("type", "properties", "required", "items", "enum", "const", "minimum", "maxLength", "pattern", "format", "$ref", "$id"),
+    *("anyOf", "not", "if", "additionalProperties", "prefixItems", "dependentRequired", "$defs", "$anchor", "multipleOf"),
 )
 VALUES = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-2, 2)
-    | st.sampled_from([0.5, 1e300, 10**60, "string", "object", "", "#/a", "("]),
+    st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from([0.5, 1e300, 10**60, "string", "object", "", "#/a", "("]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYWORDS), inner, max_size=3),
     max_leaves=6,
 )

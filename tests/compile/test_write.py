@@ -113,9 +113,7 @@ def test_a_reader_that_opened_the_old_tree_reads_it_to_the_end(tmp_path: Path) -
     assert content(tmp_path / "out") == b"new"
 
 
-def test_a_system_without_an_atomic_exchange_still_gets_the_whole_tree(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_system_without_an_atomic_exchange_still_gets_the_whole_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "_exchange", lambda _one, _other: False)
     write(OLD, tmp_path / "out")
     assert write(NEW, tmp_path / "out") == ()

@@ -44,9 +44,7 @@ def cut(text: str, places: list[int]) -> Iterator[str]:
 @pytest.mark.requirement("history:in-pieces")
 @pytest.mark.parametrize("delta", [openai, arguments, anthropic])
 @given(st.lists(st.integers(0, 100), max_size=8), st.booleans())
-def test_however_it_is_cut_no_secret_is_left_when_it_is_put_together(
-    delta: Any, places: list[int], escaped: bool
-) -> None:
+def test_however_it_is_cut_no_secret_is_left_when_it_is_put_together(delta: Any, places: list[int], escaped: bool) -> None:
     pieces = cut(f"before {SECRET} after", places)
     whole = stream([{"id": "1"}, *map(delta, pieces), {"usage": {}}], escaped=escaped)
     clear = REDACTOR.document(redact_stream(REDACTOR.data(whole), REDACTOR))

@@ -67,9 +67,7 @@ def test_the_reason_never_holds_the_value_that_was_found() -> None:
     assert "sup3rs3cret" not in left_out[0].reason
 
 
-@pytest.mark.parametrize(
-    "data", [b"", b"[]", b"{}", b'{"version":2}', b'{"version":1,"tools":{}}', b"\xff", b"[" * 9999]
-)
+@pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"version":2}', b'{"version":1,"tools":{}}', b"\xff", b"[" * 9999])
 def test_a_malformed_document_is_refused_whole(data: bytes) -> None:
     with pytest.raises(ValidationError):
         read_manifest(data)
@@ -136,8 +134,6 @@ def test_a_base_url_is_scheme_host_port_and_path_only(url: str) -> None:
         TypeAdapter(BaseUrl).validate_python(url)
 
 
-@pytest.mark.parametrize(
-    "url", ["http://desk", "https://desk:4000/v1/", "http://127.0.0.1:1", "http://[::1]:80", "http://a_b"]
-)
+@pytest.mark.parametrize("url", ["http://desk", "https://desk:4000/v1/", "http://127.0.0.1:1", "http://[::1]:80", "http://a_b"])
 def test_ordinary_base_urls_are_taken_as_they_are(url: str) -> None:
     assert HttpExecution.model_validate({**HTTP, "base_url": url}).base_url == url

@@ -28,13 +28,7 @@ HASHED = metadata(token_sha256=hashlib.sha256(b"analyst:secret").hexdigest())
 @pytest.mark.parametrize("stored", [FULL, BARE, HASHED])
 def test_each_stored_form_admits_its_own_token_only(stored: Metadata) -> None:
     assert stored.admits("analyst", "secret")
-    wrong = [
-        ("analyst", "Secret"),
-        ("analyst", ""),
-        ("analyst", "secret "),
-        ("other", "wrong"),
-        ("analyst", "analyst:secret"),
-    ]
+    wrong = [("analyst", "Secret"), ("analyst", ""), ("analyst", "secret "), ("other", "wrong"), ("analyst", "analyst:secret")]
     assert [pair for pair in wrong if stored.admits(*pair)] == []
 
 
@@ -58,13 +52,7 @@ def test_bytes_that_are_no_text_are_wrong_and_no_fault(stored: Metadata) -> None
 
 @pytest.mark.parametrize(
     "more",
-    [
-        {},
-        {"token": "a:b", "token_sha256": "0" * 64},
-        {"token": ""},
-        {"token_sha256": "0" * 63},
-        {"token_sha256": "A" * 64},
-    ],
+    [{}, {"token": "a:b", "token_sha256": "0" * 64}, {"token": ""}, {"token_sha256": "0" * 63}, {"token_sha256": "A" * 64}],
 )
 def test_exactly_one_sound_credential_is_required(more: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):

@@ -77,10 +77,7 @@ EXAMPLES: dict[str, Any] = {
             }
         ],
     },
-    "prices": {
-        "openai/gpt-4o": {"input": 2.5, "output": 10, "cached_input": 1.25},
-        "claude": {"input": 3, "output": 15},
-    },
+    "prices": {"openai/gpt-4o": {"input": 2.5, "output": 10, "cached_input": 1.25}, "claude": {"input": 3, "output": 15}},
     "service-auth": {"service": "s", "auth_type": "bearer", "token": "t0k3n", "principal": "analyst"},
     "providers": {
         "version": 2,
@@ -130,9 +127,7 @@ def problems(name: str, document: Any) -> list[str]:
 @pytest.mark.requirement("contract:published")
 def test_the_committed_schemas_are_those_of_the_models() -> None:
     committed = {file.name: file.read_text(encoding="utf-8") for file in DIRECTORY.iterdir()}
-    assert committed == {name: text(schema) for name, schema in schemas().items()}, (
-        "run: python -m claw_contract.published"
-    )
+    assert committed == {name: text(schema) for name, schema in schemas().items()}, "run: python -m claw_contract.published"
 
 
 def test_publishing_writes_every_schema(tmp_path: Any) -> None:

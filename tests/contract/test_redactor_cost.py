@@ -47,9 +47,7 @@ def test_only_tokens_in_which_a_secret_is_or_may_hide_are_looked_at() -> None:
     assert redactor.tokens == 3
 
 
-TEXTS = st.lists(st.sampled_from([*KNOWN[:4], "", "aaaa", "a", '"', "\\", "\n", "ä", "{", "x"]), max_size=4).map(
-    "".join
-)
+TEXTS = st.lists(st.sampled_from([*KNOWN[:4], "", "aaaa", "a", '"', "\\", "\n", "ä", "{", "x"]), max_size=4).map("".join)
 
 
 def spelled(value: Any) -> bytes:

@@ -44,17 +44,8 @@ LINE: dict[str, Any] = {
         ],
     },
     "request_effective": {"model": "gpt-5", "messages": [{}, {}, {}, {}, {}]},
-    "response": {
-        "format": "json",
-        "json": {"choices": [{"message": {"role": "assistant", "content": "Bought."}}]},
-    },
-    "usage": {
-        "prompt_tokens": 20,
-        "completion_tokens": 10,
-        "cached_tokens": 4,
-        "reported_cost_usd": 0.0012,
-        "total_rounds": 3,
-    },
+    "response": {"format": "json", "json": {"choices": [{"message": {"role": "assistant", "content": "Bought."}}]}},
+    "usage": {"prompt_tokens": 20, "completion_tokens": 10, "cached_tokens": 4, "reported_cost_usd": 0.0012, "total_rounds": 3},
     "tool_trace": [
         {
             "round": 1,
@@ -243,10 +234,7 @@ def test_an_error_reads_as_one(body: object) -> None:
             [{"role": "assistant", "tool_calls": [{}]}, {"role": "tool", "tool_call_id": "c1", "content": "7"}],
             "result of c1: 7",
         ),
-        (
-            [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "7"}]}],
-            "result of c1: 7",
-        ),
+        ([{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "7"}]}], "result of c1: 7"),
         ([{"role": "user", "content": "x"}, {"role": "assistant", "content": "Once"}], "assistant: Once"),
     ],
     ids=["openai", "anthropic", "prefill"],
@@ -267,16 +255,8 @@ def test_words_of_peers_neither_move_the_cursor_nor_pass_for_ours() -> None:
 
 
 JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.text(max_size=8)
-    | st.just("9" * 5000)
-    | st.just("x" * 9000),
-    lambda part: (
-        st.lists(part, max_size=3) | st.dictionaries(st.sampled_from(["role", "content", "type", "error"]), part)
-    ),
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.just("9" * 5000) | st.just("x" * 9000),
+    lambda part: st.lists(part, max_size=3) | st.dictionaries(st.sampled_from(["role", "content", "type", "error"]), part),
     max_leaves=5,
 )
 

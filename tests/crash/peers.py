@@ -43,9 +43,7 @@ class Told(NamedTuple):
 def orders(words: str, rounds: int | None = None) -> list[str]:
     """The orders of a turn, or of its first rounds."""
     name, plan = words.split(" ", 1)
-    return [
-        f"{name}.{at}.{place}" for at, made in enumerate(json.loads(plan)[:rounds], 1) for place, _ in enumerate(made)
-    ]
+    return [f"{name}.{at}.{place}" for at, made in enumerate(json.loads(plan)[:rounds], 1) for place, _ in enumerate(made)]
 
 
 @dataclass
@@ -90,9 +88,7 @@ class Model(Provider):
         wire.check(body, self.replies)
         parts = wire.parts(body["messages"])
         rounds = parts[len(parts) - parts[::-1].index("user") :].count("assistant")
-        self._check_told(
-            wire, body, [*(one for words in said[:-1] for one in orders(words)), *orders(said[-1], rounds)]
-        )
+        self._check_told(wire, body, [*(one for words in said[:-1] for one in orders(words)), *orders(said[-1], rounds)])
         name, plan = said[-1].split(" ", 1)
         wanted = json.loads(plan)
         if rounds == len(wanted):

@@ -13,14 +13,7 @@ HOLE = "…"
 """What stands for a value in a sentence."""
 _NO_RUNNERS = ("replay.py",)
 """Modules whose answers no runner gets: a turn is played again for an operator."""
-_CODE_AT = {
-    "refuse": 2,
-    "build_error_body": 2,
-    "_refusal": 1,
-    "Refuse": 1,
-    "ModelFailed": 1,
-    "TransportFailure": 0,
-}
+_CODE_AT = {"refuse": 2, "build_error_body": 2, "_refusal": 1, "Refuse": 1, "ModelFailed": 1, "TransportFailure": 0}
 """Where the code stands among the arguments of what makes an answer."""
 
 
@@ -86,9 +79,7 @@ def said_in(file: str, *functions: str) -> set[str]:
     for function in _functions(tree(ROOT / file)):
         if function.name in functions:
             doc = ast.get_docstring(function, clean=False)
-            within = {
-                id(part) for each in ast.walk(function) if isinstance(each, ast.JoinedStr) for part in each.values
-            }
+            within = {id(part) for each in ast.walk(function) if isinstance(each, ast.JoinedStr) for part in each.values}
             for node in ast.walk(function):
                 if id(node) not in within and isinstance(node, ast.Constant | ast.JoinedStr):
                     sentences |= {text for text in _texts(node) if " " in text.strip() and text != doc}
@@ -145,9 +136,7 @@ def _codes(call: ast.Call, place: int, known: Named) -> Iterator[str]:
     """What stands at that place, or in the values that are spread there; nothing where it was handed in."""
     for at, argument in enumerate(call.args[: place + 1]):
         if isinstance(argument, ast.Starred):
-            yield from (
-                values[place - at] for values in known.get(_name(argument.value), ()) if len(values) > place - at
-            )
+            yield from (values[place - at] for values in known.get(_name(argument.value), ()) if len(values) > place - at)
         elif at == place:
             yield from _texts(argument) or (values[0] for values in known.get(_name(argument), ()))
 

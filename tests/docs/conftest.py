@@ -132,21 +132,10 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     compiled(home, {mode: mode for mode in PAGES}, service.url, provider.url)
     pod: Any = Pod(home, provider, service)  # type: ignore[arg-type]  # one that needs no script
     pod.environment = composed(home)
-    verb = [
-        sys.executable,
-        "-c",
-        "from claw_cli.app import main; main()",
-        *commands("forward-proxy", "claw certs")[0][1:],
-    ]
+    verb = [sys.executable, "-c", "from claw_cli.app import main; main()", *commands("forward-proxy", "claw certs")[0][1:]]
     subprocess.run(verb, cwd=home, check=True, capture_output=True, timeout=100)
     (home / "runner").mkdir()
-    pod.start(
-        *at_free_ports(start_arguments("transparent"), pod),
-        "--set",
-        "termlog_verbosity=warn",
-        "-w",
-        str(home / "flows"),
-    )
+    pod.start(*at_free_ports(start_arguments("transparent"), pod), "--set", "termlog_verbosity=warn", "-w", str(home / "flows"))
     yield Desk(pod, provider, home / ".claw-ca" / "public")
     pod.stop()
     provider.stop()

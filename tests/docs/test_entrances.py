@@ -28,13 +28,7 @@ def ran(desk: Desk, mode: str, command: list[str], **more: str) -> str:
     """What it printed, with nothing in its environment but what the agent of this entrance has."""
     environment = desk.environment(mode) | more
     done = subprocess.run(
-        command,
-        cwd=desk.pod.home / "runner",
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=SECONDS,
+        command, cwd=desk.pod.home / "runner", env=environment, capture_output=True, text=True, check=False, timeout=SECONDS
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -113,9 +107,7 @@ def test_the_redirect_is_the_one_that_is_compiled() -> None:
 @pytest.mark.requirement("docs:code-runs")
 def test_the_versions_of_the_page_are_those_that_run_here() -> None:
     page = (ENTRANCES / "README.md").read_text(encoding="utf-8")
-    pinned = dict(
-        line.split("==") for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").split() if "==" in line
-    )
+    pinned = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").split() if "==" in line)
     scripts = json.loads((JAVASCRIPT / "package.json").read_text(encoding="utf-8"))["dependencies"]
     for name, python, script in (("OpenAI", "openai", "openai"), ("Anthropic", "anthropic", "@anthropic-ai/sdk")):
         assert f"{name} SDK (Python {pinned[python]}, JS {scripts[script]})" in page

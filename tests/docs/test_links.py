@@ -15,9 +15,7 @@ LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
 CODE = re.compile(r"^```.*?^```|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"`((?:addons|bench|certs|claw_[a-z]+|docs|pods|scripts|tests)/[\w./-]*)`")
 PATH_OF_A_MACHINE = re.compile(r"(?<![\w.])/(?:work|home/\w|Users|tmp/wt|root)\b")
-REGISTRY = re.compile(
-    r"https?://[\w.-]*(?:pypi|pythonhosted|npmjs|registry|crates\.io|proxy\.golang)[\w.-]*", re.IGNORECASE
-)
+REGISTRY = re.compile(r"https?://[\w.-]*(?:pypi|pythonhosted|npmjs|registry|crates\.io|proxy\.golang)[\w.-]*", re.IGNORECASE)
 PAGES = pages()
 
 

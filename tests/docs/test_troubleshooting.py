@@ -81,9 +81,7 @@ def test_every_reason_not_to_be_ready_is_in_the_page_and_no_other() -> None:
 
 @pytest.mark.requirement("docs:codes")
 def test_every_code_of_a_call_is_in_the_page_and_no_other() -> None:
-    registry = {
-        value for name, value in code_says.constants("claw_mediate/core/tool_result.py").items() if name.isupper()
-    }
+    registry = {value for name, value in code_says.constants("claw_mediate/core/tool_result.py").items() if name.isupper()}
     assert told("## A tool's call fails") == registry | {"http_…"}
 
 

@@ -112,9 +112,7 @@ FAILURES = (
         _CUT_OFF,
         retried=True,
     ),
-    Failure(
-        "no-http", "answers in no protocol at all", _always(raw.bytes_only(b"hello\r\n\r\n")), _CUT_OFF, retried=True
-    ),
+    Failure("no-http", "answers in no protocol at all", _always(raw.bytes_only(b"hello\r\n\r\n")), _CUT_OFF, retried=True),
     Failure(
         "endless-headers",
         "sends headers without an end",
@@ -180,11 +178,7 @@ FAILURES = (
         retried=True,
     ),
     Failure(
-        "status-500-empty",
-        "answers 500 without a body",
-        _always(raw.answers(500, b"")),
-        Ours("provider_http_500", 500),
-        True,
+        "status-500-empty", "answers 500 without a body", _always(raw.answers(500, b"")), Ours("provider_http_500", 500), True
     ),
     Failure(
         "status-400-other-dialect",
@@ -202,27 +196,15 @@ FAILURES = (
     ),
     Failure("ok-html", "answers 200 with a page of HTML", _ok(_HTML, "text/html"), Ours(BAD_REPLY), retried=True),
     Failure("ok-empty", "answers 200 without a body", _ok(b""), Ours(BAD_REPLY), retried=True),
-    Failure(
-        "ok-truncated",
-        "answers 200 with half a JSON document",
-        _ok(b'{"choices":[{"mess'),
-        Ours(BAD_REPLY),
-        retried=True,
-    ),
+    Failure("ok-truncated", "answers 200 with half a JSON document", _ok(b'{"choices":[{"mess'), Ours(BAD_REPLY), retried=True),
     Failure("ok-no-object", "answers 200 with JSON that is no object", _ok(b'["hi"]'), Ours(BAD_REPLY), retried=True),
     Failure(
-        "ok-not-utf8",
-        "answers 200 with bytes that are no text",
-        _ok(b'{"choices":"\xff\xfe"}'),
-        Ours(BAD_REPLY),
-        retried=True,
+        "ok-not-utf8", "answers 200 with bytes that are no text", _ok(b'{"choices":"\xff\xfe"}'), Ours(BAD_REPLY), retried=True
     ),
     Failure(
         "ok-deep",
         "answers 200 with JSON that is 100,000 levels deep",
-        lambda dialect: raw.answers(
-            200, dialect.reply("Hi", (), {})[:-1] + b',"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
-        ),
+        lambda dialect: raw.answers(200, dialect.reply("Hi", (), {})[:-1] + b',"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}"),
         Ours(BAD_REPLY),
         retried=True,
     ),
@@ -233,19 +215,11 @@ FAILURES = (
         Ours(BAD_REPLY),
         retried=True,
     ),
-    Failure(
-        "ok-error",
-        "answers 200 with an error in the body",
-        _status(200),
-        Ours(BAD_REPLY, theirs=True),
-        retried=True,
-    ),
+    Failure("ok-error", "answers 200 with an error in the body", _status(200), Ours(BAD_REPLY, theirs=True), retried=True),
     Failure(
         "ok-event-stream",
         "answers 200 with a stream that nobody asked for",
-        _ok(
-            b"data: " + json.dumps({"choices": [{"delta": {"content": "Hi"}}]}).encode() + b"\n\n", "text/event-stream"
-        ),
+        _ok(b"data: " + json.dumps({"choices": [{"delta": {"content": "Hi"}}]}).encode() + b"\n\n", "text/event-stream"),
         Ours(BAD_REPLY),
         retried=True,
     ),

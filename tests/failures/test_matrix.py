@@ -19,9 +19,7 @@ from tests.wires import Wire, anthropic, openai
 DIALECTS: dict[str, Wire] = {"openai": openai, "anthropic": anthropic}
 KEEPALIVE = (b": claw round=", b"event: ping\n")
 CASES = [
-    pytest.param(
-        failure, phase, stream, dialect, id=f"{failure.name}-{phase.name}-{'stream' if stream else 'json'}-{name}"
-    )
+    pytest.param(failure, phase, stream, dialect, id=f"{failure.name}-{phase.name}-{'stream' if stream else 'json'}-{name}")
     for failure in FAILURES
     for phase, stream in cells(failure)
     for name, dialect in DIALECTS.items()
@@ -32,9 +30,7 @@ RAN = {Phase.FIRST: [], Phase.OPEN: [], Phase.LATER: ["ok"], Phase.FINAL: ["ok",
 
 @pytest.mark.requirement("failure:matrix")
 @pytest.mark.parametrize(("failure", "phase", "stream", "dialect"), CASES)
-async def test_a_failure_has_one_outcome(
-    tmp_path: Path, failure: Failure, phase: Phase, stream: bool, dialect: Wire
-) -> None:
+async def test_a_failure_has_one_outcome(tmp_path: Path, failure: Failure, phase: Phase, stream: bool, dialect: Wire) -> None:
     seen = await Scene(tmp_path, dialect, phase, failure, stream=stream).play()
     expected = told(failure, phase, stream=stream)
     delivered(seen, expected, dialect, failure)

@@ -39,9 +39,7 @@ class Authority:
         made = self._built(subject, key).add_extension(alternatives, False).sign(self._key, hashes.SHA256())
         file = self._home / f"{names[0]}.pem"
         form = (serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-        file.write_bytes(
-            key.private_bytes(serialization.Encoding.PEM, *form) + made.public_bytes(serialization.Encoding.PEM)
-        )
+        file.write_bytes(key.private_bytes(serialization.Encoding.PEM, *form) + made.public_bytes(serialization.Encoding.PEM))
         return file
 
     def _built(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:

@@ -95,9 +95,7 @@ def compiled(home: Path, target: Literal["compose", "kubernetes"], service: str,
 
 def with_authority(home: Path, public: Path) -> None:
     """The pod's CA, as the operator makes it; ``public``: whom runners trust beside it."""
-    made = CliRunner().invoke(
-        app, ["certs", "init", str(home / "claw-pod.yml"), "--public-cas", str(public)], env=ENVIRON
-    )
+    made = CliRunner().invoke(app, ["certs", "init", str(home / "claw-pod.yml"), "--public-cas", str(public)], env=ENVIRON)
     assert made.exit_code == 0, made.output
 
 

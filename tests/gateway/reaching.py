@@ -49,10 +49,7 @@ def over_tls(scene: Scene, host: str, name: str | None, data: bytes, tunnel: str
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
 
     def said() -> Heard:
-        with (
-            _connected(host, tunnel) as plain,
-            context.wrap_socket(plain, server_hostname=name) as connection,
-        ):
+        with _connected(host, tunnel) as plain, context.wrap_socket(plain, server_hostname=name) as connection:
             certificate = x509.load_der_x509_certificate(connection.getpeercert(binary_form=True) or b"")
             connection.sendall(data)
             signer = certificate.issuer.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value

@@ -82,12 +82,7 @@ def test_plain_http_is_refused_whatever_host_it_names(pod: Scene, host: str) -> 
 @pytest.mark.parametrize("port", [80, 443])
 @pytest.mark.parametrize(
     "data",
-    [
-        b"\x00\x01\x02 not http\r\n\r\n",
-        b"SSH-2.0-x\r\n",
-        b"\x16\x03\x01\x00\x05hello",
-        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-    ],
+    [b"\x00\x01\x02 not http\r\n\r\n", b"SSH-2.0-x\r\n", b"\x16\x03\x01\x00\x05hello", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"],
     ids=["bytes", "ssh", "half a handshake", "HTTP/2 unannounced"],
 )
 def test_bytes_that_are_not_http_go_nowhere(pod: Scene, port: int, data: bytes) -> None:
@@ -127,9 +122,7 @@ def test_a_governed_name_at_a_foreign_address_goes_to_the_configured_provider_al
 
 
 @pytest.mark.requirement("transparent:no-way-round")
-@pytest.mark.parametrize(
-    "asked", [f"CONNECT {DESK}:4000", f"CONNECT {PROVIDER}:443", f"GET http://{DESK}:4000/balance"]
-)
+@pytest.mark.parametrize("asked", [f"CONNECT {DESK}:4000", f"CONNECT {PROVIDER}:443", f"GET http://{DESK}:4000/balance"])
 def test_the_forward_proxy_beside_it_is_no_way_round_either(pod: Scene, asked: str) -> None:
     assert b" 403 " in bytes_to(pod, pod.front, 8082, head(asked, f"host: {OPENAI}", "authorization: Bearer own"))
     assert nobody_heard(pod)
@@ -197,9 +190,7 @@ def test_a_runners_own_pod_is_its_own_whatever_the_port(pod: Scene, host: str, p
 
 @pytest.mark.requirement("transparent:loopback")
 @pytest.mark.parametrize(("host", "port"), [(PROVIDER, 443), (PROVIDER_6, 443), (PROVIDER, 8443), (DESK, 80)])
-def test_who_sends_through_the_loopback_device_what_is_for_others_reaches_nobody(
-    pod: Scene, host: str, port: int
-) -> None:
+def test_who_sends_through_the_loopback_device_what_is_for_others_reaches_nobody(pod: Scene, host: str, port: int) -> None:
     def knocks() -> None:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         with socket.socket(family) as runner:

@@ -66,9 +66,7 @@ def test_a_runner_that_leads_the_proxy_to_itself_makes_it_dial_once_and_no_more(
 @pytest.mark.parametrize("named", [OPENAI, f"{OPENAI}:80", "API.OpenAI.com."])
 @pytest.mark.parametrize("host", [PROVIDER, ELSEWHERE])
 def test_over_plain_http_nobody_is_taken_for_a_provider(allowing: Scene, host: str, named: str) -> None:
-    heard = bytes_to(
-        allowing, host, 80, head("GET /v1/models", f"host: {named}", f"authorization: Bearer {allowing.token}")
-    )
+    heard = bytes_to(allowing, host, 80, head("GET /v1/models", f"host: {named}", f"authorization: Bearer {allowing.token}"))
     assert b"403" in heard.partition(b"\r\n")[0]
     assert b"not_over_tls" in heard
     assert allowing.open.received == []

@@ -36,11 +36,7 @@ def away(allowing: Scene) -> Iterator[Scene]:
 
 def is_refused(pod: Scene) -> None:
     """Mediated in both dialects, and forwarded."""
-    for host, path, body in (
-        (OPENAI, CHAT, ASKED),
-        (GOVERNED[1], "/v1/messages", CLAUDE),
-        (OPENAI, "/v1/embeddings", {}),
-    ):
+    for host, path, body in ((OPENAI, CHAT, ASKED), (GOVERNED[1], "/v1/messages", CLAUDE), (OPENAI, "/v1/embeddings", {})):
         answer = post(pod, f"https://{PROVIDER}{path}", body, name=host)
         assert answer.status_code == 502
         assert answer.json().get("type") == ("error" if path == "/v1/messages" else None)

@@ -107,9 +107,7 @@ def test_a_websocket_to_a_provider_is_refused_with_426(pod: Scene) -> None:
 
 
 @pytest.mark.requirement("transparent:three-entrances")
-def test_one_agent_uses_all_three_entrances_of_one_process_and_its_hidden_rounds_go_on(
-    pod: Scene,
-) -> None:
+def test_one_agent_uses_all_three_entrances_of_one_process_and_its_hidden_rounds_go_on(pod: Scene) -> None:
     pod.desk.routes["GET", "/balance"] = JSONResponse({"usd": 3})
     entrances = (
         {"url": f"https://{pod.leads}{CHAT}"},

@@ -64,9 +64,7 @@ class Container:
 
     def _root(self, root: Path) -> list[str]:
         system = [Mount(Path(path), path) for path in _SYSTEM]
-        system += [
-            Mount(Path("/", name), f"/{name}") for name in _LINKS if Path("/", name).is_dir() and not _is_link(name)
-        ]
+        system += [Mount(Path("/", name), f"/{name}") for name in _LINKS if Path("/", name).is_dir() and not _is_link(name)]
         links = [f"ln -s {Path('/', name).readlink()} {root}/{name}" for name in _LINKS if _is_link(name)]
         mounts = [line for mount in [*system, *self.mounts] for line in _mounted(mount, root)]
         # Before the mounts, some of which may be below it.

@@ -59,9 +59,7 @@ def commanded(step: Step) -> list[str]:
 
 def copied_context(to: Path) -> Path:
     """What ``docker build .`` would be given: what .dockerignore leaves of this checkout."""
-    first, *rest = [
-        line for line in (ROOT / ".dockerignore").read_text("utf-8").splitlines() if line[:1] not in {"#", ""}
-    ]
+    first, *rest = [line for line in (ROOT / ".dockerignore").read_text("utf-8").splitlines() if line[:1] not in {"#", ""}]
     kept = [line[1:] for line in rest if line.startswith("!")]
     assert (first, [line for line in rest if not line.startswith("!")]) == ("*", ["**/__pycache__"])
     context = to / "context"
@@ -81,9 +79,7 @@ def installed(context: Path, to: Path) -> Path:
     build = "from setuptools.build_meta import build_wheel; import sys; build_wheel(sys.argv[1])"
     wheels, site = to / "wheels", to / "site"
     wheels.mkdir()
-    subprocess.run(
-        [sys.executable, "-c", build, str(wheels)], cwd=context, check=True, capture_output=True, timeout=100
-    )
+    subprocess.run([sys.executable, "-c", build, str(wheels)], cwd=context, check=True, capture_output=True, timeout=100)
     (wheel,) = wheels.iterdir()
     shutil.unpack_archive(wheel, site, "zip")
     return site

@@ -157,15 +157,9 @@ def written(volumes: Path) -> set[str]:
 
 
 @pytest.mark.requirement("contained:compose")
-def test_the_command_of_compose_mediates_a_turn_without_rights_and_writes_to_its_volumes_only(
-    deployed: Deployed,
-) -> None:
+def test_the_command_of_compose_mediates_a_turn_without_rights_and_writes_to_its_volumes_only(deployed: Deployed) -> None:
     proxy = deployed.compiled()
-    assert (proxy["read_only"], proxy["cap_drop"], proxy["user"]) == (
-        True,
-        ["ALL"],
-        "${CLAW_UID:-1000}:${CLAW_GID:-1000}",
-    )
+    assert (proxy["read_only"], proxy["cap_drop"], proxy["user"]) == (True, ["ALL"], "${CLAW_UID:-1000}:${CLAW_GID:-1000}")
     assert proxy["security_opt"] == ["no-new-privileges:true"]
     pod, volumes = deployed.home / "pod", deployed.home / "volumes"
     lines = (pod / proxy["env_file"][0]["path"]).read_text(encoding="utf-8").splitlines()
@@ -181,10 +175,7 @@ def test_the_command_of_compose_mediates_a_turn_without_rights_and_writes_to_its
     assert status["NoNewPrivs"] == "1"
     health = [word.replace(":8080", f":{deployed.port}") for word in proxy["healthcheck"]["test"][1:]]
     assert deployed.inside(*health).returncode == 0
-    assert (
-        deployed.inside("sh", "-c", "touch /claw/x || touch /claw/runtime/x || touch /etc/x || touch /usr/x").returncode
-        != 0
-    )
+    assert deployed.inside("sh", "-c", "touch /claw/x || touch /claw/runtime/x || touch /etc/x || touch /usr/x").returncode != 0
     made = deployed.inside("find", "/tmp", "-mindepth", "1", "-maxdepth", "1", "-uid", "1000").stdout.split()
     assert made == ["/tmp/mitmproxy"]
     kept = written(volumes)
@@ -198,9 +189,7 @@ def test_the_command_of_compose_mediates_a_turn_without_rights_and_writes_to_its
 
 
 @pytest.mark.requirement("contained:any-user")
-def test_the_images_own_command_runs_for_a_user_that_the_system_does_not_know_and_that_has_no_home(
-    deployed: Deployed,
-) -> None:
+def test_the_images_own_command_runs_for_a_user_that_the_system_does_not_know_and_that_has_no_home(deployed: Deployed) -> None:
     deployed.compiled()
     context, state = deployed.home / "pod" / ".claw-runtime" / "context", deployed.home / "state"
     state.mkdir()

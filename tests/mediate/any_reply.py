@@ -15,23 +15,7 @@ TOOLS = ("desk__get", "desk.set", "desk__end", "shell", "invented")
 """Managed ones by alias and by canonical name, one that ends a turn, the runner's own, and nobody's."""
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 _ODD = st.sampled_from(
-    [
-        "",
-        "x" * 200,
-        "data: x\n\n",
-        "\u2028",
-        0,
-        -1,
-        1.5,
-        10**400,
-        True,
-        None,
-        [],
-        {},
-        [[]],
-        {"type": "text"},
-        "tool_use",
-    ]
+    ["", "x" * 200, "data: x\n\n", "\u2028", 0, -1, 1.5, 10**400, True, None, [], {}, [[]], {"type": "text"}, "tool_use"]
 )
 ANY: st.SearchStrategy[Any] = st.recursive(
     _TEXT | _ODD, lambda part: st.lists(part, max_size=3) | st.dictionaries(_TEXT, part, max_size=3), max_leaves=5

@@ -14,9 +14,7 @@ from tests.wires import Wire, anthropic, openai, openai_legacy
 WIRES: dict[str, Wire] = {"openai": openai, "anthropic": anthropic, "legacy": openai_legacy}
 
 
-@pytest.fixture(
-    params=["openai-json", "openai-stream", "anthropic-json", "anthropic-stream", "legacy-json", "legacy-stream"]
-)
+@pytest.fixture(params=["openai-json", "openai-stream", "anthropic-json", "anthropic-stream", "legacy-json", "legacy-stream"])
 async def desk(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Desk]:
     """One body, every dialect, both ways of answering: the picture must be the same."""
     dialect, way = request.param.split("-")

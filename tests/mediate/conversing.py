@@ -119,21 +119,13 @@ class Conversing:
         self.desk.open()
 
     def asks(
-        self,
-        talk: Talk,
-        words: str,
-        calls: Sequence[str],
-        answer: str,
-        *headers: Header,
-        played: tuple[str, ...] = (),
+        self, talk: Talk, words: str, calls: Sequence[str], answer: str, *headers: Header, played: tuple[str, ...] = ()
     ) -> Talk:
         """A turn that goes well: hidden calls, then an answer. ``played``: calls that an earlier attempt has made."""
         asked = talk.says(words)
         return replace(self.turn(asked, calls, answer, *headers, played=played), asked=asked.pieces)
 
-    def turn(
-        self, talk: Talk, calls: Sequence[str], answer: str, *headers: Header, played: tuple[str, ...] = ()
-    ) -> Talk:
+    def turn(self, talk: Talk, calls: Sequence[str], answer: str, *headers: Header, played: tuple[str, ...] = ()) -> Talk:
         """Each call in a round of its own, then an answer. A runner that drops one without words keeps nothing of it."""
         made = self._scripted(calls)
         self.desk.model_says(answer)

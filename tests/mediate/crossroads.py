@@ -29,10 +29,7 @@ from tests.mediate.made import catalog, limits
 from tests.peers import Answer, Provider
 from tests.wires import Wire, anthropic, openai
 
-SIDES: dict[ApiFormat, tuple[Wire, Dialect]] = {
-    "openai": (openai, openai_chat),
-    "anthropic": (anthropic, anthropic_messages),
-}
+SIDES: dict[ApiFormat, tuple[Wire, Dialect]] = {"openai": (openai, openai_chat), "anthropic": (anthropic, anthropic_messages)}
 
 
 class Crossroads:
@@ -91,9 +88,7 @@ class Crossroads:
         return [len(peer.received) for peer in self.peers.values()]
 
     def moves(self) -> list[str]:
-        return [
-            f"{event['from_model']} → {event['to_model']}: {event['reason']}" for event in self.auth.said("failover")
-        ]
+        return [f"{event['from_model']} → {event['to_model']}: {event['reason']}" for event in self.auth.said("failover")]
 
     def reply(self, text: str) -> Response:
         return Response(self.wire.reply(text, [], {}), media_type="application/json")

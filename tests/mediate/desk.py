@@ -29,9 +29,7 @@ from tests.wires import Body, Said, Wire
 KEYS = {"OPENAI_API_KEY": "sk-desk", "ANTHROPIC_API_KEY": "sk-ant-desk"}
 
 
-def tool(
-    name: str, *, write: bool = False, schema: Body | None = None, service: str = SERVICE, **annotations: Any
-) -> Body:
+def tool(name: str, *, write: bool = False, schema: Body | None = None, service: str = SERVICE, **annotations: Any) -> Body:
     """A manifest entry of the desk: reads by GET, writes by POST."""
     return {
         "name": f"{service}.{name}",
@@ -227,9 +225,7 @@ class Desk:
         return " ".join(parts) or "nothing"
 
     def _admitted(self) -> Identity:
-        admitted = self.mediator.admit(
-            Request("POST", self.wire.PATH, [("authorization", f"Bearer {self.token}")], b"")
-        )
+        admitted = self.mediator.admit(Request("POST", self.wire.PATH, [("authorization", f"Bearer {self.token}")], b""))
         assert isinstance(admitted, Identity)
         assert isinstance(admitted.agent, Agent)
         return admitted

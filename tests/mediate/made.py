@@ -15,19 +15,7 @@ from claw_mediate.core.types import Arguments, Limits, ModelResponse, Owner, Too
 
 SPACE = st.text(alphabet=" \t\r\n", max_size=2)
 NUMBER = st.sampled_from(
-    [
-        "0",
-        "-0",
-        "1",
-        "1.0",
-        "10e-1",
-        "-0.0",
-        "9007199254740993",
-        "1e400",
-        "1E+5",
-        "0.1",
-        "123456789012345678901234567890",
-    ]
+    ["0", "-0", "1", "1.0", "10e-1", "-0.0", "9007199254740993", "1e400", "1E+5", "0.1", "123456789012345678901234567890"]
 )
 STRING = st.one_of(
     st.text(max_size=8).map(json.dumps),
@@ -56,11 +44,7 @@ JSON_TEXT = st.recursive(
 
 
 def granted(
-    name: str = "desk.get",
-    *,
-    schema: dict[str, Any] | None = None,
-    annotations: dict[str, Any] | None = None,
-    **execution: Any,
+    name: str = "desk.get", *, schema: dict[str, Any] | None = None, annotations: dict[str, Any] | None = None, **execution: Any
 ) -> Tool:
     """A tool over HTTP; GET unless it is said otherwise."""
     http = {

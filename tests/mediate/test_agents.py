@@ -29,9 +29,7 @@ class Pod:
         self.events: list[dict[str, Any]] = []
         self.agents = AgentDirectory(root, EventLog(lambda line: self.events.append(known(line))))
 
-    def write(
-        self, agent: str, *tools: Any, root: Path | None = None, metadata: Any = METADATA, **manifest: Any
-    ) -> None:
+    def write(self, agent: str, *tools: Any, root: Path | None = None, metadata: Any = METADATA, **manifest: Any) -> None:
         directory = (root or self.root) / agent
         directory.mkdir(parents=True, exist_ok=True)
         self.put(directory / "metadata.json", json.dumps(metadata))
@@ -75,9 +73,7 @@ def test_an_agent_is_its_directory_with_or_without_tools(pod: Pod) -> None:
 
 
 @pytest.mark.requirement("contract:agent-id")
-@pytest.mark.parametrize(
-    "name", ["", ".", "..", "../analyst", "analyst/", "a/../analyst", "Analyst", "analyst\0", "x" * 64]
-)
+@pytest.mark.parametrize("name", ["", ".", "..", "../analyst", "analyst/", "a/../analyst", "Analyst", "analyst\0", "x" * 64])
 def test_nothing_but_an_agent_id_ever_becomes_a_path(pod: Pod, name: str) -> None:
     pod.write("analyst", tool())
     assert pod.agents.find(name) is None
@@ -129,15 +125,7 @@ def test_a_root_that_is_a_link_may_be_pointed_elsewhere(tmp_path: Path) -> None:
         assert pod.names() == [f"desk.{name}"]
 
 
-BROKEN = [
-    "",
-    "{",
-    "[]",
-    '{"version":2}',
-    '{"version":1,"policy":{"max_rounds":"8"}}',
-    '{"version":1,"tools":{}}',
-    "[" * 9999,
-]
+BROKEN = ["", "{", "[]", '{"version":2}', '{"version":1,"policy":{"max_rounds":"8"}}', '{"version":1,"tools":{}}', "[" * 9999]
 
 
 @pytest.mark.requirement("agents:broken")
@@ -233,14 +221,7 @@ def test_a_root_that_is_not_there_has_no_agents(tmp_path: Path) -> None:
     assert pod.agents.ids() == []
 
 
-FEED = {
-    "name": "prices",
-    "source": "market",
-    "path": "/p",
-    "ttl": 5,
-    "url": "http://market:1/p?x=1",
-    "auth": "f33d-t0k3n",
-}
+FEED = {"name": "prices", "source": "market", "path": "/p", "ttl": 5, "url": "http://market:1/p?x=1", "auth": "f33d-t0k3n"}
 MEMORY = {
     "version": 1,
     "service": "mem",

@@ -22,9 +22,7 @@ MANAGED = b'{"name":"desk__get","description":"","input_schema":{"type":"object"
 
 def offered(body: bytes, additions: Additions | None = None) -> dict[ToolUse, bytes]:
     request = anthropic_messages.read_request(body)
-    offer = anthropic_messages.build_request(
-        request, catalog(GET, native=request.declared_tools), additions or Additions()
-    )
+    offer = anthropic_messages.build_request(request, catalog(GET, native=request.declared_tools), additions or Additions())
     return {use: offer(use).body for use in ToolUse}
 
 
@@ -145,10 +143,7 @@ def test_hidden_rounds_go_on_with_the_message_that_the_runner_began(prefill: str
     names = catalog(GET)
     offer = anthropic_messages.build_request(request, names, Additions())(ToolUse.AS_REQUESTED)
     assert json.loads(offer.body)["messages"] == json.loads(body)["messages"]
-    content = [
-        {"type": "text", "text": "let me look."},
-        {"type": "tool_use", "id": "t", "name": "desk__get", "input": {}},
-    ]
+    content = [{"type": "text", "text": "let me look."}, {"type": "tool_use", "id": "t", "name": "desk__get", "input": {}}]
     reply = anthropic_messages.read_response(json.dumps({"content": content}).encode(), names)
     rounds = [Round(number, reply, (tool_result.unknown_tool(reply.calls[0]),)) for number in (1, 2)]
     hidden = anthropic_messages.write_hidden_rounds(rounds, replayed=False)

@@ -48,9 +48,7 @@ async def other(tmp_path: Path, clock: Clock) -> AsyncIterator[SqliteJournal]:
     await opened.close()
 
 
-async def found(
-    journal: SqliteJournal, asked: RequestFingerprint = ASKED, turn_id: str = "t2"
-) -> Completed | Resume | None:
+async def found(journal: SqliteJournal, asked: RequestFingerprint = ASKED, turn_id: str = "t2") -> Completed | Resume | None:
     async with asyncio.timeout(DEADLINE):
         return await RetryLookup(journal).find("analyst", turn_id, asked, says_retry=False)
 
@@ -82,9 +80,7 @@ async def test_a_turn_that_nobody_ended_and_that_is_past_resuming_is_in_nobodys_
 
 
 @pytest.mark.requirement("journal:join")
-async def test_a_turn_of_another_mediator_of_this_process_is_waited_for(
-    journal: SqliteJournal, other: SqliteJournal
-) -> None:
+async def test_a_turn_of_another_mediator_of_this_process_is_waited_for(journal: SqliteJournal, other: SqliteJournal) -> None:
     await journal.begin("t1", "analyst", ASKED)
     waiting = asyncio.ensure_future(found(other))
     await asyncio.wait([waiting], timeout=0.3)
@@ -218,9 +214,7 @@ async def test_a_runner_that_leaves_while_its_turn_is_taken_up_leaves_one_that_o
     first.cancel()
     await asyncio.wait([first])
     monkeypatch.undo()
-    assert await found(journal, RequestFingerprint("longer", "earlier", "Buy. Go on.", "")) == Resume(
-        "t1", has_steps=False
-    )
+    assert await found(journal, RequestFingerprint("longer", "earlier", "Buy. Go on.", "")) == Resume("t1", has_steps=False)
 
 
 @pytest.mark.requirement("journal:resume")

@@ -50,9 +50,7 @@ def packed(data: bytes, chain: list[str]) -> bytes:
 
 
 @pytest.mark.requirement("compressed:any-coding")
-@given(
-    data=st.binary(max_size=5000), chain=st.lists(NAMES, max_size=2), cuts=st.lists(st.integers(0, 6000), max_size=8)
-)
+@given(data=st.binary(max_size=5000), chain=st.lists(NAMES, max_size=2), cuts=st.lists(st.integers(0, 6000), max_size=8))
 def test_whatever_was_packed_comes_out_again_however_it_is_cut(data: bytes, chain: list[str], cuts: list[int]) -> None:
     body = packed(data, chain)
     places = [0, *sorted(cut for cut in cuts if cut < len(body)), len(body)]

@@ -51,9 +51,7 @@ def test_what_fits_is_whole() -> None:
 def test_the_beginning_changes_once_in_a_long_while_and_not_with_every_request() -> None:
     """Prompt caches hold: of 500 requests, the hidden part of a few differs from the beginning of the next one's."""
     seen = [fit_to_limit(numbered([5] * number), halved, 100) for number in range(1, 250)]
-    breaks = sum(
-        any(later.get(index) != messages for index, messages in earlier.items()) for earlier, later in pairwise(seen)
-    )
+    breaks = sum(any(later.get(index) != messages for index, messages in earlier.items()) for earlier, later in pairwise(seen))
     assert 0 < breaks <= 250 / 9
 
 

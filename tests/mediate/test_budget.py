@@ -117,12 +117,7 @@ def test_the_longest_name_that_fits_is_the_price(provider: str, model: str, name
             0.0015 + 0.0005,
         ),
         (
-            {
-                "input_tokens": 100,
-                "cache_creation_input_tokens": 200,
-                "cache_read_input_tokens": 1000,
-                "output_tokens": 10,
-            },
+            {"input_tokens": 100, "cache_creation_input_tokens": 200, "cache_read_input_tokens": 1000, "output_tokens": 10},
             "claude-sonnet-4",
             0.0009 + 0.0003 + 0.00015,
         ),

@@ -93,9 +93,7 @@ async def test_a_journal_that_is_back_is_told_what_it_missed_and_the_turn_may_wr
 
 
 @pytest.mark.requirement("journal:not-behind-the-models-back")
-async def test_a_write_that_was_refused_is_not_made_by_the_attempt_that_goes_on_where_the_model_heard_of_it(
-    desk: Desk,
-) -> None:
+async def test_a_write_that_was_refused_is_not_made_by_the_attempt_that_goes_on_where_the_model_heard_of_it(desk: Desk) -> None:
     checkpoint = desk.checkpoint()
     desk.journal.full = False
     await checkpoint.record_response(1, b"{}")

@@ -86,9 +86,7 @@ async def request(reader: asyncio.StreamReader) -> bytes:
 
 
 async def asked(connections: ConnectionPool, url: str, body: bytes | None = b"{}", path: str = "") -> tuple[int, bytes]:
-    async with connections.stream(
-        "GET" if body is None else "POST", url, [(b"x-a", b"1")], body, path=path
-    ) as response:
+    async with connections.stream("GET" if body is None else "POST", url, [(b"x-a", b"1")], body, path=path) as response:
         return response.status_code, (await read_bounded(response, 1 << 24, 1 << 24))[0]
 
 
@@ -162,9 +160,7 @@ async def test_what_comes_unasked_is_nobodys_answer(serve: Serve, connections: C
     assert wire.made == 3
 
 
-async def test_an_answer_that_comes_before_its_question_is_not_taken_for_it(
-    serve: Serve, connections: ConnectionPool
-) -> None:
+async def test_an_answer_that_comes_before_its_question_is_not_taken_for_it(serve: Serve, connections: ConnectionPool) -> None:
     async def hasty(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await request(reader)
         writer.write(OK)
@@ -311,9 +307,7 @@ async def test_a_caller_that_is_cancelled_leaves_at_once(serve: Serve, connectio
         await asking
 
 
-async def test_a_peer_that_sends_without_end_has_to_wait_for_its_reader(
-    serve: Serve, connections: ConnectionPool
-) -> None:
+async def test_a_peer_that_sends_without_end_has_to_wait_for_its_reader(serve: Serve, connections: ConnectionPool) -> None:
     async def floods(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await request(reader)
         writer.write(b"HTTP/1.1 200 OK\r\n\r\n")

@@ -121,10 +121,7 @@ def test_evidence_is_no_requirement() -> None:
 
 
 @pytest.mark.requirement("continuity:told-apart")
-@given(
-    st.lists(st.sampled_from(["Buy", "Sell", "Done."]), max_size=8),
-    st.lists(st.sampled_from(["Buy", "Sell"]), max_size=4),
-)
+@given(st.lists(st.sampled_from(["Buy", "Sell", "Done."]), max_size=8), st.lists(st.sampled_from(["Buy", "Sell"]), max_size=4))
 def test_one_kept_turn_serves_one_message(conversation: list[str], before: list[str]) -> None:
     turns = [kept(number, *before[:number]) for number in range(5)]
     numbers = list(found(conversation, turns).values())
@@ -226,10 +223,7 @@ def test_what_an_earlier_version_kept_of_a_message_in_parts_is_known_as_a_whole(
 
 
 @pytest.mark.requirement("continuity:calls-as-text")
-@given(
-    st.lists(st.tuples(IDS.map("_".join), st.recursive(st.text() | st.none(), _nested)), min_size=1, max_size=3),
-    st.text(),
-)
+@given(st.lists(st.tuples(IDS.map("_".join), st.recursive(st.text() | st.none(), _nested)), min_size=1, max_size=3), st.text())
 @example([("call_1", "'{\"")], "Calling tools:\n[")
 def test_ids_are_read_from_whatever_python_writes(calls: list[tuple[str, object]], words: str) -> None:
     made = [
@@ -254,9 +248,7 @@ def test_a_mentioned_id_is_no_evidence() -> None:
 
 
 @pytest.mark.requirement("continuity:calls-as-text")
-@pytest.mark.parametrize(
-    "text", ["", "Calling tools:\n[]", "Calling tools:\n[{'id': 7}]", "[{'id': 'call_1'}]", "call_1"]
-)
+@pytest.mark.parametrize("text", ["", "Calling tools:\n[]", "Calling tools:\n[{'id': 7}]", "[{'id': 'call_1'}]", "call_1"])
 def test_other_text_has_no_other_keys(text: str) -> None:
     assert keys_in_text(text) == ()
 
@@ -268,7 +260,5 @@ def test_other_text_has_no_other_keys(text: str) -> None:
 def test_a_text_of_a_megabyte_is_read_once(filler: str) -> None:
     """Where it were read anew from each sign, this would take hours."""
     began = time.perf_counter()
-    keys_in_text(
-        "Calling tools:\n[{'id': 'c', 'type': 'function', 'function': {'name': " + filler * (1_000_000 // len(filler))
-    )
+    keys_in_text("Calling tools:\n[{'id': 'c', 'type': 'function', 'function': {'name': " + filler * (1_000_000 // len(filler)))
     assert time.perf_counter() - began < 5

@@ -87,9 +87,7 @@ class Conversations(RuleBasedStateMachine):
             return multiple()
         at = places[place % len(places)]
         changed = replace(talk, pieces=talk.pieces[:at]).says(self.desk.words("changed"))
-        return self.desk.asks(
-            changed.then(*talk.pieces[at + 1 :]), self.desk.words("ask"), calls, self.desk.words("answer")
-        )
+        return self.desk.asks(changed.then(*talk.pieces[at + 1 :]), self.desk.words("ask"), calls, self.desk.words("answer"))
 
     @rule(target=talks, talk=talks, place=st.integers(0, 9), calls=CALLS)
     def compacts_what_was_said_and_goes_on(self, talk: Talk, place: int, calls: list[str]) -> Any:

@@ -54,9 +54,7 @@ DOINGS = (
 )
 PLANS = st.recursive(
     st.builds(Plan, st.sampled_from(DOINGS), st.sampled_from(DOINGS), st.none()),
-    lambda plans: st.builds(
-        Plan, st.sampled_from(DOINGS), st.sampled_from(DOINGS), st.lists(plans, max_size=3).map(tuple)
-    ),
+    lambda plans: st.builds(Plan, st.sampled_from(DOINGS), st.sampled_from(DOINGS), st.lists(plans, max_size=3).map(tuple)),
     max_leaves=12,
 )
 

@@ -67,9 +67,7 @@ async def test_a_feeds_credential_may_be_a_reference(desk: Gathering, tmp_path: 
 @pytest.mark.requirement("context:no-topology")
 async def test_no_address_is_in_the_text_or_in_the_log(desk: Gathering) -> None:
     serve(desk.service, Response(b"up"))
-    desk.has(
-        desk.feed(), desk.feed("gone", url="http://127.0.0.1:9/gone"), desk.feed("odd", url="http://[::1]:9/x?y=1")
-    )
+    desk.has(desk.feed(), desk.feed("gone", url="http://127.0.0.1:9/gone"), desk.feed("odd", url="http://[::1]:9/x?y=1"))
     told = await desk.text() + json.dumps(desk.events)
     assert "127.0.0.1" not in told
     assert "http:" not in told
@@ -173,9 +171,7 @@ async def test_feeds_are_fetched_side_by_side_and_turns_share_a_fetch(desk: Gath
     desk.has(*(desk.feed(name) for name in "abc"))
     texts = await asyncio.gather(desk.text(), desk.text(), desk.text())
     assert len(set(texts)) == 1
-    assert [texts[0].index(f"Feed {name} ") for name in "abc"] == sorted(
-        texts[0].index(f"Feed {name} ") for name in "abc"
-    )
+    assert [texts[0].index(f"Feed {name} ") for name in "abc"] == sorted(texts[0].index(f"Feed {name} ") for name in "abc")
     assert sorted(fetched(desk)) == ["/a", "/b", "/c"]
 
 
@@ -211,11 +207,7 @@ async def endless(_request: Request) -> Response:
 @pytest.mark.requirement("feeds:caps")
 @pytest.mark.parametrize(
     "said",
-    [
-        Response(b"x" * 100_000),
-        endless,
-        Response(gzip.compress(b"x" * 10_000_000), headers={"content-encoding": "gzip"}),
-    ],
+    [Response(b"x" * 100_000), endless, Response(gzip.compress(b"x" * 10_000_000), headers={"content-encoding": "gzip"})],
 )
 async def test_a_feed_that_is_huge_or_endless_is_cut_with_a_mark(service: Service, tmp_path: Path, said: Said) -> None:
     desk = Gathering(service, tmp_path, feed_bytes=500)
@@ -237,11 +229,7 @@ async def test_feeds_beyond_the_total_are_left_out_with_a_line_each(service: Ser
     assert "Feed b (from market): left out, for all feeds together are too long." in text
     assert "b" * 20 not in text
     assert "c" * 20 in text
-    assert [event["feed_status"] for event in desk.said("feed_injection")] == [
-        "included",
-        "skipped_total_cap",
-        "included",
-    ]
+    assert [event["feed_status"] for event in desk.said("feed_injection")] == ["included", "skipped_total_cap", "included"]
     await desk.close()
 
 

@@ -23,9 +23,7 @@ def form(*parts: tuple[str, bytes]) -> bytes:
 
 
 def values(content_type: str, body: bytes) -> list[tuple[str, bytes, bool]]:
-    return [
-        (field.name, body[field.start : field.end], field.is_text) for field in read_form_fields(content_type, body)
-    ]
+    return [(field.name, body[field.start : field.end], field.is_text) for field in read_form_fields(content_type, body)]
 
 
 @pytest.mark.requirement("policy:forms")
@@ -67,8 +65,7 @@ ODD = {
     "an endless head": PART.replace(b"\r\n\r\n", b"\r\nx: " + b"a" * 5000 + b"\r\n\r\n") + b"--edge--",
     "a folded line": PART.replace(b"; name", b";\r\n name") + b"--edge--",
     "a line feed in a head": PART.replace(b"; name", b";\nx: 1; name") + b"--edge--",
-    "two dispositions": PART.replace(b"\r\n\r\n", b'\r\ncontent-disposition: form-data; name="a"\r\n\r\n')
-    + b"--edge--",
+    "two dispositions": PART.replace(b"\r\n\r\n", b'\r\ncontent-disposition: form-data; name="a"\r\n\r\n') + b"--edge--",
     "an escaped name": PART.replace(b"model", b'a\\"; name=\\"model') + b"--edge--",
     "two names": PART.replace(b'"model"', b'"a"; name="model"') + b"--edge--",
     "an encoded name": PART.replace(b'name="model"', b"name*=utf-8''model") + b"--edge--",
@@ -88,12 +85,7 @@ def test_what_parsers_read_in_several_ways_is_no_form(body: bytes) -> None:
 @pytest.mark.requirement("policy:forms")
 @pytest.mark.parametrize(
     "content_type",
-    [
-        "multipart/form-data",
-        "multipart/form-data; boundary=",
-        "multipart/mixed; boundary=edge",
-        f"{CONTENT_TYPE}; boundary=x",
-    ],
+    ["multipart/form-data", "multipart/form-data; boundary=", "multipart/mixed; boundary=edge", f"{CONTENT_TYPE}; boundary=x"],
 )
 def test_a_content_type_that_names_no_one_boundary_is_no_forms(content_type: str) -> None:
     with pytest.raises(UnreadableRequestError):

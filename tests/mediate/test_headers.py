@@ -25,8 +25,6 @@ def test_also_a_credential_that_is_too_short_to_be_looked_for_elsewhere() -> Non
 
 
 @pytest.mark.requirement("connections:http")
-@pytest.mark.parametrize(
-    "name", ["Connection", "TE", "Transfer-Encoding", "Upgrade", "Host", "Content-Length", "Expect"]
-)
+@pytest.mark.parametrize("name", ["Connection", "TE", "Transfer-Encoding", "Upgrade", "Host", "Content-Length", "Expect"])
 def test_what_belongs_to_the_runners_own_connection_and_message_goes_no_further(name: str) -> None:
     assert provider_headers([(name, "x")], SECRET) == []

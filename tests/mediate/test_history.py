@@ -203,9 +203,7 @@ def test_a_secret_that_stands_in_a_hash_by_chance_breaks_no_chain(tmp_path: Path
 @pytest.mark.requirement("log:any-text")
 def test_text_that_is_no_unicode_breaks_neither_the_line_nor_the_chain(tmp_path: Path) -> None:
     history = History(tmp_path, 1 << 20)
-    append(
-        history, 1, path="/v1/\udcff", request=body_for_history(b'{"n": 1.0}', NONE), trace=[{"\ud800": ["é\udcff"]}]
-    )
+    append(history, 1, path="/v1/\udcff", request=body_for_history(b'{"n": 1.0}', NONE), trace=[{"\ud800": ["é\udcff"]}])
     append(history, 2)
     first, _ = found = lines(tmp_path)
     assert broken_links(found) == []

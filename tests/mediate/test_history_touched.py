@@ -49,8 +49,7 @@ def rotated(file: Path) -> None:
 
 @pytest.mark.requirement("log:history-cut")
 @pytest.mark.parametrize(
-    ("touched", "told"),
-    [(cut, True), (replaced, True), (moved, False), (emptied, False), (longer, False), (rotated, False)],
+    ("touched", "told"), [(cut, True), (replaced, True), (moved, False), (emptied, False), (longer, False), (rotated, False)]
 )
 def test_a_file_that_was_cut_is_told_once_and_one_that_was_rotated_or_grew_is_not(
     tmp_path: Path, touched: Callable[[Path], None], *, told: bool
@@ -65,15 +64,7 @@ def test_a_file_that_was_cut_is_told_once_and_one_that_was_rotated_or_grew_is_no
 @pytest.mark.requirement("log:history-hash")
 def test_a_line_says_whether_it_begins_a_file_since_the_one_before_was_full(tmp_path: Path) -> None:
     history = History(tmp_path, 600)
-    assert [append(history, number).has_rotated for number in range(7)] == [
-        False,
-        False,
-        True,
-        False,
-        True,
-        False,
-        True,
-    ]
+    assert [append(history, number).has_rotated for number in range(7)] == [False, False, True, False, True, False, True]
     assert [append(History(tmp_path, 600), number).has_rotated for number in range(2)] == [False, True]
     moved(tmp_path / "analyst" / "history.jsonl")
     assert append(History(tmp_path, 10**9), 9).has_rotated  # as after a crash, before the line was written

@@ -28,9 +28,7 @@ def agents(tmp_path: Path) -> AgentDirectory:
 def ask(
     agents: AgentDirectory, *headers: tuple[str, str], path: str = CHAT, told: list[bytes] | None = None
 ) -> Identity | RunnerResponse:
-    return authenticate(
-        agents, Request("POST", path, list(headers), b""), EventLog(([] if told is None else told).append)
-    )
+    return authenticate(agents, Request("POST", path, list(headers), b""), EventLog(([] if told is None else told).append))
 
 
 async def refusal(answer: Identity | RunnerResponse) -> tuple[int, bytes]:
@@ -89,22 +87,8 @@ async def test_missing_malformed_and_disagreeing_credentials_are_401(
 
 @pytest.mark.requirement("identity:refused")
 async def test_an_unknown_agent_and_a_wrong_secret_are_the_same_403(agents: AgentDirectory) -> None:
-    tokens = [
-        "nobody:secret",
-        "analyst:wrong",
-        "analyst:Secret",
-        "../analyst:secret",
-        "ANALYST:secret",
-        "clerk:clerk:bare",
-    ]
-    tokens += [
-        "analyst:\udcff\udcfe",
-        "analyst:\x00",
-        "analyst:secret:",
-        "..:x",
-        "\udcff:secret",
-        "analyst:" + "x" * 100_000,
-    ]
+    tokens = ["nobody:secret", "analyst:wrong", "analyst:Secret", "../analyst:secret", "ANALYST:secret", "clerk:clerk:bare"]
+    tokens += ["analyst:\udcff\udcfe", "analyst:\x00", "analyst:secret:", "..:x", "\udcff:secret", "analyst:" + "x" * 100_000]
     answers = {await refusal(ask(agents, ("authorization", f"Bearer {token}"))) for token in tokens}
     assert len(answers) == 1
     (answer,) = answers

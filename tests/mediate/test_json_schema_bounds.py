@@ -72,10 +72,7 @@ HOSTILE: dict[str, tuple[dict[str, Any], Any]] = {
         {"unevaluatedProperties": False, "patternProperties": {"^(a+)+$": {}}},
         {f"{'a' * 400}{n}": 1 for n in range(9000)},
     ),
-    "unevaluated items": (
-        one({"unevaluatedItems": False, "prefixItems": [{}], "contains": {"type": "string"}}),
-        {"a": MANY},
-    ),
+    "unevaluated items": (one({"unevaluatedItems": False, "prefixItems": [{}], "contains": {"type": "string"}}), {"a": MANY}),
     "unevaluated in unevaluated": (unevaluated_within(40), {"a": 1}),
     "doubling anyOf": (doubling("anyOf"), {"a": 1}),
     "doubling allOf": (doubling("allOf"), {"a": "x"}),
@@ -86,10 +83,7 @@ HOSTILE: dict[str, tuple[dict[str, Any], Any]] = {
     "large enum members": (one({"items": {"enum": [MANY]}}), {"a": [MANY[:-1]] * 100}),
     "unique": (ITSELF, {"a": nested(MANY, 60)}),
     "quoted": (one({"allOf": [{"maxItems": 1}] * 500}), {"a": MANY}),
-    "quoted at each depth": (
-        {"properties": {"a": {"$ref": "#"}}, "not": {}},
-        nested({"x": A}, 100, name="a"),
-    ),
+    "quoted at each depth": ({"properties": {"a": {"$ref": "#"}}, "not": {}}, nested({"x": A}, 100, name="a")),
     "power": (one({"multipleOf": 0.01}), {"a": 10**4000}),
 }
 
@@ -104,9 +98,7 @@ def check_hostile_ones() -> None:
     for name, (schema, value) in HOSTILE.items():
         spent = resource.getrusage(resource.RUSAGE_SELF).ru_utime
         resource.setrlimit(resource.RLIMIT_CPU, (int(spent) + CPU_SECONDS, resource.RLIM_INFINITY))
-        print(
-            json.dumps([name, find_schema_problem(schema), check_instance(schema, value, MAX_VIOLATIONS)]), flush=True
-        )
+        print(json.dumps([name, find_schema_problem(schema), check_instance(schema, value, MAX_VIOLATIONS)]), flush=True)
 
 
 @pytest.mark.long
@@ -240,11 +232,7 @@ def unevaluated(rule: dict[str, Any], *, items: bool = False) -> dict[str, Any]:
         (unevaluated({"patternProperties": {"^a": {}}}), {"ab": 1}, {"b": 1}),
         (unevaluated({"allOf": [{"properties": {"a": {}}}]}), {"a": 1}, {"b": 1}),
         (unevaluated({"anyOf": [{"properties": {"a": {"const": 1}}}, {}]}), {"a": 1}, {"a": 2}),
-        (
-            unevaluated({"oneOf": [{"required": ["a"], "properties": {"a": {}}}, {"maxProperties": 0}]}),
-            {"a": 1},
-            {"b": 1},
-        ),
+        (unevaluated({"oneOf": [{"required": ["a"], "properties": {"a": {}}}, {"maxProperties": 0}]}), {"a": 1}, {"b": 1}),
         (unevaluated({"if": {"required": ["a"]}, "then": {"properties": {"a": {}}}}), {"a": 1}, {"a": 1, "b": 1}),
         (unevaluated({"if": {"required": ["a"]}, "else": {"properties": {"b": {}}}}), {"b": 1}, {"a": 1}),
         (unevaluated({"dependentSchemas": {"a": {"properties": {"a": {}, "b": {}}}}}), {"a": 1, "b": 1}, {"b": 1}),
@@ -256,11 +244,7 @@ def unevaluated(rule: dict[str, Any], *, items: bool = False) -> dict[str, Any]:
         (one(unevaluated({"contains": {"type": "string"}}, items=True)), {"a": ["x"]}, {"a": ["x", 1]}),
         (one(unevaluated({"allOf": [{"items": {"type": "string"}}]}, items=True)), {"a": ["x"]}, {"a": [1]}),
         (one({"unevaluatedItems": {"type": "integer"}}), {"a": [1]}, {"a": ["x"]}),
-        (
-            {"$schema": DRAFTS["2019-09"], **one(unevaluated({"items": [{}]}, items=True))},
-            {"a": [1]},
-            {"a": [1, 2]},
-        ),
+        ({"$schema": DRAFTS["2019-09"], **one(unevaluated({"items": [{}]}, items=True))}, {"a": [1]}, {"a": [1, 2]}),
         (
             {
                 "$schema": DRAFTS["2019-09"],

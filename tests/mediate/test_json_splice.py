@@ -94,10 +94,7 @@ def test_adding_and_removing_leave_every_other_member_in_its_own_spelling(
 @pytest.mark.requirement("wire:byte-fidelity")
 @given(DOCUMENT, st.lists(JSON_TEXT, max_size=2), st.sets(st.sampled_from(OURS)), st.booleans())
 def test_a_document_in_two_parts_is_the_document_parted_behind_the_last_element(
-    members: list[Part],
-    own: list[str],
-    changed: set[str],
-    anew: bool,
+    members: list[Part], own: list[str], changed: set[str], anew: bool
 ) -> None:
     array = f"[ {' , '.join(own)}\n]"
     document = written([Part("", '"array"', " : ", array, " "), *members])
@@ -127,10 +124,7 @@ def test_appending_leaves_the_array_as_it_was(own: list[tuple[str, str, str]], o
     assert [array[start:end].decode() for start, end in spans] == [text for _, text, _ in own]
     result = json_splice.append(array, [text.encode() for text in new])
     assert result.startswith(array[: array.rindex(b"]")])
-    assert [result[start:end].decode() for start, end in json_splice.element_spans(result)] == [
-        *(t for _, t, _ in own),
-        *new,
-    ]
+    assert [result[start:end].decode() for start, end in json_splice.element_spans(result)] == [*(t for _, t, _ in own), *new]
     assert (result == array) == (not new)
 
 

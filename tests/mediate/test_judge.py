@@ -132,9 +132,7 @@ def test_any_call_though_tools_are_forbidden_is_a_502(calls: tuple[ToolCall, ...
 def test_a_reply_of_more_calls_than_a_reply_may_hold_runs_none_of_them() -> None:
     assert isinstance(judge(ledger(), reply(*[called(SET)] * MAX_CALLS)), RunCalls)
     assert codes(judge(ledger(), reply(*[called(SET)] * (MAX_CALLS + 1)))) == ["too_many_calls"] * (MAX_CALLS + 1)
-    assert isinstance(judge(ledger(), reply(*[NATIVE] * (MAX_CALLS + 1))), Finish), (
-        "the runner's own are its own business"
-    )
+    assert isinstance(judge(ledger(), reply(*[NATIVE] * (MAX_CALLS + 1))), Finish), "the runner's own are its own business"
 
 
 @pytest.mark.requirement("calls:terminal-on-success")

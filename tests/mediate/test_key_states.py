@@ -261,9 +261,7 @@ def test_the_states_of_the_operators_file_hold_and_the_file_is_never_written(aut
 
 @pytest.mark.requirement("providers:operators-word")
 def test_keys_that_the_operator_laid_off_are_still_blanked_out_everywhere(auth: Auth) -> None:
-    auth.write(
-        {"version": 2, "providers": {"openai": {"keys": [{"id": "a", "secret": "sk-off", "state": "disabled"}]}}}
-    )
+    auth.write({"version": 2, "providers": {"openai": {"keys": [{"id": "a", "secret": "sk-off", "state": "disabled"}]}}})
     registry = auth.registry()
     assert [secret.reveal() for secret in registry.secrets()] == ["sk-off"]
     assert not registry.all()["openai"].is_usable

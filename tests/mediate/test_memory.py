@@ -52,10 +52,7 @@ async def test_what_is_recalled_stands_in_the_prompt_with_its_kind_and_source(de
     assert sent.json == {
         "agent_id": "analyst",
         "pod": "desk",
-        "messages": [
-            {"role": "user", "content": "I live in Paris."},
-            {"role": "user", "content": "What should I buy?"},
-        ],
+        "messages": [{"role": "user", "content": "I live in Paris."}, {"role": "user", "content": "What should I buy?"}],
         "metadata": {"service": "analyst", "type": "openclaw", "timezone": "UTC", "requested_model": "m"},
     }
     (told,) = desk.said("memory_op")
@@ -142,9 +139,7 @@ async def test_a_slow_service_costs_no_more_than_its_time(desk: Gathering) -> No
 
 
 @pytest.mark.requirement("memory:failure")
-async def test_a_service_that_is_down_or_a_credential_that_is_missing_is_told_without_an_address(
-    desk: Gathering,
-) -> None:
+async def test_a_service_that_is_down_or_a_credential_that_is_missing_is_told_without_an_address(desk: Gathering) -> None:
     desk.has(memory=desk.memory(base_url="http://127.0.0.1:9"))
     assert await desk.text() == ""
     desk.has(memory=desk.memory(auth={"type": "bearer", "token": {"secret": "nowhere"}}))

@@ -60,9 +60,7 @@ def test_names_are_of_prometheus_conventions() -> None:
 @pytest.mark.parametrize("kind", get_args(EventType.__value__))
 def test_every_event_can_be_counted_or_is_passed_over(kind: str) -> None:
     counted = Metrics()
-    assert (kind in counted._handlers) == (
-        kind not in {"provider_pool", "feed_injection", "tool_manifest_loaded", "state"}
-    )
+    assert (kind in counted._handlers) == (kind not in {"provider_pool", "feed_injection", "tool_manifest_loaded", "state"})
 
 
 @pytest.mark.requirement("metrics:counts")
@@ -83,13 +81,7 @@ def test_what_became_of_conversations_is_counted() -> None:
 
 @pytest.mark.requirement("metrics:counts")
 def test_what_failed_is_counted_by_what_it_was() -> None:
-    moved = {
-        "from_provider": "openai",
-        "to_provider": "backup",
-        "from_model": "a",
-        "to_model": "b",
-        "reason": "http_503",
-    }
+    moved = {"from_provider": "openai", "to_provider": "backup", "from_model": "a", "to_model": "b", "reason": "http_503"}
     assert grown(
         {"type": "failover", **moved},
         {"type": "feed_fetch", "feed_name": "news", "error": "timeout"},

@@ -36,9 +36,7 @@ async def exchanged(desk: Desk, body: bytes) -> RunnerResponse | Forward:
 
 
 @pytest.mark.requirement("redactor:cost")
-async def test_a_long_body_is_looked_through_while_others_are_heard(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_long_body_is_looked_through_while_others_are_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     desk = Desk(tmp_path, openai, stream=False)
     desk.grant()
     document, here = Redactor.document, threading.current_thread()
@@ -63,9 +61,7 @@ async def test_a_long_body_is_looked_through_while_others_are_heard(
 @pytest.mark.requirement("forward:unread")
 @pytest.mark.parametrize("wire", [openai, anthropic], ids=["openai", "anthropic"])
 @pytest.mark.parametrize("name", ODD)
-async def test_a_request_that_no_rule_reads_goes_to_its_provider_as_it_is(
-    tmp_path: Path, wire: Wire, name: str
-) -> None:
+async def test_a_request_that_no_rule_reads_goes_to_its_provider_as_it_is(tmp_path: Path, wire: Wire, name: str) -> None:
     desk = Desk(tmp_path, wire, stream=False)
     body = json.dumps(ODD[name]).encode()
     refused = await exchanged(desk, body)

@@ -68,9 +68,7 @@ def drawn(choice: ModelChoice) -> str:
         ("openai/", "disallowed_clamped", "openai/gpt-big, xai/grok"),
     ],
 )
-def test_what_is_asked_for_is_clamped_to_what_is_allowed(
-    requested: str, intervention: str | None, candidates: str
-) -> None:
+def test_what_is_asked_for_is_clamped_to_what_is_allowed(requested: str, intervention: str | None, candidates: str) -> None:
     choice = chosen(CHAIN, requested)
     assert (choice.intervention, drawn(choice)) == (intervention, candidates)
 
@@ -78,9 +76,7 @@ def test_what_is_asked_for_is_clamped_to_what_is_allowed(
 @pytest.mark.requirement("policy:clamp")
 def test_a_name_that_several_bear_is_clamped_and_one_that_only_one_can_be_asked_for_is_not() -> None:
     allowed = {"primary": "openai/big", "a": "openai/twin", "b": "xai/twin", "c": "anthropic/lone", "d": "xai/lone"}
-    assert [
-        (choice.intervention, drawn(choice)) for name in ("twin", "lone") for choice in [chosen(allowed, name)]
-    ] == [
+    assert [(choice.intervention, drawn(choice)) for name in ("twin", "lone") for choice in [chosen(allowed, name)]] == [
         ("ambiguous_clamped", "openai/big"),
         ("bare_model_normalized", "xai/lone, openai/big"),
     ]
@@ -91,10 +87,7 @@ def test_a_name_that_several_bear_is_clamped_and_one_that_only_one_can_be_asked_
 def test_a_model_is_known_by_its_name_at_the_provider_and_by_its_last_segment(requested: str) -> None:
     allowed = {"primary": "openai/gpt", "other": "openrouter/vendor/model"}
     choice = chosen(allowed, requested, providers=BRIDGED)
-    assert (choice.intervention, drawn(choice)) == (
-        "bare_model_normalized",
-        "openrouter/vendor/model, openai/gpt",
-    )
+    assert (choice.intervention, drawn(choice)) == ("bare_model_normalized", "openrouter/vendor/model, openai/gpt")
 
 
 @pytest.mark.requirement("policy:candidates")

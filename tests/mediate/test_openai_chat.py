@@ -53,11 +53,7 @@ def test_the_same_manifest_gives_the_same_bytes() -> None:
         ("auto", "auto", "auto"),
         ("required", "required", "auto"),
         ({"name": "desk.get"}, None, "auto"),
-        (
-            {"type": "function", "function": {"name": "shell"}},
-            {"type": "function", "function": {"name": "shell"}},
-            "auto",
-        ),
+        ({"type": "function", "function": {"name": "shell"}}, {"type": "function", "function": {"name": "shell"}}, "auto"),
         (
             {"type": "function", "function": {"name": "desk.get"}},
             {"type": "function", "function": {"name": "desk__get"}},
@@ -104,11 +100,7 @@ def test_names_of_tools_of_any_type_are_the_runners() -> None:
         {"type": "web_search"},
         {"type": "function", "function": None},
     ]
-    assert openai_chat.read_request(json.dumps({"messages": [], "tools": tools}).encode()).declared_tools == (
-        "a",
-        "b",
-        "c",
-    )
+    assert openai_chat.read_request(json.dumps({"messages": [], "tools": tools}).encode()).declared_tools == ("a", "b", "c")
 
 
 @pytest.mark.requirement("wire:large-bodies")
@@ -127,9 +119,7 @@ def test_of_an_image_nothing_is_made_to_read_a_request() -> None:
 
 
 @pytest.mark.requirement("wire:odd-content")
-@pytest.mark.parametrize(
-    "content", ["5", "1e400", "{}", "[5]", '["a"]', '[{"text":5}]', "true", '[{"type":"new","x":[]}]']
-)
+@pytest.mark.parametrize("content", ["5", "1e400", "{}", "[5]", '["a"]', '[{"text":5}]', "true", '[{"type":"new","x":[]}]'])
 def test_a_content_of_another_form_is_the_providers_to_judge(content: str) -> None:
     messages = ",".join(f'{{"role":"{role}","content":{content}}}' for role in ("system", "user", "assistant", "tool"))
     body = f'{{"messages":[{messages}]'.encode()
@@ -178,6 +168,4 @@ def test_a_member_that_we_change_and_that_stands_twice_is_refused(name: str) -> 
 def test_hidden_messages_are_woven_in_right_before_their_message() -> None:
     body = b'{"messages":[ {"role":"user"} , {"role":"assistant","content":"x"}],"a":1e400}'
     woven = offered(body, {1: b'{"h":1},{"h":2}'})[ToolUse.AS_REQUESTED]
-    assert woven.startswith(
-        b'{"messages":[ {"role":"user"} , {"h":1},{"h":2},{"role":"assistant","content":"x"}],"a":1e400'
-    )
+    assert woven.startswith(b'{"messages":[ {"role":"user"} , {"h":1},{"h":2},{"role":"assistant","content":"x"}],"a":1e400')

@@ -55,9 +55,7 @@ def test_an_error_after_the_headers_is_raised_by_the_sdk() -> None:
     assert error.endswith(sse.DONE)
 
 
-@pytest.mark.parametrize(
-    "body", [b"", b"<html>", b"[]", b'{"error":null}', b"\xff", b"[" * 100_000, b'{"error":"\\ud800"}']
-)
+@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"error":null}', b"\xff", b"[" * 100_000, b'{"error":"\\ud800"}'])
 def test_an_error_body_of_another_shape_is_not_passed_as_an_event(body: bytes) -> None:
     assert openai_chat.error_body(body) is None
 

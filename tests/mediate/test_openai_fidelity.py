@@ -45,10 +45,7 @@ def messages(draw: st.DrawFn) -> list[str]:
 @settings(max_examples=60)
 @given(messages(), OTHERS, st.lists(OTHERS, max_size=2), st.booleans())
 def test_a_request_keeps_its_bytes_but_for_what_is_added(
-    said: list[str],
-    others: dict[str, str],
-    functions: list[dict[str, str]],
-    stream: bool,
+    said: list[str], others: dict[str, str], functions: list[dict[str, str]], stream: bool
 ) -> None:
     conversation = "[" + " , ".join(said) + " ]"
     asked = repeated(others, {"messages": conversation, **({"stream": "true"} if stream else {})})
@@ -65,9 +62,7 @@ def test_a_request_keeps_its_bytes_but_for_what_is_added(
 @pytest.mark.requirement("wire:byte-fidelity")
 @settings(max_examples=60)
 @given(messages(), OTHERS, WORDS.filter(bool))
-def test_context_is_added_to_one_message_and_changes_no_other_byte(
-    said: list[str], others: dict[str, str], words: str
-) -> None:
+def test_context_is_added_to_one_message_and_changes_no_other_byte(said: list[str], others: dict[str, str], words: str) -> None:
     system = r'{"x":1.0,"role":"system" , "content":"Be good. \u00e9" ,"y":1e400 }'
     asked = written({**others, "messages": "[" + ",".join([system, '{"role":"user"}', *said]) + "]"}).encode()
     longer = rb'"Be good. \u00e9\n\n' + json.dumps(words, ensure_ascii=False).encode()[1:]
@@ -83,13 +78,7 @@ def responses(draw: st.DrawFn) -> bytes:
     """A response with calls and texts of every kind, and members that nobody knows, in any spelling."""
     choices = [draw(choice()) for _ in range(draw(st.integers(1, 2)))]
     usage = draw(st.sampled_from(["null", '{"total_tokens":1.0}', '{ "cost" : 1e-5 }']))
-    known = {
-        "id": '"chatcmpl-1"',
-        "created": "1.0",
-        "model": '"m"',
-        "choices": f"[{','.join(choices)}]",
-        "usage": usage,
-    }
+    known = {"id": '"chatcmpl-1"', "created": "1.0", "model": '"m"', "choices": f"[{','.join(choices)}]", "usage": usage}
     return written(draw(OTHERS) | known | draw(optional(service_tier='"flex"', system_fingerprint="null"))).encode()
 
 
@@ -125,9 +114,7 @@ def test_a_stream_put_together_as_a_client_does_is_the_response(body: bytes) -> 
     reply = openai_chat.read_response(body, NAMES)
     assert openai_chat.write_response(reply, ASKED, reply.usage, terminal=False) == body
     whole = b"".join(openai_chat.stream(body, ASKED))
-    chunks = [
-        exact(event.removeprefix(b"data: ")) for event in whole.removesuffix(b"data: [DONE]\n\n").split(b"\n\n")[:-1]
-    ]
+    chunks = [exact(event.removeprefix(b"data: ")) for event in whole.removesuffix(b"data: [DONE]\n\n").split(b"\n\n")[:-1]]
     response = exact(body)
     assert put_together(chunks) == {**response, "choices": [as_streamed(made) for made in response["choices"]]}
 

@@ -35,9 +35,7 @@ def offered(body: bytes | dict[str, Any], use: ToolUse = ToolUse.AS_REQUESTED) -
     return openai_chat.build_request(request, catalog(GET, native=request.declared_tools), Additions())(use).body
 
 
-def handed(
-    *calls: dict[str, Any], request: dict[str, Any] | None = None, **more: Any
-) -> tuple[dict[str, Any], str, bytes]:
+def handed(*calls: dict[str, Any], request: dict[str, Any] | None = None, **more: Any) -> tuple[dict[str, Any], str, bytes]:
     """The choice that a runner is handed, the anchor that it is found by, and its stream."""
     asked = openai_chat.read_request(json.dumps(request or {"messages": [USER], **FUNCTIONS}).encode())
     message = {"role": "assistant", "content": None, "tool_calls": list(calls)}
@@ -192,22 +190,12 @@ def test_a_runner_that_also_speaks_of_tools_is_handed_tool_calls() -> None:
 
 
 @pytest.mark.requirement("legacy:anchor")
-@pytest.mark.parametrize(
-    "spelled",
-    [
-        '{"a":1,"b":[2]}',
-        '{ "b": [2],\n"a": 1.0 }',
-    ],
-)
+@pytest.mark.parametrize("spelled", ['{"a":1,"b":[2]}', '{ "b": [2],\n"a": 1.0 }'])
 @pytest.mark.parametrize("content", [{}, {"content": None}, {"content": ""}, {"content": "", "tool_calls": None}])
-def test_a_handoff_is_found_again_by_its_name_its_arguments_and_what_was_said(
-    spelled: str, content: dict[str, Any]
-) -> None:
+def test_a_handoff_is_found_again_by_its_name_its_arguments_and_what_was_said(spelled: str, content: dict[str, Any]) -> None:
     _, anchor, _ = handed(call('{"a": 1, "b": [2]}'))
     kept = {"role": "assistant", **content, "function_call": {"name": "shell", "arguments": spelled}}
-    assert openai_chat.read_request(json.dumps({"messages": [USER, kept, ANSWER]}).encode()).evidence.anchors == {
-        1: anchor
-    }
+    assert openai_chat.read_request(json.dumps({"messages": [USER, kept, ANSWER]}).encode()).evidence.anchors == {1: anchor}
 
 
 @pytest.mark.requirement("legacy:anchor")
@@ -228,9 +216,7 @@ def test_equal_handoffs_of_one_conversation_are_told_apart_by_their_order() -> N
 
 @given(JSON_TEXT, JSON_TEXT, JSON_TEXT)
 def test_any_members_of_the_old_form_are_read(first: str, second: str, third: str) -> None:
-    messages = (
-        f'[{{"role":"assistant","function_call":{first},"content":{second}}},{{"role":"function","name":{third}}}]'
-    )
+    messages = f'[{{"role":"assistant","function_call":{first},"content":{second}}},{{"role":"function","name":{third}}}]'
     assert json.loads(offered(f'{{"messages":{messages}}}'.encode()))["tools"]
 
 

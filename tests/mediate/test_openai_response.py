@@ -122,8 +122,7 @@ def test_a_number_that_no_rule_reads_is_passed_on_as_it_is_spelled(odd: bytes) -
 
 
 @pytest.mark.parametrize(
-    ("arguments", "values"),
-    [("{}", {}), ('{"a":1}', {"a": 1}), ({"a": 1.5}, {"a": 1.5}), ("", {}), ("[]", None), (None, None)],
+    ("arguments", "values"), [("{}", {}), ('{"a":1}', {"a": 1}), ({"a": 1.5}, {"a": 1.5}), ("", {}), ("[]", None), (None, None)]
 )
 def test_arguments_may_be_text_or_an_object(arguments: Any, values: Any) -> None:
     read = replied({"tool_calls": [wire_call(arguments=arguments)]}).calls[0].arguments
@@ -132,14 +131,10 @@ def test_arguments_may_be_text_or_an_object(arguments: Any, values: Any) -> None
 
 @pytest.mark.requirement("calls:invalid-arguments")
 def test_a_custom_call_by_a_managed_name_never_runs_without_arguments() -> None:
-    call = replied(
-        {"tool_calls": [{"id": "a", "type": "custom", "custom": {"name": "desk__get", "input": "x"}}]}
-    ).calls[0]
+    call = replied({"tool_calls": [{"id": "a", "type": "custom", "custom": {"name": "desk__get", "input": "x"}}]}).calls[0]
     assert call.owner == "managed"
     assert isinstance(call.arguments, UnreadableArguments)
-    native = replied({"tool_calls": [{"id": "a", "type": "custom", "custom": {"name": "shell", "input": "x"}}]}).calls[
-        0
-    ]
+    native = replied({"tool_calls": [{"id": "a", "type": "custom", "custom": {"name": "shell", "input": "x"}}]}).calls[0]
     assert native.owner == "native"
 
 

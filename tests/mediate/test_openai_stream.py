@@ -31,9 +31,7 @@ SHARP = [
 TEXT = st.lists(
     st.one_of(st.text(st.characters(exclude_categories=["Cs"]), max_size=70), st.sampled_from(SHARP)), max_size=4
 ).map("".join)
-CALL = st.tuples(
-    st.from_regex(r"[A-Za-z0-9]{1,12}", fullmatch=True), st.from_regex(r"[a-z_]{1,12}", fullmatch=True), TEXT
-)
+CALL = st.tuples(st.from_regex(r"[A-Za-z0-9]{1,12}", fullmatch=True), st.from_regex(r"[a-z_]{1,12}", fullmatch=True), TEXT)
 
 
 def streamed(body: Any, *, include_usage: bool = True) -> bytes:
@@ -94,10 +92,7 @@ def test_the_framing_holds_whatever_the_text_is(words: str) -> None:
 @pytest.mark.requirement("stream:unknown-fields")
 def test_fields_that_are_not_known_travel_in_the_first_delta_and_the_frame() -> None:
     body = completion("x", system_fingerprint="fp", service_tier="flex")
-    body["choices"][0]["message"] |= {
-        "annotations": [{"type": "url_citation"}],
-        "reasoning_details": [{"signature": "s"}],
-    }
+    body["choices"][0]["message"] |= {"annotations": [{"type": "url_citation"}], "reasoning_details": [{"signature": "s"}]}
     body["choices"][0]["logprobs"] = {"content": []}
     events = [json.loads(line[6:]) for line in streamed(body).split(b"\n\n")[:-2]]
     first = events[0]["choices"][0]["delta"]

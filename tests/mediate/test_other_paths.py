@@ -122,10 +122,7 @@ UNREADABLE = {
     "a model twice": (b'{"model":"big","mod\\u0065l":"gpt-huge"}', JSON),
     "a model that is no text": (b'{"model":["gpt-huge"]}', JSON),
     "a form in the URL's coding": (b"model=gpt-huge", "application/x-www-form-urlencoded"),
-    "JSON that is a form in the URL's coding": (
-        b'{"model":"big","x":"&model=gpt-huge&"}',
-        "Application/X-WWW-Form-URLencoded",
-    ),
+    "JSON that is a form in the URL's coding": (b'{"model":"big","x":"&model=gpt-huge&"}', "Application/X-WWW-Form-URLencoded"),
     "JSON that is called a form": (b'{"model":"big"}', CONTENT_TYPE),
     "a form of another kind": (form(("model", b"big")), CONTENT_TYPE.replace("form-data", "mixed")),
     "a form that names it twice": (form(("model", b"big"), ("model", b"gpt-huge")), CONTENT_TYPE),
@@ -146,12 +143,8 @@ async def test_a_body_that_is_not_read_is_refused_under_a_policy_and_forwarded_w
 
 @pytest.mark.requirement("policy:other-paths")
 @pytest.mark.parametrize("path", REQUIRED)
-@pytest.mark.parametrize(
-    "body", [b"", b"{}", b"[]", b'{"model":null}', b'{"model":" "}', b'{"prompt":{"id":"pmpt_1"}}']
-)
-async def test_a_path_that_needs_a_model_and_gets_none_is_refused_under_a_policy(
-    pod: OtherPod, path: str, body: bytes
-) -> None:
+@pytest.mark.parametrize("body", [b"", b"{}", b"[]", b'{"model":null}', b'{"model":" "}', b'{"prompt":{"id":"pmpt_1"}}'])
+async def test_a_path_that_needs_a_model_and_gets_none_is_refused_under_a_policy(pod: OtherPod, path: str, body: bytes) -> None:
     pod.agent(CHAIN)
     assert await pod.refuses(path, body) == (403, "model_not_allowed")
     pod.agent([])
@@ -227,9 +220,7 @@ async def test_a_forms_model_is_clamped_and_routed(pod: OtherPod) -> None:
     path = "/v1/audio/transcriptions"
     decision = await pod.passes(path, form(("model", b"gpt-huge"), sound), CONTENT_TYPE)
     assert decision.body == form(("model", b"big"), sound)
-    assert (await pod.passes(path, form(sound, ("model", b"openai/big")), CONTENT_TYPE)).body == form(
-        sound, ("model", b"big")
-    )
+    assert (await pod.passes(path, form(sound, ("model", b"openai/big")), CONTENT_TYPE)).body == form(sound, ("model", b"big"))
     assert (await pod.passes(path, form(("model", b"big"), sound), CONTENT_TYPE)).body is None
     pod.agent([])
     decision = await pod.passes(path, form(("model", b"second/other"), sound), CONTENT_TYPE)
@@ -266,8 +257,7 @@ async def test_a_request_for_a_response_is_a_line_of_history_with_its_usage(
 
 @pytest.mark.requirement("forward:asks-a-model")
 @pytest.mark.parametrize(
-    ("path", "content_type"),
-    [(RESPONSES, JSON), ("/v1/embeddings", JSON), ("/v1/audio/speech", ""), ("/v1/batches", JSON)],
+    ("path", "content_type"), [(RESPONSES, JSON), ("/v1/embeddings", JSON), ("/v1/audio/speech", ""), ("/v1/batches", JSON)]
 )
 async def test_each_counts_in_the_budget_though_it_is_not_read(pod: OtherPod, path: str, content_type: str) -> None:
     pod.agent([])

@@ -127,10 +127,7 @@ def test_a_reader_that_goes_away_while_lines_are_kept_ends_the_waiting(pipe: Pip
 def test_a_file_that_somebody_made_one_that_does_not_wait_is_waited_for(kind: str, size: int) -> None:
     made = Pipe(*os.pipe()) if kind == "pipe" else Pipe(*(end.detach() for end in socket.socketpair()))
     os.set_blocking(made.writes, False)
-    lines, written = (
-        LineWriter(made.writes),
-        [b"%04d" % number + b"y" * size + b"\n" for number in range(600_000 // size)],
-    )
+    lines, written = (LineWriter(made.writes), [b"%04d" % number + b"y" * size + b"\n" for number in range(600_000 // size)])
     for line in written:
         lines.write(line)
     whole = b"".join(written)
@@ -181,9 +178,7 @@ def test_two_descriptors_of_one_pipe_share_what_is_kept(pipe: Pipe) -> None:
 
 
 @pytest.mark.requirement("log:unread")
-def test_the_log_says_how_many_lines_are_missing_once_it_is_read_again(
-    pipe: Pipe, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_log_says_how_many_lines_are_missing_once_it_is_read_again(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = LineWriter(pipe.writes, max_bytes=100_000)
     monkeypatch.setattr(LineWriter, "of", lambda _descriptor: lines)
     log = EventLog()

@@ -20,12 +20,7 @@ def auth(tmp_path: Path) -> Auth:
 def test_version_one_has_one_key_and_may_not_say_its_version(auth: Auth, version: dict[str, int]) -> None:
     auth.write({**version, "providers": {"openai": {"base_url": "http://mock:1/v1/", "api_key": "sk-1"}}})
     openai = auth.registry().all()["openai"]
-    assert (openai.base_url, openai.auth, openai.api_format, keys(openai)) == (
-        "http://mock:1/v1",
-        "bearer",
-        "openai",
-        ["sk-1"],
-    )
+    assert (openai.base_url, openai.auth, openai.api_format, keys(openai)) == ("http://mock:1/v1", "bearer", "openai", ["sk-1"])
 
 
 @pytest.mark.requirement("providers:versions")
@@ -41,12 +36,7 @@ def test_version_two_has_a_pool_whose_active_key_comes_first_and_dead_ones_not_a
 
 @pytest.mark.requirement("providers:environment")
 def test_keys_of_the_environment_are_numbered_and_each_counts_once(auth: Auth) -> None:
-    env = {
-        "OPENAI_API_KEY_10": "sk-10",
-        "OPENAI_API_KEY_2": " sk-2 ",
-        "OPENAI_API_KEY": "sk-0",
-        "OPENAI_API_KEY_3": "sk-0",
-    }
+    env = {"OPENAI_API_KEY_10": "sk-10", "OPENAI_API_KEY_2": " sk-2 ", "OPENAI_API_KEY": "sk-0", "OPENAI_API_KEY_3": "sk-0"}
     env |= {"OPENAI_API_KEY_X": "no", "OPENAI_API_KEY_4": " ", "GOOGLE_API_KEY": "g2", "GEMINI_API_KEY": "g1"}
     providers = auth.registry(env).all()
     assert keys(providers["openai"]) == ["sk-0", "sk-2", "sk-10"]
@@ -57,15 +47,8 @@ def test_keys_of_the_environment_are_numbered_and_each_counts_once(auth: Auth) -
 
 @pytest.mark.requirement("providers:environment")
 def test_keys_of_the_file_win_and_base_urls_of_the_environment_do(auth: Auth) -> None:
-    auth.write(
-        {"providers": {"openai": {"api_key": "file", "base_url": "http://file/v1"}, "my-llm": {"base_url": "http://f"}}}
-    )
-    env = {
-        "OPENAI_API_KEY": "env",
-        "OPENAI_BASE_URL": "http://env/v1/",
-        "MY_LLM_BASE_URL": "http://env",
-        "XAI_API_KEY": "x",
-    }
+    auth.write({"providers": {"openai": {"api_key": "file", "base_url": "http://file/v1"}, "my-llm": {"base_url": "http://f"}}})
+    env = {"OPENAI_API_KEY": "env", "OPENAI_BASE_URL": "http://env/v1/", "MY_LLM_BASE_URL": "http://env", "XAI_API_KEY": "x"}
     providers = auth.registry(env).all()
     assert keys(providers["openai"]) == ["file"]
     assert [providers[name].base_url for name in ("openai", "my-llm", "xai")] == [
@@ -76,9 +59,7 @@ def test_keys_of_the_file_win_and_base_urls_of_the_environment_do(auth: Auth) ->
 
 
 def test_a_provider_without_keys_works_when_it_takes_none(auth: Auth) -> None:
-    auth.write(
-        {"providers": {"ollama": {"base_url": "http://ollama:11434/v1", "auth": "none"}, "nowhere": {"auth": "none"}}}
-    )
+    auth.write({"providers": {"ollama": {"base_url": "http://ollama:11434/v1", "auth": "none"}, "nowhere": {"auth": "none"}}})
     providers = auth.registry().all()
     assert providers["ollama"].is_usable
     assert "nowhere" not in providers
@@ -100,14 +81,7 @@ def test_ollama_is_known_where_its_address_is(auth: Auth) -> None:
     assert "ollama" in registry.hosts()
 
 
-BROKEN = [
-    "",
-    "{",
-    "[]",
-    '{"version":3}',
-    '{"providers":{"a":{"auth":"digest"}}}',
-    '{"providers":{"a":{"base_url":"ftp://x"}}}',
-]
+BROKEN = ["", "{", "[]", '{"version":3}', '{"providers":{"a":{"auth":"digest"}}}', '{"providers":{"a":{"base_url":"ftp://x"}}}']
 
 
 @pytest.mark.requirement("providers:broken-file")
@@ -174,8 +148,7 @@ def test_known_hosts_stay_governed_wherever_their_provider_is_now(auth: Auth) ->
     registry = auth.registry(hosts={"gateway.test": "openai", "lost.test": "nobody"})
     assert {"api.openai.com", "api.anthropic.com", "mock", "llm.test", "gateway.test", "lost.test"} <= registry.hosts()
     found = {
-        host: registry.by_host(host)
-        for host in ("API.openai.com", "mock", "llm.test", "gateway.test", "lost.test", "x.test")
+        host: registry.by_host(host) for host in ("API.openai.com", "mock", "llm.test", "gateway.test", "lost.test", "x.test")
     }
     assert {host: provider.name if provider else None for host, provider in found.items()} == {
         "API.openai.com": "openai",

@@ -53,12 +53,7 @@ class Pod:
         directory = self.home / "context" / "analyst"
         directory.mkdir(parents=True, exist_ok=True)
         refs = [{"slot": slot, "ref": ref.format(self.name)} for slot, ref in allowed]
-        metadata = {
-            "service": "analyst",
-            "pod": "p",
-            "token": TOKEN,
-            "model_policy": {"mode": "clamp", "allowed": refs},
-        }
+        metadata = {"service": "analyst", "pod": "p", "token": TOKEN, "model_policy": {"mode": "clamp", "allowed": refs}}
         (directory / "metadata.json").write_text(json.dumps(metadata), encoding="utf-8")
         if tools:
             (directory / "tools.json").write_text(json.dumps({"version": 1, "tools": tools}), encoding="utf-8")

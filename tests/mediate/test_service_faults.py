@@ -36,12 +36,8 @@ async def test_a_service_that_is_down_was_certainly_not_reached(pod: HttpToolExe
 
 
 @pytest.mark.requirement("service:broken-off")
-@pytest.mark.parametrize(
-    "said", [b"", b"HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\npart", b"not http at all\r\n\r\n"]
-)
-@pytest.mark.parametrize(
-    ("method", "annotations", "code"), [("GET", READ, "request_failed"), ("POST", {}, "outcome_unknown")]
-)
+@pytest.mark.parametrize("said", [b"", b"HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\npart", b"not http at all\r\n\r\n"])
+@pytest.mark.parametrize(("method", "annotations", "code"), [("GET", READ, "request_failed"), ("POST", {}, "outcome_unknown")])
 async def test_a_service_that_breaks_off_leaves_a_writes_outcome_unknown(
     pod: HttpToolExecutor, said: bytes, method: str, annotations: dict[str, Any], code: str
 ) -> None:
@@ -99,9 +95,7 @@ async def test_a_body_that_is_too_large_is_given_up(
 
 
 @pytest.mark.requirement("results:truncation")
-async def test_a_long_body_is_cut_at_the_limit_of_the_tool_else_of_the_agent(
-    pod: HttpToolExecutor, service: Service
-) -> None:
+async def test_a_long_body_is_cut_at_the_limit_of_the_tool_else_of_the_agent(pod: HttpToolExecutor, service: Service) -> None:
     url = serve(service, Response("é" * 500))
     assert told(await call(pod, url, result_bytes=11))["data"] == "é" * 5
     own = told(await call(pod, url, annotations={"x-claw.max_result_bytes": 21}, result_bytes=11))
@@ -155,9 +149,7 @@ async def test_arguments_that_make_no_request_are_told_and_not_sent(pod: HttpToo
 async def test_an_argument_may_be_as_long_as_a_url_allows(pod: HttpToolExecutor, service: Service) -> None:
     long = json.dumps({"a": "x" * 20_000})
     assert (await call(pod, service.url, text=long, path="/{a}")).code == "http_404"
-    assert (
-        await call(pod, service.url, text=json.dumps({"a": "x" * 200_000}), path="/{a}")
-    ).code == "invalid_arguments"
+    assert (await call(pod, service.url, text=json.dumps({"a": "x" * 200_000}), path="/{a}")).code == "invalid_arguments"
     assert [len(one.path) for one in service.received] == [20_001]
 
 

@@ -34,9 +34,7 @@ async def test_a_write_carries_who_asks_in_which_turn_and_a_stable_key(pod: Http
 
 
 @pytest.mark.requirement("service:request")
-@pytest.mark.parametrize(
-    ("method", "annotations", "keyed"), [("GET", READ, False), ("GET", {}, True), ("DELETE", READ, True)]
-)
+@pytest.mark.parametrize(("method", "annotations", "keyed"), [("GET", READ, False), ("GET", {}, True), ("DELETE", READ, True)])
 async def test_only_what_may_write_has_an_idempotency_key(
     pod: HttpToolExecutor, service: Service, method: str, annotations: dict[str, Any], keyed: bool
 ) -> None:

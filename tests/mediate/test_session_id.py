@@ -63,10 +63,7 @@ def test_a_runner_that_names_none_has_none(hints: SessionHints) -> None:
 
 @pytest.mark.requirement("continuity:session")
 def test_names_of_different_kinds_are_different_sessions_and_a_header_is_believed_first() -> None:
-    by_header, by_body = (
-        read_session_id([("session-id", "a")], SessionHints()),
-        read_session_id([], SessionHints(None, "a")),
-    )
+    by_header, by_body = (read_session_id([("session-id", "a")], SessionHints()), read_session_id([], SessionHints(None, "a")))
     assert by_header != by_body
     assert read_session_id([("session-id", "a")], SessionHints({"session_id": "b"}, "c")) == by_header
 

@@ -53,10 +53,7 @@ class Asked:
         ),
         (Asked(QWEN_TITLE, declared_tools=("respond_in_schema",)), "qwen-title"),
         (Asked(QWEN_FORK, declared_tools=FILES), "qwen-memory-extraction"),
-        (
-            Asked("You are performing a managed memory dream — a reflective pass", declared_tools=FILES),
-            "qwen-memory-dream",
-        ),
+        (Asked("You are performing a managed memory dream — a reflective pass", declared_tools=FILES), "qwen-memory-dream"),
         (Asked("You generate session recaps for a programming assistant CLI.\n\nThe user"), "qwen-recap"),
         (
             Asked(
@@ -80,10 +77,7 @@ def test_requests_are_told_apart_as_they_come_over_the_wire() -> None:
     quota = {"model": "claude", "max_tokens": 1, "messages": [{"role": "user", "content": "quota"}]}
     fork = {
         "model": "qwen",
-        "messages": [
-            {"role": "system", "content": QWEN_FORK},
-            {"role": "user", "content": [{"type": "text", "text": "x"}]},
-        ],
+        "messages": [{"role": "system", "content": QWEN_FORK}, {"role": "user", "content": [{"type": "text", "text": "x"}]}],
         "tools": [{"type": "function", "function": {"name": name}} for name in FILES],
     }
     for dialect, body, rule in (
@@ -127,9 +121,7 @@ def test_no_text_of_a_user_makes_a_turn_housekeeping(data: Any) -> None:
     lines = [sign.line for sign in RULES] + ["quota"]
     said = data.draw(st.lists(st.one_of(st.sampled_from(lines), st.text(max_size=20)), max_size=4).map(tuple))
     declared = data.draw(st.sampled_from([(), ("shell",), ("respond_in_schema",), FILES]))
-    assert (
-        find_side_request(Asked("You are a trading agent.", said, declared, data.draw(st.none() | st.just(1)))) is None
-    )
+    assert find_side_request(Asked("You are a trading agent.", said, declared, data.draw(st.none() | st.just(1)))) is None
 
 
 def test_every_rule_says_whose_it_is_and_why() -> None:

@@ -112,9 +112,7 @@ class World:
 @pytest.mark.requirement("loop:terminates")
 @settings(max_examples=300)
 @given(st.data(), LIMITS)
-def test_any_turn_ends_within_its_budgets_and_repeats_nothing_that_it_may_not(
-    data: st.DataObject, limits: Limits
-) -> None:
+def test_any_turn_ends_within_its_budgets_and_repeats_nothing_that_it_may_not(data: st.DataObject, limits: Limits) -> None:
     world = World(data, limits)
     outcome = world.play()
     assert [call.signature for call, _, allowed in world.ran if not allowed] == []
@@ -139,9 +137,7 @@ def test_what_ran_is_told_and_what_is_told_ran(data: st.DataObject, limits: Limi
 @pytest.mark.requirement("budget:rounds")
 @settings(max_examples=200)
 @given(st.data(), LIMITS)
-def test_nothing_runs_once_tools_are_forbidden_and_the_answer_is_the_models(
-    data: st.DataObject, limits: Limits
-) -> None:
+def test_nothing_runs_once_tools_are_forbidden_and_the_answer_is_the_models(data: st.DataObject, limits: Limits) -> None:
     world = World(data, limits)
     outcome = world.play()
     uses = [command.tool_use for command in world.asked]
@@ -166,9 +162,7 @@ def test_a_model_that_never_stops_calling_is_asked_two_times_more_than_it_has_ro
             call = called(TOOLS[0], f'{{"a":{asked}}}')
             heard: TurnInput = ModelReplied(ModelResponse(b"{}", b"{}", (call,), {}), clock)
         else:
-            heard = ToolsAnswered(
-                tuple(tool_result.read_http_response(call, 200, b"", 0, 9) for call in command.calls), clock
-            )
+            heard = ToolsAnswered(tuple(tool_result.read_http_response(call, 200, b"", 0, 9) for call in command.calls), clock)
         try:
             command = playing.send(heard)
         except StopIteration as end:

@@ -51,9 +51,7 @@ class Peers:
         assert len(self.asked) <= self.limits.max_rounds + 2
         self.clock += self.data.draw(st.sampled_from([0.0, 0.0, 0.0, 20.0, 95.0]))
         status = self.data.draw(st.sampled_from([200] * 9 + [503]))
-        return parse_response(
-            ProviderResponse(status, "application/json", self.data.draw(bodies(self.wire))), call.read
-        )
+        return parse_response(ProviderResponse(status, "application/json", self.data.draw(bodies(self.wire))), call.read)
 
     async def tools(self, call: ToolCall, _key: str, seconds: float) -> ToolResult:
         assert 0 < seconds <= self.limits.tool_seconds
@@ -66,9 +64,7 @@ class Peers:
 @pytest.mark.parametrize("name", WIRES)
 @settings(max_examples=150)
 @given(st.data(), LIMITS)
-async def test_any_bytes_end_a_turn_and_never_spoil_the_conversation(
-    name: str, data: st.DataObject, limits: Limits
-) -> None:
+async def test_any_bytes_end_a_turn_and_never_spoil_the_conversation(name: str, data: st.DataObject, limits: Limits) -> None:
     dialect, wire = DIALECTS[name], WIRES[name]
     peers = Peers(data, wire, limits)
     asked = wire.request([wire.user("Go")], ["shell"], stream=True, more={"x_mine": 1.5})

@@ -81,9 +81,7 @@ def test_numbers_are_spelt_as_the_model_spelt_them(number: str) -> None:
     assert body == f'{{"a":{number}}}'.encode()
 
 
-@given(
-    st.dictionaries(st.text(max_size=6), JSON_TEXT, max_size=4).map(lambda d: {k: d[k] for k in d if k != "claw_id"})
-)
+@given(st.dictionaries(st.text(max_size=6), JSON_TEXT, max_size=4).map(lambda d: {k: d[k] for k in d if k != "claw_id"}))
 def test_a_body_holds_every_argument_in_its_own_bytes(values: dict[str, str]) -> None:
     text = "{" + ",".join(f"{json.dumps(name)}: {value}" for name, value in values.items()) + "}"
     read = read_arguments(text)
@@ -97,9 +95,7 @@ def test_a_body_holds_every_argument_in_its_own_bytes(values: dict[str, str]) ->
 
 
 @pytest.mark.requirement("calls:query-and-body")
-@given(
-    st.dictionaries(st.text(min_size=1, max_size=6).filter(lambda n: n != "claw_id"), st.text(max_size=8), max_size=4)
-)
+@given(st.dictionaries(st.text(min_size=1, max_size=6).filter(lambda n: n != "claw_id"), st.text(max_size=8), max_size=4))
 def test_a_query_gives_back_what_went_in(values: dict[str, str]) -> None:
     target = made(json.dumps(values)).target
     assert dict(parse_qsl(target.partition("?")[2], keep_blank_values=True, errors="strict")) == values

@@ -20,16 +20,8 @@ def test_tools_are_offered_by_alias_in_manifest_order() -> None:
 @pytest.mark.requirement("names:owner")
 def test_alias_and_canonical_name_are_managed_the_runners_are_native_and_the_rest_unknown() -> None:
     names = catalog(GET, native=["shell"])
-    owners = {
-        name: names.make_call("c", name, "{}").owner for name in ("desk__get", "desk.get", "shell", "desk__typo", "")
-    }
-    assert owners == {
-        "desk__get": "managed",
-        "desk.get": "managed",
-        "shell": "native",
-        "desk__typo": "unknown",
-        "": "unknown",
-    }
+    owners = {name: names.make_call("c", name, "{}").owner for name in ("desk__get", "desk.get", "shell", "desk__typo", "")}
+    assert owners == {"desk__get": "managed", "desk.get": "managed", "shell": "native", "desk__typo": "unknown", "": "unknown"}
 
 
 @pytest.mark.requirement("names:native-wins")

@@ -43,9 +43,7 @@ async def test_an_answer_that_was_lost_with_the_proxy_is_given_to_who_asks_for_i
 async def test_words_that_the_runner_puts_into_a_part_of_their_own_go_on_with_the_turn(desk: Desk) -> None:
     """Claude Code makes one message of all that the user said since the last answer."""
     await failed_after_a_trade(desk)
-    desk.messages = [
-        {"role": "user", "content": [{"type": "text", "text": text} for text in ("Buy", "What happened?")]}
-    ]
+    desk.messages = [{"role": "user", "content": [{"type": "text", "text": text} for text in ("Buy", "What happened?")]}]
     desk.model_says("Bought.")
     assert "+ 2 hidden messages" in await desk.turn()
     desk.model_says("Yes.")

@@ -152,9 +152,7 @@ async def test_blank_text_that_the_api_gives_is_not_given_back_to_it(claude: Des
 
 
 @pytest.mark.requirement("blocks:end-reason")
-@pytest.mark.parametrize(
-    "reason", ["end_turn", "stop_sequence", "pause_turn", "refusal", "model_context_window_exceeded"]
-)
+@pytest.mark.parametrize("reason", ["end_turn", "stop_sequence", "pause_turn", "refusal", "model_context_window_exceeded"])
 async def test_an_anthropic_answer_ends_for_the_reason_that_it_ended_for(claude: Desk, reason: str) -> None:
     claude.model_says(("desk.balance", {}))
     more: dict[str, Any] = {"stop_reason": reason, "stop_sequence": "END" if reason == "stop_sequence" else None}
@@ -166,9 +164,7 @@ async def test_an_anthropic_answer_ends_for_the_reason_that_it_ended_for(claude:
 
 @pytest.mark.requirement("anthropic:roles-alternate")
 @pytest.mark.parametrize("prefill", ["The answer is", [{"type": "text", "text": "The answer is"}]])
-async def test_hidden_rounds_of_an_answer_that_the_runner_began_are_remembered_behind_it(
-    claude: Desk, prefill: Any
-) -> None:
+async def test_hidden_rounds_of_an_answer_that_the_runner_began_are_remembered_behind_it(claude: Desk, prefill: Any) -> None:
     claude.messages = [anthropic.user("How much?"), {"role": "assistant", "content": prefill}]
     claude.model_says(("desk.balance", {}))
     claude.model_says(" fifty dollars.")

@@ -220,8 +220,7 @@ async def test_claude_codes_moved_marks_and_its_rewritten_system_entry(claude: D
     claude.model_says("Done.")
     assert "+ 2 hidden messages" in await claude.runs_native("a file")
     claude.messages[2]["content"] = [
-        {name: value for name, value in block.items() if name != "cache_control"}
-        for block in claude.messages[2]["content"]
+        {name: value for name, value in block.items() if name != "cache_control"} for block in claude.messages[2]["content"]
     ]
     claude.messages[-1]["content"] = "Done."
     claude.model_says("Yes.")

@@ -83,10 +83,7 @@ async def test_history_and_log_tell_a_turn_in_the_same_words_in_every_dialect(de
     await desk.asks("Go", native=["shell"])
     entry = desk.history()[-1]
     assert [
-        [
-            (call["name"], call["service"], call["arguments"], call["status"], call["duplicate"])
-            for call in past["tool_calls"]
-        ]
+        [(call["name"], call["service"], call["arguments"], call["status"], call["duplicate"]) for call in past["tool_calls"]]
         for past in entry["tool_trace"]
     ] == snapshot(
         [
@@ -101,13 +98,7 @@ async def test_history_and_log_tell_a_turn_in_the_same_words_in_every_dialect(de
     )
     assert (entry["usage"], entry["tools_offered"], entry["status_code"]) == snapshot(
         (
-            {
-                "prompt_tokens": 40,
-                "completion_tokens": 20,
-                "cached_tokens": 0,
-                "reported_cost_usd": None,
-                "total_rounds": 4,
-            },
+            {"prompt_tokens": 40, "completion_tokens": 20, "cached_tokens": 0, "reported_cost_usd": None, "total_rounds": 4},
             ["desk__balance", "desk__quote", "desk__trade"],
             200,
         )

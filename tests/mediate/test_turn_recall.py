@@ -25,9 +25,7 @@ async def test_an_answer_without_words_for_which_the_runner_writes_so_has_its_ro
 
 @pytest.mark.requirement("continuity:empty-answers")
 @pytest.mark.parametrize("note", [False, True])
-async def test_an_answer_without_words_that_the_runner_drops_leaves_its_rounds_in_its_place(
-    desk: Desk, *, note: bool
-) -> None:
+async def test_an_answer_without_words_that_the_runner_drops_leaves_its_rounds_in_its_place(desk: Desk, *, note: bool) -> None:
     await said(desk, "One?", "desk.quote", "First.")
     desk.model_says(("desk.balance", {}))
     desk.model_says("")
@@ -63,9 +61,7 @@ async def test_what_a_failed_turn_did_is_known_when_the_runner_goes_on_behind_it
 
 @pytest.mark.requirement("continuity:unanswered")
 @pytest.mark.parametrize("session", ["another", ""])
-async def test_what_a_failed_turn_did_is_not_known_where_the_same_words_failed_without_it(
-    desk: Desk, session: str
-) -> None:
+async def test_what_a_failed_turn_did_is_not_known_where_the_same_words_failed_without_it(desk: Desk, session: str) -> None:
     desk.headers = {"x-claude-code-session-id": "one"} if session else {}
     await failed_after_a_trade(desk)
     desk.headers = {"x-claude-code-session-id": session} if session else {}

@@ -106,9 +106,7 @@ async def test_a_turn_that_fails_again_and_again_is_resumed_each_time_and_paid_f
 @pytest.mark.requirement("log:join")
 @pytest.mark.requirement("journal:retry-of-a-done-turn")
 @pytest.mark.parametrize("headers", [{"x-stainless-retry-count": "1"}, {"Idempotency-Key": "k1"}])
-async def test_a_done_turn_is_answered_again_where_the_runner_says_that_it_retries(
-    desk: Desk, headers: dict[str, str]
-) -> None:
+async def test_a_done_turn_is_answered_again_where_the_runner_says_that_it_retries(desk: Desk, headers: dict[str, str]) -> None:
     desk.headers = {"Idempotency-Key": "k1", "x-stainless-retry-count": "0"}
     desk.model_says(("desk.trade", {}))
     desk.model_says("Bought.")
@@ -261,9 +259,7 @@ def dies(desk: Desk) -> None:
 @with_tools
 @pytest.mark.requirement("journal:unknown")
 @pytest.mark.requirement("journal:idempotency-key")
-async def test_after_a_crash_what_was_answered_is_known_and_a_write_without_answer_is_of_unknown_outcome(
-    desk: Desk,
-) -> None:
+async def test_after_a_crash_what_was_answered_is_known_and_a_write_without_answer_is_of_unknown_outcome(desk: Desk) -> None:
     desk.remembers()
     desk.service_answers("balance", {"usd": 1})
     desk.services.gates |= {"desk.balance": asyncio.Event(), "desk.trade": asyncio.Event()}

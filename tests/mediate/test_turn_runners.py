@@ -111,12 +111,8 @@ async def test_a_text_that_mentions_a_call_of_another_conversation_is_given_noth
     task, quoted = desk.messages[0], calls_as_text((call_id, "shell", {"cmd": "ls"}))
     other, observed = in_parts("user", "New task:\nWhat did he do?"), in_parts("user", OBSERVED)
     assert await hidden_calls(desk, other, quoted, observed) == [], "other words before"
-    assert await hidden_calls(desk, task, in_parts("assistant", "What?"), other, quoted, observed) == [], (
-        "not right before"
-    )
-    assert await hidden_calls(desk, task | {"content": [*task["content"], *quoted["content"]]}) == [], (
-        "the user says it"
-    )
+    assert await hidden_calls(desk, task, in_parts("assistant", "What?"), other, quoted, observed) == [], "not right before"
+    assert await hidden_calls(desk, task | {"content": [*task["content"], *quoted["content"]]}) == [], "the user says it"
     assert await hidden_calls(desk, task, quoted, observed) == ["desk__trade"], "its own conversation"
 
 
@@ -146,9 +142,7 @@ def reminder(text: str) -> str:
     return f"<system-reminder>\n{text}\n</system-reminder>"
 
 
-SKILLS = reminder(
-    "The following skills are available for use with the Skill tool.\n\n<available_skills>\n</available_skills>"
-)
+SKILLS = reminder("The following skills are available for use with the Skill tool.\n\n<available_skills>\n</available_skills>")
 CONTEXT = reminder("This is the Qwen Code. We are setting up the context for our chat.\nToday's date is {day}.")
 TOOLS = reminder("The following tools are reachable through `tool_search` and `tool_call`.")
 DATE = reminder("The current date is: {day}. Note: This is the authoritative current date.")

@@ -33,13 +33,7 @@ async def test_anthropic_runner_gets_last_input_and_all_output_and_history_the_s
         "service_tier": "standard",
     }
     assert claude.history()[-1]["usage"] == snapshot(
-        {
-            "prompt_tokens": 20,
-            "completion_tokens": 10,
-            "cached_tokens": 200,
-            "reported_cost_usd": None,
-            "total_rounds": 2,
-        }
+        {"prompt_tokens": 20, "completion_tokens": 10, "cached_tokens": 200, "reported_cost_usd": None, "total_rounds": 2}
     )
 
 
@@ -71,9 +65,7 @@ async def test_openai_runner_gets_last_input_and_all_output_and_history_the_sum(
 
 @pytest.mark.requirement("loop:usage-for-runner")
 async def test_input_of_a_last_call_without_cache_is_not_mixed_with_the_cache_of_an_earlier_one(claude: Desk) -> None:
-    claude.model_says(
-        ("desk.balance", {}), usage={"input_tokens": 9, "output_tokens": 1, "cache_read_input_tokens": 70}
-    )
+    claude.model_says(("desk.balance", {}), usage={"input_tokens": 9, "output_tokens": 1, "cache_read_input_tokens": 70})
     claude.model_says("Done.", usage={"input_tokens": 90, "output_tokens": 2})
     await claude.asks("Go")
     assert json.loads(claude.body)["usage"] == {"input_tokens": 90, "output_tokens": 3}

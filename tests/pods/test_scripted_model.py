@@ -39,9 +39,7 @@ def tool(name: str, description: str, **properties: str) -> Any:
     return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
 
 
-CONTEXT = tool(
-    "trading-api__get_market_context", "Retrieve agent-scoped market context: positions, balance, buying power"
-)
+CONTEXT = tool("trading-api__get_market_context", "Retrieve agent-scoped market context: positions, balance, buying power")
 QUOTE = tool("trading-api__get_quote", "The price of one symbol", symbol="string")
 TRADE = tool("trading-api__execute_trade", "Execute a market order", symbol="string", side="string", quantity="number")
 ORDERS = tool("trading-api__list_orders", "The agent's own orders, newest first, buy or sell")
@@ -113,10 +111,7 @@ def test_its_numbers_are_those_of_the_results(client: openai.OpenAI) -> None:
 
 @pytest.mark.requirement("pods:scripted-model-decides")
 def test_a_failed_call_is_told_and_a_call_that_was_not_run_is_made_again(client: openai.OpenAI) -> None:
-    failed = {
-        "ok": False,
-        "error": {"code": "http_409", "message": "no", "details": {"error": {"message": "too dear"}}},
-    }
+    failed = {"ok": False, "error": {"code": "http_409", "message": "no", "details": {"error": {"message": "too dear"}}}}
     said = ask(client, [user("Buy 10 NVDA"), *answered("trading-api__execute_trade", failed)], [QUOTE, TRADE])
     assert said.choices[0].message.content == "Execute trade failed: too dear (http_409)."
     not_run = {"ok": False, "error": {"code": "managed_tools_first", "message": "again"}}
@@ -128,9 +123,7 @@ def test_a_failed_call_is_told_and_a_call_that_was_not_run_is_made_again(client:
 def test_the_choice_of_tools_is_kept(client: openai.OpenAI) -> None:
     assert called(ask(client, [user("Quote NVDA")], [QUOTE], tool_choice="none")) == []
     forced = {"type": "function", "function": {"name": "write_note"}}
-    assert [name for name, _ in called(ask(client, [user("Quote NVDA")], [QUOTE, NOTE], tool_choice=forced))] == [
-        "write_note"
-    ]
+    assert [name for name, _ in called(ask(client, [user("Quote NVDA")], [QUOTE, NOTE], tool_choice=forced))] == ["write_note"]
     assert [name for name, _ in called(ask(client, [user("Hi")], [QUOTE], tool_choice="required"))] == [
         "trading-api__get_quote"
     ]
@@ -144,9 +137,7 @@ def test_at_once_puts_all_calls_into_one_response(client: openai.OpenAI) -> None
 
 @pytest.mark.requirement("pods:scripted-model-wire")
 def test_it_decides_the_same_on_the_anthropic_protocol(url: str) -> None:
-    tools: Any = [
-        {"name": each["function"]["name"], "input_schema": each["function"]["parameters"]} for each in (QUOTE, NOTE)
-    ]
+    tools: Any = [{"name": each["function"]["name"], "input_schema": each["function"]["parameters"]} for each in (QUOTE, NOTE)]
     prompt: Any = user("Quote NVDA")
     with anthropic.Anthropic(base_url=url, api_key=KEY, max_retries=0) as client:
         first = client.messages.create(model="x", max_tokens=100, messages=[prompt], tools=tools)

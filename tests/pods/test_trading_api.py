@@ -22,9 +22,7 @@ class Desk:
 
     def __init__(self, url: str, database: Path, name: str) -> None:
         self.database, self.me, self.other = database, f"{name}-me", f"{name}-other"
-        self.http = httpx2.Client(
-            base_url=f"{url}/api/v1", headers={"authorization": f"Bearer {TOKEN}"}, trust_env=False
-        )
+        self.http = httpx2.Client(base_url=f"{url}/api/v1", headers={"authorization": f"Bearer {TOKEN}"}, trust_env=False)
 
     def trade(self, agent: str, key: str | None = None, **order: object) -> httpx2.Response:
         headers = {"x-claw-id": agent} | ({"idempotency-key": key} if key else {})
@@ -93,9 +91,7 @@ def test_the_same_key_gives_the_same_answer_and_one_order(desk: Desk) -> None:
     assert (first.status_code, again.status_code, again.content) == (201, 201, first.content)
     assert desk.orders() == [("buy", "NVDA", 10, "filled")]
     assert desk.trade(desk.me, "key", symbol="NVDA", side="buy", quantity=11).status_code == 422
-    assert desk.trade(desk.other, "key", symbol="NVDA", side="buy", quantity=10).status_code == 201, (
-        "a key is an agent's own"
-    )
+    assert desk.trade(desk.other, "key", symbol="NVDA", side="buy", quantity=10).status_code == 201, "a key is an agent's own"
 
 
 @pytest.mark.requirement("pods:service-idempotency")
@@ -149,9 +145,7 @@ def test_two_trades_at_once_cannot_spend_the_same_money(desk: Desk) -> None:
         ({}, 422, "invalid_request"),
     ],
 )
-def test_a_refused_order_says_why_and_changes_nothing(
-    desk: Desk, order: dict[str, object], status: int, code: str
-) -> None:
+def test_a_refused_order_says_why_and_changes_nothing(desk: Desk, order: dict[str, object], status: int, code: str) -> None:
     refused = desk.trade(desk.me, **order)
     assert (refused.status_code, refused.json()["error"]["code"]) == (status, code)
     assert desk.orders() == []

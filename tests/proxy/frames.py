@@ -45,10 +45,7 @@ class Frames:
 
     def __init__(self, peer: ssl.SSLSocket, *, client: bool) -> None:
         config = h2.config.H2Configuration(
-            client_side=client,
-            header_encoding="latin-1",
-            validate_outbound_headers=False,
-            normalize_outbound_headers=False,
+            client_side=client, header_encoding="latin-1", validate_outbound_headers=False, normalize_outbound_headers=False
         )
         self.peer = peer
         self.h2 = h2.connection.H2Connection(config)
@@ -182,9 +179,7 @@ class FrameProvider:
             self.connections.append(frames)
             answered: set[int] = set()
             while True:
-                frames.until(
-                    lambda: [own for own in frames.streams if frames.streams[own].ended and own not in answered]
-                )
+                frames.until(lambda: [own for own in frames.streams if frames.streams[own].ended and own not in answered])
                 for own in [own for own, stream in frames.streams.items() if stream.ended and own not in answered]:
                     answered.add(own)
                     self.seen.append(frames.streams[own])

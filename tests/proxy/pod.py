@@ -214,9 +214,7 @@ class Pod:
         self.script = self.home / "addons" / "cllama.py"
         self.script.parent.mkdir()
         source = (ROOT / "addons" / "cllama.py").read_text(encoding="utf-8")
-        self.script.write_text(
-            f"{source}\nprint({_LOADED!r}, file=__import__('sys').stderr, flush=True)\n", encoding="utf-8"
-        )
+        self.script.write_text(f"{source}\nprint({_LOADED!r}, file=__import__('sys').stderr, flush=True)\n", encoding="utf-8")
         return self.script
 
     def write_script(self, source: str) -> None:

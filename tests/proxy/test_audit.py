@@ -71,9 +71,7 @@ def claw(pod: Pod, *arguments: str, log: bool = True) -> Result:
 
 
 def counted(result: dict[str, Any]) -> dict[str, tuple[int, ...]]:
-    return {
-        tool["tool"]: tuple(tool[name] for name in ("calls", "failed", "ran", "duplicates")) for tool in result["tools"]
-    }
+    return {tool["tool"]: tuple(tool[name] for name in ("calls", "failed", "ran", "duplicates")) for tool in result["tools"]}
 
 
 @pytest.mark.requirement("audit:real")
@@ -81,14 +79,7 @@ def counted(result: dict[str, Any]) -> dict[str, tuple[int, ...]]:
 def test_what_audit_counts_of_a_real_run_is_what_happened(worked: Pod, *, log: bool) -> None:
     result = json.loads(claw(worked, "--json", log=log).stdout)
     turns = result["turns"]
-    assert [turns[name] for name in ("total", "ok", "failed", "resumed", "attempts", "only_in_log")] == [
-        7,
-        6,
-        1,
-        1,
-        8,
-        0,
-    ]
+    assert [turns[name] for name in ("total", "ok", "failed", "resumed", "attempts", "only_in_log")] == [7, 6, 1, 1, 8, 0]
     assert counted(result) == {"desk.balance": (3, 1, 2, 1), "desk__nope": (1, 1, 0, 0), "desk.trade": (1, 0, 1, 0)}
     ran = len(worked.service.received)
     assert sum(tool["ran"] for tool in result["tools"]) == ran == 3
@@ -107,25 +98,12 @@ def test_what_audit_counts_of_a_real_run_is_what_happened(worked: Pod, *, log: b
 @pytest.mark.requirement("audit:real")
 def test_the_chain_of_a_real_run_holds_and_its_log_records_every_line(worked: Pod, tmp_path: Path) -> None:
     verdict = claw(worked, "verify")
-    assert (verdict.exit_code, verdict.stdout) == (
-        0,
-        "analyst: 7 lines, the chain holds\nclerk: 1 line, the chain holds\n",
-    )
+    assert (verdict.exit_code, verdict.stdout) == (0, "analyst: 7 lines, the chain holds\nclerk: 1 line, the chain holds\n")
     cut = tmp_path / "history" / "clerk"
     cut.mkdir(parents=True)
     (cut / "history.jsonl").touch()
     cut_off = CliRunner().invoke(
-        app,
-        [
-            "audit",
-            "verify",
-            "--agent",
-            "clerk",
-            "--history",
-            str(cut.parent),
-            "--log",
-            str(worked.home / "audited.log"),
-        ],
+        app, ["audit", "verify", "--agent", "clerk", "--history", str(cut.parent), "--log", str(worked.home / "audited.log")]
     )
     assert (cut_off.exit_code, "records 1 line that is missing" in cut_off.stdout) == (1, True)
 

@@ -76,9 +76,7 @@ def test_an_sdk_that_waits_as_it_is_told_gets_through(running: Pod) -> None:
 @pytest.mark.requirement("budget:end-to-end")
 def test_anthropics_sdk_understands_it_and_counting_tokens_is_free(running: Pod) -> None:
     running.budget("analyst", max_requests=1, window="1h")
-    running.provider.says(
-        JSONResponse({"input_tokens": 7}), JSONResponse(message("Hi.")), JSONResponse({"input_tokens": 7})
-    )
+    running.provider.says(JSONResponse({"input_tokens": 7}), JSONResponse(message("Hi.")), JSONResponse({"input_tokens": 7}))
     asked: dict[str, Any] = {"model": "claude-test", "messages": HI}
     with running.claude() as client:
         assert client.messages.count_tokens(**asked).input_tokens == 7

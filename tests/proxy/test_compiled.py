@@ -78,11 +78,7 @@ def desk(tmp_path: Path) -> Iterator[Pod]:
     service.start()
     pod_file = home / "claw-pod.yml"
     pod_file.write_text(POD.format(provider=provider.url, service=service.url), encoding="utf-8")
-    for name, content in (
-        ("AGENTS.md", "Be good.\n"),
-        ("api.json", json.dumps(API)),
-        ("notes.json", json.dumps(NOTES)),
-    ):
+    for name, content in (("AGENTS.md", "Be good.\n"), ("api.json", json.dumps(API)), ("notes.json", json.dumps(NOTES))):
         (home / name).write_text(content, encoding="utf-8")
     environ = {"KEY": KEY, "TOKEN": TOKEN, "OWN": OWN, "MEMORY": MEMORY}
     result = compile_pod(pod_file, environ)
@@ -121,9 +117,7 @@ def chat(text: str | None = None, **more: Any) -> Response:
 
 def client(desk: Pod, agent_id: str) -> openai.OpenAI:
     """The SDK with nothing but what the agent's compiled environment holds, and the address of this machine."""
-    runner = dict(
-        line.partition("=")[::2] for line in env_file(desk.home / ".claw-runtime" / "agents" / agent_id / "env")
-    )
+    runner = dict(line.partition("=")[::2] for line in env_file(desk.home / ".claw-runtime" / "agents" / agent_id / "env"))
     assert runner["OPENAI_BASE_URL"] == "http://cllama:8080/v1"
     return desk.client(agent_id, api_key=runner["OPENAI_API_KEY"])
 

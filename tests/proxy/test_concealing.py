@@ -46,9 +46,7 @@ def response(*cookies: str) -> http.Response:
 @pytest.mark.requirement("veil:edits")
 @pytest.mark.parametrize("kept", [(0, 1, 2), (1, 2), (2, 0), (1,), (0, 1, 1)])
 @pytest.mark.parametrize("anew", [False, True])
-def test_headers_that_would_be_shown_alike_go_back_to_their_own_wherever_they_stand(
-    kept: tuple[int, ...], anew: bool
-) -> None:
+def test_headers_that_would_be_shown_alike_go_back_to_their_own_wherever_they_stand(kept: tuple[int, ...], anew: bool) -> None:
     message = response(*COOKIES)
     originals = redact_head(message, None)
     shown = message.headers.get_all("set-cookie")
@@ -63,9 +61,7 @@ def test_headers_that_would_be_shown_alike_go_back_to_their_own_wherever_they_st
 
 @pytest.mark.requirement("veil:edits")
 def test_a_header_that_is_put_together_from_dots_is_left_out_and_one_that_came_with_them_goes_on() -> None:
-    message = request(
-        ("cookie", "a=1"), ("x-own", DOTS), ("x-own", f"{DOTS} of a runner"), ("authorization", "Bearer a")
-    )
+    message = request(("cookie", "a=1"), ("x-own", DOTS), ("x-own", f"{DOTS} of a runner"), ("authorization", "Bearer a"))
     came = message.headers.fields
     originals = redact_head(message, KNOWN)
     assert restore(message, originals).headers.fields == came
@@ -76,9 +72,7 @@ def test_a_header_that_is_put_together_from_dots_is_left_out_and_one_that_came_w
 
 @pytest.mark.requirement("veil:edits")
 @pytest.mark.parametrize("content", [f"key={KEY}".encode(), b"x" * (MAX_SHOWN + 1)])
-def test_a_body_goes_back_to_its_own_unless_it_was_edited_and_its_length_is_that_of_what_is_sent(
-    content: bytes,
-) -> None:
+def test_a_body_goes_back_to_its_own_unless_it_was_edited_and_its_length_is_that_of_what_is_sent(content: bytes) -> None:
     message = request(("content-length", str(len(content))), content=content)
     originals = redact_head(message, KNOWN)
     redact_body(message, originals, KNOWN)

@@ -27,20 +27,9 @@ def informed(pod: Pod, agent_id: str = "analyst") -> None:
     pod.put(agent_id, "feeds.json", [feed])
     auth = {"type": "bearer", "token": MEMORY_TOKEN}
     recall = {"path": "/recall", "timeout_ms": 20_000}
-    memory = {
-        "version": 1,
-        "service": "mem",
-        "base_url": url,
-        "auth": auth,
-        "recall": recall,
-        "retain": {"path": "/retain"},
-    }
+    memory = {"version": 1, "service": "mem", "base_url": url, "auth": auth, "recall": recall, "retain": {"path": "/retain"}}
     pod.put(agent_id, "memory.json", memory)
-    pod.put(
-        agent_id,
-        "context-blocks.json",
-        {"version": 1, "blocks": [{"id": "house", "kind": "rule", "text": "Be brief."}]},
-    )
+    pod.put(agent_id, "context-blocks.json", {"version": 1, "blocks": [{"id": "house", "kind": "rule", "text": "Be brief."}]})
     pod.service.routes |= {
         ("GET", "/prices"): JSONResponse({"NVDA": 1, "echo": f"{FEED_TOKEN} ``` {PROVIDER_KEY}"}),
         ("POST", "/recall"): JSONResponse({"memories": [{"text": f"Likes tea. {MEMORY_TOKEN}"}]}),

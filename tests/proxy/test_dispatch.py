@@ -77,9 +77,7 @@ def test_scripts_that_come_change_and_go_are_heard_as_they_are_now(pod: Pod) -> 
     assert header(pod, "x-manager") == "FastManager"
     pod.script.write_text(pod.script.read_text(encoding="utf-8").replace("x-manager", "x-now"), encoding="utf-8")
     os.utime(pod.script, (1, pod.script.stat().st_mtime + 5))
-    eventually(
-        lambda: header(pod, "x-now") == "FastManager", "our own script was reloaded, and the dispatch outlived it"
-    )
+    eventually(lambda: header(pod, "x-now") == "FastManager", "our own script was reloaded, and the dispatch outlived it")
     assert header(pod, "x-manager") is None
 
 

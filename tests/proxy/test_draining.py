@@ -215,9 +215,7 @@ def test_what_does_not_end_in_time_is_taken_up_by_the_sdks_own_retry_and_no_writ
         with pytest.raises(openai.APIError, match="the proxy is being stopped"):
             streamed.result(60)
         assert ended(pod) == 0
-        cut = [
-            (entry["status_code"], entry["turn_id"]) for agent in ("analyst", "clerk") for entry in pod.history(agent)
-        ]
+        cut = [(entry["status_code"], entry["turn_id"]) for agent in ("analyst", "clerk") for entry in pod.history(agent)]
         assert [status for status, _ in cut] == [503, 503, 503]
         assert [entry["status_code"] for entry in pod.history("plain")] == [503]
         pod.provider.script.clear()
@@ -229,8 +227,7 @@ def test_what_does_not_end_in_time_is_taken_up_by_the_sdks_own_retry_and_no_writ
     writes = [received.path for received in pod.service.received if received.method == "POST"]
     assert sorted(writes) == ["/trade", "/transfer"]
     told = {
-        str(received.json["messages"][0]["content"]): str(received.json["messages"])
-        for received in pod.provider.received[-2:]
+        str(received.json["messages"][0]["content"]): str(received.json["messages"]) for received in pod.provider.received[-2:]
     }
     assert "NVDA" in told["Buy"]
     assert "outcome_unknown" in told["Send"]

@@ -24,9 +24,7 @@ HI: Any = [{"role": "user", "content": "Go"}]
 
 @pytest.mark.requirement("entrance:forward-proxy")
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_runner_that_believes_it_talks_to_the_provider_is_mediated_by_the_forward_proxy(
-    running: Pod, stream: bool
-) -> None:
+def test_a_runner_that_believes_it_talks_to_the_provider_is_mediated_by_the_forward_proxy(running: Pod, stream: bool) -> None:
     running.service.routes["GET", "/balance"] = JSONResponse({"usd": 1})
     running.provider.says(calls(("c1", "desk__balance", {})), text("Done."))
     with openai.OpenAI(

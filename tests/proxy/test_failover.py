@@ -60,11 +60,7 @@ def test_a_runner_does_not_notice_that_its_provider_failed_and_the_spare_one_sta
     answer: Any = pod.client().chat.completions.create(model="whatever", messages=HI, stream=stream)
     parts = (event.choices[0].delta.content or "" for event in answer) if stream else None
     assert ("".join(parts) if parts else answer.choices[0].message.content) == "One dollar."
-    assert [sent.json["model"] for sent in (*pod.provider.received, *spare.received)] == [
-        "gpt-test",
-        "gpt-spare",
-        "gpt-spare",
-    ]
+    assert [sent.json["model"] for sent in (*pod.provider.received, *spare.received)] == ["gpt-test", "gpt-spare", "gpt-spare"]
     (entry,) = eventually(lambda: pod.history("analyst"), "the line is written")
     assert (entry["requested_model"], entry["effective_provider"], entry["effective_model"]) == (
         "whatever",
@@ -143,9 +139,7 @@ def test_a_runner_does_not_say_whose_account_the_providers_key_is_of(pod: Pod, s
     pod.provider.says(text("Hi."))
     account = {"OpenAI-Organization": "org-evil", "OpenAI-Project": "proj-evil", "x-of-the-runner": "kept"}
     httpx2.post(
-        f"{pod.url}/v1/chat/completions",
-        json={"model": "gpt-test", "messages": HI},
-        headers=headers(pod, agent_id) | account,
+        f"{pod.url}/v1/chat/completions", json={"model": "gpt-test", "messages": HI}, headers=headers(pod, agent_id) | account
     )
     (sent,) = pod.provider.received
     assert "evil" not in str(sent.headers)

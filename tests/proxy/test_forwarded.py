@@ -116,9 +116,7 @@ def test_a_key_that_was_refused_is_not_used_again(pod: Pod) -> None:
     pod.start()
     pod.provider.says(JSONResponse({"error": {"message": "bad key"}}, 401), text("Hi."))
     body = {"model": "gpt-test", "messages": HI}
-    statuses = [
-        httpx2.post(f"{pod.url}/v1/chat/completions", json=body, headers=headers(pod)).status_code for _ in range(2)
-    ]
+    statuses = [httpx2.post(f"{pod.url}/v1/chat/completions", json=body, headers=headers(pod)).status_code for _ in range(2)]
     assert statuses == [401, 200]
     assert pod.provider.received[-1].headers["authorization"] == "Bearer sk-second-key-planted"
 
@@ -144,9 +142,7 @@ def test_other_paths_are_identified_swapped_and_passed_through(running: Pod) -> 
 def test_a_message_for_a_thread_of_openais_is_no_request_of_anthropics(running: Pod) -> None:
     running.provider.says(JSONResponse({"id": "msg_1", "object": "thread.message"}))
     body = b'{"role": "user",  "content": "Hi"}'
-    answer = httpx2.post(
-        f"{running.url}/v1/threads/thread_1/messages", content=body, headers=headers(running, "analyst")
-    )
+    answer = httpx2.post(f"{running.url}/v1/threads/thread_1/messages", content=body, headers=headers(running, "analyst"))
     assert answer.json()["object"] == "thread.message"
     sent = running.provider.received[0]
     assert (sent.path, sent.body) == ("/v1/threads/thread_1/messages", body)

@@ -55,9 +55,7 @@ def test_a_body_without_a_length_is_framed_and_cannot_be_a_request_of_its_own(ru
     ids=["members", "messages", "messages-twice", "model-twice"],
 )
 def test_a_body_that_is_no_conversation_is_refused(running: Pod, body: bytes) -> None:
-    answer = httpx2.post(
-        f"{running.url}/v1/chat/completions", content=body, headers=headers(running, "analyst"), timeout=30
-    )
+    answer = httpx2.post(f"{running.url}/v1/chat/completions", content=body, headers=headers(running, "analyst"), timeout=30)
     assert answer.status_code == 400
     assert running.provider.received == []
 

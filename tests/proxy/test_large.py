@@ -45,9 +45,7 @@ def image(megabytes: int) -> Iterator[bytes]:
 @pytest.mark.requirement("large:streams")
 @pytest.mark.parametrize("chunked", [False, True])
 @pytest.mark.parametrize("path", ["/v1/files", "/v1/audio/transcriptions"])
-def test_an_upload_beyond_every_limit_passes_and_the_proxys_memory_stays_flat(
-    wired: Wired, path: str, chunked: bool
-) -> None:
+def test_an_upload_beyond_every_limit_passes_and_the_proxys_memory_stays_flat(wired: Wired, path: str, chunked: bool) -> None:
     framing = "transfer-encoding: chunked" if chunked else f"content-length: {MANY * len(BLOCK)}"
     before = wired.pod.memory(anew=True)
     with wired.runner() as runner:
@@ -144,9 +142,7 @@ def test_a_chat_beyond_the_limit_is_a_413_in_the_dialects_shape_at_once(
 def test_what_is_refused_by_its_head_is_not_kept_while_it_comes(wired: Wired) -> None:
     before = wired.pod.memory(anew=True)
     with wired.runner() as runner:
-        runner.send(
-            f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {MANY * len(BLOCK)}\r\n\r\n".encode()
-        )
+        runner.send(f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {MANY * len(BLOCK)}\r\n\r\n".encode())
         for _ in range(MANY):
             runner.send(BLOCK)
         assert runner.response().status == 401
@@ -228,9 +224,7 @@ def test_an_upload_waits_while_its_provider_is_being_connected(pod: Pod) -> None
         runner = held.enter_context(Runner(pod.port))
 
         def upload() -> None:
-            head = (
-                f"POST /v1/files HTTP/1.1\r\nhost: x\r\nx-api-key: {token}\r\ncontent-length: {64 * len(BLOCK)}\r\n\r\n"
-            )
+            head = f"POST /v1/files HTTP/1.1\r\nhost: x\r\nx-api-key: {token}\r\ncontent-length: {64 * len(BLOCK)}\r\n\r\n"
             runner.send(head.encode())
             with contextlib.suppress(OSError):
                 for _ in range(64):

@@ -113,9 +113,7 @@ class Growth:
 
     def by(self, name: str, **labels: str) -> float:
         old = (each for family in self._before for each in family.samples if each.name == name)
-        return self._scraped.value(name, **labels) - sum(
-            each.value for each in old if labels.items() <= each.labels.items()
-        )
+        return self._scraped.value(name, **labels) - sum(each.value for each in old if labels.items() <= each.labels.items())
 
 
 @pytest.mark.requirement("metrics:counts")
@@ -128,9 +126,7 @@ def test_own_overhead_is_what_a_turn_took_without_its_model_and_its_services(scr
     scraped.pod.provider.says(late)
     scraped.ask()
     before.comes_to(1, "claw_turn_rounds_count")
-    took, own, model = (
-        before.by(f"claw_{name}_seconds_sum") for name in ("turn_duration", "turn_overhead", "model_duration")
-    )
+    took, own, model = (before.by(f"claw_{name}_seconds_sum") for name in ("turn_duration", "turn_overhead", "model_duration"))
     assert took >= model >= 0.3
     assert own > 0
     assert own + model == pytest.approx(took, abs=max(0.1, took - 0.25)), "no more of it than the model left"

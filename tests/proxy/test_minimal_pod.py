@@ -21,9 +21,7 @@ KEY = "sk-minimal-provider-key"
 
 
 @pytest.mark.requirement("pods:worked")
-def test_the_minimal_pods_runner_hears_the_time_that_its_clock_tells(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_minimal_pods_runner_hears_the_time_that_its_clock_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (minimal,) = (each for each in WORKED_PODS if each.name == "minimal")
     file = minimal.copy(tmp_path)
     home, provider = file.parent, Provider()
@@ -36,9 +34,7 @@ def test_the_minimal_pods_runner_hears_the_time_that_its_clock_tells(
             text = file.read_text(encoding="utf-8")
             here = f"expose: [\"8000\"]\n    x-claw: {{base-url: 'http://127.0.0.1:{clock.server_port}'}}"
             text = text.replace('expose: ["8000"]', here)
-            text = text.replace(
-                "      cllama-env:\n", f"      cllama-env:\n        OPENAI_BASE_URL: {provider.url}/v1\n"
-            )
+            text = text.replace("      cllama-env:\n", f"      cllama-env:\n        OPENAI_BASE_URL: {provider.url}/v1\n")
             file.write_text(text, encoding="utf-8")
             assert compile_pod(file, {"OPENAI_API_KEY": KEY}).value is not None
             pod.environment = composed(home) | {"OPENAI_API_KEY": "", "ANTHROPIC_API_KEY": "", "ANTHROPIC_BASE_URL": ""}

@@ -15,12 +15,7 @@ from tests.proxy.frames import FrameRunner, tunnel
 from tests.proxy.pod import Pod, authority, headers, through
 from tests.proxy.wire import Connection, Runner, Wire
 
-UPGRADE = [
-    "connection: Upgrade",
-    "upgrade: WebSocket",
-    "sec-websocket-version: 13",
-    "sec-websocket-key: dGhlIHNhbXBsZQ==",
-]
+UPGRADE = ["connection: Upgrade", "upgrade: WebSocket", "sec-websocket-version: 13", "sec-websocket-key: dGhlIHNhbXBsZQ=="]
 
 
 def refuses(connection: Connection, head: bytes) -> None:
@@ -89,9 +84,7 @@ def test_large_bodies_of_a_host_that_is_not_governed_stream_through(wired: Wired
     )
     before = wired.pod.memory(anew=True)
     with Runner(wired.pod.proxy_port) as runner:
-        runner.send(
-            f"PUT http://localhost:{elsewhere.port}/x HTTP/1.1\r\nhost: x\r\ncontent-length: {size}\r\n\r\n".encode()
-        )
+        runner.send(f"PUT http://localhost:{elsewhere.port}/x HTTP/1.1\r\nhost: x\r\ncontent-length: {size}\r\n\r\n".encode())
         runner.send(bytes(size))
         assert runner.response().size == size
     assert elsewhere.seen[0].size == size
@@ -111,9 +104,7 @@ def test_a_runner_that_would_rather_speak_http_3_over_tcp_is_taken_up_on_what_is
 @pytest.mark.requirement("odd:trailers")
 @pytest.mark.parametrize("path", ["/v1/files", "/v1/chat/completions"])
 @pytest.mark.parametrize("agent_id", ["plain", "analyst"])
-def test_trailers_of_a_chunked_request_are_dropped_and_the_connection_goes_on(
-    wired: Wired, path: str, agent_id: str
-) -> None:
+def test_trailers_of_a_chunked_request_are_dropped_and_the_connection_goes_on(wired: Wired, path: str, agent_id: str) -> None:
     body = b'{"model":"gpt-test","messages":[]}'
     reply = json.dumps({"choices": [{"index": 0, "message": {"role": "assistant", "content": "Hi"}}]}).encode()
     wired.wire.answers.put(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(reply) + reply)
@@ -177,8 +168,7 @@ def test_what_never_comes_to_an_end_is_closed_and_not_kept(wired: Wired, name: s
 
 @pytest.mark.requirement("odd:heads")
 @pytest.mark.parametrize(
-    "row",
-    ["x-a: b\r\n c", "x-a: b\r\n\tx-api-key: 1", "x-a: b\rc", "x-a: b\x00c", "transfer-encoding: gzip, chunked"],
+    "row", ["x-a: b\r\n c", "x-a: b\r\n\tx-api-key: 1", "x-a: b\rc", "x-a: b\x00c", "transfer-encoding: gzip, chunked"]
 )
 @pytest.mark.parametrize("path", ["/v1/models", "/v1/chat/completions", "/health"])
 def test_a_head_that_peers_might_read_in_different_ways_is_refused(wired: Wired, path: str, row: str) -> None:
@@ -194,9 +184,7 @@ def test_a_head_that_peers_might_read_in_different_ways_is_refused(wired: Wired,
     "headers_and_path",
     [("/v1/a b", []), ("/v1/a\r\nx: y", []), ("/v1/a", [("x-a", "b\r\nx: y")]), ("/v1/a", [("x-a", "b\x00")])],
 )
-def test_such_a_head_over_http_2_is_refused_too(
-    wired: Wired, headers_and_path: tuple[str, list[tuple[str, str]]]
-) -> None:
+def test_such_a_head_over_http_2_is_refused_too(wired: Wired, headers_and_path: tuple[str, list[tuple[str, str]]]) -> None:
     path, rows = headers_and_path
     with FrameRunner(wired.pod) as runner:
         try:
@@ -210,8 +198,7 @@ def test_such_a_head_over_http_2_is_refused_too(
 
 @pytest.mark.requirement("entrance:any-spelling")
 @pytest.mark.parametrize(
-    "host",
-    ["127.1", "2130706433", "0x7f000001", "0177.0.0.1", "127.0.0.1.", "[::ffff:127.0.0.1]", "[0:0:0:0:0:ffff:7f00:1]"],
+    "host", ["127.1", "2130706433", "0x7f000001", "0177.0.0.1", "127.0.0.1.", "[::ffff:127.0.0.1]", "[0:0:0:0:0:ffff:7f00:1]"]
 )
 def test_no_spelling_of_an_address_is_a_way_round(wired: Wired, host: str) -> None:
     with Runner(wired.pod.proxy_port) as runner:
@@ -253,9 +240,7 @@ def test_a_hangup_does_not_end_the_proxy_and_what_it_reads_it_reads_anew(running
     assert running.process is not None
     running.process.send_signal(signal.SIGHUP)
     running.agent("second", running.tool("balance"))
-    answer = running.client("second").chat.completions.create(
-        model="gpt-test", messages=[{"role": "user", "content": "Go"}]
-    )
+    answer = running.client("second").chat.completions.create(model="gpt-test", messages=[{"role": "user", "content": "Go"}])
     assert answer.choices[0].message.content == "Still there."
 
 

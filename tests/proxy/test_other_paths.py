@@ -64,9 +64,7 @@ def test_a_response_is_clamped_and_recorded_with_its_usage(wired: Wired, stream:
         {"type": f"response.{kind}", "sequence_number": number, "response": {**document, "usage": usage}}
         for number, (kind, usage) in enumerate([("created", None), ("completed", USAGE)])
     )
-    events = b"".join(
-        b"event: %s\ndata: %s\n\n" % (e["type"].encode(), json.dumps(e).encode()) for e in (created, completed)
-    )  # type: ignore[attr-defined]
+    events = b"".join(b"event: %s\ndata: %s\n\n" % (e["type"].encode(), json.dumps(e).encode()) for e in (created, completed))  # type: ignore[attr-defined]
     wired.wire.answers.put(answer(events, "text/event-stream") if stream else answer(json.dumps(document).encode()))
     lines = len(wired.pod.history("bound"))
     with wired.pod.client("bound") as client:
@@ -138,9 +136,7 @@ def test_a_body_that_is_too_large_to_read_is_refused_under_a_policy_before_it_co
         ("bound", "/v1/files", "multipart/form-data; boundary=edge"),
     ],
 )
-def test_what_need_not_be_read_streams_and_memory_stays_flat(
-    wired: Wired, agent_id: str, path: str, content_type: str
-) -> None:
+def test_what_need_not_be_read_streams_and_memory_stays_flat(wired: Wired, agent_id: str, path: str, content_type: str) -> None:
     def reading(connection: Connection, seen: Seen) -> None:
         reached.extend(map(len, connection.parts(seen)))
         connection.send(answer(b"{}"))
@@ -176,10 +172,7 @@ def test_the_sdks_upload_of_a_sound_is_clamped_and_routed(wired: Wired, agent_id
 
 @pytest.mark.requirement("policy:other-paths")
 def test_the_sdk_is_told_that_a_batch_is_not_allowed(wired: Wired) -> None:
-    with (
-        wired.pod.client("bound") as client,
-        pytest.raises(openai.PermissionDeniedError, match="model policy") as caught,
-    ):
+    with wired.pod.client("bound") as client, pytest.raises(openai.PermissionDeniedError, match="model policy") as caught:
         client.batches.create(input_file_id="file-1", endpoint="/v1/responses", completion_window="24h")
     assert caught.value.code == "model_not_allowed"
 
@@ -189,12 +182,7 @@ def test_embeddings_and_sounds_count_in_the_budget(wired: Wired) -> None:
     pod = wired.pod
     pod.agent("thrifty")
     pod.budget("thrifty", max_requests=2, window="1h")
-    vectors = {
-        "object": "list",
-        "data": [{"embedding": [0.5]}],
-        "model": "e",
-        "usage": {"prompt_tokens": 4, "total_tokens": 4},
-    }
+    vectors = {"object": "list", "data": [{"embedding": [0.5]}], "model": "e", "usage": {"prompt_tokens": 4, "total_tokens": 4}}
     wired.wire.answers.put(answer(json.dumps(vectors).encode()))
     wired.wire.answers.put(answer(b"\x00\x01", "audio/mpeg"))
     with pod.client("thrifty") as client:

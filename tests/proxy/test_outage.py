@@ -90,9 +90,7 @@ def test_a_server_that_comes_back_empty_has_forgotten_and_is_written_to_again(ou
 @pytest.mark.requirement("state:outage-in-a-turn")
 @pytest.mark.parametrize("moment", ["before the intent", "before the result", "before the answer"])
 @pytest.mark.parametrize("way", ["loading", "frozen"])
-def test_a_state_that_goes_in_the_middle_of_a_turn_makes_no_write_happen_twice(
-    outage: Outage, way: str, moment: str
-) -> None:
+def test_a_state_that_goes_in_the_middle_of_a_turn_makes_no_write_happen_twice(outage: Outage, way: str, moment: str) -> None:
     goes, is_back = WAYS[way]
     symbol, trade = f"{moment}, {way}", JSONResponse({"order": 1})
     made, done = calls(("c1", "desk__trade", {"symbol": symbol})), text("Done.")
@@ -134,9 +132,7 @@ def goes_on(made: Response) -> Answer:
 
 
 @pytest.mark.requirement("state:outage-at-the-start")
-def test_a_server_that_is_not_there_when_the_proxy_starts_is_waited_for_while_chat_goes_on(
-    pod: Pod, tmp_path: Path
-) -> None:
+def test_a_server_that_is_not_there_when_the_proxy_starts_is_waited_for_while_chat_goes_on(pod: Pod, tmp_path: Path) -> None:
     with shared_state(tmp_path / "server") as server:
         server.kill()
         pod.environment["CLAW_STATE"] = server.url
@@ -160,9 +156,7 @@ def not_ready(on: Outage) -> bool:
 
 
 @pytest.mark.requirement("journal:lease")
-def test_a_proxy_that_thaws_behind_its_lease_makes_no_write_of_a_turn_that_another_one_took_over(
-    outage: Outage,
-) -> None:
+def test_a_proxy_that_thaws_behind_its_lease_makes_no_write_of_a_turn_that_another_one_took_over(outage: Outage) -> None:
     pod, asked = outage.pod, {"role": "user", "content": "Buy while frozen"}
     made = calls(("c1", "desk__trade", {"symbol": "frozen"}))
     held = Held(made)

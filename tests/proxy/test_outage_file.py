@@ -29,10 +29,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     disk = home / "state"
     disk.mkdir()
     mounts = (*OF_ITS_OWN, "sh", "-c", SMALL_DISK, str(disk))
-    if (
-        shutil.which("unshare") is None
-        or subprocess.run((*mounts, "true"), capture_output=True, check=False).returncode
-    ):
+    if shutil.which("unshare") is None or subprocess.run((*mounts, "true"), capture_output=True, check=False).returncode:
         skip_for_kernel("a disk of our own")
     provider, service = Provider(), Service()
     for peer in (provider, service):
@@ -112,8 +109,5 @@ def test_while_the_file_can_not_be_written_chat_goes_on_reads_run_and_writes_are
     finally:
         ends()
     eventually(scene.ready, "the state is back")
-    assert [event for event in scene.told(lines) if event in ("state_unusable", "usable")] == [
-        "state_unusable",
-        "usable",
-    ]
+    assert [event for event in scene.told(lines) if event in ("state_unusable", "usable")] == ["state_unusable", "usable"]
     scene.is_as_before(asked, name)

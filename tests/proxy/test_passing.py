@@ -161,9 +161,7 @@ ECHO = json.dumps({"error": {"message": f"bad key {PROVIDER_KEY}", "n": 1.0}}).e
 @pytest.mark.requirement("forward:errors-tell-no-key")
 @pytest.mark.parametrize("packer", [None, "gzip", "br"])
 @pytest.mark.parametrize("chunked", [False, True])
-def test_an_error_that_says_our_key_back_is_passed_on_without_it(
-    wired: Wired, packer: str | None, chunked: bool
-) -> None:
+def test_an_error_that_says_our_key_back_is_passed_on_without_it(wired: Wired, packer: str | None, chunked: bool) -> None:
     body = {None: ECHO, "gzip": gzip.compress(ECHO), "br": brotli.compress(ECHO)}[packer]
     rows = ["content-type: application/json", f"x-key: {PROVIDER_KEY}", "x-kept: 1"]
     rows += [f"content-encoding: {packer}"] * bool(packer)

@@ -44,9 +44,7 @@ CHATS = st.builds(
         f'{space}{{"model":{space}"gpt-test", "messages": [ ],{space}{json.dumps(name)} : {json.dumps(value)} }}{space}'
     ).encode(),
     st.text(max_size=5).map(lambda name: "x" + name),
-    st.recursive(
-        st.none() | st.text(max_size=5) | st.integers(), lambda inner: st.lists(inner, max_size=2), max_leaves=3
-    ),
+    st.recursive(st.none() | st.text(max_size=5) | st.integers(), lambda inner: st.lists(inner, max_size=2), max_leaves=3),
     st.text(" \n\t\r", max_size=3),
 )
 MANY = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
@@ -71,11 +69,7 @@ def free(headers: list[tuple[str, str]]) -> list[tuple[str, str]]:
 @pytest.mark.requirement("forward:byte-for-byte")
 @MANY
 @given(
-    target=TARGETS,
-    asked=MESSAGES,
-    chat=st.none() | CHATS,
-    answered=MESSAGES,
-    through=st.sampled_from(["base URL", "proxy"]),
+    target=TARGETS, asked=MESSAGES, chat=st.none() | CHATS, answered=MESSAGES, through=st.sampled_from(["base URL", "proxy"])
 )
 def test_http_1_passes_byte_for_byte(
     wired: Wired, target: str, asked: Message, chat: bytes | None, answered: Message, through: str

@@ -85,9 +85,7 @@ def test_turns_streams_and_what_is_forwarded_go_on_through_a_reload_a_broken_scr
 
 
 @pytest.mark.requirement("reload:new-settings")
-def test_requests_that_began_before_new_settings_end_and_are_recorded_beside_those_that_begin_after_them(
-    pod: Pod,
-) -> None:
+def test_requests_that_began_before_new_settings_end_and_are_recorded_beside_those_that_begin_after_them(pod: Pod) -> None:
     source = pod.own_script().read_text(encoding="utf-8")
     pod.agent("analyst", pod.tool("balance"))
     pod.agent("plain")
@@ -119,9 +117,7 @@ def test_requests_that_began_before_new_settings_end_and_are_recorded_beside_tho
 
 
 @pytest.mark.requirement("reload:nothing-forgotten")
-def test_new_settings_forget_nothing_that_is_in_memory_and_a_retry_repeats_no_write_that_is_on_its_way(
-    pod: Pod,
-) -> None:
+def test_new_settings_forget_nothing_that_is_in_memory_and_a_retry_repeats_no_write_that_is_on_its_way(pod: Pod) -> None:
     pod.environment["CLAW_STATE"] = ""
     source = pod.own_script().read_text(encoding="utf-8")
     pod.agent("analyst", pod.tool("trade", "POST"))

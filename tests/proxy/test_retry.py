@@ -137,9 +137,7 @@ def test_a_runner_that_gave_up_and_tries_again_gets_the_answer_of_the_write_that
 
 
 @pytest.mark.requirement("journal:not-yet-handed")
-def test_a_stream_that_the_runner_left_in_the_middle_is_given_again_and_the_write_is_not_made_again(
-    running: Pod,
-) -> None:
+def test_a_stream_that_the_runner_left_in_the_middle_is_given_again_and_the_write_is_not_made_again(running: Pod) -> None:
     running.service.routes["POST", "/trade"] = JSONResponse({"order": 1})
     words = "bought " * 2_000_000
     running.provider.says(calls(("c1", "desk__trade", {"symbol": "X"})), text(words))

@@ -61,15 +61,11 @@ def test_a_streaming_runner_gets_one_well_formed_stream(running: Pod) -> None:
 def test_a_native_call_is_handed_back_and_the_conversation_goes_on(running: Pod, stream: bool) -> None:
     balance(running)
     running.provider.says(
-        calls(("c1", "desk__balance", {}), ("n0", "shell", {"cmd": "ls"})),
-        calls(("n1", "shell", {"cmd": "ls"})),
-        text("Done."),
+        calls(("c1", "desk__balance", {}), ("n0", "shell", {"cmd": "ls"})), calls(("n1", "shell", {"cmd": "ls"})), text("Done.")
     )
     client, messages = running.client(), list(HI)
     message = ask(client, messages, stream)
-    assert [(call.function.name, call.function.arguments) for call in message.tool_calls] == [
-        ("shell", '{"cmd": "ls"}')
-    ]
+    assert [(call.function.name, call.function.arguments) for call in message.tool_calls] == [("shell", '{"cmd": "ls"}')]
     messages += [message.model_dump(exclude_none=True), {"role": "tool", "tool_call_id": "n1", "content": "a file"}]
     assert ask(client, messages, stream).content == "Done."
     roles = [entry["role"] for entry in running.provider.received[-1].json["messages"]]

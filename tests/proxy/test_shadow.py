@@ -130,9 +130,7 @@ def test_a_runner_that_leaves_ends_what_was_asked_for_it_and_its_turn_is_told(lo
     with socket.create_connection(("127.0.0.1", pod.port)) as runner:
         runner.sendall(head.encode() + b"content-length: %d\r\n\r\n" % len(body) + body)
         assert asked.wait(30)
-    call = eventually(
-        lambda: looked_at.found("~marker wrench & ~e & ~comment desk.balance & ~u /balance"), "it is over"
-    )
+    call = eventually(lambda: looked_at.found("~marker wrench & ~e & ~comment desk.balance & ~u /balance"), "it is over")
     parent = eventually(lambda: looked_at.found("~marker llama & ~e"), "the parent is saved")[-1]
     assert call[-1].metadata["claw.parent"] == parent.id
     assert json.loads(parent.metadata["claw.entry"])["status_code"] == 499
@@ -173,9 +171,7 @@ def test_a_runner_that_joins_a_turn_is_shown_with_it(looked_at: Saved) -> None:
         go.set()
         assert {each.result().choices[0].message.content for each in runners} == {"Eight."}
     turn = pod.history("analyst")[-1]["turn_id"]
-    both = eventually(
-        lambda: flows if len(flows := looked_at.found(f"~marker llama & ~meta {turn}")) == 2 else None, "saved"
-    )
+    both = eventually(lambda: flows if len(flows := looked_at.found(f"~marker llama & ~meta {turn}")) == 2 else None, "saved")
     assert {json.loads(flow.metadata["claw.entry"])["turn_id"] for flow in both} == {turn}
     assert len(looked_at.found(f"! ~marker llama & ~meta {turn}")) == 3
 
@@ -223,9 +219,7 @@ def test_the_dumper_speaks_on_stderr_and_tells_no_secret(looked_at: Saved) -> No
     pod = looked_at.pod
     pod.provider.says(text("Hi, once more."))
     ask(pod)
-    said = eventually(
-        lambda: text if "once more" in (text := pod.stderr.read_text(encoding="utf-8")) else "", "it is dumped"
-    )
+    said = eventually(lambda: text if "once more" in (text := pod.stderr.read_text(encoding="utf-8")) else "", "it is dumped")
     assert told(said.encode()) == []
     assert pod.log()[-1]["type"] == "response"  # stdout is still one JSON object a line
 

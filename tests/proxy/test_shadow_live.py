@@ -59,9 +59,7 @@ def test_mitmweb_shows_what_is_asked_while_it_is_not_answered(shown: tuple[Pod, 
 
 
 @pytest.mark.requirement("shadow:never-again")
-def test_what_is_hidden_is_not_sent_again_and_a_request_has_no_credential_to_be_sent_with(
-    shown: tuple[Pod, Mitmweb],
-) -> None:
+def test_what_is_hidden_is_not_sent_again_and_a_request_has_no_credential_to_be_sent_with(shown: tuple[Pod, Mitmweb]) -> None:
     pod, web = shown
     pod.service.routes["POST", "/trade"] = JSONResponse({"order": 1}, status_code=201)
     pod.provider.says(calls(("c1", "desk__trade", {})), text("Bought."))

@@ -16,9 +16,7 @@ from tests.waiting import free_port
 
 
 @pytest.mark.requirement("state:shared")
-def test_a_retry_that_reaches_another_proxy_goes_on_with_the_turn_and_repeats_no_write(
-    pod: Pod, tmp_path: Path
-) -> None:
+def test_a_retry_that_reaches_another_proxy_goes_on_with_the_turn_and_repeats_no_write(pod: Pod, tmp_path: Path) -> None:
     with shared_state(tmp_path / "server", "planted-password-0001") as server:
         pod.environment["CLAW_STATE"] = server.url
         pod.agent("analyst", pod.tool("trade", "POST"))
@@ -50,12 +48,7 @@ def test_two_proxies_have_one_budget_between_them_and_none_while_its_server_is_g
         try:
             pod.provider.says(text("One."), text("Two."))
             asked = [{**ASK, "messages": [{"role": "user", "content": f"Question {number}"}]} for number in range(5)]
-            assert [post(at, asked[n]).status_code for n, at in enumerate((pod, other, pod, other))] == [
-                200,
-                200,
-                429,
-                429,
-            ]
+            assert [post(at, asked[n]).status_code for n, at in enumerate((pod, other, pod, other))] == [200, 200, 429, 429]
             server.kill()
             assert post(other, asked[4]).status_code == 503
         finally:

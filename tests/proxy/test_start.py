@@ -117,11 +117,7 @@ def test_after_kill_9_the_conversation_and_the_history_chain_go_on(running: Pod)
     client.chat.completions.create(**BODY)  # type: ignore[call-overload]
     running.kill()
     running.start()
-    messages = [
-        *BODY["messages"],
-        {"role": "assistant", "content": "You are rich."},
-        {"role": "user", "content": "Sure?"},
-    ]
+    messages = [*BODY["messages"], {"role": "assistant", "content": "You are rich."}, {"role": "user", "content": "Sure?"}]
     client.chat.completions.create(model="gpt-test", messages=messages)  # type: ignore[call-overload]
     roles = [entry["role"] for entry in running.provider.received[-1].json["messages"]]
     assert roles == ["user", "assistant", "tool", "assistant", "user"]

@@ -16,12 +16,7 @@ from claw_mediate.mitm.passthrough.usage_tap import UsageTap
 from tests.mediate.test_body import PACKERS, nothing, packed
 
 EVENTS, JSON = "text/event-stream; charset=utf-8", "application/json"
-OPENAI = {
-    "prompt_tokens": 9,
-    "completion_tokens": 12,
-    "total_tokens": 21,
-    "prompt_tokens_details": {"cached_tokens": 4},
-}
+OPENAI = {"prompt_tokens": 9, "completion_tokens": 12, "total_tokens": 21, "prompt_tokens_details": {"cached_tokens": 4}}
 
 
 def sse(*documents: dict[str, Any], end: str = "\n\n") -> bytes:
@@ -41,11 +36,7 @@ def anthropic_stream(end: str = "\n\n") -> bytes:
         {"type": "message_start", "message": {"id": "m", "role": "assistant", "content": [], "usage": begun}},
         {"type": "ping"},
         {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": '"usage": {}'}},
-        {
-            "type": "message_delta",
-            "delta": {"stop_reason": "end_turn"},
-            "usage": {"output_tokens": 15, "input_tokens": None},
-        },
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 15, "input_tokens": None}},
         {"type": "message_stop"},
         end=end,
     )
@@ -56,11 +47,7 @@ BODIES: dict[str, tuple[str, bytes, dict[str, Any]]] = {
     "openai stream, crlf": (EVENTS, openai_stream("\r\n\r\n"), OPENAI),
     "openai stream, cr": (EVENTS, openai_stream("\r\r"), OPENAI),
     "openai stream, no end of line": (EVENTS, openai_stream().removesuffix(b"data: [DONE]\n\n").rstrip(), OPENAI),
-    "anthropic stream": (
-        EVENTS,
-        anthropic_stream(),
-        {"input_tokens": 25, "cache_read_input_tokens": 3, "output_tokens": 15},
-    ),
+    "anthropic stream": (EVENTS, anthropic_stream(), {"input_tokens": 25, "cache_read_input_tokens": 3, "output_tokens": 15}),
     "openai": (JSON, json.dumps({"choices": [{"message": {"content": "x"}}], "usage": OPENAI}).encode(), OPENAI),
     "anthropic": (
         "application/json; charset=utf-8",
@@ -119,9 +106,7 @@ def test_usage_at_the_end_of_a_document_of_many_megabytes_is_found() -> None:
     body=st.binary(max_size=300) | st.sampled_from([b'{"usage": 1}', b"[" * 3000, b'{"usage":{"a":1e999}}']),
     places=st.lists(st.integers(1, 300), max_size=5),
 )
-def test_a_copy_that_is_garbage_harms_nothing(
-    content_type: str, chain: list[str], body: bytes, places: list[int]
-) -> None:
+def test_a_copy_that_is_garbage_harms_nothing(content_type: str, chain: list[str], body: bytes, places: list[int]) -> None:
     tap = UsageTap(content_type, tuple(chain))
     assert run(tap, body, places) == body
     assert isinstance(tap.usage, dict)
@@ -144,9 +129,7 @@ def endless_line() -> bytes:
     ],
     ids=["gzip", "br", "zstd", "line", "document", "file"],
 )
-def test_a_copy_that_is_endless_or_a_bomb_costs_little_memory(
-    content_type: str, chain: tuple[str, ...], body: Any
-) -> None:
+def test_a_copy_that_is_endless_or_a_bomb_costs_little_memory(content_type: str, chain: tuple[str, ...], body: Any) -> None:
     sent = body()
     tap = UsageTap(content_type, chain)
     tracemalloc.start()

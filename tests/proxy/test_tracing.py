@@ -20,15 +20,7 @@ from tests.waiting import eventually, free_port
 
 ERROR = 2
 """``STATUS_CODE_ERROR``."""
-PLANTED = (
-    "What is the balance",
-    "Seven dollars",
-    "planted-in-a-result",
-    PROVIDER_KEY,
-    ANTHROPIC_KEY,
-    TOOL_TOKEN,
-    SECRET,
-)
+PLANTED = ("What is the balance", "Seven dollars", "planted-in-a-result", PROVIDER_KEY, ANTHROPIC_KEY, TOOL_TOKEN, SECRET)
 
 
 @dataclass

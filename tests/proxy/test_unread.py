@@ -27,12 +27,7 @@ class Piped(Pod):
         (self.home / "home").mkdir()
         command = [str(MITMDUMP), "-s", str(ROOT / "addons" / "cllama.py")]
         self.process = subprocess.Popen(
-            command,
-            cwd=self.home,
-            env=self.env(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            command, cwd=self.home, env=self.env(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
         eventually(self._ready, "the proxy is ready")
 

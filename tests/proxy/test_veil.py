@@ -158,9 +158,7 @@ def test_a_secret_in_the_name_of_a_host_or_a_method_is_asked_of_nobody(looked_at
 def test_a_tunnel_shows_no_credential(looked_at: Saved) -> None:
     pod = looked_at.pod
     basic = base64.b64encode(f"analyst:{SECRET}".encode()).decode()
-    head = (
-        f"CONNECT nobody.invalid:443 HTTP/1.1\r\nhost: nobody.invalid:443\r\nproxy-authorization: Basic {basic}\r\n\r\n"
-    )
+    head = f"CONNECT nobody.invalid:443 HTTP/1.1\r\nhost: nobody.invalid:443\r\nproxy-authorization: Basic {basic}\r\n\r\n"
     with socket.create_connection(("127.0.0.1", pod.proxy_port)) as runner:
         runner.sendall(head.encode())
         assert runner.recv(4096).startswith(b"HTTP/1.1 ")

@@ -90,9 +90,7 @@ def flow(looked_at: Wired, path: str) -> Any:
     ],
     ids=["no-coding", "packed", "cut", "thrice", "both"],
 )
-def test_an_error_tells_no_key_whatever_it_is_packed_in(
-    looked_at: Wired, coding: str, body: bytes, readable: bool
-) -> None:
+def test_an_error_tells_no_key_whatever_it_is_packed_in(looked_at: Wired, coding: str, body: bytes, readable: bool) -> None:
     said = answer("422 Odd", f"content-encoding: {coding}", "content-type: application/json", body=body)
     got = asked(looked_at, looked_at.head("GET /v1/models?packed"), said)
     error = json.loads(got.body)["error"]

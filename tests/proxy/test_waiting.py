@@ -103,9 +103,7 @@ def test_a_runner_that_leaves_cancels_the_model_call(running: Pod, stream: bool)
 
 @pytest.mark.requirement("runner:leaves-while-writing")
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_write_that_is_on_its_way_may_finish_and_is_recorded_though_the_runner_has_left(
-    running: Pod, stream: bool
-) -> None:
+def test_a_write_that_is_on_its_way_may_finish_and_is_recorded_though_the_runner_has_left(running: Pod, stream: bool) -> None:
     held = Held(JSONResponse({"bought": "NVDA"}))
     running.service.routes["POST", "/trade"] = held
     running.provider.says(calls(("c1", "desk__trade", {"symbol": "NVDA"})), text("never asked for"))
@@ -194,9 +192,7 @@ async def elsewhere(_request: Request) -> Response:
         (Held(JSONResponse({})), {"ok": False, "code": "timeout"}),
     ],
 )
-def test_whatever_a_service_does_the_model_is_told_and_the_turn_goes_on(
-    pod: Pod, route: Any, expected: dict[str, Any]
-) -> None:
+def test_whatever_a_service_does_the_model_is_told_and_the_turn_goes_on(pod: Pod, route: Any, expected: dict[str, Any]) -> None:
     patience = {"timeout_per_tool_ms": 1500} if isinstance(route, Held) else {}
     pod.agent("analyst", pod.tool("balance"), **patience)
     pod.start()

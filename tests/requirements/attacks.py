@@ -21,9 +21,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     "attack:injected-results": Requirement(
         "docs/attacks.md", "Whatever a service says is one text in its place, and stays data."
     ),
-    "attack:names": Requirement(
-        "docs/attacks.md", "A name that nearly is a granted tool's runs nothing, and is told so."
-    ),
+    "attack:names": Requirement("docs/attacks.md", "A name that nearly is a granted tool's runs nothing, and is told so."),
     "attack:double-execution": Requirement(
         "docs/attacks.md", "In one turn an equal call runs once, also after an error of the provider."
     ),
@@ -37,11 +35,8 @@ REQUIREMENTS: dict[str, Requirement] = {
     "attack:deep-and-huge": Requirement(
         "docs/attacks.md", "Deep, wide and huge JSON is sent or told as it is, or refused as a whole."
     ),
-    "attack:endless-results": Requirement(
-        "docs/attacks.md", "A result without an end is given up, and the turn goes on."
-    ),
+    "attack:endless-results": Requirement("docs/attacks.md", "A result without an end is given up, and the turn goes on."),
     "attack:many-calls": Requirement(
-        "docs/attacks.md",
-        "A reply of more calls than a reply may hold runs none of them, and is told so.",
+        "docs/attacks.md", "A reply of more calls than a reply may hold runs none of them, and is told so."
     ),
 }

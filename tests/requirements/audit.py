@@ -15,9 +15,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     "audit:verify-property": Requirement(
         _CHAIN, "Everything that is changed, removed, inserted, moved or repeated within a chain is found."
     ),
-    "audit:verify-anchor": Requirement(
-        _CHAIN, "Every line that the log records is there, unless the proxy rotated it away."
-    ),
+    "audit:verify-anchor": Requirement(_CHAIN, "Every line that the log records is there, unless the proxy rotated it away."),
     "audit:merge": Requirement(_SPEC, "A turn that is in history and in the log counts once."),
     "audit:resumed": Requirement("docs/audit.md", "A resumed turn counts once, with the usage of all attempts."),
     "audit:counts": Requirement(_SPEC, "Turns, calls, failures and interventions are counted by agent, tool and code."),
@@ -27,12 +25,9 @@ REQUIREMENTS: dict[str, Requirement] = {
         'docs/audit.md, "--json"', "Tools that an agent's model was not shown are listed with the reason."
     ),
     "audit:log-forms": Requirement(
-        "docs/audit.md",
-        "The log is read in every form in which it may be kept, and only lines of the proxy count.",
+        "docs/audit.md", "The log is read in every form in which it may be kept, and only lines of the proxy count."
     ),
-    "audit:damaged": Requirement(
-        "docs/audit.md", "Unreadable input is counted and named with its place; it is no error."
-    ),
+    "audit:damaged": Requirement("docs/audit.md", "Unreadable input is counted and named with its place; it is no error."),
     "audit:constant-memory": Requirement(_SPEC, "Gigabytes are read as a stream, in constant memory."),
     "audit:moving": Requirement(_SPEC, "Files may grow and rotate while they are read."),
     "audit:real": Requirement(_SPEC, "The counts of a real run are those of what happened in it."),

@@ -33,8 +33,7 @@ REQUIREMENTS: dict[str, Requirement] = {
         _DECISION, "A new CA is trusted beside the old one before it signs, and the old one goes only with --finish."
     ),
     "certs:finish": Requirement(
-        _DECISION,
-        "A staged CA replaces none if it is out of time, readable by others, damaged, too wide or not trusted.",
+        _DECISION, "A staged CA replaces none if it is out of time, readable by others, damaged, too wide or not trusted."
     ),
     "certs:status": Requirement(
         _DECISION, "`claw certs status` and `claw up` report every problem with the CA and its remedy."

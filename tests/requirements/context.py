@@ -26,12 +26,8 @@ REQUIREMENTS: dict[str, Requirement] = {
     "context:none": Requirement(
         "docs/spec/mediation.md section 8", "An agent without context gets no text, and no service is asked."
     ),
-    "context:no-topology": Requirement(
-        "docs/spec/mediation.md section 2", "No address of a service is in a prompt or a log."
-    ),
-    "context:blocks": Requirement(
-        "docs/spec/mediation.md section 8", "Context blocks are cut to their length, in characters."
-    ),
+    "context:no-topology": Requirement("docs/spec/mediation.md section 2", "No address of a service is in a prompt or a log."),
+    "context:blocks": Requirement("docs/spec/mediation.md section 8", "Context blocks are cut to their length, in characters."),
     "context:quarantine": Requirement(
         "docs/spec/mediation.md section 8", "A block that can't be placed is left out, with one event."
     ),
@@ -57,15 +53,11 @@ REQUIREMENTS: dict[str, Requirement] = {
         "docs/spec/mediation.md section 8", "When the fetch fails the old copy is used, with its age."
     ),
     "feeds:rest": Requirement(
-        "docs/spec/mediation.md section 8",
-        "A feed that failed is left alone for a while: turns do not wait for it again.",
+        "docs/spec/mediation.md section 8", "A feed that failed is left alone for a while: turns do not wait for it again."
     ),
-    "feeds:concurrent": Requirement(
-        "docs/spec/mediation.md section 8", "Feeds are fetched side by side; turns share a fetch."
-    ),
+    "feeds:concurrent": Requirement("docs/spec/mediation.md section 8", "Feeds are fetched side by side; turns share a fetch."),
     "feeds:caps": Requirement(
-        "docs/spec/mediation.md section 8",
-        "Each feed is cut with a mark; those beyond the total are left out with a line.",
+        "docs/spec/mediation.md section 8", "Each feed is cut with a mark; those beyond the total are left out with a line."
     ),
     "feeds:bounded": Requirement(
         "docs/spec/mediation.md section 8", "Slow, broken and unreachable services cost no more than the feed's time."
@@ -113,9 +105,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     "budget:admission": Requirement(
         "docs/spec/mediation.md section 8", "Requests are counted when they are admitted, across processes."
     ),
-    "budget:durable": Requirement(
-        "docs/spec/mediation.md section 8", "Spending survives a restart without reading history."
-    ),
+    "budget:durable": Requirement("docs/spec/mediation.md section 8", "Spending survives a restart without reading history."),
     "budget:soft-alert": Requirement("docs/spec/mediation.md section 8", "soft_alert is an event and no refusal."),
     "budget:cost": Requirement(
         "docs/spec/mediation.md section 8", "A cost is the provider's, else the price list's, and is never below zero."
@@ -123,9 +113,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     "budget:cost-unknown": Requirement(
         "docs/spec/mediation.md section 8", "Requests of unknown cost are counted, and told once a window."
     ),
-    "budget:shared": Requirement(
-        "docs/spec/mediation.md section 8", "Proxies on one state have one budget between them."
-    ),
+    "budget:shared": Requirement("docs/spec/mediation.md section 8", "Proxies on one state have one budget between them."),
     "budget:fail-mode": Requirement(
         "docs/spec/mediation.md section 8", "An unreadable table lets pass, or is a 503, as it was set."
     ),

@@ -9,8 +9,7 @@ REQUIREMENTS: dict[str, Requirement] = {
         "CONTRIBUTING.md", "Commands and code of the pages of the entrances run as they stand, and are mediated."
     ),
     "docs:environment": Requirement(
-        "CONTRIBUTING.md",
-        "What a page gives a runner, starts a proxy with and redirects by is what claw compile writes.",
+        "CONTRIBUTING.md", "What a page gives a runner, starts a proxy with and redirects by is what claw compile writes."
     ),
     "docs:codes": Requirement(
         "CONTRIBUTING.md",
@@ -27,13 +26,10 @@ REQUIREMENTS: dict[str, Requirement] = {
         "The commands of the README, word for word, lead from a fresh environment to a mediated answer of a real SDK.",
     ),
     "docs:links": Requirement("CONTRIBUTING.md", "What a page links to, or names as a file, is there."),
-    "docs:no-machine": Requirement(
-        "CONTRIBUTING.md", "No page names a place of one machine, or a registry of packages."
-    ),
+    "docs:no-machine": Requirement("CONTRIBUTING.md", "No page names a place of one machine, or a registry of packages."),
     "docs:configs": Requirement("CONTRIBUTING.md", "Every block of JSON or TOML is what it says."),
     "docs:references": Requirement(
-        "CONTRIBUTING.md",
-        "What code, tests, requirements and pages refer to is a page, and a section, of the repository.",
+        "CONTRIBUTING.md", "What code, tests, requirements and pages refer to is a page, and a section, of the repository."
     ),
     "docs:decisions": Requirement("CONTRIBUTING.md", "The index of decisions has every page, with its title."),
 }

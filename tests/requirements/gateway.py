@@ -19,8 +19,7 @@ REQUIREMENTS: dict[str, Requirement] = {
         "One process serves an agent at all three entrances, and its hidden rounds go on across them.",
     ),
     "transparent:no-way-round": Requirement(
-        "decision 0024",
-        "No other port, protocol, address or address family leads past the proxy; all are refused at once.",
+        "decision 0024", "No other port, protocol, address or address family leads past the proxy; all are refused at once."
     ),
     "transparent:egress-denied": Requirement(
         "docs/spec/mediation.md section 1",

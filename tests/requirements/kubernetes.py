@@ -22,12 +22,10 @@ REQUIREMENTS: dict[str, Requirement] = {
         "Values from the environment stand in Secrets only, in a file that only its owner reads.",
     ),
     "kubernetes:carried": Requirement(
-        "docs/spec/compile.md, Verbs",
-        "A Compose service becomes a Deployment, a Service and its claims.",
+        "docs/spec/compile.md, Verbs", "A Compose service becomes a Deployment, a Service and its claims."
     ),
     "kubernetes:not-carried": Requirement(
-        "docs/spec/compile.md",
-        "What can't be carried over from Compose is one diagnostic each, where it stands.",
+        "docs/spec/compile.md", "What can't be carried over from Compose is one diagnostic each, where it stands."
     ),
     "kubernetes:modes": Requirement(
         "docs/spec/compile.md, Output",

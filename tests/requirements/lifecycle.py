@@ -37,8 +37,7 @@ REQUIREMENTS: dict[str, Requirement] = {
         "decision 0029", "Ten reloads under traffic cost no request, and the history stays one chain."
     ),
     "compose:grace": Requirement(
-        "docs/deployment.md",
-        "The proxy's grace period is longer than the time that its requests have, whatever a pod sets.",
+        "docs/deployment.md", "The proxy's grace period is longer than the time that its requests have, whatever a pod sets."
     ),
     "image:linted": Requirement("docs/deployment.md", "The Dockerfile of the proxy's image pleases its linter."),
     "image:same-command": Requirement(
@@ -48,19 +47,14 @@ REQUIREMENTS: dict[str, Requirement] = {
         "docs/deployment.md", "The image has what compose.generated.yml expects of it, and nothing else."
     ),
     "contained:compose": Requirement(
-        "docs/deployment.md",
-        "As compose.generated.yml says, without root, rights or a root that it can write, it mediates.",
+        "docs/deployment.md", "As compose.generated.yml says, without root, rights or a root that it can write, it mediates."
     ),
-    "contained:any-user": Requirement(
-        "docs/deployment.md", "The image's own command runs for any user, without a home."
-    ),
+    "contained:any-user": Requirement("docs/deployment.md", "The image's own command runs for any user, without a home."),
     "cli:no-image": Requirement(
-        "docs/deployment.md",
-        "claw up says how to build the proxy's image where it is missing; it is never pulled unasked.",
+        "docs/deployment.md", "claw up says how to build the proxy's image where it is missing; it is never pulled unasked."
     ),
     "start:in-any-order": Requirement(
-        "decision 0029",
-        "It starts before keys, provider, services and names are there, says so, and works when they are.",
+        "decision 0029", "It starts before keys, provider, services and names are there, says so, and works when they are."
     ),
     "kubernetes:by-hand": Requirement(
         "docs/deployment.md", "A manifest for those without the compiler is sound, and locked as the compiled one."

@@ -6,8 +6,7 @@ from tests.requirements.requirement import Requirement
 
 REQUIREMENTS: dict[str, Requirement] = {
     "forward:byte-for-byte": Requirement(
-        "docs/spec/mediation.md section 3",
-        "Without managed tools the body is unchanged; with them, all that is not ours is.",
+        "docs/spec/mediation.md section 3", "Without managed tools the body is unchanged; with them, all that is not ours is."
     ),
     "forward:unread": Requirement(
         "docs/spec/mediation.md section 1",
@@ -51,9 +50,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     "forward:one-connection": Requirement(
         "RFC 9110, 7.6.1", "Headers of the runner's own connection go no further, and remove nothing behind us."
     ),
-    "forward:expect": Requirement(
-        "RFC 9110, 10.1.1", "Expect: 100-continue is answered: go on, or the refusal at once."
-    ),
+    "forward:expect": Requirement("RFC 9110, 10.1.1", "Expect: 100-continue is answered: go on, or the refusal at once."),
     "forward:errors-tell-no-key": Requirement(
         "docs/spec/mediation.md section 2",
         "An error that says our key back is passed on without it; any other one is not touched.",
@@ -91,8 +88,7 @@ REQUIREMENTS: dict[str, Requirement] = {
         "Uploads and downloads of any size stream through, and the proxy's memory stays flat.",
     ),
     "large:back-pressure": Requirement(
-        "docs/spec/mediation.md section 1",
-        "A peer of HTTP/2 that gives no window slows the other side down; nothing piles up.",
+        "docs/spec/mediation.md section 1", "A peer of HTTP/2 that gives no window slows the other side down; nothing piles up."
     ),
     "large:mediated": Requirement(
         "docs/spec/mediation.md section 1", "A chat with 30 MB of images is read, mediated and forwarded."

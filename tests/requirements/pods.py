@@ -34,11 +34,8 @@ REQUIREMENTS: dict[str, Requirement] = {
         "CONTRIBUTING.md, Tests", "It decides from the offered tools, the choice and the results alone."
     ),
     "pods:demo": Requirement(
-        "CONTRIBUTING.md, Tests",
-        "Hidden rounds beside what the runner saw, one trade, the denied tool, the audit, no leak.",
+        "CONTRIBUTING.md, Tests", "Hidden rounds beside what the runner saw, one trade, the denied tool, the audit, no leak."
     ),
     "pods:demo-stops-clean": Requirement("CONTRIBUTING.md, Tests", "A signal leaves no process and no file behind."),
-    "pods:demo-fails-clearly": Requirement(
-        "CONTRIBUTING.md, Tests", "What does not come true is named, and the status is 1."
-    ),
+    "pods:demo-fails-clearly": Requirement("CONTRIBUTING.md, Tests", "What does not come true is named, and the status is 1."),
 }

@@ -9,8 +9,7 @@ REQUIREMENTS: dict[str, Requirement] = {
         "docs/spec/contract.md, providers.json", "Versions 1 and 2 are read; dead keys are not used."
     ),
     "providers:environment": Requirement(
-        "docs/spec/contract.md, providers.json",
-        "Keys of the environment fill what the file does not key; base URLs override.",
+        "docs/spec/contract.md, providers.json", "Keys of the environment fill what the file does not key; base URLs override."
     ),
     "providers:broken-file": Requirement(
         "docs/spec/contract.md, providers.json", "A broken file keeps the last good state, with one event."
@@ -61,9 +60,7 @@ REQUIREMENTS: dict[str, Requirement] = {
         "docs/spec/mediation.md section 4, the model's side",
         "Wherever a body names a model, its prefix picks the provider, and is stripped.",
     ),
-    "policy:spelling": Requirement(
-        "docs/spec/mediation.md section 1", "No spelling of a path is a way round the policy."
-    ),
+    "policy:spelling": Requirement("docs/spec/mediation.md section 1", "No spelling of a path is a way round the policy."),
     "policy:clamp": Requirement(
         "docs/spec/mediation.md section 8",
         "A model that is not allowed is replaced by the one that is meant, else by the primary.",
@@ -108,8 +105,7 @@ REQUIREMENTS: dict[str, Requirement] = {
         "403 and any other 4xx are passed on, ask nobody else and kill no key.",
     ),
     "failover:sticky": Requirement(
-        "docs/spec/mediation.md section 4, the model's side",
-        "A candidate that answered stays for the rest of the turn.",
+        "docs/spec/mediation.md section 4, the model's side", "A candidate that answered stays for the rest of the turn."
     ),
     "failover:told": Requirement(
         "docs/spec/mediation.md section 4, the model's side", "When all fail, the runner is told the last real answer."
@@ -125,9 +121,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     "retry:retry-after": Requirement(
         "docs/spec/mediation.md section 4, the model's side", "A short Retry-After is honoured, a long one is not."
     ),
-    "retry:told": Requirement(
-        "docs/spec/mediation.md section 4, the model's side", "A runner is told when it may come again."
-    ),
+    "retry:told": Requirement("docs/spec/mediation.md section 4, the model's side", "A runner is told when it may come again."),
     "retry:resting-key": Requirement(
         "docs/spec/mediation.md section 4, the model's side", "A key that rests for a moment is waited for."
     ),

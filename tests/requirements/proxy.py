@@ -6,8 +6,7 @@ from tests.requirements.requirement import Requirement
 
 REQUIREMENTS: dict[str, Requirement] = {
     "proxy:hidden-loop": Requirement(
-        "docs/spec/mediation.md section 4, table",
-        "The runner sees the answer; the managed call and its round stay hidden.",
+        "docs/spec/mediation.md section 4, table", "The runner sees the answer; the managed call and its round stay hidden."
     ),
     "proxy:streaming": Requirement(
         "docs/spec/mediation.md section 6", "A runner that asked for a stream gets one that its SDK accepts."
@@ -29,8 +28,7 @@ REQUIREMENTS: dict[str, Requirement] = {
         "docs/spec/contract.md, layout", "Agents and grants change at the next request, without a restart."
     ),
     "proxy:broken-agent": Requirement(
-        "docs/spec/contract.md, layout",
-        "A file that does not parse fails that agent alone: 403, and one line in the log.",
+        "docs/spec/contract.md, layout", "A file that does not parse fails that agent alone: 403, and one line in the log."
     ),
     "proxy:two-conversations": Requirement(
         "docs/spec/mediation.md section 7", "Conversations of one agent at once never disturb each other."
@@ -55,8 +53,7 @@ REQUIREMENTS: dict[str, Requirement] = {
         "docs/spec/mediation.md section 1", "HTTPS_PROXY and the CA are all that a runner needs."
     ),
     "entrance:by-connection-and-sni": Requirement(
-        "docs/spec/mediation.md section 1",
-        "The destination is taken from the connection and SNI, never from the Host header.",
+        "docs/spec/mediation.md section 1", "The destination is taken from the connection and SNI, never from the Host header."
     ),
     "entrance:direct-connection": Requirement(
         "docs/spec/mediation.md section 1",
@@ -65,16 +62,12 @@ REQUIREMENTS: dict[str, Requirement] = {
     "entrance:any-spelling": Requirement(
         "docs/spec/mediation.md section 1", "No spelling of a governed host or address is a way round."
     ),
-    "egress:not-opened": Requirement(
-        "docs/spec/mediation.md section 1", "TLS of hosts that are not governed is not opened."
-    ),
+    "egress:not-opened": Requirement("docs/spec/mediation.md section 1", "TLS of hosts that are not governed is not opened."),
     "egress:not-itself": Requirement(
         "docs/spec/mediation.md section 1",
         "With egress allowed, the proxy is a way to everything but itself: its entrances, its metrics.",
     ),
-    "egress:deny": Requirement(
-        "docs/spec/mediation.md section 1", "cllama_egress=deny refuses hosts that are not governed."
-    ),
+    "egress:deny": Requirement("docs/spec/mediation.md section 1", "cllama_egress=deny refuses hosts that are not governed."),
     "egress:untouched": Requirement(
         "docs/spec/mediation.md section 1", "What goes to a host that is not governed streams through, WebSockets too."
     ),
@@ -95,28 +88,18 @@ REQUIREMENTS: dict[str, Requirement] = {
         "docs/spec/mediation.md section 2, fail closed", "stream_large_bodies can't be switched on."
     ),
     "closed:body-limit": Requirement("decision 0004", "A body over the limit is a 413, and nothing goes out."),
-    "start:missing-configuration": Requirement(
-        "docs/settings.md", "What is missing is said in one line; the exit is not 0."
-    ),
+    "start:missing-configuration": Requirement("docs/settings.md", "What is missing is said in one line; the exit is not 0."),
     "start:unsafe-options": Requirement("decision 0004", "Options that let requests out undecided are refused."),
     "start:no-flags": Requirement("docs/spec/mediation.md section 1", "With no flag: base URL and forward proxy."),
     "start:explicit-mode": Requirement("docs/settings.md", "Explicit modes are respected."),
-    "start:options-over-environment": Requirement(
-        "docs/settings.md", "Options have the environment as their defaults."
-    ),
+    "start:options-over-environment": Requirement("docs/settings.md", "Options have the environment as their defaults."),
     "start:hangup": Requirement("decision 0029", "A hangup does not end a proxy that has no terminal."),
-    "own:health-ready": Requirement(
-        "docs/spec/mediation.md section 1", "GET /health and GET /ready on the proxy's own port."
-    ),
+    "own:health-ready": Requirement("docs/spec/mediation.md section 1", "GET /health and GET /ready on the proxy's own port."),
     "own:websocket-426": Requirement(
         "docs/spec/mediation.md section 1", "WebSocket upgrades to a governed host are refused with 426."
     ),
-    "own:head-root": Requirement(
-        "docs/spec/mediation.md section 1", "HEAD / is answered, with a credential and without."
-    ),
-    "stop:answers-end": Requirement(
-        "decision 0029", "A stream under way is sent to its end when the proxy is stopped."
-    ),
+    "own:head-root": Requirement("docs/spec/mediation.md section 1", "HEAD / is answered, with a credential and without."),
+    "stop:answers-end": Requirement("decision 0029", "A stream under way is sent to its end when the proxy is stopped."),
     "hostile:smuggling": Requirement(
         "docs/spec/mediation.md section 2, fail closed", "A body without a length is framed before it goes out."
     ),
@@ -135,8 +118,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     ),
     "dispatch:choice": Requirement("decision 0008", "The fast dispatch is on, and one option turns it off."),
     "dispatch:asserted": Requirement(
-        "decision 0008",
-        "On a mitmproxy that is built differently the fast dispatch is off, with one line that says so.",
+        "decision 0008", "On a mitmproxy that is built differently the fast dispatch is off, with one line that says so."
     ),
     "connections:http": Requirement(
         "decision 0013",
@@ -146,16 +128,12 @@ REQUIREMENTS: dict[str, Requirement] = {
         "docs/spec/mediation.md section 4, executing over HTTP",
         "No two agents share a connection, nor two services of one agent.",
     ),
-    "bench:alive": Requirement(
-        "CONTRIBUTING.md, Tests", "One command measures every row, and prints a table and JSON."
-    ),
+    "bench:alive": Requirement("CONTRIBUTING.md, Tests", "One command measures every row, and prints a table and JSON."),
     "identity:forms": Requirement("docs/spec/mediation.md section 2", "Both header forms work for every dialect."),
     "identity:refused": Requirement(
         "docs/spec/mediation.md section 2",
         "401 for missing, malformed or disagreeing credentials; one 403 for all that are wrong.",
     ),
-    "identity:told": Requirement(
-        "docs/spec/inspect.md", "The log says who was not admitted and why, never what was shown."
-    ),
+    "identity:told": Requirement("docs/spec/inspect.md", "The log says who was not admitted and why, never what was shown."),
     "identity:shapes": Requirement("docs/spec/mediation.md section 2", "A refusal has the shape of its dialect."),
 }

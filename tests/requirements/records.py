@@ -29,16 +29,13 @@ REQUIREMENTS: dict[str, Requirement] = {
         "docs/spec/contract.md, history.jsonl", "Bodies keep their exact JSON; long ones are cut with a mark."
     ),
     "log:error-code": Requirement(
-        "docs/spec/contract.md, the log",
-        "The error event of a turn that failed says why, in a word of ours, in every dialect.",
+        "docs/spec/contract.md, the log", "The error event of a turn that failed says why, in a word of ours, in every dialect."
     ),
     "history:withheld": Requirement(
-        "docs/spec/contract.md, history.jsonl",
-        "Granted tools that a model was not shown are recorded, each with the reason.",
+        "docs/spec/contract.md, history.jsonl", "Granted tools that a model was not shown are recorded, each with the reason."
     ),
     "log:history-hash": Requirement(
-        "decision 0027",
-        "The event that ends a turn names its line of history: a cut at a line's end shows to who has the log.",
+        "decision 0027", "The event that ends a turn names its line of history: a cut at a line's end shows to who has the log."
     ),
     "log:history-cut": Requirement(
         "decision 0027", "A file of history that is less than the proxy left is told once; one that was rotated is not."
@@ -48,9 +45,7 @@ REQUIREMENTS: dict[str, Requirement] = {
         "What stands in place of a file of history, and is none, is an error and stops nothing.",
     ),
     "log:shape": Requirement("docs/spec/contract.md, the log", "One JSON object a line, with the common members."),
-    "log:json-only": Requirement(
-        "docs/spec/contract.md, the log", "stdout is one JSON object a line, whatever goes wrong."
-    ),
+    "log:json-only": Requirement("docs/spec/contract.md, the log", "stdout is one JSON object a line, whatever goes wrong."),
     "log:no-chatter": Requirement(
         "docs/spec/contract.md, The log",
         "What mitmproxy and clients say of each request is not made into records that nobody reads.",

@@ -13,8 +13,7 @@ REQUIREMENTS: dict[str, Requirement] = {
         "docs/spec/inspect.md, mitmweb", "mitmproxy's filters find them by comment, metadata and marker."
     ),
     "shadow:destination": Requirement(
-        "docs/spec/inspect.md, mitmweb",
-        "The runner's flow is shown with its real destination, also at the base-URL entrance.",
+        "docs/spec/inspect.md, mitmweb", "The runner's flow is shown with its real destination, also at the base-URL entrance."
     ),
     "shadow:failures": Requirement(
         "docs/spec/inspect.md, mitmweb",
@@ -30,8 +29,7 @@ REQUIREMENTS: dict[str, Requirement] = {
         "A hidden request is never replayed to a peer; a runner's has no credential left to be replayed with.",
     ),
     "shadow:dumper": Requirement(
-        "docs/spec/contract.md, the log",
-        "What mitmproxy prints of flows goes to stderr; stdout is one JSON object a line.",
+        "docs/spec/contract.md, the log", "What mitmproxy prints of flows goes to stderr; stdout is one JSON object a line."
     ),
     "shadow:bounded": Requirement(
         "docs/spec/inspect.md, mitmweb", "The view drops its oldest turns whole, and none that is under way or marked."
@@ -46,16 +44,14 @@ REQUIREMENTS: dict[str, Requirement] = {
         "A provider's key is put on the wire only; a forwarded body is sent as it came, and kept without secrets.",
     ),
     "veil:refused": Requirement(
-        "docs/spec/inspect.md, redaction",
-        "What a refused request showed as its credential is kept nowhere, wherever it stood.",
+        "docs/spec/inspect.md, redaction", "What a refused request showed as its credential is kept nowhere, wherever it stood."
     ),
     "veil:beyond": Requirement(
         "docs/spec/inspect.md, redaction",
         "To hosts that are not governed a request goes as it came, and is kept without credentials.",
     ),
     "veil:cost": Requirement(
-        "docs/spec/inspect.md, redaction",
-        "A head that anybody may send costs by its bytes, once, and nothing of it is kept.",
+        "docs/spec/inspect.md, redaction", "A head that anybody may send costs by its bytes, once, and nothing of it is kept."
     ),
     "veil:errors": Requirement(
         "docs/spec/inspect.md, redaction",
@@ -67,8 +63,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     ),
     "veil:over": Requirement("docs/spec/inspect.md, redaction", "Nothing is kept aside of a request that is over."),
     "veil:killed": Requirement(
-        "docs/spec/inspect.md, redaction",
-        "What a proxy that was killed in a turn had saved can be read, and holds no secret.",
+        "docs/spec/inspect.md, redaction", "What a proxy that was killed in a turn had saved can be read, and holds no secret."
     ),
     "veil:mitmweb": Requirement(
         "docs/spec/inspect.md, redaction", "mitmweb tells no secret: not in its flows, their bodies, or its events."

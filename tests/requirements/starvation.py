@@ -10,8 +10,7 @@ REQUIREMENTS: dict[str, Requirement] = {
         "No agent is given a provider's key or a secret of the proxy, by name, shape or value, in any place that can be seen.",
     ),
     "compile:own-token-is-no-key": Requirement(
-        "docs/spec/compile.md",
-        "An agent's own token may stand where a provider's key would.",
+        "docs/spec/compile.md", "An agent's own token may stand where a provider's key would."
     ),
     "compile:planted-secrets": Requirement(
         "docs/spec/compile.md, Interpolation, Output; docs/spec/contract.md, Layout",

@@ -6,8 +6,7 @@ from tests.requirements.requirement import Requirement
 
 REQUIREMENTS: dict[str, Requirement] = {
     "continuity:same-bytes": Requirement(
-        "docs/spec/mediation.md section 7",
-        "What a provider was sent once begins every later request in the same bytes.",
+        "docs/spec/mediation.md section 7", "What a provider was sent once begins every later request in the same bytes."
     ),
     "continuity:advice-left-out": Requirement(
         "docs/spec/mediation.md section 7", "Rejections, budget and duplicate answers are kept out of what is replayed."
@@ -50,12 +49,9 @@ REQUIREMENTS: dict[str, Requirement] = {
         "docs/spec/mediation.md section 7", "An edit of an earlier message costs no later message its rounds."
     ),
     "continuity:compacted": Requirement(
-        "docs/spec/mediation.md section 7",
-        "A summary in the place of earlier messages leaves a kept message its rounds.",
+        "docs/spec/mediation.md section 7", "A summary in the place of earlier messages leaves a kept message its rounds."
     ),
-    "continuity:restart": Requirement(
-        "docs/spec/mediation.md section 7", "A restart between any two requests is not noticed."
-    ),
+    "continuity:restart": Requirement("docs/spec/mediation.md section 7", "A restart between any two requests is not noticed."),
     "continuity:two-dialects": Requirement(
         "docs/spec/mediation.md section 7",
         "Hidden rounds are found in their own dialect; a conversation in another one stays sound.",
@@ -64,8 +60,7 @@ REQUIREMENTS: dict[str, Requirement] = {
         "docs/spec/mediation.md section 7", "A handoff is found by its call ids, in any order, by their alphanumerics."
     ),
     "continuity:text-anchor": Requirement(
-        "docs/spec/mediation.md section 7",
-        "An answer is found by its text and the user's words before it, white space aside.",
+        "docs/spec/mediation.md section 7", "An answer is found by its text and the user's words before it, white space aside."
     ),
     "continuity:runners": Requirement(
         "docs/spec/mediation.md section 7, first bullet",
@@ -117,8 +112,7 @@ REQUIREMENTS: dict[str, Requirement] = {
         "A journal that can't be kept stops writes; reads and plain chat go on, and one event says so.",
     ),
     "journal:caught-up": Requirement(
-        "docs/spec/mediation.md section 5",
-        "A turn whose journal is back writes what it missed first, and may write again.",
+        "docs/spec/mediation.md section 5", "A turn whose journal is back writes what it missed first, and may write again."
     ),
     "journal:not-behind-the-models-back": Requirement(
         "docs/spec/mediation.md section 5",
@@ -130,12 +124,10 @@ REQUIREMENTS: dict[str, Requirement] = {
         " that it is back.",
     ),
     "state:outage-in-a-turn": Requirement(
-        "docs/state.md",
-        "A state that goes between a reply, an intent, a result and the answer makes no write happen twice.",
+        "docs/state.md", "A state that goes between a reply, an intent, a result and the answer makes no write happen twice."
     ),
     "state:outage-at-the-start": Requirement(
-        "docs/state.md",
-        "A state that is not there yet is no reason not to start: until it is, reads run and writes do not.",
+        "docs/state.md", "A state that is not there yet is no reason not to start: until it is, reads run and writes do not."
     ),
     "journal:owner": Requirement(
         "docs/spec/mediation.md section 5",
@@ -154,12 +146,9 @@ REQUIREMENTS: dict[str, Requirement] = {
         "A file that is damaged under the proxy is used no more; one that is damaged at the start keeps it from starting.",
     ),
     "state:file-at-the-start": Requirement(
-        "docs/state.md",
-        "A lock passes, and is no reason not to start; what can never be used is, in one line with the remedy.",
+        "docs/state.md", "A lock passes, and is no reason not to start; what can never be used is, in one line with the remedy."
     ),
-    "journal:expiry": Requirement(
-        "docs/spec/mediation.md section 5", "After 10 minutes the same request is a new turn."
-    ),
+    "journal:expiry": Requirement("docs/spec/mediation.md section 5", "After 10 minutes the same request is a new turn."),
     "journal:resume": Requirement(
         "docs/spec/mediation.md section 5",
         "The same request after a turn that failed resumes it: what ran is played, and not run again.",
@@ -188,19 +177,15 @@ REQUIREMENTS: dict[str, Requirement] = {
         "A turn that is not entered in the journal begins no call: a retry could not find it.",
     ),
     "journal:ten-minutes": Requirement(
-        "docs/spec/mediation.md section 5",
-        "After ten minutes a turn is not resumed, and the same request may run again.",
+        "docs/spec/mediation.md section 5", "After ten minutes a turn is not resumed, and the same request may run again."
     ),
-    "journal:kill": Requirement(
-        "docs/spec/mediation.md section 5", "A turn survives kill -9: its recorded rounds are played."
-    ),
+    "journal:kill": Requirement("docs/spec/mediation.md section 5", "A turn survives kill -9: its recorded rounds are played."),
     "journal:unknown": Requirement(
         "docs/spec/mediation.md section 5",
         "A write whose result was never recorded is answered outcome_unknown, and not run again.",
     ),
     "journal:reads-again": Requirement(
-        "docs/spec/mediation.md section 5",
-        "A read whose result was never recorded is run again, under the key that it had.",
+        "docs/spec/mediation.md section 5", "A read whose result was never recorded is run again, under the key that it had."
     ),
     "journal:call-in-flight": Requirement(
         "docs/spec/mediation.md section 5",
@@ -210,8 +195,7 @@ REQUIREMENTS: dict[str, Requirement] = {
         "docs/spec/mediation.md section 5", "The same request while its turn runs gets the answer of that turn."
     ),
     "journal:retry-of-a-done-turn": Requirement(
-        "docs/spec/mediation.md section 5",
-        "A done turn is answered again only where the request says that it is a retry.",
+        "docs/spec/mediation.md section 5", "A done turn is answered again only where the request says that it is a retry."
     ),
     "state:shared": Requirement(
         "docs/state.md", "Proxies on one Valkey serve one conversation: a retry at another one goes on with the turn."
@@ -221,15 +205,12 @@ REQUIREMENTS: dict[str, Requirement] = {
         "Killed at any step, a write is made at most once, and the model is told only what is true.",
     ),
     "crash:goes-on": Requirement(
-        "docs/spec/mediation.md section 5",
-        "Killed at any step, the turn is finished, in history, and in every later request.",
+        "docs/spec/mediation.md section 5", "Killed at any step, the turn is finished, in history, and in every later request."
     ),
     "restart:continuity-and-chain": Requirement(
         "docs/spec/mediation.md section 7; docs/spec/contract.md, history.jsonl", "Both survive kill -9."
     ),
-    "store:own": Requirement(
-        "docs/spec/mediation.md section 7", "Hidden rounds are found by their own agent and anchor only."
-    ),
+    "store:own": Requirement("docs/spec/mediation.md section 7", "Hidden rounds are found by their own agent and anchor only."),
     "store:bounded": Requirement(
         "docs/spec/mediation.md section 7", "Bounded per agent by turns and age, least recently used first out."
     ),

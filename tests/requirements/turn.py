@@ -34,20 +34,17 @@ REQUIREMENTS: dict[str, Requirement] = {
         "Hidden rounds before a native handoff are reinjected on the follow-up and on every later request.",
     ),
     "loop:answer-continuity": Requirement(
-        "docs/spec/mediation.md section 7",
-        "Hidden rounds behind an answer are there again when the conversation goes on.",
+        "docs/spec/mediation.md section 7", "Hidden rounds behind an answer are there again when the conversation goes on."
     ),
     "loop:usage-summed": Requirement(
-        "docs/spec/contract.md, history.jsonl",
-        "History, budgets and metrics count the usage of all model calls of the turn.",
+        "docs/spec/contract.md, history.jsonl", "History, budgets and metrics count the usage of all model calls of the turn."
     ),
     "loop:usage-for-runner": Requirement(
         "docs/spec/mediation.md section 4, the runner's side",
         "The runner is shown the input tokens of the last model call and the output tokens of all of them.",
     ),
     "loop:terminates-on-the-wire": Requirement(
-        "docs/spec/mediation.md section 4, budgets",
-        "Any bytes of a provider end a turn within its budgets, in either dialect.",
+        "docs/spec/mediation.md section 4, budgets", "Any bytes of a provider end a turn within its budgets, in either dialect."
     ),
     "transcript:valid": Requirement(
         "docs/spec/mediation.md sections 4 and 6 and 7",
@@ -57,9 +54,7 @@ REQUIREMENTS: dict[str, Requirement] = {
         "docs/spec/mediation.md section 4",
         "A call that could not be read goes back to the provider as one that it takes: arguments are an object.",
     ),
-    "budget:rejected-rounds-count": Requirement(
-        "docs/spec/mediation.md section 4", "A rejected response is a round, too."
-    ),
+    "budget:rejected-rounds-count": Requirement("docs/spec/mediation.md section 4", "A rejected response is a round, too."),
     "budget:total": Requirement(
         "docs/spec/mediation.md section 4, budgets",
         "A turn whose time is over asks no more; an answer that is there is delivered.",
@@ -82,8 +77,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     ),
     "failure:bad-request": Requirement("docs/failures.md", "A body that is no request is a 400 in one sentence."),
     "failure:upstream-error-passed-on": Requirement(
-        "docs/spec/mediation.md section 4, the model's side",
-        "A provider's 4xx or 5xx is passed on with its status and body.",
+        "docs/spec/mediation.md section 4, the model's side", "A provider's 4xx or 5xx is passed on with its status and body."
     ),
     "failure:history-of-failed-turns": Requirement(
         "docs/spec/contract.md, history.jsonl", "Failed turns are written too, with what ran."
@@ -125,8 +119,7 @@ REQUIREMENTS: dict[str, Requirement] = {
         "Aliases are unique, provider-safe, 64 characters at most, and never the runner's names.",
     ),
     "names:owner": Requirement(
-        "docs/spec/README.md, decisions",
-        "Alias and canonical name are managed, declared names native, all others unknown.",
+        "docs/spec/README.md, decisions", "Alias and canonical name are managed, declared names native, all others unknown."
     ),
     "names:room": Requirement(
         "docs/spec/mediation.md section 3, item 7", "Managed tools without room are left out from the end."
@@ -156,8 +149,7 @@ REQUIREMENTS: dict[str, Requirement] = {
         "docs/spec/mediation.md section 3", "Without managed tools a request passes unchanged."
     ),
     "injection:whole-response": Requirement(
-        "docs/spec/mediation.md section 3, item 4",
-        "The provider is asked for a whole response, whatever the runner asked for.",
+        "docs/spec/mediation.md section 3, item 4", "The provider is asked for a whole response, whatever the runner asked for."
     ),
     "injection:tools-appended": Requirement(
         "docs/spec/mediation.md section 3, item 1",

@@ -6,8 +6,7 @@ from tests.requirements.requirement import Requirement
 
 REQUIREMENTS: dict[str, Requirement] = {
     "transcript:turn": Requirement(
-        "docs/spec/inspect.md, Turn",
-        "A line of history reads as who said what to whom, with results, timings and tokens.",
+        "docs/spec/inspect.md, Turn", "A line of history reads as who said what to whom, with results, timings and tokens."
     ),
     "transcript:dialects": Requirement(
         "docs/spec/inspect.md, Turn", "Requests and answers of both dialects are read, as JSON and as streams."

@@ -116,13 +116,7 @@ CITED = {
     "end_char_index": 5,
     "file_id": None,
 }
-FOUND = {
-    "type": "web_search_result",
-    "url": "http://a/",
-    "title": "A",
-    "encrypted_content": "eA==",
-    "page_age": None,
-}
+FOUND = {"type": "web_search_result", "url": "http://a/", "title": "A", "encrypted_content": "eA==", "page_age": None}
 SEARCHED: list[Any] = [
     {"type": "server_tool_use", "id": "srvtoolu1", "name": "web_search", "input": {"query": SHARP}},
     {"type": "web_search_tool_result", "tool_use_id": "srvtoolu1", "content": [FOUND]},
@@ -146,10 +140,7 @@ TOKENS = {
     "service_tier": "standard",
 }
 LOGPROBS = {"content": [{"token": "é", "logprob": -0.25, "bytes": [195, 169], "top_logprobs": []}], "refusal": None}
-ANNOTATION = {
-    "type": "url_citation",
-    "url_citation": {"start_index": 0, "end_index": 2, "url": "http://a/", "title": "A"},
-}
+ANNOTATION = {"type": "url_citation", "url_citation": {"start_index": 0, "end_index": 2, "url": "http://a/", "title": "A"}}
 ANNOTATED: Body = {
     **openai.completion("Annotated."),
     "system_fingerprint": "fp",

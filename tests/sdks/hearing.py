@@ -40,14 +40,10 @@ def hear(jobs: Sequence[Job]) -> list[Heard]:
 
 
 async def _hear(jobs: Sequence[Job]) -> list[Heard]:
-    asyncio.get_running_loop().set_default_executor(
-        ThreadPoolExecutor(len(jobs) + 1)
-    )  # all at once: some wait for others
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(len(jobs) + 1))  # all at once: some wait for others
     ours = [(place, job) for place, job in enumerate(jobs) if job.sdk in PYTHON]
     theirs = [(place, job) for place, job in enumerate(jobs) if job.sdk not in PYTHON]
-    said = await asyncio.gather(
-        asyncio.to_thread(_in_node, [job for _, job in theirs]), *(_in_python(job) for _, job in ours)
-    )
+    said = await asyncio.gather(asyncio.to_thread(_in_node, [job for _, job in theirs]), *(_in_python(job) for _, job in ours))
     heard = dict(zip([place for place, _ in theirs], said[0], strict=True))
     heard |= dict(zip([place for place, _ in ours], said[1:], strict=True))
     return [heard[place] for place in range(len(jobs))]
@@ -140,10 +136,7 @@ def _anthropic(job: Job, kind: Any) -> Any:
 
 async def _openai_stream(job: Job) -> Heard:
     chunks = 0
-    async with (
-        _openai(job, openai.AsyncOpenAI) as client,
-        client.chat.completions.stream(**job.body) as stream,
-    ):
+    async with _openai(job, openai.AsyncOpenAI) as client, client.chat.completions.stream(**job.body) as stream:
         async for event in stream:
             chunks += event.type == "chunk"
         return completed(await stream.get_final_completion(), chunks)

@@ -100,17 +100,11 @@ def test_the_sdk_hears_what_the_json_answer_says(
 
 @pytest.mark.requirement("stream:sdks-hear-the-same")
 @pytest.mark.parametrize("case", ["words", "long and sharp", "call"])
-def test_a_stream_has_the_id_and_the_role_of_the_answer(
-    answers: dict[tuple[str, str], tuple[Heard, Heard]], case: str
-) -> None:
+def test_a_stream_has_the_id_and_the_role_of_the_answer(answers: dict[tuple[str, str], tuple[Heard, Heard]], case: str) -> None:
     for sdk in (*OPENAI, *ANTHROPIC):
         if not sdk.startswith("ai "):
             heard = answers[case, sdk][1]
-            assert (sdk, heard["id"], heard["role"]) == (
-                sdk,
-                "msg_1" if is_anthropic(sdk) else "chatcmpl-1",
-                "assistant",
-            )
+            assert (sdk, heard["id"], heard["role"]) == (sdk, "msg_1" if is_anthropic(sdk) else "chatcmpl-1", "assistant")
 
 
 @pytest.mark.requirement("stream:usage")

@@ -15,11 +15,7 @@ from tests.sdks.hearing import Heard, hear
 MESSAGES = ("every block", "stopped at a word", "paused")
 COMPLETIONS = ("annotated", "function call")
 EARS = [
-    *(
-        (case, sdk)
-        for case in MESSAGES
-        for sdk in ("anthropic-py stream", "anthropic-py async stream", "anthropic-js stream")
-    ),
+    *((case, sdk) for case in MESSAGES for sdk in ("anthropic-py stream", "anthropic-py async stream", "anthropic-js stream")),
     *((case, sdk) for case in COMPLETIONS for sdk in ("openai-py stream", "openai-js stream")),
 ]
 

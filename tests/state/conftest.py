@@ -58,9 +58,7 @@ def in_use(place: Any) -> Any:
 
 
 @pytest.fixture
-async def stores(
-    opens: Callable[[], tuple[type, object]], clock: Clock
-) -> AsyncIterator[Callable[[], ContinuityStore]]:
+async def stores(opens: Callable[[], tuple[type, object]], clock: Clock) -> AsyncIterator[Callable[[], ContinuityStore]]:
     """Each call opens the same state once more, as another proxy does."""
     made: list[ContinuityStore] = []
 

@@ -63,9 +63,7 @@ async def test_intents_that_wait_at_one_moment_share_a_flush_and_the_loop_goes_o
     journal = await running(tmp_path, 7)
     first = asyncio.ensure_future(journal.record_intent("intent-of-turn-0", 1, 0, INTENT))
     await until(lambda: len(slow.found) == 1)
-    others = [
-        asyncio.ensure_future(journal.record_intent(f"intent-of-turn-{number}", 1, 0, INTENT)) for number in range(1, 7)
-    ]
+    others = [asyncio.ensure_future(journal.record_intent(f"intent-of-turn-{number}", 1, 0, INTENT)) for number in range(1, 7)]
     await asyncio.sleep(0)  # they begin
     await journal.record_response("intent-of-turn-0", 2, b"meanwhile")
     assert await journal.call_record("intent-of-turn-6", 1, 0) == INTENT
@@ -90,9 +88,7 @@ async def test_an_intent_that_may_not_be_on_the_disk_is_none(tmp_path: Path, slo
     await journal.close()
 
 
-async def test_a_flush_that_nobody_waits_for_any_more_ends_before_the_file_is_closed(
-    tmp_path: Path, slow: Slow
-) -> None:
+async def test_a_flush_that_nobody_waits_for_any_more_ends_before_the_file_is_closed(tmp_path: Path, slow: Slow) -> None:
     journal = await running(tmp_path, 1)
     gone = asyncio.ensure_future(journal.record_intent("intent-of-turn-0", 1, 0, INTENT))
     await until(lambda: len(slow.found) == 1)

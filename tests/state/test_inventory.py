@@ -59,9 +59,7 @@ async def test_what_is_kept_is_told_by_agent_in_counts_sizes_and_times(
     told = kept.inventory()
     assert told.agents == (
         AgentState(
-            "analyst",
-            RoundStats(2, 12, 1000.0, 2000.0),
-            {"running": 1, "cut_off": 1, "failed": 1, "answered": 1, "done": 2},
+            "analyst", RoundStats(2, 12, 1000.0, 2000.0), {"running": 1, "cut_off": 1, "failed": 1, "answered": 1, "done": 2}
         ),
         AgentState("executor", RoundStats(1, 2, 2000.0, 2000.0, marks=1)),
         AgentState("watcher", RoundStats(), {"abandoned": 1}),
@@ -103,9 +101,9 @@ async def test_what_is_kept_of_an_agent_is_forgotten_but_for_a_turn_that_somebod
     assert [state.agent for state in kept.inventory().agents] == ["executor"]
     await keep(store, "analyst", "t1", b"new")
     await begin(journal, "analyst", "done")
-    assert kept.inventory().agents[0] == AgentState(
-        "analyst", RoundStats(1, 3, clock.now, clock.now), {"running": 1}
-    ), "it begins anew"
+    assert kept.inventory().agents[0] == AgentState("analyst", RoundStats(1, 3, clock.now, clock.now), {"running": 1}), (
+        "it begins anew"
+    )
 
 
 @pytest.mark.requirement("state:forget", "journal:lease")

@@ -143,9 +143,7 @@ async def test_a_log_that_somebody_reads_is_not_waited_for_and_said(tmp_path: Pa
 
 
 @pytest.mark.requirement("state:errors")
-def test_a_lock_that_does_not_end_is_an_error_and_nothing_is_forgotten(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lock_that_does_not_end_is_an_error_and_nothing_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_inventory, "_PATIENCE_SECONDS", 0.01)
     file = tmp_path / "s.db"
     with closing(open_database(str(file), TURNS)) as database:

@@ -35,9 +35,7 @@ async def test_of_one_request_one_turn_runs_whoever_begins_it(journals: Journals
 
 
 @pytest.mark.requirement("journal:lease")
-async def test_a_turn_whose_process_is_silent_goes_on_elsewhere_and_no_longer_here(
-    journals: Journals, clock: Clock
-) -> None:
+async def test_a_turn_whose_process_is_silent_goes_on_elsewhere_and_no_longer_here(journals: Journals, clock: Clock) -> None:
     here, elsewhere = journals(HERE), journals(ELSEWHERE)
     await here.begin("t1", "a", ASKED)
     await here.record_response("t1", 1, b"reply")
@@ -213,9 +211,7 @@ async def test_a_turn_is_not_resumed_where_another_of_that_request_runs(journals
 
 
 @pytest.mark.requirement("journal:ten-minutes")
-async def test_after_ten_minutes_nothing_is_resumed_and_the_request_may_run_again(
-    journals: Journals, clock: Clock
-) -> None:
+async def test_after_ten_minutes_nothing_is_resumed_and_the_request_may_run_again(journals: Journals, clock: Clock) -> None:
     here, elsewhere = journals(HERE), journals(ELSEWHERE)
     await here.begin("t1", "a", ASKED)
     clock.now += RESUME_SECONDS - 30

@@ -116,9 +116,7 @@ def test_behind_a_lock_that_was_waited_for_in_vain_nobody_waits_again_until_it_i
 
 @pytest.mark.requirement("state:file-damaged")
 @pytest.mark.parametrize("damage", ["bytes in the middle", "cut", "garbage"])
-def test_a_file_that_is_damaged_while_it_is_used_is_used_no_more_and_refused_at_the_next_start(
-    used: Used, damage: str
-) -> None:
+def test_a_file_that_is_damaged_while_it_is_used_is_used_no_more_and_refused_at_the_next_start(used: Used, damage: str) -> None:
     for _ in range(200):
         assert used.adds(2000)
     used.database.read("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -172,9 +170,7 @@ async def test_a_file_that_is_locked_when_the_proxy_starts_is_no_reason_not_to(t
 
 @pytest.mark.requirement("state:file-at-the-start")
 @pytest.mark.parametrize("content", [b"no database at all. " * 500, None])
-def test_a_file_that_can_never_be_used_keeps_the_proxy_from_starting_in_one_line(
-    tmp_path: Path, content: bytes | None
-) -> None:
+def test_a_file_that_can_never_be_used_keeps_the_proxy_from_starting_in_one_line(tmp_path: Path, content: bytes | None) -> None:
     file = tmp_path / "s.db"
     if content is None:
         file.mkdir()

@@ -58,9 +58,7 @@ async def test_an_answer_behind_which_nothing_is_hidden_is_kept_to_be_told_from_
 
 
 @pytest.mark.requirement("store:bounded")
-async def test_the_least_recently_used_turns_go_first_and_only_those_of_that_agent(
-    stores: Stores, clock: Clock
-) -> None:
+async def test_the_least_recently_used_turns_go_first_and_only_those_of_that_agent(stores: Stores, clock: Clock) -> None:
     store = stores()
     await keep(store, "other", "x", b"11")
     for number in range(MAX_TURNS):

@@ -44,9 +44,7 @@ def openai_turn(pod: Pod) -> None:
     """Two hidden rounds; the second repeats a call that may write."""
     trade = ("desk__trade", {"symbol": "X"})
     pod.provider.says(
-        calls(("c1", "desk__balance", {}), ("c2", *trade)),
-        calls(("c3", *trade)),
-        text("Bought. \x1b[2J 49,000 are left."),
+        calls(("c1", "desk__balance", {}), ("c2", *trade)), calls(("c3", *trade)), text("Bought. \x1b[2J 49,000 are left.")
     )
     with pod.client().chat.completions.create(model="gpt", messages=HELLO, stream=True) as stream:
         assert "Bought." in "".join(chunk.choices[0].delta.content or "" for chunk in stream if chunk.choices)

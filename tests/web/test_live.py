@@ -37,14 +37,7 @@ SECONDS = 60
 expect.set_options(timeout=SECONDS * 1000)
 SCREENSHOT = os.environ.get("CLAW_SCREENSHOT")
 """Where the page is pictured, when somebody asks for it (``make screenshot``)."""
-HIDDEN = [
-    "model round 1",
-    "desk.balance round 1",
-    "desk.trade round 1",
-    "model round 2",
-    "desk.trade round 2",
-    "model round 3",
-]
+HIDDEN = ["model round 1", "desk.balance round 1", "desk.trade round 1", "model round 2", "desk.trade round 2", "model round 3"]
 
 
 @dataclass
@@ -99,9 +92,7 @@ def test_mitmweb_says_where_its_page_is(live: Live) -> None:
 
 
 @pytest.mark.requirement("web:browser")
-def test_an_operator_finds_a_turn_reads_it_and_sees_its_hidden_requests_and_no_secret(
-    live: Live, browser: Browser
-) -> None:
+def test_an_operator_finds_a_turn_reads_it_and_sees_its_hidden_requests_and_no_secret(live: Live, browser: Browser) -> None:
     found = browser.find("~marker llama & ~u chat/completions")
     expect(found.first).to_be_visible()
     openai_turn(live.pod)  # it comes to the page while it is made
@@ -140,9 +131,7 @@ def test_agents_and_providers_are_read_again_when_that_is_asked_and_what_changed
     pod.agent("clerk", pod.tool("quote"))
     (pod.home / "auth").mkdir()
     providers = pod.home / "auth" / "providers.json"
-    providers.write_text(
-        json.dumps({"providers": {"openai": {"api_key": "sk-another-key-planted-0007"}}}), encoding="utf-8"
-    )
+    providers.write_text(json.dumps({"providers": {"openai": {"api_key": "sk-another-key-planted-0007"}}}), encoding="utf-8")
     told = live.web.command("claw.reload")
     pod.agent("analyst", *granted(pod))
     shutil.rmtree(pod.home / "context" / "clerk")

@@ -38,9 +38,7 @@ def test_the_turn_view_is_the_default_of_a_turns_response(recorded: Recorded, nu
 
 
 @pytest.mark.requirement("web:turn-view")
-def test_a_hidden_request_is_shown_as_what_it_says_and_as_a_part_of_its_turn_when_that_is_chosen(
-    recorded: Recorded,
-) -> None:
+def test_a_hidden_request_is_shown_as_what_it_says_and_as_a_part_of_its_turn_when_that_is_chosen(recorded: Recorded) -> None:
     hidden = [flow for flow in recorded.web.flows() if " round 1 of " in flow["comment"]]
     assert recorded.web.view(hidden[0])["view_name"] == "JSON"
     turn_id = recorded.web.view(hidden[0], "turn")["text"].split()[3]
@@ -100,13 +98,7 @@ def test_agents_are_told_with_their_tools_and_problems_and_no_secret(recorded: R
     told = recorded.web.command("claw.agents")
     for agent_id in ("broken", "clerk"):
         shutil.rmtree(pod.home / "context" / agent_id)
-    told_of = [
-        "analyst · 2 tools",
-        "  desk.trade · write",
-        "broken · refused",
-        "  problem: metadata.json: ",
-        "clerk · 1 tool",
-    ]
+    told_of = ["analyst · 2 tools", "  desk.trade · write", "broken · refused", "  problem: metadata.json: ", "clerk · 1 tool"]
     told_of.append("  problem: tool desk.odd: ")
     assert [line for line in told_of if f"\n{line}" not in f"\n{told}"] == []
     assert [secret for secret in (SECRET, TOOL_TOKEN) if secret in told] == []
@@ -288,9 +280,7 @@ async def test_a_file_that_was_altered_costs_the_replay_and_nothing_else(recorde
 
 
 @pytest.mark.requirement("web:replay")
-async def test_text_of_a_file_that_is_no_unicode_is_played_and_shown_so_that_it_can_be_saved(
-    recorded: Recorded,
-) -> None:
+async def test_text_of_a_file_that_is_no_unicode_is_played_and_shown_so_that_it_can_be_saved(recorded: Recorded) -> None:
     agents = AgentDirectory(recorded.pod.home / "context")
     kept = flows(recorded)
     turn = parents(kept)[0]

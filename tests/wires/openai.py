@@ -14,9 +14,7 @@ MODEL = "gpt-test"
 check = openai_rules.check
 
 
-def completion(
-    text: str | None = None, *, calls: list[tuple[str, str, Any]] | None = None, **more: Any
-) -> dict[str, Any]:
+def completion(text: str | None = None, *, calls: list[tuple[str, str, Any]] | None = None, **more: Any) -> dict[str, Any]:
     """A chat completion: text, or calls as (id, name, arguments)."""
     message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
     if calls:
@@ -104,8 +102,7 @@ def error(code: str, message: str) -> Body:
 def said(body: bytes) -> Said:
     message = json.loads(body)["choices"][0]["message"]
     calls = [
-        Made(call["id"], call["function"]["name"], call["function"]["arguments"])
-        for call in message.get("tool_calls") or ()
+        Made(call["id"], call["function"]["name"], call["function"]["arguments"]) for call in message.get("tool_calls") or ()
     ]
     return Said(message.get("content") or "", tuple(calls), message.get("reasoning_content") or "")
 

@@ -66,9 +66,7 @@ def check(request: Body, replies: Mapping[str, bytes]) -> None:
     minted = [call["id"] for call in calls if call["id"] not in replies]
     assert all(call_id.isalnum() and len(call_id) <= 40 for call_id in minted)
     assert len(minted) == len(set(minted))
-    said = {
-        call["id"]: _said_with(message) for message in request["messages"] for call in message.get("tool_calls", ())
-    }
+    said = {call["id"]: _said_with(message) for message in request["messages"] for call in message.get("tool_calls", ())}
     openai.check(request, {**said, **replies})
 
 

@@ -56,9 +56,7 @@ def add_labels(body: MapNode, labels: Mapping[str, str]) -> MapNode:
     """Add labels in the form that the service has, map or list; ours win."""
     node = body.value("labels")
     if isinstance(node, ListNode):
-        replaced = [
-            each for each in node.items if isinstance(each, ScalarNode) and each.text.partition("=")[0] in labels
-        ]
+        replaced = [each for each in node.items if isinstance(each, ScalarNode) and each.text.partition("=")[0] in labels]
         own = [each for each in node.items if each not in replaced]
         ours = [f"{name}={escape_dollars(value)}" for name, value in labels.items()]
         return set_key(body, "labels", ListNode((*own, *map(tree, ours)), node.span, node.tag))

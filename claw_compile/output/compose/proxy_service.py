@@ -45,8 +45,7 @@ REDIRECTION = (
 route an agent takes."""
 HEALTH = "import urllib.request as r; r.urlopen('http://127.0.0.1:8080/health', timeout=4).close()"
 SECRETS = "secrets"
-_PREFIX = "claw-"
-"""The prefix of our names in Compose's ``secrets``, where the user's own are too."""
+_PREFIX = "claw-"  # The prefix of our names in Compose's ``secrets``, where the user's own are too
 
 
 def proxy_services(deployment: Deployment) -> Iterator[Entry]:

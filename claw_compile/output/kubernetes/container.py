@@ -20,9 +20,7 @@ from claw_compile.parsing.environment import Lookup, interpolate, variables
 from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode, child, items_of
 from claw_compile.policy.connect import MAX_PORT
 
-_ELSEWHERE = {
-    *("image", "build", "environment", "expose", "networks", "x-claw", "init", "container_name", "deploy", "restart")
-}
+_ELSEWHERE = {*("image", "build", "environment", "expose", "networks", "x-claw", "init", "container_name", "deploy", "restart")}
 """Keys that are read elsewhere, or that a Deployment covers by itself."""
 _COMMANDS = {"entrypoint": "command", "command": "args"}
 _SECURITY = {"user", "read_only", "cap_add", "cap_drop", "privileged"}

@@ -42,15 +42,7 @@ from claw_compile.output.kubernetes.objects import (
     secret_keys,
     service,
 )
-from claw_compile.output.proxy_env import (
-    CA_MOUNT,
-    ENV_FILE,
-    HISTORY,
-    RUNTIME_MOUNT,
-    STATE,
-    grace_seconds,
-    proxy_environment,
-)
+from claw_compile.output.proxy_env import CA_MOUNT, ENV_FILE, HISTORY, RUNTIME_MOUNT, STATE, grace_seconds, proxy_environment
 from claw_compile.output.yaml_text import Data, as_yaml, mapping
 from claw_compile.parsing.environment import Lookup
 from claw_compile.policy.agent import Agent

@@ -153,9 +153,7 @@ def _reachability(deployment: Deployment) -> dict[str, set[str]]:
     services = _services(deployment.pod)
     for service in services:
         own = _networks(service)
-        reached[service.name.text] = {
-            other.name.text for other in services if other is not service and own & _networks(other)
-        }
+        reached[service.name.text] = {other.name.text for other in services if other is not service and own & _networks(other)}
     return reached
 
 

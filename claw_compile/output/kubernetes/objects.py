@@ -14,8 +14,7 @@ type Object = dict[str, Data]
 
 PROXY_UID = 52110
 """The proxy's user, which no image usually has: the guard lets this user out, and would not hold such an image."""
-_MAX_NAME = 52
-"""The longest name; the controllers add to it."""
+_MAX_NAME = 52  # The longest name; the controllers add to it
 _DIGESTED = re.compile(r".*-[0-9a-f]{8}")
 
 type Kept = Literal["volume", "secret"]
@@ -69,9 +68,7 @@ def claim(name: str, pod: str) -> Object:
 
 
 def service(name: str, pod: str, ports: Sequence[tuple[int, str]]) -> Object:
-    listed: Data = [
-        {"name": f"{protocol.lower()}-{port}", "port": port, "protocol": protocol} for port, protocol in ports
-    ]
+    listed: Data = [{"name": f"{protocol.lower()}-{port}", "port": port, "protocol": protocol} for port, protocol in ports]
     return kubernetes_object("v1", "Service", name, pod, spec={"selector": labels(pod, name), "ports": listed})
 
 

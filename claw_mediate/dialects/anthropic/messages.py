@@ -36,15 +36,7 @@ from claw_mediate.dialects.base import (
     UnreadableResponseError,
 )
 from claw_mediate.dialects.bodies import Changes, encode, unique_ids
-from claw_mediate.dialects.sse import (
-    Members,
-    as_raw,
-    split_array,
-    split_object,
-    split_text,
-    string_member,
-    without_line_breaks,
-)
+from claw_mediate.dialects.sse import Members, as_raw, split_array, split_object, split_text, string_member, without_line_breaks
 from claw_state.continuity import Anchor
 
 NAME: Final = "anthropic-messages"
@@ -148,8 +140,7 @@ def write_hidden_rounds(rounds: Sequence[Round], *, replayed: bool) -> tuple[byt
         if kept:
             blocks = _blocks_with_calls(past.response, [result.call for result in kept], resendable=True)
             messages += [
-                b'{"role":"assistant","content":%b}'
-                % _write_array([block for block in blocks if not _is_blank(block)]),
+                b'{"role":"assistant","content":%b}' % _write_array([block for block in blocks if not _is_blank(block)]),
                 encode({"role": "user", "content": [_result_block(result) for result in kept]}),
             ]
     return tuple(messages)

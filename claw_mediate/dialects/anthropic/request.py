@@ -14,12 +14,7 @@ from claw_mediate.core.continuity import calls_key, text_key
 from claw_mediate.core.session_id import SessionHints
 from claw_mediate.core.tool_catalog import OfferedTool, ToolCatalog
 from claw_mediate.core.types import ToolUse
-from claw_mediate.dialects.base import (
-    Additions,
-    ProviderRequest,
-    RequestVariants,
-    RunnerRequest,
-)
+from claw_mediate.dialects.base import Additions, ProviderRequest, RequestVariants, RunnerRequest
 from claw_mediate.dialects.bodies import (
     ABSENT,
     Changes,

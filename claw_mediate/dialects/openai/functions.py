@@ -26,10 +26,7 @@ _NO_TEXT = (b"", b"null")
 
 def functions_as_tools(functions: bytes) -> list[bytes]:
     """Return the runner's functions as tools, each in its own bytes."""
-    return [
-        b'{"type":"function","function":%b}' % functions[start:end]
-        for start, end in json_splice.element_spans(functions)
-    ]
+    return [b'{"type":"function","function":%b}' % functions[start:end] for start, end in json_splice.element_spans(functions)]
 
 
 def functions_as_tool_messages(messages: bytes) -> list[tuple[int, int, bytes]]:

@@ -16,15 +16,7 @@ import msgspec
 
 from claw_mediate.dialects import sse
 from claw_mediate.dialects.base import RunnerRequest, StreamOpening
-from claw_mediate.dialects.sse import (
-    Members,
-    as_raw,
-    split_array,
-    split_object,
-    split_text,
-    string_member,
-    without_line_breaks,
-)
+from claw_mediate.dialects.sse import Members, as_raw, split_array, split_object, split_text, string_member, without_line_breaks
 
 _FRAME = ("id", "object", "created", "model", "system_fingerprint", "service_tier")
 """Members of a response that every chunk repeats."""

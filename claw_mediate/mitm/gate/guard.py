@@ -78,9 +78,7 @@ def refuse(flow: http.HTTPFlow, status: int, code: str, message: str) -> None:
     flow.response = http.Response.make(status, body, {"content-type": "application/json"})
 
 
-def fail_closed[S](
-    hook: Callable[[S, http.HTTPFlow], Awaitable[None]],
-) -> Callable[[S, http.HTTPFlow], Awaitable[None]]:
+def fail_closed[S](hook: Callable[[S, http.HTTPFlow], Awaitable[None]]) -> Callable[[S, http.HTTPFlow], Awaitable[None]]:
     """Wrap a deciding hook: whatever fails in it, the runner gets a 502 and nothing goes out."""
 
     @functools.wraps(hook)

@@ -36,8 +36,7 @@ from claw_mediate.settings import Settings
 
 _RENEWED_BEFORE = timedelta(days=7)
 """Time before its end at which a certificate is made anew: mitmproxy caches each while it runs, and they last 197 days."""
-_NO_NAME = "no-name.invalid"
-"""The name in a certificate for a runner that asked for a name that no certificate can hold."""
+_NO_NAME = "no-name.invalid"  # The name in a certificate for a runner that asked for a name that no certificate can hold
 
 
 class TlsCaAddon:
@@ -56,9 +55,7 @@ class TlsCaAddon:
         config = self._governance.builtin.tlsconfig
         own, store = inspect.signature(config.get_cert), inspect.signature(CertStore.get_cert)
         if list(own.parameters) != ["conn_context"] or list(store.parameters)[1:3] != ["commonname", "sans"]:
-            raise RuntimeError(
-                "this version of mitmproxy is built differently: it makes its certificates in another way"
-            )
+            raise RuntimeError("this version of mitmproxy is built differently: it makes its certificates in another way")
         config.get_cert = self.leaf
 
     def configure(self, updated: set[str]) -> None:

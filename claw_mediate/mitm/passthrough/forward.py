@@ -153,9 +153,7 @@ def _remove_keys(ticket: PassthroughHandle, response: http.Response) -> None:
     if not (packed := response.raw_content):
         return
     try:
-        body = decode_known(
-            packed, coding_names(response.headers.get_all("content-encoding")), _MAX_UNPACKED, _UNPACK_SECONDS
-        )
+        body = decode_known(packed, coding_names(response.headers.get_all("content-encoding")), _MAX_UNPACKED, _UNPACK_SECONDS)
         clear = redactor.document(body)
     except DecodingError:
         body, clear = packed, build_error_body(ticket.context.request.path, response.status_code, *_UNREADABLE)

@@ -123,11 +123,7 @@ class DoorStream(layers.HttpStream):
 
     def handle_protocol_error(self, event: Any) -> _Commands[None]:
         is_providers = isinstance(event, layers.ResponseProtocolError)
-        if (
-            is_providers
-            and self.client_state == self.state_stream_request_body
-            and self.server_state == self.state_done
-        ):
+        if is_providers and self.client_state == self.state_stream_request_body and self.server_state == self.state_done:
             # The provider answered before the upload was over, and hung up: the answer stands.
             self.client_state = self.state_done
             yield from self.flow_done()
@@ -172,9 +168,7 @@ class DoorStream(layers.HttpStream):
     def _send(self, source: ChunkSource) -> _Commands[bool]:
         """Send headers, then chunks. Return whether the end was reached, and the stream not cut by the runner or an error."""
         assert self.flow.response is not None
-        yield layers.SendHttp(
-            layers.ResponseHeaders(self.stream_id, self.flow.response, end_stream=False), self.context.client
-        )
+        yield layers.SendHttp(layers.ResponseHeaders(self.stream_id, self.flow.response, end_stream=False), self.context.client)
         sent = bytearray()
         while not source.has_ended:
             source.was_pulled = False

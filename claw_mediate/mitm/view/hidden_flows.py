@@ -170,9 +170,7 @@ class _HiddenFlow(_Notifier):
         fields = raw_headers([("content-type", said.content_type), ("content-length", str(length))])
         reason = RESPONSES.get(said.status, "").encode()
         content = said.body[:MAX_SHOWN]
-        self._flow.response = http.Response(
-            b"HTTP/1.1", said.status, reason, http.Headers(fields), content, None, now, now
-        )
+        self._flow.response = http.Response(b"HTTP/1.1", said.status, reason, http.Headers(fields), content, None, now, now)
         self._end(HttpResponseHeadersHook(self._flow), HttpResponseHook(self._flow))
 
     @_fail_silently(None)
@@ -188,9 +186,7 @@ class _HiddenFlow(_Notifier):
 
 def _flow(parent: http.HTTPFlow, hidden: HiddenRequest) -> http.HTTPFlow:
     about, now = hidden.subject, time.time()
-    name = "".join(
-        each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in about.name[:_MAX_NAME_LENGTH]
-    )
+    name = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in about.name[:_MAX_NAME_LENGTH])
     scheme, host, port, path = _place(hidden.request.url or _url_of_no_request(hidden, name))
     server = connection.Server(address=(host, port), timestamp_start=now)
     child = http.HTTPFlow(parent.client_conn, server)

@@ -86,9 +86,7 @@ def redact_body(message: http.Message, originals: Originals, redactor: Redactor)
         return
     originals.body_searched = True
     try:
-        plain = decode_known(
-            own, coding_names(message.headers.get_all("content-encoding")), _MAX_UNPACKED, _UNPACK_SECONDS
-        )
+        plain = decode_known(own, coding_names(message.headers.get_all("content-encoding")), _MAX_UNPACKED, _UNPACK_SECONDS)
     except DecodingError:
         clear = _UNREADABLE_BODY
     else:

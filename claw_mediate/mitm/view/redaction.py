@@ -26,14 +26,7 @@ from claw_mediate.mitm.flow_state import FlowRedaction, FlowState, Originals, re
 from claw_mediate.mitm.gate import guard
 from claw_mediate.mitm.governance import Governance
 from claw_mediate.mitm.view import hidden_flows
-from claw_mediate.mitm.view.redacted_message import (
-    has_dots,
-    original_fields,
-    redact_body,
-    redact_head,
-    restore,
-    shown_tokens,
-)
+from claw_mediate.mitm.view.redacted_message import has_dots, original_fields, redact_body, redact_head, restore, shown_tokens
 
 _PLAIN_MESSAGES = ("client ", "server ")  # The beginnings of messages that name peers only
 _REDACTED_LOGGERS = ("mitmproxy.proxy.server", "claw_mediate.mitm.gate.egress")  # Loggers that report what a peer sent

@@ -100,9 +100,7 @@ def _children(parent: http.HTTPFlow, flows: Sequence[http.HTTPFlow]) -> list[htt
     own = [flow for flow in flows if flow.metadata.get(hidden_flows.PARENT) == parent.id]
     turn_id = parent.metadata.get(hidden_flows.TURN)
     joined = [
-        flow
-        for flow in flows
-        if hidden_flows.PARENT in flow.metadata and flow.metadata.get(hidden_flows.TURN) == turn_id
+        flow for flow in flows if hidden_flows.PARENT in flow.metadata and flow.metadata.get(hidden_flows.TURN) == turn_id
     ]
     return own or joined
 

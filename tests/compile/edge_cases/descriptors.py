@@ -51,10 +51,7 @@ DESCRIPTORS: dict[str, EdgeCase] = {
     "18": EdgeCase(
         "a service and a tool whose names have more than 64 characters together",
         "cut, with a hash; presented-name says so",
-        (
-            "compile/cases/presented.yml",
-            "contract/test_names.py::test_a_name_of_exactly_the_limit_is_kept_and_one_more_is_cut",
-        ),
+        ("compile/cases/presented.yml", "contract/test_names.py::test_a_name_of_exactly_the_limit_is_kept_and_one_more_is_cut"),
         "docs/spec/compile.md, Tools: a name that every provider takes",
     ),
     "19": EdgeCase('`x-claw.terminalOnSuccess: "true"`', "bad-annotation", ("compile/cases/descriptor-shapes.yml",)),
@@ -79,10 +76,7 @@ DESCRIPTORS: dict[str, EdgeCase] = {
     "23": EdgeCase(
         "a port that is a variable",
         "filled in; unset-variable at the port",
-        (
-            "compile/test_base_url.py::test_a_base_url_is_made_of_the_first_tcp_port",
-            "compile/cases/unset-port.yml",
-        ),
+        ("compile/test_base_url.py::test_a_base_url_is_made_of_the_first_tcp_port", "compile/cases/unset-port.yml"),
     ),
     "33": EdgeCase(
         "bearer auth whose variable only the provider has; the agent has; nobody has",

@@ -22,9 +22,7 @@ GRAMMAR: dict[str, EdgeCase] = {
     ),
     "4": EdgeCase("`allow: [all, get_quote]`", "all-mixed-with-names at `all`", ("compile/cases/allow.yml",)),
     "5": EdgeCase(
-        "a bare service name, or no `allow`",
-        "allow-missing, which offers `allow: all`",
-        ("compile/cases/allow.yml", REMEDY),
+        "a bare service name, or no `allow`", "allow-missing, which offers `allow: all`", ("compile/cases/allow.yml", REMEDY)
     ),
     "6": EdgeCase(
         "a default grants one tool, the service `all`", "every tool once, sorted; both are told", (GRANTS, EXPLAINED)
@@ -77,10 +75,7 @@ GRAMMAR: dict[str, EdgeCase] = {
     "ambiguous-feed": EdgeCase(
         "a feed that two services declare",
         "ambiguous-feed, with both candidates",
-        (
-            "compile/cases/feeds.yml",
-            "compile/test_defaults.py::test_an_ambiguous_feed_is_told_with_its_candidates",
-        ),
+        ("compile/cases/feeds.yml", "compile/test_defaults.py::test_an_ambiguous_feed_is_told_with_its_candidates"),
     ),
     "many-feeds": EdgeCase(
         "feeds of more than 64 KiB in total",
@@ -103,10 +98,7 @@ GRAMMAR: dict[str, EdgeCase] = {
     "handles": EdgeCase(
         "handles of the pod and of a service",
         "not-acted-on, and both are carried as they are written",
-        (
-            "compile/test_original_pod.py::test_what_is_carried_is_as_it_is_written",
-            "compile/cases/not-acted-on.yml",
-        ),
+        ("compile/test_original_pod.py::test_what_is_carried_is_as_it_is_written", "compile/cases/not-acted-on.yml"),
         "docs/spec/compile.md, Grammar: handles are known, and not acted on",
     ),
 }
