@@ -5,8 +5,6 @@ can't be read is counted and named. Memory grows by eight bytes for each turn of
 hundred for each turn that was resumed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -22,8 +20,7 @@ from claw_audit.turns import Call, Turn, has_id_prefix
 from claw_contract.names import hashed_alias, plain_alias
 
 type Status = Literal["ok", "error"]
-LAST = 20
-"""Default of ``--last``."""
+LAST = 20  # Default of ``--last``
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,5 @@
 """Counters and collections of bounded size. Names come from models, and a model may invent any number of them."""
 
-from __future__ import annotations
-
 import hashlib
 import heapq
 import math
@@ -12,8 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-OTHERS: Final = "(others)"
-"""Row of all names beyond the limit."""
+OTHERS: Final = "(others)"  # Row of all names beyond the limit
 MAX_ROWS: Final = 2_000
 _CHUNK: Final = 65_536
 _EXACT_MS: Final = 100

@@ -5,8 +5,6 @@ the turn, and of the others only the usage counts. History is therefore read twi
 resumed attempts. Lines are untrusted until they are decoded, and members that are not needed are skipped without decoding.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field

@@ -14,8 +14,6 @@ A turn that is in history counts there, with its calls and with the intervention
 calls come before the event that ends it. A turn that failed may be resumed: its attempts count as one turn.
 """
 
-from __future__ import annotations
-
 import re
 from collections import OrderedDict
 from collections.abc import Iterator

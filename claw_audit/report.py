@@ -1,7 +1,5 @@
 """The report of an audit: rows that count themselves, and the JSON document (members: docs/audit.md, "--json")."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime

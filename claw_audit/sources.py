@@ -24,15 +24,13 @@ from claw_contract.names import is_agent_id
 CURRENT_FILE = "history.jsonl"
 ROTATED_FILE = "history.jsonl.1"
 STDIN = "-"
-MAX_LINE_BYTES = 16 << 20
-"""Longer lines are skipped. The proxy keeps at most 256 KiB of a body."""
+MAX_LINE_BYTES = 16 << 20  # Longer lines are skipped. The proxy keeps at most 256 KiB of a body.
 LINE_TOO_LONG = f"is longer than {MAX_LINE_BYTES >> 20} MiB"
 _BLOCK = 1 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
 _MAX_RACES = 100
 
-type Progress = Callable[[int], object]
-"""Called with the number of bytes on the disk that were read."""
+type Progress = Callable[[int], object]  # Called with the number of bytes on the disk that were read
 
 
 def ignore(_: object) -> None:

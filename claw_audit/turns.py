@@ -11,8 +11,7 @@ type Source = Literal["history", "log"]
 type Outcome = Literal["ok", "failed", "aborted", "unfinished"]
 """``aborted``: the runner left. ``unfinished``: the turn has a beginning, and no end was logged."""
 
-MAX_COUNT = 10**12
-"""No real count is larger, and sums of such counts still fit everywhere."""
+MAX_COUNT = 10**12  # No real count is larger, and sums of such counts still fit everywhere
 _MAX_TIME = 250_000_000_000  # seconds; the year 9892. Later times could not be written down again
 _MAX_NAME = 200
 _STATUS_RUNNER_LEFT = 499

@@ -15,8 +15,6 @@ file (``history_rotated``), if a chain begins with that line. History is not bel
 lines can write others. Logs are read first, so that everything that they record was in history before.
 """
 
-from __future__ import annotations
-
 import re
 from array import array
 from collections.abc import Iterable, Iterator

@@ -9,8 +9,6 @@ trust (RFC 5280 leaves that open). The signing certificate can make no other CA,
 every leaf the CA's own key; on P-256 a leaf costs a tenth of a millisecond, and every runtime of the last ten years accepts it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta

@@ -4,8 +4,6 @@ Only the owner may read the key. A group may read it if the proxy does not own t
 as with a Secret of Kubernetes. Each problem is one line with its remedy.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 from datetime import datetime

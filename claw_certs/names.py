@@ -6,8 +6,6 @@
 An address, a name of one label and a pattern can't be covered: the reason is reported, and the constraint is never widened.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import re
 from collections.abc import Iterable, Mapping

@@ -4,8 +4,6 @@ An error keeps the proxy from starting, now or after a rotation, or keeps runner
 warning. Each problem has its remedy.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta

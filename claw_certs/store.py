@@ -11,8 +11,6 @@ complete, with a rename. Below the pod's directory no symlink is followed, so th
 points. One verb runs at a time. A CA only replaces the signing one if the proxy would start with it and runners trust it.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

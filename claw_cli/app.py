@@ -1,7 +1,5 @@
 """``claw``: the verbs, put together. A verb's module is imported when the verb is called, so that help is there at once."""
 
-from __future__ import annotations
-
 import io
 import sys
 from contextlib import suppress

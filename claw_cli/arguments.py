@@ -3,15 +3,12 @@
 Rules. Every verb about a pod takes ``-f``. A verb about the whole pod also takes the file as its argument.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-REST = "claw.rest"
-"""The key of ``context.meta`` under which the arguments for another program stand."""
+REST = "claw.rest"  # The key of ``context.meta`` under which the arguments for another program stand
 _DEFAULT = Path("claw-pod.yml")
 Pod = Annotated[Path | None, typer.Argument(metavar="POD", help=f"The pod file; default: {_DEFAULT}.")]
 _FILE = f"The pod file, by option; default: {_DEFAULT}."

@@ -1,7 +1,5 @@
 """``claw audit [POD]``, ``claw audit show TURN``, ``claw audit verify`` (docs/audit.md)."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -1,7 +1,5 @@
 """Output of an audit: tables, and CSV with a row for each call."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Callable, Iterable, Iterator
 from typing import TextIO

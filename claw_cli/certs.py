@@ -1,7 +1,5 @@
 """``claw certs init|rotate|status [POD]``: the CA that a pod's runners trust (certs/README.md)."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """``claw check [POD] [--format text|json|sarif|github]``: report mistakes and write nothing (docs/spec/compile.md "Verbs")."""
 
-from __future__ import annotations
-
 import os
 import sys
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """``claw compile [POD] [-o DIR] [--target TARGET]``: write what each agent may do (docs/spec/compile.md "Verbs")."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 from typing import Annotated
 

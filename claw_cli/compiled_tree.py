@@ -1,7 +1,5 @@
 """The compiled tree that verbs read: the one beside the pod file that is named, else CLAW_CONTEXT_ROOT, else the one here."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -4,8 +4,6 @@ Rules. A row is ``ok``, ``note`` (it works without) or ``missing`` (exit 1). Not
 token is printed. A file that can't be read is a row, never a traceback.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import os

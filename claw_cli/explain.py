@@ -1,7 +1,5 @@
 """``claw explain AGENT [TOOL]``: each reason why a tool is allowed or not (docs/spec/compile.md "Verbs")."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """``claw init NAME``: make a new pod that compiles; ``claw schema``: its schema, for editors (docs/spec/compile.md "Verbs")."""
 
-from __future__ import annotations
-
 import sys
 from importlib import resources
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``claw inspect NAME``: all that is compiled of one service, or of one agent."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """``claw lock [POD] [--accept SERVICE] [--images]``: write down which tools each service has (docs/spec/compile.md "Verbs")."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """``claw plan [POD]``: show what a compile would change, and write nothing (docs/spec/compile.md "Verbs")."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator

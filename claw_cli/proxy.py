@@ -5,8 +5,6 @@ CLAW_CONTEXT_ROOT is not set, the compiled tree here is used as Compose would: i
 ``cllama-env``, its secrets, and the pod's CA. A variable that is set beats what is found.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """``claw rotate AGENT``: a new token for one agent (docs/spec/compile.md "Tokens")."""
 
-from __future__ import annotations
-
 import os
 import sys
 

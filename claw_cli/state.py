@@ -1,7 +1,5 @@
 """``claw state [--state PLACE] [--json]``: show what is kept of each agent; ``claw state forget AGENT``: forget it."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict

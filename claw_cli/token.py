@@ -1,7 +1,5 @@
 """``claw token AGENT``: the token by which the proxy knows an agent, for ``OPENAI_API_KEY=$(claw token AGENT)``."""
 
-from __future__ import annotations
-
 import difflib
 import os
 import sys

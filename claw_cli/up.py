@@ -4,8 +4,6 @@ Rules. A pod that does not compile, or whose CA its proxy would refuse, is not s
 an agent that was taken out of it must not go on with its credential. The arguments behind ``--`` are Compose's.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """``python -m claw_compile [POD] [-o DIR] [--target T]``: the compile verb without the rest of the command line."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

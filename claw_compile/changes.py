@@ -4,8 +4,6 @@ Rules. Both sides are trees of bytes, as they are emitted: what is compared is w
 files is not shown, for some hold credentials.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

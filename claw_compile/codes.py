@@ -4,8 +4,6 @@ The name of a code is that of its constant, ``unknown-key`` for ``UNKNOWN_KEY``;
 ``docs/diagnostics.md`` is printed from here: ``python -m claw_compile.codes > docs/diagnostics.md``.
 """
 
-from __future__ import annotations
-
 import sys
 
 from claw_compile.diagnostics.diagnostic import Code

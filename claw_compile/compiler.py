@@ -4,8 +4,6 @@ Rules. The diagnostics of all phases are collected in one run and sorted by plac
 ``check_pod`` writes nothing at all.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import sys

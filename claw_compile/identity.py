@@ -1,7 +1,5 @@
 """Agent tokens: derived, so that a compile can be repeated byte for byte (docs/spec/compile.md "Tokens")."""
 
-from __future__ import annotations
-
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 

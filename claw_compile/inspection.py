@@ -4,8 +4,6 @@ Rules. It is data, for people and for programs alike. Of a credential it has the
 a variable made of a text of the pod file is shown as ``${NAME}``.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -5,8 +5,6 @@ goes. An agent's epoch never goes back, not even when the agent is gone: a token
 error nothing is written.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path

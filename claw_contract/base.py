@@ -1,13 +1,10 @@
 """The base of every model of the contract."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-type JsonObject = dict[str, Any]
-"""A JSON object as plain Python data."""
+type JsonObject = dict[str, Any]  # A JSON object as plain Python data
 
 
 class Contract(BaseModel):

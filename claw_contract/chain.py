@@ -6,15 +6,12 @@ A is the SHA-256 of the line without ``id`` and ``hash``, B that of the line wit
 ``GENESIS``. A line that breaks these rules was changed, or is incomplete.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from dataclasses import dataclass
 from typing import Final
 
-GENESIS: Final = "0" * 64
-"""``prev`` of the first line."""
+GENESIS: Final = "0" * 64  # ``prev`` of the first line
 _SEAL = re.compile(rb',"prev":"([0-9a-f]{64})","id":"hist1_([0-9a-f]{64})","hash":"([0-9a-f]{64})"}\n')
 _PREV = b',"prev":"%b"'
 _ID = b',"id":"hist1_%b"'

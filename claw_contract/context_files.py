@@ -1,7 +1,5 @@
 """feeds.json, memory.json, context-blocks.json and service-auth/*.json (docs/spec/contract.md "feeds.json, memory.json, …")."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -12,8 +10,7 @@ from claw_contract.base import Contract
 from claw_contract.manifest import BaseUrl, BearerAuth, UrlPath
 from claw_contract.secret import Secret, SecretRef
 
-MAX_BLOCK_CHARS = 800
-"""The default length of a context block, as in the original system."""
+MAX_BLOCK_CHARS = 800  # The default length of a context block, as in the original system
 _PLAIN = re.compile(r"[\x21-\x7e]+")
 
 
@@ -25,8 +22,7 @@ def _checked_url(url: str) -> str:
     return url
 
 
-Label = Annotated[str, StringConstraints(min_length=1, max_length=200)]
-"""A name that the model sees."""
+Label = Annotated[str, StringConstraints(min_length=1, max_length=200)]  # A name that the model sees
 
 
 class Feed(Contract):

@@ -4,8 +4,6 @@ The models check shapes only. The compiler checks relations between parts (``htt
 schema), because it can point at the place.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, StringConstraints

@@ -1,7 +1,5 @@
 """Durations in the syntax of Go (``24h``, ``1h30m``, ``500ms``): the windows of metadata.json (docs/spec/contract.md)."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Final
 
@@ -29,5 +27,4 @@ def _checked(text: str) -> str:
     return text
 
 
-Duration = Annotated[str, AfterValidator(_checked)]
-"""A duration above zero, as it was written."""
+Duration = Annotated[str, AfterValidator(_checked)]  # A duration above zero, as it was written

@@ -1,7 +1,5 @@
 """history.jsonl: one line for each turn (docs/spec/contract.md "history.jsonl")."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 from claw_contract.base import Contract, JsonObject

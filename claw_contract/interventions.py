@@ -3,8 +3,6 @@
 ``claw_mediate.core.tool_result`` is the registry of the codes; a test compares the two.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final
 

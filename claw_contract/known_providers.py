@@ -3,8 +3,6 @@
 The proxy reaches these providers; the compiler checks that no agent has one of their variables.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Final

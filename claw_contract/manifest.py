@@ -3,8 +3,6 @@
 The model sees ``name`` (as an alias), ``description`` and ``inputSchema`` of a tool; the rest is for the proxy.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
@@ -21,12 +19,10 @@ MAX_TOOL_RESULT_BYTES = 16_384
 SOFT_DEADLINE_RATIO = 0.9
 MAX_PARALLEL = 8
 
-type Effect = Literal["read", "write", "unknown"]
-"""The effect of a call. ``unknown`` is treated as ``write``."""
+type Effect = Literal["read", "write", "unknown"]  # The effect of a call. ``unknown`` is treated as ``write``.
 
 _NOT_PLAIN = re.compile(r"[^\x21-\x7e]|[?#\\]")
-PLACEHOLDER = re.compile(r"\{([A-Za-z0-9_]+)\}")
-"""``{name}`` in an HTTP path; ``{claw_id}`` is the authenticated agent."""
+PLACEHOLDER = re.compile(r"\{([A-Za-z0-9_]+)\}")  # ``{name}`` in an HTTP path; ``{claw_id}`` is the authenticated agent
 
 
 class NoAuth(Contract):

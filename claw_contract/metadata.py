@@ -1,7 +1,5 @@
 """metadata.json: the identity of an agent (docs/spec/contract.md "metadata.json")."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 from typing import Annotated, Literal, Self

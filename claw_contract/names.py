@@ -1,7 +1,5 @@
 """Names of agents and tools, and the aliases under which a model sees a tool (docs/spec/contract.md)."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Collection, Iterable
@@ -9,10 +7,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-ALIAS_LIMIT = 64
-"""OpenAI's limit for a function name; Anthropic takes 128."""
-TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,48}")
-"""The name of a tool within its service, as a descriptor declares it."""
+ALIAS_LIMIT = 64  # OpenAI's limit for a function name; Anthropic takes 128
+TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,48}")  # The name of a tool within its service, as a descriptor declares it
 SERVICE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 """A Compose service name that can be a host name and the first half of a canonical tool name."""
 _AGENT_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")

@@ -4,8 +4,6 @@ A pattern runs on a linear engine if possible. Look-around and back-references n
 A pattern that neither engine supports is rejected when the schema is read, not when a model calls.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

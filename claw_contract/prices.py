@@ -1,7 +1,5 @@
 """prices.json: the cost of tokens, for providers that do not report it. Optional, beside providers.json."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import Field, RootModel

@@ -3,8 +3,6 @@
 providers.json belongs to the operator and is only read. The proxy stores the state of a key in a file of its own.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints

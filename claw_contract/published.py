@@ -3,8 +3,6 @@
 They describe what is accepted: a reader ignores unknown keys, so the schemas allow them.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any, Final

@@ -4,8 +4,6 @@
 Comparison takes constant time.
 """
 
-from __future__ import annotations
-
 import hmac
 from typing import Annotated, Any
 

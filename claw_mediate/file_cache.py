@@ -1,7 +1,5 @@
 """Files that may change at any time: read again when inode, mtime or size change, and never while half written."""
 
-from __future__ import annotations
-
 import errno
 import os
 import stat

@@ -7,8 +7,6 @@
 It does not import mitmproxy. The host calls ``admit`` when the headers have arrived and ``exchange`` when the body has.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Status of agents and providers for the operator, and what a reload changed: names and problems, never a secret."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path

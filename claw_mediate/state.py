@@ -5,8 +5,6 @@ is back, requests go on without their hidden rounds, no tool that may write is c
 reports it. Loss and return are one event each.
 """
 
-from __future__ import annotations
-
 import sqlite3
 from typing import NamedTuple, assert_never
 

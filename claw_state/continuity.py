@@ -3,8 +3,6 @@
 Each agent's share is bounded by turns, bytes and age. The least recently used entry is evicted first.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Protocol
@@ -12,12 +10,9 @@ from typing import Protocol
 MAX_TURNS = 256
 MAX_AGE_SECONDS = 7 * 24 * 3600.0
 MAX_BYTES = 8 * 1024 * 1024
-MAX_MARKS = 1024
-"""Entries without hidden messages that are kept for each agent: the latest."""
-MAX_CANDIDATES = 64
-"""Entries of one agent with equal anchors that are read: the latest."""
-EVICTED = b"-"
-"""Stored in the place of messages that were evicted."""
+MAX_MARKS = 1024  # Entries without hidden messages that are kept for each agent: the latest
+MAX_CANDIDATES = 64  # Entries of one agent with equal anchors that are read: the latest
+EVICTED = b"-"  # Stored in the place of messages that were evicted
 
 
 @dataclass(frozen=True, slots=True)

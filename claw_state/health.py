@@ -3,8 +3,6 @@
 A state that can only be read (a full disk, a replica) counts as unusable.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

@@ -8,8 +8,6 @@ answered   it has an answer that was not yet delivered to the runner
 done       its answer was delivered
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, cast, get_args

@@ -10,8 +10,6 @@ failed     there is none
 mark_delivered   done       the whole answer went to the runner's connection
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Collection
@@ -22,14 +20,12 @@ import msgspec
 
 from claw_state.lease import Owner
 
-RESUME_SECONDS = 600.0
-"""Time in which an equal request resumes a turn that failed, was cut off or still runs."""
+RESUME_SECONDS = 600.0  # Time in which an equal request resumes a turn that failed, was cut off or still runs
 LEASE_LOST = "this turn is not in the journal, or goes on in another process"
 type TurnState = Literal["running", "abandoned", "failed", "answered", "done"]
 type AttemptKind = Literal["first", "resumed", "journal_unavailable"]
 """The attempt at a turn: the first; one that resumes an earlier one; unknown, because the journal could not be read."""
-MAX_CANDIDATES = 256
-"""Turns with equal earlier messages whose last messages are compared: the latest."""
+MAX_CANDIDATES = 256  # Turns with equal earlier messages whose last messages are compared: the latest
 _MESSAGE_DIGEST = re.compile(r"[1-9][0-9]{0,11}:[0-9a-f]{64}")
 _NEW_WORD = re.compile(r"\W|_")
 _NOTE = re.compile(r"[^\S\r\n]*[\r\n\[<({]")  # A new line or a bracket, as OpenClaw begins ``[Queued user message …]``

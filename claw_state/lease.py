@@ -18,8 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-LEASE_SECONDS = 10.0
-"""Time without a sign of life after which a process no longer holds a turn."""
+LEASE_SECONDS = 10.0  # Time without a sign of life after which a process no longer holds a turn
 
 
 @dataclass(frozen=True, slots=True)

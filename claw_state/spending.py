@@ -4,8 +4,6 @@ A bucket is named by its end, and leaves the window when the window begins after
 ``Retry-After`` is never too short (docs/spec/mediation.md section 8).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

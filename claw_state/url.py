@@ -3,8 +3,6 @@
 A server's URL may hold its password, so all of it is a secret; ``shown`` may be printed.
 """
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit

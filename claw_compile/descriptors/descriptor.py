@@ -5,8 +5,6 @@ to another. ``.claw-tools.json``, the result of MCP's ``tools/list``, becomes a 
 label says where the server listens, and a tool whose name is none of ours is left out, for nobody here can rename it.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass

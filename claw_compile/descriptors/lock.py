@@ -5,8 +5,6 @@ the agents' tokens; without ``services`` the tools are not locked. The descripto
 compile asks no Docker.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator, Mapping

@@ -4,8 +4,6 @@ A tool's ``inputSchema`` is an object schema, sound, and closed in itself: a ref
 proxy ask the network while it checks a call, and one that leads nowhere would fail at the first call.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

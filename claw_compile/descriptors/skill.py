@@ -4,8 +4,6 @@ Rules. It may open with front matter (YAML between two lines of ``---``), a mapp
 for; without one its first line of text does.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 

@@ -4,8 +4,6 @@ Rules. A line of the file is shown without the values of environment variables, 
 without what looks like a key: they may be credentials. Only a bare ``${NAME}`` stays readable.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import re

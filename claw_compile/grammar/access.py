@@ -1,7 +1,5 @@
 """Addresses and credentials of services: ``auth``, ``service-auth``, ``secrets``, ``mcp``, ``mcp-stdio``."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from claw_compile import codes

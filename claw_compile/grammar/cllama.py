@@ -8,8 +8,6 @@ attempts, so that nobody writes ``fallback-2``. A slot that is ``null`` suppress
 them. A budget has a window (a Go duration) and at least one cap.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Rules. Any Compose file is a pod file: what is outside ``x-claw`` is not judged.
 key of the original system that nothing here acts on is carried into pod-manifest.json, with one warning.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -24,8 +22,7 @@ from claw_compile.parsing.node import Entry, MapNode, Node, ScalarNode, entries_
 from claw_contract.names import is_agent_id
 
 POD_NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
-MAX_COUNT = 1000
-"""Each has a directory and a container of its own: more is a slip of the finger."""
+MAX_COUNT = 1000  # Each has a directory and a container of its own: more is a slip of the finger
 _ORIGINAL = "A key of the original system: carried into pod-manifest.json, and not acted on."
 
 

@@ -6,8 +6,6 @@ The proxy leaves out a context block whose cadence or placement it does not know
 replaces the pod's; ``[]`` suppresses it. ``context.channel`` belongs to the original system: it is carried, and not acted on.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 from claw_compile import codes

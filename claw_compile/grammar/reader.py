@@ -4,8 +4,6 @@ Rules. A reader reports what it does not like and returns None, so that reading 
 What is read here is interpolated; what is not read is left to Compose.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass, field
 

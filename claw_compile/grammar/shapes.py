@@ -5,8 +5,6 @@ text with a ``$`` may become anything. A plain scalar is a number or a boolean t
 reads spellings. What relates two places (a service that must exist, ``...`` twice) is not in the JSON Schema.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

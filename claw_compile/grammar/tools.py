@@ -4,8 +4,6 @@ Rules of surfaces. ``service://X``, ``volume://N [ro|rw]``, ``host:///abs [ro|rw
 mode a volume or host is read-only. The map form is for ``channel://`` only: the runner's configuration of that channel.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Any, Literal, cast

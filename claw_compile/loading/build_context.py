@@ -7,8 +7,6 @@ character, lines that go on, comments among them, heredocs passed over; the last
 of the stages that it is built from. Variables are not filled in: a label that needs one is reported.
 """
 
-from __future__ import annotations
-
 import bisect
 import posixpath
 import re

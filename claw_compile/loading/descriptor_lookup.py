@@ -10,8 +10,6 @@ What is wrong with the one that counts is reported. The others are only compared
 A snapshot says in ``x-claw-discovery`` what it was taken of (command, arguments, image); what it does not say is not compared.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any

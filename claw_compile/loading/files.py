@@ -5,8 +5,6 @@ opened (a FIFO would hang the compile), and none that is unreasonably large. Wha
 that names the file.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 from dataclasses import dataclass, field

@@ -10,8 +10,6 @@ may come to be where the pod runs (a secret's), is passed over. Files may be out
 written anywhere. Each is read once, however many agents have it.
 """
 
-from __future__ import annotations
-
 import posixpath
 import re
 from collections.abc import Iterator, Mapping

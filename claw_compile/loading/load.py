@@ -5,8 +5,6 @@ build context, as the descriptor itself is. The endpoints of a service that has 
 them is reported.
 """
 
-from __future__ import annotations
-
 import posixpath
 import re
 from collections.abc import Iterator, Mapping

@@ -4,8 +4,6 @@ A path is judged by where it leads, after symlinks; one of a directory above bri
 mounts, volumes that are bound to a path, ``volumes_from``, watched directories, contexts of a build, secrets and configs.
 """
 
-from __future__ import annotations
-
 import os
 import posixpath
 import re

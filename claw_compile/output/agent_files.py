@@ -11,8 +11,6 @@ A variable that *replaces* a store of certificates names the bundle of the publi
 names the pod's alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import assert_never
 
@@ -28,8 +26,7 @@ CA_BUNDLE = "/etc/ssl/claw/ca-bundle.pem"
 CA_CERTIFICATE = "/etc/ssl/claw/ca-cert.pem"
 _REPLACES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "PIP_CERT", "AWS_CA_BUNDLE")
 _ADDS = ("NODE_EXTRA_CA_CERTS", "CODEX_CA_CERTIFICATE")
-SKILLS = "skills"
-"""The directory of an agent's skills, beside this page."""
+SKILLS = "skills"  # The directory of an agent's skills, beside this page
 _SURFACES = {"volume": "a volume", "host": "a directory of the host", "channel": "a channel", "egress": "the internet"}
 
 

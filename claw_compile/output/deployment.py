@@ -1,7 +1,5 @@
 """The source of all files of a deployment: the pod, its agents, its networks, and the compiled tree."""
 
-from __future__ import annotations
-
 import hmac
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,8 +19,7 @@ CA_DIRECTORY = f"{CA_ROOT}/public"
 CA_PRIVATE = f"{CA_ROOT}/private"
 """The pod's CA, beside the pod file: what agents get, and mitmproxy's ``confdir`` with the key."""
 CLAW_KEY = "x-claw"
-HOLDER = f"{PROXY}-gateway"
-"""The service that keeps the network namespace of a proxy that its agents do not know of."""
+HOLDER = f"{PROXY}-gateway"  # The service that keeps the network namespace of a proxy that its agents do not know of
 
 
 @dataclass(frozen=True)

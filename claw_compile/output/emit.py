@@ -5,8 +5,6 @@ is for the proxy. pod-manifest.json holds no credential and no value of a variab
 are as the original has them, for dashboards that read it; the rest is ours. The order of the YAML changes no byte of it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping

@@ -5,8 +5,6 @@ providers in providers.json and the others in ``auth/env``; none is in compose.g
 by us: ``environment`` would win over the file.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from pathlib import PurePosixPath

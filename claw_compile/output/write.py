@@ -10,8 +10,6 @@ Directories are 0700, files 0600 but for those that an agent reads. A directory 
 replaced.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import fcntl
@@ -31,8 +29,7 @@ from claw_contract.secret import Secret
 
 OURS = {*("context", "agents", "auth", "secrets"), *("pod-manifest.json", "compose.generated.yml", "kubernetes.generated.yml")}
 """The names at the top of a compiled tree."""
-TREE = ".tree"
-"""The directory that is exchanged in one rename, in the directory that stays."""
+TREE = ".tree"  # The directory that is exchanged in one rename, in the directory that stays
 _FRESH = f".{TREE}.new-"
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2

@@ -5,8 +5,6 @@ ours is quoted. Anchors are written out. A mapping has no order: its keys are so
 no reordering of a file changes a byte.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence

@@ -20,8 +20,7 @@ type Lookup = Callable[[str], str | None]
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OPERATOR = re.compile(r":?[-?+]")
 _BRACE = re.compile(r"\$\{|\}")
-MAX_DEPTH = 30
-"""The deepest nesting of defaults."""
+MAX_DEPTH = 30  # The deepest nesting of defaults
 type Problem = UnsetVariable | MalformedReference
 
 

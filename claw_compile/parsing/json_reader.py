@@ -4,8 +4,6 @@ Strict RFC 8259: no NaN, no trailing comma, no lone surrogate; and a bound on ne
 run out of stack.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 from json import JSONDecodeError, JSONDecoder

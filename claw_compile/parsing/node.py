@@ -5,8 +5,6 @@ Rules. A scalar keeps its spelling (``0123`` stays ``0123``); who needs a number
 the file, before a variable's value went in.
 """
 
-from __future__ import annotations
-
 import bisect
 import re
 from collections.abc import Iterator
@@ -30,8 +28,7 @@ _WORDS: dict[str, bool | float | None] = (
     | dict.fromkeys(("-.inf", "-.Inf", "-.INF"), float("-inf"))
     | dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan"))
 )
-MAX_DIGITS = 400
-"""A longer number stays a string; Python refuses to convert some thousand digits, and nobody means them."""
+MAX_DIGITS = 400  # A longer number stays a string; Python refuses to convert some thousand digits, and nobody means them
 type Node = ScalarNode | ListNode | MapNode
 
 

@@ -4,8 +4,6 @@ PyYAML's node graph gives positions and spelling; duplicate keys, merge keys, se
 ours. A merged or aliased value keeps the place where it was written, which is the line that has to change.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 from dataclasses import dataclass, field
@@ -21,8 +19,7 @@ from claw_compile import codes
 from claw_compile.diagnostics.diagnostic import Diagnostic, Note, Result, Span, quote, start_of
 from claw_compile.parsing.node import Entry, ListNode, MapNode, Node, ScalarNode, Source
 
-MAX_NODES = 100_000
-"""The most values that a document may have once its aliases are expanded."""
+MAX_NODES = 100_000  # The most values that a document may have once its aliases are expanded
 _STRING = "tag:yaml.org,2002:str"
 _PRESENTATION = re.compile(r"\s*(#.*|%.*)?$")
 _DISPUTED = re.compile("[\t\ufeff\x85\u2028\u2029]")  # Characters that libyaml and PyYAML treat differently

@@ -1,7 +1,5 @@
 """A resolved agent: what it may do, and what it is given."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

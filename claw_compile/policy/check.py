@@ -1,7 +1,5 @@
 """Check: contradictions between parts of a pod (docs/spec/compile.md "Tools"). One function a rule; none reads a file."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 

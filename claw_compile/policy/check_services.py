@@ -6,8 +6,6 @@ the daemon's socket, the host's own directories. An image needs a tag or a diges
 name; an ordinal's name is nobody else's; some names of services, networks, volumes and secrets are the compiler's.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 
@@ -20,8 +18,7 @@ from claw_compile.parsing.node import Entry, MapNode, Node, ScalarNode, child, e
 from claw_compile.policy.agent import Agent, ResolvedPod
 from claw_compile.policy.topology import called_services, has_egress, topology
 
-MAX_NETWORKS = 25
-"""Docker's default address pools hold about 30 networks, and other pods want some."""
+MAX_NETWORKS = 25  # Docker's default address pools hold about 30 networks, and other pods want some
 _OURS = {
     "networks": re.compile(r"claw-(agent-.*|tool-.*|egress)"),
     "volumes": re.compile(r"claw-(history|state)"),

@@ -8,8 +8,6 @@ kind is an error here, and not a call without a credential later. Keys of provid
 providers.json, which is the proxy's alone; the rest is its environment.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

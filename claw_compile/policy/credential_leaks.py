@@ -8,8 +8,6 @@
 One diagnostic for each place, by the first of these that applies. No value is printed, and no line that holds one.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

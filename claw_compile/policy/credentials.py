@@ -4,8 +4,6 @@ Rules. The provider's ``x-claw.auth`` wins over its descriptor's ``auth``; ``env
 and a descriptor's may also be the name of one of the pod's secrets. No value is ever printed.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -34,8 +32,7 @@ class PrincipalAuth:
     principal: str
 
 
-type Principals = Mapping[str, Mapping[str, PrincipalAuth]]
-"""Agent → service → credential."""
+type Principals = Mapping[str, Mapping[str, PrincipalAuth]]  # Agent → service → credential
 
 
 def resolve_principals(pod: PodSpec, agents: Iterable[Agent], lookup: Lookup, diagnostics: list[Diagnostic]) -> Principals:

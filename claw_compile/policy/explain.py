@@ -3,8 +3,6 @@
 Rules. The whole chain is shown, also of what is denied, and what would change it. No value of a variable is in it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal

@@ -4,8 +4,6 @@ Rules. A locked tool that is gone or says anything else than it did, and a tool 
 refused until the service is accepted. A tool that nobody is granted may come as it likes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 

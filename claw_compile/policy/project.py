@@ -1,7 +1,5 @@
 """Project: an agent's policy → the data that is written for it, with the base URL and credential of each provider."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 

@@ -7,8 +7,6 @@
 No agent is on a network of another one, and no service on one for the sake of another service.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from urllib.parse import urlsplit

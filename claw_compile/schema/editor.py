@@ -4,8 +4,6 @@ Rules. ``x-claw`` is derived from the grammar's shapes. It is about one place at
 must exist, ``...`` twice) is for ``claw check``. Everything that the grammar takes, it takes. The same bytes each time.
 """
 
-from __future__ import annotations
-
 import json
 from importlib import resources
 

@@ -3,8 +3,6 @@
 A reader ignores unknown types and members. An ``error`` line that ends a request has a ``status_code``; any other has none.
 """
 
-from __future__ import annotations
-
 from claw_contract.log.event import COMMON as COMMON
 from claw_contract.log.event import EventType as EventType
 from claw_contract.log.surroundings import (

@@ -1,7 +1,5 @@
 """The types of log lines, and the members that all have."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from claw_contract.base import Contract

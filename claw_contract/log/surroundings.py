@@ -1,7 +1,5 @@
 """Lines of the log about the surroundings of turns: files, keys, services, the state."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from claw_contract.log.event import Event

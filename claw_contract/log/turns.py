@@ -1,7 +1,5 @@
 """Lines of the log about requests and turns."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from claw_contract.base import Contract

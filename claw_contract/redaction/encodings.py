@@ -1,7 +1,5 @@
 """The encodings in which a secret may appear inside other text."""
 
-from __future__ import annotations
-
 import base64
 import json
 from urllib.parse import quote

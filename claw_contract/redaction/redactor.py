@@ -129,8 +129,7 @@ class Redactor:
 
 type Spans = list[tuple[int, int]]
 
-MIN_REDACTED = 6
-"""Shorter values are not replaced: they would blank out ordinary words and protect nothing."""
+MIN_REDACTED = 6  # Shorter values are not replaced: they would blank out ordinary words and protect nothing
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[^\s,:{}\[\]"]++', re.DOTALL)
 """A string or a scalar of a JSON document. Possessive: hostile text must not make it backtrack."""
 _WHOLE_STRINGS = re.compile(rb'(?:[^"]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)

@@ -4,8 +4,6 @@ No piece is a secret, but a transcript or a reader of history joins them. In all
 members of the same name.
 """
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """The difference between the transcripts of two lines of history. Pure. Times are ignored."""
 
-from __future__ import annotations
-
 from difflib import unified_diff
 from typing import Any
 

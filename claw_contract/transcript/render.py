@@ -10,8 +10,6 @@ A line may be damaged, hostile, or of another version: unreadable members are le
 is behind a bar, so that it cannot be mistaken for ours.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Any
 

@@ -4,14 +4,11 @@ Nothing here raises. Unknown values are printed as JSON, and long ones are cut w
 could move a terminal's cursor, reverse a line or hide words.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-MAX_TEXT_CHARS = 4000
-"""Printed characters of one text."""
+MAX_TEXT_CHARS = 4000  # Printed characters of one text
 _HARMLESS = "\n\u00a0\u202f\u200d"
 """Not printable according to Python: line breaks, non-breaking spaces, and the joiner of emoji."""
 

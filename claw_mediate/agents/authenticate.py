@@ -1,7 +1,5 @@
 """Authentication of requests by the agent's token, compared in constant time (docs/spec/mediation.md section 2)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from urllib.parse import unquote
 

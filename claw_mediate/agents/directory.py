@@ -4,8 +4,6 @@ A directory that can't be parsed disables its agent and no other. A malformed to
 is left out. Each such problem is logged once for each version of the files.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """The protocol of an API path (docs/spec/mediation.md section 1)."""
 
-from __future__ import annotations
-
 import posixpath
 import re
 from functools import lru_cache

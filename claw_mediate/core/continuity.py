@@ -22,8 +22,6 @@ hidden rounds are looked for where the answer would stand, between the user's me
 distinguishes one such place from another, the message right before must be the same.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence

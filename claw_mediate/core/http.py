@@ -1,7 +1,5 @@
 """A runner's request and the response to it, independent of mitmproxy and of the event loop."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -54,8 +52,7 @@ def read_error_message(body: bytes) -> str:
 
 type HeaderList = list[tuple[str, str]]
 GONE = 499  # The status in history of a request whose runner left (nginx's code)
-STOPPING = ("shutting_down", "the proxy is being stopped; ask again, and the turn goes on where it was")
-"""Code and message."""
+STOPPING = ("shutting_down", "the proxy is being stopped; ask again, and the turn goes on where it was")  # Code and message
 RETRY_AFTER = "5"  # Seconds in which a restarted proxy is ready
 
 

@@ -4,8 +4,6 @@ Keywords that a model or a schema could make slow or inexact are our own (``json
 budget of steps: a value that is not checked to the end is not valid.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from functools import lru_cache

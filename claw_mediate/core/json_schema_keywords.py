@@ -6,8 +6,6 @@ on any machine: a sum, not a clock. Patterns are ECMA-262's, in bounded time. Nu
 ``Decimal``, never ``float``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -23,8 +21,7 @@ from claw_contract.pattern import compile_pattern
 
 MAX_MESSAGE = 200
 _MESSAGE_TAIL = 60
-MAX_WORK = 1_000_000
-"""The budget of one check, roughly in microseconds of a slow machine; an ordinary call costs some hundreds."""
+MAX_WORK = 1_000_000  # The budget of one check, roughly in microseconds of a slow machine; an ordinary call costs some hundreds
 _KEYWORD_STEPS = 5
 _REFERENCE_STEPS = 40
 _ERROR_STEPS = 12

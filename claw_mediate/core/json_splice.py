@@ -4,8 +4,6 @@ Unknown fields, number spellings, key order, escapes, repeated keys and white sp
 the spans of the members that we own are replaced. Documents must have been validated before (``msgspec`` does it).
 """
 
-from __future__ import annotations
-
 import codecs
 import json
 import re

@@ -15,8 +15,6 @@ the first. Only models count that can be asked: of a provider that is known, has
 or, where the request has a destination of its own, of that provider. The names of interventions are the original system's.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

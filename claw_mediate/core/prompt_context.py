@@ -6,8 +6,6 @@ Rules. One sentence says whose text this is. What a service says stands in a fen
 in it, so that nothing in it can end the fence. A name is one line. No URL is ever part of it.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable

@@ -10,8 +10,6 @@ turns with an equal key are kept   missed: other_conversation
 no such turn is kept               missed: unknown      it was no mediated turn, or too long ago, or was altered
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A session is evidence, never a requirement: most runners name none, and a runner
 next.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable

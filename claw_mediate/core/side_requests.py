@@ -8,8 +8,6 @@ suggestions, OpenClaw's file names. The sentences are those of the runners' own 
 2.1.197, Qwen Code 0.15.10); those of OpenCode and of Qwen's fork were also seen on the wire.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol

@@ -6,8 +6,6 @@ once as one segment, and never empty, ``.``, ``..`` or anything that a server co
 Every number is sent in the spelling that the model gave it.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ Messages never hold a URL, an address, a header or a stack trace. This module is
 named by the code of its result.
 """
 
-from __future__ import annotations
-
 import codecs
 from collections.abc import Sequence
 from typing import Any

@@ -7,8 +7,6 @@ Termination: every pass of the loop ends the turn or closes a round; after ``max
 ``judge`` forbids tools, and a response to that ends the turn. So there are at most ``max_rounds + 2`` model calls.
 """
 
-from __future__ import annotations
-
 from typing import assert_never
 
 from claw_mediate.core.judge import AnswerAll, AnswerOne, Finish, Ledger, RunCalls, ends_turn, judge, next_step, tool_use_after

@@ -1,7 +1,5 @@
 """The interface of a dialect, and the neutral view of a runner's request."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol

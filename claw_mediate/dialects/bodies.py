@@ -3,8 +3,6 @@
 Members that no rule of ours needs are left for the provider to judge, and stay byte for byte.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache

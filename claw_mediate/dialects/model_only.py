@@ -17,8 +17,7 @@ import msgspec
 from claw_mediate.core import json_splice
 from claw_mediate.dialects.base import RunnerRequest, UnreadableRequestError
 
-NOT_READ: Final = "request_not_read"
-"""The reason why a request that its dialect can't read gets neither tools nor context."""
+NOT_READ: Final = "request_not_read"  # The reason why a request that its dialect can't read gets neither tools nor context
 NO_DIALECT: Final = "no_dialect"  # The same, for a request on a path of no dialect
 _MAX_RECORDED = 4096  # Bytes of a form's field that are recorded
 MAX_FIELDS: Final = 1000

@@ -3,8 +3,6 @@
 Members that are not cut travel in their own bytes.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

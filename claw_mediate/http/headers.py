@@ -1,7 +1,5 @@
 """Headers of requests to providers and services (docs/spec/mediation.md section 2)."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Iterable
 

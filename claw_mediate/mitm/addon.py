@@ -6,8 +6,6 @@
 Both deciding hooks fail closed. What follows a decision is in ``lifecycle``, which outlives this script.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

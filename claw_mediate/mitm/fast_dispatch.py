@@ -15,8 +15,6 @@ This module can go when mitmproxy itself skips addons without a handler and cach
 upstream as ``docs/upstream/mitmproxy-dispatch.patch``. Remove ``cllama_dispatch`` with it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import fields
 from inspect import isawaitable

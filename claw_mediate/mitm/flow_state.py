@@ -5,8 +5,6 @@ It is kept by the flow object, not by its id: a flow that is loaded from a file 
 one request, and this module outlives it.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from dataclasses import dataclass, field

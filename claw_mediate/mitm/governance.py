@@ -4,8 +4,6 @@ It outlives the script: what the last script set holds when that is gone. Before
 the base URL, and egress is denied.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import socket
 from collections.abc import Mapping

@@ -8,8 +8,6 @@ SIGTERM, SIGINT          nothing new is begun (503, retry later), and what was b
                          cut off: runners that wait are told, and the journal knows where each turn goes on
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,7 +1,5 @@
 """``/metrics`` on a listener of its own. It outlives the script: a reload loses no count, and a broken script shows."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from typing import Any

@@ -4,8 +4,6 @@ Without ``--mode`` there are two listeners: base URL and forward proxy (``docs/s
 to open its default listener before it loads a script, but binds its port later: that task is cancelled, and ours are opened.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import math

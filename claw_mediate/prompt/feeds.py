@@ -9,8 +9,6 @@ The third rule keeps yesterday's price from passing for today's. A fetch belongs
 leaves, and concurrent turns share it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 import time

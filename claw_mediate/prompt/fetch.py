@@ -4,8 +4,6 @@ It follows no redirect and uses no proxy of the environment. A failure is one wo
 the log.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from dataclasses import dataclass, replace

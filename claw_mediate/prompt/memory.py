@@ -4,8 +4,6 @@ A failing or slow service costs its memories and at most its time, never the tur
 secrets by value, and anything that looks like a credential.
 """
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 from pathlib import Path

@@ -10,8 +10,6 @@ candidates fail, they are tried twice more: first the candidate that answered ea
 seconds is waited for. If everything fails, the runner gets the last real response.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Sequence

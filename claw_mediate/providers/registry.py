@@ -8,8 +8,6 @@ share the directory do not overwrite each other's states, a new secret starts af
 its file (docs/decisions/0012).
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import os

@@ -3,8 +3,6 @@
 Every request that names a model is routed here, also on paths of no dialect (``turns/passthrough.py``).
 """
 
-from __future__ import annotations
-
 import json
 import secrets
 import time

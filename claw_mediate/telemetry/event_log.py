@@ -1,7 +1,5 @@
 """The structured log: one JSON object a line (docs/spec/contract.md "The log"; ``claw_contract.log`` defines every line)."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping

@@ -1,7 +1,5 @@
 """Session history: one line a turn, each with the hash of the line before (docs/spec/contract.md)."""
 
-from __future__ import annotations
-
 import errno
 import mmap
 import os

@@ -4,8 +4,6 @@ No label is free text: agents, tools, feeds and providers have the names of the 
 A tool that nobody was granted is ``unknown``; the model's name is the runner's choice, and so no label.
 """
 
-from __future__ import annotations
-
 import platform
 from collections import Counter as Counts
 from collections.abc import Callable, Mapping

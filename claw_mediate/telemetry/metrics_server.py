@@ -5,8 +5,6 @@ seconds, and metrics are generated at most ten times a second. On an address tha
 runners can reach the proxy, and must not learn what other agents do.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hmac
 import socket

@@ -4,8 +4,6 @@ Calls run concurrently, so waiting is the time with at least one under way, not 
 journal count as the turn's own, as does finding out whether its request is a retry.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

@@ -4,8 +4,6 @@ Only the manifest's host is contacted: no redirects, no proxies of the environme
 so that agents share none. A service's answer is data: bounded, and scrubbed of the credentials that the service received.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from dataclasses import dataclass, field, replace

@@ -4,8 +4,6 @@ A request is counted when it is admitted, durably; history is never read again f
 Without a price list, only the costs that providers report are known.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Mapping

@@ -11,8 +11,6 @@ or not at all. This holds also for a call that was not made: a resumed turn must
 (docs/spec/mediation.md section 5)
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable

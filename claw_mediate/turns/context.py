@@ -1,7 +1,5 @@
 """One request on its way through the proxy: as it was read, as it is answered, and how it ended."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from claw_contract.redaction.redactor import Redactor

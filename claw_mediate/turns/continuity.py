@@ -4,8 +4,6 @@ A store that fails costs the memory of earlier turns, never the turn (docs/spec/
 One event reports it; where the whole state is gone, the state's own event does.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 from collections.abc import Collection, Mapping

@@ -1,7 +1,5 @@
 """The driver of a turn: carries out its commands, with time-outs and cancellation, and sends back what happened."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass

@@ -12,8 +12,6 @@ its turn failed, or its process died              Resume: what it did is replaye
 anything else                                     None: a new turn
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 from contextlib import suppress

@@ -14,8 +14,6 @@ The body of an agent with a policy is always read, but that of an upload of file
 read as far as ``body_size_limit`` goes, so that the model's prefix picks the provider; all else streams.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Sequence

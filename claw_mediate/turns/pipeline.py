@@ -7,8 +7,6 @@
 Admission is the budget's: a request that finds the answer of an earlier attempt is not counted again.
 """
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The records of a request: the events of the log, and one line of history."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence

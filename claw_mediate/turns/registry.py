@@ -1,7 +1,5 @@
 """The turns that run now: each is started with its ports and its checkpoint, joined by retries, and ended with the proxy."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import time

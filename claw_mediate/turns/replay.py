@@ -5,8 +5,6 @@ and the clock shows what it showed. If the turn takes another way than it took, 
 (docs/spec/inspect.md).
 """
 
-from __future__ import annotations
-
 import json
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence

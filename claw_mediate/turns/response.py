@@ -4,8 +4,6 @@ The headers of a stream go out when the turn goes on after a good first response
 Until then an error keeps its own status; afterwards it is an event of the stream (docs/spec/mediation.md section 6).
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable

@@ -4,8 +4,6 @@ An evicted entry leaves a mark, as does an answer without hidden rounds. So an e
 mistaken for it.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Collection

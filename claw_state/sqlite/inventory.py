@@ -7,8 +7,6 @@ a log without an index  with an index in memory: no other process uses it   no i
 no log                  as an immutable file                                neither log nor index is created
 """
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import stat

@@ -4,8 +4,6 @@ A kill -9 loses nothing: each record is in the database's log before the step th
 moments, but never an intent: only an intent is flushed to the disk, in a thread (``claw_state/sqlite/wal.py``).
 """
 
-from __future__ import annotations
-
 import sqlite3
 import time
 from collections.abc import Callable, Collection

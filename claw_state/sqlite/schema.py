@@ -5,8 +5,6 @@ WAL       a kill -9 loses no completed write
 vacuum    freed pages go back to the disk, a few at a time
 """
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import time
@@ -14,10 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-SCHEMA = 1
-"""The version of the tables, stored as ``user_version``."""
-LOCK_SECONDS = 0.1
-"""The longest wait for another process's lock, during which the event loop waits too."""
+SCHEMA = 1  # The version of the tables, stored as ``user_version``
+LOCK_SECONDS = 0.1  # The longest wait for another process's lock, during which the event loop waits too
 HIDDEN_ROUNDS = """
 DROP TABLE IF EXISTS hidden;
 CREATE TABLE IF NOT EXISTS kept (
@@ -66,8 +62,7 @@ A log of normal length (``claw_state/sqlite/wal.py``) stays below it, because tr
 _MAX_LOG_PAGES = 16_000
 """The length at which SQLite checkpoints the log during a write. Before that a thread does (``claw_state/sqlite/wal.py``)."""
 _VACUUM_PAGES = 256
-VACUUM_STEP = f"PRAGMA incremental_vacuum({_VACUUM_PAGES})"
-"""Returns a few pages to the disk; the event loop waits meanwhile."""
+VACUUM_STEP = f"PRAGMA incremental_vacuum({_VACUUM_PAGES})"  # Returns a few pages to the disk; the event loop waits meanwhile
 _INCREMENTAL = 2
 _TRUNCATE_TRIES = 50
 _LOCK_HELD_SECONDS = 0.005

@@ -4,8 +4,6 @@ A request is counted in the transaction that checks the limit, so that concurren
 pass it. Its cost is added when it ends.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

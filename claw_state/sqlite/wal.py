@@ -9,8 +9,6 @@ SQLite's own checkpoint would stop the loop. It remains for a log that grows all
 (``claw_state/sqlite/schema.py``).
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sqlite3

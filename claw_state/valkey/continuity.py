@@ -1,7 +1,5 @@
 """The continuity store on a server that several proxies share. Each change is one script."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 
 from claw_state.continuity import (

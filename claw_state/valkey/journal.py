@@ -4,8 +4,6 @@ Only a turn's owner writes to it. So a proxy that was believed dead, and whose t
 A record is as durable as the server's own settings make it (``appendfsync``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any, cast

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
     from redis.commands.core import AsyncScript
 
-SCHEMA = 1
-"""The version of the keys."""
+SCHEMA = 1  # The version of the keys
 TIMEOUT_SECONDS = 0.25
 _MAX_CONNECTIONS = 32
 PRELUDE = load_script("prelude")

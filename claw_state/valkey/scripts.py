@@ -1,7 +1,5 @@
 """The Lua scripts that the server runs, from the files in ``lua/``."""
 
-from __future__ import annotations
-
 from importlib.resources import files
 
 

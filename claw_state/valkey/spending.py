@@ -3,8 +3,6 @@
 Each agent has a hash from the end of a bucket to its requests, cost and requests of unknown cost. Each change is one script.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 

@@ -5,8 +5,6 @@ changes with them, so that ``up`` makes it anew. An agent is on no network but t
 the pod file names for it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
@@ -31,8 +29,7 @@ from claw_compile.policy.agent import Agent
 from claw_compile.policy.topology import PROXY
 
 DISTRIBUTION_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
-HOME = "/claw"
-"""The directory with an agent's contract, the page about its pod, and its skills."""
+HOME = "/claw"  # The directory with an agent's contract, the page about its pod, and its skills
 
 
 def agent_service(agent: Agent, deployment: Deployment) -> MapNode:

@@ -5,8 +5,6 @@ Rules. A pure function of the pod and the compiled tree. Every key that the user
 file. No secret is in it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from claw_compile.grammar.pod import ServiceSpec

@@ -4,8 +4,6 @@ Rules. What the user wrote stays where it stands, in its own form; ours is added
 refuse is left to Compose, which says so.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 from claw_compile.output.yaml_text import Data, entry, mapping, tree

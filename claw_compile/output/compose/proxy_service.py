@@ -7,8 +7,6 @@ the redirect and ends, and only then the proxy starts: it never has the capabili
 file below the compiled tree, 0600, byte for byte; one from a file stays where it is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 
@@ -24,10 +22,8 @@ from claw_compile.policy.topology import PROXY
 
 REDIRECT = f"{PROXY}-redirect"
 IMAGE_VARIABLE, DEFAULT_IMAGE = "CLLAMA_IMAGE", "clawdapus/cllama:0.1.0"
-IMAGE = f"${{{IMAGE_VARIABLE}:-{DEFAULT_IMAGE}}}"
-"""Compose interpolates it: who builds the image elsewhere sets one variable."""
-USER = "${CLAW_UID:-1000}:${CLAW_GID:-1000}"
-"""The owner of the compiled tree, which others can't read; ``claw up`` sets both."""
+IMAGE = f"${{{IMAGE_VARIABLE}:-{DEFAULT_IMAGE}}}"  # Compose interpolates it: who builds the image elsewhere sets one variable
+USER = "${CLAW_UID:-1000}:${CLAW_GID:-1000}"  # The owner of the compiled tree, which others can't read; ``claw up`` sets both
 HISTORY_VOLUME, STATE_VOLUME = "claw-history", "claw-state"
 COMMAND = ("mitmdump", "-s", "addons/cllama.py", "--set", "confdir=/tmp/mitmproxy")
 """mitmproxy's own files are in its tmpfs; a pod's CA is named by CLLAMA_CA."""

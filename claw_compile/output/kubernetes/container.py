@@ -3,8 +3,6 @@
 Rules. Variables are filled in here, since kubectl fills in none; so every value of ``environment`` goes into a Secret.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from dataclasses import dataclass, field

@@ -11,8 +11,6 @@ mounts. An agent gets nothing by which it could change the guard's rules, go bel
 such keys are left out and reported, and that user itself is refused.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath

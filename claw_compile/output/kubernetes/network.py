@@ -9,8 +9,6 @@ its proxy calls for it and what its surfaces name, a service those that share a 
 reach the world reaches it, and the cluster's private addresses are no part of the world.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
@@ -28,8 +26,7 @@ from claw_compile.policy.topology import has_egress, hosts_in_settings, reachabl
 
 _API = "networking.k8s.io/v1"
 CLUSTER: list[str] = ["10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16"]
-CLUSTER_6: list[str] = ["fc00::/7"]
-"""The address ranges of pods and services."""
+CLUSTER_6: list[str] = ["fc00::/7"]  # The address ranges of pods and services
 PRIVATE: list[str] = sorted([*CLUSTER, "169.254.0.0/16"])
 PRIVATE_6: list[str] = [*CLUSTER_6, "fe80::/10"]
 _WORLD: Data = {

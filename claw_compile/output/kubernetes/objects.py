@@ -1,7 +1,5 @@
 """Kubernetes objects as data: names, labels, and the plain kinds."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re
@@ -17,8 +15,7 @@ PROXY_UID = 52110
 _MAX_NAME = 52  # The longest name; the controllers add to it
 _DIGESTED = re.compile(r".*-[0-9a-f]{8}")
 
-type Kept = Literal["volume", "secret"]
-"""Kinds of names of the pod file that are no member."""
+type Kept = Literal["volume", "secret"]  # Kinds of names of the pod file that are no member
 type PodWide = Literal["ca", "ca-public", "auth", "secrets", "proxy-env", "deny"]
 
 

@@ -9,8 +9,6 @@ with its own deltas, all other blocks whole. Members that we do not know travel 
 breaks without it.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """Anthropic messages, the runner's request: its view, and the edited body for the provider."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple

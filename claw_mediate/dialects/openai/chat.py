@@ -1,7 +1,5 @@
 """OpenAI chat completions: ``POST …/chat/completions``. The dialect; ``request`` reads the runner's side."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Sequence

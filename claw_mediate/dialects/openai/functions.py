@@ -6,8 +6,6 @@ message. The ids that calls get are the same in every request.
 (The provider is not asked for one call at a time: OpenAI's reasoning models refuse ``parallel_tool_calls``.)
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 

@@ -6,8 +6,6 @@ that we do not know travel once and as they are: a message's in its first delta,
 in the first chunk of all (``openai`` in Python makes its completion of that one).
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from typing import Any

@@ -4,8 +4,6 @@ A member is decoded when it is needed, and of a content only its text: an image 
 that we do not know is ignored, and left for the provider to judge.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -12,8 +12,6 @@ meant for a provider and carries the agent's credential, but would go wherever t
 The addon outlives the script, and denies everything until a script has set what is governed.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import socket

@@ -5,8 +5,6 @@ So the guard is added to the master itself and outlives the script, every decidi
 governed request without a verdict is answered here.
 """
 
-from __future__ import annotations
-
 import functools
 import logging
 import re

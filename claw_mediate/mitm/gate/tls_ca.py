@@ -13,8 +13,6 @@ With ``--set confdir`` mitmproxy has read or made its CA before a script is load
 its ``confdir`` after the check. The addon outlives the script.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta

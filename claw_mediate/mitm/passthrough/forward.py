@@ -8,8 +8,6 @@
 Successful responses are never changed, and never held back.
 """
 
-from __future__ import annotations
-
 from urllib.parse import urlsplit
 
 from mitmproxy import http

@@ -4,8 +4,6 @@ The copy may be packed, cut anywhere, hostile or endless. Its cost is bounded: s
 bytes that came in. If that is not enough, the usage stays unknown. Nothing of this touches the bytes that go through.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import re

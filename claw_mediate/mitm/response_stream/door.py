@@ -8,8 +8,6 @@ a *blocking* hook, so that mitmproxy itself awaits our generator. When the runne
 ``DoorAddon.load`` checks the internals of mitmproxy that this relies on.
 """
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 from collections.abc import Callable, Coroutine

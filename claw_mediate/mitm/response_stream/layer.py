@@ -8,8 +8,6 @@
 The states are mitmproxy's own (``mitmproxy.proxy.layers.http.HttpStream``).
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Generator

@@ -16,8 +16,6 @@ room: that peer must be read, or both would wait forever.
 mitmproxy looks the replaced names up when a connection begins; ``install`` checks that.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Generator, Sequence
 from typing import Any

@@ -8,8 +8,6 @@
 Each returns text without secrets. The addon outlives the script.
 """
 
-from __future__ import annotations
-
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

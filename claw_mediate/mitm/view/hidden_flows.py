@@ -8,8 +8,6 @@
 While nobody observes flows, none is made. Metadata is plain values, because flows are copied and saved with it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import functools

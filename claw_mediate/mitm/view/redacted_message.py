@@ -1,7 +1,5 @@
 """A message without its secrets, and its original parts, which are put back into what is sent (``redaction``)."""
 
-from __future__ import annotations
-
 from itertools import chain
 from urllib.parse import unquote_to_bytes
 

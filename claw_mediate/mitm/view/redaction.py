@@ -9,8 +9,6 @@ While nobody observes flows, only headers with credentials are redacted. Origina
 addon stands before all scripts, and outlives them.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

@@ -4,8 +4,6 @@ The new flow is a copy of the runner's, with the response that it would get now.
 view begins with the differences.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 

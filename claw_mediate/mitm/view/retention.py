@@ -4,8 +4,6 @@ Beyond a number of flows, or of their bytes, the oldest request goes, together w
 way, or that an operator has marked. Without a view nothing is kept.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -7,8 +7,6 @@
 A flow that was loaded from a file is shown like a live one. Its metadata is as hostile as the file.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any
